@@ -1,0 +1,3 @@
+//! The one binary of Ebb.
+
+fn main() {}

@@ -1,0 +1,5 @@
+//! Controllers of cores and frequency.
+
+mod native;
+
+pub use native::Native;

@@ -1,0 +1,1 @@
+//! Controllers of drive power caps.

@@ -1,0 +1,98 @@
+//! The one record type, and the two ways requests come: by the clock or by completion.
+
+use std::num::NonZeroU64;
+
+use ebb_policy::units::Nanos;
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Op {
+    /// Read data.
+    Read = 0,
+    /// Write data.
+    Write = 1,
+    /// Make earlier writes durable; no data.
+    Flush = 2,
+    /// Deallocate a range.
+    Trim = 3,
+}
+
+/// One block-I/O request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// When it arrives, since the start of its trace.
+    pub at: Nanos,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+    /// Volume or drive as numbered by the trace.
+    pub device: u16,
+    /// What it does.
+    pub op: Op,
+    /// Client, job or connection it belongs to; requests of one stream go to one core.
+    pub stream: u32,
+    /// Latency recorded with the trace, if it has one, in nanoseconds.
+    pub recorded_latency: Option<NonZeroU64>,
+}
+
+/// Why a trace could not be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file could not be opened or read.
+    #[error("{file}: {source}")]
+    Io {
+        /// Path as given.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A record that is not one.
+    #[error("{file}:{line}: {reason}")]
+    Malformed {
+        /// Path as given.
+        file: String,
+        /// Line, or record for binary formats, counted from 1.
+        line: u64,
+        /// What is wrong with it and what was expected.
+        reason: String,
+    },
+    /// The format could not be told, or does not exist.
+    #[error("{file}: {reason}")]
+    Format {
+        /// Path as given.
+        file: String,
+        /// What was looked for, and how to name a format.
+        reason: String,
+    },
+}
+
+/// An open loop: requests come by the clock, whatever the server does.
+pub trait Source: Send {
+    /// Appends the next requests to `batch`, in time order (a few thousand at a time, so that
+    /// memory stays flat); appends nothing at the end.
+    ///
+    /// # Errors
+    /// When the input is unreadable or malformed.
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError>;
+}
+
+/// A closed loop: each slot sends its next request when its last one completed.
+pub trait Closed: Send {
+    /// How many requests can be outstanding at once.
+    fn slots(&self) -> u32;
+
+    /// The next request of `slot`, whose last one completed at `now`. Its `at` may lie in the
+    /// future (think time, an idle phase, a rate limit) but never before `now`. `None` ends the
+    /// slot.
+    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request>;
+}
+
+/// Where the requests of a run come from.
+pub enum Workload {
+    /// By the clock.
+    Open(Box<dyn Source>),
+    /// By completion.
+    Closed(Box<dyn Closed>),
+}

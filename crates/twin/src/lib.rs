@@ -1,0 +1,1 @@
+//! The digital twin: a storage server in virtual time.
