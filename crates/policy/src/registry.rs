@@ -1,6 +1,7 @@
 //! The policies by name: the one list that the command line, the reports and the docs read.
 
 use crate::cpu::Native;
+use crate::ssd::{Pacman, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
 use crate::{Policy, Signals};
@@ -27,8 +28,10 @@ pub struct Entry {
     pub name: &'static str,
     /// One line for people.
     pub summary: &'static str,
-    make: fn(&Topology, &Settings) -> Result<Box<dyn Policy>, PolicyError>,
+    make: Make,
 }
+
+type Make = fn(&Topology, &Settings) -> Result<Box<dyn Policy>, PolicyError>;
 
 /// Why a policy could not be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -66,11 +69,33 @@ pub enum PolicyError {
 }
 
 /// Every policy, in the order of the docs.
-pub const ENTRIES: &[Entry] = &[Entry {
-    name: "native",
-    summary: "everything on: all cores at the highest frequency, drives uncapped",
-    make: |_, _| Ok(Box::new(Native)),
-}];
+pub const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "native",
+        summary: "everything on: all cores at the highest frequency, drives uncapped",
+        make: |_, _| Ok(Box::new(Native)),
+    },
+    Entry {
+        name: "sspc",
+        summary: "static storage power capping: one uniform drive cap that fits the budget",
+        make: |topology, settings| Ok(Box::new(Sspc::new(topology, settings.ssd_budget)?)),
+    },
+    Entry {
+        name: "pacman",
+        summary: "drive caps moved to where the measured power says they are needed",
+        make: |topology, settings| Ok(Box::new(Pacman::new(topology, settings.ssd_budget)?)),
+    },
+    Entry {
+        name: "pacman-mean",
+        summary: "PACMAN predicting with the mean power alone",
+        make: |topology, settings| Ok(Box::new(Pacman::mean(topology, settings.ssd_budget)?)),
+    },
+    Entry {
+        name: "pacman-ema",
+        summary: "PACMAN predicting with an exponential moving average",
+        make: |topology, settings| Ok(Box::new(Pacman::ema(topology, settings.ssd_budget)?)),
+    },
+];
 
 /// Makes the policy `name`; `a+b` runs a and b together, in that order.
 ///

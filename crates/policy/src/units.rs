@@ -278,7 +278,7 @@ impl fmt::Display for Bytes {
         const NAMES: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
         let mut index = 0;
         let mut value = self.0;
-        while index + 1 < NAMES.len() && value != 0 && value % 1024 == 0 {
+        while index + 1 < NAMES.len() && value != 0 && value.is_multiple_of(1024) {
             value /= 1024;
             index += 1;
         }

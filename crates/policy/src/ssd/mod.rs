@@ -1,1 +1,13 @@
 //! Controllers of drive power caps.
+
+mod caps;
+mod pacman;
+pub mod predict;
+mod sspc;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use caps::{CAP_TOLERANCE, PowerDesc};
+pub use pacman::{P_INTERVAL, Pacman};
+pub use predict::Predictor;
+pub use sspc::Sspc;

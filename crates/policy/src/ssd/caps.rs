@@ -1,0 +1,115 @@
+//! `POWER_DESC`: what each drive can be capped to, and how a budget is shared out uniformly.
+
+use crate::registry::PolicyError;
+use crate::topology::{PowerState, Topology};
+use crate::units::Watts;
+
+/// Slack in comparisons of sums of caps. The finest step a descriptor can state is 0.1 mW (NVMe
+/// Base, Power State Descriptor, MXPS); a hundredth of it only absorbs binary rounding, so that
+/// three drives of 19.8 W do fit 59.4 W.
+pub const CAP_TOLERANCE: Watts = Watts(1e-6);
+
+/// The operational power states of all drives: `POWER_DESC` of PACMAN's algorithms.
+///
+/// Relies on what the NVMe specification promises: each state's maximum power is at most that
+/// of the state before.
+#[derive(Debug, Clone)]
+pub struct PowerDesc {
+    /// `MP` by drive and power state.
+    caps: Vec<Vec<Watts>>,
+    /// Every cap that occurs, highest first.
+    levels: Vec<Watts>,
+}
+
+impl PowerDesc {
+    /// The descriptors of `topology`'s drives.
+    #[must_use]
+    pub fn new(topology: &Topology) -> Self {
+        let caps: Vec<Vec<Watts>> = topology
+            .drives
+            .iter()
+            .map(|drive| drive.operational().iter().map(|state| state.max_power).collect())
+            .collect();
+        let mut levels = caps.concat();
+        levels.sort_by(|a, b| b.0.total_cmp(&a.0));
+        levels.dedup();
+        Self { caps, levels }
+    }
+
+    /// Number of drives.
+    #[must_use]
+    pub fn drives(&self) -> usize {
+        self.caps.len()
+    }
+
+    /// `MP(PS)` of drive `d`, or `None` where `PS` is not in its descriptors.
+    #[must_use]
+    pub fn mp(&self, d: usize, ps: PowerState) -> Option<Watts> {
+        self.caps[d].get(usize::from(ps)).copied()
+    }
+
+    /// `MP(PS)` of drive `d`, where a state beyond the operational ones counts as the deepest
+    /// of them: a cap never counts for less than what the drive takes when it serves I/O.
+    #[must_use]
+    pub fn cap(&self, d: usize, ps: PowerState) -> Watts {
+        self.mp(d, ps.min(self.deepest(d))).unwrap_or_default()
+    }
+
+    /// The deepest operational state of drive `d`.
+    #[must_use]
+    pub fn deepest(&self, d: usize) -> PowerState {
+        (self.caps[d].len().saturating_sub(1)).min(usize::from(PowerState::MAX)) as PowerState
+    }
+
+    /// Sum of the caps of `states`, one for each drive.
+    #[must_use]
+    pub fn sum(&self, states: &[PowerState]) -> Watts {
+        states.iter().enumerate().map(|(d, ps)| self.cap(d, *ps)).sum()
+    }
+
+    /// The fastest state of drive `d` whose cap is at most `level`, else its deepest.
+    #[must_use]
+    pub fn state_at(&self, d: usize, level: Watts) -> PowerState {
+        let within = self.caps[d].iter().position(|mp| *mp <= level);
+        within.map_or(self.deepest(d), |ps| ps as PowerState)
+    }
+
+    /// The highest cap that all drives can be held to, each as near below it as its own states
+    /// allow, so that the sum fits `budget`; `None` where even the lowest caps do not fit.
+    ///
+    /// With equal drives this is the one power state of SSPC (PACMAN §III). With unequal ones a
+    /// common state number would mean unlike caps, so the watts are what is uniform.
+    #[must_use]
+    pub fn uniform_level(&self, budget: Watts) -> Option<Watts> {
+        let sum = |level| (0..self.drives()).map(|d| self.cap(d, self.state_at(d, level))).sum();
+        let fits = |level: &Watts| {
+            let sum: Watts = sum(*level);
+            sum <= budget + CAP_TOLERANCE
+        };
+        if self.levels.is_empty() {
+            return Some(Watts(0.0));
+        }
+        self.levels.iter().copied().find(fits)
+    }
+
+    /// The states of [`Self::uniform_level`], or state 0 everywhere without a budget.
+    ///
+    /// # Errors
+    /// A budget that is no number or below the sum of the lowest caps.
+    pub fn uniform(&self, budget: Option<Watts>) -> Result<Vec<PowerState>, PolicyError> {
+        let Some(budget) = budget else { return Ok(vec![0; self.drives()]) };
+        if !budget.0.is_finite() {
+            return Err(PolicyError::Parameter {
+                parameter: "ssd_budget",
+                value: budget.0,
+                valid: "a finite number of watts",
+            });
+        }
+        let level = self.uniform_level(budget).ok_or_else(|| PolicyError::Budget {
+            budget,
+            lowest: (0..self.drives()).map(|d| self.cap(d, PowerState::MAX)).sum(),
+            drives: self.drives(),
+        })?;
+        Ok((0..self.drives()).map(|d| self.state_at(d, level)).collect())
+    }
+}

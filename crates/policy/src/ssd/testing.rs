@@ -1,0 +1,38 @@
+//! Servers for the tests of this folder.
+
+use proptest::prelude::*;
+
+use crate::topology::{CoreRole, DriveSpec, GroupSpec, PowerStateSpec, Topology};
+use crate::units::{Hertz, Nanos, Watts};
+
+/// Caps of the PM1743 (PACMAN §VI-A).
+pub const fn pm1743() -> [f64; 5] {
+    [25.0, 21.0, 18.0, 14.0, 9.0]
+}
+
+fn state(max_power: f64, operational: bool) -> PowerStateSpec {
+    let latency = Nanos::from_micros(100);
+    PowerStateSpec { max_power: Watts(max_power), operational, entry: latency, exit: latency }
+}
+
+/// A server with one drive for each list of caps, and a non-operational state below them.
+pub fn topology(drives: &[Vec<f64>]) -> Topology {
+    let drive = |caps: &Vec<f64>| DriveSpec {
+        states: caps.iter().map(|mp| state(*mp, true)).chain([state(0.05, false)]).collect(),
+    };
+    let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
+    Topology {
+        groups: roles.map(|role| GroupSpec { role, cores: 16, min_cores: 2 }).to_vec(),
+        frequencies: [1.5e9, 2.0e9, 2.6e9].map(Hertz).to_vec(),
+        drives: drives.iter().map(drive).collect(),
+    }
+}
+
+/// One to twelve unlike drives of one to eight states, caps in tenths of a watt.
+pub fn any_topology() -> impl Strategy<Value = Topology> {
+    let caps = prop::collection::vec(40..300_u32, 1..8).prop_map(|mut caps| {
+        caps.sort_unstable_by(|a, b| b.cmp(a));
+        caps.into_iter().map(|deci| f64::from(deci) / 10.0).collect::<Vec<_>>()
+    });
+    prop::collection::vec(caps, 1..12).prop_map(|drives| topology(&drives))
+}
