@@ -76,20 +76,15 @@ impl PowerDesc {
 
     /// The highest cap that all drives can be held to, each as near below it as its own states
     /// allow, so that the sum fits `budget`; `None` where even the lowest caps do not fit.
+    /// `taken(d)` is what drive `d` counts for at the least (zero, unless it does not obey).
     ///
     /// With equal drives this is the one power state of SSPC (PACMAN §III). With unequal ones a
     /// common state number would mean unlike caps, so the watts are what is uniform.
     #[must_use]
-    pub fn uniform_level(&self, budget: Watts) -> Option<Watts> {
-        let sum = |level| (0..self.drives()).map(|d| self.cap(d, self.state_at(d, level))).sum();
-        let fits = |level: &Watts| {
-            let sum: Watts = sum(*level);
-            sum <= budget + CAP_TOLERANCE
-        };
-        if self.levels.is_empty() {
-            return Some(Watts(0.0));
-        }
-        self.levels.iter().copied().find(fits)
+    pub fn uniform_level(&self, budget: Watts, taken: impl Fn(usize) -> Watts) -> Option<Watts> {
+        let counted = |d, level| self.cap(d, self.state_at(d, level)).max(taken(d));
+        let sum = |level| (0..self.drives()).map(|d| counted(d, level)).sum::<Watts>();
+        self.levels.iter().copied().find(|level| sum(*level) <= budget + CAP_TOLERANCE)
     }
 
     /// The states of [`Self::uniform_level`], or state 0 everywhere without a budget.
@@ -105,11 +100,14 @@ impl PowerDesc {
                 valid: "a finite number of watts",
             });
         }
-        let level = self.uniform_level(budget).ok_or_else(|| PolicyError::Budget {
-            budget,
-            lowest: (0..self.drives()).map(|d| self.cap(d, PowerState::MAX)).sum(),
-            drives: self.drives(),
-        })?;
+        let lowest = (0..self.drives()).map(|d| self.cap(d, PowerState::MAX)).sum::<Watts>();
+        // A server without drives has no level and fits any budget.
+        let level = match self.uniform_level(budget, |_| Watts(0.0)) {
+            None if lowest > budget + CAP_TOLERANCE => {
+                return Err(PolicyError::Budget { budget, lowest, drives: self.drives() });
+            }
+            level => level.unwrap_or_default(),
+        };
         Ok((0..self.drives()).map(|d| self.state_at(d, level)).collect())
     }
 }

@@ -104,7 +104,7 @@ impl Pacman {
         let mut p_save = self.budget;
         self.ps.copy_from_slice(in_force);
         for (d, ps) in in_force.iter().copied().enumerate() {
-            let reported = drives[d].state.unwrap_or(ps);
+            let reported = drives.get(d).and_then(|drive| drive.state).unwrap_or(ps);
             p_save -= self.desc.cap(d, ps).max(self.desc.cap(d, reported));
             self.scores[d] = (reported == ps)
                 .then(|| self.predictor.estimate(self.history.of(d)))

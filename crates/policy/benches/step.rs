@@ -1,0 +1,43 @@
+//! What one control period costs: every policy with the guard, by number of drives.
+//!
+//! `cargo bench -p ebb-policy`. The random signals are drawn outside the measured part.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{Weather, budget, server};
+use ebb_policy::registry::{ENTRIES, Settings, make};
+use ebb_policy::{Controls, Guard, Limits};
+
+fn main() {
+    divan::main();
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().map(|entry| entry.name)
+}
+
+/// One policy step and one check by the guard. The mean over many periods is the number to read:
+/// PACMAN predicts and controls in every tenth only.
+#[divan::bench(args = names(), consts = [16, 32, 256], sample_count = 20, sample_size = 500)]
+fn step<const DRIVES: usize>(bencher: divan::Bencher, name: &str) {
+    let topology = server(DRIVES);
+    let ssd_budget = Some(budget(&topology, 0.4));
+    let settings = Settings { ssd_budget, ..Settings::default() };
+    let Ok(mut policy) = make(name, &topology, &settings) else { return };
+    let mut guard = Guard::new(&topology, Limits { ssd_budget, ..Limits::default() });
+    let mut controls = Controls::native(&topology);
+    let mut weather = Weather::new(&topology, 7, 0.0);
+    bencher
+        .with_inputs(|| {
+            weather.next(&[0; DRIVES]);
+            // Drives that obey: their state is what was asked for, which is not known here.
+            weather.signals.drives.iter_mut().for_each(|drive| drive.state = None);
+            weather.signals.clone()
+        })
+        .bench_local_refs(|signals| {
+            controls.begin(signals.now);
+            policy.step(signals, &mut controls);
+            guard.check(signals, &mut controls);
+        });
+}

@@ -1,0 +1,341 @@
+//! What leaves the guard is within its limits, whatever a policy asks and a sensor says.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::PERIOD;
+use crate::controls::Decision;
+use crate::ssd::testing::{any_topology, pm1743, topology};
+use crate::units::{Celsius, Nanos};
+
+/// Three groups of 16 cores (at least 2) and four PM1743.
+fn server() -> Topology {
+    topology(&vec![pm1743().to_vec(); 4])
+}
+
+/// A guard with one server's signals and controls.
+struct Bench {
+    guard: Guard,
+    signals: Signals,
+    controls: Controls,
+}
+
+impl Bench {
+    fn new(limits: Limits) -> Self {
+        let server = server();
+        let mut signals = Signals::new(&server);
+        signals.io.arrived = Some(100);
+        signals.io.completed = Some(100);
+        signals.io.mean_latency = Some(Nanos::from_micros(200));
+        let (guard, controls) = (Guard::new(&server, limits), Controls::native(&server));
+        Self { guard, signals, controls }
+    }
+
+    fn with_budget(watts: f64) -> Self {
+        Self::new(Limits { ssd_budget: Some(Watts(watts)), ..Limits::default() })
+    }
+
+    /// One period in which a policy does `ask`; the guard's own decisions.
+    fn period(&mut self, ask: impl FnOnce(&mut Controls)) -> Vec<Decision> {
+        self.signals.now += PERIOD;
+        self.check(ask)
+    }
+
+    /// The same without time moving on.
+    fn check(&mut self, ask: impl FnOnce(&mut Controls)) -> Vec<Decision> {
+        self.controls.begin(self.signals.now);
+        ask(&mut self.controls);
+        self.guard.check(&self.signals, &mut self.controls);
+        let decisions = self.controls.decisions().iter().copied();
+        decisions.filter(|d| d.reason.starts_with("guard:")).collect()
+    }
+
+    fn active(&self) -> u16 {
+        self.controls.groups()[0].active
+    }
+}
+
+fn reasons(decisions: &[Decision]) -> Vec<&'static str> {
+    let mut reasons: Vec<_> = decisions.iter().map(|d| d.reason).collect();
+    reasons.dedup();
+    reasons
+}
+
+/// Saves as much as it can, at once.
+fn miser(controls: &mut Controls) {
+    for g in 0..3 {
+        controls.set_active(g, 2, "test:miser");
+        controls.set_frequency(g, Hertz(1.5e9), "test:miser");
+    }
+    for d in 0..4 {
+        controls.set_power_state(d, 4, "test:miser");
+    }
+    controls.set_background(BackgroundMode::Race, "test:miser");
+}
+
+#[test]
+fn a_request_within_the_limits_passes_untouched() {
+    let mut bench = Bench::with_budget(56.0);
+    let guarded = bench.period(|controls| {
+        controls.set_active(0, 9, "test:ask");
+        controls.set_frequency(0, Hertz(2.0e9), "test:ask");
+        for (d, ps) in [4, 4, 3, 1].into_iter().enumerate() {
+            controls.set_power_state(d, ps, "test:ask");
+        }
+    });
+    assert_eq!(guarded, [], "9 + 9 + 14 + 21 W of 56");
+    assert_eq!(bench.controls.drives(), [4, 4, 3, 1]);
+}
+
+#[test]
+fn cores_stay_between_the_minimum_and_all() {
+    let mut bench = Bench::new(Limits { park_share: 1.0, ..Limits::default() });
+    assert_eq!(reasons(&bench.period(|c| c.set_active(0, 0, "test:ask"))), ["guard:min-cores"]);
+    assert_eq!(bench.active(), 2);
+    assert_eq!(reasons(&bench.period(|c| c.set_active(0, 99, "test:ask"))), ["guard:max-cores"]);
+    assert_eq!(bench.active(), 16);
+}
+
+#[test]
+fn parking_is_gradual_and_restoring_is_not() {
+    let mut bench = Bench::new(Limits { park_share: 0.25, ..Limits::default() });
+    for fewest in [12, 8, 4] {
+        let guarded = bench.period(|c| c.set_active(0, 2, "test:ask"));
+        assert_eq!((bench.active(), reasons(&guarded)), (fewest, vec!["guard:park-rate"]));
+    }
+    assert_eq!(bench.period(|c| c.set_active(0, 2, "test:ask")), []);
+    assert_eq!(bench.active(), 2);
+    assert_eq!(bench.period(|c| c.set_active(0, 16, "test:ask")), []);
+    assert_eq!(bench.active(), 16);
+}
+
+#[test]
+fn frequencies_are_available_and_above_the_floor() {
+    let min_frequency = Some(Hertz(1.8e9));
+    let mut bench = Bench::new(Limits { min_frequency, ..Limits::default() });
+    for (asked, given, why) in [
+        (1.5e9, 2.0e9, "guard:min-frequency"),
+        (2.1e9, 2.6e9, "guard:unavailable-frequency"),
+        (9.9e9, 2.6e9, "guard:unavailable-frequency"),
+        (f64::NAN, 2.6e9, "guard:absurd-request"),
+        (f64::NEG_INFINITY, 2.6e9, "guard:absurd-request"),
+    ] {
+        let guarded = bench.period(|c| c.set_frequency(1, Hertz(asked), "test:ask"));
+        assert_eq!(bench.controls.groups()[1].frequency, Hertz(given), "{asked}");
+        assert_eq!(reasons(&guarded), [why], "{asked}");
+    }
+}
+
+#[test]
+fn drives_never_enter_a_state_that_serves_no_io() {
+    let mut bench = Bench::new(Limits::default());
+    for ps in [5, 9, 255] {
+        let guarded = bench.period(|c| c.set_power_state(2, ps, "test:ask"));
+        assert_eq!(reasons(&guarded), ["guard:not-operational"]);
+        assert_eq!(bench.controls.drives(), [0, 0, 4, 0]);
+    }
+}
+
+#[test]
+fn over_budget_the_uniform_cap_holds_and_lower_wishes_stay() {
+    let mut bench = Bench::with_budget(56.0);
+    let guarded = bench.period(|c| c.set_power_state(0, 4, "test:ask"));
+    assert_eq!(bench.controls.drives(), [4, 3, 3, 3]);
+    assert_eq!(reasons(&guarded), ["guard:over-budget"]);
+    // An impossible budget: the deepest caps, as near as the drives come.
+    let mut bench = Bench::with_budget(20.0);
+    bench.period(|_| ());
+    assert_eq!(bench.controls.drives(), [4; 4]);
+    let mut bench = Bench::with_budget(f64::NAN);
+    bench.period(|_| ());
+    assert_eq!(bench.controls.drives(), [4; 4]);
+}
+
+#[test]
+fn a_drive_that_keeps_a_higher_cap_is_paid_for_by_the_others() {
+    let mut bench = Bench::with_budget(61.0);
+    let ask = |c: &mut Controls| {
+        for (d, ps) in [3, 3, 3, 3].into_iter().enumerate() {
+            c.set_power_state(d, ps, "test:ask");
+        }
+    };
+    bench.period(ask);
+    bench.signals.drives[1].state = Some(0);
+    for _ in 0..3 {
+        assert_eq!(bench.period(ask), [], "perhaps in transition");
+    }
+    // 25 W of 61 W are taken: 12 W each remain for the others, which means 9 W.
+    assert_eq!(reasons(&bench.period(ask)), ["guard:over-budget"]);
+    assert_eq!(bench.controls.drives(), [4; 4]);
+    bench.signals.drives[1].state = Some(3);
+    bench.period(ask);
+    assert_eq!(bench.controls.drives(), [3; 4]);
+}
+
+#[test]
+fn absurd_signals_mean_native_within_the_budget() {
+    type Lie = fn(&mut Signals);
+    let lies: [(&str, Lie); 12] = [
+        ("guard:absurd-power", |s| s.power.total = Some(Watts(f64::NAN))),
+        ("guard:absurd-power", |s| s.power.cpu = Some(Watts(-1.0))),
+        ("guard:absurd-power", |s| s.power.ssd = Some(Watts(1e6))),
+        ("guard:absurd-drive-power", |s| s.drives[3].power = Some(Watts(400.0))),
+        ("guard:absurd-drive-power", |s| s.drives[0].power = Some(Watts(-0.1))),
+        ("guard:absurd-temperature", |s| s.drives[0].temperature = Some(Celsius(-273.0))),
+        ("guard:absurd-utilisation", |s| s.groups[2].utilisation = Some(1.2)),
+        ("guard:absurd-utilisation", |s| s.groups[0].busiest = Some(f64::INFINITY)),
+        ("guard:absurd-frequency", |s| s.groups[0].frequency = Some(Hertz(2.6e12))),
+        ("guard:absurd-core-count", |s| s.groups[0].active = 17),
+        ("guard:wrong-shape", |s| s.drives.truncate(3)),
+        ("guard:wrong-shape", |s| s.groups.clear()),
+    ];
+    for (why, lie) in lies {
+        let mut bench = Bench::with_budget(56.0);
+        bench.period(miser);
+        bench.period(miser);
+        assert_eq!((bench.active(), bench.controls.drives()), (2, &[4; 4][..]));
+        lie(&mut bench.signals);
+        assert_eq!(reasons(&bench.period(miser)), [why]);
+        let mut native = Controls::native(&server());
+        (0..4).for_each(|d| native.set_power_state(d, 3, "test:sspc"));
+        assert_eq!(bench.controls.groups(), native.groups(), "{why}");
+        assert_eq!(bench.controls.drives(), native.drives(), "{why}");
+        assert_eq!(bench.controls.background(), BackgroundMode::Normal, "{why}");
+    }
+}
+
+#[test]
+fn without_a_budget_native_drives_are_uncapped() {
+    let mut bench = Bench::new(Limits::default());
+    bench.period(miser);
+    bench.signals.drives[0].power = Some(Watts(f64::NAN));
+    bench.period(miser);
+    assert_eq!(bench.controls.drives(), [0; 4]);
+}
+
+#[test]
+fn trust_returns_after_enough_good_periods_in_a_row() {
+    let limits = Limits { park_share: 1.0, recovery_periods: 3, ..Limits::default() };
+    let mut bench = Bench::new(limits);
+    // A lie, two good periods, another lie: the count starts again.
+    for (utilisation, active) in
+        [(7.0, 16), (0.5, 16), (0.5, 16), (7.0, 16), (0.5, 16), (0.5, 16), (0.5, 2)]
+    {
+        bench.signals.groups[1].utilisation = Some(utilisation);
+        bench.period(miser);
+        assert_eq!(bench.active(), active);
+    }
+}
+
+#[test]
+fn missing_io_counters_take_the_cores_but_not_the_caps() {
+    let mut bench = Bench::new(Limits { park_share: 1.0, ..Limits::default() });
+    bench.signals.io.mean_latency = None;
+    for _ in 0..3 {
+        assert_eq!(bench.period(miser), []);
+    }
+    assert_eq!(reasons(&bench.period(miser)), ["guard:io-missing"]);
+    assert_eq!((bench.active(), bench.controls.drives()), (16, &[4; 4][..]));
+    // No request completed: then no latency is honest.
+    bench.signals.io.completed = Some(0);
+    for _ in 0..9 {
+        bench.period(miser);
+        assert_eq!(bench.active(), 16);
+    }
+    assert_eq!(bench.period(miser), []);
+    assert_eq!(bench.active(), 2);
+}
+
+#[test]
+fn caps_recover_from_a_lie_where_io_counters_never_come() {
+    let mut bench = Bench::new(Limits::default());
+    bench.signals.io = Default::default();
+    bench.signals.drives[0].power = Some(Watts(f64::NAN));
+    bench.period(miser);
+    assert_eq!(bench.controls.drives(), [0; 4]);
+    bench.signals.drives[0].power = Some(Watts(9.0));
+    for _ in 0..10 {
+        bench.period(miser);
+    }
+    assert_eq!((bench.active(), bench.controls.drives()), (16, &[4; 4][..]));
+}
+
+#[test]
+fn a_clock_that_stands_still_means_stale_signals() {
+    let mut bench = Bench::new(Limits { park_share: 1.0, ..Limits::default() });
+    bench.period(miser);
+    for _ in 0..3 {
+        assert_eq!(bench.check(miser), []);
+    }
+    assert_eq!(reasons(&bench.check(miser)), ["guard:clock-stopped"]);
+    assert_eq!((bench.active(), bench.controls.drives()), (16, &[0; 4][..]));
+}
+
+fn any_value() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        8 => 0.0..30.0_f64,
+        1 => -1e6..1e6_f64,
+        1 => prop::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0]),
+    ]
+}
+
+/// One period of one property run: what a policy asks, what a drive's sensors say.
+#[derive(Debug, Clone)]
+struct Chaos {
+    active: u16,
+    frequency: f64,
+    states: Vec<PowerState>,
+    power: Option<f64>,
+    reported: Option<PowerState>,
+}
+
+fn any_chaos() -> impl Strategy<Value = Chaos> {
+    let states = prop::collection::vec(prop_oneof![9 => 0..9_u8, 1 => any::<u8>()], 12);
+    let power = prop::option::of(any_value());
+    (any::<u16>(), any_value(), states, power, prop::option::of(0..9_u8)).prop_map(
+        |(active, frequency, states, power, reported)| Chaos {
+            active: active % 40,
+            frequency: frequency * 1e8,
+            states,
+            power,
+            reported,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_asked_and_sensed_the_limits_hold(
+        server in any_topology(),
+        share in 0.0..1.2_f64,
+        chaos in prop::collection::vec(any_chaos(), 1..40),
+    ) {
+        let desc = PowerDesc::new(&server);
+        let least = server.lowest_drive_budget();
+        let budget = least + (desc.sum(&vec![0; desc.drives()]) - least) * share;
+        let limits = Limits { ssd_budget: Some(budget), ..Limits::default() };
+        let mut guard = Guard::new(&server, limits);
+        let (mut signals, mut controls) = (Signals::new(&server), Controls::native(&server));
+        for chaos in chaos {
+            signals.now += PERIOD;
+            signals.drives[0].power = chaos.power.map(Watts);
+            signals.drives[0].state = chaos.reported;
+            let before = controls.groups()[0].active;
+            controls.begin(signals.now);
+            controls.set_active(0, chaos.active, "test:chaos");
+            controls.set_frequency(0, Hertz(chaos.frequency), "test:chaos");
+            for (d, ps) in chaos.states.iter().enumerate().take(desc.drives()) {
+                controls.set_power_state(d, *ps, "test:chaos");
+            }
+            guard.check(&signals, &mut controls);
+            let group = controls.groups()[0];
+            prop_assert!((2..=16).contains(&group.active));
+            prop_assert!(before.saturating_sub(group.active) <= 8, "half of 16 at most");
+            prop_assert!(server.frequencies.contains(&group.frequency));
+            prop_assert!(desc.sum(controls.drives()) <= budget + CAP_TOLERANCE);
+            for (d, ps) in controls.drives().iter().enumerate() {
+                prop_assert!(desc.mp(d, *ps).is_some());
+            }
+        }
+    }
+}

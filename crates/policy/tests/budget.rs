@@ -1,0 +1,93 @@
+//! The sum of drive caps stays within the budget at every instant, also between two device
+//! writes and while one is under way, for every policy that manages drives.
+
+mod common;
+
+use common::{Weather, budget, server};
+use ebb_policy::registry::{ENTRIES, Settings, make};
+use ebb_policy::ssd::{CAP_TOLERANCE, PowerDesc};
+use ebb_policy::units::Watts;
+use ebb_policy::{Controls, Guard, Limits, Policy, PowerState, Topology};
+use proptest::prelude::*;
+
+/// Drives that take one write at a time.
+struct Plant {
+    desc: PowerDesc,
+    budget: Watts,
+    states: Vec<PowerState>,
+}
+
+impl Plant {
+    /// Carries out the first `done` writes. While a write is under way its drive counts with
+    /// the larger of both caps. A sum that starts above the budget (drives uncapped before the
+    /// first step, or reset by somebody) may only fall until it is within.
+    fn write(&mut self, controls: &Controls, done: usize) -> Result<(), TestCaseError> {
+        let writes: Vec<_> = Guard::drive_writes(&self.states, controls).take(done).collect();
+        for (d, ps) in writes {
+            let before = self.desc.sum(&self.states);
+            let (old, new) = (self.desc.cap(d, self.states[d]), self.desc.cap(d, ps));
+            let under_way = before - old + old.max(new);
+            let allowed = before.max(self.budget) + CAP_TOLERANCE;
+            prop_assert!(under_way <= allowed, "{under_way} of {allowed} at drive {d}");
+            self.states[d] = ps;
+        }
+        Ok(())
+    }
+}
+
+/// A run of `periods`, with or without the guard, in which a plant may fail to finish its writes
+/// and drives are reset to state 0 now and then.
+fn run(
+    topology: &Topology,
+    policy: &mut dyn Policy,
+    (budget, guarded, seed): (Watts, bool, u64),
+    events: &[(usize, Option<usize>)],
+) -> Result<(), TestCaseError> {
+    let mut controls = Controls::native(topology);
+    let mut guard = Guard::new(topology, Limits { ssd_budget: Some(budget), ..Limits::default() });
+    let states = controls.drives().to_vec();
+    let mut plant = Plant { desc: PowerDesc::new(topology), budget, states };
+    let mut weather = Weather::new(topology, seed, 0.05);
+    for (done, reset) in events {
+        if let Some(drive) = reset {
+            plant.states[drive % topology.drives.len()] = 0;
+        }
+        weather.next(&plant.states);
+        controls.begin(weather.signals.now);
+        policy.step(&weather.signals, &mut controls);
+        if guarded {
+            guard.check(&weather.signals, &mut controls);
+        }
+        let asked = plant.desc.sum(controls.drives());
+        prop_assert!(asked <= budget + CAP_TOLERANCE, "{asked} asked of {budget}");
+        plant.write(&controls, *done)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn the_sum_of_caps_never_exceeds_the_budget(
+        drives in 1..20_usize,
+        share in 0.0..1.0_f64,
+        guarded: bool,
+        seed: u64,
+        events in prop::collection::vec(
+            (prop_oneof![3 => Just(usize::MAX), 1 => 0..8_usize],
+             prop::option::weighted(0.02, 0..20_usize)),
+            100..200,
+        ),
+    ) {
+        let topology = server(drives);
+        let budget = budget(&topology, share);
+        let settings = Settings { ssd_budget: Some(budget), ..Settings::default() };
+        for entry in ENTRIES {
+            let owns_drives = entry.name == "sspc" || entry.name.starts_with("pacman");
+            if owns_drives || guarded {
+                let mut policy = make(entry.name, &topology, &settings).unwrap();
+                run(&topology, &mut *policy, (budget, guarded, seed), &events)?;
+            }
+        }
+    }
+}

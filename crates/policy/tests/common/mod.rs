@@ -1,0 +1,100 @@
+//! A server and its signals, drawn at random from a seed.
+
+use ebb_policy::topology::{CoreRole, DriveSpec, GroupSpec, PowerStateSpec, Topology};
+use ebb_policy::units::{Hertz, Nanos, Watts};
+use ebb_policy::{PERIOD, PowerState, Signals};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// Caps as drives declare them: Samsung PM1743 (PACMAN §VI-A), Kioxia CD6-R and CD8-V, Micron
+/// 7450, Samsung PM1733.
+const DRIVES: &[&[f64]] = &[
+    &[25.0, 21.0, 18.0, 14.0, 9.0],
+    &[27.5, 19.8, 17.6, 15.4, 12.1, 9.9],
+    &[25.0, 12.0],
+    &[25.0, 20.0, 18.0, 16.0, 14.0, 12.0, 10.0, 8.25],
+    &[25.0],
+];
+
+/// Three core groups and `drives` unlike drives, each with a non-operational state at the end.
+pub fn server(drives: usize) -> Topology {
+    let latency = Nanos::from_micros(100);
+    let state = |max_power, operational| PowerStateSpec {
+        max_power: Watts(max_power),
+        operational,
+        entry: latency,
+        exit: latency,
+    };
+    let drive = |caps: &&[f64]| DriveSpec {
+        states: caps.iter().map(|w| state(*w, true)).chain([state(0.05, false)]).collect(),
+    };
+    let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
+    Topology {
+        groups: roles.map(|role| GroupSpec { role, cores: 16, min_cores: 2 }).to_vec(),
+        frequencies: [1.5e9, 2.0e9, 2.6e9].map(Hertz).to_vec(),
+        drives: DRIVES.iter().cycle().take(drives).map(drive).collect(),
+    }
+}
+
+/// The budget that is `share` of the way from the lowest caps to the highest.
+pub fn budget(topology: &Topology, share: f64) -> Watts {
+    let least = topology.lowest_drive_budget();
+    let most: Watts = topology.drives.iter().map(|drive| drive.cap(0)).sum();
+    least + (most - least) * share
+}
+
+/// Sensors of a server that nobody can predict.
+pub struct Weather {
+    rng: Pcg64Mcg,
+    /// Share of values that are missing, and of values that are absurd.
+    bad: f64,
+    pub signals: Signals,
+}
+
+impl Weather {
+    pub fn new(topology: &Topology, seed: u64, bad: f64) -> Self {
+        Self { rng: Pcg64Mcg::seed_from_u64(seed), bad, signals: Signals::new(topology) }
+    }
+
+    fn value(&mut self, range: std::ops::Range<f64>) -> Option<f64> {
+        if self.rng.random_bool(self.bad) {
+            return None;
+        }
+        if self.rng.random_bool(self.bad / 10.0) {
+            return Some([f64::NAN, f64::INFINITY, -1.0, 1e9][self.rng.random_range(0..4)]);
+        }
+        Some(self.rng.random_range(range))
+    }
+
+    /// The next period's signals, with drives that report `states`.
+    pub fn next(&mut self, states: &[PowerState]) {
+        self.signals.now += PERIOD;
+        self.signals.period = PERIOD;
+        let idle = self.rng.random_bool(0.2);
+        let requests = |n: Option<f64>| n.filter(|n| n.is_finite()).map(|n| n.max(0.0) as u64);
+        let completed = if idle { Some(0.0) } else { self.value(1.0..1e6) };
+        self.signals.io.completed = requests(completed);
+        self.signals.io.arrived = self.signals.io.completed;
+        self.signals.io.bytes = self.signals.io.completed.map(|n| n * 4096);
+        self.signals.io.in_flight = requests(self.value(0.0..500.0));
+        let latency = self.value(50.0..2000.0).filter(|_| !idle);
+        self.signals.io.mean_latency = requests(latency).map(Nanos::from_micros);
+        self.signals.io.max_latency =
+            self.signals.io.mean_latency.map(|mean| Nanos(mean.0.saturating_mul(3)));
+        self.signals.background_pending = requests(self.value(0.0..1e9));
+        for g in 0..self.signals.groups.len() {
+            let (utilisation, busiest) = (self.value(0.0..1.0), self.value(0.0..1.0));
+            let frequency = self.value(1.5e9..2.6e9).map(Hertz);
+            let group = &mut self.signals.groups[g];
+            group.active = 8;
+            (group.utilisation, group.busiest, group.frequency) = (utilisation, busiest, frequency);
+        }
+        for (d, ps) in states.iter().enumerate() {
+            let power = self.value(4.0..25.0).map(Watts);
+            let state = self.value(0.0..1.0).map(|_| *ps);
+            let drive = &mut self.signals.drives[d];
+            (drive.power, drive.state) = (power, state);
+        }
+        self.signals.power.total = self.value(300.0..900.0).map(Watts);
+    }
+}
