@@ -1,1 +1,3 @@
 //! The digital twin: a storage server in virtual time.
+
+pub mod drive;
