@@ -6,6 +6,8 @@
 //! horizons it needs and completes at the last of them; [`Drive::submit`] does no more than
 //! that. Equations, parameters and calibration: docs/models/ssd.md.
 
+#[cfg(test)]
+mod calibration;
 mod gc;
 mod media;
 mod meter;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use ebb_policy::units::Watts;
 
-fn profile(name: &str) -> DriveProfile {
+pub(super) fn profile(name: &str) -> DriveProfile {
     DriveProfile::builtin(name).unwrap()
 }
 
