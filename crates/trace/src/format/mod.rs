@@ -1,0 +1,170 @@
+//! The formats: one file each, with what its columns mean. `docs/formats.md` tells where each
+//! comes from, what Ebb takes from it and what it passes over.
+
+mod alibaba;
+mod biosnoop;
+mod blkparse;
+mod darshan;
+mod detect;
+pub(crate) mod ebb_csv;
+pub(crate) mod field;
+mod fio;
+mod mqsim;
+mod msr;
+mod names;
+pub(crate) mod parquet;
+mod spc;
+mod tencent;
+pub(crate) mod vscsi;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub(crate) use detect::detect;
+pub(crate) use field::{Line, LineParser, Reason};
+
+/// How many records a format whose rows are not in order of arrival is sorted within.
+pub(crate) const WINDOW: usize = 65_536;
+
+/// A trace format by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// VMware SCSI traces, binary, version 1 or 2.
+    Vscsi,
+    /// MSR Cambridge, raw CSV.
+    Msr,
+    /// MSR Cambridge, cut form with blanks.
+    MsrCut,
+    /// MQSim ASCII.
+    Mqsim,
+    /// Tencent CBS as published.
+    Tencent,
+    /// Tencent CBS replayed on a drive, with latency.
+    TencentReplay,
+    /// Alibaba block traces.
+    Alibaba,
+    /// Storage Performance Council (UMass repository).
+    Spc,
+    /// fio I/O log, version 2 or 3.
+    Fio,
+    /// Text output of blkparse.
+    Blkparse,
+    /// Output of biosnoop.
+    Biosnoop,
+    /// Darshan DXT as CSV.
+    Darshan,
+    /// Ebb's own CSV.
+    EbbCsv,
+    /// Ebb's own form in Parquet.
+    Parquet,
+}
+
+impl Format {
+    /// All formats, in the order in which they are documented.
+    pub const ALL: [Self; 14] = [
+        Self::Vscsi,
+        Self::Msr,
+        Self::MsrCut,
+        Self::Mqsim,
+        Self::Tencent,
+        Self::TencentReplay,
+        Self::Alibaba,
+        Self::Spc,
+        Self::Fio,
+        Self::Blkparse,
+        Self::Biosnoop,
+        Self::Darshan,
+        Self::EbbCsv,
+        Self::Parquet,
+    ];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vscsi => "vscsi",
+            Self::Msr => "msr",
+            Self::MsrCut => "msr-cut",
+            Self::Mqsim => "mqsim",
+            Self::Tencent => "tencent",
+            Self::TencentReplay => "tencent-replay",
+            Self::Alibaba => "alibaba",
+            Self::Spc => "spc",
+            Self::Fio => "fio",
+            Self::Blkparse => "blkparse",
+            Self::Biosnoop => "biosnoop",
+            Self::Darshan => "darshan",
+            Self::EbbCsv => "ebb-csv",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    /// A parser of this format; `None` for the binary ones.
+    pub(crate) fn parser(self) -> Option<Box<dyn LineParser>> {
+        Some(match self {
+            Self::Vscsi | Self::Parquet => return None,
+            Self::Msr => Box::<msr::Msr>::default(),
+            Self::MsrCut => Box::new(msr::MsrCut),
+            Self::Mqsim => Box::new(mqsim::Mqsim),
+            Self::Tencent => Box::<tencent::Tencent>::default(),
+            Self::TencentReplay => Box::new(tencent::TencentReplay),
+            Self::Alibaba => Box::<alibaba::Alibaba>::default(),
+            Self::Spc => Box::new(spc::Spc),
+            Self::Fio => Box::<fio::Fio>::default(),
+            Self::Blkparse => Box::<blkparse::Blkparse>::default(),
+            Self::Biosnoop => Box::<biosnoop::Biosnoop>::default(),
+            Self::Darshan => Box::<darshan::Darshan>::default(),
+            Self::EbbCsv => Box::<ebb_csv::EbbCsv>::default(),
+        })
+    }
+
+    /// Within how many records rows may be out of order: 0 where the format is in order of
+    /// arrival, [`WINDOW`] where rows are written at completion, by several processors or ranks.
+    pub(crate) const fn window(self) -> usize {
+        match self {
+            Self::Msr | Self::TencentReplay | Self::Blkparse | Self::Biosnoop | Self::Darshan => {
+                WINDOW
+            }
+            _ => 0,
+        }
+    }
+
+    /// All names, for messages.
+    #[must_use]
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+}
+
+/// A name that is no format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a trace format; there are {names}", names = Format::names())]
+pub struct UnknownFormat(String);
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == text);
+        found.ok_or_else(|| UnknownFormat(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_others_list_them() {
+        for format in Format::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
+        }
+        let message = "vscsi2".parse::<Format>().unwrap_err().to_string();
+        assert!(message.starts_with("'vscsi2' is not a trace format; there are vscsi, msr, "));
+    }
+}

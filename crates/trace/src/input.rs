@@ -1,0 +1,208 @@
+//! Records one after the other out of a stream of bytes, with bounded buffers.
+
+use std::io::{self, Read};
+
+use crate::format::vscsi::{self, Version};
+use crate::format::{Line, LineParser, Reason};
+
+/// The longest line that is read; a longer one is none of any format.
+const MOST_IN_LINE: usize = 64 * 1024;
+/// Bytes asked of the system at once.
+const BUFFER: usize = 256 * 1024;
+
+/// Why the next record could not be had.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The record is malformed; the one after it can be tried.
+    Record(Reason),
+    /// The stream itself failed.
+    Stream(io::Error),
+}
+
+/// A file as records.
+pub(crate) trait Records: Send {
+    /// The next record, `None` at the end.
+    fn next(&mut self) -> Result<Option<Line>, Fault>;
+    /// Number of the line or record that `next` just looked at, counted from 1.
+    fn position(&self) -> u64;
+}
+
+/// The bytes read and not yet used.
+struct Buffer {
+    from: Box<dyn Read + Send>,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    fn new(from: Box<dyn Read + Send>) -> Self {
+        Self { from, bytes: vec![0; BUFFER], start: 0, end: 0 }
+    }
+
+    /// Reads more behind what is there; `false` at the end of the stream.
+    fn more(&mut self) -> io::Result<bool> {
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        loop {
+            match self.from.read(&mut self.bytes[self.end..]) {
+                Ok(read) => {
+                    self.end += read;
+                    return Ok(read > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn unused(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+}
+
+/// Lines of text through a parser.
+pub(crate) struct Lines {
+    buffer: Buffer,
+    parser: Box<dyn LineParser>,
+    line: u64,
+    ended: bool,
+}
+
+impl Lines {
+    pub(crate) fn new(from: Box<dyn Read + Send>, parser: Box<dyn LineParser>) -> Self {
+        Self { buffer: Buffer::new(from), parser, line: 0, ended: false }
+    }
+
+    /// The length of the next line, without and with its line end; `None` at the end.
+    fn measure(&mut self) -> Result<Option<(usize, usize)>, Fault> {
+        let mut seen = 0;
+        loop {
+            let unused = self.buffer.unused();
+            if let Some(newline) = memchr::memchr(b'\n', &unused[seen..]) {
+                return Ok(Some((seen + newline, seen + newline + 1)));
+            }
+            seen = unused.len();
+            if seen > MOST_IN_LINE {
+                return self.skip_long();
+            }
+            if !self.buffer.more().map_err(Fault::Stream)? {
+                return Ok((seen > 0).then_some((seen, seen)));
+            }
+        }
+    }
+
+    /// Drops the rest of a line that is too long.
+    fn skip_long(&mut self) -> Result<Option<(usize, usize)>, Fault> {
+        self.line += 1;
+        loop {
+            if let Some(newline) = memchr::memchr(b'\n', self.buffer.unused()) {
+                self.buffer.start += newline + 1;
+                break;
+            }
+            self.buffer.start = self.buffer.end;
+            if !self.buffer.more().map_err(Fault::Stream)? {
+                break;
+            }
+        }
+        Err(Fault::Record("the line is longer than 64 KiB: not a line of any format".to_owned()))
+    }
+}
+
+impl Records for Lines {
+    fn next(&mut self) -> Result<Option<Line>, Fault> {
+        loop {
+            let Some((length, used)) = self.measure()? else {
+                if !self.ended {
+                    self.ended = true;
+                    self.parser.end().map_err(Fault::Record)?;
+                }
+                return Ok(None);
+            };
+            self.line += 1;
+            let start = self.buffer.start;
+            self.buffer.start += used;
+            let line = self.buffer.bytes[start..start + length].trim_ascii_end();
+            if line.len() > MOST_IN_LINE {
+                return Err(Fault::Record("the line is longer than 64 KiB".to_owned()));
+            }
+            if !line.is_empty() {
+                return self.parser.line(line).map(Some).map_err(Fault::Record);
+            }
+        }
+    }
+
+    fn position(&self) -> u64 {
+        self.line
+    }
+}
+
+/// Records of VMware's binary traces.
+pub(crate) struct Vscsi {
+    buffer: Buffer,
+    version: Option<Version>,
+    record: u64,
+    broken: bool,
+}
+
+impl Vscsi {
+    pub(crate) fn new(from: Box<dyn Read + Send>) -> Self {
+        Self { buffer: Buffer::new(from), version: None, record: 0, broken: false }
+    }
+
+    /// Reads until `size` bytes are there or the stream ends.
+    fn have(&mut self, size: usize) -> Result<usize, Fault> {
+        while self.buffer.unused().len() < size {
+            if !self.buffer.more().map_err(Fault::Stream)? {
+                break;
+            }
+        }
+        Ok(self.buffer.unused().len())
+    }
+
+    fn version(&mut self) -> Result<Option<Version>, Fault> {
+        if self.version.is_none() && self.have(2 * Version::V2.size())? > 0 {
+            self.version = vscsi::version(self.buffer.unused());
+            if self.version.is_none() {
+                self.broken = true;
+                self.record = 1;
+                return Err(Fault::Record(
+                    "not a vSCSI record: neither the mark of version 1 in bytes 14 and 15 nor of \
+                     version 2 in bytes 2 and 3"
+                        .to_owned(),
+                ));
+            }
+        }
+        Ok(self.version)
+    }
+}
+
+impl Records for Vscsi {
+    fn next(&mut self) -> Result<Option<Line>, Fault> {
+        if self.broken {
+            return Ok(None);
+        }
+        let Some(version) = self.version()? else { return Ok(None) };
+        let size = version.size();
+        let there = self.have(size)?;
+        if there == 0 {
+            return Ok(None);
+        }
+        self.record += 1;
+        if there < size {
+            self.broken = true;
+            return Err(Fault::Record(format!(
+                "the file ends inside a record: {there} of {size} bytes"
+            )));
+        }
+        let start = self.buffer.start;
+        self.buffer.start += size;
+        let record = &self.buffer.bytes[start..start + size];
+        vscsi::record(record, version).map(Some).map_err(Fault::Record)
+    }
+
+    fn position(&self) -> u64 {
+        self.record
+    }
+}

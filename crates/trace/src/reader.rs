@@ -1,0 +1,223 @@
+//! A trace as a [`Source`]: order, normalised time, and what to do with malformed records.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+
+use ebb_policy::units::Nanos;
+
+use crate::format::{Format, Line};
+use crate::input::{Fault, Records};
+use crate::request::{Request, Source, TraceError};
+
+/// Requests that one call of [`Source::fill`] appends at most.
+pub const BATCH: usize = 4096;
+/// Reasons that [`Skipped`] keeps.
+const REASONS: usize = 5;
+
+/// What a reader passed over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Malformed records; only a lenient reader goes on after one.
+    pub malformed: u64,
+    /// The first few of them: number of the line or record, and what was wrong with it.
+    pub reasons: Vec<(u64, String)>,
+    /// Well-formed records that are not requests: other events, calls that moved no data.
+    pub ignored: u64,
+}
+
+/// A request waiting for earlier ones that stand later in the file.
+struct Waiting {
+    record: u64,
+    request: Request,
+}
+
+impl Waiting {
+    fn key(&self) -> (Nanos, u64) {
+        (self.request.at, self.record)
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Waiting {}
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// Reads one trace, in order of arrival, the first request at 0.
+///
+/// Rows of formats that are written at completion or by several writers are put in order within a
+/// window of 65,536 records; in any other format time running backwards is malformed.
+pub struct Reader {
+    file: String,
+    format: Format,
+    records: Box<dyn Records>,
+    lenient: bool,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// First and latest instant handed out, on the trace's own clock.
+    first: Option<Nanos>,
+    latest: Nanos,
+    /// Requests read so far.
+    read: u64,
+    ended: bool,
+    skipped: Skipped,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        file: String,
+        format: Format,
+        records: Box<dyn Records>,
+        lenient: bool,
+    ) -> Self {
+        Self {
+            file,
+            format,
+            records,
+            lenient,
+            waiting: BinaryHeap::new(),
+            first: None,
+            latest: Nanos::ZERO,
+            read: 0,
+            ended: false,
+            skipped: Skipped::default(),
+        }
+    }
+
+    /// The format that was named or detected.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The file as it was named.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// What was passed over so far.
+    #[must_use]
+    pub fn skipped(&self) -> &Skipped {
+        &self.skipped
+    }
+
+    /// Takes the next record into `batch` or the window; `false` at the end.
+    fn step(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        let fault = match self.records.next() {
+            Ok(None) => return Ok(false),
+            Ok(Some(Line::Header)) => return Ok(true),
+            Ok(Some(Line::Other)) => {
+                self.skipped.ignored += 1;
+                return Ok(true);
+            }
+            Ok(Some(Line::Request(request))) => match self.accept(request, batch) {
+                Ok(()) => return Ok(true),
+                Err(reason) => Fault::Record(reason),
+            },
+            Err(fault) => fault,
+        };
+        match fault {
+            Fault::Record(reason) => self.malformed(reason).map(|()| true),
+            Fault::Stream(source) => Err(self.broken(&source)),
+        }
+    }
+
+    fn accept(&mut self, request: Request, batch: &mut Vec<Request>) -> Result<(), String> {
+        if self.first.is_some() && request.at < self.latest {
+            return Err(self.backwards(request.at));
+        }
+        self.read += 1;
+        let window = self.format.window();
+        if window == 0 {
+            self.hand_out(request, batch);
+            return Ok(());
+        }
+        self.waiting.push(Reverse(Waiting { record: self.read, request }));
+        if self.waiting.len() > window
+            && let Some(Reverse(earliest)) = self.waiting.pop()
+        {
+            self.hand_out(earliest.request, batch);
+        }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, request: Request, batch: &mut Vec<Request>) {
+        let first = *self.first.get_or_insert(request.at);
+        self.latest = request.at;
+        batch.push(Request { at: request.at - first, ..request });
+    }
+
+    #[cold]
+    fn backwards(&self, at: Nanos) -> String {
+        let first = self.first.unwrap_or_default();
+        let since = |at: Nanos| (i128::from(at.0) - i128::from(first.0)) as f64 * 1e-9;
+        let (now, before) = (since(at), since(self.latest));
+        let window = match self.format.window() {
+            0 => String::new(),
+            window => format!(", and no {window} records around it put that in order"),
+        };
+        format!(
+            "time runs backwards: {now:.9} s after {before:.9} s (since the first request){window}; \
+             sort the file by time first"
+        )
+    }
+
+    #[cold]
+    fn malformed(&mut self, reason: String) -> Result<(), TraceError> {
+        let line = self.records.position();
+        if !self.lenient {
+            return Err(TraceError::Malformed { file: self.file.clone(), line, reason });
+        }
+        self.skipped.malformed += 1;
+        if self.skipped.reasons.len() < REASONS {
+            self.skipped.reasons.push((line, reason));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn broken(&self, source: &io::Error) -> TraceError {
+        let what = match source.kind() {
+            io::ErrorKind::UnexpectedEof => "the file ends early (truncated?): ",
+            _ => "",
+        };
+        let text = format!("{what}{source}, after {} requests were read", self.read);
+        TraceError::Io { file: self.file.clone(), source: io::Error::new(source.kind(), text) }
+    }
+}
+
+impl Source for Reader {
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        let full = batch.len() + BATCH;
+        while !self.ended && batch.len() < full {
+            match self.step(batch) {
+                Ok(true) => {}
+                Ok(false) => self.ended = true,
+                Err(error) => {
+                    // Nothing more comes, neither from the file nor from the window.
+                    self.ended = true;
+                    self.waiting.clear();
+                    return Err(error);
+                }
+            }
+        }
+        while batch.len() < full
+            && let Some(Reverse(earliest)) = self.waiting.pop()
+        {
+            self.hand_out(earliest.request, batch);
+        }
+        Ok(())
+    }
+}
