@@ -1,7 +1,7 @@
 //! The policies by name: the one list that the command line, the reports and the docs read.
 
 use crate::cpu::Native;
-use crate::ssd::{Pacman, Sspc};
+use crate::ssd::{Pacman, PacmanPlus, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
 use crate::{Policy, Signals};
@@ -94,6 +94,11 @@ pub const ENTRIES: &[Entry] = &[
         name: "pacman-ema",
         summary: "PACMAN predicting with an exponential moving average",
         make: |topology, settings| Ok(Box::new(Pacman::ema(topology, settings.ssd_budget)?)),
+    },
+    Entry {
+        name: "pacman-plus",
+        summary: "our own variant: max-min fair caps by measured power, every half second",
+        make: |topology, settings| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
     },
 ];
 

@@ -42,6 +42,12 @@ impl PowerDesc {
         self.caps.len()
     }
 
+    /// Every cap that any drive can have, highest first.
+    #[must_use]
+    pub fn levels(&self) -> &[Watts] {
+        &self.levels
+    }
+
     /// `MP(PS)` of drive `d`, or `None` where `PS` is not in its descriptors.
     #[must_use]
     pub fn mp(&self, d: usize, ps: PowerState) -> Option<Watts> {

@@ -2,6 +2,7 @@
 
 mod caps;
 mod pacman;
+mod pacman_plus;
 pub mod predict;
 mod sspc;
 #[cfg(test)]
@@ -9,5 +10,6 @@ pub(crate) mod testing;
 
 pub use caps::{CAP_TOLERANCE, PowerDesc};
 pub use pacman::{P_INTERVAL, Pacman};
+pub use pacman_plus::PacmanPlus;
 pub use predict::Predictor;
 pub use sspc::Sspc;
