@@ -3,12 +3,18 @@
 
 mod common;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use common::{Weather, budget, server};
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::ssd::{CAP_TOLERANCE, PowerDesc};
+use ebb_policy::topology::DriveSpec;
 use ebb_policy::units::Watts;
 use ebb_policy::{Controls, Guard, Limits, Policy, PowerState, Topology};
 use proptest::prelude::*;
+
+const CSV: &str = "devices/nvme_power_states/nvme_power_states.csv";
 
 /// Drives that take one write at a time.
 struct Plant {
@@ -47,7 +53,7 @@ fn run(
     let mut guard = Guard::new(topology, Limits { ssd_budget: Some(budget), ..Limits::default() });
     let states = controls.drives().to_vec();
     let mut plant = Plant { desc: PowerDesc::new(topology), budget, states };
-    let mut weather = Weather::new(topology, seed, 0.05);
+    let mut weather = Weather::new(topology, seed, 0.02);
     for (done, reset) in events {
         if let Some(drive) = reset {
             plant.states[drive % topology.drives.len()] = 0;
@@ -88,6 +94,50 @@ proptest! {
                 let mut policy = make(entry.name, &topology, &settings).unwrap();
                 run(&topology, &mut *policy, (budget, guarded, seed), &events)?;
             }
+        }
+    }
+}
+
+/// A server with one drive of each model whose declared power states were collected.
+fn collected_drives() -> Option<Topology> {
+    let data = std::env::var_os("EBB_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
+    let text = fs::read_to_string(data.join(CSV)).ok()?;
+    let mut topology = server(0);
+    for line in text.lines().skip(1) {
+        // From the right: a model's name may hold commas.
+        let fields: Vec<_> = line.rsplit(',').collect();
+        let (max_power, operational) = (fields[8].parse().unwrap_or(f64::NAN), fields[9] == "1");
+        if fields[10] == "0" {
+            topology.drives.push(DriveSpec { states: Vec::new() });
+        }
+        let states = &mut topology.drives.last_mut()?.states;
+        assert_eq!(fields[10], states.len().to_string(), "{line}");
+        states.push(common::state(max_power, operational));
+    }
+    Some(topology)
+}
+
+#[test]
+fn real_drives_keep_every_budget() {
+    let Some(topology) = collected_drives() else {
+        println!("skipped: no {CSV}");
+        return;
+    };
+    assert_eq!(topology.drives.len(), 19);
+    for drive in &topology.drives {
+        let caps = drive.operational();
+        assert!(caps.windows(2).all(|w| w[1].max_power <= w[0].max_power), "{caps:?}");
+    }
+    for (seed, share) in [0.0, 0.1, 0.35, 0.7, 1.0].into_iter().enumerate() {
+        let budget = budget(&topology, share);
+        let settings = Settings { ssd_budget: Some(budget), ..Settings::default() };
+        for name in ["sspc", "pacman", "pacman-mean", "pacman-ema", "pacman-plus"] {
+            let mut policy = make(name, &topology, &settings).unwrap();
+            let events = vec![(usize::MAX, None); 400];
+            run(&topology, &mut *policy, (budget, true, seed as u64), &events).unwrap();
         }
     }
 }

@@ -247,6 +247,19 @@ fn missing_io_counters_take_the_cores_but_not_the_caps() {
 }
 
 #[test]
+fn counters_that_come_and_go_do_not_earn_trust() {
+    let limits = Limits { park_share: 1.0, recovery_periods: 3, ..Limits::default() };
+    let mut bench = Bench::new(limits);
+    bench.signals.io.arrived = None;
+    (0..4).for_each(|_| drop(bench.period(miser)));
+    for t in 0..12 {
+        bench.signals.io.arrived = (t % 2 == 0).then_some(100);
+        bench.period(miser);
+        assert_eq!(bench.active(), 16);
+    }
+}
+
+#[test]
 fn caps_recover_from_a_lie_where_io_counters_never_come() {
     let mut bench = Bench::new(Limits::default());
     bench.signals.io = Default::default();

@@ -71,11 +71,13 @@ impl PacmanPlus {
         (0..=self.desc.deepest(d)).rev().find(|ps| !holds_back(*ps)).unwrap_or(0)
     }
 
-    /// What each drive wants: the fastest state that it wanted in its window.
-    fn measure(&mut self, drives: &[DriveSignals], in_force: &[PowerState]) {
-        for (d, ps) in in_force.iter().copied().enumerate() {
-            let power = drives.get(d).and_then(|drive| drive.power);
-            self.wants[d * N + self.slot] = self.wanted(d, ps, power);
+    /// What each drive wants: the fastest state that it wanted in its window. The cap that
+    /// counts is the reported one: a write may take longer than a period.
+    fn measure(&mut self, drives: &[DriveSignals], asked: &[PowerState]) {
+        for (d, asked) in asked.iter().copied().enumerate() {
+            let drive = drives.get(d).copied().unwrap_or_default();
+            let in_force = drive.state.unwrap_or(asked);
+            self.wants[d * N + self.slot] = self.wanted(d, in_force, drive.power);
             let window = &self.wants[d * N..(d + 1) * N];
             self.want[d] = window.iter().copied().min().unwrap_or(0).min(self.desc.deepest(d));
         }
@@ -224,6 +226,22 @@ mod tests {
             plus.step(&signals, &mut controls);
         }
         assert_eq!(controls.drives(), [3, 4, 2]);
+    }
+
+    #[test]
+    fn a_drive_that_is_slow_to_obey_keeps_its_claim() {
+        let server = pm1743s(3);
+        let mut plus = PacmanPlus::new(&server, Some(Watts(43.0))).unwrap();
+        let (mut signals, mut controls) = (Signals::new(&server), Controls::native(&server));
+        signals.drives.fill(DriveSignals { power: Some(Watts(5.0)), ..Default::default() });
+        // It takes the 9 W of its PS4, which says nothing of what it could use.
+        signals.drives[0].power = Some(Watts(9.0));
+        signals.drives[0].state = Some(4);
+        plus.step(&signals, &mut controls);
+        for _ in 0..3 * N {
+            plus.step(&signals, &mut controls);
+            assert_eq!(controls.drives(), [0, 4, 4]);
+        }
     }
 
     /// Bursty loads: each drive idle or busy for a few seconds at a time.

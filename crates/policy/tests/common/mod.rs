@@ -16,15 +16,14 @@ const DRIVES: &[&[f64]] = &[
     &[25.0],
 ];
 
+/// One power state.
+pub fn state(max_power: f64, operational: bool) -> PowerStateSpec {
+    let latency = Nanos::from_micros(100);
+    PowerStateSpec { max_power: Watts(max_power), operational, entry: latency, exit: latency }
+}
+
 /// Three core groups and `drives` unlike drives, each with a non-operational state at the end.
 pub fn server(drives: usize) -> Topology {
-    let latency = Nanos::from_micros(100);
-    let state = |max_power, operational| PowerStateSpec {
-        max_power: Watts(max_power),
-        operational,
-        entry: latency,
-        exit: latency,
-    };
     let drive = |caps: &&[f64]| DriveSpec {
         states: caps.iter().map(|w| state(*w, true)).chain([state(0.05, false)]).collect(),
     };

@@ -152,6 +152,16 @@ fn an_unreadable_drive_is_left_alone_and_still_counted() {
 }
 
 #[test]
+fn a_reading_that_is_no_number_does_not_spoil_the_window() {
+    let mut bench = Bench::new(&pm1743s(2), 28.0);
+    bench.period(&[Some(f64::NAN), Some(f64::INFINITY)]);
+    for _ in 1..N {
+        bench.period(&[Some(5.0), Some(14.0)]);
+    }
+    assert_eq!(bench.controls.drives(), [4, 2]);
+}
+
+#[test]
 fn a_state_changed_behind_our_back_counts_at_its_real_cap() {
     let mut bench = Bench::new(&pm1743s(3), 42.0);
     let power = [Some(5.0), Some(5.0), Some(14.0)];
