@@ -8,6 +8,8 @@
 
 #[cfg(test)]
 mod calibration;
+#[cfg(test)]
+mod cost;
 mod gc;
 mod media;
 mod meter;
@@ -259,11 +261,13 @@ impl Drive {
         let transfer = (cost.ns_per_byte * f64::from(bytes)) as u64;
         self.read_link_free = self.read_link_free.max(taken - cost.command) + transfer;
         let programming = self.programmed > taken;
-        let (sensed_at, sensed) = self.media.read(taken, offset, bytes, programming);
+        let sensed = self.media.read(taken, offset, bytes, programming);
         if programming {
-            self.programmed += sensed * self.page_share;
+            self.programmed += sensed.pages * self.page_share;
         }
-        let end = (sensed_at + transfer).max(self.read_link_free);
+        // Pages leave as they come: the first starts the transfer, the last ends it.
+        let last_page = (cost.ns_per_byte * f64::from(bytes.min(self.media.page_bytes()))) as u64;
+        let end = (sensed.first + transfer).max(sensed.last + last_page).max(self.read_link_free);
         self.account(now, energy, end);
         end
     }

@@ -77,7 +77,7 @@ pub struct ReadCost {
     pub per_second: Bytes,
     /// Time to sense one page.
     pub latency: Nanos,
-    /// Width of the uniform spread on top of `latency`.
+    /// Width of the uniform spread on top of `latency`: lower, middle and upper pages differ.
     pub spread: Nanos,
     /// Time to serve from a page already in a unit's register.
     pub register: Nanos,
@@ -100,6 +100,8 @@ pub struct Partial {
     pub below: Bytes,
     /// Time to sense a part of a page.
     pub latency: Nanos,
+    /// Width of the uniform spread on top of `latency`.
+    pub spread: Nanos,
 }
 
 /// What a write costs, up to the flash.
