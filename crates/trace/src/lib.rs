@@ -5,6 +5,7 @@ mod input;
 pub mod open;
 pub mod reader;
 pub mod request;
+pub mod transform;
 pub mod write;
 
 pub use format::Format;
