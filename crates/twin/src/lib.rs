@@ -1,3 +1,14 @@
 //! The digital twin: a storage server in virtual time.
+//!
+//! Requests queue one by one through the stages the PACER paper names (front-end, key/value,
+//! resource volume, drive); power is integrated per component. The policies and the guard are
+//! the very code that runs in production. See `docs/models/`.
 
 pub mod drive;
+pub mod engine;
+pub mod outcome;
+pub mod profile;
+
+pub use engine::{Run, TwinError, run};
+pub use outcome::{Energy, Observer, Outcome, Sample, Unobserved};
+pub use profile::{Profile, ProfileError};

@@ -1,0 +1,254 @@
+//! A server as data: what it has, what work costs on it, what it draws.
+//!
+//! A profile is TOML; every constant in the shipped ones has its source beside it. Numbers
+//! marked *calibrated* were set from a published component figure, *assumed* from judgement;
+//! none was chosen for a headline result (see `docs/profiles.md`).
+
+mod check;
+
+use serde::Deserialize;
+
+use ebb_policy::units::{Bytes, Hertz, Nanos, Watts};
+use ebb_policy::{CoreRole, DriveSpec, GroupSpec, Topology};
+
+use crate::drive::DriveProfile;
+
+pub use check::ProfileError;
+
+/// A storage server.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Name on the command line.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// Time a request spends outside the server's own stages (fabric and client), per request.
+    pub fabric_latency: Nanos,
+    /// Processors.
+    pub cpu: Cpu,
+    /// The stages a request passes, in order; each is one core group.
+    pub stage: Vec<Stage>,
+    /// Read cache and write-back buffer; none when absent.
+    pub cache: Option<Cache>,
+    /// How volumes lie on the drives.
+    pub layout: Layout,
+    /// The drives.
+    pub drives: Drives,
+    /// Background work; none when absent.
+    pub background: Option<Background>,
+    /// Memory, network, fans and the rest.
+    pub board: Board,
+    /// Power supply.
+    pub psu: Psu,
+}
+
+/// Processors: frequencies, power, and how a core without work waits.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cpu {
+    /// Frequencies of a core, ascending.
+    pub frequencies: Vec<Hertz>,
+    /// Power of the packages outside the cores, all sockets together; always drawn.
+    pub uncore: Watts,
+    /// Static power of a core that is on.
+    pub core_static: Watts,
+    /// Dynamic power of a busy core at the highest frequency.
+    pub core_dynamic: Watts,
+    /// Dynamic power falls with frequency to this power: 1 at constant voltage (PACER §V),
+    /// towards 3 where voltage scales along.
+    pub frequency_exponent: f64,
+    /// Dynamic power of a polling core without work, as a share of a busy one's.
+    pub poll_share: f64,
+    /// How a core without work waits.
+    pub wait: Wait,
+    /// Idle states by rising target residency; used by `wait = "sleep"`.
+    #[serde(default)]
+    pub idle_states: Vec<IdleState>,
+    /// Power of a parked core.
+    pub parked: Watts,
+    /// Time until a core taken back from parking serves work; it draws active power meanwhile.
+    pub unpark_latency: Nanos,
+    /// Time a core stands still while its frequency changes.
+    pub frequency_latency: Nanos,
+}
+
+/// How a core without work waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wait {
+    /// Polls: no wake-up latency, dynamic power of [`Cpu::poll_share`].
+    Poll,
+    /// Sleeps: falls through the idle states, pays their exit latency.
+    Sleep,
+}
+
+/// One idle state of a core.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdleState {
+    /// Name, such as `C6`.
+    pub name: String,
+    /// Idle time after which the core is in this state.
+    pub after: Nanos,
+    /// Time to wake from it.
+    pub exit: Nanos,
+    /// Power of the core in it.
+    pub power: Watts,
+}
+
+/// One stage of the I/O path and the core group that serves it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// What the stage does.
+    pub role: CoreRole,
+    /// Cores in its group.
+    pub cores: u16,
+    /// Cores that must stay active.
+    #[serde(default = "one")]
+    pub min_cores: u16,
+    /// Cycles of one read.
+    pub read_cycles: f64,
+    /// Cycles of one write.
+    pub write_cycles: f64,
+    /// Further cycles per KiB moved.
+    pub cycles_per_kib: f64,
+    /// Coefficient of variation of the cycles from request to request.
+    #[serde(default)]
+    pub variation: f64,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+/// Global cache.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// Bytes of read cache.
+    pub size: Bytes,
+    /// Bytes per cached block.
+    pub block: Bytes,
+    /// Whether writes are acknowledged from battery-backed memory and flushed later.
+    pub write_back: bool,
+}
+
+/// How volumes lie on the drives.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layout {
+    /// Redundancy.
+    pub raid: Raid,
+    /// Consecutive bytes on one drive.
+    #[serde(default = "default_chunk")]
+    pub chunk: Bytes,
+}
+
+const fn default_chunk() -> Bytes {
+    Bytes(64 * 1024)
+}
+
+/// Redundancy of the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Raid {
+    /// Each device of the workload is one drive.
+    None,
+    /// Striped with one parity.
+    Raid5,
+    /// Striped with two parities.
+    Raid6,
+}
+
+impl Raid {
+    /// Drives' worth of parity per stripe.
+    #[must_use]
+    pub fn parity(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Raid5 => 1,
+            Self::Raid6 => 2,
+        }
+    }
+}
+
+/// The drives: how many, of which model, how deep their queues are.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drives {
+    /// Number of drives.
+    pub count: u16,
+    /// Name of a shipped drive model.
+    pub model: String,
+    /// Commands outstanding at one drive; more wait in the host.
+    #[serde(default = "default_depth")]
+    pub queue_depth: u32,
+}
+
+const fn default_depth() -> u32 {
+    1024
+}
+
+/// Background work that competes for the cores of the last stage and for the drives.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Background {
+    /// Bytes of one task: read, worked on, written.
+    pub task: Bytes,
+    /// Cycles of one task on a core of the last stage.
+    pub task_cycles: f64,
+    /// Work that arises whatever users do (scrubbing, telemetry), bytes per second.
+    pub steady: Bytes,
+    /// Work that each byte written by users causes (file-system garbage collection), bytes.
+    pub per_written_byte: f64,
+    /// Tasks running at once in normal mode.
+    pub normal_tasks: u32,
+    /// Tasks running at once when racing to idle.
+    pub race_tasks: u32,
+}
+
+/// Components that are not steered: constant power, memory and network also per byte moved.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Board {
+    /// Memory without traffic.
+    pub memory: Watts,
+    /// Memory per GB/s of users' I/O.
+    #[serde(default)]
+    pub memory_per_gbps: Watts,
+    /// Network adapters without traffic.
+    pub nic: Watts,
+    /// Network adapters per GB/s of users' I/O.
+    #[serde(default)]
+    pub nic_per_gbps: Watts,
+    /// Fans, at a fixed speed.
+    pub fans: Watts,
+    /// Everything else on the board.
+    pub other: Watts,
+}
+
+/// Power supply: efficiency against load.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Psu {
+    /// Rated output of the supplies that share the load.
+    pub rated: Watts,
+    /// Points (share of rated output, efficiency), by rising load; straight lines between.
+    pub efficiency: Vec<(f64, f64)>,
+}
+
+impl Profile {
+    /// What the server has, as policies see it.
+    #[must_use]
+    pub fn topology(&self, drive: &DriveProfile) -> Topology {
+        let groups = self.stage.iter().map(|stage| GroupSpec {
+            role: stage.role,
+            cores: stage.cores,
+            min_cores: stage.min_cores,
+        });
+        let drives: Vec<DriveSpec> = vec![drive.spec(); usize::from(self.drives.count)];
+        Topology { groups: groups.collect(), frequencies: self.cpu.frequencies.clone(), drives }
+    }
+}
