@@ -131,7 +131,8 @@ quantity!(/// Power in watts.
     Watts, "power", "W", "224 W", [("W", 1.0), ("mW", 1e-3), ("kW", 1e3), ("uW", 1e-6)]);
 quantity!(/// Energy in joules.
     Joules, "energy", "J", "12 J",
-    [("J", 1.0), ("nJ", 1e-9), ("uJ", 1e-6), ("mJ", 1e-3), ("kJ", 1e3), ("MJ", 1e6), ("Wh", 3600.0)]);
+    [("J", 1.0), ("nJ", 1e-9), ("uJ", 1e-6), ("mJ", 1e-3), ("kJ", 1e3), ("MJ", 1e6),
+     ("Wh", 3600.0)]);
 quantity!(/// Frequency in hertz.
     Hertz, "frequency", "Hz", "2.6 GHz",
     [("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9)]);

@@ -98,12 +98,26 @@ pub struct Outcome {
     pub background_done: u64,
     /// Background bytes left over.
     pub background_pending: u64,
-    /// Requests the twin worked through and simulation events, for benchmarks.
-    pub events: u64,
+    /// Largest sum of the drives' power caps at any instant; a state change under way counts
+    /// with the larger of its two caps.
+    pub most_capped: Watts,
+}
+
+impl Energy {
+    /// Adds another period's energy.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.cpu += other.cpu;
+        self.ssd += other.ssd;
+        self.memory += other.memory;
+        self.nic += other.nic;
+        self.fans += other.fans;
+        self.other += other.other;
+        self.psu_loss += other.psu_loss;
+    }
 }
 
 /// Core-seconds by state, all cores together.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CoreTime {
     /// Working.
     pub busy: Nanos,
@@ -115,7 +129,35 @@ pub struct CoreTime {
     pub parked: Nanos,
 }
 
+impl CoreTime {
+    /// Adds another period's core time.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.busy += other.busy;
+        self.polling += other.polling;
+        self.idle += other.idle;
+        self.parked += other.parked;
+    }
+}
+
 impl Outcome {
+    /// Nothing yet.
+    pub(crate) fn empty(latency: Histogram<u64>) -> Self {
+        Self {
+            requests: 0,
+            reads: 0,
+            bytes: 0,
+            span: Nanos::ZERO,
+            energy: Energy::default(),
+            peak: Watts(0.0),
+            latency,
+            latency_sum: 0,
+            over_budget: Nanos::ZERO,
+            cores: CoreTime::default(),
+            background_done: 0,
+            background_pending: 0,
+            most_capped: Watts(0.0),
+        }
+    }
     /// Exact mean latency in nanoseconds; 0 without requests.
     #[must_use]
     pub fn mean_latency(&self) -> f64 {

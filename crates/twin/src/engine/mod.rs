@@ -1,11 +1,39 @@
 //! The engine: one run of one policy over one workload, in virtual time.
+//!
+//! Sequential and deterministic: the same run gives the same bytes. One file is one idea: the
+//! event queue, I/Os in flight, cores, drives, the path of a request, the write-back log,
+//! background work, the meters, the control loop.
+
+mod array;
+mod background;
+mod cache;
+mod cores;
+mod events;
+mod io;
+mod log;
+mod meter;
+mod path;
+mod pilot;
+mod supply;
+
+use hdrhistogram::Histogram;
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Limits, Policy};
+use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::{TraceError, Workload};
 
+use crate::drive::DriveProfile;
 use crate::outcome::{Observer, Outcome};
 use crate::profile::Profile;
+use array::Array;
+use background::Backlog;
+use cache::ReadCache;
+use cores::Cores;
+use events::{Event, Events};
+use io::{Ios, NONE, Queue};
+use meter::Meter;
+use pilot::Pilot;
+use supply::Supply;
 
 /// One run: a server, a policy, a workload.
 pub struct Run<'a> {
@@ -21,7 +49,7 @@ pub struct Run<'a> {
     pub seed: u64,
     /// When to stop taking requests; at the workload's end when `None`.
     pub duration: Option<Nanos>,
-    /// Time at the start that is simulated but not counted.
+    /// Time at the start that is simulated but not counted, rounded up to control periods.
     pub warmup: Nanos,
 }
 
@@ -41,6 +69,49 @@ pub enum TwinError {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// The server cannot be simulated.
+    #[error("{0}")]
+    Setup(String),
+}
+
+/// Longest latency told apart in the histogram, nanoseconds: one hour.
+const LONGEST: u64 = 3_600_000_000_000;
+
+/// Everything of one run.
+struct Engine<'a> {
+    profile: &'a Profile,
+    now: u64,
+    /// When the last control period ended.
+    period_start: u64,
+    /// End of warm-up; 0 once it is over.
+    warmup: u64,
+    /// When to stop taking requests.
+    until: u64,
+    seed: u32,
+    events: Events,
+    ios: Ios,
+    supply: Supply,
+    cores: Cores,
+    array: Array,
+    cache: Option<ReadCache>,
+    backlog: Option<Backlog>,
+    meter: Meter,
+    pilot: Pilot,
+    /// Requests so far.
+    arrivals: u64,
+    users_in_flight: u64,
+    /// When the last user got an answer.
+    last_answer: u64,
+    /// Size of the write-back buffer; 0 writes through.
+    write_buffer: u64,
+    /// Acknowledged bytes not yet on the drives.
+    unflushed: u64,
+    /// Writes that wait for room in the write-back buffer.
+    stalled: Queue,
+    /// Bytes in the open chunk of the log.
+    log_filled: u64,
+    /// Where the log's next chunk goes.
+    log_address: u64,
 }
 
 /// Simulates `run` to its end.
@@ -48,5 +119,143 @@ pub enum TwinError {
 /// # Errors
 /// When the workload's trace is unreadable or asks for what the server does not have.
 pub fn run(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinError> {
-    todo!()
+    let mut engine = Engine::new(run)?;
+    engine.open(observer);
+    engine.serve(observer)?;
+    Ok(engine.close(observer))
+}
+
+impl<'a> Engine<'a> {
+    fn new(run: Run<'a>) -> Result<Self, TwinError> {
+        let Run { profile, policy, limits, workload, seed, duration, warmup } = run;
+        let model = DriveProfile::builtin(&profile.drives.model).ok_or_else(|| {
+            TwinError::Setup(format!("unknown drive model '{}'", profile.drives.model))
+        })?;
+        let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
+            .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
+        let mut events = Events::default();
+        let backlog = profile.background.clone().map(Backlog::new);
+        if let Some(interval) = backlog.as_ref().and_then(Backlog::interval) {
+            events.push(interval, Event::Background);
+        }
+        let cache = profile.cache.as_ref();
+        let until = duration.map_or(u64::MAX, |duration| duration.0);
+        Ok(Self {
+            now: 0,
+            period_start: 0,
+            warmup: warmup.0,
+            until,
+            seed: seed as u32 ^ (seed >> 32) as u32,
+            supply: Supply::start(workload, until, &mut events)?,
+            events,
+            ios: Ios::default(),
+            cores: Cores::new(profile, seed),
+            array: Array::new(profile, &model, seed),
+            cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
+            backlog,
+            meter: Meter::new(profile.board.clone(), profile.psu.clone(), histogram),
+            pilot: Pilot::new(&profile.topology(&model), policy, limits),
+            arrivals: 0,
+            users_in_flight: 0,
+            last_answer: 0,
+            write_buffer: cache.map_or(0, |cache| cache.write_buffer.0),
+            unflushed: 0,
+            stalled: Queue::EMPTY,
+            log_filled: 0,
+            log_address: 0,
+            profile,
+        })
+    }
+
+    /// Works through arrivals and events in time order until users' requests are all answered.
+    fn serve(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
+        let mut next_tick = PERIOD.0;
+        loop {
+            let arrival = match self.supply.next_time() {
+                late if late >= self.until => u64::MAX,
+                _ if self.ios.len() >= path::MOST_IN_FLIGHT => u64::MAX,
+                // An arrival held up by overload comes as soon as there is room.
+                at => at.max(self.now),
+            };
+            let event = self.events.next_time();
+            let next = arrival.min(event);
+            if arrival == u64::MAX && self.finished() {
+                return Ok(());
+            }
+            if next_tick <= next {
+                self.now = next_tick;
+                next_tick += PERIOD.0;
+                self.tick(observer);
+            } else if arrival < event {
+                self.now = arrival;
+                if let Some(request) = self.supply.take()? {
+                    self.arrive(&request, NONE)?;
+                }
+            } else {
+                self.now = event;
+                self.handle()?;
+            }
+        }
+    }
+
+    /// Whether no user waits and none will come.
+    fn finished(&self) -> bool {
+        self.users_in_flight == 0 && !self.supply.has_planned()
+    }
+
+    /// Carries out the next event.
+    fn handle(&mut self) -> Result<(), TwinError> {
+        match self.events.pop() {
+            Some(Event::CoreDone(core)) => {
+                let io = self.cores.done(&self.ios, &mut self.events, self.now, core);
+                self.stage_done(io);
+            }
+            Some(Event::DriveDone { drive, io }) => self.drive_done(io, drive),
+            Some(Event::Slot(slot)) => {
+                if let Some(request) = self.supply.planned(slot) {
+                    self.arrive(&request, slot)?;
+                }
+            }
+            Some(Event::Background) => {
+                if let Some(backlog) = &mut self.backlog {
+                    backlog.accrue(self.now);
+                    if let Some(interval) = backlog.interval() {
+                        self.events.push(self.now + interval, Event::Background);
+                    }
+                    self.start_tasks();
+                }
+            }
+            Some(Event::PowerState(_)) => self.array.written(&mut self.events, self.now),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Lets time pass to the end of the run and closes the books.
+    fn close(mut self, observer: &mut dyn Observer) -> Outcome {
+        let asked = if self.until == u64::MAX { 0 } else { self.until };
+        let end = asked.max(self.last_answer).max(self.now);
+        let mut next_tick = self.period_start + PERIOD.0;
+        while next_tick < end {
+            while self.events.next_time() <= next_tick {
+                self.now = self.events.next_time();
+                // Users are served: what is left is background work, which cannot fail.
+                let _ = self.handle();
+            }
+            self.now = next_tick;
+            self.tick(observer);
+            next_tick += PERIOD.0;
+        }
+        self.now = end;
+        if end > self.period_start {
+            self.tick(observer);
+        }
+        let mut outcome = self.meter.outcome;
+        outcome.most_capped = self.array.most_capped();
+        if let Some(backlog) = &self.backlog {
+            outcome.background_done = backlog.done();
+            outcome.background_pending = backlog.pending();
+        }
+        outcome
+    }
 }

@@ -1,8 +1,8 @@
 //! Reading a profile, and refusing one that could not exist.
 
-use std::path::Path;
+use ebb_policy::units::Watts;
 
-use super::Profile;
+use super::{Profile, Stage, Wait};
 use crate::drive::DriveProfile;
 
 /// Why a profile was refused.
@@ -17,12 +17,12 @@ pub enum ProfileError {
         valid: String,
     },
     /// Not TOML, or not a profile; the message carries line and column.
-    #[error("{origin}: {source}")]
+    #[error("{origin}: {reason}")]
     Syntax {
         /// File or shipped profile.
         origin: String,
         /// What the parser said, with the line.
-        source: Box<toml::de::Error>,
+        reason: Box<toml::de::Error>,
     },
     /// A value that cannot be.
     #[error("{origin}:{line}: {key}: {reason}")]
@@ -67,7 +67,7 @@ impl Profile {
         if let Some(text) = Self::shipped_text(name) {
             return Self::parse(text, name);
         }
-        let text = std::fs::read_to_string(Path::new(name)).map_err(|_| {
+        let text = std::fs::read_to_string(name).map_err(|_| {
             let valid = Self::names().collect::<Vec<_>>().join(", ");
             ProfileError::Unknown { name: name.to_owned(), valid }
         })?;
@@ -79,125 +79,238 @@ impl Profile {
     /// # Errors
     /// When the text is not TOML, has unknown or missing keys, or states an impossible server.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ProfileError> {
-        let profile: Self = toml::from_str(text).map_err(|source| ProfileError::Syntax {
+        let profile: Self = toml::from_str(text).map_err(|reason| ProfileError::Syntax {
             origin: origin.to_owned(),
-            source: Box::new(source),
+            reason: Box::new(reason),
         })?;
-        profile.possible().map_err(|(key, reason)| ProfileError::Value {
+        profile.possible().map_err(|wrong| ProfileError::Value {
             origin: origin.to_owned(),
-            line: line_of(text, key),
-            key,
-            reason,
+            line: line_of(text, wrong.table, wrong.index, wrong.key),
+            key: wrong.key,
+            reason: wrong.reason,
         })?;
         Ok(profile)
     }
 
-    /// Checks every value; the first impossible one as (key, reason).
-    fn possible(&self) -> Result<(), (&'static str, String)> {
+    /// Checks every value; the first impossible one is the error.
+    fn possible(&self) -> Result<(), Wrong> {
         self.possible_cpu()?;
-        self.possible_power()?;
         if self.stage.is_empty() {
-            return Err(("stage", "at least one stage is needed".into()));
+            return wrong("", "stage", "at least one [[stage]] is needed".into());
         }
-        for stage in &self.stage {
-            if stage.cores == 0 || stage.min_cores == 0 || stage.min_cores > stage.cores {
-                let reason = format!(
-                    "{} cores, of which at least {} stay active: both must be 1 or more",
-                    stage.cores, stage.min_cores
-                );
-                return Err(("cores", reason));
-            }
-            let cycles = [stage.read_cycles, stage.write_cycles, stage.cycles_per_kib];
-            if cycles.iter().any(|c| !c.is_finite() || *c < 0.0) {
-                return Err(("read_cycles", "cycles must be 0 or more".into()));
-            }
-            if !(0.0..=3.0).contains(&stage.variation) {
-                return Err(("variation", format!("{} is not in 0..=3", stage.variation)));
+        for (index, stage) in self.stage.iter().enumerate() {
+            stage.possible().map_err(|wrong| Wrong { index, ..wrong })?;
+        }
+        self.possible_drives()?;
+        self.possible_board()
+    }
+
+    fn possible_cpu(&self) -> Result<(), Wrong> {
+        let cpu = &self.cpu;
+        if cpu.frequencies.first().is_none_or(|lowest| lowest.0 <= 0.0) {
+            return wrong("cpu", "frequencies", "at least one, above 0 Hz, is needed".into());
+        }
+        if cpu.frequencies.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return wrong("cpu", "frequencies", "must rise from one to the next".into());
+        }
+        if !(0.0..=1.0).contains(&cpu.poll_share) {
+            return wrong("cpu", "poll_share", format!("{} is not in 0..=1", cpu.poll_share));
+        }
+        if !(0.5..=4.0).contains(&cpu.frequency_exponent) {
+            return wrong("cpu", "frequency_exponent", "must lie in 0.5..=4".into());
+        }
+        if cpu.wait == Wait::Sleep && cpu.idle_states.is_empty() {
+            return wrong("cpu", "wait", "\"sleep\" needs at least one [[cpu.idle_states]]".into());
+        }
+        for (index, pair) in cpu.idle_states.windows(2).enumerate() {
+            if pair[0].after >= pair[1].after || pair[0].power < pair[1].power {
+                let reason = "deeper states must come later and draw no more".into();
+                let (table, index) = ("cpu.idle_states", index + 1);
+                return Err(Wrong { table, index, key: "after", reason });
             }
         }
-        let count = usize::from(self.drives.count);
-        if count <= self.layout.raid.parity() || count > 1024 {
-            let least = self.layout.raid.parity() + 1;
-            return Err(("count", format!("{count} drives: this layout takes {least} to 1024")));
+        positive("cpu", "uncore", cpu.uncore)?;
+        positive("cpu", "core_static", cpu.core_static)?;
+        positive("cpu", "core_dynamic", cpu.core_dynamic)?;
+        positive("cpu", "parked", cpu.parked)
+    }
+
+    fn possible_drives(&self) -> Result<(), Wrong> {
+        let (count, least) = (usize::from(self.drives.count), self.layout.raid.parity() + 1);
+        if count < least || count > 1024 {
+            let reason = format!("{count} drives: this layout takes {least} to 1024");
+            return wrong("drives", "count", reason);
         }
         if DriveProfile::builtin(&self.drives.model).is_none() {
             let valid = DriveProfile::names().collect::<Vec<_>>().join(", ");
             let reason = format!("unknown drive '{}'; choose from: {valid}", self.drives.model);
-            return Err(("model", reason));
+            return wrong("drives", "model", reason);
         }
         if self.drives.queue_depth == 0 {
-            return Err(("queue_depth", "must be 1 or more".into()));
+            return wrong("drives", "queue_depth", "must be 1 or more".into());
         }
-        if self.layout.chunk.0 < 512 || !self.layout.chunk.0.is_power_of_two() {
-            return Err(("chunk", format!("{} is not a power of two from 512 B", self.layout.chunk)));
+        let chunk = self.layout.chunk;
+        if chunk.0 < 512 || chunk.0 > 1 << 30 || !chunk.0.is_power_of_two() {
+            let reason = format!("{chunk} is not a power of two from 512 B to 1 GiB");
+            return wrong("layout", "chunk", reason);
         }
-        Ok(())
-    }
-
-    fn possible_cpu(&self) -> Result<(), (&'static str, String)> {
-        let cpu = &self.cpu;
-        if cpu.frequencies.is_empty() || cpu.frequencies[0].0 <= 0.0 {
-            return Err(("frequencies", "at least one frequency above 0 is needed".into()));
-        }
-        if cpu.frequencies.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(("frequencies", "must rise from one to the next".into()));
-        }
-        if !(0.0..=1.0).contains(&cpu.poll_share) {
-            return Err(("poll_share", format!("{} is not in 0..=1", cpu.poll_share)));
-        }
-        if !(0.5..=4.0).contains(&cpu.frequency_exponent) {
-            return Err(("frequency_exponent", "must lie in 0.5..=4".into()));
-        }
-        let rising = |pair: &[super::IdleState]| {
-            pair[0].after < pair[1].after && pair[0].power >= pair[1].power
-        };
-        if !cpu.idle_states.windows(2).all(rising) {
-            let reason = "deeper states must come later and draw no more".into();
-            return Err(("idle_states", reason));
-        }
-        if cpu.wait == super::Wait::Sleep && cpu.idle_states.is_empty() {
-            return Err(("wait", "\"sleep\" needs idle_states".into()));
-        }
-        Ok(())
-    }
-
-    fn possible_power(&self) -> Result<(), (&'static str, String)> {
-        let watts = [
-            ("uncore", self.cpu.uncore),
-            ("core_static", self.cpu.core_static),
-            ("core_dynamic", self.cpu.core_dynamic),
-            ("parked", self.cpu.parked),
-            ("memory", self.board.memory),
-            ("nic", self.board.nic),
-            ("fans", self.board.fans),
-            ("other", self.board.other),
-        ];
-        for (key, value) in watts {
-            if value.0 < 0.0 {
-                return Err((key, format!("{value} is negative")));
+        if let Some(background) = &self.background {
+            let task = background.task;
+            if task.0 < 512 || task.0 > 1 << 30 {
+                let reason = format!("{task} is not between 512 B and 1 GiB");
+                return wrong("background", "task", reason);
+            }
+            let per_byte = background.per_written_byte;
+            if !(0.0..=100.0).contains(&per_byte) {
+                let reason = format!("{per_byte} is not in 0..=100");
+                return wrong("background", "per_written_byte", reason);
             }
         }
+        Ok(())
+    }
+
+    fn possible_board(&self) -> Result<(), Wrong> {
+        positive("board", "memory", self.board.memory)?;
+        positive("board", "nic", self.board.nic)?;
+        positive("board", "fans", self.board.fans)?;
+        positive("board", "other", self.board.other)?;
         let curve = &self.psu.efficiency;
         let in_range = |(load, eff): &(f64, f64)| *load >= 0.0 && *eff > 0.0 && *eff <= 1.0;
-        if curve.is_empty()
-            || !curve.iter().all(in_range)
-            || curve.windows(2).any(|pair| pair[0].0 >= pair[1].0)
-        {
-            let reason = "points (load, efficiency) with rising load and efficiency in 0..=1";
-            return Err(("efficiency", reason.into()));
+        let rising = curve.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        if curve.is_empty() || !curve.iter().all(in_range) || !rising {
+            let reason = "points [load, efficiency] with rising load, efficiency above 0 up to 1";
+            return wrong("psu", "efficiency", reason.into());
         }
         if self.psu.rated.0 <= 0.0 {
-            return Err(("rated", "must be above 0 W".into()));
+            return wrong("psu", "rated", "must be above 0 W".into());
         }
         Ok(())
     }
 }
 
-/// The first line on which `key` is set, for messages; 1 when it is not.
-fn line_of(text: &str, key: &str) -> usize {
-    let sets = |line: &str| {
-        let line = line.trim_start().trim_start_matches('[');
-        line.strip_prefix(key).is_some_and(|rest| rest.starts_with([' ', '=', ']', '.']))
-    };
-    text.lines().position(sets).map_or(1, |index| index + 1)
+impl Stage {
+    fn possible(&self) -> Result<(), Wrong> {
+        if self.cores == 0 || self.min_cores == 0 || self.min_cores > self.cores {
+            let reason = format!(
+                "{} cores, of which at least {} stay active: both must be 1 or more, the second \
+                 no larger than the first",
+                self.cores, self.min_cores
+            );
+            return wrong("stage", "cores", reason);
+        }
+        let cycles = [
+            ("read_cycles", self.read_cycles),
+            ("write_cycles", self.write_cycles),
+            ("cycles_per_kib", self.cycles_per_kib),
+        ];
+        for (key, value) in cycles {
+            if !(0.0..=1e12).contains(&value) {
+                return wrong("stage", key, format!("{value} is not in 0..=1e12"));
+            }
+        }
+        if !(0.0..=3.0).contains(&self.variation) {
+            return wrong("stage", "variation", format!("{} is not in 0..=3", self.variation));
+        }
+        Ok(())
+    }
+}
+
+/// An impossible value: in which table, the how many-eth of its name, under which key.
+struct Wrong {
+    table: &'static str,
+    index: usize,
+    key: &'static str,
+    reason: String,
+}
+
+fn wrong(table: &'static str, key: &'static str, reason: String) -> Result<(), Wrong> {
+    Err(Wrong { table, index: 0, key, reason })
+}
+
+fn positive(table: &'static str, key: &'static str, power: Watts) -> Result<(), Wrong> {
+    if power.0 >= 0.0 { Ok(()) } else { wrong(table, key, format!("{power} is negative")) }
+}
+
+/// The line, from 1, on which `key` is set in the `index`th table named `table`; the table's own
+/// line when the key is absent.
+fn line_of(text: &str, table: &str, index: usize, key: &str) -> usize {
+    let (mut current, mut seen, mut header) = ("", 0, 1);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.starts_with('[') && line.ends_with(']') {
+            current = line.trim_matches(['[', ']']).trim();
+            if current == table {
+                (seen, header) = (seen + 1, number + 1);
+            }
+        } else if current == table
+            && (table.is_empty() || seen == index + 1)
+            && line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+        {
+            return number + 1;
+        }
+    }
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_profile_is_possible_and_described() {
+        for name in Profile::names() {
+            let profile = Profile::load(name).unwrap();
+            assert_eq!(profile.name, name);
+            assert!(profile.summary.len() > 20);
+        }
+    }
+
+    /// The error for `generic-1u` with `from` replaced by `to`.
+    fn refuse(from: &str, to: &str) -> String {
+        let text = Profile::shipped_text("generic-1u").unwrap();
+        assert!(text.contains(from), "{from}");
+        Profile::parse(&text.replacen(from, to, 1), "my.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_impossible_value_is_refused_with_its_line() {
+        for (from, to, says) in [
+            ("cores = 4", "cores = 0", "1 or more"),
+            ("uncore = \"45 W\"", "uncore = \"-45 W\"", "negative"),
+            ("poll_share = 0.6", "poll_share = 1.6", "0..=1"),
+            ("count = 8", "count = 1", "2 to 1024"),
+            ("\"1.2 GHz\", \"1.6 GHz\"", "\"1.6 GHz\", \"1.2 GHz\"", "rise"),
+            ("model = \"generic-nvme\"", "model = \"floppy\"", "pm1743"),
+            ("after = \"600 us\"", "after = \"2 us\"", "later"),
+            ("[0.05, 0.82]", "[0.05, 1.82]", "efficiency"),
+            ("chunk = \"64 KiB\"", "chunk = \"65 KiB\"", "power of two"),
+        ] {
+            let message = refuse(from, to);
+            assert!(message.contains(says), "{message}");
+            assert!(message.starts_with("my.toml:"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_that_of_the_right_table() {
+        let text = Profile::shipped_text("generic-1u").unwrap();
+        let second = text.match_indices("variation = 0.4").nth(1).unwrap().0;
+        let mut broken = text.to_owned();
+        broken.replace_range(second..second + 15, "variation = 9.0");
+        let line = text[..second].lines().count() + 1;
+        let message = Profile::parse(&broken, "my.toml").unwrap_err().to_string();
+        assert!(message.starts_with(&format!("my.toml:{line}: variation: 9")), "{message}");
+    }
+
+    #[test]
+    fn syntax_errors_and_unknown_keys_name_the_line() {
+        for (from, to) in
+            [("uncore = ", "uncorn = "), ("\"45 W\"", "\"45 V\""), ("[psu]", "[psu")]
+        {
+            let message = refuse(from, to);
+            assert!(message.contains("my.toml") && message.contains("line"), "{message}");
+        }
+        let unknown = Profile::load("no-such").unwrap_err().to_string();
+        assert!(unknown.contains("dorado-6000"), "{unknown}");
+    }
 }

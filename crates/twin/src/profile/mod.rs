@@ -131,8 +131,9 @@ pub struct Cache {
     pub size: Bytes,
     /// Bytes per cached block.
     pub block: Bytes,
-    /// Whether writes are acknowledged from battery-backed memory and flushed later.
-    pub write_back: bool,
+    /// Battery-backed memory from which writes are acknowledged, to be flushed later to a
+    /// log-structured array; 0 writes through, in place.
+    pub write_buffer: Bytes,
 }
 
 /// How volumes lie on the drives.

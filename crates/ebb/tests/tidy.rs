@@ -1,0 +1,130 @@
+//! Keeps the house tidy: short lines, short functions, short files, no loose ends.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files git knows with this ending, and their text.
+fn files(ending: &str) -> Vec<(String, String)> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git is installed");
+    let names = String::from_utf8(output.stdout).expect("file names are UTF-8");
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).ok();
+    names
+        .lines()
+        .filter(|name| name.ends_with(ending))
+        .filter_map(|name| Some((name.to_owned(), read(name)?)))
+        .collect()
+}
+
+fn complain(findings: &str) {
+    assert!(findings.is_empty(), "\n{findings}");
+}
+
+#[test]
+fn lines_and_files_are_short() {
+    let mut findings = String::new();
+    for (name, text) in files(".rs") {
+        let lines = text.lines().count();
+        if lines > 600 {
+            let _ = writeln!(findings, "{name}: {lines} lines; split it where two ideas live");
+        }
+        for (number, line) in text.lines().enumerate() {
+            if line.chars().count() > 100 {
+                let _ = writeln!(findings, "{name}:{}: longer than 100 columns", number + 1);
+            }
+        }
+    }
+    complain(&findings);
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut findings = String::new();
+    for (name, text) in files(".rs") {
+        let mut open: Option<(usize, usize)> = None;
+        for (number, line) in text.lines().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            let code = line.trim_start();
+            let starts = ["fn ", "pub fn ", "pub(super) fn ", "pub(crate) fn ", "const fn "];
+            if open.is_none() && starts.iter().any(|start| code.starts_with(start)) {
+                open = Some((number, indent));
+            }
+            if let Some((from, at)) = open
+                && indent == at
+                && (code == "}" || code.ends_with(';') || code.ends_with('}'))
+            {
+                if number - from > 70 {
+                    let length = number - from + 1;
+                    let _ = writeln!(findings, "{name}:{}: a function of {length} lines", from + 1);
+                }
+                open = None;
+            }
+        }
+    }
+    complain(&findings);
+}
+
+#[test]
+fn no_loose_ends() {
+    let mut findings = String::new();
+    let marks = ["TO".to_owned() + "DO", "FIX".to_owned() + "ME", "XX".to_owned() + "X"];
+    for (name, text) in files(".rs").into_iter().chain(files(".toml")).chain(files(".md")) {
+        for (number, line) in text.lines().enumerate() {
+            if marks.iter().any(|mark| line.contains(mark)) {
+                let _ = writeln!(findings, "{name}:{}: {}", number + 1, line.trim());
+            }
+        }
+    }
+    complain(&findings);
+}
+
+#[test]
+fn links_in_the_docs_lead_somewhere() {
+    let mut findings = String::new();
+    for (name, text) in files(".md") {
+        let folder = root().join(&name);
+        let folder = folder.parent().expect("a file has a folder");
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#', ' ']).next().unwrap_or_default();
+            let local = !target.is_empty() && !target.contains("://");
+            if local && !folder.join(target).exists() {
+                let _ = writeln!(findings, "{name}: no such file: {target}");
+            }
+        }
+    }
+    complain(&findings);
+}
+
+/// The arrows of the house: who may depend on whom.
+#[test]
+fn crates_depend_only_downwards() {
+    let allowed = [
+        ("policy", &[][..]),
+        ("trace", &["ebb-policy"][..]),
+        ("twin", &["ebb-policy", "ebb-trace"][..]),
+        ("ebb", &["ebb-policy", "ebb-trace", "ebb-twin"][..]),
+    ];
+    let mut findings = String::new();
+    for (name, allowed) in allowed {
+        let path = root().join("crates").join(name).join("Cargo.toml");
+        let text = std::fs::read_to_string(path).expect("every crate has a manifest");
+        for line in text.lines() {
+            let dependency = line.split([' ', '=', '.']).next().unwrap_or_default();
+            if dependency.starts_with("ebb-")
+                && line.contains("workspace = true")
+                && !allowed.contains(&dependency)
+            {
+                let _ = writeln!(findings, "{name} must not depend on {dependency}");
+            }
+        }
+    }
+    complain(&findings);
+}

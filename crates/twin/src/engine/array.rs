@@ -1,0 +1,232 @@
+//! The drives behind their queues: layout, parity, power-state writes, energy.
+
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{DriveSignals, DriveSpec, PowerState};
+
+use super::events::{Event, Events};
+use super::io::{Ios, Queue};
+use crate::drive::{Drive, DriveProfile};
+use crate::profile::{Profile, Raid};
+
+/// One drive and the commands that wait for a place in its queue.
+#[derive(Debug)]
+struct Slot {
+    drive: Drive,
+    outstanding: u32,
+    waiting: Queue,
+    /// Energy reported so far.
+    joules: f64,
+}
+
+/// All drives.
+#[derive(Debug)]
+pub(super) struct Array {
+    slots: Vec<Slot>,
+    spec: DriveSpec,
+    queue_depth: u32,
+    chunk_shift: u32,
+    parity: usize,
+    capacity: u64,
+    /// Power-state writes still to be made, in order, last first; one is under way at a time.
+    writes: Vec<(u16, PowerState)>,
+    /// The write under way.
+    writing: Option<(u16, PowerState)>,
+    /// States in force.
+    states: Vec<PowerState>,
+    /// Largest sum of caps at any instant; a write under way counts with its larger cap.
+    most_capped: Watts,
+}
+
+/// Where a byte of a volume lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub drive: u16,
+    pub offset: u64,
+    /// The stripe, which tells the parity drives.
+    pub stripe: u64,
+    /// Which data chunk of the stripe it is.
+    pub position: u64,
+}
+
+impl Array {
+    pub(super) fn new(profile: &Profile, model: &DriveProfile, seed: u64) -> Self {
+        let count = usize::from(profile.drives.count);
+        let slot = |index: u64| Slot {
+            drive: Drive::new(model, seed.wrapping_add(index)),
+            outstanding: 0,
+            waiting: Queue::EMPTY,
+            joules: 0.0,
+        };
+        Self {
+            slots: (0..count as u64).map(slot).collect(),
+            spec: model.spec(),
+            queue_depth: profile.drives.queue_depth,
+            chunk_shift: profile.layout.chunk.0.trailing_zeros(),
+            parity: profile.layout.raid.parity(),
+            capacity: model.capacity.0 >> 20 << 20,
+            writes: Vec::with_capacity(count),
+            writing: None,
+            states: vec![0; count],
+            most_capped: Watts(0.0),
+        }
+    }
+
+    pub(super) fn drives(&self) -> usize {
+        self.slots.len()
+    }
+    /// Bytes one volume can have.
+    pub(super) fn volume_bytes(&self, raid: Raid) -> u64 {
+        match raid {
+            Raid::None => self.capacity,
+            Raid::Raid5 | Raid::Raid6 => self.capacity * (self.slots.len() - self.parity) as u64,
+        }
+    }
+    /// Bytes until the end of the chunk that holds `address`.
+    pub(super) fn left_in_chunk(&self, address: u64) -> u64 {
+        (1 << self.chunk_shift) - (address & ((1 << self.chunk_shift) - 1))
+    }
+
+    /// Where byte `address` of the striped space lies; parity rotates from stripe to stripe.
+    pub(super) fn place(&self, address: u64) -> Place {
+        let drives = self.slots.len() as u64;
+        let data = drives - self.parity as u64;
+        let chunk = address >> self.chunk_shift;
+        let (stripe, position) = (chunk / data, chunk % data);
+        let drive = (stripe + self.parity as u64 + position) % drives;
+        let within = address & ((1 << self.chunk_shift) - 1);
+        let offset = (stripe << self.chunk_shift) + within;
+        Place { drive: drive as u16, offset, stripe, position }
+    }
+    /// The drives that hold the parity of `stripe`.
+    pub(super) fn parity_drives(&self, stripe: u64) -> impl Iterator<Item = u16> + use<> {
+        let drives = self.slots.len() as u64;
+        (0..self.parity as u64).map(move |parity| ((stripe + parity) % drives) as u16)
+    }
+
+    /// Sends `io` to its drive, or queues it there.
+    pub(super) fn submit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
+        let slot = &mut self.slots[usize::from(ios[io].drive)];
+        if slot.outstanding < self.queue_depth {
+            slot.send(ios, events, now, io);
+        } else {
+            slot.waiting.push(ios, io);
+        }
+    }
+    /// A command of `drive` completed: sends the next one that waits.
+    pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
+        let slot = &mut self.slots[usize::from(drive)];
+        slot.outstanding -= 1;
+        if let Some(next) = slot.waiting.pop(ios) {
+            slot.send(ios, events, now, next);
+        }
+    }
+
+    /// The states in force.
+    pub(super) fn states(&self) -> &[PowerState] {
+        &self.states
+    }
+    /// Sets states before the run starts, in no time.
+    pub(super) fn preset(&mut self, states: &[PowerState]) {
+        for (drive, ps) in states.iter().enumerate() {
+            self.slots[drive].drive.set_power_state(Nanos::ZERO, *ps);
+            self.states[drive] = *ps;
+        }
+        self.most_capped = self.capped();
+    }
+    /// Replaces the writes still to be made.
+    pub(super) fn plan(
+        &mut self,
+        writes: impl Iterator<Item = (usize, PowerState)>,
+        events: &mut Events,
+        now: u64,
+    ) {
+        self.writes.clear();
+        self.writes.extend(writes.map(|(drive, ps)| (drive as u16, ps)));
+        self.writes.reverse();
+        if self.writing.is_none() {
+            self.write_next(events, now);
+        }
+    }
+    fn write_next(&mut self, events: &mut Events, now: u64) {
+        self.writing = self.writes.pop();
+        if let Some((drive, ps)) = self.writing {
+            let slot = &mut self.slots[usize::from(drive)];
+            let done = slot.drive.set_power_state(Nanos(now), ps);
+            events.push(done.0, Event::PowerState(drive));
+            self.most_capped = self.most_capped.max(self.capped());
+        }
+    }
+    /// The write under way took effect.
+    pub(super) fn written(&mut self, events: &mut Events, now: u64) {
+        if let Some((drive, ps)) = self.writing {
+            self.states[usize::from(drive)] = ps;
+        }
+        self.write_next(events, now);
+    }
+    /// Sum of caps; a write under way counts with the larger of its two.
+    fn capped(&self) -> Watts {
+        let cap = |(drive, ps): (usize, &PowerState)| match self.writing {
+            Some((writing, to)) if usize::from(writing) == drive => {
+                self.spec.cap(*ps).max(self.spec.cap(to))
+            }
+            _ => self.spec.cap(*ps),
+        };
+        self.states.iter().enumerate().map(cap).sum()
+    }
+    /// Largest sum of caps at any instant so far.
+    pub(super) fn most_capped(&self) -> Watts {
+        self.most_capped
+    }
+
+    /// Reports each drive over a period of `length` ns; returns the energy of all of them.
+    pub(super) fn sense(&mut self, now: u64, length: u64, signals: &mut [DriveSignals]) -> f64 {
+        let mut sum = 0.0;
+        for ((slot, state), signal) in self.slots.iter_mut().zip(&self.states).zip(signals) {
+            let total = slot.drive.energy(Nanos(now)).0;
+            let joules = total - std::mem::replace(&mut slot.joules, total);
+            sum += joules;
+            let power = (length > 0).then(|| Watts(joules / (length as f64 * 1e-9)));
+            *signal = DriveSignals { power, state: Some(*state), temperature: None };
+        }
+        sum
+    }
+}
+
+impl Slot {
+    fn send(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
+        let command = &ios[io];
+        self.outstanding += 1;
+        let done = self.drive.submit(Nanos(now), command.op, command.offset, command.bytes);
+        events.push(done.0, Event::DriveDone { drive: command.drive, io });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_chunk_has_its_own_place_and_parity_is_never_on_the_data() {
+        for (name, parity) in [("generic-1u", 1), ("dorado-6000", 2)] {
+            let profile = Profile::load(name).unwrap();
+            let model = DriveProfile::builtin(&profile.drives.model).unwrap();
+            let array = Array::new(&profile, &model, 1);
+            let chunk = profile.layout.chunk.0;
+            let data = (array.drives() - parity) as u64;
+            let mut taken = HashSet::new();
+            for stripe in 0..200 {
+                let offset = stripe * chunk;
+                assert!(array.parity_drives(stripe).all(|drive| taken.insert((drive, offset))));
+                for position in 0..data {
+                    let place = array.place((stripe * data + position) * chunk + 7);
+                    assert_eq!((place.stripe, place.position), (stripe, position));
+                    assert_eq!(place.offset, offset + 7);
+                    assert!(taken.insert((place.drive, offset)), "{name}: stripe {stripe}");
+                }
+            }
+            assert_eq!(taken.len(), 200 * array.drives());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The read cache: which blocks are in memory, as a 4-way set-associative table of tags.
+
+use crate::profile::Cache;
+
+const WAYS: usize = 4;
+
+/// The blocks held; each set keeps its blocks most recently used first.
+#[derive(Debug)]
+pub(super) struct ReadCache {
+    sets: Vec<[u32; WAYS]>,
+    block_shift: u32,
+}
+
+impl ReadCache {
+    pub(super) fn new(cache: &Cache) -> Self {
+        let block = cache.block.0.max(512).next_power_of_two();
+        let sets = (cache.size.0 / block / WAYS as u64).max(1).next_power_of_two();
+        Self { sets: vec![[0; WAYS]; sets as usize], block_shift: block.trailing_zeros() }
+    }
+
+    /// Whether the block of `address` is held; afterwards it is.
+    pub(super) fn touch(&mut self, address: u64) -> bool {
+        let block = address >> self.block_shift;
+        let mixed = block.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let index = (mixed >> 32) as usize & (self.sets.len() - 1);
+        let set = &mut self.sets[index];
+        // 0 stands for an empty way. The set index takes other bits of the same product.
+        let tag = (mixed as u32 ^ (block as u32).rotate_left(16)) | 1;
+        let found = set.iter().position(|way| *way == tag);
+        let last = found.unwrap_or(WAYS - 1);
+        set.copy_within(0..last, 1);
+        set[0] = tag;
+        found.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_policy::units::Bytes;
+
+    use super::*;
+
+    fn cache(size: u64) -> ReadCache {
+        ReadCache::new(&Cache { size: Bytes(size), block: Bytes(4096), write_buffer: Bytes(0) })
+    }
+
+    #[test]
+    fn a_working_set_that_fits_is_held() {
+        let mut cache = cache(64 << 20);
+        for block in 0..1000u64 {
+            assert!(!cache.touch(block * 4096));
+        }
+        let hits = (0..1000u64).filter(|block| cache.touch(block * 4096 + 7)).count();
+        assert!(hits >= 990, "{hits}");
+    }
+
+    #[test]
+    fn a_working_set_that_does_not_fit_is_mostly_missed() {
+        let mut cache = cache(1 << 20);
+        for _ in 0..2 {
+            for block in 0..100_000u64 {
+                cache.touch(block * 4096);
+            }
+        }
+        let hits = (0..100_000u64).filter(|block| cache.touch(block * 4096)).count();
+        assert!(hits < 1000, "{hits}");
+    }
+}

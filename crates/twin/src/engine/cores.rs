@@ -1,0 +1,306 @@
+//! Core groups: run queues, service, parking, frequency, and the energy of each core.
+
+use rand::SeedableRng;
+use rand_distr::{Distribution, LogNormal};
+use rand_pcg::Pcg64Mcg;
+
+use ebb_policy::units::Hertz;
+use ebb_policy::{GroupControl, GroupSignals};
+use ebb_trace::Op;
+
+use super::events::{Event, Events};
+use super::io::{Ios, Kind, NONE, Queue, mix};
+use crate::outcome::CoreTime;
+use crate::profile::{Cpu, Profile, Stage, Wait};
+
+/// One core.
+#[derive(Debug, Clone)]
+struct Core {
+    group: u32,
+    running: u32,
+    users: Queue,
+    background: Queue,
+    /// Queued and running.
+    load: u32,
+    /// Whether it takes new work.
+    active: bool,
+    /// When it can start work: after unparking or a frequency change.
+    ready_at: u64,
+    /// When it last ran out of work.
+    idle_since: u64,
+    /// Up to when its time and energy are booked.
+    booked: u64,
+    /// Useful time in this period, nanoseconds.
+    busy: u64,
+}
+
+/// One group: the cores of a stage.
+#[derive(Debug)]
+struct Group {
+    stage: Stage,
+    first: usize,
+    active: u16,
+    frequency: Hertz,
+    ns_per_cycle: f64,
+    busy_watts: f64,
+    poll_watts: f64,
+    /// Factors on the cycles of a request, mean 1.
+    variation: Vec<f32>,
+}
+
+/// All cores.
+#[derive(Debug)]
+pub(super) struct Cores {
+    cpu: Cpu,
+    groups: Vec<Group>,
+    cores: Vec<Core>,
+    /// Cycles of a background task.
+    task_cycles: f64,
+    /// Energy of the cores since the last [`Cores::take_joules`], in watt-nanoseconds.
+    watt_ns: f64,
+    time: CoreTime,
+}
+
+/// Entries of a variation table; a power of two.
+const VARIATIONS: usize = 1024;
+
+/// Log-normal factors with mean 1 and the stage's coefficient of variation.
+fn variation(cv: f64, seed: u64) -> Vec<f32> {
+    let sigma = (1.0 + cv * cv).ln().sqrt();
+    let Ok(law) = LogNormal::new(0.0, sigma) else { return vec![1.0; VARIATIONS] };
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let draws: Vec<f64> = (0..VARIATIONS).map(|_| law.sample(&mut random)).collect();
+    let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+    draws.iter().map(|draw| (draw / mean) as f32).collect()
+}
+
+impl Cores {
+    pub(super) fn new(profile: &Profile, seed: u64) -> Self {
+        let mut cores = Vec::new();
+        let mut groups = Vec::new();
+        for (index, stage) in profile.stage.iter().enumerate() {
+            groups.push(Group {
+                stage: stage.clone(),
+                first: cores.len(),
+                active: stage.cores,
+                frequency: Hertz(0.0),
+                ns_per_cycle: 0.0,
+                busy_watts: 0.0,
+                poll_watts: 0.0,
+                variation: variation(stage.variation, seed ^ (index as u64) << 32),
+            });
+            let core = Core {
+                group: index as u32,
+                running: NONE,
+                users: Queue::EMPTY,
+                background: Queue::EMPTY,
+                load: 0,
+                active: true,
+                ready_at: 0,
+                idle_since: 0,
+                booked: 0,
+                busy: 0,
+            };
+            cores.extend(std::iter::repeat_n(core, usize::from(stage.cores)));
+        }
+        let mut this = Self {
+            cpu: profile.cpu.clone(),
+            groups,
+            cores,
+            task_cycles: profile.background.as_ref().map_or(0.0, |b| b.task_cycles),
+            watt_ns: 0.0,
+            time: CoreTime::default(),
+        };
+        let highest = *this.cpu.frequencies.last().unwrap_or(&Hertz(1e9));
+        for group in 0..this.groups.len() {
+            this.scale(group, highest);
+        }
+        this
+    }
+
+    /// Nanoseconds of work that `io` is in its stage.
+    fn service(&self, ios: &Ios, io: u32) -> u64 {
+        let io = &ios[io];
+        let stage = usize::from(io.stage);
+        let Group { stage: costs, variation, ns_per_cycle, .. } = &self.groups[stage];
+        let cycles = match (io.kind, io.op) {
+            (Kind::Task, _) => self.task_cycles,
+            (_, Op::Read) => {
+                costs.read_cycles + costs.cycles_per_kib * f64::from(io.bytes) / 1024.0
+            }
+            (_, Op::Write) => {
+                costs.write_cycles + costs.cycles_per_kib * f64::from(io.bytes) / 1024.0
+            }
+            (_, Op::Flush | Op::Trim) => costs.write_cycles,
+        };
+        let factor = variation[mix(io.key, stage as u32) as usize % VARIATIONS];
+        (cycles * f64::from(factor) * ns_per_cycle) as u64
+    }
+
+    /// Queues `io` on a core of its stage: of two drawn at random, the less loaded one.
+    pub(super) fn dispatch(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
+        let stage = u32::from(ios[io].stage);
+        let group = &self.groups[stage as usize];
+        let draw = mix(ios[io].key, 0x100 + stage);
+        let pick = |half: u64| group.first + ((half * u64::from(group.active)) >> 32) as usize;
+        let (one, other) = (pick(draw >> 32), pick(draw & 0xFFFF_FFFF));
+        let index = if self.cores[other].load < self.cores[one].load { other } else { one };
+        self.cores[index].load += 1;
+        if self.cores[index].running == NONE {
+            let wake = self.wake_latency(index, now);
+            self.book(index, now);
+            self.run(ios, events, now + wake, index, io);
+        } else if ios[io].kind == Kind::User {
+            self.cores[index].users.push(ios, io);
+        } else {
+            self.cores[index].background.push(ios, io);
+        }
+    }
+
+    /// Runs `io` on a core whose time is booked up to the present.
+    fn run(&mut self, ios: &Ios, events: &mut Events, from: u64, index: usize, io: u32) {
+        let service = self.service(ios, io);
+        let core = &mut self.cores[index];
+        core.running = io;
+        events.push(from.max(core.ready_at) + service, Event::CoreDone(index as u32));
+    }
+
+    /// The core finished: returns what it ran and goes on with the next, users first.
+    pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, index: u32) -> u32 {
+        let index = index as usize;
+        self.book(index, now);
+        let core = &mut self.cores[index];
+        let finished = std::mem::replace(&mut core.running, NONE);
+        core.load -= 1;
+        match core.users.pop(ios).or_else(|| core.background.pop(ios)) {
+            Some(next) => self.run(ios, events, now, index, next),
+            None => core.idle_since = now,
+        }
+        finished
+    }
+
+    /// Time to wake an idle core from the state it has fallen into.
+    fn wake_latency(&self, index: usize, now: u64) -> u64 {
+        if self.cpu.wait == Wait::Poll {
+            return 0;
+        }
+        let idle = now - self.cores[index].idle_since;
+        let state = self.cpu.idle_states.iter().rev().find(|state| state.after.0 <= idle);
+        state.map_or(0, |state| state.exit.0)
+    }
+
+    /// Books a core's time and energy up to `now`.
+    fn book(&mut self, index: usize, now: u64) {
+        let core = &mut self.cores[index];
+        let span = now - core.booked;
+        if span == 0 {
+            return;
+        }
+        let since = std::mem::replace(&mut core.booked, now);
+        let group = &self.groups[core.group as usize];
+        if core.running != NONE {
+            core.busy += span;
+            self.time.busy.0 += span;
+            self.watt_ns += span as f64 * group.busy_watts;
+        } else if !core.active {
+            self.time.parked.0 += span;
+            self.watt_ns += span as f64 * self.cpu.parked.0;
+        } else if self.cpu.wait == Wait::Poll {
+            self.time.polling.0 += span;
+            self.watt_ns += span as f64 * group.poll_watts;
+        } else {
+            let awake = group.poll_watts;
+            let idle_since = core.idle_since;
+            self.time.idle.0 += span;
+            self.watt_ns += self.idle_watt_ns(awake, now - idle_since)
+                - self.idle_watt_ns(awake, since - idle_since);
+        }
+    }
+
+    /// Energy of a core idle for `span`, falling through the idle states.
+    fn idle_watt_ns(&self, awake: f64, span: u64) -> f64 {
+        let (mut sum, mut from, mut watts) = (0.0, 0, awake);
+        for state in &self.cpu.idle_states {
+            if state.after.0 >= span {
+                break;
+            }
+            sum += (state.after.0 - from) as f64 * watts;
+            (from, watts) = (state.after.0, state.power.0);
+        }
+        sum + (span - from) as f64 * watts
+    }
+
+    /// Sets a group's frequency-dependent numbers.
+    fn scale(&mut self, group: usize, frequency: Hertz) {
+        let highest = self.cpu.frequencies.last().map_or(frequency.0, |f| f.0);
+        let dynamic =
+            self.cpu.core_dynamic.0 * (frequency.0 / highest).powf(self.cpu.frequency_exponent);
+        let group = &mut self.groups[group];
+        group.frequency = frequency;
+        group.ns_per_cycle = 1e9 / frequency.0;
+        group.busy_watts = self.cpu.core_static.0 + dynamic;
+        group.poll_watts = self.cpu.core_static.0 + dynamic * self.cpu.poll_share;
+    }
+
+    /// Carries out what is asked of a group. Parked cores finish their queues first.
+    pub(super) fn apply(&mut self, group: usize, control: GroupControl, now: u64) {
+        let Group { first, active, frequency, stage, .. } = &self.groups[group];
+        let (first, old, cores) = (*first, usize::from(*active), usize::from(stage.cores));
+        let rescale = *frequency != control.frequency;
+        let wanted = usize::from(control.active).clamp(1, cores);
+        if !rescale && wanted == old {
+            return;
+        }
+        for index in first..first + cores {
+            self.book(index, now);
+        }
+        for core in &mut self.cores[first + wanted.min(old)..first + wanted.max(old)] {
+            core.active = wanted > old;
+            if core.active {
+                core.ready_at = now + self.cpu.unpark_latency.0;
+                core.idle_since = now;
+            }
+        }
+        if rescale {
+            self.scale(group, control.frequency);
+            let ready = now + self.cpu.frequency_latency.0;
+            for core in &mut self.cores[first..first + wanted] {
+                core.ready_at = core.ready_at.max(ready);
+            }
+        }
+        self.groups[group].active = wanted as u16;
+    }
+
+    /// Books all cores up to `now`; returns the energy since the last call.
+    pub(super) fn take_joules(&mut self, now: u64) -> f64 {
+        for index in 0..self.cores.len() {
+            self.book(index, now);
+        }
+        std::mem::take(&mut self.watt_ns) * 1e-9
+    }
+
+    /// The core time since the last call, booked by [`Cores::take_joules`].
+    pub(super) fn take_time(&mut self) -> CoreTime {
+        std::mem::take(&mut self.time)
+    }
+
+    /// Reports each group over a period of `length` ns and starts the next period.
+    pub(super) fn sense(&mut self, length: u64, signals: &mut [GroupSignals]) {
+        for (group, signal) in self.groups.iter().zip(signals) {
+            let cores = &mut self.cores[group.first..group.first + usize::from(group.stage.cores)];
+            let (mut sum, mut most) = (0, 0);
+            for core in cores.iter_mut() {
+                let busy = std::mem::take(&mut core.busy);
+                sum += busy;
+                most = most.max(busy);
+            }
+            let share = |busy: u64, of: u64| (of > 0).then(|| (busy as f64 / of as f64).min(1.0));
+            *signal = GroupSignals {
+                active: group.active,
+                utilisation: share(sum, length * u64::from(group.active)),
+                busiest: share(most, length),
+                frequency: Some(group.frequency),
+            };
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The event queue: a 4-ary heap of packed keys, ordered by time.
+
+/// What happens at an event's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The core finished what it runs.
+    CoreDone(u32),
+    /// The drive finished a command of this I/O.
+    DriveDone {
+        /// The drive.
+        drive: u16,
+        /// The I/O.
+        io: u32,
+    },
+    /// A closed-loop slot sends its next request.
+    Slot(u32),
+    /// Steady background work has accrued.
+    Background,
+    /// The power state last written to this drive is in force.
+    PowerState(u16),
+}
+
+impl Event {
+    fn pack(self) -> u64 {
+        match self {
+            Self::CoreDone(core) => u64::from(core),
+            Self::DriveDone { drive, io } => 1 << 60 | u64::from(drive) << 32 | u64::from(io),
+            Self::Slot(slot) => 2 << 60 | u64::from(slot),
+            Self::Background => 3 << 60,
+            Self::PowerState(drive) => 4 << 60 | u64::from(drive),
+        }
+    }
+    fn unpack(bits: u64) -> Self {
+        let low = bits as u32;
+        match bits >> 60 {
+            0 => Self::CoreDone(low),
+            1 => Self::DriveDone { drive: (bits >> 32) as u16, io: low },
+            2 => Self::Slot(low),
+            3 => Self::Background,
+            _ => Self::PowerState(low as u16),
+        }
+    }
+}
+
+/// Pending events. Those of one instant come in the order of their packed form, so that the
+/// order never depends on how they were inserted.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// Time in the high half, packed event in the low half.
+    heap: Vec<u128>,
+}
+
+const ARITY: usize = 4;
+
+impl Events {
+    pub(super) fn push(&mut self, at: u64, event: Event) {
+        let key = u128::from(at) << 64 | u128::from(event.pack());
+        let mut hole = self.heap.len();
+        self.heap.push(key);
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            if self.heap[parent] <= key {
+                break;
+            }
+            self.heap[hole] = self.heap[parent];
+            hole = parent;
+        }
+        self.heap[hole] = key;
+    }
+
+    /// The time of the next event; the end of time when there is none.
+    pub(super) fn next_time(&self) -> u64 {
+        self.heap.first().map_or(u64::MAX, |key| (key >> 64) as u64)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        let top = *self.heap.first()?;
+        let last = self.heap.pop()?;
+        if !self.heap.is_empty() {
+            self.sift_down(last);
+        }
+        Some(Event::unpack(top as u64))
+    }
+
+    /// Puts `key` in place of the top.
+    fn sift_down(&mut self, key: u128) {
+        let heap = self.heap.as_mut_slice();
+        let len = heap.len();
+        let mut hole = 0;
+        loop {
+            let first = hole * ARITY + 1;
+            if first >= len {
+                break;
+            }
+            let (mut least, mut least_key) = (first, heap[first]);
+            for (index, child) in heap[first + 1..(first + ARITY).min(len)].iter().enumerate() {
+                if *child < least_key {
+                    (least, least_key) = (first + 1 + index, *child);
+                }
+            }
+            if least_key >= key {
+                break;
+            }
+            heap[hole] = least_key;
+            hole = least;
+        }
+        heap[hole] = key;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn events_survive_packing() {
+        let all = [
+            Event::CoreDone(u32::MAX),
+            Event::DriveDone { drive: u16::MAX, io: u32::MAX },
+            Event::Slot(7),
+            Event::Background,
+            Event::PowerState(1023),
+        ];
+        for event in all {
+            assert_eq!(Event::unpack(event.pack()), event);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn events_come_out_in_time_order(times in prop::collection::vec(0u64..1000, 0..300)) {
+            let mut events = Events::default();
+            for (index, at) in times.iter().enumerate() {
+                events.push(*at, Event::Slot(index as u32));
+            }
+            let mut sorted: Vec<_> = times.iter().copied().zip(0u32..).collect();
+            sorted.sort_unstable();
+            for (at, index) in sorted {
+                prop_assert_eq!(events.next_time(), at);
+                prop_assert_eq!(events.pop(), Some(Event::Slot(index)));
+            }
+            prop_assert_eq!(events.pop(), None);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What is measured: users' I/O, power by component, the totals of a run.
+
+use hdrhistogram::Histogram;
+
+use ebb_policy::units::{Joules, Nanos, Watts};
+use ebb_policy::{IoSignals, PowerSignals};
+
+use crate::outcome::{Energy, Outcome};
+use crate::profile::{Board, Psu};
+
+/// Counts of one control period.
+#[derive(Debug, Default)]
+struct Period {
+    arrived: u64,
+    completed: u64,
+    bytes: u64,
+    latency_sum: u64,
+    latency_max: u64,
+}
+
+/// All meters of one run.
+#[derive(Debug)]
+pub(super) struct Meter {
+    board: Board,
+    psu: Psu,
+    period: Period,
+    /// Requests that arrived before are not counted.
+    counted_from: u64,
+    pub(super) outcome: Outcome,
+}
+
+impl Meter {
+    pub(super) fn new(board: Board, psu: Psu, histogram: Histogram<u64>) -> Self {
+        Self {
+            board,
+            psu,
+            period: Period::default(),
+            counted_from: 0,
+            outcome: Outcome::empty(histogram),
+        }
+    }
+
+    pub(super) fn arrived(&mut self) {
+        self.period.arrived += 1;
+    }
+    pub(super) fn completed(&mut self, arrival: u64, latency: u64, bytes: u32, read: bool) {
+        self.period.completed += 1;
+        self.period.bytes += u64::from(bytes);
+        self.period.latency_sum += latency;
+        self.period.latency_max = self.period.latency_max.max(latency);
+        if arrival >= self.counted_from {
+            self.outcome.requests += 1;
+            self.outcome.reads += u64::from(read);
+            self.outcome.bytes += u64::from(bytes);
+            self.outcome.latency_sum += u128::from(latency);
+            self.outcome.latency.saturating_record(latency);
+        }
+    }
+
+    /// Forgets what was counted so far: warm-up is over.
+    pub(super) fn restart(&mut self, now: u64) {
+        self.counted_from = now;
+        let mut histogram = self.outcome.latency.clone();
+        histogram.reset();
+        self.outcome = Outcome::empty(histogram);
+    }
+
+    /// Reports users' I/O of the period and starts the next one.
+    pub(super) fn sense(&mut self, in_flight: u64) -> (IoSignals, u64) {
+        let period = std::mem::take(&mut self.period);
+        let some = period.completed > 0;
+        let signals = IoSignals {
+            arrived: Some(period.arrived),
+            completed: Some(period.completed),
+            bytes: Some(period.bytes),
+            mean_latency: some.then(|| Nanos(period.latency_sum / period.completed.max(1))),
+            max_latency: some.then_some(Nanos(period.latency_max)),
+            in_flight: Some(in_flight),
+        };
+        (signals, period.bytes)
+    }
+
+    /// Energy of a period of `length` by component, from what cores and drives drew.
+    pub(super) fn energy(&self, length: Nanos, cpu: f64, ssd: f64, bytes: u64) -> Energy {
+        let gigabytes = bytes as f64 * 1e-9;
+        let board = &self.board;
+        let mut energy = Energy {
+            cpu: Joules(cpu),
+            ssd: Joules(ssd),
+            memory: board.memory * length + Joules(board.memory_per_gbps.0 * gigabytes),
+            nic: board.nic * length + Joules(board.nic_per_gbps.0 * gigabytes),
+            fans: board.fans * length,
+            other: board.other * length,
+            psu_loss: Joules(0.0),
+        };
+        if length > Nanos::ZERO {
+            let delivered = energy.total();
+            energy.psu_loss = delivered * (1.0 / self.psu.efficiency(delivered / length) - 1.0);
+        }
+        energy
+    }
+
+    /// Adds a period to the totals of the run; returns its power.
+    pub(super) fn book(
+        &mut self,
+        energy: Energy,
+        length: Nanos,
+        budget: Option<Watts>,
+    ) -> PowerSignals {
+        self.outcome.energy.add(&energy);
+        self.outcome.span += length;
+        if length == Nanos::ZERO {
+            return PowerSignals::default();
+        }
+        let power = PowerSignals {
+            total: Some(energy.total() / length),
+            cpu: Some(energy.cpu / length),
+            ssd: Some(energy.ssd / length),
+        };
+        self.outcome.peak = self.outcome.peak.max(energy.total() / length);
+        if budget.is_some_and(|budget| energy.ssd / length > budget) {
+            self.outcome.over_budget += length;
+        }
+        power
+    }
+}
+
+impl Psu {
+    /// Efficiency at a load, on straight lines between the curve's points.
+    #[must_use]
+    pub fn efficiency(&self, load: Watts) -> f64 {
+        let share = load / self.rated;
+        let after = self.efficiency.partition_point(|(at, _)| *at < share);
+        let point = |index: usize| self.efficiency.get(index).copied();
+        match (after.checked_sub(1).and_then(point), point(after)) {
+            (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (share - x0) / (x1 - x0),
+            (Some((_, efficiency)), None) | (None, Some((_, efficiency))) => efficiency,
+            (None, None) => 1.0,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The control loop: once per period what was measured goes to the policy, what the policy
+//! asks for through the guard to the cores and drives.
+
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{Controls, Guard, Limits, Policy, Signals, Topology};
+
+use super::Engine;
+use crate::outcome::{Observer, Sample};
+
+/// The policy with its guard, what it saw last and what is in force.
+pub(super) struct Pilot {
+    policy: Box<dyn Policy>,
+    guard: Guard,
+    pub(super) signals: Signals,
+    pub(super) controls: Controls,
+    pub(super) ssd_budget: Option<Watts>,
+}
+
+impl Pilot {
+    pub(super) fn new(topology: &Topology, policy: Box<dyn Policy>, limits: Limits) -> Self {
+        let ssd_budget = limits.ssd_budget;
+        Self {
+            policy,
+            guard: Guard::new(topology, limits),
+            signals: Signals::new(topology),
+            controls: Controls::native(topology),
+            ssd_budget,
+        }
+    }
+
+    fn step(&mut self) {
+        self.controls.begin(self.signals.now);
+        self.policy.step(&self.signals, &mut self.controls);
+        self.guard.check(&self.signals, &mut self.controls);
+    }
+}
+
+impl Engine<'_> {
+    /// Before the first request: the policy's opening controls are in force at once.
+    pub(super) fn open(&mut self, observer: &mut dyn Observer) {
+        for (group, signal) in
+            self.pilot.controls.groups().iter().zip(&mut self.pilot.signals.groups)
+        {
+            signal.active = group.active;
+            signal.frequency = Some(group.frequency);
+        }
+        self.pilot.step();
+        self.report(observer);
+        self.array.preset(self.pilot.controls.drives());
+        self.apply();
+    }
+
+    /// The end of a control period.
+    pub(super) fn tick(&mut self, observer: &mut dyn Observer) {
+        let length = self.now - self.period_start;
+        self.period_start = self.now;
+        let span = Nanos(length);
+        let signals = &mut self.pilot.signals;
+        (signals.now, signals.period) = (Nanos(self.now), span);
+        let cores = self.cores.take_joules(self.now);
+        let cpu = cores + (self.profile.cpu.uncore * span).0;
+        let ssd = self.array.sense(self.now, length, &mut signals.drives);
+        self.cores.sense(length, &mut signals.groups);
+        let (io, bytes) = self.meter.sense(self.users_in_flight);
+        signals.io = io;
+        let energy = self.meter.energy(span, cpu, ssd, bytes);
+        signals.power = self.meter.book(energy, span, self.pilot.ssd_budget);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.accrue(self.now);
+            signals.background_pending = Some(backlog.pending());
+        }
+        self.meter.outcome.cores.add(self.cores.take_time());
+        self.pilot.step();
+        self.report(observer);
+        let Self { pilot, .. } = self;
+        let Pilot { signals, controls, .. } = pilot;
+        observer.sample(&Sample { signals, controls, energy, length: span });
+        self.apply();
+        if self.warmup > 0 && self.now >= self.warmup {
+            self.warmup = 0;
+            self.meter.restart(self.now);
+        }
+    }
+
+    fn report(&self, observer: &mut dyn Observer) {
+        for decision in self.pilot.controls.decisions() {
+            observer.decision(decision);
+        }
+    }
+
+    /// Carries out the controls.
+    fn apply(&mut self) {
+        let controls = &self.pilot.controls;
+        for (group, control) in controls.groups().iter().enumerate() {
+            self.cores.apply(group, *control, self.now);
+        }
+        let writes = Guard::drive_writes(self.array.states(), controls);
+        let writes: Vec<_> = writes.collect();
+        self.array.plan(writes.into_iter(), &mut self.events, self.now);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.set_mode(controls.background());
+            self.start_tasks();
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Where the next request comes from.
+
+use ebb_policy::units::Nanos;
+use ebb_trace::{Closed, Request, Source, TraceError, Workload};
+
+use super::events::{Event, Events};
+
+/// The workload, one request ahead.
+pub(super) enum Supply {
+    /// By the clock: a batch, and the place in it.
+    Open { source: Box<dyn Source>, batch: Vec<Request>, next: usize },
+    /// By completion: each slot's request that lies in the future.
+    Closed { clients: Box<dyn Closed>, ahead: Vec<Option<Request>>, planned: usize },
+}
+
+impl Supply {
+    /// Starts the workload; the slots of a closed loop plan their first requests.
+    pub(super) fn start(
+        workload: Workload,
+        until: u64,
+        events: &mut Events,
+    ) -> Result<Self, TraceError> {
+        match workload {
+            Workload::Open(source) => {
+                let mut this = Self::Open { source, batch: Vec::new(), next: 0 };
+                this.refill()?;
+                Ok(this)
+            }
+            Workload::Closed(clients) => {
+                let slots = clients.slots();
+                let mut this =
+                    Self::Closed { clients, ahead: vec![None; slots as usize], planned: 0 };
+                for slot in 0..slots {
+                    this.completed(slot, 0, until, events);
+                }
+                Ok(this)
+            }
+        }
+    }
+
+    fn refill(&mut self) -> Result<(), TraceError> {
+        if let Self::Open { source, batch, next } = self {
+            batch.clear();
+            *next = 0;
+            source.fill(batch)?;
+        }
+        Ok(())
+    }
+
+    /// When the next request of an open loop comes; the end of time when none does.
+    pub(super) fn next_time(&self) -> u64 {
+        match self {
+            Self::Open { batch, next, .. } => batch.get(*next).map_or(u64::MAX, |r| r.at.0),
+            Self::Closed { .. } => u64::MAX,
+        }
+    }
+
+    /// The next request of an open loop.
+    pub(super) fn take(&mut self) -> Result<Option<Request>, TraceError> {
+        let Self::Open { batch, next, .. } = self else { return Ok(None) };
+        let request = batch.get(*next).copied();
+        *next += 1;
+        if *next >= batch.len() {
+            self.refill()?;
+        }
+        Ok(request)
+    }
+
+    /// The last request of `slot` completed: plans its next one, unless it lies past `until`.
+    pub(super) fn completed(&mut self, slot: u32, now: u64, until: u64, events: &mut Events) {
+        if let Self::Closed { clients, ahead, planned } = self
+            && let Some(request) = clients.next(slot, Nanos(now))
+            && request.at.0 < until
+        {
+            ahead[slot as usize] = Some(request);
+            *planned += 1;
+            events.push(request.at.0.max(now), Event::Slot(slot));
+        }
+    }
+
+    /// Whether a slot of a closed loop has a request that lies in the future.
+    pub(super) fn has_planned(&self) -> bool {
+        matches!(self, Self::Closed { planned: 1.., .. })
+    }
+
+    /// The request that `slot` planned.
+    pub(super) fn planned(&mut self, slot: u32) -> Option<Request> {
+        match self {
+            Self::Closed { ahead, planned, .. } => {
+                *planned -= 1;
+                ahead[slot as usize].take()
+            }
+            Self::Open { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Small workloads and servers for the twin's tests.
+#![allow(dead_code)] // each test file uses its own part
+
+use ebb_policy::units::Nanos;
+use ebb_policy::{Controls, Limits, Policy, Signals};
+use ebb_trace::{Closed, Op, Request, Source, TraceError, Workload};
+use ebb_twin::{Observer, Outcome, Profile, Run, Unobserved, run};
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp1};
+use rand_pcg::Pcg64Mcg;
+
+/// Poisson arrivals of random requests.
+pub struct Poisson {
+    pub left: u64,
+    pub gap_ns: f64,
+    pub bytes: u32,
+    pub read_share: f64,
+    pub devices: u16,
+    pub span: u64,
+    at: f64,
+    random: Pcg64Mcg,
+}
+
+impl Poisson {
+    pub fn new(left: u64, gap_ns: f64, bytes: u32, read_share: f64, devices: u16) -> Self {
+        let random = Pcg64Mcg::seed_from_u64(42);
+        Self { left, gap_ns, bytes, read_share, devices, span: 1 << 40, at: 0.0, random }
+    }
+}
+
+impl Source for Poisson {
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        for _ in 0..self.left.min(1000) {
+            let step: f64 = Exp1.sample(&mut self.random);
+            self.at += step * self.gap_ns;
+            let read = self.random.random_bool(self.read_share);
+            batch.push(Request {
+                at: Nanos(self.at as u64),
+                offset: self.random.random_range(0..self.span / 4096) * 4096,
+                bytes: self.bytes,
+                device: self.random.random_range(0..self.devices),
+                op: if read { Op::Read } else { Op::Write },
+                stream: 0,
+                recorded_latency: None,
+            });
+        }
+        self.left -= self.left.min(1000);
+        Ok(())
+    }
+}
+
+/// Clients that send the next random read as soon as the last one is answered.
+pub struct Clients {
+    pub slots: u32,
+    pub bytes: u32,
+    pub op: Op,
+    pub devices: u16,
+    pub random: Pcg64Mcg,
+}
+
+impl Closed for Clients {
+    fn slots(&self) -> u32 {
+        self.slots
+    }
+    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
+        Some(Request {
+            at: now,
+            offset: self.random.random_range(0..1u64 << 28) * 4096,
+            bytes: self.bytes,
+            device: (slot % u32::from(self.devices)) as u16,
+            op: self.op,
+            stream: slot,
+            recorded_latency: None,
+        })
+    }
+}
+
+/// Holds every group at some cores and some share of the highest frequency from the start.
+pub struct Fixed {
+    pub active: u16,
+    pub frequency: usize,
+    pub frequencies: Vec<ebb_policy::units::Hertz>,
+}
+
+impl Policy for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+    fn step(&mut self, _: &Signals, controls: &mut Controls) {
+        for group in 0..controls.groups().len() {
+            controls.set_active(group, self.active, "test:fixed");
+            controls.set_frequency(group, self.frequencies[self.frequency], "test:fixed");
+        }
+    }
+}
+
+/// One stage of identical polling cores, constant service time `cycles` at 1 GHz (so cycles are
+/// nanoseconds), `extra` TOML at the end of `[cpu]`.
+pub fn server(cores: u16, cycles: u32) -> Profile {
+    let text = format!(
+        r#"
+name = "test"
+summary = "test"
+fabric_latency = "0 s"
+[cpu]
+frequencies = ["500 MHz", "1 GHz"]
+uncore = "10 W"
+core_static = "1 W"
+core_dynamic = "2 W"
+frequency_exponent = 1.0
+poll_share = 0.5
+wait = "poll"
+parked = "0.25 W"
+unpark_latency = "1 ms"
+frequency_latency = "10 us"
+[[stage]]
+role = "front-end"
+cores = {cores}
+read_cycles = {cycles}.0
+write_cycles = {cycles}.0
+cycles_per_kib = 0.0
+[layout]
+raid = "none"
+[drives]
+count = 4
+model = "generic-nvme"
+[board]
+memory = "5 W"
+nic = "6 W"
+fans = "7 W"
+other = "8 W"
+[psu]
+rated = "1000 W"
+efficiency = [[0.0, 0.8]]
+"#
+    );
+    Profile::parse(&text, "test").unwrap()
+}
+
+pub fn simulate(profile: &Profile, workload: Workload, duration: Option<Nanos>) -> Outcome {
+    simulate_with(profile, Box::new(ebb_policy::cpu::Native), workload, duration, &mut Unobserved)
+}
+
+pub fn simulate_with(
+    profile: &Profile,
+    policy: Box<dyn Policy>,
+    workload: Workload,
+    duration: Option<Nanos>,
+    observer: &mut dyn Observer,
+) -> Outcome {
+    let limits = Limits::default();
+    let warmup = Nanos::ZERO;
+    run(Run { profile, policy, limits, workload, seed: 7, duration, warmup }, observer).unwrap()
+}

@@ -1,0 +1,229 @@
+//! What the engine promises: requests and energy are conserved, queues behave as queueing
+//! theory says, the same run gives the same result.
+
+mod common;
+
+use common::{Clients, Fixed, Poisson, server, simulate, simulate_with};
+use ebb_policy::units::{Joules, Nanos};
+use ebb_trace::{Op, Workload};
+use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, run};
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+fn poisson(left: u64, gap_ns: f64) -> Workload {
+    Workload::Open(Box::new(Poisson::new(left, gap_ns, 4096, 1.0, 4)))
+}
+
+fn clients(slots: u32) -> Workload {
+    let random = Pcg64Mcg::seed_from_u64(1);
+    Workload::Closed(Box::new(Clients { slots, bytes: 4096, op: Op::Read, devices: 4, random }))
+}
+
+/// Mean time in the only core's queue: what remains of the latency of `busy` over that of a
+/// server whose stage costs nothing.
+fn core_time(cycles: u32, gap_ns: f64) -> f64 {
+    let requests = 400_000;
+    let with = simulate(&server(1, cycles), poisson(requests, gap_ns), None).mean_latency();
+    let without = simulate(&server(1, 0), poisson(requests, gap_ns), None).mean_latency();
+    with - without
+}
+
+#[test]
+fn one_core_waits_as_pollaczek_and_khinchine_say() {
+    // M/D/1: mean time in system = S + rho S / (2 (1 - rho)).
+    for rho in [0.3, 0.6, 0.8] {
+        let service = 10_000.0;
+        let measured = core_time(10_000, service / rho);
+        let theory = service + rho * service / (2.0 * (1.0 - rho));
+        let error = (measured / theory - 1.0).abs();
+        assert!(error < 0.03, "rho {rho}: {measured} ns, theory {theory} ns");
+    }
+}
+
+#[test]
+fn a_closed_loop_obeys_littles_law() {
+    for slots in [1, 8, 64] {
+        let outcome = simulate(&server(2, 5_000), clients(slots), Some(Nanos::from_secs(1)));
+        let population = outcome.iops() * outcome.mean_latency() * 1e-9;
+        assert!((population / f64::from(slots) - 1.0).abs() < 0.01, "{slots}: {population}");
+    }
+}
+
+#[test]
+fn half_the_frequency_doubles_the_time_on_a_core() {
+    let profile = server(4, 20_000);
+    let frequencies = profile.cpu.frequencies.clone();
+    let latency = |frequency| {
+        let policy = Fixed { active: 4, frequency, frequencies: frequencies.clone() };
+        let workload = poisson(50_000, 100_000.0);
+        simulate_with(&profile, Box::new(policy), workload, None, &mut Unobserved).mean_latency()
+    };
+    let added = latency(0) - latency(1);
+    assert!((added / 20_000.0 - 1.0).abs() < 0.05, "{added} ns for 20 us");
+}
+
+#[test]
+fn fewer_cores_draw_less_and_carry_less() {
+    let profile = server(8, 20_000);
+    let frequencies = profile.cpu.frequencies.clone();
+    let with = |active| {
+        let policy = Fixed { active, frequency: 1, frequencies: frequencies.clone() };
+        let second = Some(Nanos::from_secs(1));
+        simulate_with(&profile, Box::new(policy), clients(64), second, &mut Unobserved)
+    };
+    let (two, eight) = (with(2), with(8));
+    // 20 us of work per request: 50 k IOPS per core.
+    assert!((two.iops() / 100_000.0 - 1.0).abs() < 0.02, "{}", two.iops());
+    assert!(eight.iops() > 3.0 * two.iops());
+    assert!(two.energy.cpu < eight.energy.cpu);
+}
+
+#[test]
+fn an_idle_server_draws_the_sum_of_its_idle_powers() {
+    let outcome = simulate(&server(4, 1000), poisson(0, 1.0), Some(Nanos::from_secs(10)));
+    let energy = outcome.energy;
+    // 4 cores polling at 1 W + 0.5 x 2 W, 10 W uncore.
+    assert!((energy.cpu.0 - 10.0 * (4.0 * 2.0 + 10.0)).abs() < 1e-6, "{:?}", energy.cpu);
+    assert_eq!(energy.memory, Joules(50.0));
+    assert_eq!(energy.fans, Joules(70.0));
+    let delivered: f64 = energy.total().0 - energy.psu_loss.0;
+    assert!((energy.total().0 * 0.8 - delivered).abs() < 1e-6);
+    assert_eq!(outcome.span, Nanos::from_secs(10));
+    assert_eq!(outcome.requests, 0);
+}
+
+/// Adds up what the samples say.
+#[derive(Default)]
+struct Sums {
+    energy: [f64; 7],
+    completed: u64,
+    arrived: u64,
+    span: u64,
+}
+
+impl Observer for Sums {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        for (sum, (_, joules)) in self.energy.iter_mut().zip(sample.energy.components()) {
+            *sum += joules.0;
+        }
+        self.completed += sample.signals.io.completed.unwrap();
+        self.arrived += sample.signals.io.arrived.unwrap();
+        self.span += sample.length.0;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Every request is answered once, and energy adds up over components and periods, on every
+    /// shipped profile, whatever is sent.
+    #[test]
+    fn requests_and_energy_are_conserved(
+        which in 0usize..4,
+        requests in 0u64..20_000,
+        gap in 500.0f64..1e6,
+        kib in 1u32..300,
+        reads in 0.0f64..=1.0,
+    ) {
+        let name = Profile::names().nth(which).unwrap();
+        let profile = Profile::load(name).unwrap();
+        let source = Poisson::new(requests, gap, kib * 1024, reads, profile.drives.count);
+        let mut sums = Sums::default();
+        let native = Box::new(ebb_policy::cpu::Native);
+        let workload = Workload::Open(Box::new(source));
+        let outcome = simulate_with(&profile, native, workload, None, &mut sums);
+        prop_assert_eq!(outcome.requests, requests);
+        prop_assert_eq!(sums.arrived, requests);
+        prop_assert_eq!(sums.completed, requests);
+        prop_assert_eq!(outcome.latency.len(), requests);
+        prop_assert_eq!(outcome.bytes, requests * u64::from(kib) * 1024);
+        prop_assert_eq!(sums.span, outcome.span.0);
+        let parts = outcome.energy.components();
+        for (sum, (name, joules)) in sums.energy.iter().zip(parts) {
+            prop_assert!((sum - joules.0).abs() <= 1e-9 * joules.0.abs() + 1e-9, "{}", name);
+            prop_assert!(joules.0 >= 0.0, "{} is negative", name);
+        }
+        let total: f64 = parts.iter().map(|(_, joules)| joules.0).sum();
+        prop_assert!((total - outcome.energy.total().0).abs() <= 1e-9 * total);
+        let cores: u64 = profile.stage.iter().map(|stage| u64::from(stage.cores)).sum();
+        let time = outcome.cores;
+        let core_time = time.busy.0 + time.polling.0 + time.idle.0 + time.parked.0;
+        prop_assert_eq!(core_time, cores * outcome.span.0);
+    }
+}
+
+#[test]
+fn the_same_run_gives_the_same_result_and_another_seed_another() {
+    let profile = Profile::load("dorado-6000").unwrap();
+    let with = |seed| {
+        let workload = Workload::Open(Box::new(Poisson::new(30_000, 10_000.0, 8192, 0.7, 1)));
+        let policy = Box::new(ebb_policy::cpu::Native);
+        let (limits, duration, warmup) = Default::default();
+        let run_it = Run { profile: &profile, policy, limits, workload, seed, duration, warmup };
+        let outcome = run(run_it, &mut Unobserved).unwrap();
+        (outcome.energy, outcome.latency_sum, outcome.span)
+    };
+    assert_eq!(with(1), with(1));
+    assert_ne!(with(1), with(2));
+}
+
+#[test]
+fn warm_up_is_simulated_but_not_counted() {
+    let profile = server(4, 1000);
+    let warm = |warmup| {
+        let policy = Box::new(ebb_policy::cpu::Native);
+        let (limits, workload) = (Default::default(), poisson(40_000, 100_000.0));
+        let duration = Some(Nanos::from_secs(4));
+        let run_it = Run { profile: &profile, policy, limits, workload, seed: 1, duration, warmup };
+        run(run_it, &mut Unobserved).unwrap()
+    };
+    let (all, later) = (warm(Nanos::ZERO), warm(Nanos::from_secs(1)));
+    assert_eq!(later.span, Nanos::from_secs(3));
+    assert!(later.requests < all.requests && later.requests > all.requests / 2);
+    let ratio = later.energy.total() / all.energy.total();
+    assert!((ratio - 0.75).abs() < 0.01, "{ratio}");
+}
+
+#[test]
+fn overload_keeps_memory_bounded_and_counts_the_wait() {
+    // Twice what one core can do; every request is answered, late.
+    let outcome = simulate(&server(1, 10_000), poisson(100_000, 5_000.0), None);
+    assert_eq!(outcome.requests, 100_000);
+    assert!((outcome.span.seconds() - 1.0).abs() < 0.01);
+    assert!(outcome.mean_latency() > 0.2e9);
+}
+
+#[test]
+fn a_request_beyond_the_server_is_refused_with_a_remedy() {
+    let profile = server(1, 1000);
+    let refuse = |source: Poisson| {
+        let workload = Workload::Open(Box::new(source));
+        let policy = Box::new(ebb_policy::cpu::Native);
+        let (limits, seed, duration, warmup) = Default::default();
+        let run_it = Run { profile: &profile, policy, limits, workload, seed, duration, warmup };
+        match run(run_it, &mut Unobserved) {
+            Err(TwinError::Request { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    let device = refuse(Poisson::new(1000, 1000.0, 4096, 1.0, 9));
+    assert!(device.contains("4 drives") && device.contains("fold"), "{device}");
+    let mut far = Poisson::new(1000, 1000.0, 4096, 1.0, 4);
+    far.span = 1 << 60;
+    let far = refuse(far);
+    assert!(far.contains("beyond") && far.contains("fold"), "{far}");
+}
+
+#[test]
+fn raid_writes_cost_more_than_reads() {
+    let profile = Profile::load("generic-1u").unwrap();
+    let energy = |reads| {
+        let source = Poisson::new(200_000, 10_000.0, 4096, reads, 1);
+        simulate(&profile, Workload::Open(Box::new(source)), None)
+    };
+    let (reads, writes) = (energy(1.0), energy(0.0));
+    // Two reads, then two writes, one after the other.
+    assert!(writes.mean_latency() > reads.mean_latency());
+    assert!(writes.energy.ssd > reads.energy.ssd);
+}
