@@ -1,9 +1,11 @@
 //! What the engine promises: requests and energy are conserved, queues behave as queueing
 //! theory says, the same run gives the same result.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
-use common::{Clients, Fixed, Poisson, server, simulate, simulate_with};
+use common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
 use ebb_policy::units::{Joules, Nanos};
 use ebb_trace::{Op, Workload};
 use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, run};
@@ -69,8 +71,10 @@ fn fewer_cores_draw_less_and_carry_less() {
     let frequencies = profile.cpu.frequencies.clone();
     let with = |active| {
         let policy = Fixed { active, frequency: 1, frequencies: frequencies.clone() };
-        let second = Some(Nanos::from_secs(1));
-        simulate_with(&profile, Box::new(policy), clients(64), second, &mut Unobserved)
+        // The guard lets cores be parked over a few periods only.
+        let (end, warmup) = (Some(Nanos::from_secs(4)), Nanos::from_secs(2));
+        let job = Run { warmup, ..job(&profile, Box::new(policy), clients(64), end) };
+        run(job, &mut Unobserved).unwrap()
     };
     let (two, eight) = (with(2), with(8));
     // 20 us of work per request: 50 k IOPS per core.
@@ -158,10 +162,9 @@ fn the_same_run_gives_the_same_result_and_another_seed_another() {
     let profile = Profile::load("dorado-6000").unwrap();
     let with = |seed| {
         let workload = Workload::Open(Box::new(Poisson::new(30_000, 10_000.0, 8192, 0.7, 1)));
-        let policy = Box::new(ebb_policy::cpu::Native);
-        let (limits, duration, warmup) = Default::default();
-        let run_it = Run { profile: &profile, policy, limits, workload, seed, duration, warmup };
-        let outcome = run(run_it, &mut Unobserved).unwrap();
+        let native = Box::new(ebb_policy::cpu::Native);
+        let job = Run { seed, ..job(&profile, native, workload, None) };
+        let outcome = run(job, &mut Unobserved).unwrap();
         (outcome.energy, outcome.latency_sum, outcome.span)
     };
     assert_eq!(with(1), with(1));
@@ -172,11 +175,10 @@ fn the_same_run_gives_the_same_result_and_another_seed_another() {
 fn warm_up_is_simulated_but_not_counted() {
     let profile = server(4, 1000);
     let warm = |warmup| {
-        let policy = Box::new(ebb_policy::cpu::Native);
-        let (limits, workload) = (Default::default(), poisson(40_000, 100_000.0));
-        let duration = Some(Nanos::from_secs(4));
-        let run_it = Run { profile: &profile, policy, limits, workload, seed: 1, duration, warmup };
-        run(run_it, &mut Unobserved).unwrap()
+        let native = Box::new(ebb_policy::cpu::Native);
+        let end = Some(Nanos::from_secs(4));
+        let job = Run { warmup, ..job(&profile, native, poisson(40_000, 100_000.0), end) };
+        run(job, &mut Unobserved).unwrap()
     };
     let (all, later) = (warm(Nanos::ZERO), warm(Nanos::from_secs(1)));
     assert_eq!(later.span, Nanos::from_secs(3));
@@ -199,10 +201,8 @@ fn a_request_beyond_the_server_is_refused_with_a_remedy() {
     let profile = server(1, 1000);
     let refuse = |source: Poisson| {
         let workload = Workload::Open(Box::new(source));
-        let policy = Box::new(ebb_policy::cpu::Native);
-        let (limits, seed, duration, warmup) = Default::default();
-        let run_it = Run { profile: &profile, policy, limits, workload, seed, duration, warmup };
-        match run(run_it, &mut Unobserved) {
+        let native = Box::new(ebb_policy::cpu::Native);
+        match run(job(&profile, native, workload, None), &mut Unobserved) {
             Err(TwinError::Request { reason, .. }) => reason,
             other => panic!("{other:?}"),
         }

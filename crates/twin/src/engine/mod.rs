@@ -18,7 +18,7 @@ mod supply;
 
 use hdrhistogram::Histogram;
 
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::{TraceError, Workload};
 
@@ -43,6 +43,9 @@ pub struct Run<'a> {
     pub policy: Box<dyn Policy>,
     /// What the guard enforces.
     pub limits: Limits,
+    /// What the drives' measured power is held against; enforced only if in [`Run::limits`], so
+    /// that an uncapped reference can be measured too.
+    pub ssd_budget: Option<Watts>,
     /// Where requests come from.
     pub workload: Workload,
     /// Seed of everything random inside the server; the same for runs to be compared.
@@ -100,6 +103,7 @@ struct Engine<'a> {
     /// Requests so far.
     arrivals: u64,
     users_in_flight: u64,
+    ssd_budget: Option<Watts>,
     /// When the last user got an answer.
     last_answer: u64,
     /// Size of the write-back buffer; 0 writes through.
@@ -127,7 +131,7 @@ pub fn run(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinErr
 
 impl<'a> Engine<'a> {
     fn new(run: Run<'a>) -> Result<Self, TwinError> {
-        let Run { profile, policy, limits, workload, seed, duration, warmup } = run;
+        let Run { profile, policy, limits, ssd_budget, workload, seed, duration, warmup } = run;
         let model = DriveProfile::builtin(&profile.drives.model).ok_or_else(|| {
             TwinError::Setup(format!("unknown drive model '{}'", profile.drives.model))
         })?;
@@ -157,6 +161,7 @@ impl<'a> Engine<'a> {
             pilot: Pilot::new(&profile.topology(&model), policy, limits),
             arrivals: 0,
             users_in_flight: 0,
+            ssd_budget,
             last_answer: 0,
             write_buffer: cache.map_or(0, |cache| cache.write_buffer.0),
             unflushed: 0,

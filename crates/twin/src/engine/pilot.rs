@@ -1,7 +1,7 @@
 //! The control loop: once per period what was measured goes to the policy, what the policy
 //! asks for through the guard to the cores and drives.
 
-use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::units::Nanos;
 use ebb_policy::{Controls, Guard, Limits, Policy, Signals, Topology};
 
 use super::Engine;
@@ -13,18 +13,15 @@ pub(super) struct Pilot {
     guard: Guard,
     pub(super) signals: Signals,
     pub(super) controls: Controls,
-    pub(super) ssd_budget: Option<Watts>,
 }
 
 impl Pilot {
     pub(super) fn new(topology: &Topology, policy: Box<dyn Policy>, limits: Limits) -> Self {
-        let ssd_budget = limits.ssd_budget;
         Self {
             policy,
             guard: Guard::new(topology, limits),
             signals: Signals::new(topology),
             controls: Controls::native(topology),
-            ssd_budget,
         }
     }
 
@@ -64,7 +61,7 @@ impl Engine<'_> {
         let (io, bytes) = self.meter.sense(self.users_in_flight);
         signals.io = io;
         let energy = self.meter.energy(span, cpu, ssd, bytes);
-        signals.power = self.meter.book(energy, span, self.pilot.ssd_budget);
+        signals.power = self.meter.book(energy, span, self.ssd_budget);
         if let Some(backlog) = &mut self.backlog {
             backlog.accrue(self.now);
             signals.background_pending = Some(backlog.pending());

@@ -304,8 +304,7 @@ mod tests {
 
     #[test]
     fn syntax_errors_and_unknown_keys_name_the_line() {
-        for (from, to) in
-            [("uncore = ", "uncorn = "), ("\"45 W\"", "\"45 V\""), ("[psu]", "[psu")]
+        for (from, to) in [("uncore = ", "uncorn = "), ("\"45 W\"", "\"45 V\""), ("[psu]", "[psu")]
         {
             let message = refuse(from, to);
             assert!(message.contains("my.toml") && message.contains("line"), "{message}");

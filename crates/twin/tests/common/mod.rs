@@ -1,5 +1,5 @@
 //! Small workloads and servers for the twin's tests.
-#![allow(dead_code)] // each test file uses its own part
+#![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{Controls, Limits, Policy, Signals};
@@ -141,6 +141,17 @@ pub fn simulate(profile: &Profile, workload: Workload, duration: Option<Nanos>) 
     simulate_with(profile, Box::new(ebb_policy::cpu::Native), workload, duration, &mut Unobserved)
 }
 
+/// A run with everything else at its default.
+pub fn job(
+    profile: &Profile,
+    policy: Box<dyn Policy>,
+    workload: Workload,
+    duration: Option<Nanos>,
+) -> Run<'_> {
+    let (limits, ssd_budget, warmup) = (Limits::default(), None, Nanos::ZERO);
+    Run { profile, policy, limits, ssd_budget, workload, seed: 7, duration, warmup }
+}
+
 pub fn simulate_with(
     profile: &Profile,
     policy: Box<dyn Policy>,
@@ -148,7 +159,5 @@ pub fn simulate_with(
     duration: Option<Nanos>,
     observer: &mut dyn Observer,
 ) -> Outcome {
-    let limits = Limits::default();
-    let warmup = Nanos::ZERO;
-    run(Run { profile, policy, limits, workload, seed: 7, duration, warmup }, observer).unwrap()
+    run(job(profile, policy, workload, duration), observer).unwrap()
 }
