@@ -3,8 +3,10 @@
 pub mod format;
 mod input;
 pub mod open;
+pub mod pressure;
 pub mod reader;
 pub mod request;
+pub mod stats;
 pub mod transform;
 pub mod write;
 
