@@ -8,12 +8,15 @@
 
 #[cfg(test)]
 mod calibration;
+mod compose;
 #[cfg(test)]
 mod cost;
 mod gc;
 mod media;
 mod meter;
 mod profile;
+#[cfg(test)]
+mod promises;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -27,6 +30,7 @@ use media::Media;
 use meter::Meter;
 use spread::Spread;
 
+pub use compose::ComposeError;
 pub use profile::{
     BasePower, Controller, DriveProfile, GcProfile, Idle, Parallelism, Partial, ReadCost, State,
     WriteCost,

@@ -306,8 +306,8 @@ impl DriveProfile {
         if ready.0 <= 0.0 || active < ready || knee.0 <= 0.0 {
             return Err(self.named("power: need 0 < ready <= active and knee > 0"));
         }
-        if !self.states.first().is_some_and(|state| state.operational) {
-            return Err(self.named("states: the first must exist and be operational"));
+        if !(1..=32).contains(&self.states.len()) || !self.states[0].operational {
+            return Err(self.named("states: NVMe has 1 to 32, the first operational"));
         }
         for (ps, pair) in self.states.windows(2).enumerate() {
             if pair[1].operational && !pair[0].operational || pair[1].max_power > pair[0].max_power
