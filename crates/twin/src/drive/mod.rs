@@ -6,6 +6,7 @@
 //! horizons it needs and completes at the last of them; [`Drive::submit`] does no more than
 //! that. Equations, parameters and calibration: docs/models/ssd.md.
 
+mod background;
 #[cfg(test)]
 mod calibration;
 mod compose;
@@ -18,6 +19,7 @@ mod profile;
 #[cfg(test)]
 mod promises;
 mod spread;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -25,10 +27,12 @@ use ebb_policy::PowerState;
 use ebb_policy::units::{Joules, Nanos};
 use ebb_trace::Op;
 
+use background::Round;
 use gc::Pool;
 use media::Media;
 use meter::Meter;
 use spread::Spread;
+use state::{Cap, Change};
 
 pub use compose::ComposeError;
 pub use profile::{
@@ -38,8 +42,6 @@ pub use profile::{
 
 /// No instant: later than any.
 const NEVER: u64 = u64::MAX;
-/// Most that one round of background collection reclaims.
-const BACKGROUND_ROUND: f64 = 64e6;
 
 /// Time and energy of one kind of command, in ns and nJ.
 #[derive(Debug, Clone, Copy)]
@@ -48,32 +50,6 @@ struct Cost {
     ns_per_byte: f64,
     energy: f64,
     energy_per_byte: f64,
-}
-
-/// A power state, ready for use.
-#[derive(Debug, Clone, Copy)]
-struct Cap {
-    /// Inverse of the power that operations may draw; infinite where there is no I/O.
-    ns_per_nj: f64,
-    operational: bool,
-    max_power: f64,
-    entry: u64,
-    exit: u64,
-}
-
-/// A round of background collection, as work that nobody waits for.
-#[derive(Debug, Clone, Copy)]
-struct Round {
-    start: f64,
-    end: f64,
-    bytes: f64,
-}
-
-/// A change of power state under way.
-#[derive(Debug, Clone, Copy)]
-struct Change {
-    at: u64,
-    to: PowerState,
 }
 
 /// One drive.
@@ -129,7 +105,7 @@ impl Drive {
     #[must_use]
     pub fn new(profile: &DriveProfile, seed: u64) -> Self {
         let meter = Meter::new(profile);
-        let caps: Box<[Cap]> = profile.states.iter().map(|state| cap(state, &meter)).collect();
+        let caps = profile.states.iter().map(|state| Cap::new(state, &meter)).collect::<Box<[_]>>();
         let (read, write, gc) = (&profile.read, &profile.write, &profile.gc);
         let program_ns_per_byte = 1e9 / write.program_per_second.0 as f64;
         Self {
@@ -191,37 +167,6 @@ impl Drive {
             }
         };
         Nanos(end)
-    }
-
-    /// Set Features, Power Management. Commands wait until the new state is in force, which is
-    /// after the exit latency of the old state and the entry latency of the new one; returns
-    /// that instant. A number beyond the last state selects the last.
-    pub fn set_power_state(&mut self, now: Nanos, ps: PowerState) -> Nanos {
-        let now = Nanos(now.0.max(self.clock));
-        self.advance(now.0);
-        self.stop_round(now.0);
-        let ps = ps.min((self.caps.len() - 1) as PowerState);
-        if ps == self.state {
-            return self.change.map_or(now, |change| Nanos(change.at));
-        }
-        let (old, new) = (self.caps[usize::from(self.state)], self.caps[usize::from(ps)]);
-        let mut begin = now.0.max(self.change.map_or(0, |change| change.at));
-        if !new.operational {
-            begin = begin.max(self.meter.until().ceil() as u64);
-        }
-        let at = begin + old.exit + new.entry;
-        self.change = Some(Change { at, to: ps });
-        self.change_at = at;
-        self.state = ps;
-        self.blocked_until = self.blocked_until.max(at);
-        if new.operational {
-            // Never above either state's limit while neither is surely in force.
-            self.limit(now.0, self.ns_per_nj.max(new.ns_per_nj));
-        }
-        if at == now.0 {
-            self.finish_change();
-        }
-        Nanos(at)
     }
 
     /// The power state last set; an I/O command leaves a non-operational one by itself.
@@ -338,90 +283,5 @@ impl Drive {
             self.run_background(now);
         }
         self.meter.advance(now as f64);
-    }
-
-    /// Puts a change of power state in force at its instant.
-    fn finish_change(&mut self) {
-        let Some(Change { at, to }) = self.change.take() else { return };
-        self.change_at = NEVER;
-        self.meter.advance(at as f64);
-        let cap = self.caps[usize::from(to)];
-        if cap.operational {
-            self.meter.set_ceiling(f64::INFINITY);
-            self.limit(at, cap.ns_per_nj);
-        } else {
-            self.stop_round(at);
-            self.meter.set_ceiling(cap.max_power);
-        }
-    }
-
-    /// Changes the rate at which energy is earned, for pending work too.
-    fn limit(&mut self, now: u64, ns_per_nj: f64) {
-        let ahead = (self.paid - now as f64).max(0.0);
-        self.paid = now as f64 + ahead * (ns_per_nj / self.ns_per_nj);
-        self.ns_per_nj = ns_per_nj;
-        if now as f64 <= self.meter.until() {
-            self.account(now, 0.0, 0);
-        }
-    }
-
-    /// An I/O command makes the drive return to its last operational state by itself
-    /// (NVMe Base, Non-Operational Power States).
-    fn leave_non_operational(&mut self, now: u64) {
-        let last = self.caps.iter().rposition(|cap| cap.operational).unwrap_or(0);
-        self.set_power_state(Nanos(now), last as PowerState);
-    }
-
-    /// Runs background collection as far as it gets by `now` while the drive is idle.
-    fn run_background(&mut self, now: u64) {
-        let now = now as f64;
-        loop {
-            let start = match self.round {
-                Some(round) if now < round.end => return,
-                Some(round) => {
-                    self.meter.advance(round.end);
-                    self.pool.reclaim(round.bytes);
-                    self.round = None;
-                    round.end
-                }
-                None => self.meter.until().max(self.blocked_until as f64) + self.idle_delay,
-            };
-            let bytes = self.pool.background_work().min(BACKGROUND_ROUND);
-            let idle = self.caps[usize::from(self.state)].operational;
-            if now < start || bytes < 1.0 || !idle || self.change.is_some() {
-                return;
-            }
-            self.start_round(start, bytes);
-        }
-    }
-
-    fn start_round(&mut self, start: f64, bytes: f64) {
-        let moved = self.pool.cost_of(bytes);
-        let time = moved * self.copy_ns_per_byte / self.background_share;
-        let energy = moved * self.copy_energy_per_byte;
-        let end = start + time.max(energy * self.ns_per_nj).max(1.0);
-        self.meter.advance(start);
-        self.meter.add(start, energy, end, self.ns_per_nj);
-        self.round = Some(Round { start, end: self.meter.until(), bytes });
-    }
-
-    /// Gives up the round under way at `now` and keeps what it has reclaimed.
-    fn stop_round(&mut self, now: u64) {
-        let Some(round) = self.round.take() else { return };
-        let now = now as f64;
-        let done = ((now - round.start) / (round.end - round.start)).clamp(0.0, 1.0);
-        self.pool.reclaim(round.bytes * done);
-        self.meter.cancel(now);
-    }
-}
-
-fn cap(state: &State, meter: &Meter) -> Cap {
-    let flow = meter.flow_within(state.max_power.0);
-    Cap {
-        ns_per_nj: if state.operational { 1.0 / flow } else { f64::INFINITY },
-        operational: state.operational,
-        max_power: state.max_power.0,
-        entry: state.entry.0,
-        exit: state.exit.0,
     }
 }

@@ -161,6 +161,7 @@ fn idle_time_refills_the_pool_at_a_price() {
     let mut profile = profile("pm1743");
     profile.capacity = ebb_policy::units::Bytes(100_000_000_000);
     profile.gc.free = 0.05;
+    profile.gc.background_target = 0.5;
     let mut drive = Drive::new(&profile, 3);
     let free = drive.free_flash();
     let resting = mean_watts(&mut drive, 0, SECOND / 20);
@@ -177,6 +178,7 @@ fn idle_time_refills_the_pool_at_a_price() {
 fn a_command_interrupts_background_collection() {
     let mut profile = profile("pm1743");
     profile.gc.free = 0.05;
+    profile.gc.background_target = 0.5;
     let mut drive = Drive::new(&profile, 3);
     let before = drive.free_flash();
     let now = Nanos(SECOND / 2);

@@ -1,0 +1,104 @@
+//! NVMe power states: what each allows, and how the drive moves between them.
+
+use ebb_policy::PowerState;
+use ebb_policy::units::Nanos;
+
+use super::meter::Meter;
+use super::profile::State;
+use super::{Drive, NEVER};
+
+/// A power state, ready for use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cap {
+    /// Inverse of the power that operations may draw; infinite where there is no I/O.
+    pub(super) ns_per_nj: f64,
+    pub(super) operational: bool,
+    max_power: f64,
+    entry: u64,
+    exit: u64,
+}
+
+impl Cap {
+    pub(super) fn new(state: &State, meter: &Meter) -> Self {
+        let flow = meter.flow_within(state.max_power.0);
+        Self {
+            ns_per_nj: if state.operational { 1.0 / flow } else { f64::INFINITY },
+            operational: state.operational,
+            max_power: state.max_power.0,
+            entry: state.entry.0,
+            exit: state.exit.0,
+        }
+    }
+}
+
+/// A change of power state under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change {
+    pub(super) at: u64,
+    to: PowerState,
+}
+
+impl Drive {
+    /// Set Features, Power Management. Commands wait until the new state is in force, which is
+    /// after the exit latency of the old state and the entry latency of the new one; returns
+    /// that instant. A number beyond the last state selects the last.
+    pub fn set_power_state(&mut self, now: Nanos, ps: PowerState) -> Nanos {
+        let now = Nanos(now.0.max(self.clock));
+        self.advance(now.0);
+        self.stop_round(now.0);
+        let ps = ps.min((self.caps.len() - 1) as PowerState);
+        if ps == self.state {
+            return self.change.map_or(now, |change| Nanos(change.at));
+        }
+        let (old, new) = (self.caps[usize::from(self.state)], self.caps[usize::from(ps)]);
+        let mut begin = now.0.max(self.change.map_or(0, |change| change.at));
+        if !new.operational {
+            begin = begin.max(self.meter.until().ceil() as u64);
+        }
+        let at = begin + old.exit + new.entry;
+        self.change = Some(Change { at, to: ps });
+        self.change_at = at;
+        self.state = ps;
+        self.blocked_until = self.blocked_until.max(at);
+        if new.operational {
+            // Never above either state's limit while neither is surely in force.
+            self.limit(now.0, self.ns_per_nj.max(new.ns_per_nj));
+        }
+        if at == now.0 {
+            self.finish_change();
+        }
+        Nanos(at)
+    }
+
+    /// Puts a change of power state in force at its instant.
+    pub(super) fn finish_change(&mut self) {
+        let Some(Change { at, to }) = self.change.take() else { return };
+        self.change_at = NEVER;
+        self.meter.advance(at as f64);
+        let cap = self.caps[usize::from(to)];
+        if cap.operational {
+            self.meter.set_ceiling(f64::INFINITY);
+            self.limit(at, cap.ns_per_nj);
+        } else {
+            self.stop_round(at);
+            self.meter.set_ceiling(cap.max_power);
+        }
+    }
+
+    /// Changes the rate at which energy is earned, for pending work too.
+    fn limit(&mut self, now: u64, ns_per_nj: f64) {
+        let ahead = (self.paid - now as f64).max(0.0);
+        self.paid = now as f64 + ahead * (ns_per_nj / self.ns_per_nj);
+        self.ns_per_nj = ns_per_nj;
+        if now as f64 <= self.meter.until() {
+            self.account(now, 0.0, 0);
+        }
+    }
+
+    /// An I/O command makes the drive return to its last operational state by itself
+    /// (NVMe Base, Non-Operational Power States).
+    pub(super) fn leave_non_operational(&mut self, now: u64) {
+        let last = self.caps.iter().rposition(|cap| cap.operational).unwrap_or(0);
+        self.set_power_state(Nanos(now), last as PowerState);
+    }
+}
