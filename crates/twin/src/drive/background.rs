@@ -37,6 +37,7 @@ impl Drive {
         }
     }
 
+    #[cold]
     fn start_round(&mut self, start: f64, bytes: f64) {
         let moved = self.pool.cost_of(bytes);
         let time = moved * self.copy_ns_per_byte / self.background_share;
@@ -48,6 +49,7 @@ impl Drive {
     }
 
     /// Gives up the round under way at `now` and keeps what it has reclaimed.
+    #[cold]
     pub(super) fn stop_round(&mut self, now: u64) {
         let Some(round) = self.round.take() else { return };
         let now = now as f64;

@@ -71,6 +71,7 @@ impl Drive {
     }
 
     /// Puts a change of power state in force at its instant.
+    #[cold]
     pub(super) fn finish_change(&mut self) {
         let Some(Change { at, to }) = self.change.take() else { return };
         self.change_at = NEVER;
@@ -97,6 +98,7 @@ impl Drive {
 
     /// An I/O command makes the drive return to its last operational state by itself
     /// (NVMe Base, Non-Operational Power States).
+    #[cold]
     pub(super) fn leave_non_operational(&mut self, now: u64) {
         let last = self.caps.iter().rposition(|cap| cap.operational).unwrap_or(0);
         self.set_power_state(Nanos(now), last as PowerState);

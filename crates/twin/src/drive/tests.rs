@@ -61,7 +61,7 @@ proptest! {
         let mut once = Drive::new(&profile(name), 1);
         let (mut now, mut before) = (0, 0.0);
         for step in steps {
-            let pause = match step { Step::Submit { pause, .. } | Step::State { pause, .. } => pause };
+            let (Step::Submit { pause, .. } | Step::State { pause, .. }) = step;
             for part in [now + pause / 3, now + pause / 2, now + pause] {
                 let energy = often.energy(Nanos(part)).0;
                 prop_assert!(energy >= before);
