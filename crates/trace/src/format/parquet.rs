@@ -5,6 +5,7 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use parquet::basic::{ConvertedType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -64,7 +65,7 @@ enum Values {
 impl<R: ChunkReader + 'static> Rows<R> {
     /// Reads the index of the file and checks its columns.
     pub(crate) fn open(from: R) -> Result<Self, Reason> {
-        let file = SerializedFileReader::new(from)
+        let file = guarded(|| SerializedFileReader::new(from))
             .map_err(|error| format!("not a readable Parquet file: {error}"))?;
         let schema = file.metadata().file_metadata().schema_descr();
         let mut places = [None; NAMES.len()];
@@ -194,6 +195,15 @@ impl Column {
     }
 }
 
+/// The library panics on some damaged files (found by fuzzing: a page that refers to a dictionary
+/// that is not there); for a trace that is an error like any other. What was being decoded is not
+/// used after one: the reader ends there.
+fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(ParquetError::General("the file is damaged: its pages contradict its index".to_owned()))
+    })
+}
+
 fn read_all<T: parquet::data_type::DataType>(
     reader: &mut ColumnReaderImpl<T>,
     rows: usize,
@@ -234,7 +244,7 @@ fn place(
 impl<R: ChunkReader + 'static> Records for Rows<R> {
     fn next(&mut self) -> Result<Option<Line>, Fault> {
         if self.next == self.decoded {
-            let decoded = self.decode().map_err(|error| {
+            let decoded = guarded(|| self.decode()).map_err(|error| {
                 Fault::Stream(io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
             })?;
             if !decoded {
