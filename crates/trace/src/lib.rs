@@ -3,6 +3,7 @@
 pub mod format;
 mod input;
 pub mod open;
+mod order;
 pub mod pressure;
 pub mod reader;
 pub mod request;

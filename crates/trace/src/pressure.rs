@@ -73,8 +73,10 @@ pub fn segments(source: &mut dyn Source, length: Nanos) -> Result<Vec<Segment>, 
     }
 }
 
-/// The equation: runs of the same segments at `I_t` and without a limit, as pairs of the
-/// throughput reached; in percent. `None` where the unlimited runs reached nothing.
+/// The equation, in percent: what the runs of the same segments reached at `I_t`, and what they
+/// reached without a limit. Given throughputs, every segment weighs the same; given throughputs
+/// times [`Segment::seconds`], as the sum over the runtime has it, a short last segment weighs
+/// little. `None` where the unlimited runs reached nothing.
 #[must_use]
 pub fn pressure(runs: &[(f64, f64)]) -> Option<f64> {
     let reached: f64 = runs.iter().map(|(limited, _)| limited).sum();

@@ -1,13 +1,12 @@
 //! A trace as a [`Source`]: order, normalised time, and what to do with malformed records.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io;
 
 use ebb_policy::units::Nanos;
 
 use crate::format::{Format, Line};
 use crate::input::{Fault, Records};
+use crate::order::Order;
 use crate::request::{Request, Source, TraceError};
 
 /// Requests that one call of [`Source::fill`] appends at most.
@@ -26,35 +25,6 @@ pub struct Skipped {
     pub ignored: u64,
 }
 
-/// A request waiting for earlier ones that stand later in the file.
-struct Waiting {
-    record: u64,
-    request: Request,
-}
-
-impl Waiting {
-    fn key(&self) -> (Nanos, u64) {
-        (self.request.at, self.record)
-    }
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-impl Eq for Waiting {}
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
 /// Reads one trace, in order of arrival, the first request at 0.
 ///
 /// Rows of formats that are written at completion or by several writers are put in order within a
@@ -64,7 +34,7 @@ pub struct Reader {
     format: Format,
     records: Box<dyn Records>,
     lenient: bool,
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    waiting: Order,
     /// First and latest instant handed out, on the trace's own clock.
     first: Option<Nanos>,
     latest: Nanos,
@@ -86,7 +56,7 @@ impl Reader {
             format,
             records,
             lenient,
-            waiting: BinaryHeap::new(),
+            waiting: Order::default(),
             first: None,
             latest: Nanos::ZERO,
             read: 0,
@@ -144,11 +114,11 @@ impl Reader {
             self.hand_out(request, batch);
             return Ok(());
         }
-        self.waiting.push(Reverse(Waiting { record: self.read, request }));
+        self.waiting.push(request);
         if self.waiting.len() > window
-            && let Some(Reverse(earliest)) = self.waiting.pop()
+            && let Some(earliest) = self.waiting.pop()
         {
-            self.hand_out(earliest.request, batch);
+            self.hand_out(earliest, batch);
         }
         Ok(())
     }
@@ -214,9 +184,9 @@ impl Source for Reader {
             }
         }
         while batch.len() < full
-            && let Some(Reverse(earliest)) = self.waiting.pop()
+            && let Some(earliest) = self.waiting.pop()
         {
-            self.hand_out(earliest.request, batch);
+            self.hand_out(earliest, batch);
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use ebb_trace::pressure::{SEGMENT, segments};
+use ebb_trace::stats::summarise;
 use ebb_trace::{Format, Op, OpenOptions, Reader, Request, Source, open};
 
 /// The folder of real traces; `None`, with a message, where it is not there.
@@ -124,4 +126,44 @@ fn samples_of_three_formats() {
     trace.check(Format::Msr, 5, 293.683_692_8, 1, 0.0);
     let Some(trace) = Whole::read("format_samples/alibaba_raw_sample.csv") else { return };
     trace.check(Format::Alibaba, 6, 0.00058, 5, 33.3);
+}
+
+#[test]
+fn summaries_agree_with_what_is_known() {
+    let Some(folder) = data() else { return };
+    let summary = |file: &str| {
+        let mut reader = open(folder.join(file), &OpenOptions::default()).unwrap();
+        summarise(&mut reader).unwrap()
+    };
+    let disk = summary("cloudphysics_vscsi/cloudPhysicsIO.vscsi.gz");
+    assert_eq!((disk.requests, disk.reads, disk.writes), (113_872, 46_974, 66_898));
+    assert!(disk.recorded_latency.is_none() && disk.longest_gap_seconds > 1.0);
+
+    // Bursts: 51 thousand IOPS over 16 devices.
+    let burst = summary("mqsim_oltp_websearch/tpcc-small.trace.gz");
+    assert!((51_000.0..52_000.0).contains(&burst.iops), "{}", burst.iops);
+    assert_eq!((burst.devices, burst.streams, burst.peak_iops), (16, 16, 6999));
+
+    // 50,000 requests on 104 MiB, each with its latency.
+    let file = "tencent_nvme_latency/tencent.cut.per_50k.most_rand_iops.537.trace.gz";
+    let replayed = summary(file);
+    assert!(replayed.sequential_share < 0.1, "{}", replayed.sequential_share);
+    assert_eq!(replayed.highest_byte, 104 << 20);
+    // Counted exactly elsewhere: 46,854,144 bytes; four standard errors are 3.2 %.
+    assert!(replayed.footprint_bytes.abs_diff(46_854_144) < 1_500_000);
+    let latency = replayed.recorded_latency.unwrap();
+    assert_eq!(latency.count, 50_000);
+    assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max);
+}
+
+#[test]
+fn two_hours_are_six_segments_and_a_rest() {
+    let Some(folder) = data() else { return };
+    let file = folder.join("cloudphysics_vscsi/cloudPhysicsIO.vscsi.gz");
+    let mut reader = open(file, &OpenOptions::default()).unwrap();
+    let segments = segments(&mut reader, SEGMENT).unwrap();
+    assert_eq!(segments.len(), 7);
+    assert_eq!(segments.iter().map(|segment| segment.requests).sum::<u64>(), 113_872);
+    assert!(segments[..6].iter().all(|segment| segment.seconds == 1200.0));
+    assert!(segments[6].seconds < 1.0);
 }

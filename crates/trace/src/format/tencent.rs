@@ -37,9 +37,11 @@ impl LineParser for Tencent {
 /// measured latency in us, 1 for a read and 0 for a write, size, offset, submission in ms, bytes
 /// done. Rows stand in order of completion.
 ///
-/// The offset is taken in bytes: in the published cuts every offset is a multiple of 4096, and
-/// of 50,000 requests 26,000 to 34,000 start where an earlier one ended if offsets are bytes,
-/// none if they are sectors.
+/// The offset is taken in bytes, as the replayer that wrote the file takes it, since the latencies
+/// belong to what the drive was asked for. The original counts in sectors, and probably its numbers
+/// went through unchanged but for an alignment to 4096: the placement on the cloud volume is then
+/// 512 times as wide, and neither unit shows where a request went on after another (checked: starts
+/// at an earlier end are as frequent as starts one block beside it).
 pub(crate) struct TencentReplay;
 
 impl LineParser for TencentReplay {
