@@ -11,7 +11,6 @@ use common::{Poisson, job};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Watts;
 use ebb_trace::Workload;
-use ebb_twin::drive::DriveProfile;
 use ebb_twin::{Profile, Unobserved, run};
 
 /// CPU time of this process in seconds (user and system), from the kernel.
@@ -38,7 +37,7 @@ fn main() {
     ] {
         for gap in [1_000.0, 10_000.0] {
             let profile = Profile::load(name).unwrap();
-            let topology = profile.topology(&DriveProfile::builtin(&profile.drives.model).unwrap());
+            let topology = profile.topology();
             let budget = (policy != "native").then_some(Watts(224.0));
             let settings = Settings { ssd_budget: budget, ..Settings::default() };
             let made = registry::make(policy, &topology, &settings).unwrap();

@@ -94,6 +94,8 @@ pub struct Outcome {
     pub over_budget: Nanos,
     /// Core time by what cores did.
     pub cores: CoreTime,
+    /// Drive by drive.
+    pub drives: Vec<DriveTotal>,
     /// Background bytes done.
     pub background_done: u64,
     /// Background bytes left over.
@@ -114,6 +116,17 @@ impl Energy {
         self.other += other.other;
         self.psu_loss += other.psu_loss;
     }
+}
+
+/// What one drive came to. Users' requests are counted where each device is one drive.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DriveTotal {
+    /// Users' requests completed.
+    pub requests: u64,
+    /// Users' bytes read and written.
+    pub bytes: u64,
+    /// Energy.
+    pub energy: Joules,
 }
 
 /// Core-seconds by state, all cores together.
@@ -141,7 +154,7 @@ impl CoreTime {
 
 impl Outcome {
     /// Nothing yet.
-    pub(crate) fn empty(latency: Histogram<u64>) -> Self {
+    pub(crate) fn empty(latency: Histogram<u64>, drives: usize) -> Self {
         Self {
             requests: 0,
             reads: 0,
@@ -153,6 +166,7 @@ impl Outcome {
             latency_sum: 0,
             over_budget: Nanos::ZERO,
             cores: CoreTime::default(),
+            drives: vec![DriveTotal::default(); drives],
             background_done: 0,
             background_pending: 0,
             most_capped: Watts(0.0),

@@ -6,7 +6,7 @@ use ebb_policy::{DriveSignals, DriveSpec, PowerState};
 use super::events::{Event, Events};
 use super::io::{Ios, Queue};
 use crate::drive::{Drive, DriveProfile};
-use crate::profile::{Profile, Raid};
+use crate::profile::{Profile, Raid, usable};
 
 /// One drive and the commands that wait for a place in its queue.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Array {
             queue_depth: profile.drives.queue_depth,
             chunk_shift: profile.layout.chunk.0.trailing_zeros(),
             parity: profile.layout.raid.parity(),
-            capacity: model.capacity.0 >> 20 << 20,
+            capacity: usable(model.capacity.0),
             writes: Vec::with_capacity(count),
             writing: None,
             states: vec![0; count],

@@ -3,10 +3,12 @@
 use hdrhistogram::Histogram;
 
 use ebb_policy::units::{Joules, Nanos, Watts};
-use ebb_policy::{IoSignals, PowerSignals};
+use ebb_policy::{DriveSignals, IoSignals, PowerSignals};
+use ebb_trace::Op;
 
+use super::io::Io;
 use crate::outcome::{Energy, Outcome};
-use crate::profile::{Board, Psu};
+use crate::profile::{Board, Profile, Psu};
 
 /// Counts of one control period.
 #[derive(Debug, Default)]
@@ -30,30 +32,39 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(board: Board, psu: Psu, histogram: Histogram<u64>) -> Self {
+    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>) -> Self {
+        let drives = usize::from(profile.drives.count);
         Self {
-            board,
-            psu,
+            board: profile.board.clone(),
+            psu: profile.psu.clone(),
             period: Period::default(),
             counted_from: 0,
-            outcome: Outcome::empty(histogram),
+            outcome: Outcome::empty(histogram, drives),
         }
     }
 
     pub(super) fn arrived(&mut self) {
         self.period.arrived += 1;
     }
-    pub(super) fn completed(&mut self, arrival: u64, latency: u64, bytes: u32, read: bool) {
+    /// A request was answered; `drive` is the one that served it, if exactly one did.
+    pub(super) fn completed(&mut self, io: &Io, answered: u64, drive: Option<u16>) {
+        let Io { arrival, bytes, op, .. } = *io;
+        let latency = answered - arrival;
         self.period.completed += 1;
         self.period.bytes += u64::from(bytes);
         self.period.latency_sum += latency;
         self.period.latency_max = self.period.latency_max.max(latency);
         if arrival >= self.counted_from {
             self.outcome.requests += 1;
-            self.outcome.reads += u64::from(read);
+            self.outcome.reads += u64::from(op == Op::Read);
             self.outcome.bytes += u64::from(bytes);
             self.outcome.latency_sum += u128::from(latency);
             self.outcome.latency.saturating_record(latency);
+            if let Some(drive) = drive {
+                let total = &mut self.outcome.drives[usize::from(drive)];
+                total.requests += 1;
+                total.bytes += u64::from(bytes);
+            }
         }
     }
 
@@ -62,7 +73,7 @@ impl Meter {
         self.counted_from = now;
         let mut histogram = self.outcome.latency.clone();
         histogram.reset();
-        self.outcome = Outcome::empty(histogram);
+        self.outcome = Outcome::empty(histogram, self.outcome.drives.len());
     }
 
     /// Reports users' I/O of the period and starts the next one.
@@ -98,6 +109,13 @@ impl Meter {
             energy.psu_loss = delivered * (1.0 / self.psu.efficiency(delivered / length) - 1.0);
         }
         energy
+    }
+
+    /// Adds each drive's energy of a period to its total.
+    pub(super) fn book_drives(&mut self, drives: &[DriveSignals], length: Nanos) {
+        for (total, drive) in self.outcome.drives.iter_mut().zip(drives) {
+            total.energy += drive.power.unwrap_or_default() * length;
+        }
     }
 
     /// Adds a period to the totals of the run; returns its power.

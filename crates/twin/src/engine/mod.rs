@@ -22,7 +22,6 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::{TraceError, Workload};
 
-use crate::drive::DriveProfile;
 use crate::outcome::{Observer, Outcome};
 use crate::profile::Profile;
 use array::Array;
@@ -132,7 +131,7 @@ pub fn run(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinErr
 impl<'a> Engine<'a> {
     fn new(run: Run<'a>) -> Result<Self, TwinError> {
         let Run { profile, policy, limits, ssd_budget, workload, seed, duration, warmup } = run;
-        let model = DriveProfile::builtin(&profile.drives.model).ok_or_else(|| {
+        let model = profile.drive().ok_or_else(|| {
             TwinError::Setup(format!("unknown drive model '{}'", profile.drives.model))
         })?;
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
@@ -157,8 +156,8 @@ impl<'a> Engine<'a> {
             array: Array::new(profile, &model, seed),
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
             backlog,
-            meter: Meter::new(profile.board.clone(), profile.psu.clone(), histogram),
-            pilot: Pilot::new(&profile.topology(&model), policy, limits),
+            meter: Meter::new(profile, histogram),
+            pilot: Pilot::new(&profile.topology_of(&model), policy, limits),
             arrivals: 0,
             users_in_flight: 0,
             ssd_budget,

@@ -218,12 +218,13 @@ impl Engine<'_> {
 
     /// The user's request is answered.
     pub(super) fn complete(&mut self, io: u32) {
-        let Io { arrival, bytes, op, slot, .. } = self.ios[io];
-        self.ios.remove(io);
+        let Io { bytes, op, slot, drive, .. } = self.ios[io];
         self.users_in_flight -= 1;
         let answered = self.now + self.profile.fabric_latency.0;
         self.last_answer = self.last_answer.max(answered);
-        self.meter.completed(arrival, answered - arrival, bytes, op == Op::Read);
+        let alone = self.profile.layout.raid == Raid::None;
+        self.meter.completed(&self.ios[io], answered, alone.then_some(drive));
+        self.ios.remove(io);
         if op == Op::Write
             && let Some(backlog) = &mut self.backlog
         {

@@ -57,6 +57,7 @@ impl Engine<'_> {
         let cores = self.cores.take_joules(self.now);
         let cpu = cores + (self.profile.cpu.uncore * span).0;
         let ssd = self.array.sense(self.now, length, &mut signals.drives);
+        self.meter.book_drives(&signals.drives, span);
         self.cores.sense(length, &mut signals.groups);
         let (io, bytes) = self.meter.sense(self.users_in_flight);
         signals.io = io;

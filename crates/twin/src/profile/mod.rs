@@ -241,9 +241,24 @@ pub struct Psu {
 }
 
 impl Profile {
+    /// The model of the drives; `None` only for a profile that was not checked.
+    #[must_use]
+    pub fn drive(&self) -> Option<DriveProfile> {
+        DriveProfile::builtin(&self.drives.model)
+    }
+
     /// What the server has, as policies see it.
     #[must_use]
-    pub fn topology(&self, drive: &DriveProfile) -> Topology {
+    pub fn topology(&self) -> Topology {
+        self.drive().map(|drive| self.topology_of(&drive)).unwrap_or_else(|| Topology {
+            groups: Vec::new(),
+            frequencies: Vec::new(),
+            drives: Vec::new(),
+        })
+    }
+
+    /// The same, when the drive model is at hand.
+    pub(crate) fn topology_of(&self, drive: &DriveProfile) -> Topology {
         let groups = self.stage.iter().map(|stage| GroupSpec {
             role: stage.role,
             cores: stage.cores,
@@ -252,4 +267,23 @@ impl Profile {
         let drives: Vec<DriveSpec> = vec![drive.spec(); usize::from(self.drives.count)];
         Topology { groups: groups.collect(), frequencies: self.cpu.frequencies.clone(), drives }
     }
+
+    /// The volumes that requests can address: their number and the bytes of each. Without RAID
+    /// each drive is one, else the array is one.
+    #[must_use]
+    pub fn volumes(&self) -> (u16, Bytes) {
+        let drive = self.drive().map_or(0, |drive| usable(drive.capacity.0));
+        match self.layout.raid {
+            Raid::None => (self.drives.count, Bytes(drive)),
+            raid => {
+                let data = u64::from(self.drives.count) - raid.parity() as u64;
+                (1, Bytes(drive * data))
+            }
+        }
+    }
+}
+
+/// Bytes of a drive that are used: whole MiB.
+pub(crate) fn usable(capacity: u64) -> u64 {
+    capacity >> 20 << 20
 }
