@@ -1,6 +1,6 @@
 //! The policies by name: the one list that the command line, the reports and the docs read.
 
-use crate::cpu::Native;
+use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams};
 use crate::ssd::{Pacman, PacmanPlus, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
@@ -76,6 +76,26 @@ pub const ENTRIES: &[Entry] = &[
         make: |_, _| Ok(Box::new(Native)),
     },
     Entry {
+        name: "ondemand",
+        summary: "Linux's governor: frequency by the utilisation of the busiest core",
+        make: |topology, _| Ok(Box::new(Ondemand::new(topology))),
+    },
+    Entry {
+        name: "pacer",
+        summary: "cores and frequency follow the load within a tolerated latency increase (plf)",
+        make: |topology, settings| pacer(topology, settings, Adaptors::Both),
+    },
+    Entry {
+        name: "pacer-cores",
+        summary: "PACER with its Core Adaptor only",
+        make: |topology, settings| pacer(topology, settings, Adaptors::Cores),
+    },
+    Entry {
+        name: "pacer-freq",
+        summary: "PACER with its Freq Adaptor only",
+        make: |topology, settings| pacer(topology, settings, Adaptors::Frequency),
+    },
+    Entry {
         name: "sspc",
         summary: "static storage power capping: one uniform drive cap that fits the budget",
         make: |topology, settings| Ok(Box::new(Sspc::new(topology, settings.ssd_budget)?)),
@@ -101,6 +121,15 @@ pub const ENTRIES: &[Entry] = &[
         make: |topology, settings| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
     },
 ];
+
+fn pacer(
+    topology: &Topology,
+    settings: &Settings,
+    adaptors: Adaptors,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let params = PacerParams { adaptors, ..PacerParams::for_plf(settings.plf) };
+    Ok(Box::new(Pacer::new(topology, params)?))
+}
 
 /// Makes the policy `name`; `a+b` runs a and b together, in that order.
 ///

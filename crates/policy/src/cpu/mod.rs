@@ -1,5 +1,18 @@
 //! Controllers of cores and frequency.
 
 mod native;
+mod ondemand;
+mod pacer;
 
 pub use native::Native;
+pub use ondemand::Ondemand;
+pub use pacer::{Adaptors, Pacer, PacerParams};
+
+use crate::units::Hertz;
+
+/// The closest available frequency, the lower of two equally close.
+fn closest(frequencies: &[Hertz], wanted: Hertz) -> Hertz {
+    let off = |f: &Hertz| (f.0 - wanted.0).abs();
+    let closest = frequencies.iter().copied().min_by(|a, b| off(a).total_cmp(&off(b)));
+    closest.unwrap_or(wanted)
+}

@@ -1,0 +1,218 @@
+//! PACER: cores and frequency follow the load as far as users' I/O latency allows.
+//!
+//! ```text
+//!                 system stable; recalculate the baseline
+//!              ┌────────────────────────────────────────────┐
+//!   start ► Unstable ◄────── burst, or unstable ────────  Stable ◄─┐ Parameter Update and
+//!            ▲    │            (or baseline old)            │   └──┘ adjust resources
+//!            │    └─────► Idle ◄── no request for 30 s ─────┘
+//!            └── request ──┘                                            (Fig. 9)
+//! ```
+//!
+//! | file | part of the paper |
+//! |---|---|
+//! | `mod.rs` | the state machine, §IV-B, Fig. 9 |
+//! | `window.rs` | Stability-Check's `l_i`, `l_avg`, `l_div` |
+//! | `checks.rs` | Burst-Check, Idle-Check |
+//! | `tune.rs` | Parameter Update, and which adaptor acts when, §IV-C |
+//! | `loss.rs` | `loss_cur`, `loss_distance` |
+//! | `core_adaptor.rs` | Core Adaptor: `u_desired`, `n_desired`, `α`, `β`; core groups, §IV-E |
+//! | `freq_adaptor.rs` | Freq Adaptor: `f_desired`, `γ` |
+//! | `idle.rs` | Background Task Scheduler, §IV-D |
+//! | `memory.rs` | ours: no limit cycles |
+//! | `params.rs` | the hyperparameters |
+//!
+//! The Task Migrator (§IV-D) is the plant's: cores beyond `active` finish what they have and take
+//! no new work. Leaving Stable is printed with `l_div < l_unstable_thresh`, which contradicts the
+//! prose ("exceeds") and the hysteresis; it is `>` here.
+
+mod checks;
+mod core_adaptor;
+mod freq_adaptor;
+mod idle;
+mod loss;
+mod memory;
+mod params;
+mod tune;
+mod window;
+
+use crate::controls::GroupControl;
+use crate::registry::PolicyError;
+use crate::topology::Topology;
+use crate::units::Nanos;
+use crate::{BackgroundMode, Controls, Policy, Signals};
+
+use checks::{BurstCheck, IdleCheck};
+use core_adaptor::CoreAdaptor;
+use idle::Background;
+use memory::Memory;
+pub use params::{Adaptors, PacerParams};
+use window::Windows;
+
+/// The states of Fig. 9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No power saving; waiting for a stable load.
+    Unstable,
+    /// Saving power within `plf`.
+    Stable,
+    /// No user requests; background work races to its end.
+    Idle,
+}
+
+/// The controller.
+#[derive(Debug, Clone)]
+pub struct Pacer {
+    params: PacerParams,
+    topology: Topology,
+    /// Everything on, as `Unstable` wants it.
+    native: Vec<GroupControl>,
+    state: State,
+    windows: Windows,
+    burst: BurstCheck,
+    idle: IdleCheck,
+    background: Background,
+    cores: CoreAdaptor,
+    memory: Memory,
+    /// `l_baseline` in ns, and when it was last learned.
+    l_baseline: f64,
+    learned_at: Nanos,
+    /// The last setting that was measured to keep `plf`.
+    kept: Vec<GroupControl>,
+    /// Unstable only to learn the baseline again: go back to `kept` if it has not changed.
+    relearning: bool,
+    /// Periods for which to go on asking for `kept`.
+    resume: u8,
+    /// What left the last step.
+    asked: Vec<GroupControl>,
+}
+
+impl Pacer {
+    /// PACER for `topology`.
+    ///
+    /// # Errors
+    /// A parameter out of its range.
+    pub fn new(topology: &Topology, params: PacerParams) -> Result<Self, PolicyError> {
+        params.validate()?;
+        let native = Controls::native(topology).groups().to_vec();
+        let groups = native.len();
+        Ok(Self {
+            topology: topology.clone(),
+            state: State::Unstable,
+            windows: Windows::new(&params, groups),
+            burst: BurstCheck::new(&params),
+            idle: IdleCheck::new(&params),
+            background: Background::default(),
+            cores: CoreAdaptor::new(params.alpha, params.beta, params.max_utilisation),
+            memory: Memory::new(params.baseline_age, groups),
+            l_baseline: 0.0,
+            learned_at: Nanos::ZERO,
+            kept: native.clone(),
+            relearning: false,
+            resume: 0,
+            asked: native.clone(),
+            native,
+            params,
+        })
+    }
+
+    fn enter_unstable(&mut self, controls: &mut Controls, reason: &'static str) {
+        self.state = State::Unstable;
+        self.windows.clear();
+        self.kept.copy_from_slice(&self.native);
+        (self.relearning, self.resume) = (false, 0);
+        set(controls, &self.native, reason);
+        controls.set_background(BackgroundMode::Normal, reason);
+    }
+
+    fn enter_idle(&mut self, controls: &mut Controls) {
+        self.state = State::Idle;
+        self.windows.clear();
+        self.memory.acquit();
+        (self.relearning, self.resume) = (false, 0);
+        self.background = Background::default();
+        set(controls, &self.native, "pacer:idle-race");
+        controls.set_background(BackgroundMode::Race, "pacer:idle-race");
+    }
+
+    fn unstable(&mut self, signals: &Signals, controls: &mut Controls) {
+        set(controls, &self.native, "pacer:unstable");
+        let complete = self.windows.add(signals);
+        // A load that the Burst-Check would throw out again at once is not stable.
+        if complete && self.windows.l_div() < self.params.stable_thresh && !self.burst.busy(signals)
+        {
+            self.enter_stable(signals.now, controls);
+        }
+    }
+
+    fn stable(&mut self, signals: &Signals, burst: Option<&'static str>, controls: &mut Controls) {
+        if let Some(reason) = burst {
+            // If it came right after a saving, that saving is to blame.
+            self.memory.blame(controls.groups(), &self.topology, signals.now);
+            self.enter_unstable(controls, reason);
+        } else if self.resume > 0 {
+            self.resume(controls);
+        } else if self.windows.add(signals) {
+            if self.windows.l_div() > self.params.unstable_thresh {
+                self.memory.acquit();
+                self.enter_unstable(controls, "pacer:latency-diverged");
+            } else {
+                self.tune(signals.now, controls);
+            }
+        }
+    }
+
+    fn idle(&mut self, signals: &Signals, controls: &mut Controls) {
+        if signals.io.arrived.is_some_and(|n| n > 0) {
+            self.enter_unstable(controls, "pacer:user-request");
+        } else if self.background.resting(signals.background_pending, signals.period) {
+            set(controls, &self.kept, "pacer:idle-rest");
+        } else {
+            set(controls, &self.native, "pacer:idle-race");
+        }
+    }
+}
+
+impl Policy for Pacer {
+    fn name(&self) -> &'static str {
+        match self.params.adaptors {
+            Adaptors::Both => "pacer",
+            Adaptors::Cores => "pacer-cores",
+            Adaptors::Frequency => "pacer-freq",
+        }
+    }
+
+    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
+        if controls.groups() != self.asked {
+            // Somebody else, such as the guard, has changed what is in force: what was measured
+            // so far belongs to another setting, and no saving of ours can be blamed.
+            self.windows.clear();
+            self.memory.acquit();
+            self.asked.copy_from_slice(controls.groups());
+        }
+        let expected = self.l_baseline * (1.0 + self.params.plf);
+        let burst = self.burst.check(signals, expected);
+        let idle = self.idle.check(&signals.io, signals.period);
+        match self.state {
+            State::Idle => self.idle(signals, controls),
+            _ if idle => self.enter_idle(controls),
+            State::Unstable => self.unstable(signals, controls),
+            State::Stable => self.stable(signals, burst, controls),
+        }
+        if controls.groups() != self.asked {
+            self.windows.clear();
+            self.asked.copy_from_slice(controls.groups());
+        }
+    }
+}
+
+/// Asks for `wanted` in every group.
+fn set(controls: &mut Controls, wanted: &[GroupControl], reason: &'static str) {
+    for (g, group) in wanted.iter().enumerate() {
+        controls.set_active(g, group.active, reason);
+        controls.set_frequency(g, group.frequency, reason);
+    }
+}
+
+#[cfg(test)]
+mod tests;

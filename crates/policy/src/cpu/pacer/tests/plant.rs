@@ -1,0 +1,163 @@
+//! A small analytic server: each group a queue, latency = other + Σ service / f · (1 + queueing).
+
+use crate::controls::GroupControl;
+use crate::topology::{CoreRole, GroupSpec, Topology};
+use crate::units::{Hertz, Nanos};
+use crate::{Controls, GroupSignals, Guard, IoSignals, Limits, PERIOD, Policy, Signals};
+
+/// The server and what it is asked to do.
+#[derive(Debug, Clone)]
+pub struct Plant {
+    pub topology: Topology,
+    /// Requests per second.
+    pub rate: f64,
+    /// CPU seconds per request in each group at the highest frequency.
+    pub service: Vec<f64>,
+    /// Latency that no core and no frequency changes, in seconds.
+    pub other: f64,
+    /// One queue per group (M/M/n, Sakasegawa's approximation) or one per core (M/M/1).
+    pub pooled: bool,
+    /// Relative standard deviation, about, of a period's mean latency.
+    pub noise: f64,
+    pub signals: Signals,
+    pub random: u64,
+}
+
+impl Plant {
+    pub fn new(rate: f64) -> Self {
+        let group = |role, cores| GroupSpec { role, cores, min_cores: 2 };
+        let topology = Topology {
+            groups: vec![
+                group(CoreRole::FrontEnd, 48),
+                group(CoreRole::KeyValue, 16),
+                group(CoreRole::ResourceVolume, 32),
+            ],
+            frequencies: (6..=20).map(|step| Hertz(f64::from(step) * 0.13e9)).collect(),
+            drives: Vec::new(),
+        };
+        Self {
+            signals: Signals::new(&topology),
+            topology,
+            rate,
+            service: vec![80e-6, 26e-6, 53e-6],
+            other: 150e-6,
+            pooled: true,
+            noise: 0.0,
+            random: 0x9E37_79B9_7F4A_7C15,
+        }
+    }
+
+    pub fn utilisation(&self, g: usize, control: GroupControl) -> f64 {
+        let slow = self.topology.max_frequency() / control.frequency;
+        self.rate * self.service[g] * slow / f64::from(control.active)
+    }
+
+    /// Mean latency in seconds.
+    pub fn latency(&self, groups: &[GroupControl]) -> f64 {
+        let cpu = groups.iter().enumerate().map(|(g, control)| {
+            let service = self.service[g] * (self.topology.max_frequency() / control.frequency);
+            let u = self.utilisation(g, *control);
+            let n = f64::from(control.active);
+            let wait = match (u < 0.99, self.pooled) {
+                (false, _) => 1000.0,
+                (true, true) => u.powf((2.0 * (n + 1.0)).sqrt() - 1.0) / (n * (1.0 - u)),
+                (true, false) => u / (1.0 - u),
+            };
+            service * (1.0 + wait)
+        });
+        self.other + cpu.sum::<f64>()
+    }
+
+    pub fn native_latency(&self) -> f64 {
+        self.latency(Controls::native(&self.topology).groups())
+    }
+
+    /// Sum of two uniform numbers: mean 0, standard deviation 1.
+    fn random(&mut self) -> f64 {
+        let mut uniform = || {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            (self.random >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        (uniform() + uniform() - 1.0) * 6_f64.sqrt()
+    }
+
+    /// One period under `controls`.
+    pub fn sense(&mut self, controls: &Controls) -> &Signals {
+        let noisy = 1.0 + self.noise * self.random();
+        let latency = self.latency(controls.groups()) * noisy;
+        let requests = (self.rate * PERIOD.seconds()) as u64;
+        let mean_latency = (requests > 0).then_some(Nanos::from_seconds(latency));
+        self.signals.now += PERIOD;
+        self.signals.period = PERIOD;
+        self.signals.io = IoSignals {
+            arrived: Some(requests),
+            completed: Some(requests),
+            mean_latency,
+            in_flight: Some(0),
+            ..IoSignals::default()
+        };
+        for g in 0..self.service.len() {
+            let control = controls.groups()[g];
+            let u = self.utilisation(g, control).min(1.0);
+            self.signals.groups[g] = GroupSignals {
+                active: control.active,
+                utilisation: Some(u),
+                busiest: Some(u),
+                frequency: Some(control.frequency),
+            };
+        }
+        &self.signals
+    }
+}
+
+/// A policy in closed loop with a plant, behind the guard.
+pub struct Loop<P> {
+    pub plant: Plant,
+    pub policy: P,
+    pub controls: Controls,
+    guard: Guard,
+}
+
+impl<P: Policy> Loop<P> {
+    pub fn new(plant: Plant, policy: P) -> Self {
+        let controls = Controls::native(&plant.topology);
+        let guard = Guard::new(&plant.topology, Limits::default());
+        Self { plant, policy, controls, guard }
+    }
+
+    /// One period; `change` edits what is sensed.
+    pub fn step_with(&mut self, change: impl FnOnce(&mut Signals)) {
+        self.plant.sense(&self.controls);
+        change(&mut self.plant.signals);
+        let signals = &self.plant.signals;
+        self.controls.begin(signals.now);
+        self.policy.step(signals, &mut self.controls);
+        self.guard.check(signals, &mut self.controls);
+    }
+
+    pub fn step(&mut self) {
+        self.step_with(|_| {});
+    }
+
+    /// Runs, and returns the mean latency over that time relative to native, and the number of
+    /// changes of controls.
+    pub fn run(&mut self, seconds: u64) -> (f64, usize) {
+        let (mut sum, mut changes) = (0.0, 0);
+        for _ in 0..seconds * 2 {
+            sum += self.plant.latency(self.controls.groups()) / self.plant.native_latency();
+            self.step();
+            changes += usize::from(!self.controls.decisions().is_empty());
+        }
+        (sum / (seconds * 2) as f64, changes)
+    }
+
+    pub fn cores(&self) -> u16 {
+        self.controls.groups().iter().map(|group| group.active).sum()
+    }
+
+    pub fn ghz(&self) -> f64 {
+        self.controls.groups()[0].frequency.0 / 1e9
+    }
+}

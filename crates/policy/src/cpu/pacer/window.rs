@@ -1,0 +1,229 @@
+//! Stability-Check's measurements: average latency `l_i` of each `n`-second window, over `k` of
+//! them the average `l_avg` and the divergence `l_div` (§IV-B).
+//!
+//! The two formulas are missing from the paper's text. The average is plain; the divergence here is
+//! the mean deviation of the windows from their average, relative to it,
+//!
+//! ```text
+//! l_avg = 1/k · Σ l_i        l_div = 1/k · Σ |l_i − l_avg| / l_avg
+//! ```
+//!
+//! so that the Burst-Check's divergence of a single window is the same quantity with k = 1.
+//!
+//! Two rules of ours. A window with few completions says little, so it grows until it has enough;
+//! one without any is no measurement at all. And all `k` windows belong to one setting of cores and
+//! frequency: a change of ours is not a divergence of the load, so it starts them anew, after
+//! leaving out the period in which it took effect.
+
+use crate::cpu::pacer::PacerParams;
+use crate::units::Nanos;
+use crate::{GroupSignals, IoSignals, Signals};
+
+/// Completions and mean latency in ns of one period; `None` when not known.
+pub(super) fn completions(io: &IoSignals) -> Option<(u64, f64)> {
+    match (io.completed?, io.mean_latency) {
+        (0, _) => Some((0, 0.0)),
+        (completed, latency) => Some((completed, latency?.0 as f64)),
+    }
+}
+
+/// Utilisation of a group, if sensed and possible.
+pub(super) fn utilisation(group: &GroupSignals) -> Option<f64> {
+    group.utilisation.filter(|u| (0.0..=1.05).contains(u))
+}
+
+/// The window being filled.
+#[derive(Debug, Clone, Default)]
+struct Open {
+    span: Nanos,
+    requests: u64,
+    latency_sum: f64,
+    /// Per group, core-seconds of useful work and the seconds for which it is known.
+    work: Vec<(f64, f64)>,
+}
+
+impl Open {
+    fn clear(&mut self) {
+        (self.span, self.requests, self.latency_sum) = (Nanos::ZERO, 0, 0.0);
+        self.work.fill((0.0, 0.0));
+    }
+}
+
+/// The last `k` windows under one setting.
+#[derive(Debug, Clone)]
+pub(super) struct Windows {
+    length: Nanos,
+    longest: Nanos,
+    requests: u64,
+    open: Open,
+    skip: bool,
+    /// Ring of `l_i` in ns.
+    latency: Vec<f64>,
+    /// Ring of work per group, a row per window.
+    work: Vec<Option<f64>>,
+    next: usize,
+    filled: usize,
+}
+
+impl Windows {
+    pub fn new(params: &PacerParams, groups: usize) -> Self {
+        Self {
+            length: params.window,
+            longest: params.window_longest,
+            requests: params.window_requests,
+            open: Open { work: vec![(0.0, 0.0); groups], ..Open::default() },
+            skip: true,
+            latency: vec![0.0; params.windows],
+            work: vec![None; params.windows * groups],
+            next: 0,
+            filled: 0,
+        }
+    }
+
+    /// Forgets everything: another setting is in force from now on.
+    pub fn clear(&mut self) {
+        self.open.clear();
+        self.skip = true;
+        (self.next, self.filled) = (0, 0);
+    }
+
+    /// Takes in one period; true when it completes a window and `k` of them are there.
+    pub fn add(&mut self, signals: &Signals) -> bool {
+        let Some((requests, latency)) = completions(&signals.io) else { return false };
+        if std::mem::take(&mut self.skip) {
+            return false;
+        }
+        self.open.span += signals.period;
+        self.open.requests = self.open.requests.saturating_add(requests);
+        self.open.latency_sum += requests as f64 * latency;
+        for (group, work) in signals.groups.iter().zip(&mut self.open.work) {
+            if let Some(u) = utilisation(group) {
+                let seconds = signals.period.seconds();
+                work.0 += f64::from(group.active) * u * seconds;
+                work.1 += seconds;
+            }
+        }
+        let enough = self.open.span >= self.length && self.open.requests >= self.requests;
+        let late = self.open.span >= self.longest && self.open.requests > 0;
+        if enough || late {
+            self.close();
+        }
+        (enough || late) && self.filled == self.latency.len()
+    }
+
+    fn close(&mut self) {
+        let groups = self.open.work.len();
+        self.latency[self.next] = self.open.latency_sum / self.open.requests as f64;
+        let row = &mut self.work[self.next * groups..(self.next + 1) * groups];
+        for (kept, (work, seconds)) in row.iter_mut().zip(&self.open.work) {
+            *kept = (*seconds > 0.0).then_some(work / seconds);
+        }
+        self.next = (self.next + 1) % self.latency.len();
+        self.filled = (self.filled + 1).min(self.latency.len());
+        self.open.clear();
+    }
+
+    /// `l_avg` in ns. Only meaningful once [`Windows::add`] has returned true, as the rest.
+    pub fn l_avg(&self) -> f64 {
+        self.latency.iter().sum::<f64>() / self.latency.len() as f64
+    }
+
+    /// `l_div`.
+    pub fn l_div(&self) -> f64 {
+        let l_avg = self.l_avg();
+        let off = self.latency.iter().map(|l| (l - l_avg).abs()).sum::<f64>();
+        if l_avg > 0.0 { off / self.latency.len() as f64 / l_avg } else { 0.0 }
+    }
+
+    /// Useful work of a group in cores (`n_cur · u_cur`), mean over the windows that know it.
+    pub fn work(&self, group: usize) -> Option<f64> {
+        let known = self.work.iter().skip(group).step_by(self.open.work.len()).flatten();
+        let (sum, count) = known.fold((0.0, 0.0), |(sum, n), work| (sum + work, n + 1.0));
+        (count > 0.0).then_some(sum / count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(requests: u64, micros: u64, u: Option<f64>) -> Signals {
+        let mean_latency = (requests > 0).then_some(Nanos::from_micros(micros));
+        Signals {
+            period: Nanos::from_millis(500),
+            io: IoSignals { completed: Some(requests), mean_latency, ..IoSignals::default() },
+            groups: vec![GroupSignals { active: 8, utilisation: u, ..GroupSignals::default() }; 2],
+            ..Signals::default()
+        }
+    }
+
+    /// Windows of one period each, three of them.
+    fn windows(requests: u64) -> Windows {
+        let params = PacerParams {
+            window: Nanos::from_millis(500),
+            window_requests: requests,
+            window_longest: Nanos::from_secs(2),
+            windows: 3,
+            ..PacerParams::default()
+        };
+        let mut windows = Windows::new(&params, 2);
+        assert!(!windows.add(&period(1_000_000, 1, None)), "the first period is left out");
+        windows
+    }
+
+    #[test]
+    fn average_and_divergence() {
+        let mut windows = windows(1);
+        assert!(!windows.add(&period(10, 90, Some(0.1))));
+        assert!(!windows.add(&period(10, 100, Some(0.2))));
+        assert!(windows.add(&period(10, 110, Some(0.3))));
+        assert_eq!(windows.l_avg(), 100_000.0);
+        assert!((windows.l_div() - 0.2 / 3.0).abs() < 1e-12);
+        assert!((windows.work(1).unwrap() - 1.6).abs() < 1e-12);
+        // Sliding: 90 drops out.
+        assert!(windows.add(&period(10, 120, Some(0.3))));
+        assert_eq!(windows.l_avg(), 110_000.0);
+    }
+
+    #[test]
+    fn a_window_weighs_requests_and_grows_until_it_has_enough() {
+        let mut windows = windows(100);
+        for _ in 0..3 {
+            assert!(!windows.add(&period(25, 100, None)));
+            assert!(!windows.add(&period(0, 0, None)));
+            windows.add(&period(75, 200, None));
+        }
+        assert_eq!(windows.l_avg(), 175_000.0);
+        assert_eq!(windows.l_div(), 0.0);
+        assert_eq!(windows.work(0), None);
+    }
+
+    #[test]
+    fn a_late_window_closes_with_what_it_has_but_never_with_nothing() {
+        let mut windows = windows(100);
+        for _ in 0..40 {
+            assert!(!windows.add(&period(0, 0, None)));
+        }
+        assert!(!windows.add(&period(1, 100, None)));
+        let filled = (0..8).filter(|_| windows.add(&period(1, 100, None))).count();
+        assert_eq!(filled, 1, "two windows of four periods each complete the three");
+    }
+
+    #[test]
+    fn unknown_periods_are_left_out_and_clearing_starts_anew() {
+        let mut windows = windows(1);
+        windows.add(&period(10, 100, None));
+        windows.add(&period(10, 100, None));
+        let unknown = Signals { period: Nanos::from_millis(500), ..Signals::default() };
+        assert!(!windows.add(&unknown));
+        let mut half = period(10, 100, None);
+        half.io.mean_latency = None;
+        assert!(!windows.add(&half));
+        assert!(windows.add(&period(10, 100, Some(f64::NAN))));
+        assert_eq!(windows.work(0), None, "nonsense is not averaged");
+        windows.clear();
+        let full = (0..4).map(|_| windows.add(&period(10, 300, None))).collect::<Vec<_>>();
+        assert_eq!(full, [false, false, false, true]);
+        assert_eq!(windows.l_avg(), 300_000.0);
+    }
+}
