@@ -88,7 +88,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everything_comes_out_as_a_stable_sort(times in prop::collection::vec(0..50_u64, 0..200)) {
+        fn everything_comes_out_as_a_stable_sort(
+            times in prop::collection::vec(0..50_u64, 0..200),
+        ) {
             let mut order = Order::default();
             let mut list: Vec<_> = times
                 .iter()
@@ -102,7 +104,9 @@ mod tests {
         }
 
         #[test]
-        fn a_window_as_wide_as_the_disorder_sorts(jitter in prop::collection::vec(0..20_u64, 1..300)) {
+        fn a_window_as_wide_as_the_disorder_sorts(
+            jitter in prop::collection::vec(0..20_u64, 1..300),
+        ) {
             let mut order = Order::default();
             let mut out = Vec::new();
             for (index, late) in jitter.iter().enumerate() {

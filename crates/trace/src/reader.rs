@@ -139,8 +139,8 @@ impl Reader {
             window => format!(", and no {window} records around it put that in order"),
         };
         format!(
-            "time runs backwards: {now:.9} s after {before:.9} s (since the first request){window}; \
-             sort the file by time first"
+            "time runs backwards: {now:.9} s after {before:.9} s (since the first request)\
+             {window}; sort the file by time first"
         )
     }
 

@@ -22,7 +22,7 @@ use crate::request::{Op, Request, Source, TraceError};
 /// Rows of one row group in Parquet: what is held in memory while writing.
 const GROUP: usize = 131_072;
 
-/// The formats that [`write`] knows.
+/// The formats that [`write()`] knows.
 pub const WRITABLE: [Format; 4] = [Format::Parquet, Format::EbbCsv, Format::MsrCut, Format::Mqsim];
 
 /// Writes all that `source` still has to a file and returns the number of requests. The file

@@ -145,7 +145,8 @@ mod tests {
             devices in 1..40_u16,
             capacity in 65_536..10 * MIB,
         ) {
-            let source = given(list.into_iter().map(|(device, offset, bytes)| on(device, offset, bytes)));
+            let request = |(device, offset, bytes)| on(device, offset, bytes);
+            let source = given(list.into_iter().map(request));
             let folded = fold(source, "t", devices, Bytes(capacity)).unwrap();
             prop_assert!(all(&mut within(folded, "t", devices, Bytes(capacity))).is_ok());
         }

@@ -211,6 +211,26 @@ pub(crate) mod tests {
         }
     }
 
+    /// Hands out two requests together with an error.
+    struct Breaking;
+
+    impl Source for Breaking {
+        fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+            batch.extend([at(100), at(200)]);
+            let reason = "torn".to_owned();
+            Err(TraceError::Malformed { file: "t".to_owned(), line: 3, reason })
+        }
+    }
+
+    #[test]
+    fn what_came_before_an_error_is_changed_too() {
+        let mut batch = Vec::new();
+        let mut source = shift(Breaking, Nanos::from_micros(7));
+        assert!(source.fill(&mut batch).is_err_and(|error| error.to_string() == "t:3: torn"));
+        assert_eq!(batch.iter().map(|r| r.at.0 / 1000).collect::<Vec<_>>(), [107, 207]);
+        assert!(source.fill(&mut batch).is_ok() && batch.len() == 2);
+    }
+
     #[test]
     fn numbers_that_make_no_sense_are_refused() {
         for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
