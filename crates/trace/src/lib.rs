@@ -17,6 +17,7 @@
 //! ```
 
 pub mod format;
+pub mod generate;
 mod input;
 pub mod open;
 mod order;

@@ -1,0 +1,128 @@
+//! The open loop: requests by the clock.
+
+use rand_pcg::Pcg64Mcg;
+
+use super::access::{Access, Streams, Thread};
+use super::build::Target;
+use super::error::{GenerateError, Place};
+use super::jobs::iops;
+use super::pace::interval;
+use super::random::{gap, stream};
+use super::shape::{Segment, Shape};
+use super::spec::{ArrivalSpec, Gaps};
+use crate::request::{Request, Source, TraceError};
+
+/// Arrivals of one kind.
+pub(super) struct Arrivals {
+    access: Access,
+    threads: Vec<Thread>,
+    thread: usize,
+    shape: Shape,
+    segment: Segment,
+    gaps: Gaps,
+    /// Mean gap at load 1, in nanoseconds.
+    interval: f64,
+    rng: Pcg64Mcg,
+    /// When the next request comes.
+    clock: f64,
+}
+
+const GAPS: u64 = u64::MAX;
+const SHAPE: u64 = u64::MAX - 1;
+/// More streams than any server has clients.
+const MOST_STREAMS: u32 = 1 << 20;
+
+impl Arrivals {
+    pub(super) fn new(
+        spec: &ArrivalSpec,
+        target: Target,
+        seed: u64,
+        part: u64,
+        first: u32,
+        place: Place<'_>,
+    ) -> Result<Self, GenerateError> {
+        let good = (1..=MOST_STREAMS).contains(&spec.streams);
+        place.need(good, "streams", "must be between 1 and a million")?;
+        let access = Access::new(&spec.access, target, place)?;
+        let streams = Streams { seed, part, count: spec.streams, per_drive: false, first };
+        let threads = access.streams(&streams, place)?;
+        let rng = stream(seed, part, SHAPE);
+        let mut shape = Shape::new(&spec.shape, spec.access.read.0, rng, place)?;
+        let segment = shape.next();
+        let mut this = Self {
+            access,
+            threads,
+            thread: 0,
+            shape,
+            segment,
+            gaps: spec.gaps,
+            interval: interval(iops(spec.rate, place)?),
+            rng: stream(seed, part, GAPS),
+            clock: 0.0,
+        };
+        this.advance();
+        Ok(this)
+    }
+
+    /// Moves the clock to the next arrival: the gap is an amount of load, used up faster where
+    /// the load is higher, which makes the process exact across changes of load.
+    fn advance(&mut self) {
+        let mut gap = match self.gaps {
+            Gaps::Exponential => gap(&mut self.rng),
+            Gaps::Constant => 1.0,
+        };
+        loop {
+            let rate = self.segment.level / self.interval;
+            let room = (self.segment.until - self.clock) * rate;
+            if gap < room {
+                self.clock += gap / rate;
+                return;
+            }
+            gap -= room;
+            self.clock = self.segment.until;
+            self.segment = self.shape.next();
+        }
+    }
+
+    fn next(&mut self) -> Request {
+        let at = self.clock as u64;
+        let thread = &mut self.threads[self.thread];
+        let request = match self.segment.read {
+            Some(read) => self.access.draw_mixed(thread, at, read),
+            None => self.access.draw(thread, at),
+        };
+        self.thread += 1;
+        if self.thread == self.threads.len() {
+            self.thread = 0;
+        }
+        self.advance();
+        request
+    }
+}
+
+/// Several kinds merged in time order.
+pub(super) struct Open {
+    parts: Vec<Arrivals>,
+    end: u64,
+}
+
+const BATCH: usize = 4096;
+
+impl Open {
+    pub(super) const fn new(parts: Vec<Arrivals>, end: u64) -> Self {
+        Self { parts, end }
+    }
+}
+
+impl Source for Open {
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        for _ in 0..BATCH {
+            let first = self.parts.iter_mut().min_by(|a, b| a.clock.total_cmp(&b.clock));
+            match first {
+                Some(part) if (part.clock as u64) < self.end => batch.push(part.next()),
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! From a specification to a source of requests.
+
+use ebb_policy::units::Nanos;
+
+use super::arrivals::{Arrivals, Open};
+use super::clients::{Clients, Part};
+use super::error::{GenerateError, Place};
+use super::jobs::Jobs;
+use super::readers::Readers;
+use super::rocksdb::Rocksdb;
+use super::spec::{DriveShare, WorkloadSpec};
+use crate::request::Workload;
+
+/// What a workload must know of the server it is built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuildContext {
+    /// Devices; requests name them from 0 on.
+    pub devices: u16,
+    /// Capacity of each device in bytes.
+    pub capacity_bytes: u64,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+/// The devices a part of a workload goes to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) first: u16,
+    pub(super) count: u16,
+    pub(super) capacity: u64,
+}
+
+/// A part of a workload and its devices, for results by part (PACMAN Fig. 5 c and d).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartDevices {
+    /// Name of the part.
+    pub name: String,
+    /// First device.
+    pub first: u16,
+    /// Number of devices.
+    pub count: u16,
+}
+
+impl WorkloadSpec {
+    /// Makes the requests.
+    ///
+    /// # Errors
+    /// When a field makes no sense, alone, with others or on this server; when a rate is still a
+    /// pressure (see [`with_maximum`](Self::with_maximum)); when an input file is unreadable.
+    pub fn build(&self, context: &BuildContext) -> Result<Workload, GenerateError> {
+        let whole = Place { workload: &self.name, part: "" };
+        whole.need(context.devices > 0, "devices", "the server has none")?;
+        let end = self.duration.unwrap_or(Nanos(u64::MAX)).0;
+        whole.need(end > 0, "duration", "must be longer than zero")?;
+        let closed = self.jobs.len() + self.rocksdb.len() + self.readers.len();
+        match (closed, self.arrivals.len()) {
+            (0, 0) => {
+                let reason = "give at least one [[jobs]], [[rocksdb]], [[readers]] or [[arrivals]]";
+                Err(whole.wrong("parts", reason))
+            }
+            (1.., 1..) => {
+                let reason = "requests by the clock cannot be mixed with [[jobs]], [[rocksdb]] or \
+                              [[readers]], which go by completion";
+                Err(whole.wrong("arrivals", reason))
+            }
+            (1.., _) => Ok(Workload::Closed(Box::new(self.closed(context, end)?))),
+            _ => Ok(Workload::Open(Box::new(self.open(context, end)?))),
+        }
+    }
+
+    fn closed(&self, context: &BuildContext, end: u64) -> Result<Clients, GenerateError> {
+        let mut clients = Clients::new(end);
+        let mut streams = 0;
+        let mut seeds = 0;
+        let mut next = |used: u32| {
+            let before = (streams, seeds);
+            streams += used;
+            seeds += 1;
+            before
+        };
+        for spec in &self.jobs {
+            let target = self.target(context, spec.drives, &spec.name)?;
+            let (first, part) = next(spec.streams(target.count));
+            let jobs = Jobs::new(spec, target, context.seed, part, first, self.place(&spec.name))?;
+            clients.add(jobs.slots(), Part::Jobs(jobs));
+        }
+        for spec in &self.rocksdb {
+            let target = self.target(context, spec.drives, &spec.name)?;
+            let (first, _) = next(Rocksdb::STREAMS);
+            let instance = Rocksdb::new(spec, target, first, self.place(&spec.name))?;
+            clients.add((0..spec.depth).collect(), Part::Rocksdb(instance));
+        }
+        for spec in &self.readers {
+            let target = self.target(context, spec.drives, &spec.name)?;
+            let workers = spec.accelerators.saturating_mul(spec.workers);
+            let (first, part) = next(workers);
+            let place = self.place(&spec.name);
+            let readers = Readers::new(spec, target, context.seed, part, first, place)?;
+            clients.add((0..workers).collect(), Part::Readers(readers));
+        }
+        Ok(clients)
+    }
+
+    fn open(&self, context: &BuildContext, end: u64) -> Result<Open, GenerateError> {
+        let mut parts = Vec::new();
+        let mut first = 0;
+        for (part, spec) in self.arrivals.iter().enumerate() {
+            let target = self.target(context, spec.drives, &spec.name)?;
+            let place = self.place(&spec.name);
+            parts.push(Arrivals::new(spec, target, context.seed, part as u64, first, place)?);
+            first += spec.streams;
+        }
+        Ok(Open::new(parts, end))
+    }
+
+    /// Which devices each part of the workload uses on a server of so many.
+    #[must_use]
+    pub fn parts(&self, devices: u16) -> Vec<PartDevices> {
+        let jobs = self.jobs.iter().map(|part| (&part.name, part.drives));
+        let rocksdb = self.rocksdb.iter().map(|part| (&part.name, part.drives));
+        let readers = self.readers.iter().map(|part| (&part.name, part.drives));
+        let arrivals = self.arrivals.iter().map(|part| (&part.name, part.drives));
+        let all = jobs.chain(rocksdb).chain(readers).chain(arrivals);
+        all.map(|(name, drives)| {
+            let (first, count) = drives.of(devices);
+            PartDevices { name: name.clone(), first, count }
+        })
+        .collect()
+    }
+
+    fn place<'a>(&'a self, part: &'a str) -> Place<'a> {
+        Place { workload: &self.name, part }
+    }
+
+    fn target(
+        &self,
+        context: &BuildContext,
+        drives: DriveShare,
+        part: &str,
+    ) -> Result<Target, GenerateError> {
+        let (first, count) = drives.of(context.devices);
+        let reason = format!("holds none of the {} devices", context.devices);
+        self.place(part).need(count > 0, "drives", &reason)?;
+        Ok(Target { first, count, capacity: context.capacity_bytes })
+    }
+}

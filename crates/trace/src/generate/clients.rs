@@ -1,0 +1,55 @@
+//! The closed loop: parts of a workload side by side.
+
+use ebb_policy::units::Nanos;
+
+use super::jobs::Jobs;
+use super::readers::Readers;
+use super::rocksdb::Rocksdb;
+use crate::request::{Closed, Request};
+
+/// One part of a closed workload.
+pub(super) enum Part {
+    Jobs(Jobs),
+    Rocksdb(Rocksdb),
+    Readers(Readers),
+}
+
+/// All parts, each with its slots.
+pub(super) struct Clients {
+    parts: Vec<Part>,
+    /// Part of each slot, and its thread or worker there.
+    slots: Vec<(u32, u32)>,
+    end: u64,
+}
+
+impl Clients {
+    pub(super) const fn new(end: u64) -> Self {
+        Self { parts: Vec::new(), slots: Vec::new(), end }
+    }
+
+    /// Adds a part; `slots` names the thread of each of its slots.
+    pub(super) fn add(&mut self, slots: Vec<u32>, part: Part) {
+        let index = self.parts.len() as u32;
+        self.slots.extend(slots.into_iter().map(|thread| (index, thread)));
+        self.parts.push(part);
+    }
+}
+
+impl Closed for Clients {
+    fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
+        let &(part, thread) = self.slots.get(slot as usize)?;
+        if now.0 >= self.end {
+            return None;
+        }
+        let request = match &mut self.parts[part as usize] {
+            Part::Jobs(jobs) => Some(jobs.next(thread, now.0)),
+            Part::Rocksdb(instance) => instance.next(now.0),
+            Part::Readers(readers) => Some(readers.next(thread, now.0)),
+        };
+        request.filter(|request| request.at.0 < self.end)
+    }
+}

@@ -1,0 +1,121 @@
+//! Measured load shapes: which share of a disk's requests came in which window.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+use crate::request::TraceError;
+
+/// A window of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Window {
+    /// Its length in nanoseconds.
+    pub(super) length: f64,
+    /// Share of all reads that came in it.
+    pub(super) reads: f64,
+    /// Share of all writes that came in it.
+    pub(super) writes: f64,
+}
+
+const HEADER: &str = "workload,window_end_us,read_share,write_share";
+
+/// The windows of one workload.
+pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceError> {
+    let name = path.display().to_string();
+    let io = |source| TraceError::Io { file: name.clone(), source };
+    let mut file = File::open(path).map_err(io)?;
+    let mut magic = Vec::new();
+    file.by_ref().take(2).read_to_end(&mut magic).map_err(io)?;
+    let packed = magic == [0x1f, 0x8b];
+    let whole = Cursor::new(magic).chain(file);
+    let plain: Box<dyn Read> =
+        if packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
+    windows(BufReader::new(plain), &name, workload)
+}
+
+fn windows(from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>, TraceError> {
+    let mut windows = Vec::new();
+    let mut ended = 0.0;
+    for (index, line) in from.lines().enumerate() {
+        let line = line.map_err(|source| TraceError::Io { file: file.to_owned(), source })?;
+        let wrong = |reason: String| TraceError::Malformed {
+            file: file.to_owned(),
+            line: index as u64 + 1,
+            reason,
+        };
+        if index == 0 {
+            if line.trim_end() != HEADER {
+                return Err(wrong(format!("expected the header {HEADER}")));
+            }
+            continue;
+        }
+        let Some((disk, numbers)) = line.trim_end().split_once(',') else {
+            return Err(wrong("expected four columns".to_owned()));
+        };
+        if disk != workload {
+            continue;
+        }
+        let [end, reads, writes] = numbers3(numbers).map_err(wrong)?;
+        let length = end * 1e3 - ended;
+        if length <= 0.0 {
+            return Err(wrong("the window does not end after the one before it".to_owned()));
+        }
+        ended = end * 1e3;
+        windows.push(Window { length, reads, writes });
+    }
+    if windows.is_empty() {
+        let reason = format!("holds no windows of workload '{workload}'");
+        return Err(TraceError::Format { file: file.to_owned(), reason });
+    }
+    Ok(windows)
+}
+
+fn numbers3(text: &str) -> Result<[f64; 3], String> {
+    let mut numbers = [0.0; 3];
+    let mut fields = text.split(',');
+    for number in &mut numbers {
+        let field = fields.next().ok_or("expected four columns")?;
+        let good =
+            field.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+        *number = good.ok_or_else(|| format!("'{field}' is not a number of zero or more"))?;
+    }
+    match fields.next() {
+        None => Ok(numbers),
+        Some(_) => Err("expected four columns, found more".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Vec<Window>, String> {
+        windows(text.as_bytes(), "shape.csv", "w1").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_windows_of_one_workload_are_read() {
+        let text = format!("{HEADER}\nw1,10,0.25,0.5\nw2,10,1,1\nw1,30,0.75,0.5\n");
+        let windows = of(&text).unwrap();
+        assert_eq!(windows[1], Window { length: 20_000.0, reads: 0.75, writes: 0.5 });
+        assert_eq!(windows.len(), 2);
+    }
+
+    #[test]
+    fn malformed_lines_are_named() {
+        for (lines, reason) in [
+            ("w1,10,0.25", ":2: expected four columns"),
+            ("w1,10,0.25,0.5,1", ":2: expected four columns, found more"),
+            ("w1,10,-1,0.5", ":2: '-1' is not a number"),
+            ("w1,10,NaN,0.5", ":2: 'NaN' is not a number"),
+            ("w1,10,1,0.5\nw1,10,1,0.5", ":3: the window does not end after"),
+            ("w2,10,1,1", "no windows of workload 'w1'"),
+        ] {
+            let error = of(&format!("{HEADER}\n{lines}\n")).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(of("a,b\n").unwrap_err().contains("expected the header"));
+    }
+}

@@ -1,0 +1,101 @@
+//! When the threads of a closed loop send: at once, or at a rate as vdbench keeps one.
+
+use ebb_policy::units::Nanos;
+use rand_pcg::Pcg64Mcg;
+
+use super::random::gap;
+use super::schedule::Schedule;
+
+/// A span of time with one rate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stage {
+    pub(super) from: u64,
+    pub(super) until: u64,
+    /// Mean gap between requests in nanoseconds; `None` for as fast as possible.
+    pub(super) interval: Option<f64>,
+}
+
+/// Whose request it is to send, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The thread's own next request.
+    Own {
+        /// When.
+        at: u64,
+        /// In which stage.
+        stage: usize,
+    },
+    /// Arrival number `index`, whichever thread is free.
+    Arrival {
+        /// When.
+        at: u64,
+        /// In which stage.
+        stage: usize,
+        /// Counted from 0 over the run.
+        index: u64,
+    },
+}
+
+/// The stages of a job. With a rate, requests arrive with exponential gaps and wait when all
+/// threads are busy, as vdbench's workload generator feeds its threads: the arrivals are the same
+/// whatever the server does.
+pub(super) struct Pace {
+    stages: Vec<Stage>,
+    stage: usize,
+    clock: f64,
+    arrivals: u64,
+    rng: Pcg64Mcg,
+}
+
+impl Pace {
+    pub(super) fn new(stages: Vec<Stage>, rng: Pcg64Mcg) -> Self {
+        Self { stages, stage: 0, clock: 0.0, arrivals: 0, rng }
+    }
+
+    /// The turn of a thread that is free at `now`.
+    #[inline]
+    pub(super) fn turn(&mut self, now: u64, phases: Option<&mut Schedule>) -> Turn {
+        let stage = self.stages[self.stage];
+        if stage.interval.is_none() && now < stage.until {
+            return Turn::Own { at: now.max(stage.from), stage: self.stage };
+        }
+        self.paced(now, phases)
+    }
+
+    fn paced(&mut self, now: u64, mut phases: Option<&mut Schedule>) -> Turn {
+        loop {
+            let stage = self.stages[self.stage];
+            // The last stage has no end. Arrivals that waited beyond their stage are dropped, as
+            // a new run definition of vdbench does not inherit any.
+            if now >= stage.until {
+                self.enter(self.stage + 1);
+                continue;
+            }
+            let Some(interval) = stage.interval else {
+                return Turn::Own { at: now.max(stage.from), stage: self.stage };
+            };
+            self.clock += gap(&mut self.rng) * interval;
+            if let Some(phases) = phases.as_deref_mut() {
+                let admitted = phases.admit(0, self.clock as u64);
+                self.clock = self.clock.max(admitted as f64);
+            }
+            if self.clock >= stage.until as f64 {
+                self.enter(self.stage + 1);
+                continue;
+            }
+            let index = self.arrivals;
+            self.arrivals += 1;
+            return Turn::Arrival { at: now.max(self.clock as u64), stage: self.stage, index };
+        }
+    }
+
+    fn enter(&mut self, stage: usize) {
+        self.stage = stage;
+        self.clock = self.stages[stage].from as f64;
+    }
+}
+
+/// The mean gap in nanoseconds at a rate.
+pub(super) fn interval(iops: f64) -> f64 {
+    Nanos::from_secs(1).0 as f64 / iops
+}

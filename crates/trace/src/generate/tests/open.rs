@@ -1,0 +1,77 @@
+//! Requests by the clock.
+
+use super::*;
+use crate::generate::{Overrides, ShapeSpec, Share};
+
+/// Requests per whole span of time.
+fn counts(requests: &[Request], span: Nanos) -> Vec<u32> {
+    let spans = requests.last().map_or(0, |request| request.at.0 / span.0 + 1);
+    let mut counts = vec![0; spans as usize];
+    for request in requests {
+        counts[(request.at.0 / span.0) as usize] += 1;
+    }
+    counts.pop();
+    counts
+}
+
+fn variance_over_mean(counts: &[u32]) -> f64 {
+    let mean = counts.iter().map(|&n| f64::from(n)).sum::<f64>() / counts.len() as f64;
+    let squares = counts.iter().map(|&n| (f64::from(n) - mean).powi(2)).sum::<f64>();
+    squares / counts.len() as f64 / mean
+}
+
+#[test]
+fn poisson_and_constant_arrivals_have_their_rate_and_their_variance() {
+    for (name, dispersion) in [("poisson", 0.85..1.15), ("constant", 0.0..0.01)] {
+        let spec = builtin(name).with_rate(100_000.0);
+        let requests = take(&mut *open(&spec, &SERVER), 1_000_000);
+        assert!(requests.is_sorted_by_key(|request| request.at));
+        let seconds = requests[999_999].at.seconds();
+        assert!((seconds - 10.0).abs() < 0.05, "{name}: {seconds}");
+        let ratio = variance_over_mean(&counts(&requests, Nanos::from_millis(10)));
+        assert!(dispersion.contains(&ratio), "{name}: {ratio}");
+        assert!((share_of_reads(&requests) - 0.7).abs() < 0.002);
+    }
+}
+
+#[test]
+fn bursts_come_and_go() {
+    let spec = builtin("on-off").with_rate(20_000.0);
+    let duration = Overrides { duration: Some(Nanos::from_secs(500)), ..Overrides::default() };
+    let spec = spec.with(&duration).unwrap();
+    let requests = take(&mut *open(&spec, &SERVER), usize::MAX);
+    let counts = counts(&requests, Nanos::from_millis(100));
+    let busy = counts.iter().filter(|&&count| count > 1_800).count() as f64;
+    let calm = counts.iter().filter(|&&count| count < 80).count() as f64;
+    let all = counts.len() as f64;
+    assert!((busy / all - 0.2).abs() < 0.06 && (calm / all - 0.8).abs() < 0.06, "{busy} {calm}");
+    assert!(requests[requests.len() - 1].at < Nanos::from_secs(500));
+}
+
+#[test]
+fn a_day_is_low_with_six_peaks() {
+    let mut spec = builtin("diurnal").with_rate(1_000.0);
+    if let ShapeSpec::Day { length, .. } = &mut spec.arrivals[0].shape {
+        *length = Nanos::from_secs(1_440);
+    }
+    let day = Overrides { duration: Some(Nanos::from_secs(1_440)), ..Overrides::default() };
+    let requests = take(&mut *open(&spec.with(&day).unwrap(), &SERVER), usize::MAX);
+    let high: Vec<bool> =
+        counts(&requests, Nanos::from_secs(1)).iter().map(|&count| count > 4_000).collect();
+    let share = high.iter().filter(|high| **high).count() as f64 / high.len() as f64;
+    assert!((share - 0.05).abs() < 0.005, "{share}");
+    assert_eq!(high.windows(2).filter(|pair| !pair[0] && pair[1]).count(), 6);
+}
+
+#[test]
+fn parts_are_merged_in_time_order_and_keep_their_proportions() {
+    let mut spec = builtin("poisson");
+    let mut other = builtin("constant").arrivals.remove(0);
+    other.access.read = Share(1.0);
+    spec.arrivals.push(other);
+    let spec = spec.with_rate(10_000.0);
+    let requests = take(&mut *open(&spec, &SERVER), 100_000);
+    assert!(requests.is_sorted_by_key(|request| request.at));
+    let first = requests.iter().filter(|request| request.stream < 64).count() as f64;
+    assert!((first / requests.len() as f64 - 0.5).abs() < 0.01);
+}

@@ -1,0 +1,174 @@
+//! Text forms in TOML that are not plain units: rates, shares, one size or several.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ebb_policy::units::{Bytes, UnitError, parse_ratio};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// How fast requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rate {
+    /// As fast as the threads get them done: `"max"`.
+    Max,
+    /// Requests per second: `"18000 IOPS"` or a bare number.
+    Iops(f64),
+    /// Share of what the server can do at most (PACER §III-A3): `"10%"`.
+    Pressure(f64),
+}
+
+/// A text that is not a rate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a rate: write \"max\", \"18000 IOPS\" or a pressure such as \"10%\"")]
+pub struct RateError(String);
+
+impl FromStr for Rate {
+    type Err = RateError;
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let trimmed = text.trim();
+        let error = || RateError(text.to_owned());
+        if trimmed.eq_ignore_ascii_case("max") {
+            return Ok(Self::Max);
+        }
+        let (number, percent) = match trimmed.strip_suffix('%') {
+            Some(number) => (number, true),
+            None => {
+                let end = trimmed.len().saturating_sub(4);
+                let unit =
+                    trimmed.is_char_boundary(end) && trimmed[end..].eq_ignore_ascii_case("iops");
+                (if unit { &trimmed[..end] } else { trimmed }, false)
+            }
+        };
+        let value: f64 = number.trim().replace('_', "").parse().map_err(|_| error())?;
+        match value.is_finite() && value > 0.0 {
+            true if percent => Ok(Self::Pressure(value / 100.0)),
+            true => Ok(Self::Iops(value)),
+            false => Err(error()),
+        }
+    }
+}
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Max => f.write_str("max"),
+            Self::Iops(rate) => write!(f, "{rate} IOPS"),
+            Self::Pressure(share) => write!(f, "{}%", share * 100.0),
+        }
+    }
+}
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = from.deserialize_any(TextOrNumber)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A share from 0 to 1: `0.7` or `"70%"`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Share(pub f64);
+
+impl FromStr for Share {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_ratio(text).map(Self)
+    }
+}
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(self.0)
+    }
+}
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let share: Self = from.deserialize_any(TextOrNumber)?.parse().map_err(de::Error::custom)?;
+        if share.0 > 1.0 {
+            return Err(de::Error::custom(format!(
+                "a share lies between 0 and 1, not at {}",
+                share.0
+            )));
+        }
+        Ok(share)
+    }
+}
+
+/// A text, or a number as its text.
+struct TextOrNumber;
+
+impl Visitor<'_> for TextOrNumber {
+    type Value = String;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a number")
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+}
+
+/// Block sizes that come equally often: `"8 KiB"` or `["4 KiB", "16 KiB"]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Blocks(pub Vec<Bytes>);
+
+impl<'de> Deserialize<'de> for Blocks {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct OneOrMany;
+        impl<'de> Visitor<'de> for OneOrMany {
+            type Value = Blocks;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size such as \"8 KiB\", or a list of sizes")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Blocks, E> {
+                text.parse().map(|size| Blocks(vec![size])).map_err(E::custom)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Blocks, A::Error> {
+                let mut sizes = Vec::new();
+                while let Some(size) = list.next_element()? {
+                    sizes.push(size);
+                }
+                Ok(Blocks(sizes))
+            }
+        }
+        from.deserialize_any(OneOrMany)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_read_their_three_forms_and_print_them_again() {
+        for (text, rate) in [
+            ("max", Rate::Max),
+            ("18000 IOPS", Rate::Iops(18_000.0)),
+            ("18_000iops", Rate::Iops(18_000.0)),
+            ("250", Rate::Iops(250.0)),
+            ("10%", Rate::Pressure(0.1)),
+        ] {
+            assert_eq!(text.parse(), Ok(rate));
+            assert_eq!(rate.to_string().parse(), Ok(rate));
+        }
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused_with_examples() {
+        for text in ["", "fast", "-3", "0", "0%", "NaN", "inf IOPS", "10 €", "€"] {
+            let error = text.parse::<Rate>().unwrap_err().to_string();
+            assert!(error.contains("18000 IOPS"), "{error}");
+        }
+    }
+}
