@@ -104,23 +104,34 @@ impl Access {
         })
     }
 
-    /// The streams that draw from this. Purely sequential ones divide each drive among them;
-    /// others use all of it.
+    /// Number of streams, and the bytes of a drive that each one uses: purely sequential ones
+    /// divide a drive among them, others use all of it.
+    pub(super) fn region(
+        &self,
+        streams: &Streams,
+        place: Place<'_>,
+    ) -> Result<(u32, u64), GenerateError> {
+        let drives = u32::from(self.target.count);
+        let all = if streams.per_drive { streams.count * drives } else { streams.count };
+        let per_drive = u64::from(all.div_ceil(drives));
+        let capacity = self.target.capacity;
+        let part = capacity / per_drive / self.align * self.align;
+        let region = if self.random == 0 { part } else { capacity };
+        let largest = self.sizes.iter().map(|size| size.bytes).max().unwrap_or(0);
+        let reason = format!("{per_drive} sequential streams do not fit {capacity} bytes of drive");
+        place.need(region >= largest, "access.span", &reason)?;
+        Ok((all, region))
+    }
+
+    /// The streams that draw from this.
     pub(super) fn streams(
         &self,
         streams: &Streams,
         place: Place<'_>,
     ) -> Result<Vec<Thread>, GenerateError> {
         let drives = u32::from(self.target.count);
-        let all = if streams.per_drive { streams.count * drives } else { streams.count };
-        let per_drive = u64::from(all.div_ceil(drives));
+        let (all, region) = self.region(streams, place)?;
         let divided = self.random == 0;
-        let capacity = self.target.capacity;
-        let region =
-            if divided { capacity / per_drive / self.align * self.align } else { capacity };
-        let largest = self.sizes.iter().map(|size| size.bytes).max().unwrap_or(0);
-        let reason = format!("{per_drive} sequential streams do not fit {capacity} bytes of drive");
-        place.need(region >= largest, "access.span", &reason)?;
         let thread = |index: u32| {
             let drive = self.target.first + (index % drives) as u16;
             let from = if divided { u64::from(index / drives) * region } else { 0 };

@@ -83,7 +83,7 @@ impl WorkloadSpec {
     }
 
     /// The workload at so many requests per second; several parts keep their proportions, taken
-    /// from their rates, or else from their threads.
+    /// from their rates, or else from their threads. Training and RocksDB have no rate.
     #[must_use]
     pub fn with_rate(mut self, iops: f64) -> Self {
         let weights = self.weights();
@@ -111,10 +111,11 @@ impl WorkloadSpec {
     }
 
     /// The workload as fast as the server gets it done: the run that measures the maximum of
-    /// PACER's I/O pressure (§III-A3). Arrivals by the clock become 900 threads.
+    /// PACER's I/O pressure (§III-A3). Arrivals by the clock become 900 threads; idle phases go.
     #[must_use]
     pub fn saturating(mut self) -> Self {
         self.set_rate(Rate::Max);
+        self.jobs.iter_mut().for_each(|job| job.phases = None);
         let arrivals = std::mem::take(&mut self.arrivals);
         self.jobs.extend(arrivals.into_iter().map(|part| JobSpec {
             name: part.name,

@@ -46,10 +46,10 @@ impl Closed for Clients {
             return None;
         }
         let request = match &mut self.parts[part as usize] {
-            Part::Jobs(jobs) => Some(jobs.next(thread, now.0)),
-            Part::Rocksdb(instance) => instance.next(now.0),
-            Part::Readers(readers) => Some(readers.next(thread, now.0)),
+            Part::Jobs(jobs) => jobs.next(thread, now.0),
+            Part::Rocksdb(instance) => instance.next(now.0)?,
+            Part::Readers(readers) => readers.next(thread, now.0),
         };
-        request.filter(|request| request.at.0 < self.end)
+        (request.at.0 < self.end).then_some(request)
     }
 }

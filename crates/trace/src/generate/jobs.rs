@@ -72,11 +72,16 @@ impl Jobs {
             .phases
             .as_ref()
             .map(|phases| Schedule::new(phases, spec.threads, stream(seed, part, PHASES), place));
+        for access in &accesses {
+            access.region(&of_part, place)?;
+        }
+        let threads = accesses[0].streams(&of_part, place)?;
+        let paces = paces(&stages, place)?;
         Ok(Self {
-            threads: accesses[0].streams(&of_part, place)?,
+            pace: Pace::new(paces, threads.len(), stream(seed, part, PACE)),
+            threads,
             depth: spec.depth,
             accesses,
-            pace: Pace::new(paces(&stages, place)?, stream(seed, part, PACE)),
             phases: phases.transpose()?,
             same_job: if spec.per_drive { u32::from(target.count) } else { 1 },
         })
@@ -99,9 +104,7 @@ impl Jobs {
                 };
                 (at, stage, thread as usize)
             }
-            Turn::Arrival { at, stage, index } => {
-                (at, stage, (index % self.threads.len() as u64) as usize)
-            }
+            Turn::Arrival { at, stage, thread } => (at, stage, thread),
         };
         self.accesses[stage].draw(&mut self.threads[thread], at)
     }

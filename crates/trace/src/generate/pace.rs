@@ -25,14 +25,14 @@ pub(super) enum Turn {
         /// In which stage.
         stage: usize,
     },
-    /// Arrival number `index`, whichever thread is free.
+    /// The next arrival, whichever slot is free.
     Arrival {
         /// When.
         at: u64,
         /// In which stage.
         stage: usize,
-        /// Counted from 0 over the run.
-        index: u64,
+        /// The thread that draws it: all take turns.
+        thread: usize,
     },
 }
 
@@ -43,13 +43,14 @@ pub(super) struct Pace {
     stages: Vec<Stage>,
     stage: usize,
     clock: f64,
-    arrivals: u64,
+    thread: usize,
+    threads: usize,
     rng: Pcg64Mcg,
 }
 
 impl Pace {
-    pub(super) fn new(stages: Vec<Stage>, rng: Pcg64Mcg) -> Self {
-        Self { stages, stage: 0, clock: 0.0, arrivals: 0, rng }
+    pub(super) const fn new(stages: Vec<Stage>, threads: usize, rng: Pcg64Mcg) -> Self {
+        Self { stages, stage: 0, clock: 0.0, thread: 0, threads, rng }
     }
 
     /// The turn of a thread that is free at `now`.
@@ -83,9 +84,9 @@ impl Pace {
                 self.enter(self.stage + 1);
                 continue;
             }
-            let index = self.arrivals;
-            self.arrivals += 1;
-            return Turn::Arrival { at: now.max(self.clock as u64), stage: self.stage, index };
+            let thread = self.thread;
+            self.thread = if thread + 1 == self.threads { 0 } else { thread + 1 };
+            return Turn::Arrival { at: now.max(self.clock as u64), stage: self.stage, thread };
         }
     }
 

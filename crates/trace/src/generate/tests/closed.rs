@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use ebb_policy::units::Bytes;
+
 use super::*;
-use crate::generate::{Overrides, Rate};
+use crate::generate::{Blocks, HotSpec, Overrides, Rate, Share, StageSpec};
 
 fn sent(name: &str, most: usize) -> Vec<Request> {
     let spec = builtin(name);
@@ -180,4 +182,50 @@ fn pressure_needs_a_maximum_and_saturating_has_none() {
     let spec = spec.with_maximum(600_000.0);
     assert_eq!(spec.jobs[0].rate, Rate::Iops(60_000.0));
     assert!(spec.build(&SERVER).is_ok());
+}
+
+#[test]
+fn a_rate_rests_in_idle_phases_and_is_kept_in_busy_ones() {
+    let mut spec = builtin("mail").with_rate(1_000.0);
+    spec.jobs[0].phases.as_mut().unwrap().spread = Share(0.0);
+    let mut clients = closed(&spec, &SERVER);
+    let sent = run(&mut *clients, Nanos::from_micros(100), 300_000);
+    // 30 s busy, 10 s idle.
+    assert!(sent.iter().all(|(_, request)| request.at.0 % 40_000_000_000 < 30_100_000_000));
+    let last = sent.iter().map(|(_, request)| request.at.seconds()).fold(0.0, f64::max);
+    assert!((sent.len() as f64 / last - 750.0).abs() < 20.0, "{last}");
+}
+
+#[test]
+fn hot_regions_and_zipf_laws_concentrate_requests() {
+    let mut spec = builtin("rand-rw");
+    spec.jobs[0].access.hot = Some(HotSpec { accesses: Share(0.8), space: Share(0.2) });
+    let sent = run(&mut *closed(&spec, &SERVER), Nanos::from_micros(100), 100_000);
+    let hot = sent.iter().filter(|(_, r)| r.offset < SERVER.capacity_bytes / 5).count();
+    assert!((79_300..80_700).contains(&hot), "{hot}");
+
+    spec.jobs[0].access.hot = None;
+    spec.jobs[0].access.zipf = Some(1.0);
+    let context = BuildContext { devices: 1, capacity_bytes: 8_192_000, seed: 7 };
+    let mut counts: HashMap<u64, u32> = HashMap::new();
+    for (_, request) in run(&mut *closed(&spec, &context), Nanos::from_micros(100), 100_000) {
+        *counts.entry(request.offset).or_default() += 1;
+    }
+    let mut counts: Vec<u32> = counts.into_values().collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    // A thousand blocks: the first has 1 / H(1000) = 13.4% of the requests, then half of that.
+    assert!((12_900..13_900).contains(&counts[0]), "{}", counts[0]);
+    assert!((6_300..7_300).contains(&counts[1]), "{}", counts[1]);
+}
+
+#[test]
+fn later_stages_must_fit_too() {
+    let mut spec = builtin("seq-r");
+    let stage = StageSpec { start: Nanos(1), rate: Rate::Max, block: None };
+    spec.jobs[0].stages =
+        vec![StageSpec { block: Some(Blocks(vec![Bytes(64 << 20)])), ..stage.clone() }];
+    let small = BuildContext { devices: 1, capacity_bytes: 10_000_000_000, seed: 1 };
+    assert!(spec.build(&small).err().unwrap().to_string().contains("900 sequential streams"));
+    spec.jobs[0].stages = vec![stage.clone(), stage];
+    assert!(spec.build(&small).err().unwrap().to_string().contains("one after the other"));
 }

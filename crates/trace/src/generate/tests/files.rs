@@ -108,6 +108,24 @@ fn options_without_meaning_are_refused() {
     assert!(sent.iter().all(|(_, request)| request.device < 8));
 }
 
+#[test]
+fn paths_are_relative_to_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = "workload,window_end_us,read_share,write_share\nd,1000000,0.25,1\nd,4000000,0.75,0\n";
+    fs::write(folder.path().join("shape.csv"), csv).unwrap();
+    let text = "name = 'w'\nduration = '4 s'\n[[arrivals]]\nname = 'a'\nrate = 10000\n\
+                access = { block = '8 KiB', read = '50%' }\n\
+                shape.file = { path = 'shape.csv', workload = 'd' }\n";
+    fs::write(folder.path().join("w.toml"), text).unwrap();
+    let spec = load(folder.path().join("w.toml")).unwrap();
+    let requests = take(&mut *open(&spec, &SERVER), usize::MAX);
+    // A quarter of the reads and all writes come in the first second of four.
+    let first: Vec<_> = requests.iter().filter(|r| r.at < Nanos::from_secs(1)).collect();
+    assert!((first.len() as f64 / requests.len() as f64 - 0.625).abs() < 0.01);
+    assert!((share_of_reads(first) - 0.2).abs() < 0.01);
+    assert!((requests.len() as f64 / 40_000.0 - 1.0).abs() < 0.02);
+}
+
 /// The measured load shapes where they are at hand.
 fn measured() -> Option<PathBuf> {
     let data = std::env::var_os("EBB_DATA").map_or_else(

@@ -109,3 +109,29 @@ fn every_builtin_builds_on_one_drive_per_part_and_has_its_own_name() {
         assert_eq!(BUILTIN.iter().filter(|other| other.name == builtin.name).count(), 1);
     }
 }
+
+/// A seed in a paper's table means these requests for ever: a change here is a breaking one.
+#[test]
+fn the_requests_of_a_seed_are_pinned() {
+    for (name, pinned) in PINNED {
+        let spec = builtin(name).with_maximum(300_000.0);
+        let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+        for r in requests(&spec, &SERVER, 10_000) {
+            let last = u64::from(r.bytes) << 32 | u64::from(r.device) << 8 | r.op as u64;
+            for part in [r.at.0, r.offset, last, u64::from(r.stream)] {
+                // FNV-1a, a word at a time.
+                digest = (digest ^ part).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        assert_eq!(digest, pinned, "{name}: {digest:#x}");
+    }
+}
+
+const PINNED: [(&str, u64); 6] = [
+    ("rand-rw", 0x83b1_c1ca_78c7_7608),
+    ("burst", 0x9bc0_30e4_ee10_1c63),
+    ("fio-servers", 0x7fae_2a27_b795_8d61),
+    ("rocksdb", 0x6a5a_1d9d_9e6e_4a95),
+    ("3d-unet", 0x424e_224d_07e0_a425),
+    ("poisson", 0xcf66_1ced_9a18_7561),
+];
