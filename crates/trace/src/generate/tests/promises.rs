@@ -132,6 +132,6 @@ const PINNED: [(&str, u64); 6] = [
     ("burst", 0x9bc0_30e4_ee10_1c63),
     ("fio-servers", 0x7fae_2a27_b795_8d61),
     ("rocksdb", 0x6a5a_1d9d_9e6e_4a95),
-    ("3d-unet", 0x424e_224d_07e0_a425),
+    ("3d-unet", 0x9ae3_9bf0_9b49_e425),
     ("poisson", 0xcf66_1ced_9a18_7561),
 ];
