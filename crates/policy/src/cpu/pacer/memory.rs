@@ -20,7 +20,6 @@ pub(super) enum Saving {
 /// The last saving and the floors.
 #[derive(Debug, Clone)]
 pub(super) struct Memory {
-    lifetime: Nanos,
     last: Saving,
     /// Active cores before the last saving.
     before: Vec<u16>,
@@ -30,9 +29,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub fn new(lifetime: Nanos, groups: usize) -> Self {
+    pub fn new(groups: usize) -> Self {
         Self {
-            lifetime,
             last: Saving::None,
             before: vec![0; groups],
             cores: vec![0; groups],
@@ -55,8 +53,13 @@ impl Memory {
     }
 
     /// `plf` is broken: raises the floor above the last saving, if there is one to blame, and
-    /// says which.
-    pub fn blame(&mut self, groups: &[GroupControl], topology: &Topology, now: Nanos) -> Saving {
+    /// says which. Floors last until `forget_at`.
+    pub fn blame(
+        &mut self,
+        groups: &[GroupControl],
+        topology: &Topology,
+        forget_at: Nanos,
+    ) -> Saving {
         let last = std::mem::replace(&mut self.last, Saving::None);
         match last {
             Saving::None => return last,
@@ -73,7 +76,7 @@ impl Memory {
                 self.frequency = self.frequency.max(above.unwrap_or(f));
             }
         }
-        self.forget_at = now + self.lifetime;
+        self.forget_at = forget_at;
         last
     }
 
@@ -100,7 +103,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    const AT: Nanos = Nanos::from_secs(100);
+    const UNTIL: Nanos = Nanos::from_secs(110);
 
     fn topology() -> Topology {
         let frequencies = [1e9, 1.5e9, 2e9].map(Hertz).to_vec();
@@ -113,22 +116,22 @@ mod tests {
 
     #[test]
     fn only_what_was_last_changed_is_blamed() {
-        let mut memory = Memory::new(Nanos::from_secs(10), 2);
-        assert_eq!(memory.blame(&groups([8, 8], 2e9), &topology(), AT), Saving::None);
+        let mut memory = Memory::new(2);
+        assert_eq!(memory.blame(&groups([8, 8], 2e9), &topology(), UNTIL), Saving::None);
         memory.saving(Saving::Cores, &groups([8, 8], 2e9));
-        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), AT), Saving::Cores);
+        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), UNTIL), Saving::Cores);
         assert_eq!((memory.core_floor(0), memory.core_floor(1)), (7, 0));
         memory.saving(Saving::Frequency, &groups([7, 8], 2e9));
-        assert_eq!(memory.blame(&groups([7, 8], 1e9), &topology(), AT), Saving::Frequency);
+        assert_eq!(memory.blame(&groups([7, 8], 1e9), &topology(), UNTIL), Saving::Frequency);
         assert_eq!(memory.frequency_floor(), Hertz(1.5e9));
-        assert_eq!(memory.blame(&groups([7, 8], 1e9), &topology(), AT), Saving::None);
+        assert_eq!(memory.blame(&groups([7, 8], 1e9), &topology(), UNTIL), Saving::None);
     }
 
     #[test]
     fn floors_are_forgotten() {
-        let mut memory = Memory::new(Nanos::from_secs(10), 2);
+        let mut memory = Memory::new(2);
         memory.saving(Saving::Cores, &groups([8, 8], 2e9));
-        memory.blame(&groups([6, 8], 2e9), &topology(), AT);
+        memory.blame(&groups([6, 8], 2e9), &topology(), UNTIL);
         memory.expire(Nanos::from_secs(109));
         assert_eq!(memory.core_floor(0), 7);
         memory.expire(Nanos::from_secs(110));
@@ -137,10 +140,10 @@ mod tests {
 
     #[test]
     fn an_acquitted_saving_leaves_no_floor() {
-        let mut memory = Memory::new(Nanos::from_secs(10), 2);
+        let mut memory = Memory::new(2);
         memory.saving(Saving::Cores, &groups([8, 8], 2e9));
         memory.acquit();
-        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), AT), Saving::None);
+        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), UNTIL), Saving::None);
         assert_eq!(memory.core_floor(0), 0);
     }
 }

@@ -77,6 +77,8 @@ pub struct Pacer {
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
     learned_at: Nanos,
+    /// How long the baseline, and a floor, is to be trusted.
+    trusted_for: Nanos,
     /// The last setting that was measured to keep `plf`.
     kept: Vec<GroupControl>,
     /// Unstable only to learn the baseline again: go back to `kept` if it has not changed.
@@ -104,9 +106,10 @@ impl Pacer {
             idle: IdleCheck::new(&params),
             background: Background::default(),
             cores: CoreAdaptor::new(params.alpha, params.beta, params.max_utilisation),
-            memory: Memory::new(params.baseline_age, groups),
+            memory: Memory::new(groups),
             l_baseline: 0.0,
             learned_at: Nanos::ZERO,
+            trusted_for: params.baseline_age,
             kept: native.clone(),
             relearning: false,
             resume: 0,
@@ -148,7 +151,8 @@ impl Pacer {
     fn stable(&mut self, signals: &Signals, burst: Option<&'static str>, controls: &mut Controls) {
         if let Some(reason) = burst {
             // If it came right after a saving, that saving is to blame.
-            self.memory.blame(controls.groups(), &self.topology, signals.now);
+            let forget_at = signals.now + self.trusted_for;
+            self.memory.blame(controls.groups(), &self.topology, forget_at);
             self.enter_unstable(controls, reason);
         } else if self.resume > 0 {
             self.resume(controls);

@@ -14,6 +14,10 @@ pub enum Adaptors {
     Frequency,
 }
 
+/// A baseline lives at least this many times as long as it took to learn: with few requests the
+/// windows are long, and no more than a twentieth of the time should go into learning. Ours.
+pub(super) const LEARNING_SHARE: u64 = 20;
+
 /// What PACER can be told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PacerParams {
@@ -60,8 +64,8 @@ pub struct PacerParams {
     /// say that a loss from 0.9 `plf` to `plf` is what was wanted.
     pub deadband: f64,
     /// Age at which the baseline is learned again at full resources, and at which a setting
-    /// that broke `plf` may be tried again. Ours: 2 min; 5.5 s at full power cost 4.4 % of the
-    /// saving.
+    /// that broke `plf` may be tried again; [`LEARNING_SHARE`] makes it longer where learning
+    /// takes long. Ours: 2 min, for 4.4 % of the time at full power.
     pub baseline_age: Nanos,
     /// Methods in use.
     pub adaptors: Adaptors,

@@ -25,11 +25,12 @@ use crate::Controls;
 use crate::cpu::closest;
 use crate::cpu::pacer::core_adaptor::{self, Sizing};
 use crate::cpu::pacer::memory::Saving;
+use crate::cpu::pacer::params::LEARNING_SHARE;
 use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss, set};
 use crate::units::{Hertz, Nanos};
 
-/// Periods for which a setting is asked for again. Ours: four parks nine tenths of a group where
-/// the guard allows half of what is left, all of it where the guard allows half of the group.
+/// Periods for which a setting is asked for again. Ours: twice what the guard needs to park a whole
+/// group, half of it per period.
 const RESUME_PERIODS: u8 = 4;
 
 impl Pacer {
@@ -64,7 +65,7 @@ impl Pacer {
         let calm = self.windows.l_div() < self.params.stable_thresh;
         if controls.groups() == self.native && calm {
             self.learn(l_cur, now);
-        } else if now.saturating_sub(self.learned_at) >= self.params.baseline_age {
+        } else if now.saturating_sub(self.learned_at) >= self.trusted_for {
             self.learn_again(controls);
             return;
         }
@@ -83,6 +84,8 @@ impl Pacer {
 
     fn learn(&mut self, l_avg: f64, now: Nanos) {
         (self.l_baseline, self.learned_at) = (l_avg, now);
+        let took = Nanos(self.windows.span().0.saturating_mul(LEARNING_SHARE));
+        self.trusted_for = self.params.baseline_age.max(took);
     }
 
     /// Everything on, only to see the native latency.
@@ -141,7 +144,7 @@ impl Pacer {
 
     /// Gives resources back until `plf` is kept again.
     fn give_back(&mut self, distance: f64, now: Nanos, controls: &mut Controls) {
-        let blamed = self.memory.blame(controls.groups(), &self.topology, now);
+        let blamed = self.memory.blame(controls.groups(), &self.topology, now + self.trusted_for);
         self.cores.update(distance, self.busiest(controls));
         let f_cur = frequency(controls);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);

@@ -59,6 +59,8 @@ pub(super) struct Windows {
     skip: bool,
     /// Ring of `l_i` in ns.
     latency: Vec<f64>,
+    /// Ring of the windows' lengths.
+    spans: Vec<Nanos>,
     /// Ring of work per group, a row per window.
     work: Vec<Option<f64>>,
     next: usize,
@@ -74,6 +76,7 @@ impl Windows {
             open: Open { work: vec![(0.0, 0.0); groups], ..Open::default() },
             skip: true,
             latency: vec![0.0; params.windows],
+            spans: vec![Nanos::ZERO; params.windows],
             work: vec![None; params.windows * groups],
             next: 0,
             filled: 0,
@@ -114,6 +117,7 @@ impl Windows {
     fn close(&mut self) {
         let groups = self.open.work.len();
         self.latency[self.next] = self.open.latency_sum / self.open.requests as f64;
+        self.spans[self.next] = self.open.span;
         let row = &mut self.work[self.next * groups..(self.next + 1) * groups];
         for (kept, (work, seconds)) in row.iter_mut().zip(&self.open.work) {
             *kept = (*seconds > 0.0).then_some(work / seconds);
@@ -126,6 +130,11 @@ impl Windows {
     /// `l_avg` in ns. Only meaningful once [`Windows::add`] has returned true, as the rest.
     pub fn l_avg(&self) -> f64 {
         self.latency.iter().sum::<f64>() / self.latency.len() as f64
+    }
+
+    /// Length of the `k` windows together.
+    pub fn span(&self) -> Nanos {
+        self.spans.iter().copied().fold(Nanos::ZERO, |sum, span| sum + span)
     }
 
     /// `l_div`.
@@ -194,6 +203,7 @@ mod tests {
             windows.add(&period(75, 200, None));
         }
         assert_eq!(windows.l_avg(), 175_000.0);
+        assert_eq!(windows.span(), Nanos::from_millis(4500));
         assert_eq!(windows.l_div(), 0.0);
         assert_eq!(windows.work(0), None);
     }
