@@ -1,3 +1,29 @@
-//! The one binary of Ebb.
+//! The one binary of Ebb: `ebb sim` compares policies in the digital twin, `ebb trace` looks
+//! into block-I/O traces. `docs/cli.md` describes every option.
 
-fn main() {}
+mod args;
+mod exit;
+mod input;
+mod progress;
+mod server;
+mod sim;
+mod text;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Sim(args) => sim::run(&args),
+        Command::Trace(command) => trace::run(&command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}

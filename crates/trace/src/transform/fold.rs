@@ -16,12 +16,12 @@ const BLOCK: u64 = 4096;
 ///
 /// # Errors
 /// When there is no device or no whole block; later, when a request is larger than a device.
-pub fn fold(
-    source: impl Source,
+pub fn fold<S: Source>(
+    source: S,
     name: &str,
     devices: u16,
     capacity: Bytes,
-) -> Result<impl Source, InvalidOption> {
+) -> Result<impl Source + use<S>, InvalidOption> {
     if devices == 0 {
         let (given, valid) = ("0".to_owned(), "at least one is needed");
         return Err(InvalidOption { option: "the number of devices", given, valid });
@@ -66,7 +66,12 @@ fn folded(request: Request, devices: u16, blocks: u64) -> Request {
 
 /// Lets through what lies on `devices` devices of `capacity` each and refuses the first request
 /// beyond them. `name` stands in errors.
-pub fn within(source: impl Source, name: &str, devices: u16, capacity: Bytes) -> impl Source {
+pub fn within<S: Source>(
+    source: S,
+    name: &str,
+    devices: u16,
+    capacity: Bytes,
+) -> impl Source + use<S> {
     const REMEDY: &str = "fold the trace onto the devices (--fold) or choose larger ones";
     let name = name.to_owned();
     let mut number = 0_u64;

@@ -24,7 +24,11 @@ struct Spread<S> {
 ///
 /// # Errors
 /// When `tick` is 0; later, when more than a million requests share one.
-pub fn spread(source: impl Source, name: &str, tick: Nanos) -> Result<impl Source, InvalidOption> {
+pub fn spread<S: Source>(
+    source: S,
+    name: &str,
+    tick: Nanos,
+) -> Result<impl Source + use<S>, InvalidOption> {
     if tick == Nanos::ZERO {
         let (given, valid) = ("0 s".to_owned(), "the trace's resolution is needed, such as 1 s");
         return Err(InvalidOption { option: "the tick", given, valid });

@@ -1,0 +1,93 @@
+//! Exit codes and how errors are told: 1 the work failed, 2 wrong usage or input.
+
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+
+use ebb_policy::registry::PolicyError;
+use ebb_policy::units::UnitError;
+use ebb_trace::TraceError;
+use ebb_trace::generate::GenerateError;
+use ebb_trace::transform::InvalidOption;
+use ebb_twin::{ProfileError, TwinError};
+
+/// What was asked for cannot be: the message says what would be valid.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// The work failed for a reason outside the input, such as a full disk.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {0}")]
+pub struct Unwritten(pub String);
+
+/// An error that what was asked for cannot be.
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    Usage(message.into()).into()
+}
+
+/// Tells `error` on standard error and gives its exit code. A reader that closed our output
+/// early (`| head`) is no error.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if error.chain().any(is_closed_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {}", message(error));
+    ExitCode::from(code(error))
+}
+
+/// The chain of causes in one line each, without repeating what an outer one already says.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    // Contexts are reached by `downcast_ref`, causes by the chain.
+    let failed = error.downcast_ref::<Unwritten>().is_some();
+    let wrong = error.downcast_ref::<Usage>().is_some() || error.chain().any(is_input);
+    if wrong && !failed { 2 } else { 1 }
+}
+
+fn is_input(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<Usage>()
+        || cause.is::<ProfileError>()
+        || cause.is::<PolicyError>()
+        || cause.is::<TraceError>()
+        || cause.is::<GenerateError>()
+        || cause.is::<InvalidOption>()
+        || cause.is::<UnitError>()
+        || cause.is::<TwinError>()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn wrong_input_is_2_whatever_context_it_has() {
+        let error = anyhow::Error::from(Usage("no".into())).context("while trying");
+        assert_eq!(code(&error), 2);
+        assert_eq!(message(&error), "while trying: no");
+    }
+
+    #[test]
+    fn a_full_disk_is_1_even_where_the_trace_writer_reports_it() {
+        let full = TraceError::Io { file: "x".into(), source: io::Error::other("disk full") };
+        assert_eq!(code(&anyhow::Error::from(full).context(Unwritten("x".into()))), 1);
+        let plain: Result<(), _> = Err(io::Error::other("disk full"));
+        assert_eq!(code(&plain.context("somewhere").unwrap_err()), 1);
+    }
+}

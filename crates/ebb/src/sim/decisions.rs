@@ -1,0 +1,65 @@
+//! The log of decisions as JSON lines.
+
+use std::io::{self, BufReader, Seek, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use ebb_policy::{ControlName, Decision};
+
+use super::run::RunResult;
+use crate::exit::Unwritten;
+
+/// A decision in words and numbers.
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    /// Seconds since the start of the run.
+    pub time_s: f64,
+    /// The policy whose run it is.
+    pub policy: &'a str,
+    /// What changed: `active_cores`, `frequency_hz`, `power_state` or `background`.
+    pub control: &'static str,
+    /// Of which core group or drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// Value before.
+    pub from: f64,
+    /// Value after.
+    pub to: f64,
+    /// Machine-readable reason.
+    pub reason: &'static str,
+}
+
+/// `decision` of `policy` for people and programs; `groups` are the names of the core groups.
+pub fn told<'a>(policy: &'a str, groups: &[String], decision: &Decision) -> Line<'a> {
+    let group = |index: u16| groups.get(usize::from(index)).cloned();
+    let (control, of) = match decision.control {
+        ControlName::ActiveCores(index) => ("active_cores", group(index)),
+        ControlName::Frequency(index) => ("frequency_hz", group(index)),
+        ControlName::PowerState(drive) => ("power_state", Some(format!("drive{drive}"))),
+        ControlName::Background => ("background", None),
+    };
+    let Decision { at, from, to, reason, .. } = *decision;
+    Line { time_s: at.seconds(), policy, control, of, from, to, reason }
+}
+
+/// One line of the file.
+pub fn line(policy: &str, groups: &[String], decision: &Decision) -> String {
+    serde_json::to_string(&told(policy, groups, decision)).unwrap_or_default()
+}
+
+/// Writes the decisions of all runs, in the order of the policies.
+pub fn write(path: &Path, results: &mut [RunResult]) -> Result<()> {
+    let done = || -> io::Result<()> {
+        let mut to = io::BufWriter::new(std::fs::File::create(path)?);
+        for result in results.iter_mut() {
+            if let Some(mut file) = result.log.take_file()? {
+                file.rewind()?;
+                io::copy(&mut BufReader::new(file), &mut to)?;
+            }
+        }
+        to.flush()
+    }();
+    done.with_context(|| Unwritten(path.display().to_string()))
+}

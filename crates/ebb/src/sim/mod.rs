@@ -1,0 +1,77 @@
+//! `ebb sim`: policies side by side over the same requests, in the digital twin.
+
+mod decisions;
+mod list;
+mod maximum;
+mod options;
+mod plan;
+mod record;
+mod run;
+mod spool;
+mod summary;
+mod table;
+mod timeseries;
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+
+use crate::args::SimArgs;
+use crate::progress::Progress;
+use plan::Plan;
+use run::{Keep, RunResult};
+use summary::Summary;
+
+pub use run::in_parallel;
+
+/// Runs the command.
+pub fn run(args: &SimArgs) -> Result<()> {
+    let output = &args.output;
+    if output.list {
+        return list::print(output.json);
+    }
+    let progress = Progress::new(output.quiet);
+    let mut plan = Plan::new(args)?;
+    plan.measure(&progress)?;
+    let series = output.timeseries.as_deref().map(timeseries::Target::new).transpose()?;
+    let keep = Keep { rows: series.is_some(), decisions: output.decisions.is_some() };
+    let mut results = run::run_all(&plan, &progress, output.threads, keep)?;
+    let summary = Summary::new(&plan, &results);
+    if let Some(target) = series {
+        target.write(&plan, &mut results)?;
+    }
+    if let Some(path) = &output.decisions {
+        decisions::write(path, &mut results)?;
+    }
+    let mut to = io::stdout().lock();
+    if output.json {
+        serde_json::to_writer_pretty(&mut to, &summary)?;
+        writeln!(to)?;
+    } else {
+        let shown = Shown { plan: &plan, summary: &summary, results: &results };
+        shown.print(&mut to, output.quiet)?;
+    }
+    Ok(to.flush()?)
+}
+
+/// What people see.
+struct Shown<'a> {
+    plan: &'a Plan,
+    summary: &'a Summary,
+    results: &'a [RunResult],
+}
+
+impl Shown<'_> {
+    fn print(&self, to: &mut impl Write, quiet: bool) -> io::Result<()> {
+        if self.plan.example && !quiet {
+            writeln!(to, "{}\n", options::EXAMPLE_INTRODUCTION)?;
+        }
+        table::heading(to, self.plan, self.summary)?;
+        table::print(to, self.summary)?;
+        table::notes(to, self.summary, self.results)?;
+        if self.plan.example && !quiet {
+            writeln!(to, "\n{}", options::EXAMPLE_NEXT)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! What is to be simulated: one server, one source of requests, several policies.
+
+use anyhow::{Context, Result};
+
+use ebb_policy::registry::{self, PolicyError, Settings};
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{Limits, Policy};
+use ebb_trace::Workload;
+use ebb_trace::generate::{Overrides, WorkloadSpec};
+
+use super::maximum::maximum;
+use super::options::{self, DEFAULT_DURATION, Example};
+use crate::args::SimArgs;
+use crate::exit::usage;
+use crate::input::{Traces, Watch};
+use crate::progress::Progress;
+use crate::server::Server;
+
+/// Where requests come from; made anew for each run.
+pub enum Requests {
+    /// Trace files, perhaps folded onto the server.
+    Traces { traces: Traces, fold: bool },
+    /// A generator.
+    Generated(Box<WorkloadSpec>),
+}
+
+/// A scenario: everything but the policy is the same in all its runs.
+pub struct Plan {
+    /// The server.
+    pub server: Server,
+    /// Names of the policies, the reference first.
+    pub policies: Vec<String>,
+    /// What the operator states.
+    pub settings: Settings,
+    /// Where requests come from.
+    pub requests: Requests,
+    /// When to stop taking requests.
+    pub duration: Option<Nanos>,
+    /// Simulated but not counted.
+    pub warmup: Nanos,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Share of [`Plan::maximum`] that was asked for.
+    pub pressure: Option<f64>,
+    /// Most requests per second, where it was measured.
+    pub maximum: Option<f64>,
+    /// Whether this is the built-in example.
+    pub example: bool,
+}
+
+impl Plan {
+    /// The scenario of a command line.
+    pub fn new(args: &SimArgs) -> Result<Self> {
+        options::contradictions(args)?;
+        let example = options::is_example(args);
+        let server = Server::load(args.profile.as_deref().unwrap_or(Example::PROFILE))?;
+        let mut ssd_budget = args.ssd_budget;
+        let mut policies = args.policies.clone();
+        if example {
+            ssd_budget = Some(Example::BUDGET);
+            policies = Example::POLICIES.map(str::to_owned).to_vec();
+        } else if policies.is_empty() {
+            policies = vec!["native".to_owned()];
+        }
+        let requests = requests(args)?;
+        let plan = Self {
+            duration: args.duration.or_else(|| duration(&requests, example)),
+            settings: Settings { plf: args.plf, ssd_budget },
+            requests,
+            policies,
+            server,
+            warmup: args.warmup.unwrap_or(if example { Example::WARMUP } else { Nanos::ZERO }),
+            seed: args.seed,
+            pressure: args.workload.pressure,
+            maximum: None,
+            example,
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check_times(&self) -> Result<()> {
+        match self.duration {
+            Some(duration) if self.warmup >= duration => Err(usage(format!(
+                "--warmup {} leaves nothing of a duration of {duration}: give a shorter warm-up or \
+                 a longer --duration",
+                self.warmup
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what no run could do, before any run starts.
+    fn check(&self) -> Result<()> {
+        self.check_times()?;
+        for (index, name) in self.policies.iter().enumerate() {
+            if self.policies[..index].contains(name) {
+                return Err(usage(format!("--policy {name} is given twice: once is enough")));
+            }
+        }
+        if let Some(budget) = self.settings.ssd_budget {
+            let lowest = self.server.topology.lowest_drive_budget();
+            if budget < lowest {
+                let drives = self.server.topology.drives.len();
+                let error = PolicyError::Budget { budget, lowest, drives };
+                return Err(anyhow::Error::from(error).context("--ssd-budget"));
+            }
+        }
+        self.policies.iter().try_for_each(|name| self.policy(name).map(|_| ()))?;
+        if self.maximum.is_none() && self.needs_maximum() {
+            return Ok(()); // Built and checked once the maximum is known.
+        }
+        self.workload().map(|_| ())
+    }
+
+    /// Makes the policy `name` for the server.
+    pub fn policy(&self, name: &str) -> Result<Box<dyn Policy>> {
+        registry::make(name, &self.server.topology, &self.settings)
+            .with_context(|| format!("--policy {name}"))
+    }
+
+    /// What the guard enforces on the policy `name`: nothing but the server's own bounds on
+    /// native, which is the uncapped reference.
+    pub fn limits(&self, name: &str) -> Limits {
+        let ssd_budget = self.settings.ssd_budget.filter(|_| name != "native");
+        Limits { ssd_budget, ..Limits::default() }
+    }
+
+    /// The requests, from their beginning.
+    pub fn workload(&self) -> Result<(Workload, Watch)> {
+        match &self.requests {
+            Requests::Traces { traces, fold } => {
+                let (source, watch) = traces.open(fold.then_some(&self.server))?;
+                Ok((Workload::Open(source), watch))
+            }
+            Requests::Generated(spec) => {
+                let context = self.server.context(spec, self.seed);
+                Ok((spec.build(&context)?, Watch::default()))
+            }
+        }
+    }
+
+    /// A name of the requests, for headings.
+    pub fn workload_name(&self) -> String {
+        match &self.requests {
+            Requests::Traces { traces, .. } => traces.names().join(", "),
+            Requests::Generated(spec) => spec.name.clone(),
+        }
+    }
+
+    fn needs_maximum(&self) -> bool {
+        let Requests::Generated(spec) = &self.requests else { return false };
+        self.pressure.is_some() || spec.needs_maximum()
+    }
+
+    /// Measures what the server can do at most, where a rate is a share of it.
+    pub fn measure(&mut self, progress: &Progress) -> Result<()> {
+        if !self.needs_maximum() {
+            return Ok(());
+        }
+        let Requests::Generated(spec) = &mut self.requests else { return Ok(()) };
+        let most = maximum(&self.server, spec, self.seed, progress)?;
+        let spec = spec.as_mut();
+        *spec = match self.pressure {
+            Some(share) => spec.clone().with_rate(share * most),
+            None => spec.clone().with_maximum(most),
+        };
+        self.maximum = Some(most);
+        self.workload().map(|_| ())
+    }
+
+    /// The budget that drives are held against.
+    pub fn ssd_budget(&self) -> Option<Watts> {
+        self.settings.ssd_budget
+    }
+}
+
+fn requests(args: &SimArgs) -> Result<Requests> {
+    let input = &args.trace;
+    if !input.files.is_empty() {
+        let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;
+        return Ok(Requests::Traces { traces, fold: input.fold });
+    }
+    let name = args.workload.workload.as_deref().unwrap_or(Example::WORKLOAD);
+    let mut spec = options::workload(name, &args.workload)?;
+    if options::is_example(args) {
+        spec = spec.with(&Overrides { depth: Some(Example::DEPTH), ..Overrides::default() })?;
+    }
+    if let Some(share) = args.workload.pressure {
+        if !(share > 0.0 && share <= 10.0) {
+            return Err(usage(format!(
+                "--pressure {}% is out of range: above 0% and up to 1000%",
+                share * 100.0
+            )));
+        }
+        if spec.jobs.is_empty() && spec.arrivals.is_empty() {
+            return Err(usage(format!(
+                "--pressure has no meaning for workload '{name}', whose rate follows from what \
+                 it computes: leave it out, or choose a workload of jobs or arrivals"
+            )));
+        }
+    }
+    Ok(Requests::Generated(Box::new(spec)))
+}
+
+/// How long to run where the command line does not say.
+fn duration(requests: &Requests, example: bool) -> Option<Nanos> {
+    match requests {
+        _ if example => Some(Example::DURATION),
+        Requests::Traces { .. } => None,
+        Requests::Generated(spec) => {
+            let ends = spec.duration.is_some()
+                || (spec.jobs.is_empty() && spec.readers.is_empty() && spec.arrivals.is_empty());
+            if ends { spec.duration } else { Some(DEFAULT_DURATION) }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The results for people: policies side by side, each also relative to the first.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
+
+use super::plan::{Plan, Requests};
+use super::run::RunResult;
+use super::summary::{RunSummary, Summary};
+use crate::text::{grouped, number, percent, seconds, short};
+
+/// Policies in one table; more get a table of their own, beside the first again.
+const ABREAST: usize = 5;
+
+/// Which direction is better.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Better {
+    Lower,
+    Higher,
+    Neither,
+}
+
+type Value = Box<dyn Fn(&RunSummary) -> Option<f64>>;
+
+/// One line of the table.
+struct Row {
+    name: String,
+    better: Better,
+    value: Value,
+}
+
+/// What was simulated.
+pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Result<()> {
+    let profile = &plan.server.profile;
+    writeln!(to, "Simulated (digital twin) on {}: {}", profile.name, profile.summary)?;
+    let what = match &plan.requests {
+        Requests::Traces { .. } => "trace",
+        Requests::Generated(_) => "workload",
+    };
+    let first = summary.runs.first();
+    let requests = first.map_or(0.0, |run| run.requests as f64);
+    let span = first.map_or(0.0, |run| run.seconds);
+    writeln!(
+        to,
+        "{what} {}, seed {}, {} requests in {} under {}",
+        summary.workload,
+        summary.seed,
+        grouped(requests),
+        seconds(span),
+        first.map_or("", |run| &run.policy),
+    )?;
+    if let Some(most) = summary.maximum_iops {
+        let asked = summary.pressure.map_or(String::new(), |share| {
+            format!("; {}% pressure is {} IOPS", short(share * 100.0), grouped(share * most))
+        });
+        writeln!(
+            to,
+            "maximum of this workload, measured under native: {} IOPS{asked}",
+            grouped(most)
+        )?;
+    }
+    Ok(())
+}
+
+/// The table.
+pub fn print(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let Some((first, others)) = summary.runs.split_first() else { return Ok(()) };
+    let rows = rows(summary);
+    let mut chunks = others.chunks(ABREAST - 1);
+    let mut runs: Vec<&RunSummary> = vec![first];
+    runs.extend(chunks.next().unwrap_or_default());
+    one(to, &rows, &runs)?;
+    for chunk in chunks {
+        let runs: Vec<&RunSummary> = [first].into_iter().chain(chunk).collect();
+        one(to, &rows, &runs)?;
+    }
+    Ok(())
+}
+
+fn one(to: &mut impl Write, rows: &[Row], runs: &[&RunSummary]) -> io::Result<()> {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    if !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) {
+        table.force_no_tty();
+    }
+    let names = runs.iter().map(|run| Cell::new(&run.policy).set_alignment(CellAlignment::Right));
+    table.set_header([Cell::new("")].into_iter().chain(names));
+    for row in rows {
+        table.add_row(line(row, runs));
+    }
+    table.add_row(sla(runs));
+    // Narrow, so that five policies fit into 100 columns.
+    table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 1)));
+    writeln!(to, "{table}")
+}
+
+fn line(row: &Row, runs: &[&RunSummary]) -> Vec<Cell> {
+    let mut cells = vec![Cell::new(&row.name)];
+    let reference = runs.first().and_then(|first| (row.value)(first));
+    for (index, run) in runs.iter().enumerate() {
+        let value = (row.value)(run);
+        let text = value.map_or("–".to_owned(), number);
+        let change = match (value, reference) {
+            (Some(value), Some(reference)) if index > 0 && reference != 0.0 => {
+                Some(value / reference - 1.0)
+            }
+            _ => None,
+        };
+        // The first column has nothing to compare with.
+        let cell = match change {
+            Some(change) => Cell::new(format!("{text} {:>6}", percent(change))),
+            None if index > 0 => Cell::new(format!("{text} {:>6}", "")),
+            None => Cell::new(text),
+        };
+        cells.push(coloured(cell, row.better, change).set_alignment(CellAlignment::Right));
+    }
+    cells
+}
+
+/// Green where more than 1 % better, red where worse.
+fn coloured(cell: Cell, better: Better, change: Option<f64>) -> Cell {
+    match (better, change) {
+        (Better::Neither, _) | (_, None) => cell,
+        (_, Some(change)) if change.abs() < 0.01 => cell,
+        (_, Some(change)) if (change > 0.0) == (better == Better::Higher) => cell.fg(Color::Green),
+        _ => cell.fg(Color::Red),
+    }
+}
+
+fn sla(runs: &[&RunSummary]) -> Vec<Cell> {
+    let mut cells = vec![Cell::new("SLA (see below)")];
+    for (index, run) in runs.iter().enumerate() {
+        let cell = match (index, run.sla_excess) {
+            (0, _) => Cell::new("reference"),
+            (_, None) => Cell::new("–"),
+            (_, Some(excess)) if excess <= 0.0 => {
+                Cell::new(format!("kept {:>6}", percent(excess))).fg(Color::Green)
+            }
+            (_, Some(excess)) => Cell::new(format!("broken {:>6}", percent(excess))).fg(Color::Red),
+        };
+        cells.push(cell.set_alignment(CellAlignment::Right));
+    }
+    cells
+}
+
+fn rows(summary: &Summary) -> Vec<Row> {
+    use Better::{Higher, Lower, Neither};
+    let row = |name: &str, better, value: fn(&RunSummary) -> Option<f64>| Row {
+        name: name.to_owned(),
+        better,
+        value: Box::new(value),
+    };
+    let mut rows = energy(summary);
+    rows.push(row("mean power, W", Lower, |run| Some(run.mean_watts)));
+    rows.push(row("peak power, W", Lower, |run| Some(run.peak_watts)));
+    rows.push(row("requests", Neither, |run| Some(run.requests as f64)));
+    rows.push(row("IOPS", Higher, |run| Some(run.iops)));
+    rows.push(row("IOPS/W", Higher, |run| Some(run.iops_per_watt)));
+    rows.push(row("MB/J", Higher, |run| Some(run.bytes_per_joule * 1e-6)));
+    rows.push(row("latency mean, µs", Lower, |run| run.latency_us.mean));
+    rows.push(row("latency p50, µs", Lower, |run| run.latency_us.p50));
+    rows.push(row("latency p99, µs", Lower, |run| run.latency_us.p99));
+    rows.push(row("latency p99.9, µs", Lower, |run| run.latency_us.p99_9));
+    if summary.ssd_budget_watts.is_some() {
+        rows.push(row("over budget, s", Lower, |run| run.seconds_over_budget));
+        rows.push(row("caps at most, W", Neither, |run| Some(run.most_capped_watts)));
+    }
+    rows
+}
+
+/// Energy by component, in the unit that suits the first run's total; without components that
+/// draw nothing.
+fn energy(summary: &Summary) -> Vec<Row> {
+    let of = |run: &RunSummary, name: &str| run.energy_joules.get(name).copied();
+    let total = summary.runs.first().and_then(|run| of(run, "total")).unwrap_or(0.0);
+    let (unit, scale) = match total {
+        1e7.. => ("MJ", 1e-6),
+        1e4.. => ("kJ", 1e-3),
+        _ => ("J", 1.0),
+    };
+    let names = ["total", "cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"];
+    let drawn = |name: &&str| summary.runs.iter().any(|run| of(run, name) != Some(0.0));
+    let row = |name: &'static str| {
+        let label = match name {
+            "total" => format!("energy, {unit}"),
+            "psu_loss" => "  supply loss".to_owned(),
+            name => format!("  {name}"),
+        };
+        let value =
+            move |run: &RunSummary| run.energy_joules.get(name).map(|joules| joules * scale);
+        Row { name: label, better: Better::Lower, value: Box::new(value) }
+    };
+    names.into_iter().filter(drawn).map(row).collect()
+}
+
+/// What a reader must know beside the numbers.
+pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> io::Result<()> {
+    if summary.runs.len() > 1
+        && let Some(limit) = summary.runs[0].sla_limit_us
+    {
+        writeln!(
+            to,
+            "SLA: mean latency at most {} µs, {}% over {}'s (--plf {}); compared with that limit.",
+            number(limit),
+            short(summary.plf * 100.0),
+            summary.runs[0].policy,
+            summary.plf
+        )?;
+    }
+    if let Some(budget) = summary.ssd_budget_watts {
+        writeln!(
+            to,
+            "Budget of the drives: {} W; over it count periods of 0.5 s of higher mean power.",
+            short(budget)
+        )?;
+    }
+    for file in results.first().map(|first| first.files.as_slice()).unwrap_or_default() {
+        if file.malformed > 0 {
+            let (line, reason) = file.reasons.first().cloned().unwrap_or_default();
+            writeln!(
+                to,
+                "{}: {} malformed records passed over, the first at {line}: {reason}",
+                file.file, file.malformed
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Numbers for people.
+
+/// A number to about four digits, thousands apart.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if !value.is_finite() => "–".to_owned(),
+        0.0 => "0".to_owned(),
+        999_999_500.0.. => format!("{:.3} G", value * 1e-9),
+        999_999.5.. => format!("{:.3} M", value * 1e-6),
+        1000.0.. => grouped(value),
+        100.0.. => format!("{value:.1}"),
+        10.0.. => format!("{value:.2}"),
+        0.1.. => format!("{value:.3}"),
+        _ => format!("{value:.2e}"),
+    }
+}
+
+/// The same without zeros at its end, such as `10` or `2.5`.
+pub fn short(value: f64) -> String {
+    let text = number(value);
+    if !text.contains('.') || text.contains(['e', ' ']) {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A whole number, thousands apart.
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+/// A change in percent, such as `-12.3%`.
+pub fn percent(change: f64) -> String {
+    let percent = change * 100.0;
+    match percent.abs() {
+        size if !size.is_finite() => "–".to_owned(),
+        size if size < 0.05 => "=".to_owned(),
+        size if size < 100.0 => format!("{percent:+.1}%"),
+        size if size < 1000.0 => format!("{percent:+.0}%"),
+        _ => format!("×{}", number(1.0 + change)),
+    }
+}
+
+/// A size in bytes with a unit.
+pub fn bytes(value: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = value;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") };
+    format!("{text} {}", units[unit])
+}
+
+/// A time with a unit.
+pub fn seconds(value: f64) -> String {
+    match value {
+        86400.0.. => format!("{:.1} d", value / 86400.0),
+        7200.0.. => format!("{:.1} h", value / 3600.0),
+        120.0.. => format!("{:.1} min", value / 60.0),
+        1.0.. => format!("{} s", trimmed(value)),
+        1e-3.. => format!("{} ms", trimmed(value * 1e3)),
+        0.0 => "0 s".to_owned(),
+        _ => format!("{} µs", trimmed(value * 1e6)),
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.5, "0.500"),
+            (12.345, "12.35"),
+            (999.96, "1000.0"),
+            (1234.5, "1,234"),
+            (1_234_567.0, "1.235 M"),
+            (12_345_678_901.0, "12.346 G"),
+            (-1234.0, "-1,234"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn short_numbers_end_where_they_can() {
+        assert_eq!(
+            [10.0, 2.5, 100.0, 1000.0, 0.2].map(short),
+            ["10", "2.5", "100", "1,000", "0.2"]
+        );
+    }
+
+    #[test]
+    fn changes_read_well() {
+        let texts = [-0.123, 0.0, 0.0003, 2.5, 99.0].map(percent);
+        assert_eq!(texts, ["-12.3%", "=", "=", "+250%", "×100.0"]);
+    }
+
+    #[test]
+    fn sizes_and_times_read_well() {
+        assert_eq!([bytes(4096.0), bytes(1536.0), bytes(17.0)], ["4 KiB", "1.5 KiB", "17 B"]);
+        let times = [1.5e-6, 0.0025, 3.0, 600.0, 90000.0].map(seconds);
+        assert_eq!(times, ["1.5 µs", "2.5 ms", "3 s", "10.0 min", "1.0 d"]);
+    }
+}
