@@ -8,6 +8,8 @@ use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio};
 use ebb_trace::Format;
 use ebb_trace::generate::{DriveShare, Rate, Share};
 
+use crate::paper::PaperArgs;
+
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
 #[command(name = "ebb", version, about, max_term_width = 100)]
@@ -26,6 +28,8 @@ pub enum Command {
     /// Look into, convert and rate block-I/O traces.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Repeat a paper's evaluation in the twin: every stated number, paper against twin.
+    Paper(PaperArgs),
 }
 
 /// Options of `ebb sim`.

@@ -1,9 +1,10 @@
 //! The one binary of Ebb: `ebb sim` compares policies in the digital twin, `ebb trace` looks
-//! into block-I/O traces. `docs/cli.md` describes every option.
+//! into block-I/O traces, `ebb paper` repeats published evaluations. `docs/cli.md` describes every option.
 
 mod args;
 mod exit;
 mod input;
+mod paper;
 mod progress;
 mod server;
 mod sim;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Sim(args) => sim::run(&args),
         Command::Trace(command) => trace::run(&command),
+        Command::Paper(args) => paper::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

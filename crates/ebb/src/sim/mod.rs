@@ -22,6 +22,7 @@ use plan::Plan;
 use run::{Keep, RunResult};
 use summary::Summary;
 
+pub use maximum::maximum;
 pub use run::in_parallel;
 
 /// Runs the command.

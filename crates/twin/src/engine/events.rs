@@ -5,13 +5,8 @@
 pub(super) enum Event {
     /// The core finished what it runs.
     CoreDone(u32),
-    /// The drive finished a command of this I/O.
-    DriveDone {
-        /// The drive.
-        drive: u16,
-        /// The I/O.
-        io: u32,
-    },
+    /// The drive finished a command.
+    DriveDone(u16),
     /// A closed-loop slot sends its next request.
     Slot(u32),
     /// Steady background work has accrued.
@@ -24,7 +19,7 @@ impl Event {
     fn pack(self) -> u64 {
         match self {
             Self::CoreDone(core) => u64::from(core),
-            Self::DriveDone { drive, io } => 1 << 60 | u64::from(drive) << 32 | u64::from(io),
+            Self::DriveDone(drive) => 1 << 60 | u64::from(drive),
             Self::Slot(slot) => 2 << 60 | u64::from(slot),
             Self::Background => 3 << 60,
             Self::PowerState(drive) => 4 << 60 | u64::from(drive),
@@ -34,7 +29,7 @@ impl Event {
         let low = bits as u32;
         match bits >> 60 {
             0 => Self::CoreDone(low),
-            1 => Self::DriveDone { drive: (bits >> 32) as u16, io: low },
+            1 => Self::DriveDone(low as u16),
             2 => Self::Slot(low),
             3 => Self::Background,
             _ => Self::PowerState(low as u16),
@@ -45,55 +40,75 @@ impl Event {
 /// Pending events. Those of one instant come in the order of their packed form, so that the
 /// order never depends on how they were inserted.
 #[derive(Debug, Default)]
-pub(super) struct Events {
-    /// Time in the high half, packed event in the low half.
-    heap: Vec<u128>,
+pub(super) struct Events(Heap);
+
+impl Events {
+    pub(super) fn push(&mut self, at: u64, event: Event) {
+        self.0.push(at, event.pack());
+    }
+    /// The time of the next event; the end of time when there is none.
+    pub(super) fn next_time(&self) -> u64 {
+        self.0.next_time()
+    }
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.0.pop().map(Event::unpack)
+    }
+}
+
+/// A 4-ary heap of values by time, then by value.
+#[derive(Debug, Default)]
+pub(super) struct Heap {
+    /// Time in the high half, value in the low half.
+    keys: Vec<u128>,
 }
 
 const ARITY: usize = 4;
 
-impl Events {
-    pub(super) fn push(&mut self, at: u64, event: Event) {
-        let key = u128::from(at) << 64 | u128::from(event.pack());
-        let mut hole = self.heap.len();
-        self.heap.push(key);
+impl Heap {
+    pub(super) fn push(&mut self, at: u64, value: u64) {
+        let key = u128::from(at) << 64 | u128::from(value);
+        let mut hole = self.keys.len();
+        self.keys.push(key);
         while hole > 0 {
             let parent = (hole - 1) / ARITY;
-            if self.heap[parent] <= key {
+            if self.keys[parent] <= key {
                 break;
             }
-            self.heap[hole] = self.heap[parent];
+            self.keys[hole] = self.keys[parent];
             hole = parent;
         }
-        self.heap[hole] = key;
+        self.keys[hole] = key;
     }
 
-    /// The time of the next event; the end of time when there is none.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+    /// The least time; the end of time when there is none.
     pub(super) fn next_time(&self) -> u64 {
-        self.heap.first().map_or(u64::MAX, |key| (key >> 64) as u64)
+        self.keys.first().map_or(u64::MAX, |key| (key >> 64) as u64)
     }
 
-    pub(super) fn pop(&mut self) -> Option<Event> {
-        let top = *self.heap.first()?;
-        let last = self.heap.pop()?;
-        if !self.heap.is_empty() {
+    pub(super) fn pop(&mut self) -> Option<u64> {
+        let top = *self.keys.first()?;
+        let last = self.keys.pop()?;
+        if !self.keys.is_empty() {
             self.sift_down(last);
         }
-        Some(Event::unpack(top as u64))
+        Some(top as u64)
     }
 
     /// Puts `key` in place of the top.
     fn sift_down(&mut self, key: u128) {
-        let heap = self.heap.as_mut_slice();
-        let len = heap.len();
+        let keys = self.keys.as_mut_slice();
+        let len = keys.len();
         let mut hole = 0;
         loop {
             let first = hole * ARITY + 1;
             if first >= len {
                 break;
             }
-            let (mut least, mut least_key) = (first, heap[first]);
-            for (index, child) in heap[first + 1..(first + ARITY).min(len)].iter().enumerate() {
+            let (mut least, mut least_key) = (first, keys[first]);
+            for (index, child) in keys[first + 1..(first + ARITY).min(len)].iter().enumerate() {
                 if *child < least_key {
                     (least, least_key) = (first + 1 + index, *child);
                 }
@@ -101,10 +116,10 @@ impl Events {
             if least_key >= key {
                 break;
             }
-            heap[hole] = least_key;
+            keys[hole] = least_key;
             hole = least;
         }
-        heap[hole] = key;
+        keys[hole] = key;
     }
 }
 
@@ -118,7 +133,7 @@ mod tests {
     fn events_survive_packing() {
         let all = [
             Event::CoreDone(u32::MAX),
-            Event::DriveDone { drive: u16::MAX, io: u32::MAX },
+            Event::DriveDone(u16::MAX),
             Event::Slot(7),
             Event::Background,
             Event::PowerState(1023),

@@ -174,6 +174,7 @@ impl<'a> Engine<'a> {
     /// Works through arrivals and events in time order until users' requests are all answered.
     fn serve(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
         let mut next_tick = PERIOD.0;
+        self.send_due()?;
         loop {
             let arrival = match self.supply.next_time() {
                 late if late >= self.until => u64::MAX,
@@ -198,8 +199,17 @@ impl<'a> Engine<'a> {
             } else {
                 self.now = event;
                 self.handle()?;
+                self.send_due()?;
             }
         }
+    }
+
+    /// Lets the slots send that have their next request ready.
+    fn send_due(&mut self) -> Result<(), TwinError> {
+        while let Some((slot, request)) = self.supply.due() {
+            self.arrive(&request, slot)?;
+        }
+        Ok(())
     }
 
     /// Whether no user waits and none will come.
@@ -214,7 +224,11 @@ impl<'a> Engine<'a> {
                 let io = self.cores.done(&self.ios, &mut self.events, self.now, core);
                 self.stage_done(io);
             }
-            Some(Event::DriveDone { drive, io }) => self.drive_done(io, drive),
+            Some(Event::DriveDone(drive)) => {
+                if let Some(io) = self.array.done(&self.ios, &mut self.events, self.now, drive) {
+                    self.drive_done(io);
+                }
+            }
             Some(Event::Slot(slot)) => {
                 if let Some(request) = self.supply.planned(slot) {
                     self.arrive(&request, slot)?;

@@ -190,8 +190,7 @@ impl Engine<'_> {
     }
 
     /// A drive finished a command of `io`.
-    pub(super) fn drive_done(&mut self, io: u32, drive: u16) {
-        self.array.done(&self.ios, &mut self.events, self.now, drive);
+    pub(super) fn drive_done(&mut self, io: u32) {
         let Io { kind, parent, bytes, parts, .. } = self.ios[io];
         if kind != Kind::Part {
             return self.complete(io);
@@ -232,7 +231,8 @@ impl Engine<'_> {
             self.start_tasks();
         }
         if slot != NONE {
-            self.supply.completed(slot, answered, self.until, &mut self.events);
+            let Self { supply, events, now, until, .. } = self;
+            supply.completed(slot, answered, *now, *until, events);
         }
     }
 }

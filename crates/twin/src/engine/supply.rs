@@ -9,8 +9,16 @@ use super::events::{Event, Events};
 pub(super) enum Supply {
     /// By the clock: a batch, and the place in it.
     Open { source: Box<dyn Source>, batch: Vec<Request>, next: usize },
-    /// By completion: each slot's request that lies in the future.
-    Closed { clients: Box<dyn Closed>, ahead: Vec<Option<Request>>, planned: usize },
+    /// By completion.
+    Closed {
+        clients: Box<dyn Closed>,
+        /// Each slot's request that lies in the future.
+        ahead: Vec<Option<Request>>,
+        /// How many there are.
+        planned: usize,
+        /// Requests to be sent now, with their slots.
+        due: Vec<(u32, Request)>,
+    },
 }
 
 impl Supply {
@@ -28,10 +36,14 @@ impl Supply {
             }
             Workload::Closed(clients) => {
                 let slots = clients.slots();
-                let mut this =
-                    Self::Closed { clients, ahead: vec![None; slots as usize], planned: 0 };
+                let mut this = Self::Closed {
+                    clients,
+                    ahead: vec![None; slots as usize],
+                    planned: 0,
+                    due: Vec::new(),
+                };
                 for slot in 0..slots {
-                    this.completed(slot, 0, until, events);
+                    this.completed(slot, 0, 0, until, events);
                 }
                 Ok(this)
             }
@@ -66,15 +78,34 @@ impl Supply {
         Ok(request)
     }
 
-    /// The last request of `slot` completed: plans its next one, unless it lies past `until`.
-    pub(super) fn completed(&mut self, slot: u32, now: u64, until: u64, events: &mut Events) {
-        if let Self::Closed { clients, ahead, planned } = self
-            && let Some(request) = clients.next(slot, Nanos(now))
-            && request.at.0 < until
-        {
+    /// `slot` has its answer at `answered`: plans its next request, unless it lies past `until`.
+    pub(super) fn completed(
+        &mut self,
+        slot: u32,
+        answered: u64,
+        now: u64,
+        until: u64,
+        events: &mut Events,
+    ) {
+        let Self::Closed { clients, ahead, planned, due } = self else { return };
+        let Some(request) = clients.next(slot, Nanos(answered)) else { return };
+        if request.at.0 >= until {
+            return;
+        }
+        if request.at.0 <= now {
+            due.push((slot, request));
+        } else {
             ahead[slot as usize] = Some(request);
             *planned += 1;
-            events.push(request.at.0.max(now), Event::Slot(slot));
+            events.push(request.at.0, Event::Slot(slot));
+        }
+    }
+
+    /// A request that a slot of a closed loop sends right now.
+    pub(super) fn due(&mut self) -> Option<(u32, Request)> {
+        match self {
+            Self::Closed { due, .. } => due.pop(),
+            Self::Open { .. } => None,
         }
     }
 

@@ -1,0 +1,119 @@
+//! Runs for the papers' experiments, side by side on all cores.
+
+use anyhow::Result;
+
+use ebb_policy::registry::{self, Settings};
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{Limits, Policy};
+use ebb_trace::generate::WorkloadSpec;
+use ebb_twin::{Observer, Outcome, Run, Sample, run};
+
+use super::hold::Hold;
+use crate::progress::Progress;
+use crate::server::Server;
+use crate::sim::{in_parallel, maximum};
+
+/// What steers a run.
+#[derive(Debug, Clone)]
+pub enum Steer {
+    /// A policy by name.
+    Policy(&'static str),
+    /// Fixed shares of cores and of the highest frequency.
+    Hold { cores: f64, frequency: f64 },
+}
+
+/// One experiment.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    pub steer: Steer,
+    pub plf: f64,
+    pub ssd_budget: Option<Watts>,
+    pub workload: WorkloadSpec,
+    /// Simulated time; to the workload's own end when `None`.
+    pub duration: Option<Nanos>,
+    pub warmup: Nanos,
+}
+
+/// What a run showed: its outcome and each period's mean latency and drive power.
+pub struct Shown {
+    pub outcome: Outcome,
+    /// (end of the period in seconds, mean latency in microseconds).
+    pub latency: Vec<(f64, f64)>,
+    /// Power of each drive in each period.
+    pub drive_watts: Vec<Vec<Watts>>,
+    /// (seconds, active cores) after each period.
+    pub active: Vec<(f64, u16)>,
+}
+
+/// Where experiments run.
+pub struct Lab {
+    pub server: Server,
+    pub seed: u64,
+    pub progress: Progress,
+}
+
+impl Lab {
+    /// Runs all experiments; results in their order, whatever the number of threads.
+    pub fn all(&self, label: &str, experiments: &[Experiment]) -> Result<Vec<Shown>> {
+        let bar = self.progress.bar(label, Some(experiments.len() as u64));
+        let runs = in_parallel(experiments.len(), None, |index| {
+            let shown = self.one(&experiments[index]);
+            bar.inc(1);
+            shown
+        });
+        bar.finish_and_clear();
+        runs
+    }
+
+    fn one(&self, experiment: &Experiment) -> Result<Shown> {
+        let Experiment { plf, ssd_budget, duration, warmup, .. } = *experiment;
+        let topology = &self.server.topology;
+        let policy: Box<dyn Policy> = match experiment.steer {
+            Steer::Policy(name) => registry::make(name, topology, &Settings { plf, ssd_budget })?,
+            Steer::Hold { cores, frequency } => Box::new(Hold::new(topology, cores, frequency)),
+        };
+        let mut watch = Watch::default();
+
+        let outcome = run(
+            Run {
+                profile: &self.server.profile,
+                policy,
+                limits: Limits { ssd_budget, ..Limits::default() },
+                ssd_budget,
+                workload: experiment
+                    .workload
+                    .build(&self.server.context(&experiment.workload, self.seed))?,
+                seed: self.seed,
+                duration,
+                warmup,
+            },
+            &mut watch,
+        )?;
+        let Watch { latency, drive_watts, active } = watch;
+        Ok(Shown { outcome, latency, drive_watts, active })
+    }
+
+    /// The most requests per second this server serves of `workload`.
+    pub fn maximum(&self, workload: &WorkloadSpec) -> Result<f64> {
+        maximum(&self.server, workload, self.seed, &self.progress)
+    }
+}
+
+#[derive(Default)]
+struct Watch {
+    latency: Vec<(f64, f64)>,
+    drive_watts: Vec<Vec<Watts>>,
+    active: Vec<(f64, u16)>,
+}
+
+impl Observer for Watch {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let signals = sample.signals;
+        let at = signals.now.seconds();
+        if let Some(latency) = signals.io.mean_latency {
+            self.latency.push((at, latency.micros()));
+        }
+        self.drive_watts.push(signals.drives.iter().filter_map(|drive| drive.power).collect());
+        self.active.push((at, sample.controls.groups().iter().map(|group| group.active).sum()));
+    }
+}

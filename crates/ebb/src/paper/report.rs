@@ -1,0 +1,147 @@
+//! Paper against twin: rows for the numbers a text states, curves for figures without any.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+/// Whether a number set the profile or only checks it. The two never mix: no constant is chosen
+/// because it moves a validated row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A component figure that set a constant of the profile.
+    Calibrated,
+    /// A result that is only compared.
+    Validated,
+}
+
+/// One number that the text states.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Figure, table or section.
+    pub figure: &'static str,
+    /// What was measured, with its unit.
+    pub quantity: String,
+    /// What the paper states.
+    pub paper: f64,
+    /// What the twin gives.
+    pub twin: f64,
+    /// How the two are related.
+    pub kind: Kind,
+    /// `twin / paper - 1`.
+    pub deviation: f64,
+}
+
+/// One curve of the twin, where a figure has no stated number at each point.
+#[derive(Debug, Clone, Serialize)]
+pub struct Curve {
+    /// Figure.
+    pub figure: &'static str,
+    /// What the curve shows.
+    pub series: String,
+    /// What the points are at.
+    pub x: Vec<f64>,
+    /// Their values.
+    pub y: Vec<f64>,
+}
+
+/// All that one paper's evaluation came to.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// Stated numbers.
+    pub rows: Vec<Row>,
+    /// The twin's own curves.
+    pub curves: Vec<Curve>,
+}
+
+impl Report {
+    /// Adds a number that set the profile.
+    pub fn calibrated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+        self.row(figure, quantity, paper, twin, Kind::Calibrated);
+    }
+    /// Adds a number that is only compared.
+    pub fn validated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+        self.row(figure, quantity, paper, twin, Kind::Validated);
+    }
+    fn row(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64, kind: Kind) {
+        let deviation = twin / paper - 1.0;
+        self.rows.push(Row { figure, quantity: quantity.into(), paper, twin, kind, deviation });
+    }
+    /// Adds a curve from (x, y) points.
+    pub fn curve(&mut self, figure: &'static str, series: String, points: &[(f64, f64)]) {
+        let (x, y) = points.iter().copied().unzip();
+        self.curves.push(Curve { figure, series, x, y });
+    }
+
+    /// For people: one line a number, then one line a curve.
+    pub fn text(&self) -> String {
+        let mut table = Table::new();
+        table
+            .load_style(presets::UTF8_HORIZONTAL_ONLY)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_header(["figure", "quantity", "paper", "twin", "deviation", "kind"]);
+        if table.width().is_none() {
+            table.set_width(110);
+        }
+        for row in &self.rows {
+            let kind = match row.kind {
+                Kind::Calibrated => "calibrated",
+                Kind::Validated => "validated",
+            };
+            let deviation = format!("{:+.1} %", 100.0 * row.deviation);
+            let (paper, twin) = (number(row.paper), number(row.twin));
+            table.add_row([row.figure, &row.quantity, &paper, &twin, &deviation, kind]);
+        }
+        for column in 2..5 {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let mut text = table.to_string();
+        if !self.curves.is_empty() {
+            text.push_str("\n\nThe twin's curves where the figure states no number:\n");
+        }
+        for curve in &self.curves {
+            let points = curve.x.iter().zip(&curve.y);
+            let points: Vec<_> =
+                points.map(|(x, y)| format!("{}: {}", number(*x), number(*y))).collect();
+            text.push_str(&format!(
+                "{}  {}\n    {}\n",
+                curve.figure,
+                curve.series,
+                points.join("  ")
+            ));
+        }
+        text
+    }
+}
+
+/// Three significant digits, without an exponent.
+fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 6);
+    format!("{value:.*}", digits as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let cases =
+            [(1.234, "1.23"), (1234.5, "1234"), (0.05678, "0.0568"), (0.0, "0"), (-2.5, "-2.50")];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn the_deviation_is_relative_to_the_paper() {
+        let mut report = Report::default();
+        report.validated("Fig. 5", "x", 2.0, 1.5);
+        assert_eq!(report.rows[0].deviation, -0.25);
+        assert!(report.text().contains("-25.0 %"), "{}", report.text());
+    }
+}
