@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use ebb_policy::ssd::CAP_TOLERANCE;
 use ebb_policy::units::{Joules, Nanos, Watts};
 use ebb_policy::{DriveSignals, IoSignals, PowerSignals};
 use ebb_trace::Op;
@@ -136,7 +137,8 @@ impl Meter {
             ssd: Some(energy.ssd / length),
         };
         self.outcome.peak = self.outcome.peak.max(energy.total() / length);
-        if budget.is_some_and(|budget| energy.ssd / length > budget) {
+        // Drives at caps that sum to the budget are not over it by a rounding error.
+        if budget.is_some_and(|budget| energy.ssd / length > budget + CAP_TOLERANCE) {
             self.outcome.over_budget += length;
         }
         power

@@ -49,6 +49,83 @@ impl Source for Poisson {
     }
 }
 
+/// One source after the other, each with its own clock.
+pub struct Chain(pub Vec<Box<dyn Source>>);
+
+impl Source for Chain {
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        let before = batch.len();
+        while let Some(first) = self.0.first_mut() {
+            first.fill(batch)?;
+            if batch.len() > before {
+                return Ok(());
+            }
+            self.0.remove(0);
+        }
+        Ok(())
+    }
+}
+
+/// Clients of every drive whose demand changes from phase to phase, drive by drive: nothing, a
+/// trickle, or all that the drive can do.
+pub struct Shifting {
+    pub drives: u16,
+    pub depth: u32,
+    pub bytes: u32,
+    pub read_share: f64,
+    pub phase: Nanos,
+    pub random: Pcg64Mcg,
+    /// Demand of each drive in each phase, over and over.
+    pub demand: Vec<Vec<Demand>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    Nothing,
+    Trickle,
+    All,
+}
+
+impl Shifting {
+    pub fn new(drives: u16, bytes: u32, read_share: f64, seed: u64) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let mut draw = || match random.random_range(0..3) {
+            0 => Demand::Nothing,
+            1 => Demand::Trickle,
+            _ => Demand::All,
+        };
+        let demand = (0..drives).map(|_| (0..16).map(|_| draw()).collect()).collect();
+        let phase = Nanos::from_millis(3_700);
+        Self { drives, depth: 8, bytes, read_share, phase, random, demand }
+    }
+}
+
+impl Closed for Shifting {
+    fn slots(&self) -> u32 {
+        u32::from(self.drives) * self.depth
+    }
+    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
+        let device = slot % u32::from(self.drives);
+        let phase = now.0 / self.phase.0;
+        let demands = &self.demand[device as usize];
+        let at = match demands[phase as usize % demands.len()] {
+            Demand::Nothing => Nanos((phase + 1) * self.phase.0),
+            Demand::Trickle => now + Nanos::from_millis(20),
+            Demand::All => now,
+        };
+        let read = self.random.random_bool(self.read_share);
+        Some(Request {
+            at,
+            offset: self.random.random_range(0..1u64 << 12) << 21,
+            bytes: self.bytes,
+            device: device as u16,
+            op: if read { Op::Read } else { Op::Write },
+            stream: slot,
+            recorded_latency: None,
+        })
+    }
+}
+
 /// Clients that send the next random read as soon as the last one is answered.
 pub struct Clients {
     pub slots: u32,

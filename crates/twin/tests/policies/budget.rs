@@ -1,0 +1,162 @@
+//! The power budget of the drives: never exceeded, and more of it is never worse.
+
+use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{Limits, PowerState, Topology};
+use ebb_trace::Workload;
+use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
+use proptest::prelude::*;
+
+use crate::common::{Demand, Shifting, job};
+
+const POLICIES: [&str; 5] = ["sspc", "pacman", "pacman-mean", "pacman-ema", "pacman-plus"];
+/// Sums of watts are rounded.
+const ROUNDING: f64 = 1e-6;
+
+/// Holds each period's power against the caps in force: those of its start or those of its end,
+/// whichever are higher.
+struct Caps {
+    topology: Topology,
+    states: Vec<PowerState>,
+    budget: Watts,
+    /// Largest excess of a drive over its own cap, of all drives over the budget.
+    drive_excess: f64,
+    sum_excess: f64,
+    changes: usize,
+}
+
+impl Caps {
+    fn new(profile: &Profile, budget: f64) -> Self {
+        let topology = profile.topology();
+        let states = Vec::with_capacity(topology.drives.len());
+        let (drive_excess, sum_excess) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+        Self { topology, states, budget: Watts(budget), drive_excess, sum_excess, changes: 0 }
+    }
+}
+
+impl Observer for Caps {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let mut sum = 0.0;
+        for (d, signal) in sample.signals.drives.iter().enumerate() {
+            let (drive, power) = (&self.topology.drives[d], signal.power.unwrap().0);
+            sum += power;
+            let after = drive.cap(signal.state.unwrap());
+            // Nothing is known of the state at the start of the first period.
+            let before = self.states.get(d).map_or(drive.cap(0), |ps| drive.cap(*ps));
+            self.drive_excess = self.drive_excess.max(power - before.max(after).0);
+        }
+        self.sum_excess = self.sum_excess.max(sum - self.budget.0);
+        self.states.clear();
+        self.states.extend(sample.signals.drives.iter().map(|signal| signal.state.unwrap()));
+        self.changes += sample.controls.decisions().len();
+    }
+}
+
+/// A run of `policy` alone: the guard enforces nothing.
+fn capped(
+    profile: &Profile,
+    policy: &str,
+    budget: f64,
+    workload: Shifting,
+    duration: Nanos,
+) -> (Outcome, Caps) {
+    let budget_watts = Some(Watts(budget));
+    let settings = Settings { ssd_budget: budget_watts, ..Settings::default() };
+    let policy = make(policy, &profile.topology(), &settings).unwrap();
+    let mut caps = Caps::new(profile, budget);
+    let workload = Workload::Closed(Box::new(workload));
+    let job = Run { ssd_budget: budget_watts, ..job(profile, policy, workload, Some(duration)) };
+    (run(job, &mut caps).unwrap(), caps)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10))]
+
+    /// Caps at every instant, between two device writes too; the measured power of every period;
+    /// that of every drive. Drives hold a cap by themselves within a regulation window far
+    /// shorter than a period, so nothing but rounding is tolerated.
+    #[test]
+    fn the_budget_is_kept_at_every_instant(
+        which in 0..POLICIES.len(),
+        budget in 144.0f64..400.0,
+        kib in 512u32..2048,
+        reads in 0.0f64..=1.0,
+        seed in any::<u64>(),
+    ) {
+        let profile = Profile::load("asg-1115s").unwrap();
+        let workload = Shifting::new(16, kib << 10, reads, seed);
+        let policy = POLICIES[which];
+        let (outcome, caps) =
+            capped(&profile, policy, budget, workload, Nanos::from_millis(18_300));
+        prop_assert!(outcome.most_capped.0 <= budget + ROUNDING, "{}", outcome.most_capped);
+        prop_assert!(outcome.most_capped.0 >= 144.0);
+        prop_assert_eq!(outcome.over_budget, Nanos::ZERO, "{}", policy);
+        prop_assert!(caps.sum_excess <= ROUNDING, "{policy}: {} W over", caps.sum_excess);
+        prop_assert!(caps.drive_excess <= ROUNDING, "{policy}: {} W", caps.drive_excess);
+        if policy != "sspc" && budget < 390.0 {
+            prop_assert!(caps.changes > 0, "{policy} moved no cap");
+        }
+    }
+}
+
+/// A budget that is just what the caps sum to, with every drive at its cap: the tightest case.
+#[test]
+fn drives_at_their_caps_are_not_over_a_budget_of_the_same_sum() {
+    let profile = Profile::load("asg-1115s").unwrap();
+    for (budget, reads) in [(144.0, 0.0), (224.0, 0.0), (224.0, 0.6), (288.0, 0.3)] {
+        let workload = saturating(2 << 20, reads, &[Demand::All]);
+        let (outcome, caps) = capped(&profile, "sspc", budget, workload, Nanos::from_secs(3));
+        assert_eq!(outcome.over_budget, Nanos::ZERO, "{budget} W: {} W", caps.sum_excess);
+        assert!(caps.sum_excess > -0.1 * budget, "{budget} W is not needed: {}", caps.sum_excess);
+        assert!(caps.drive_excess <= ROUNDING, "{}", caps.drive_excess);
+    }
+}
+
+/// A policy that ignores the budget is held to it by the guard.
+#[test]
+fn the_guard_keeps_the_budget_whatever_the_policy_asks() {
+    let profile = Profile::load("asg-1115s").unwrap();
+    let budget = Some(Watts(200.0));
+    let workload = Workload::Closed(Box::new(saturating(2 << 20, 0.0, &[Demand::All])));
+    let native = Box::new(ebb_policy::cpu::Native);
+    let job = Run {
+        limits: Limits { ssd_budget: budget, ..Limits::default() },
+        ssd_budget: budget,
+        ..job(&profile, native, workload, Some(Nanos::from_secs(3)))
+    };
+    let mut caps = Caps::new(&profile, 200.0);
+    let outcome = run(job, &mut caps).unwrap();
+    assert!(outcome.most_capped <= Watts(200.0), "{}", outcome.most_capped);
+    assert_eq!(outcome.over_budget, Nanos::ZERO);
+    assert!(caps.sum_excess <= 0.0);
+}
+
+/// Drives with the demands of `pattern` by turns, the same all the time.
+fn saturating(bytes: u32, reads: f64, pattern: &[Demand]) -> Shifting {
+    let demand = (0..16).map(|drive| vec![pattern[drive % pattern.len()]]).collect();
+    Shifting { demand, ..Shifting::new(16, bytes, reads, 5) }
+}
+
+/// Noise: media latencies and who of the clients comes first change with every cap, and PACMAN
+/// moves caps at most once in 5 s, so the last move may come too late to pay.
+const NOISE: f64 = 0.01;
+
+/// Every drive busy, and every second one idle so that there is something to move.
+#[test]
+fn more_budget_never_means_less_throughput() {
+    let profile = Profile::load("asg-1115s").unwrap();
+    for (policy, pattern) in POLICIES.iter().flat_map(|policy| {
+        [(policy, &[Demand::All][..]), (policy, &[Demand::All, Demand::Nothing][..])]
+    }) {
+        let mut before = (0.0, 0.0);
+        for budget in [144.0, 190.0, 224.0, 300.0, 400.0] {
+            let workload = saturating(2 << 20, 0.0, pattern);
+            let seconds = Nanos::from_secs(11);
+            let (outcome, _) = capped(&profile, policy, budget, workload, seconds);
+            let iops = outcome.iops();
+            let least = before.1 * (1.0 - NOISE);
+            assert!(iops >= least, "{policy}: {iops} at {budget} W, after {before:?}");
+            before = (budget, iops);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! PACER and PACMAN on one server: each keeps its promise and leaves the other's controls alone.
+
+use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{ControlName, Decision};
+use ebb_trace::Workload;
+use ebb_twin::{Observer, Outcome, Profile, Run, run};
+
+use crate::common::{Poisson, job};
+
+const BUDGET: Watts = Watts(200.0);
+const PLF: f64 = 0.2;
+/// A window of 30 s against PACER's own of 5 s.
+const LATENCY_NOISE: f64 = 0.03;
+
+/// Who decided what.
+#[derive(Default)]
+struct Owners {
+    cores: usize,
+    drives: usize,
+    foreign: Vec<Decision>,
+}
+
+impl Observer for Owners {
+    fn decision(&mut self, decision: &Decision) {
+        let drive = matches!(decision.control, ControlName::PowerState(_));
+        let owner = decision.reason.split(':').next().unwrap();
+        match (drive, owner) {
+            (true, "sspc" | "pacman") => self.drives += 1,
+            (false, "pacer") => self.cores += 1,
+            // The guard bounds how fast cores are parked.
+            (false, "guard") => {}
+            _ => self.foreign.push(*decision),
+        }
+    }
+}
+
+fn served(policy: &str) -> (Outcome, Owners) {
+    let profile = Profile::load("asg-1115s").unwrap();
+    let settings = Settings { plf: PLF, ssd_budget: Some(BUDGET) };
+    let policy = make(policy, &profile.topology(), &settings).unwrap();
+    // A tenth of what the cores can do: 30 k of 16 KiB requests per second.
+    let source = Poisson::new(u64::MAX, 33_000.0, 16_384, 0.7, 16);
+    let workload = Workload::Open(Box::new(source));
+    let job = Run {
+        ssd_budget: Some(BUDGET),
+        warmup: Nanos::from_secs(40),
+        ..job(&profile, policy, workload, Some(Nanos::from_secs(70)))
+    };
+    let mut owners = Owners::default();
+    (run(job, &mut owners).unwrap(), owners)
+}
+
+#[test]
+fn pacer_and_pacman_together_keep_plf_and_budget() {
+    let (capped, _) = served("pacman");
+    for name in ["pacer+pacman", "pacman+pacer"] {
+        let (both, owners) = served(name);
+        assert_eq!(owners.foreign, [], "{name}");
+        assert!(owners.cores > 0 && owners.drives > 0, "{name}");
+        assert!(both.most_capped <= BUDGET, "{name}: {}", both.most_capped);
+        assert_eq!(both.over_budget, Nanos::ZERO, "{name}");
+        // Caps cost latency too, whoever steers the cores: what PACER adds is what it promises.
+        let loss = both.mean_latency() / capped.mean_latency() - 1.0;
+        println!(
+            "{name}: loss {loss:.4}, {:.4} of the CPU energy",
+            both.energy.cpu / capped.energy.cpu
+        );
+        assert!(loss <= PLF + LATENCY_NOISE, "{name}: loss {loss}");
+        assert!(both.energy.total() <= capped.energy.total(), "{name}");
+    }
+}
