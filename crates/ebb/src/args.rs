@@ -210,6 +210,10 @@ pub struct SimOutput {
     #[arg(long, value_name = "FILE.{csv,parquet}")]
     pub timeseries: Option<PathBuf>,
 
+    /// Write a page with plots and the decision log into this folder; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+
     /// Write every decision of every policy, one JSON object per line.
     #[arg(long, value_name = "FILE")]
     pub decisions: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! Exit codes and how errors are told: 1 the work failed, 2 wrong usage or input.
 
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::process::ExitCode;
 
 use ebb_policy::registry::PolicyError;
@@ -19,6 +20,19 @@ pub struct Usage(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {0}")]
 pub struct Unwritten(pub String);
+
+/// Refuses a file to write whose folder does not exist, before long work is done for it.
+pub fn check_folder(option: &str, path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Err(usage(format!(
+            "{option} {}: there is no folder {}; make it first",
+            path.display(),
+            folder.display()
+        ))),
+        _ => Ok(()),
+    }
+}
 
 /// An error that what was asked for cannot be.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
@@ -49,7 +63,9 @@ fn message(error: &anyhow::Error) -> String {
 }
 
 fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    let of_file = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    let of_json = cause.downcast_ref::<serde_json::Error>().and_then(|e| e.io_error_kind());
+    of_file.or(of_json) == Some(ErrorKind::BrokenPipe)
 }
 
 fn code(error: &anyhow::Error) -> u8 {

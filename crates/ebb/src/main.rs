@@ -1,5 +1,6 @@
 //! The one binary of Ebb: `ebb sim` compares policies in the digital twin, `ebb trace` looks
-//! into block-I/O traces, `ebb paper` repeats published evaluations. `docs/cli.md` describes every option.
+//! into block-I/O traces, `ebb paper` repeats published evaluations. `docs/cli.md` describes every
+//! option.
 
 mod args;
 mod exit;

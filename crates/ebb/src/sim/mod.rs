@@ -6,6 +6,7 @@ mod maximum;
 mod options;
 mod plan;
 mod record;
+mod report;
 mod run;
 mod spool;
 mod summary;
@@ -17,6 +18,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 
 use crate::args::SimArgs;
+use crate::exit::check_folder;
 use crate::progress::Progress;
 use plan::Plan;
 use run::{Keep, RunResult};
@@ -31,11 +33,17 @@ pub fn run(args: &SimArgs) -> Result<()> {
     if output.list {
         return list::print(output.json);
     }
+    if let Some(path) = &output.decisions {
+        check_folder("--decisions", path)?;
+    }
     let progress = Progress::new(output.quiet);
     let mut plan = Plan::new(args)?;
     plan.measure(&progress)?;
     let series = output.timeseries.as_deref().map(timeseries::Target::new).transpose()?;
-    let keep = Keep { rows: series.is_some(), decisions: output.decisions.is_some() };
+    let keep = Keep {
+        rows: series.is_some() || output.report.is_some(),
+        decisions: output.decisions.is_some(),
+    };
     let mut results = run::run_all(&plan, &progress, output.threads, keep)?;
     let summary = Summary::new(&plan, &results);
     if let Some(target) = series {
@@ -44,13 +52,17 @@ pub fn run(args: &SimArgs) -> Result<()> {
     if let Some(path) = &output.decisions {
         decisions::write(path, &mut results)?;
     }
+    let page = match &output.report {
+        Some(folder) => Some(report::write(folder, &plan, &summary, &mut results)?),
+        None => None,
+    };
     let mut to = io::stdout().lock();
     if output.json {
         serde_json::to_writer_pretty(&mut to, &summary)?;
         writeln!(to)?;
     } else {
         let shown = Shown { plan: &plan, summary: &summary, results: &results };
-        shown.print(&mut to, output.quiet)?;
+        shown.print(&mut to, output.quiet, page.as_deref())?;
     }
     Ok(to.flush()?)
 }
@@ -63,13 +75,21 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn print(&self, to: &mut impl Write, quiet: bool) -> io::Result<()> {
+    fn print(
+        &self,
+        to: &mut impl Write,
+        quiet: bool,
+        page: Option<&std::path::Path>,
+    ) -> io::Result<()> {
         if self.plan.example && !quiet {
             writeln!(to, "{}\n", options::EXAMPLE_INTRODUCTION)?;
         }
         table::heading(to, self.plan, self.summary)?;
         table::print(to, self.summary)?;
         table::notes(to, self.summary, self.results)?;
+        if let Some(page) = page {
+            writeln!(to, "Report: {}", page.display())?;
+        }
         if self.plan.example && !quiet {
             writeln!(to, "\n{}", options::EXAMPLE_NEXT)?;
         }

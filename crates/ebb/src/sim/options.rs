@@ -23,7 +23,7 @@ the drives whose measured power says they need it, first after 5 s, from when on
 
 /// Said after it.
 pub const EXAMPLE_NEXT: &str = "\
-Next: replay a trace of your own, or see what there is to choose from:
+Next: add --report DIR for plots and the log of decisions, or replay a trace of your own:
   ebb sim --trace FILE --fold --policy native --policy pacer --policy pacer+pacman --ssd-budget 224W
   ebb sim --list       policies, servers and workloads";
 

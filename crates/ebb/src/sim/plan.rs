@@ -148,6 +148,14 @@ impl Plan {
         }
     }
 
+    /// Whether a trace is folded onto the server; `None` without a trace.
+    pub fn folds(&self) -> Option<bool> {
+        match self.requests {
+            Requests::Traces { fold, .. } => Some(fold),
+            Requests::Generated(_) => None,
+        }
+    }
+
     fn needs_maximum(&self) -> bool {
         let Requests::Generated(spec) = &self.requests else { return false };
         self.pressure.is_some() || spec.needs_maximum()

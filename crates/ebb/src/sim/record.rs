@@ -24,6 +24,8 @@ pub struct Columns {
     pub names: Vec<String>,
     /// Core groups; four columns each.
     pub groups: Vec<String>,
+    /// Drives; two columns each.
+    pub drives: usize,
 }
 
 /// Columns before those of the core groups.
@@ -62,7 +64,17 @@ impl Columns {
             names.push(format!("drive{drive}_state"));
             names.push(format!("drive{drive}_w"));
         }
-        Self { names, groups }
+        Self { names, groups, drives: topology.drives.len() }
+    }
+
+    /// The place of a fixed column.
+    pub fn fixed(name: &str) -> usize {
+        FIXED.iter().position(|column| *column == name).unwrap_or(0)
+    }
+
+    /// The place of the first of a drive's two columns.
+    pub fn drive(&self, drive: usize) -> usize {
+        FIXED.len() + 4 * self.groups.len() + 2 * drive
     }
 }
 
@@ -231,6 +243,10 @@ mod tests {
             names.sort();
             names.dedup();
             assert_eq!(names.len(), columns.names.len());
+            let last = columns.drive(topology.drives.len() - 1);
+            assert!(columns.names[last].ends_with("_state"));
+            assert_eq!(last + 2, columns.names.len());
+            assert_eq!(columns.names[Columns::fixed("ssd_w")], "ssd_w");
         }
     }
 }

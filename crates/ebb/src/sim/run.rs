@@ -6,11 +6,12 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 
-use ebb_twin::{Outcome, Run};
+use ebb_twin::{Outcome, Run, TwinError};
 
 use super::plan::Plan;
 use super::record::{Log, Recorder};
 use super::spool::Spool;
+use crate::exit::usage;
 use crate::input::FileReport;
 use crate::progress::Progress;
 
@@ -66,7 +67,12 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         duration: plan.duration,
         warmup: plan.warmup,
     };
-    let outcome = ebb_twin::run(run, &mut recorder)?;
+    let outcome = ebb_twin::run(run, &mut recorder).map_err(|error| match error {
+        TwinError::Request { .. } if plan.folds() == Some(false) => {
+            usage(format!("{error} (--fold does that)"))
+        }
+        error => error.into(),
+    })?;
     let (rows, log) = recorder.finish();
     Ok(RunResult { policy: policy.to_owned(), outcome, rows, log, files: watch.reports() })
 }

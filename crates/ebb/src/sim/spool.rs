@@ -31,6 +31,11 @@ impl Spool {
         self.failed = written.err();
     }
 
+    /// How many there are.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// Calls `each` with every row, in order.
     ///
     /// # Errors
@@ -81,5 +86,6 @@ mod tests {
                 .unwrap();
             assert_eq!(next, 10_000.0);
         }
+        assert_eq!(spool.rows(), 10_000);
     }
 }

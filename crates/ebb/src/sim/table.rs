@@ -109,8 +109,8 @@ fn line(row: &Row, runs: &[&RunSummary]) -> Vec<Cell> {
         };
         // The first column has nothing to compare with.
         let cell = match change {
-            Some(change) => Cell::new(format!("{text} {:>6}", percent(change))),
-            None if index > 0 => Cell::new(format!("{text} {:>6}", "")),
+            Some(change) => Cell::new(format!("{text} {:>7}", percent(change))),
+            None if index > 0 => Cell::new(format!("{text} {:>7}", "")),
             None => Cell::new(text),
         };
         cells.push(coloured(cell, row.better, change).set_alignment(CellAlignment::Right));

@@ -15,7 +15,7 @@ use parquet::schema::types::Type;
 use super::plan::Plan;
 use super::record::Columns;
 use super::run::RunResult;
-use crate::exit::{Unwritten, usage};
+use crate::exit::{Unwritten, check_folder, usage};
 
 /// Rows of one row group in Parquet.
 const GROUP: usize = 16_384;
@@ -29,6 +29,7 @@ pub struct Target<'a> {
 impl<'a> Target<'a> {
     /// The form follows from the ending.
     pub fn new(path: &'a Path) -> Result<Self> {
+        check_folder("--timeseries", path)?;
         let ending = path.extension().and_then(|ending| ending.to_str());
         let parquet = match ending {
             Some("parquet") => true,

@@ -10,7 +10,7 @@ use ebb_trace::{Format, TraceError, write};
 
 use super::{json, open, skipped};
 use crate::args::ConvertArgs;
-use crate::exit::{Unwritten, usage};
+use crate::exit::{Unwritten, check_folder, usage};
 use crate::input::FileReport;
 use crate::text::grouped;
 
@@ -26,6 +26,7 @@ struct Converted {
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
     let format = format(args)?;
+    check_folder("--output", &args.output)?;
     let output = args.output.display().to_string();
     let to = args.output.canonicalize().ok();
     if to.is_some() && args.input.files.iter().any(|file| file.canonicalize().ok() == to) {

@@ -1,0 +1,218 @@
+// The page around the plots: facts, summary, log. Text goes in by textContent only.
+
+function add(parent, tag, text, className) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  if (className) element.className = className;
+  return parent.appendChild(element);
+}
+
+function number(value) {
+  if (value === null || value === undefined || !isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1e9) return (value / 1e9).toFixed(3) + " G";
+  if (size >= 1e6) return (value / 1e6).toFixed(3) + " M";
+  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
+  if (size === 0) return "0";
+  return size < 0.01 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+}
+
+function change(share) {
+  if (!isFinite(share)) return "";
+  if (Math.abs(share) < 0.0005) return "=";
+  if (share >= 10) return "×" + number(1 + share);
+  return (share > 0 ? "+" : "−") + Math.abs(100 * share).toFixed(Math.abs(share) < 1 ? 1 : 0) + "%";
+}
+
+function facts() {
+  const s = data.summary;
+  $("what").textContent = `${s.workload} on ${s.profile}`;
+  const items = [["simulated, not measured", "strong"], [data.profile_summary], [`seed ${s.seed}`],
+    [`tolerated loss ${number(100 * s.plf)}%`]];
+  if (s.ssd_budget_watts !== null) items.push([`drives' budget ${number(s.ssd_budget_watts)} W`]);
+  if (s.maximum_iops !== null) items.push([`measured maximum ${number(s.maximum_iops)} IOPS`]);
+  if (s.pressure !== null) items.push([`pressure ${number(100 * s.pressure)}%`]);
+  if (data.warmup_s > 0) items.push([`first ${number(data.warmup_s)} s not counted`]);
+  for (const [text, strong] of items) add($("facts"), "li", text, strong);
+  for (const file of s.traces) {
+    if (file.malformed) add($("facts"), "li", `${file.file}: ${file.malformed} malformed records passed over`);
+  }
+  $("version").textContent = `Ebb ${data.version}. Every number here comes from Ebb's digital twin.`;
+}
+
+// Name, value, and which direction is better: -1 lower, 1 higher, 0 neither.
+const ROWS = [
+  ["Energy, J", (r) => r.energy_joules.total, -1, "first"],
+  ...["cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"].map((name) =>
+    [name === "psu_loss" ? "supply loss" : name, (r) => r.energy_joules[name], -1, "part"]),
+  ["Mean power, W", (r) => r.mean_watts, -1, "first"],
+  ["Peak power, W", (r) => r.peak_watts, -1],
+  ["Requests", (r) => r.requests, 0, "first"],
+  ["IOPS", (r) => r.iops, 1],
+  ["IOPS/W", (r) => r.iops_per_watt, 1],
+  ["MB/J", (r) => r.bytes_per_joule / 1e6, 1],
+  ["Latency mean, µs", (r) => r.latency_us.mean, -1, "first"],
+  ["p50, µs", (r) => r.latency_us.p50, -1, "part"],
+  ["p99, µs", (r) => r.latency_us.p99, -1, "part"],
+  ["p99.9, µs", (r) => r.latency_us.p99_9, -1, "part"],
+  ["Over budget, s", (r) => r.seconds_over_budget, -1, "first"],
+];
+
+function summary() {
+  const all = data.summary.runs;
+  const table = $("summary");
+  const head = add(add(table, "thead"), "tr");
+  add(head, "th", "");
+  all.forEach((run, index) => {
+    const cell = add(head, "th");
+    add(cell, "span", undefined, "dot").style.background = colour(index);
+    cell.append(run.policy);
+  });
+  const body = add(table, "tbody");
+  for (const [name, value, better, className] of ROWS) {
+    if (all.every((run) => value(run) === null || (className === "part" && value(run) === 0))) continue;
+    const row = add(body, "tr", undefined, className);
+    add(row, "td", name);
+    all.forEach((run, index) => {
+      const share = value(run) / value(all[0]) - 1;
+      const cell = add(row, "td", number(value(run)) + " ");
+      if (all.length > 1) add(cell, "small", index > 0 ? change(share) : "");
+      if (index > 0 && better !== 0 && Math.abs(share) >= 0.01) {
+        cell.className = share > 0 === better > 0 ? "good" : "bad";
+      }
+    });
+  }
+  const row = add(body, "tr", undefined, "first");
+  add(row, "td", "SLA");
+  all.forEach((run, index) => {
+    const text = index === 0 ? "reference" : run.sla_kept === null ? "–"
+      : `${run.sla_kept ? "kept" : "broken"} ${change(run.sla_excess)}`;
+    add(row, "td", text, index === 0 ? "" : run.sla_kept ? "kept" : "broken");
+  });
+  const limit = all[0].sla_limit_us;
+  $("summary-note").textContent = "Changes are against the first policy"
+    + (limit === null ? "." : `; the SLA allows a mean latency of ${number(limit)} µs, `
+      + `${number(100 * data.summary.plf)}% over its own, and is compared with that limit.`);
+}
+
+function picker(target, choices, take) {
+  const buttons = choices.map(([value, text]) => {
+    const button = add($(target), "button", text);
+    button.type = "button";
+    button.onclick = () => {
+      buttons.forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
+      take(value);
+    };
+    return button;
+  });
+  buttons[0].setAttribute("aria-pressed", "true");
+}
+
+function chart(parent, className) {
+  return add($(parent), "div", undefined, "chart " + (className || ""));
+}
+
+// A chart for each item; all have their place before the first is drawn, which is what sets widths.
+function each(items, parent, make) {
+  const elements = items.map(() => chart(parent));
+  items.forEach((item, index) => make(item, elements[index], index));
+}
+
+function seriesNote() {
+  const coarse = runs.filter((run) => run.rows_per_point > 1);
+  $("series-note").textContent = "One point per control period of 0.5 s. Drag to zoom, double-click to return; "
+    + "charts over time zoom together."
+    + (coarse.length ? ` Runs of more than ${data.all_shown} periods show ${coarse[0].rows_per_point} `
+      + "periods a point: the line is their mean, the band their least and largest value." : "");
+}
+
+function plots() {
+  seriesNote();
+  const budget = data.summary.ssd_budget_watts;
+  overTime("power", "Whole server at the wall", "total_w", { unit: "W", yaxis: { rangemode: "normal" } });
+  overTime("ssd", "All drives", "ssd_w", budget === null ? { unit: "W" }
+    : { unit: "W", limit: budget, limitName: `budget ${number(budget)} W`, yaxis: { rangemode: "normal" } });
+  const highest = runs.flatMap((run) => run.series.total_w.mean).reduce((a, b) => Math.max(a, b), 1);
+  $("energy").style.height = `${110 + 34 * runs.length}px`;
+  energyBars("energy");
+  each(runs, "components", (run, element) => stacked(element, run, highest));
+  overTime("iops", "Completed requests per second", "iops", { unit: "IOPS" });
+  const limit = data.summary.runs[0].sla_limit_us;
+  overTime("latency", "Mean latency of each period", "latency_mean_us",
+    { unit: "µs", logarithmic: true, limit: runs.length > 1 ? limit : null, limitName: "SLA limit of the mean" });
+  distribution("distribution");
+  picker("distribution-pick", [["cdf", "cumulative"], ["tail", "tail"], ["share", "histogram"]],
+    (value) => { form = value; drawn.forEach((again) => again()); });
+  each(data.groups, "cores", (group, element, index) => overTime(element,
+    `Active cores, ${group.replaceAll("_", " ")} (of ${data.cores[index]})`, `${group}_active_cores`,
+    { unit: "cores", shape: "hv" }));
+  each(data.groups, "frequencies", (group, element) => overTime(element,
+    `Frequency, ${group.replaceAll("_", " ")}`, `${group}_frequency_hz`,
+    { unit: "GHz", scale: 1e-9, shape: "hv" }));
+  const height = 90 + Math.min(18, Math.max(5, 260 / data.drives)) * data.drives;
+  each(runs, "maps", (run, element) => {
+    element.style.height = `${height}px`;
+    map(element, run);
+  });
+  const choices = [["states", "power state"], ["watts", "power"]];
+  picker("map-pick", data.caps.length > 1 ? choices : choices.slice(1),
+    (value) => { shown = value; drawn.forEach((again) => again()); });
+  const coarse = runs.some((run) => run.map.rows_per_point > 1);
+  $("map-note").textContent = (data.caps.length > 1 ? "Higher states have lower power caps."
+    : `These drives have one operational power state, of ${data.caps[0]} W.`)
+    + (coarse ? " A cell stands for several periods: the deepest state in them, the mean of the power." : "");
+}
+
+const CONTROLS = { active_cores: "active cores", frequency_hz: "frequency", power_state: "power state",
+  background: "background work" };
+const SHOWN = 500;
+
+function value(control, from) {
+  if (control === "frequency_hz") return (from / 1e9).toFixed(2) + " GHz";
+  if (control === "background") return from ? "race" : "normal";
+  if (control === "power_state" && data.caps[from] !== undefined) return `${from} (${data.caps[from]} W)`;
+  return String(from);
+}
+
+function log() {
+  const entries = runs.flatMap((run) => run.decisions.shown.map(([time, control, of, from, to, reason]) => {
+    const cells = [time.toFixed(1), run.policy, CONTROLS[control] || control, of.replaceAll("_", " "),
+      value(control, from), value(control, to), run.decisions.reasons[reason][0]];
+    return { policy: run.policy, reason: cells[6], cells, text: cells.join(" ").toLowerCase() };
+  }));
+  const reasons = new Map();
+  runs.forEach((run) => run.decisions.reasons.forEach(([reason, count]) =>
+    reasons.set(reason, (reasons.get(reason) || 0) + count)));
+  const option = (select, value, text) => { add($(select), "option", text).value = value; };
+  option("log-policy", "", "all");
+  runs.forEach((run) => option("log-policy", run.policy, `${run.policy} (${run.decisions.count})`));
+  option("log-reason", "", "all");
+  [...reasons].sort().forEach(([reason, count]) => option("log-reason", reason, `${reason} (${count})`));
+  const head = add(add($("log"), "thead"), "tr");
+  ["time, s", "policy", "control", "of", "from", "to", "reason"].forEach((name) => add(head, "th", name));
+  const body = add($("log"), "tbody");
+  const all = runs.reduce((sum, run) => sum + run.decisions.count, 0);
+  const show = () => {
+    const policy = $("log-policy").value, reason = $("log-reason").value;
+    const words = $("log-search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = entries.filter((entry) => (!policy || entry.policy === policy)
+      && (!reason || entry.reason === reason) && words.every((word) => entry.text.includes(word)));
+    body.replaceChildren();
+    for (const entry of found.slice(0, SHOWN)) {
+      const row = add(body, "tr");
+      entry.cells.forEach((cell) => add(row, "td", cell));
+    }
+    $("log-note").textContent = `${all} decisions in all`
+      + (entries.length < all ? `, of which the page has the first and last 1000 of each policy (--decisions FILE writes all)` : "")
+      + `; ${found.length} match` + (found.length > SHOWN ? `, the first ${SHOWN} are shown.` : ".");
+  };
+  $("log-filter").addEventListener("input", show);
+  $("log-filter").addEventListener("submit", (event) => event.preventDefault());
+  show();
+}
+
+facts();
+summary();
+log();
+plots();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((again) => again()));
