@@ -46,7 +46,8 @@ pub enum PolicyError {
     },
     /// The budget is below what the drives can be capped to.
     #[error(
-        "SSD budget {budget} is impossible: the lowest power states of the {drives} drives sum to {lowest}; give at least that"
+        "SSD budget {budget} is impossible: the lowest power states of the {drives} drives sum \
+         to {lowest}; give at least that"
     )]
     Budget {
         /// As asked for.

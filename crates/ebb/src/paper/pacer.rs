@@ -15,6 +15,8 @@ use crate::server::Server;
 
 /// The evaluation's default (§V).
 const PLF: f64 = 0.2;
+/// Shares of cores or of the highest frequency in the sweeps of Figs. 6 and 7.
+const SHARES: [f64; 8] = [1.0, 0.9, 0.8, 0.7, 0.63, 0.5, 0.4, 0.3];
 const ALL: Steer = Steer::Hold { cores: 1.0, frequency: 1.0 };
 
 /// Everything an experiment of this paper needs.
@@ -120,79 +122,57 @@ impl Pacer {
 
     /// Figs. 6 and 7: frequency and active cores, one at a time, at 10 % and 100 % pressure.
     fn sweeps(&mut self) -> Result<()> {
-        let shares = [1.0, 0.9, 0.8, 0.7, 0.63, 0.5, 0.4, 0.3];
         let light = self.pressed("rand-rw", 0.1)?;
         let full = generate::by_name("rand-rw")?.saturating();
-        let duration = Nanos::from_secs(12);
-        for (figure, by_frequency) in [("Fig. 6", true), ("Fig. 7", false)] {
-            for (pressure, workload) in [("10 %", &light), ("100 %", &full)] {
-                let experiment = |share: &f64| {
-                    let steer = if by_frequency {
-                        Steer::Hold { cores: 1.0, frequency: *share }
-                    } else {
-                        Steer::Hold { cores: *share, frequency: 1.0 }
-                    };
-                    let duration = Some(duration);
-                    // The guard lets cores be parked over a few periods only.
-                    let warmup = Nanos::from_secs(4);
-                    Experiment { duration, warmup, ..self.experiment(steer, workload.clone()) }
-                };
-                let experiments: Vec<_> = shares.iter().map(experiment).collect();
-                let runs = self.lab.all(figure, &experiments)?;
-                let base = &runs[0].outcome;
-                let what = if by_frequency { "frequency" } else { "active cores" };
-                let mut curve = |series: &str, value: fn(&Outcome, &Outcome) -> f64| {
-                    let points: Vec<_> = shares
-                        .iter()
-                        .zip(&runs)
-                        .map(|(x, run)| (*x, value(&run.outcome, base)))
-                        .collect();
-                    let series = format!("{series} over share of {what}, {pressure} pressure");
-                    self.report.curve(figure, series, &points);
-                };
-                curve("mean latency", slower);
-                curve("p99 latency", tail);
-                curve("IOPS", |of, over| of.iops() / over.iops());
-                curve("IOPS/W", efficiency);
-                let at = |wanted: f64| {
-                    shares
-                        .iter()
-                        .position(|share| *share == wanted)
-                        .map_or(base, |at| &runs[at].outcome)
-                };
-                if by_frequency && pressure == "100 %" {
-                    let (low, report) = (at(0.3), &mut self.report);
-                    report.validated(
-                        figure,
-                        "mean latency at 30 % frequency, full pressure, x",
-                        2.5,
-                        slower(low, base),
-                    );
-                    report.validated(
-                        figure,
-                        "IOPS/W at 30 % frequency, full pressure, x",
-                        0.5,
-                        efficiency(low, base),
-                    );
-                }
-                if !by_frequency && pressure == "10 %" {
-                    let (some, report) = (at(0.63), &mut self.report);
-                    report.validated(
-                        figure,
-                        "IOPS/W with 63 % of cores, 10 % pressure, x",
-                        1.18,
-                        efficiency(some, base),
-                    );
-                    report.validated(
-                        figure,
-                        "mean latency with 63 % of cores, 10 % pressure, x",
-                        1.0,
-                        slower(some, base),
-                    );
-                }
-            }
-        }
+        let slow = |share| Steer::Hold { cores: 1.0, frequency: share };
+        let few = |share| Steer::Hold { cores: share, frequency: 1.0 };
+        self.sweep("Fig. 6", "frequency, 10 % pressure", slow, &light)?;
+        let runs = self.sweep("Fig. 6", "frequency, 100 % pressure", slow, &full)?;
+        let at = |runs: &[Shown], value: fn(&Outcome, &Outcome) -> f64, share: f64| {
+            let run = SHARES.iter().zip(runs).find(|(x, _)| **x == share);
+            run.map_or(f64::NAN, |(_, run)| value(&run.outcome, &runs[0].outcome))
+        };
+        let report = &mut self.report;
+        let quantity = "mean latency at 30 % frequency, full pressure, x";
+        report.validated("Fig. 6", quantity, 2.5, at(&runs, slower, 0.3));
+        let quantity = "IOPS/W at 30 % frequency, full pressure, x";
+        report.validated("Fig. 6", quantity, 0.5, at(&runs, efficiency, 0.3));
+        let runs = self.sweep("Fig. 7", "active cores, 10 % pressure", few, &light)?;
+        let report = &mut self.report;
+        let quantity = "IOPS/W with 63 % of cores, 10 % pressure, x";
+        report.validated("Fig. 7", quantity, 1.18, at(&runs, efficiency, 0.63));
+        let quantity = "mean latency with 63 % of cores, 10 % pressure, x";
+        report.validated("Fig. 7", quantity, 1.0, at(&runs, slower, 0.63));
+        self.sweep("Fig. 7", "active cores, 100 % pressure", few, &full)?;
         Ok(())
+    }
+
+    /// One control at each of [`SHARES`], with its curves relative to the first.
+    fn sweep(
+        &mut self,
+        figure: &'static str,
+        what: &str,
+        steer: fn(f64) -> Steer,
+        workload: &WorkloadSpec,
+    ) -> Result<Vec<Shown>> {
+        // The guard lets cores be parked over a few periods only.
+        let (duration, warmup) = (Some(Nanos::from_secs(12)), Nanos::from_secs(4));
+        let experiments = SHARES.map(|share| Experiment {
+            duration,
+            warmup,
+            ..self.experiment(steer(share), workload.clone())
+        });
+        let runs = self.lab.all(figure, &experiments)?;
+        let mut curve = |series: &str, value: fn(&Outcome, &Outcome) -> f64| {
+            let value = |run: &Shown| value(&run.outcome, &runs[0].outcome);
+            let points: Vec<_> = SHARES.into_iter().zip(runs.iter().map(value)).collect();
+            self.report.curve(figure, format!("{series} over share of {what}"), &points);
+        };
+        curve("mean latency", slower);
+        curve("p99 latency", tail);
+        curve("IOPS", |of, over| of.iops() / over.iops());
+        curve("IOPS/W", efficiency);
+        Ok(runs)
     }
 
     /// Figs. 10 and 11: tolerated loss against pressure.

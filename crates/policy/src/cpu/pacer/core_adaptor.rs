@@ -5,8 +5,8 @@
 //!
 //! * `u_desired` is bounded, and falls from what is really in use when `plf` is broken, not from
 //!   where it had wound up while other bounds (minimum cores, floors) held.
-//! * `u_desired` does not rise while only a floor (see `memory.rs`) keeps a group from shrinking, or
-//!   the group would leap when the floor goes.
+//! * `u_desired` does not rise while only a floor (see `memory.rs`) keeps a group from shrinking,
+//!   or the group would leap when the floor goes.
 //! * With slack no group grows and with a loss none shrinks, whatever the noise in `u_cur` says.
 //! * With a loss each group grows by at least a tenth. Which group is short cannot be told from
 //!   one latency, and [`desired`] alone may be slow to answer a small excess.
