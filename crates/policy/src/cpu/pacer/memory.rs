@@ -3,7 +3,8 @@
 //! Cores and frequencies come in steps. Where one more step costs more than the slack that is left,
 //! the paper's law takes it, breaks `plf`, gives it back, sees slack and takes it again, for ever.
 //! Here the step that was followed by a broken `plf` leaves a floor behind, which is forgotten
-//! after some time since loads change. Floors only rise in between, so the number of steps is bounded.
+//! after some time since loads change. Floors only rise in between, so the number of steps is
+//! bounded.
 
 use crate::controls::GroupControl;
 use crate::topology::Topology;
