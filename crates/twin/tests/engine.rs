@@ -7,6 +7,7 @@ mod common;
 
 use common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
 use ebb_policy::units::{Joules, Nanos};
+use ebb_policy::{Controls, Policy, Signals};
 use ebb_trace::{Op, Workload};
 use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, run};
 use proptest::prelude::*;
@@ -81,6 +82,30 @@ fn fewer_cores_draw_less_and_carry_less() {
     assert!((two.iops() / 100_000.0 - 1.0).abs() < 0.02, "{}", two.iops());
     assert!(eight.iops() > 3.0 * two.iops());
     assert!(two.energy.cpu < eight.energy.cpu);
+}
+
+/// Parks half of eight cores and takes them back, by turns.
+struct Breathing(bool);
+
+impl Policy for Breathing {
+    fn name(&self) -> &'static str {
+        "breathing"
+    }
+    fn step(&mut self, _: &Signals, controls: &mut Controls) {
+        self.0 = !self.0;
+        controls.set_active(0, if self.0 { 4 } else { 8 }, "test:breathing");
+    }
+}
+
+#[test]
+fn no_request_waits_for_a_core_to_wake_while_others_are_there() {
+    let profile = server(8, 10_000);
+    let workload = poisson(40_000, 100_000.0);
+    let policy = Box::new(Breathing(false));
+    let outcome = simulate_with(&profile, policy, workload, None, &mut Unobserved);
+    let worst = Nanos(outcome.latency.max());
+    assert!(worst < profile.cpu.unpark_latency, "{worst}");
+    assert!(outcome.cores.parked > Nanos::from_secs(6), "{:?}", outcome.cores);
 }
 
 #[test]

@@ -40,6 +40,9 @@ struct Group {
     stage: Stage,
     first: usize,
     active: u16,
+    /// Active cores that take new work: those that wake from parking do so from `joined_at` on.
+    taking: u16,
+    joined_at: u64,
     frequency: Hertz,
     ns_per_cycle: f64,
     busy_watts: f64,
@@ -83,6 +86,8 @@ impl Cores {
                 stage: stage.clone(),
                 first: cores.len(),
                 active: stage.cores,
+                taking: stage.cores,
+                joined_at: 0,
                 frequency: Hertz(0.0),
                 ns_per_cycle: 0.0,
                 busy_watts: 0.0,
@@ -140,9 +145,12 @@ impl Cores {
     /// Queues `io` on a core of its stage: of two drawn at random, the less loaded one.
     pub(super) fn dispatch(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
         let stage = u32::from(ios[io].stage);
-        let group = &self.groups[stage as usize];
+        let group = &mut self.groups[stage as usize];
+        if now >= group.joined_at {
+            group.taking = group.active;
+        }
         let draw = mix(ios[io].key, 0x100 + stage);
-        let pick = |half: u64| group.first + ((half * u64::from(group.active)) >> 32) as usize;
+        let pick = |half: u64| group.first + ((half * u64::from(group.taking)) >> 32) as usize;
         let (one, other) = (pick(draw >> 32), pick(draw & 0xFFFF_FFFF));
         let index = if self.cores[other].load < self.cores[one].load { other } else { one };
         self.cores[index].load += 1;
@@ -268,7 +276,15 @@ impl Cores {
                 core.ready_at = core.ready_at.max(ready);
             }
         }
-        self.groups[group].active = wanted as u16;
+        let group = &mut self.groups[group];
+        if now >= group.joined_at {
+            group.taking = old as u16;
+        }
+        group.taking = group.taking.min(wanted as u16);
+        if wanted > old {
+            group.joined_at = now + self.cpu.unpark_latency.0;
+        }
+        group.active = wanted as u16;
     }
 
     /// Books all cores up to `now`; returns the energy since the last call.

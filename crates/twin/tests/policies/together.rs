@@ -8,7 +8,8 @@ use ebb_twin::{Observer, Outcome, Profile, Run, run};
 
 use crate::common::{Poisson, job};
 
-const BUDGET: Watts = Watts(200.0);
+/// Of 24 drives that can be capped to 9 W.
+const BUDGET: Watts = Watts(300.0);
 const PLF: f64 = 0.2;
 /// A window of 30 s against PACER's own of 5 s.
 const LATENCY_NOISE: f64 = 0.03;
@@ -35,17 +36,24 @@ impl Observer for Owners {
     }
 }
 
+/// A server whose cores poll, so that PACER has something to save, with drives whose caps differ.
+fn profile() -> Profile {
+    let mut profile = Profile::load("dorado-6000").unwrap();
+    "pm1743".clone_into(&mut profile.drives.model);
+    profile
+}
+
 fn served(policy: &str) -> (Outcome, Owners) {
-    let profile = Profile::load("asg-1115s").unwrap();
+    let profile = profile();
     let settings = Settings { plf: PLF, ssd_budget: Some(BUDGET) };
     let policy = make(policy, &profile.topology(), &settings).unwrap();
-    // A tenth of what the cores can do: 30 k of 16 KiB requests per second.
-    let source = Poisson::new(u64::MAX, 33_000.0, 16_384, 0.7, 16);
+    // PACER's rand-rw at a pressure of 3 %: 18 k IOPS.
+    let source = Poisson::new(u64::MAX, 55_000.0, 8192, 0.7, 1);
     let workload = Workload::Open(Box::new(source));
     let job = Run {
         ssd_budget: Some(BUDGET),
-        warmup: Nanos::from_secs(40),
-        ..job(&profile, policy, workload, Some(Nanos::from_secs(70)))
+        warmup: Nanos::from_secs(60),
+        ..job(&profile, policy, workload, Some(Nanos::from_secs(90)))
     };
     let mut owners = Owners::default();
     (run(job, &mut owners).unwrap(), owners)
@@ -67,6 +75,6 @@ fn pacer_and_pacman_together_keep_plf_and_budget() {
             both.energy.cpu / capped.energy.cpu
         );
         assert!(loss <= PLF + LATENCY_NOISE, "{name}: loss {loss}");
-        assert!(both.energy.total() <= capped.energy.total(), "{name}");
+        assert!(both.energy.total() < capped.energy.total() * 0.99, "{name}: nothing saved");
     }
 }
