@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn buckets_are_bounded() {
-        for rows in [1, 1999, 2000, 2001, 12_345, 10_000_000] {
+        for rows in [1_u64, 1999, 2000, 2001, 12_345, 10_000_000] {
             assert!(rows.div_ceil(rows_per_bucket(rows)) <= ALL_SHOWN, "{rows}");
         }
         assert_eq!(rows_per_bucket(2000), 1);
