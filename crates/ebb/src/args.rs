@@ -47,7 +47,8 @@ pub struct SimArgs {
     pub policies: Vec<String>,
 
     /// Tolerated loss: how much the mean latency may rise over the first policy's, as 0.2 or 20%.
-    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "0.2")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "0.2",
+        allow_negative_numbers = true)]
     pub plf: f64,
 
     /// Power budget of all drives together, such as "224 W". Enforced for every policy but
@@ -93,19 +94,38 @@ pub struct TraceInput {
     pub changes: Changes,
 
     /// Fold devices and offsets onto those the server has.
-    #[arg(long, requires = "files")]
+    #[arg(long)]
     pub fold: bool,
+}
+
+impl TraceInput {
+    /// The first option given that needs `--trace`.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let Self { reading, changes, fold, .. } = self;
+        first(&[
+            ("--format", reading.format.is_some()),
+            ("--lenient", reading.lenient),
+            ("--rate-scale", changes.rate_scale.is_some()),
+            ("--from", changes.from.is_some()),
+            ("--to", changes.to.is_some()),
+            ("--fold", *fold),
+        ])
+    }
+}
+
+fn first(options: &[(&'static str, bool)]) -> Option<&'static str> {
+    options.iter().find_map(|(name, given)| given.then_some(*name))
 }
 
 /// How to read a trace.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct Reading {
     /// Format of the trace [default: detected].
-    #[arg(long, value_name = "NAME", requires = "files")]
+    #[arg(long, value_name = "NAME")]
     pub format: Option<Format>,
 
     /// Pass over malformed records and count them.
-    #[arg(long, requires = "files")]
+    #[arg(long)]
     pub lenient: bool,
 }
 
@@ -113,15 +133,15 @@ pub struct Reading {
 #[derive(Debug, Default, Clone, Args)]
 pub struct Changes {
     /// Play it so many times as fast.
-    #[arg(long, value_name = "FACTOR", requires = "files")]
+    #[arg(long, value_name = "FACTOR")]
     pub rate_scale: Option<f64>,
 
     /// Leave out what comes before this time of the trace.
-    #[arg(long, value_name = "TIME", requires = "files")]
+    #[arg(long, value_name = "TIME")]
     pub from: Option<Nanos>,
 
     /// Leave out what comes at or after this time of the trace.
-    #[arg(long, value_name = "TIME", requires = "files")]
+    #[arg(long, value_name = "TIME")]
     pub to: Option<Nanos>,
 }
 
@@ -174,7 +194,7 @@ pub struct WorkloadArgs {
 impl WorkloadArgs {
     /// The first option given that needs `--workload`.
     pub fn first_given(&self) -> Option<&'static str> {
-        [
+        first(&[
             ("--pressure", self.pressure.is_some()),
             ("--rate", self.rate.is_some()),
             ("--read", self.read.is_some()),
@@ -184,9 +204,7 @@ impl WorkloadArgs {
             ("--depth", self.depth.is_some()),
             ("--drives", self.drives.is_some()),
             ("--data", self.data.is_some()),
-        ]
-        .into_iter()
-        .find_map(|(name, given)| given.then_some(name))
+        ])
     }
 }
 

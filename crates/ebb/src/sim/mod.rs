@@ -25,6 +25,7 @@ use run::{Keep, RunResult};
 use summary::Summary;
 
 pub use maximum::maximum;
+pub use plan::whole_periods;
 pub use run::in_parallel;
 
 /// Runs the command.

@@ -52,6 +52,9 @@ pub fn is_example(args: &SimArgs) -> bool {
 
 /// Options that contradict each other or lack another.
 pub fn contradictions(args: &SimArgs) -> Result<()> {
+    if let (true, Some(option)) = (args.trace.files.is_empty(), args.trace.first_given()) {
+        return Err(usage(format!("{option} is for traces: it needs --trace FILE")));
+    }
     let given = args.workload.first_given();
     match (&args.workload.workload, given) {
         (None, Some(option)) if !args.trace.files.is_empty() => Err(usage(format!(

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use ebb_policy::registry::{self, PolicyError, Settings};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Limits, Policy};
+use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::Workload;
 use ebb_trace::generate::{Overrides, WorkloadSpec};
 
@@ -69,7 +69,11 @@ impl Plan {
             requests,
             policies,
             server,
-            warmup: args.warmup.unwrap_or(if example { Example::WARMUP } else { Nanos::ZERO }),
+            warmup: whole_periods(args.warmup.unwrap_or(if example {
+                Example::WARMUP
+            } else {
+                Nanos::ZERO
+            })),
             seed: args.seed,
             pressure: args.workload.pressure,
             maximum: None,
@@ -209,6 +213,11 @@ fn requests(args: &SimArgs) -> Result<Requests> {
         }
     }
     Ok(Requests::Generated(Box::new(spec)))
+}
+
+/// A time rounded up to control periods, as the twin rounds its warm-up.
+pub fn whole_periods(time: Nanos) -> Nanos {
+    Nanos(time.0.div_ceil(PERIOD.0).saturating_mul(PERIOD.0))
 }
 
 /// How long to run where the command line does not say.

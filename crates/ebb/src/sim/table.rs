@@ -32,7 +32,7 @@ struct Row {
 /// What was simulated.
 pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Result<()> {
     let profile = &plan.server.profile;
-    writeln!(to, "Simulated (digital twin) on {}: {}", profile.name, profile.summary)?;
+    writeln!(to, "Simulated (digital twin) on {}\n{}", profile.name, profile.summary)?;
     let what = match &plan.requests {
         Requests::Traces { .. } => "trace",
         Requests::Generated(_) => "workload",

@@ -25,7 +25,7 @@ use crate::exit::usage;
 use crate::input::FileReport;
 use crate::progress::Progress;
 use crate::server::Server;
-use crate::sim::in_parallel;
+use crate::sim::{in_parallel, whole_periods};
 use crate::text::{grouped, number, seconds, short};
 
 /// Requests that the run at the mean rate should see at least, so that its rate is no accident.
@@ -119,7 +119,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
     let unlimited = in_parallel(kinds.len(), args.threads, |kind| {
         step();
         let spec = workload(&cut[kinds[kind]], Rate::Max).saturating();
-        benchmark(spec, args.run, args.run)
+        benchmark(spec, args.run, whole_periods(args.run))
     })?;
     let limited = in_parallel(cut.len(), args.threads, |index| {
         step();

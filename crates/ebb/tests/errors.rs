@@ -1,0 +1,163 @@
+//! What goes wrong is told with the option, line or file, and what would be valid.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use common::{ebb, fails, path, prints, small_trace};
+
+/// Asserts exit code 2 and these words on standard error.
+fn wrong(args: &[&str], words: &[&str]) {
+    let (code, error) = fails(args);
+    assert_eq!(code, 2, "{args:?}: {error}");
+    assert!(error.starts_with("error: "), "{args:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{args:?}: '{word}' is not in: {error}");
+    }
+}
+
+#[test]
+fn unknown_names_list_the_valid_ones() {
+    let web = ["sim", "--workload", "web"];
+    wrong(&[&web[..], &["--policy", "pacr"]].concat(), &["--policy pacr", "pacr", "pacer, "]);
+    wrong(&[&web[..], &["--policy", "pacer+x"]].concat(), &["'x'", "native"]);
+    wrong(&[&web[..], &["--profile", "asg"]].concat(), &["'asg'", "asg-1115s"]);
+    wrong(&["sim", "--workload", "wbe"], &["'wbe'", "fio-servers"]);
+    wrong(&["sim", "--trace", "x", "--format", "vscsi9"], &["--format", "vscsi9", "msr-cut"]);
+    wrong(&["simm"], &["simm"]);
+}
+
+#[test]
+fn contradictions_name_both_options() {
+    wrong(&["sim", "--trace", "x", "--workload", "web"], &["--trace", "--workload"]);
+    wrong(&["sim", "--trace", "x", "--pressure", "10%"], &["--trace", "--pressure"]);
+    wrong(&["sim", "--trace", "x", "--block", "4 KiB"], &["--trace", "--block"]);
+    wrong(&["sim", "--workload", "web", "--fold"], &["--trace"]);
+    wrong(&["sim", "--workload", "web", "--from", "1 s"], &["--trace"]);
+    wrong(&["sim", "--rate", "max"], &["--rate", "--workload"]);
+    let both = ["sim", "--workload", "rand-r", "--rate", "max", "--pressure", "10%"];
+    wrong(&both, &["--rate", "--pressure"]);
+    wrong(&["sim", "--policy", "native"], &["--trace", "--workload"]);
+    let twice = ["sim", "--workload", "web", "--policy", "native", "--policy", "native"];
+    wrong(&twice, &["native", "twice"]);
+    wrong(&["sim", "--workload", "rocksdb", "--pressure", "10%"], &["--pressure", "rocksdb"]);
+    wrong(&["sim", "--workload", "rocksdb", "--read", "10%"], &["read", "rocksdb"]);
+}
+
+#[test]
+fn values_out_of_range_say_what_would_be_valid() {
+    let web = |more: &[&'static str]| [&["sim", "--workload", "web"], more].concat();
+    wrong(&web(&["--ssd-budget", "10 W", "--policy", "sspc"]), &["--ssd-budget", "144 W"]);
+    wrong(&web(&["--ssd-budget", "10 W", "--policy", "pacer"]), &["--ssd-budget", "144 W"]);
+    wrong(&web(&["--ssd-budget", "224 V"]), &["--ssd-budget", "224 W"]);
+    wrong(&web(&["--plf", "-1"]), &["--plf"]);
+    wrong(&web(&["--duration", "5 parsec"]), &["--duration", "500 ms"]);
+    wrong(&web(&["--warmup", "5 s", "--duration", "5 s"]), &["--warmup", "--duration"]);
+    wrong(&web(&["--threads", "0"]), &["--threads"]);
+    wrong(&web(&["--drives", "25%"]), &["--drives", "0%-25%"]);
+    wrong(&web(&["--timeseries", "x.xlsx"]), &["--timeseries", ".csv", ".parquet"]);
+    wrong(&web(&["--timeseries", "/nowhere/x.csv"]), &["--timeseries", "/nowhere"]);
+    wrong(&web(&["--decisions", "/nowhere/x"]), &["--decisions", "/nowhere"]);
+    wrong(&["sim", "--workload", "rand-r", "--pressure", "0%"], &["--pressure", "above 0%"]);
+}
+
+#[test]
+fn traces_are_refused_with_file_line_and_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &[u8]| {
+        let path = path(folder.path(), name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    wrong(&["sim", "--trace", "/nowhere.trace"], &["/nowhere.trace"]);
+    let broken = file("broken.trace", b"0 0 0 8 1\n1000 0 oops 8 1\n");
+    let mqsim = ["--format", "mqsim"];
+    for command in [&["sim", "--trace"][..], &["trace", "info"]] {
+        let args = [command, &[broken.as_str()], &mqsim].concat();
+        wrong(&args, &["broken.trace:2:", "oops"]);
+    }
+    let backwards = file("backwards.trace", b"5000 0 0 8 1\n1000 0 8 8 1\n");
+    wrong(&["trace", "info", &backwards, "--format", "mqsim"], &["backwards", ":2:"]);
+    let text = file("text", b"this is no trace\n");
+    wrong(&["sim", "--trace", &text], &["--format", "vscsi"]);
+    let cut = file("cut.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]);
+    wrong(&["trace", "head", &cut], &["cut.gz"]);
+    let beyond = file("beyond.trace", b"0 0 99999999999 8 1\n");
+    let args = ["sim", "--trace", &beyond, "--format", "mqsim"];
+    wrong(&args, &["request 1", "beyond", "--fold"]);
+    let device = file("device.trace", b"0 77 0 8 1\n");
+    wrong(&["sim", "--trace", &device, "--format", "mqsim"], &["device 77", "--fold"]);
+    assert!(ebb(&["sim", "--trace", &device, "--format", "mqsim", "--fold"]).status.success());
+    let small = small_trace(folder.path());
+    wrong(&["sim", "--trace", &small, "--rate-scale", "0"], &["--rate-scale", "above 0"]);
+    wrong(&["sim", "--trace", &small, "--from", "2 s", "--to", "1 s"], &["--from", "--to"]);
+}
+
+#[test]
+fn toml_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = path(folder.path(), "server.toml");
+    fs::write(&profile, "name = \"x\"\nsummary = 3\n").unwrap();
+    wrong(&["sim", "--workload", "web", "--profile", &profile], &["server.toml", "line 2"]);
+    let workload = path(folder.path(), "load.toml");
+    fs::write(&workload, "name = \"x\"\n\n[[jobs]]\nnamme = \"y\"\n").unwrap();
+    wrong(&["sim", "--workload", &workload], &["load.toml", "line 4", "namme"]);
+}
+
+#[test]
+fn trace_commands_refuse_what_they_cannot_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = small_trace(folder.path());
+    wrong(&["trace", "info"], &["FILE"]);
+    let to = path(folder.path(), "out.trace");
+    let convert = ["trace", "convert", &small, "--output", &to];
+    wrong(&[&convert[..], &["--output-format", "spc"]].concat(), &["spc", "parquet"]);
+    wrong(&["trace", "convert", &small, "-o", &small], &["--output", "small.csv"]);
+    wrong(&["trace", "convert", &small, "-o", "/nowhere/x.csv"], &["--output", "/nowhere"]);
+    wrong(&["trace", "pressure", &small, "--segment", "0 s"], &["--segment"]);
+    assert!(!fs::exists(&to).unwrap(), "nothing half-written stays");
+}
+
+#[test]
+fn what_cannot_be_written_is_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "file");
+    fs::write(&file, "").unwrap();
+    let args = ["sim", "--workload", "web", "--rate", "100", "--duration", "1 s", "--quiet"];
+    let (code, error) = fails(&[&args[..], &["--report", &format!("{file}/report")]].concat());
+    assert_eq!(code, 1, "{error}");
+    assert!(error.starts_with("error: cannot write ") && error.contains("index.html"), "{error}");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    for args in [&["sim", "--list"][..], &["sim", "--list", "--json"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn help_names_every_command_and_option() {
+    let help = prints(&["--help"]);
+    assert!(help.contains("sim") && help.contains("trace"));
+    let sim = prints(&["sim", "--help"]);
+    let page = include_str!("../../../docs/cli.md");
+    for help in [sim, prints(&["trace", "pressure", "--help"]), prints(&["trace", "convert", "-h"])]
+    {
+        let words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+        for option in words.filter(|word| word.starts_with("--") && word.len() > 3) {
+            assert!(page.contains(&format!("`{option}")), "docs/cli.md does not describe {option}");
+        }
+    }
+}

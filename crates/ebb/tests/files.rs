@@ -1,0 +1,163 @@
+//! The files that `ebb sim` writes: time series, decisions, the report.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::{self, File};
+
+use common::{QUICK, json, path, prints, valid};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use serde_json::Value;
+
+fn quick_with(more: &[&str]) -> String {
+    prints(&[QUICK, more].concat())
+}
+
+#[test]
+fn the_series_has_a_row_per_policy_and_period_in_both_forms() {
+    let folder = tempfile::tempdir().unwrap();
+    let (csv, parquet) = (path(folder.path(), "s.csv"), path(folder.path(), "s.parquet"));
+    quick_with(&["--timeseries", &csv]);
+    quick_with(&["--timeseries", &parquet]);
+    let text = fs::read_to_string(&csv).unwrap();
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == names.len()));
+    let reader = SerializedFileReader::new(File::open(&parquet).unwrap()).unwrap();
+    let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
+    assert_eq!(fields.iter().map(|field| field.name()).collect::<Vec<_>>(), names);
+    let read: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(read.len(), rows.len());
+    for (row, text) in read.iter().zip(&rows) {
+        assert_eq!(row.get_string(0).unwrap(), text[0]);
+        for (column, text) in text.iter().enumerate().skip(1) {
+            assert_eq!(row.get_double(column).ok(), text.parse().ok(), "{}", names[column]);
+        }
+    }
+}
+
+#[test]
+fn the_series_adds_up_to_the_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = path(folder.path(), "s.csv");
+    let result: Value =
+        serde_json::from_str(&quick_with(&["--json", "--timeseries", &csv])).unwrap();
+    let text = fs::read_to_string(&csv).unwrap();
+    let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let column = |name: &str| names.iter().position(|other| *other == name).unwrap();
+    let (seconds, watts, completed) = (column("period_s"), column("ssd_w"), column("completed"));
+    for run in result["runs"].as_array().unwrap() {
+        let policy = run["policy"].as_str().unwrap();
+        let rows = text.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+        let (mut joules, mut requests, mut periods) = (0.0, 0.0, 0);
+        for row in rows.filter(|row| row[0] == policy) {
+            let number = |column: usize| row[column].parse::<f64>().unwrap();
+            joules += number(seconds) * number(watts);
+            requests += number(completed);
+            periods += 1;
+        }
+        assert!((joules / run["energy_joules"]["ssd"].as_f64().unwrap() - 1.0).abs() < 1e-6);
+        assert_eq!(requests, run["requests"].as_f64().unwrap());
+        assert!((12..=14).contains(&periods), "6 s of half-second periods: {periods}");
+    }
+}
+
+#[test]
+fn decisions_are_json_lines_in_the_order_of_the_policies() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "d.jsonl");
+    let args = [QUICK, &["--decisions", &file, "--json"]].concat();
+    let runs = json(&args)["runs"].clone();
+    let text = fs::read_to_string(&file).unwrap();
+    let mut order: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let decision: Value = serde_json::from_str(line).unwrap();
+        valid("decision-1", &decision);
+        order.push(decision["policy"].as_str().unwrap().to_owned());
+    }
+    for run in runs.as_array().unwrap() {
+        let name = run["policy"].as_str().unwrap();
+        let count = order.iter().filter(|policy| *policy == name).count() as u64;
+        assert_eq!(run["decisions"], count, "{name}");
+    }
+    order.dedup();
+    assert_eq!(order, ["ondemand", "pacer"]);
+}
+
+/// The page without the plotting library, which is the first and by far the longest script.
+fn page(folder: &str) -> (String, Value) {
+    let text = fs::read_to_string(format!("{folder}/index.html")).unwrap();
+    let (start, rest) = text.split_once("<script>").unwrap();
+    let rest = rest.split_once("</script>").unwrap().1;
+    let marked = "<script type=\"application/json\" id=\"data\">";
+    let numbers = rest.split_once(marked).unwrap().1.split_once("</script>").unwrap().0;
+    let data = serde_json::from_str(numbers).unwrap();
+    (format!("{start}{rest}"), data)
+}
+
+#[test]
+fn the_report_is_one_page_that_loads_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = path(folder.path(), "new/report");
+    let text = quick_with(&["--report", &to]);
+    assert!(text.contains("index.html"));
+    let files: Vec<_> = fs::read_dir(&to).unwrap().collect();
+    assert_eq!(files.len(), 1);
+    let (page, data) = page(&to);
+    for forbidden in ["http://", "https://", "src=", "href=", "@import", "url("] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    assert!(page.contains("default-src 'none'"), "the browser forbids it, too");
+    assert!(!page.contains("<!--"), "a place of the template was left open");
+    let runs = data["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 3);
+    for run in runs {
+        let points = run["time"].as_array().unwrap().len();
+        assert!((12..=13).contains(&points));
+        let wanted = ["total_w", "cpu_w", "ssd_w", "iops", "front_end_active_cores"];
+        for name in wanted.into_iter().chain(["latency_mean_us", "front_end_frequency_hz"]) {
+            let series = run["series"][name]["mean"].as_array();
+            assert_eq!(series.map(Vec::len), Some(points), "{name}");
+        }
+        assert_eq!(run["map"]["states"].as_array().unwrap().len(), 8);
+        let count = run["latency"]["count"].as_array().unwrap();
+        let sum: u64 = count.iter().map(|count| count.as_u64().unwrap()).sum();
+        let told = data["summary"]["runs"].as_array().unwrap();
+        assert!(told.iter().any(|run| run["requests"] == sum));
+    }
+    assert!(!runs[2]["decisions"]["shown"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn names_cannot_become_markup() {
+    let folder = tempfile::tempdir().unwrap();
+    let evil = "</script><img src=x onerror=alert(1)>";
+    let spec = path(folder.path(), "evil.toml");
+    let jobs = "[[jobs]]\nname = \"a\"\nthreads = 1\nrate = \"100 IOPS\"\n\
+                access = { block = \"4 KiB\", read = 1.0 }\n";
+    fs::write(&spec, format!("name = \"{evil}\"\n{jobs}")).unwrap();
+    let to = path(folder.path(), "report");
+    prints(&["sim", "--workload", &spec, "--duration", "1 s", "--report", &to, "--quiet"]);
+    let (page, data) = page(&to);
+    assert_eq!(data["summary"]["workload"], evil);
+    assert!(!page.contains("<img"));
+}
+
+#[test]
+fn long_runs_stay_small_and_keep_their_peaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = path(folder.path(), "report");
+    let args = ["sim", "--profile", "generic-1u", "--workload", "rand-r", "--rate", "5"];
+    prints(&[&args[..], &["--duration", "30 min", "--report", &to, "--policy", "pacer"]].concat());
+    let (_, data) = page(&to);
+    let run = &data["runs"][0];
+    assert!(run["rows"].as_u64().unwrap() >= 3600);
+    let points = run["time"].as_array().unwrap().len();
+    assert!((500..=2000).contains(&points), "{points}");
+    let peak = run["series"]["total_w"]["max"].as_array().unwrap();
+    let peak = peak.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
+    let told = data["summary"]["runs"][0]["peak_watts"].as_f64().unwrap();
+    assert!((peak / told - 1.0).abs() < 1e-3, "{peak} of {told}");
+}

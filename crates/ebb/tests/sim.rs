@@ -1,0 +1,206 @@
+//! `ebb sim` end to end.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+
+use common::{QUICK, data, json, path, prints, small_trace, valid};
+use serde_json::Value;
+
+fn quick(more: &[&str]) -> Vec<&'static str> {
+    let more = more.iter().map(|arg| &*Box::leak((*arg).to_owned().into_boxed_str()));
+    QUICK.iter().copied().chain(more).collect()
+}
+
+#[test]
+fn json_keeps_its_contract() {
+    let result = json(&quick(&["--json", "--seed", "7", "--plf", "30%"]));
+    valid("sim-1", &result);
+    assert_eq!(result["seed"], 7);
+    assert_eq!(result["plf"], 0.3);
+    assert_eq!(result["profile"], "generic-1u");
+    let runs = result["runs"].as_array().unwrap();
+    let names: Vec<_> = runs.iter().map(|run| run["policy"].as_str().unwrap()).collect();
+    assert_eq!(names, ["native", "ondemand", "pacer"]);
+    let mean = |run: &Value| run["latency_us"]["mean"].as_f64().unwrap();
+    let limit = mean(&runs[0]) * 1.3;
+    for run in runs {
+        let number = |name: &str| run[name].as_f64().unwrap();
+        let joules = run["energy_joules"].as_object().unwrap();
+        let total = joules["total"].as_f64().unwrap();
+        let parts = joules.iter().filter(|(name, _)| *name != "total");
+        let sum: f64 = parts.map(|(_, joules)| joules.as_f64().unwrap()).sum();
+        assert!((sum / total - 1.0).abs() < 1e-9);
+        assert!((number("mean_watts") * number("seconds") / total - 1.0).abs() < 1e-9);
+        assert!((number("iops_per_watt") * total / number("requests") - 1.0).abs() < 1e-9);
+        assert_eq!(run["sla_kept"].as_bool(), Some(mean(run) <= limit));
+        assert!((number("sla_limit_us") / limit - 1.0).abs() < 1e-9);
+        assert_eq!(run["seconds_over_budget"], Value::Null);
+        // 2,000 requests a second for 6 s.
+        assert!((11_000..13_000).contains(&run["requests"].as_u64().unwrap()));
+    }
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |threads: &str| {
+        let series = path(folder.path(), &format!("{threads}.csv"));
+        let decisions = path(folder.path(), &format!("{threads}.jsonl"));
+        let more =
+            ["--json", "--threads", threads, "--timeseries", &series, "--decisions", &decisions];
+        let out = prints(&quick(&more));
+        (out, fs::read(series).unwrap(), fs::read(decisions).unwrap())
+    };
+    let alone = run("1");
+    assert!(alone == run("2") && alone == run("7"));
+}
+
+#[test]
+fn another_seed_gives_other_requests() {
+    let requests = |seed: &str| json(&quick(&["--json", "--seed", seed]))["runs"][0].clone();
+    assert_ne!(requests("1"), requests("2"));
+}
+
+#[test]
+fn the_table_compares_with_the_first_policy() {
+    let text = prints(QUICK);
+    assert!(text.starts_with("Simulated (digital twin) on generic-1u"), "{text}");
+    for word in ["seed 1", "native", "ondemand", "pacer", "energy", "IOPS/W", "p99.9", "SLA"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let sla = text.lines().find(|line| line.starts_with("SLA (")).unwrap();
+    assert!(sla.contains("reference") && (sla.contains("kept") || sla.contains("broken")));
+    assert!(!text.contains('\u{1b}'), "no colours where nobody looks");
+}
+
+#[test]
+fn many_policies_stay_within_100_columns() {
+    let all = json(&["sim", "--list", "--json"]);
+    let names = all["policies"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+    let mut args = vec!["sim", "--profile", "asg-1115s", "--workload", "web", "--rate", "500"];
+    args.extend(["--duration", "1 s", "--ssd-budget", "224 W"]);
+    names.for_each(|name| args.extend(["--policy", name]));
+    args.extend(["--policy", "pacer+pacman"]);
+    let text = prints(&args);
+    let table = text.lines().skip(2).take_while(|line| !line.starts_with("SLA: "));
+    assert!(table.clone().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(table.filter(|line| line.contains("native")).count() > 1, "each table has it");
+}
+
+#[test]
+fn without_arguments_there_is_an_example() {
+    // As short as can be: the example itself is for people, not for tests.
+    let text = prints(&["sim", "--duration", "40 ms", "--warmup", "0 s"]);
+    for word in ["example", "sspc", "pacman", "fio-servers", "asg-1115s", "--report", "224 W"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let quiet = prints(&["sim", "--duration", "40 ms", "--warmup", "0 s", "--quiet"]);
+    assert!(!quiet.contains("example"));
+}
+
+#[test]
+fn the_list_names_what_there_is() {
+    let list = json(&["sim", "--list", "--json"]);
+    valid("list-1", &list);
+    let text = prints(&["sim", "--list"]);
+    for kind in ["policies", "profiles", "workloads"] {
+        let items = list[kind].as_array().unwrap();
+        assert!(items.len() >= 4);
+        for item in items {
+            assert!(text.contains(item["name"].as_str().unwrap()));
+            assert!(text.contains(item["summary"].as_str().unwrap()));
+        }
+    }
+}
+
+#[test]
+fn pressure_is_a_share_of_the_measured_maximum() {
+    let args = ["sim", "--profile", "generic-1u", "--workload", "rand-rw", "--pressure", "5%"];
+    let result = json(&[&args[..], &["--duration", "4 s", "--json"]].concat());
+    let most = result["maximum_iops"].as_f64().unwrap();
+    let reached = result["runs"][0]["iops"].as_f64().unwrap();
+    assert!((reached / (0.05 * most) - 1.0).abs() < 0.05, "{reached} of {most}");
+}
+
+#[test]
+fn a_trace_is_cut_scaled_and_folded() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = small_trace(folder.path());
+    let requests = |more: &[&str]| {
+        let args = ["sim", "--profile", "generic-1u", "--trace", &trace, "--json"];
+        json(&[&args[..], more].concat())["runs"][0].clone()
+    };
+    let whole = requests(&[]);
+    assert_eq!((&whole["requests"], &whole["reads"]), (&1000.into(), &750.into()));
+    assert_eq!(requests(&["--from", "200 ms", "--to", "500 ms"])["requests"], 300);
+    let fast = requests(&["--rate-scale", "2"]);
+    assert!((fast["seconds"].as_f64().unwrap() - 0.5).abs() < 0.05);
+    assert_eq!(requests(&["--fold"])["requests"], 1000);
+    // The same file twice is two sets of devices.
+    assert_eq!(requests(&["--trace", &trace])["requests"], 2000);
+}
+
+#[test]
+fn lenient_reading_says_what_it_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = path(folder.path(), "broken.trace");
+    fs::write(&trace, "0 0 0 8 1\n1000 0 oops 8 1\n2000 0 16 8 0\n").unwrap();
+    let args = ["sim", "--profile", "asg-1115s", "--trace", &trace, "--format", "mqsim"];
+    let result = json(&[&args[..], &["--lenient", "--json"]].concat());
+    valid("sim-1", &result);
+    assert_eq!(result["runs"][0]["requests"], 2);
+    assert_eq!(result["traces"][0]["malformed"], 1);
+    assert_eq!(result["traces"][0]["reasons"][0][0], 2);
+    let text = prints(&[&args[..], &["--lenient"]].concat());
+    assert!(text.contains("1 malformed records passed over, the first at 2"), "{text}");
+}
+
+#[test]
+fn an_empty_trace_has_no_latency_and_no_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = path(folder.path(), "empty.csv");
+    fs::write(&trace, "at_ns,op,offset,bytes,device,stream,latency_ns\n").unwrap();
+    let args = ["sim", "--trace", &trace, "--policy", "native", "--policy", "pacer"];
+    let result = json(&[&args[..], &["--json"]].concat());
+    valid("sim-1", &result);
+    assert_eq!(result["runs"][1]["latency_us"]["mean"], Value::Null);
+    assert_eq!(result["runs"][1]["sla_kept"], Value::Null);
+    prints(&args);
+}
+
+#[test]
+fn a_budget_is_kept_by_every_policy_but_native() {
+    let args = ["sim", "--profile", "asg-1115s", "--workload", "vdi-busy", "--depth", "4"];
+    let policies = ["native", "sspc", "pacman", "pacer"].map(|name| ["--policy", name]).concat();
+    let more = ["--ssd-budget", "160 W", "--duration", "1 s", "--json"];
+    let result = json(&[&args[..], &policies, &more].concat());
+    let runs = result["runs"].as_array().unwrap();
+    assert!(runs[0]["most_capped_watts"].as_f64().unwrap() > 160.0);
+    for run in &runs[1..] {
+        assert!(run["most_capped_watts"].as_f64().unwrap() <= 160.0, "{run}");
+    }
+}
+
+#[test]
+fn real_traces_run() {
+    let Some(data) = data() else { return };
+    for (file, most) in [
+        ("traces/mqsim_oltp_websearch/wsrch-small.trace.gz", 24_783),
+        ("traces/mqsim_oltp_websearch/tpcc-small.trace.gz", 6_999),
+        ("traces/cloudphysics_vscsi/cloudPhysicsIO.vscsi.gz", 113_872),
+        ("traces/tencent_nvme_latency/tencent.cut.per_50k.most_rand_iops.537.trace.gz", 50_000),
+        ("traces/msr_heimdall/msr.cut.per_10k.rw_40_60.1370.trace.gz", 10_000),
+        ("traces/darshan_dxt/dxt_nonmpi_app.csv.gz", 17_647),
+    ] {
+        let trace = path(&data, file);
+        let args = ["sim", "--trace", &trace, "--fold", "--to", "20 s", "--json"];
+        let result = json(&[&args[..], &["--policy", "native", "--policy", "pacer"]].concat());
+        valid("sim-1", &result);
+        let requests = result["runs"][0]["requests"].as_u64().unwrap();
+        assert!(requests > 50 && requests <= most, "{file}: {requests}");
+        assert_eq!(result["runs"][1]["requests"], requests);
+    }
+}
