@@ -107,12 +107,16 @@ impl Heap {
             if first >= len {
                 break;
             }
-            let (mut least, mut least_key) = (first, keys[first]);
-            for (index, child) in keys[first + 1..(first + ARITY).min(len)].iter().enumerate() {
-                if *child < least_key {
-                    (least, least_key) = (first + 1 + index, *child);
+            let least = match keys.get(first..first + ARITY) {
+                // A tournament without branches: which child is least cannot be predicted.
+                Some(four) => {
+                    let left = usize::from(four[1] < four[0]);
+                    let right = 2 + usize::from(four[3] < four[2]);
+                    first + left + (right - left) * usize::from(four[right] < four[left])
                 }
-            }
+                None => (first..len).min_by_key(|child| keys[*child]).unwrap_or(first),
+            };
+            let least_key = keys[least];
             if least_key >= key {
                 break;
             }
