@@ -45,12 +45,20 @@ pub struct Curve {
 }
 
 /// All that one paper's evaluation came to.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Report {
+    /// Version of this form.
+    schema: u32,
     /// Stated numbers.
     pub rows: Vec<Row>,
     /// The twin's own curves.
     pub curves: Vec<Curve>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self { schema: 1, rows: Vec::new(), curves: Vec::new() }
+    }
 }
 
 impl Report {
@@ -135,6 +143,19 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn json_follows_the_published_schema() {
+        let schema = include_str!("../../../../docs/json-schema/paper-1.json");
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        let mut report = Report::default();
+        report.calibrated("Table I", "CPU at its peak, W", 210.0, 209.0);
+        report.validated("Fig. 5", "x", 2.0, 1.5);
+        report.curve("Fig. 6", "y over x".into(), &[(0.0, 1.0), (1.0, 2.0)]);
+        let json = serde_json::to_value(&report).unwrap();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        assert!(validator.is_valid(&json), "{json}");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Reading a profile, and refusing one that could not exist.
 
+use std::path::Path;
+
 use ebb_policy::units::Watts;
 
-use super::{Profile, Stage, Wait};
+use super::{Declared, Profile, Stage, Wait};
 use crate::drive::DriveProfile;
 
 /// Why a profile was refused.
@@ -79,17 +81,51 @@ impl Profile {
     /// # Errors
     /// When the text is not TOML, has unknown or missing keys, or states an impossible server.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ProfileError> {
-        let profile: Self = toml::from_str(text).map_err(|reason| ProfileError::Syntax {
+        let mut profile: Self = toml::from_str(text).map_err(|reason| ProfileError::Syntax {
             origin: origin.to_owned(),
             reason: Box::new(reason),
         })?;
-        profile.possible().map_err(|wrong| ProfileError::Value {
-            origin: origin.to_owned(),
-            line: line_of(text, wrong.table, wrong.index, wrong.key),
-            key: wrong.key,
-            reason: wrong.reason,
+        let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
+        profile.find_drive(folder).and_then(|()| profile.possible()).map_err(|wrong| {
+            ProfileError::Value {
+                origin: origin.to_owned(),
+                line: line_of(text, wrong.table, wrong.index, wrong.key),
+                key: wrong.key,
+                reason: wrong.reason,
+            }
         })?;
         Ok(profile)
+    }
+
+    /// Finds the drive model: a shipped one, or the one in a file of `folder`, with the power
+    /// states of another drive if it says so.
+    fn find_drive(&mut self, folder: &Path) -> Result<(), Wrong> {
+        let model = &self.drives.model;
+        let unknown = |reason| Wrong { table: "drives", index: 0, key: "model", reason };
+        let base = match DriveProfile::builtin(model) {
+            Some(drive) => drive,
+            None => {
+                let text = std::fs::read_to_string(folder.join(model)).map_err(|_| {
+                    let valid = DriveProfile::names().collect::<Vec<_>>().join(", ");
+                    let reason = format!("unknown drive '{model}': neither a file nor one of");
+                    unknown(format!("{reason} {valid}"))
+                })?;
+                let refuse = |reason: String| unknown(format!("{model}: {}", reason.trim_end()));
+                DriveProfile::from_toml(&text).map_err(refuse)?
+            }
+        };
+        self.drive = Some(match &self.drives.power_states {
+            None => base,
+            Some(Declared { file, model }) => {
+                DriveProfile::compose(&folder.join(file), model, &base).map_err(|error| Wrong {
+                    table: "drives",
+                    index: 0,
+                    key: "power_states",
+                    reason: error.to_string(),
+                })?
+            }
+        });
+        Ok(())
     }
 
     /// Checks every value; the first impossible one is the error.
@@ -140,11 +176,6 @@ impl Profile {
         if count < least || count > 1024 {
             let reason = format!("{count} drives: this layout takes {least} to 1024");
             return wrong("drives", "count", reason);
-        }
-        if DriveProfile::builtin(&self.drives.model).is_none() {
-            let valid = DriveProfile::names().collect::<Vec<_>>().join(", ");
-            let reason = format!("unknown drive '{}'; choose from: {valid}", self.drives.model);
-            return wrong("drives", "model", reason);
         }
         if self.drives.queue_depth == 0 {
             return wrong("drives", "queue_depth", "must be 1 or more".into());
@@ -300,6 +331,28 @@ mod tests {
         let line = text[..second].lines().count() + 1;
         let message = Profile::parse(&broken, "my.toml").unwrap_err().to_string();
         assert!(message.starts_with(&format!("my.toml:{line}: variation: 9")), "{message}");
+    }
+
+    #[test]
+    fn drives_take_the_power_states_that_another_declares() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let head = "model,family,capacity_gb,firmware,ps,operational,max_power_w,active_power_w,\
+                    rrl,rrt,rwl,rwt,entry_lat_us,exit_lat_us,source\n";
+        let rows = "X1,x,3841,F,0,1,25,,0,0,0,0,100,100,y\nX1,x,3841,F,1,1,12,,1,1,1,1,100,100,y\n";
+        std::fs::write(at("states.csv"), format!("{head}{rows}")).unwrap();
+        let text = Profile::shipped_text("generic-1u").unwrap();
+        let with = |model: &str| {
+            let key = format!(
+                "count = 8\npower_states = {{ file = \"states.csv\", model = \"{model}\" }}"
+            );
+            std::fs::write(at("my.toml"), text.replacen("count = 8", &key, 1)).unwrap();
+            Profile::load(at("my.toml").to_str().unwrap())
+        };
+        let topology = with("X1").unwrap().topology();
+        assert_eq!((topology.drives[0].cap(0).0, topology.drives[0].cap(1).0), (25.0, 12.0));
+        let refused = with("X2").unwrap_err().to_string();
+        assert!(refused.contains("X2") && refused.contains("my.toml:"), "{refused}");
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 mod check;
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use ebb_policy::units::{Bytes, Hertz, Nanos, Watts};
@@ -41,6 +43,9 @@ pub struct Profile {
     pub board: Board,
     /// Power supply.
     pub psu: Psu,
+    /// The drive model, once it is found.
+    #[serde(skip)]
+    drive: Option<DriveProfile>,
 }
 
 /// Processors: frequencies, power, and how a core without work waits.
@@ -181,11 +186,24 @@ impl Raid {
 pub struct Drives {
     /// Number of drives.
     pub count: u16,
-    /// Name of a shipped drive model.
+    /// Name of a shipped drive model, or a TOML file of one (beside the profile).
     pub model: String,
+    /// Power states that another drive declares, in place of the model's.
+    pub power_states: Option<Declared>,
     /// Commands outstanding at one drive; more wait in the host.
     #[serde(default = "default_depth")]
     pub queue_depth: u32,
+}
+
+/// Power states as a drive declares them: a table with one state a row, such as the columns
+/// `model,ps,operational,max_power_w,entry_lat_us,exit_lat_us,…` of a collection of descriptors.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declared {
+    /// CSV file, relative to the profile.
+    pub file: PathBuf,
+    /// The drive in it.
+    pub model: String,
 }
 
 const fn default_depth() -> u32 {
@@ -244,7 +262,7 @@ impl Profile {
     /// The model of the drives; `None` only for a profile that was not checked.
     #[must_use]
     pub fn drive(&self) -> Option<DriveProfile> {
-        DriveProfile::builtin(&self.drives.model)
+        self.drive.clone()
     }
 
     /// What the server has, as policies see it.
