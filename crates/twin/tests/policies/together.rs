@@ -38,9 +38,8 @@ impl Observer for Owners {
 
 /// A server whose cores poll, so that PACER has something to save, with drives whose caps differ.
 fn profile() -> Profile {
-    let mut profile = Profile::load("dorado-6000").unwrap();
-    "pm1743".clone_into(&mut profile.drives.model);
-    profile
+    let text = Profile::shipped_text("dorado-6000").unwrap();
+    Profile::parse(&text.replace("\"dorado-ssd\"", "\"pm1743\""), "with-pm1743").unwrap()
 }
 
 fn served(policy: &str) -> (Outcome, Owners) {

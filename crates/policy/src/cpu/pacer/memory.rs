@@ -54,11 +54,13 @@ impl Memory {
     }
 
     /// `plf` is broken: raises the floor above the last saving, if there is one to blame, and
-    /// says which. Floors last until `forget_at`.
+    /// says which. After a `severe` break the floor lies halfway back, so that the next tries
+    /// close in on what can be borne. Floors last until `forget_at`.
     pub fn blame(
         &mut self,
         groups: &[GroupControl],
         topology: &Topology,
+        severe: bool,
         forget_at: Nanos,
     ) -> Saving {
         let last = std::mem::replace(&mut self.last, Saving::None);
@@ -67,7 +69,9 @@ impl Memory {
             Saving::Cores => {
                 for (g, group) in groups.iter().enumerate() {
                     if group.active < self.before[g] {
-                        self.cores[g] = self.cores[g].max(group.active + 1);
+                        let taken = self.before[g] - group.active;
+                        let back = if severe { taken.div_ceil(2) } else { 1 };
+                        self.cores[g] = self.cores[g].max(group.active + back);
                     }
                 }
             }
@@ -118,21 +122,32 @@ mod tests {
     #[test]
     fn only_what_was_last_changed_is_blamed() {
         let mut memory = Memory::new(2);
-        assert_eq!(memory.blame(&groups([8, 8], 2e9), &topology(), UNTIL), Saving::None);
+        assert_eq!(memory.blame(&groups([8, 8], 2e9), &topology(), false, UNTIL), Saving::None);
         memory.saving(Saving::Cores, &groups([8, 8], 2e9));
-        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), UNTIL), Saving::Cores);
+        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), false, UNTIL), Saving::Cores);
         assert_eq!((memory.core_floor(0), memory.core_floor(1)), (7, 0));
         memory.saving(Saving::Frequency, &groups([7, 8], 2e9));
-        assert_eq!(memory.blame(&groups([7, 8], 1e9), &topology(), UNTIL), Saving::Frequency);
+        assert_eq!(
+            memory.blame(&groups([7, 8], 1e9), &topology(), false, UNTIL),
+            Saving::Frequency
+        );
         assert_eq!(memory.frequency_floor(), Hertz(1.5e9));
-        assert_eq!(memory.blame(&groups([7, 8], 1e9), &topology(), UNTIL), Saving::None);
+        assert_eq!(memory.blame(&groups([7, 8], 1e9), &topology(), false, UNTIL), Saving::None);
+    }
+
+    #[test]
+    fn a_severe_break_puts_the_floor_halfway_back() {
+        let mut memory = Memory::new(2);
+        memory.saving(Saving::Cores, &groups([24, 8], 2e9));
+        memory.blame(&groups([5, 8], 2e9), &topology(), true, UNTIL);
+        assert_eq!((memory.core_floor(0), memory.core_floor(1)), (15, 0));
     }
 
     #[test]
     fn floors_are_forgotten() {
         let mut memory = Memory::new(2);
         memory.saving(Saving::Cores, &groups([8, 8], 2e9));
-        memory.blame(&groups([6, 8], 2e9), &topology(), UNTIL);
+        memory.blame(&groups([6, 8], 2e9), &topology(), false, UNTIL);
         memory.expire(Nanos::from_secs(109));
         assert_eq!(memory.core_floor(0), 7);
         memory.expire(Nanos::from_secs(110));
@@ -144,7 +159,7 @@ mod tests {
         let mut memory = Memory::new(2);
         memory.saving(Saving::Cores, &groups([8, 8], 2e9));
         memory.acquit();
-        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), UNTIL), Saving::None);
+        assert_eq!(memory.blame(&groups([6, 8], 2e9), &topology(), false, UNTIL), Saving::None);
         assert_eq!(memory.core_floor(0), 0);
     }
 }

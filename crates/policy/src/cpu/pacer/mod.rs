@@ -152,7 +152,7 @@ impl Pacer {
         if let Some(reason) = burst {
             // If it came right after a saving, that saving is to blame.
             let forget_at = signals.now + self.trusted_for;
-            self.memory.blame(controls.groups(), &self.topology, forget_at);
+            self.memory.blame(controls.groups(), &self.topology, true, forget_at);
             self.enter_unstable(controls, reason);
         } else if self.resume > 0 {
             self.resume(controls);

@@ -33,6 +33,10 @@ use crate::units::{Hertz, Nanos};
 /// group, half of it per period.
 const RESUME_PERIODS: u8 = 4;
 
+/// Loss distance below which steps are too slow: the loss is twice the tolerated one. Ours: what
+/// last kept `plf` comes back at once.
+const SEVERE: f64 = -1.0;
+
 impl Pacer {
     pub(super) fn enter_stable(&mut self, now: Nanos, controls: &mut Controls) {
         self.state = State::Stable;
@@ -144,8 +148,18 @@ impl Pacer {
 
     /// Gives resources back until `plf` is kept again.
     fn give_back(&mut self, distance: f64, now: Nanos, controls: &mut Controls) {
-        let blamed = self.memory.blame(controls.groups(), &self.topology, now + self.trusted_for);
+        let severe = distance < SEVERE;
+        let forget_at = now + self.trusted_for;
+        let blamed = self.memory.blame(controls.groups(), &self.topology, severe, forget_at);
         self.cores.update(distance, self.busiest(controls));
+        if severe && controls.groups() == self.kept {
+            // What kept `plf` once no longer does: the load is another.
+            self.enter_unstable(controls, "pacer:loss-severe");
+            return;
+        } else if severe {
+            set(controls, &self.kept, "pacer:loss-severe");
+            return;
+        }
         let f_cur = frequency(controls);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance);
