@@ -64,7 +64,7 @@ pub struct PacerParams {
     /// say that a loss from 0.9 `plf` to `plf` is what was wanted.
     pub deadband: f64,
     /// Age at which the baseline is learned again at full resources, and at which a setting
-    /// that broke `plf` may be tried again; [`LEARNING_SHARE`] makes it longer where learning
+    /// that broke `plf` may be tried again; `LEARNING_SHARE` makes it longer where learning
     /// takes long. Ours: 2 min, for 4.4 % of the time at full power.
     pub baseline_age: Nanos,
     /// Methods in use.
