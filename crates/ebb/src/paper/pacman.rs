@@ -267,6 +267,12 @@ impl Pacman {
             curve("GB/s", &|outcome| rate(outcome, 0, all) / GB);
             curve("W", &|outcome| watts(outcome, 0, all));
         }
+        self.idle_rows(&pairs, all);
+        Ok(())
+    }
+
+    /// The numbers that Fig. 6's text states; `pairs` are SSPC and PACMAN by idle drives.
+    fn idle_rows(&mut self, pairs: &[&[Shown]], all: u16) {
         let gains = |index: usize| {
             let (sspc, pacman) = (&pairs[index][0].outcome, &pairs[index][1].outcome);
             let faster = percent(rate(pacman, 0, all), rate(sspc, 0, all));
@@ -304,7 +310,6 @@ impl Pacman {
             let quantity = format!("efficiency by power over SSPC, {share} % idle, %");
             report.validated("Fig. 6(b)", &quantity, stated.2, efficiency);
         }
-        Ok(())
     }
 
     /// Figs. 7 and 8 (RocksDB): four instances insert a fixed amount of data.

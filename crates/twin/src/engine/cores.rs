@@ -220,8 +220,10 @@ impl Cores {
             let awake = group.poll_watts;
             let idle_since = core.idle_since;
             self.time.idle.0 += span;
-            self.watt_ns += self.idle_watt_ns(awake, now - idle_since)
-                - self.idle_watt_ns(awake, since - idle_since);
+            self.watt_ns += self.idle_watt_ns(awake, now - idle_since);
+            if since > idle_since {
+                self.watt_ns -= self.idle_watt_ns(awake, since - idle_since);
+            }
         }
     }
 
