@@ -8,6 +8,7 @@
 pub mod controls;
 pub mod cpu;
 pub mod guard;
+pub mod reactor;
 pub mod registry;
 pub mod signals;
 pub mod ssd;

@@ -1,0 +1,145 @@
+//! Data on its way between sockets and devices: page-aligned, from a bounded pool.
+#![allow(unsafe_code)] // Aligned memory that outlives the pool's borrower.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Alignment of every buffer: what `O_DIRECT` wants of any device.
+pub const ALIGNMENT: usize = 4096;
+
+/// A bounded set of equal buffers. Running out is back-pressure, not an error.
+///
+/// The memory is one piece, so a ring can register it; pages never used are never touched.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    slab: Arc<Slab>,
+}
+
+#[derive(Debug)]
+struct Slab {
+    base: NonNull<u8>,
+    layout: Layout,
+    chunk: usize,
+    /// Indices of the chunks that nobody holds; the last used, whose cache lines are warm, on top.
+    free: Mutex<Vec<u32>>,
+}
+
+// SAFETY: `base` is only reached through `Buffer`s, each of which owns its chunk alone.
+unsafe impl Send for Slab {}
+// SAFETY: as above; the free list has its lock.
+unsafe impl Sync for Slab {}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `Pool::new` with this layout; no buffer is left, as each holds an
+        // `Arc` of the slab.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+impl Pool {
+    /// `count` buffers of `bytes` each, rounded up to whole pages.
+    ///
+    /// # Panics
+    /// When `count` or `bytes` is zero or their product overflows.
+    #[must_use]
+    pub fn new(count: u32, bytes: usize) -> Self {
+        let chunk = bytes.next_multiple_of(ALIGNMENT);
+        let total = chunk.checked_mul(count as usize).filter(|total| *total > 0);
+        let layout = total.and_then(|total| Layout::from_size_align(total, ALIGNMENT).ok());
+        assert!(layout.is_some(), "a pool of {count} buffers of {bytes} bytes");
+        let layout = layout.unwrap_or(Layout::new::<u8>());
+        // SAFETY: the layout's size is not zero, checked above.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let base = base.unwrap_or_else(|| handle_alloc_error(layout));
+        let free = Mutex::new((0..count).rev().collect());
+        Self { slab: Arc::new(Slab { base, layout, chunk, free }) }
+    }
+
+    /// A buffer of `length` bytes with unspecified content, or `None` while all are in use.
+    ///
+    /// # Panics
+    /// When `length` is more than a buffer of this pool holds.
+    #[must_use]
+    pub fn take(&self, length: usize) -> Option<Buffer> {
+        assert!(length <= self.slab.chunk, "{length} bytes from chunks of {}", self.slab.chunk);
+        let mut free = self.slab.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = free.pop()?;
+        drop(free);
+        Some(Buffer { slab: self.slab.clone(), index, length })
+    }
+
+    /// Buffers that nobody holds.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.slab.free.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The whole memory, for registration with a ring: address and bytes.
+    #[must_use]
+    pub fn memory(&self) -> (*mut u8, usize) {
+        (self.slab.base.as_ptr(), self.slab.layout.size())
+    }
+}
+
+/// A page-aligned piece of memory; goes back to its pool when dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    slab: Arc<Slab>,
+    index: u32,
+    length: usize,
+}
+
+impl Buffer {
+    fn start(&self) -> NonNull<u8> {
+        // SAFETY: `index` came from the free list, so the chunk lies inside the slab.
+        unsafe { self.slab.base.add(self.index as usize * self.slab.chunk) }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the chunk is initialised, ours alone while we live, and `length` is within it.
+        unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start().as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.slab.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_separate_and_come_back() {
+        let pool = Pool::new(3, 5000);
+        let mut held: Vec<_> = (0..3).map(|_| pool.take(5000).unwrap()).collect();
+        assert!(pool.take(1).is_none());
+        for (index, buffer) in held.iter_mut().enumerate() {
+            assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+            buffer.fill(index as u8);
+        }
+        for (index, buffer) in held.iter().enumerate() {
+            assert!(buffer.iter().all(|byte| *byte == index as u8));
+        }
+        held.pop();
+        assert_eq!(pool.available(), 1);
+        let mut last = pool.take(1).unwrap();
+        drop((pool, held));
+        last[0] = 1; // The memory lives as long as its last buffer.
+    }
+}

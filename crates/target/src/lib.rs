@@ -1,0 +1,6 @@
+//! The NVMe/TCP data plane: reactors and lightweight threads, the wire protocol, block devices.
+//!
+//! A plant for the schedulers of [`ebb_policy::reactor`].
+
+pub mod device;
+pub mod wire;
