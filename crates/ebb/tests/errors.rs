@@ -30,6 +30,25 @@ fn unknown_names_list_the_valid_ones() {
 }
 
 #[test]
+fn a_wrong_name_is_told_even_where_nothing_says_what_to_run() {
+    wrong(&["sim", "--policy", "nope"], &["--policy nope", "choose from", "pacer, "]);
+    wrong(&["sim", "--profile", "nope"], &["'nope'", "asg-1115s"]);
+    wrong(&["sim", "--ssd-budget", "10 W"], &["--ssd-budget", "144 W"]);
+    wrong(&["sim", "--policy", "nope", "--trace", "/nowhere"], &["--policy nope"]);
+    wrong(&["sim", "--policy", "pacer", "--plf", "3"], &["--trace", "--workload"]);
+}
+
+#[test]
+fn unknown_figures_and_papers_list_the_valid_ones() {
+    wrong(&["paper", "pacer", "--figure", "8"], &["--figure 8", "6, 7, 10, ", "table-1"]);
+    wrong(&["paper", "pacman", "--figure", "table-2"], &["--figure table-2", "1, 2, 3, 5, "]);
+    let known_too = ["paper", "pacman", "--figure", "2", "--figure", "x"];
+    wrong(&known_too, &["--figure x"]);
+    wrong(&["paper", "pacerman"], &["pacerman", "pacman"]);
+    wrong(&["paper", "pacman", "--duration", "9 s"], &["--duration 9 s", "10 s"]);
+}
+
+#[test]
 fn contradictions_name_both_options() {
     wrong(&["sim", "--trace", "x", "--workload", "web"], &["--trace", "--workload"]);
     wrong(&["sim", "--trace", "x", "--pressure", "10%"], &["--trace", "--pressure"]);
@@ -153,8 +172,9 @@ fn help_names_every_command_and_option() {
     assert!(help.contains("sim") && help.contains("trace"));
     let sim = prints(&["sim", "--help"]);
     let page = include_str!("../../../docs/cli.md");
-    for help in [sim, prints(&["trace", "pressure", "--help"]), prints(&["trace", "convert", "-h"])]
-    {
+    let others = [&["trace", "pressure"][..], &["trace", "convert"], &["paper"]];
+    let others = others.map(|command| prints(&[command, &["--help"]].concat()));
+    for help in others.into_iter().chain([sim]) {
         let words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
         for option in words.filter(|word| word.starts_with("--") && word.len() > 3) {
             assert!(page.contains(&format!("`{option}")), "docs/cli.md does not describe {option}");

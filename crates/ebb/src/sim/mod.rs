@@ -39,8 +39,8 @@ pub fn run(args: &SimArgs) -> Result<()> {
     }
     let progress = Progress::new(output.quiet);
     let mut plan = Plan::new(args)?;
-    plan.measure(&progress)?;
     let series = output.timeseries.as_deref().map(timeseries::Target::new).transpose()?;
+    plan.measure(&progress)?;
     let keep = Keep {
         rows: series.is_some() || output.report.is_some(),
         decisions: output.decisions.is_some(),

@@ -64,12 +64,20 @@ pub fn contradictions(args: &SimArgs) -> Result<()> {
         (None, Some(option)) => Err(usage(format!(
             "{option} needs --workload NAME or FILE.toml; 'ebb sim --list' shows the names"
         ))),
-        (None, None) if args.trace.files.is_empty() && !is_example(args) => Err(usage(
-            "nothing to run: give --trace FILE or --workload NAME ('ebb sim --list' shows the \
-             names), or no options at all for an example",
-        )),
         _ => Ok(()),
     }
+}
+
+/// Refuses a command line that says how to run, but not what.
+pub fn something_to_run(args: &SimArgs) -> Result<()> {
+    let given = !args.trace.files.is_empty() || args.workload.workload.is_some();
+    if given || is_example(args) {
+        return Ok(());
+    }
+    Err(usage(
+        "nothing to run: give --trace FILE or --workload NAME ('ebb sim --list' shows the names), \
+         or no options at all for an example",
+    ))
 }
 
 /// The workload that the options describe.

@@ -62,10 +62,14 @@ impl Plan {
         } else if policies.is_empty() {
             policies = vec!["native".to_owned()];
         }
+        let settings = Settings { plf: args.plf, ssd_budget };
+        // A wrong name is told even where nothing says yet what to run.
+        check_policies(&policies, &server, &settings)?;
+        options::something_to_run(args)?;
         let requests = requests(args)?;
         let plan = Self {
             duration: args.duration.or_else(|| duration(&requests, example)),
-            settings: Settings { plf: args.plf, ssd_budget },
+            settings,
             requests,
             policies,
             server,
@@ -97,20 +101,6 @@ impl Plan {
     /// Refuses what no run could do, before any run starts.
     fn check(&self) -> Result<()> {
         self.check_times()?;
-        for (index, name) in self.policies.iter().enumerate() {
-            if self.policies[..index].contains(name) {
-                return Err(usage(format!("--policy {name} is given twice: once is enough")));
-            }
-        }
-        if let Some(budget) = self.settings.ssd_budget {
-            let lowest = self.server.topology.lowest_drive_budget();
-            if budget < lowest {
-                let drives = self.server.topology.drives.len();
-                let error = PolicyError::Budget { budget, lowest, drives };
-                return Err(anyhow::Error::from(error).context("--ssd-budget"));
-            }
-        }
-        self.policies.iter().try_for_each(|name| self.policy(name).map(|_| ()))?;
         if self.maximum.is_none() && self.needs_maximum() {
             return Ok(()); // Built and checked once the maximum is known.
         }
@@ -119,8 +109,7 @@ impl Plan {
 
     /// Makes the policy `name` for the server.
     pub fn policy(&self, name: &str) -> Result<Box<dyn Policy>> {
-        registry::make(name, &self.server.topology, &self.settings)
-            .with_context(|| format!("--policy {name}"))
+        policy(name, &self.server, &self.settings)
     }
 
     /// What the guard enforces on the policy `name`: nothing but the server's own bounds on
@@ -185,6 +174,28 @@ impl Plan {
     pub fn ssd_budget(&self) -> Option<Watts> {
         self.settings.ssd_budget
     }
+}
+
+fn policy(name: &str, server: &Server, settings: &Settings) -> Result<Box<dyn Policy>> {
+    registry::make(name, &server.topology, settings).with_context(|| format!("--policy {name}"))
+}
+
+/// Refuses a policy that is unknown or given twice, and a budget that the drives cannot keep.
+fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> Result<()> {
+    for (index, name) in policies.iter().enumerate() {
+        if policies[..index].contains(name) {
+            return Err(usage(format!("--policy {name} is given twice: once is enough")));
+        }
+    }
+    if let Some(budget) = settings.ssd_budget {
+        let lowest = server.topology.lowest_drive_budget();
+        if budget < lowest {
+            let drives = server.topology.drives.len();
+            let error = PolicyError::Budget { budget, lowest, drives };
+            return Err(anyhow::Error::from(error).context("--ssd-budget"));
+        }
+    }
+    policies.iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
 }
 
 fn requests(args: &SimArgs) -> Result<Requests> {
