@@ -63,6 +63,12 @@ pub fn measure(
     Measured { bytes_per_second: counted as f64 / length.seconds(), power: spent / length }
 }
 
+/// What a first read takes longer after `idle` than on a drive that was not idle.
+pub fn wake_latency(profile: &DriveProfile, idle: Nanos) -> Nanos {
+    let read = |at| Drive::new(profile, 1).submit(at, Op::Read, 0, 4096) - at;
+    read(idle) - read(Nanos::ZERO)
+}
+
 /// Power of an idle drive from `after` on.
 pub fn idle_power(profile: &DriveProfile, after: Nanos, length: Nanos) -> Watts {
     let mut drive = Drive::new(profile, 1);

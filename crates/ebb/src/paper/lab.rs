@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Limits, Policy};
+use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::generate::WorkloadSpec;
 use ebb_twin::{Observer, Outcome, Run, Sample, run};
 
@@ -43,12 +43,16 @@ pub struct Shown {
     pub drive_watts: Vec<Vec<Watts>>,
     /// (seconds, active cores) after each period.
     pub active: Vec<(f64, u16)>,
+    /// (end of the period in seconds, requests that arrived in it).
+    pub arrived: Vec<(f64, u64)>,
 }
 
 /// Where experiments run.
 pub struct Lab {
     pub server: Server,
     pub seed: u64,
+    /// Runs at once; all cores when `None`.
+    pub threads: Option<u16>,
     pub progress: Progress,
 }
 
@@ -56,7 +60,7 @@ impl Lab {
     /// Runs all experiments; results in their order, whatever the number of threads.
     pub fn all(&self, label: &str, experiments: &[Experiment]) -> Result<Vec<Shown>> {
         let bar = self.progress.bar(label, Some(experiments.len() as u64));
-        let runs = in_parallel(experiments.len(), None, |index| {
+        let runs = in_parallel(experiments.len(), self.threads, |index| {
             let shown = self.one(&experiments[index]);
             bar.inc(1);
             shown
@@ -89,8 +93,8 @@ impl Lab {
             },
             &mut watch,
         )?;
-        let Watch { latency, drive_watts, active } = watch;
-        Ok(Shown { outcome, latency, drive_watts, active })
+        let Watch { latency, drive_watts, active, arrived } = watch;
+        Ok(Shown { outcome, latency, drive_watts, active, arrived })
     }
 
     /// The most requests per second this server serves of `workload`.
@@ -104,14 +108,21 @@ struct Watch {
     latency: Vec<(f64, f64)>,
     drive_watts: Vec<Vec<Watts>>,
     active: Vec<(f64, u16)>,
+    arrived: Vec<(f64, u64)>,
 }
 
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
         let signals = sample.signals;
+        if sample.length < PERIOD {
+            return; // After the end: only what was still under way.
+        }
         let at = signals.now.seconds();
         if let Some(latency) = signals.io.mean_latency {
             self.latency.push((at, latency.micros()));
+        }
+        if let Some(arrived) = signals.io.arrived {
+            self.arrived.push((at, arrived));
         }
         self.drive_watts.push(signals.drives.iter().filter_map(|drive| drive.power).collect());
         self.active.push((at, sample.controls.groups().iter().map(|group| group.active).sum()));

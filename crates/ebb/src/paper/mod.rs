@@ -6,6 +6,7 @@ mod lab;
 mod pacer;
 mod pacman;
 mod report;
+mod study;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -14,6 +15,10 @@ use ebb_policy::units::Nanos;
 
 use crate::exit::usage;
 use crate::progress::Progress;
+use crate::server::Server;
+use lab::Lab;
+use report::Report;
+use study::{Part, Study};
 
 /// PACMAN decides every five seconds and PACER learns for as long.
 const SHORTEST: Nanos = Nanos::from_secs(10);
@@ -27,50 +32,71 @@ pub enum Paper {
     Pacman,
 }
 
+impl Paper {
+    /// Its server, the parts of its evaluation and how long most of them run.
+    fn evaluation(self) -> (&'static str, &'static [Part], Nanos) {
+        match self {
+            Self::Pacer => ("dorado-6000", pacer::PARTS, pacer::USUAL),
+            Self::Pacman => ("asg-1115s", pacman::PARTS, pacman::USUAL),
+        }
+    }
+}
+
 /// Options of `ebb paper`.
 #[derive(Debug, Args)]
 pub struct PaperArgs {
     /// Whose evaluation to repeat
     #[arg(value_enum)]
     name: Paper,
-    /// Simulated time of most runs [default: 90 s for pacer, 60 s for pacman; PACER ran 5 min]
+    /// Run only what shows this figure, such as 16 or table-1; repeat it for several [default: all]
+    #[arg(long = "figure", value_name = "NAME")]
+    figures: Vec<String>,
+    /// Simulated time of each run but those steady sooner [default: 90 s for pacer, but a day of 30
+    /// min and trainings of 5 min; 60 s for pacman. PACER ran 5 min]
     #[arg(long, value_name = "DURATION")]
     duration: Option<Nanos>,
     /// Seed of everything random
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
+    /// Runs at once; the results are the same for any number [default: all cores]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Print JSON: {"rows": [...], "curves": [...]}
     #[arg(long)]
     json: bool,
     /// No progress
-    #[arg(long)]
+    #[arg(long, short)]
     quiet: bool,
 }
 
 /// Repeats the evaluation and prints it.
 pub fn run(args: &PaperArgs) -> Result<()> {
-    let default = match args.name {
-        Paper::Pacer => Nanos::from_secs(90),
-        Paper::Pacman => Nanos::from_secs(60),
-    };
-    let duration = args.duration.unwrap_or(default);
-    if duration < SHORTEST {
+    let (server, parts, usual) = args.name.evaluation();
+    let parts = study::choose(parts, &args.figures)?;
+    if let Some(duration) = args.duration.filter(|duration| *duration < SHORTEST) {
         return Err(usage(format!("--duration {duration}: policies need at least {SHORTEST}")));
     }
-    let report = match args.name {
-        Paper::Pacer => pacer::evaluate(duration, args.seed, Progress::new(args.quiet))?,
-        Paper::Pacman => pacman::evaluate(duration, args.seed, Progress::new(args.quiet))?,
+    let lab = Lab {
+        server: Server::load(server)?,
+        seed: args.seed,
+        threads: args.threads,
+        progress: Progress::new(args.quiet),
     };
+    let mut study = Study { lab, duration: args.duration, report: Report::default() };
+    for part in parts {
+        (part.run)(&mut study)?;
+    }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{}", serde_json::to_string_pretty(&study.report)?);
         return Ok(());
     }
-    println!("{}", report.text());
+    println!("{}", study.report.text());
     println!(
         "Simulated: every twin number comes from the digital twin, {} a run, seed {}.\n\
-         calibrated: the number set a constant of the profile. validated: it is only compared.\n\
+         calibrated: the number set a constant of the model. validated: it is only compared.\n\
          docs/papers.md explains every deviation.",
-        duration, args.seed
+        study.length(usual),
+        args.seed
     );
     Ok(())
 }

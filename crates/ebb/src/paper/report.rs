@@ -1,7 +1,9 @@
 //! Paper against twin: rows for the numbers a text states, curves for figures without any.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
+
+use crate::text::short;
 
 /// Whether a number set the profile or only checks it. The two never mix: no constant is chosen
 /// because it moves a validated row.
@@ -84,7 +86,7 @@ impl Report {
     pub fn text(&self) -> String {
         let mut table = Table::new();
         table
-            .load_style(presets::UTF8_HORIZONTAL_ONLY)
+            .load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_header(["figure", "quantity", "paper", "twin", "deviation", "kind"]);
         if table.width().is_none() {
@@ -95,7 +97,7 @@ impl Report {
                 Kind::Calibrated => "calibrated",
                 Kind::Validated => "validated",
             };
-            let deviation = format!("{:+.1} %", 100.0 * row.deviation);
+            let deviation = percent(row.deviation);
             let (paper, twin) = (number(row.paper), number(row.twin));
             table.add_row([row.figure, &row.quantity, &paper, &twin, &deviation, kind]);
         }
@@ -111,7 +113,7 @@ impl Report {
         for curve in &self.curves {
             let points = curve.x.iter().zip(&curve.y);
             let points: Vec<_> =
-                points.map(|(x, y)| format!("{}: {}", number(*x), number(*y))).collect();
+                points.map(|(x, y)| format!("{}: {}", short(*x), number(*y))).collect();
             text.push_str(&format!(
                 "{}  {}\n    {}\n",
                 curve.figure,
@@ -125,11 +127,19 @@ impl Report {
 
 /// Three significant digits, without an exponent.
 fn number(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
+    // Rounded first: 0.9996 is 1.00.
+    let rounded = format!("{value:.2e}").parse().unwrap_or(value);
+    if rounded == 0.0 || !rounded.is_finite() {
+        return format!("{rounded}");
     }
-    let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 6);
-    format!("{value:.*}", digits as usize)
+    let digits = (2 - rounded.abs().log10().floor() as i32).clamp(0, 6);
+    format!("{rounded:.*}", digits as usize)
+}
+
+/// With its sign, unless it rounds to nothing.
+fn percent(deviation: f64) -> String {
+    let percent = (1000.0 * deviation).round() / 10.0;
+    if percent == 0.0 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
 }
 
 #[cfg(test)]
@@ -138,10 +148,24 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits() {
-        let cases =
-            [(1.234, "1.23"), (1234.5, "1234"), (0.05678, "0.0568"), (0.0, "0"), (-2.5, "-2.50")];
+        let cases = [
+            (1.234, "1.23"),
+            (1234.5, "1230"),
+            (0.05678, "0.0568"),
+            (0.99962, "1.00"),
+            (0.0, "0"),
+            (-2.5, "-2.50"),
+        ];
         for (value, text) in cases {
             assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn deviations_have_a_sign_unless_there_is_none() {
+        let cases = [(0.1234, "+12.3 %"), (-0.05, "-5.0 %"), (-0.0001, "0.0 %"), (0.0, "0.0 %")];
+        for (value, text) in cases {
+            assert_eq!(percent(value), text);
         }
     }
 

@@ -1,0 +1,99 @@
+//! PACER's evaluation (Figs. 6, 7, 10-19, Table I, Observations), paper against twin.
+
+mod server;
+mod synthetic;
+mod workloads;
+
+use anyhow::Result;
+
+use ebb_policy::units::Nanos;
+use ebb_trace::generate::{self, WorkloadSpec};
+use ebb_twin::Outcome;
+
+use super::lab::{Experiment, Lab, Steer};
+use super::report::Report;
+use super::study::{Part, Study};
+
+/// Length of most runs.
+pub const USUAL: Nanos = Nanos::from_secs(90);
+
+/// The evaluation's parts, in the paper's order.
+pub const PARTS: &[Part] = &[
+    Part { figures: &["table-1"], run: server::table_1 },
+    Part { figures: &["observation-1"], run: server::observation_1 },
+    Part { figures: &["6"], run: server::frequency },
+    Part { figures: &["7"], run: server::cores },
+    Part { figures: &["10", "11"], run: synthetic::tolerance },
+    Part { figures: &["12", "13"], run: synthetic::patterns },
+    Part { figures: &["14", "15"], run: synthetic::adaptors },
+    Part { figures: &["16"], run: synthetic::burst },
+    Part { figures: &["observation-3", "17", "18"], run: workloads::day },
+    Part { figures: &["19"], run: workloads::training },
+];
+
+/// An experiment of the usual length with this policy.
+fn policy(study: &Study, name: &'static str, workload: &WorkloadSpec) -> Experiment {
+    study.experiment(Steer::Policy(name), workload.clone(), study.length(USUAL))
+}
+
+/// A workload at a share of the most the server does of it.
+fn pressed(lab: &Lab, name: &str, pressure: f64) -> Result<WorkloadSpec> {
+    let workload = generate::by_name(name)?;
+    let maximum = lab.maximum(&workload)?;
+    Ok(workload.with_rate(pressure * maximum))
+}
+
+/// Requests per joule, relative.
+fn efficiency(of: &Outcome, over: &Outcome) -> f64 {
+    (of.iops() / of.mean_power().0) / (over.iops() / over.mean_power().0)
+}
+/// Requests per second, relative.
+fn served(of: &Outcome, over: &Outcome) -> f64 {
+    of.iops() / over.iops()
+}
+/// Mean latency, relative.
+fn slower(of: &Outcome, over: &Outcome) -> f64 {
+    of.mean_latency() / over.mean_latency()
+}
+/// p99 latency, relative.
+fn tail(of: &Outcome, over: &Outcome) -> f64 {
+    let p99 = |outcome: &Outcome| outcome.latency.value_at_quantile(0.99) as f64;
+    p99(of) / p99(over)
+}
+fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for value in values {
+        sum += value.ln();
+        count += 1.0;
+    }
+    f64::exp(sum / count)
+}
+
+/// The row of a figure whose text says that IOPS are similar to native's: the run farthest off.
+fn similar(report: &mut Report, figure: &'static str, ratios: impl IntoIterator<Item = f64>) {
+    let farthest = ratios.into_iter().max_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()));
+    let quantity = "IOPS over native (similar), run farthest off, x";
+    report.validated(figure, quantity, 1.0, farthest.unwrap_or(f64::NAN));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_farthest_ratio_is_found_on_either_side() {
+        let farthest = |ratios: &[f64]| {
+            let mut report = Report::default();
+            similar(&mut report, "Fig. 10", ratios.iter().copied());
+            report.rows[0].twin
+        };
+        assert_eq!(farthest(&[1.0, 0.5, 1.9]), 0.5);
+        assert_eq!(farthest(&[1.0, 0.6, 1.9]), 1.9);
+    }
+
+    #[test]
+    fn ratios_are_averaged_geometrically() {
+        assert!((geometric_mean([0.5, 2.0]) - 1.0).abs() < 1e-12);
+        assert!((geometric_mean([1.0, 4.0]) - 2.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,98 @@
+//! One repetition of an evaluation: its parts, which of them to run, and for how long.
+
+use anyhow::Result;
+
+use ebb_policy::units::Nanos;
+
+use super::lab::{Experiment, Lab, Steer};
+use super::report::Report;
+use crate::exit::usage;
+
+use ebb_trace::generate::WorkloadSpec;
+
+/// The figures that one set of runs shows, and the runs.
+pub struct Part {
+    /// Names for `--figure`.
+    pub figures: &'static [&'static str],
+    /// Runs, and adds to the report.
+    pub run: fn(&mut Study) -> Result<()>,
+}
+
+/// The parts of `parts` that show `figures`, or all where none are named.
+///
+/// # Errors
+/// A figure that no part shows.
+pub fn choose<'a>(parts: &'a [Part], figures: &[String]) -> Result<Vec<&'a Part>> {
+    let shows = |part: &Part, name: &str| part.figures.contains(&name);
+    for name in figures {
+        if !parts.iter().any(|part| shows(part, name)) {
+            let mut valid: Vec<_> = parts.iter().flat_map(|part| part.figures).copied().collect();
+            valid.sort_by_key(|name| (name.parse().unwrap_or(u32::MAX), *name));
+            valid.dedup();
+            return Err(usage(format!(
+                "--figure {name}: no such figure is repeated; choose from: {}",
+                valid.join(", ")
+            )));
+        }
+    }
+    let wanted = |part: &&Part| figures.is_empty() || figures.iter().any(|name| shows(part, name));
+    Ok(parts.iter().filter(wanted).collect())
+}
+
+/// A repetition under way.
+pub struct Study {
+    /// Where its experiments run.
+    pub lab: Lab,
+    /// Simulated time of every run, where the user states one.
+    pub duration: Option<Nanos>,
+    /// What came out so far.
+    pub report: Report,
+}
+
+impl Study {
+    /// Length of a run that usually takes `usual`.
+    pub fn length(&self, usual: Nanos) -> Nanos {
+        self.duration.unwrap_or(usual)
+    }
+
+    /// The same for a run that is steady after `usual`: longer shows nothing more.
+    pub fn steady(&self, usual: Nanos) -> Nanos {
+        self.length(usual).min(usual)
+    }
+
+    /// An experiment of `duration`, the first third of it not counted, without a budget.
+    pub fn experiment(&self, steer: Steer, workload: WorkloadSpec, duration: Nanos) -> Experiment {
+        let warmup = Nanos(duration.0 / 3);
+        let (ssd_budget, duration) = (None, Some(duration));
+        Experiment { steer, plf: 0.2, ssd_budget, workload, duration, warmup }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTS: &[Part] = &[
+        Part { figures: &["table-1", "10"], run: |_| Ok(()) },
+        Part { figures: &["9", "10"], run: |_| Ok(()) },
+    ];
+
+    fn chosen(figures: &[&str]) -> Result<Vec<&'static [&'static str]>> {
+        let figures: Vec<_> = figures.iter().map(|name| (*name).to_owned()).collect();
+        Ok(choose(PARTS, &figures)?.iter().map(|part| part.figures).collect())
+    }
+
+    #[test]
+    fn a_figure_of_several_parts_runs_them_all_in_order_and_once() {
+        assert_eq!(chosen(&[]).unwrap().len(), 2);
+        assert_eq!(chosen(&["9"]).unwrap(), [["9", "10"]]);
+        assert_eq!(chosen(&["9", "10", "table-1"]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_unknown_figure_lists_each_valid_one_once() {
+        let error = chosen(&["9", "12"]).unwrap_err().to_string();
+        assert!(error.contains("--figure 12"), "{error}");
+        assert!(error.ends_with("choose from: 9, 10, table-1"), "{error}");
+    }
+}
