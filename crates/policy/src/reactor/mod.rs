@@ -6,9 +6,29 @@
 //! (about 10 µs) reads queue depths and spreads a burst. Both are pure and do not allocate, so
 //! the NVMe/TCP target and the twin call the same code.
 
+mod book;
+mod dynamic;
+mod governor;
+mod hybrid;
+mod interrupt;
+mod pack;
 mod placement;
+mod registry;
+mod sandman;
+mod sandman_plus;
+mod static_polling;
+#[cfg(test)]
+mod tests;
 
+pub use dynamic::Dynamic;
+pub use governor::Governor;
+pub use hybrid::Hybrid;
+pub use interrupt::Interrupt;
 pub use placement::{Placement, Reason, Shift};
+pub use registry::{ENTRIES, Entry, UnknownScheduler, by_name};
+pub use sandman::{Parts, Sandman};
+pub use sandman_plus::SandmanPlus;
+pub use static_polling::StaticPolling;
 
 use crate::units::Nanos;
 
@@ -16,6 +36,10 @@ use crate::units::Nanos;
 pub type Core = u16;
 /// A lightweight thread, numbered from zero.
 pub type Thread = u16;
+/// Frequency of a core in thousandths of its highest.
+pub type Speed = u16;
+/// The highest frequency.
+pub const FULL_SPEED: Speed = 1000;
 
 /// One core the reactors may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

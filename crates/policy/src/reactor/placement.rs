@@ -1,6 +1,6 @@
 //! Where threads run and how cores wait: what a scheduler changes.
 
-use super::{Core, Machine, Thread, Wait};
+use super::{Core, FULL_SPEED, Machine, Speed, Thread, Wait};
 
 /// Why a thread moved or a core's way of waiting changed: machine-readable, `scheduler:why`.
 pub type Reason = &'static str;
@@ -28,19 +28,31 @@ pub enum Shift {
         /// Why.
         reason: Reason,
     },
+    /// `core` runs at another frequency from now on. A plant that cannot set frequencies passes
+    /// over it; one that can takes the closest it has.
+    Speed {
+        /// The core.
+        core: Core,
+        /// Share of the highest frequency.
+        speed: Speed,
+        /// Why.
+        reason: Reason,
+    },
 }
 
-/// Where each thread runs and how each core waits, with the changes of this step.
+/// Where each thread runs, how each core waits and how fast it runs, with the changes of this
+/// step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     machine: Machine,
     core_of: Vec<Core>,
     waits: Vec<Wait>,
+    speeds: Vec<Speed>,
     shifts: Vec<Shift>,
 }
 
 impl Placement {
-    /// Threads spread evenly, every core polling.
+    /// Threads spread evenly, every core polling at the highest frequency.
     ///
     /// # Panics
     /// When the machine has no core.
@@ -53,7 +65,8 @@ impl Placement {
         let waits = vec![Wait::Poll; cores];
         // Each thread may move and each core change its way of waiting a few times in one step.
         let shifts = Vec::with_capacity(4 * (core_of.len() + cores));
-        Self { machine, core_of, waits, shifts }
+        let speeds = vec![FULL_SPEED; cores];
+        Self { machine, core_of, waits, speeds, shifts }
     }
 
     /// What it runs on.
@@ -70,6 +83,11 @@ impl Placement {
     #[must_use]
     pub fn waits(&self) -> &[Wait] {
         &self.waits
+    }
+    /// How fast each core may run.
+    #[must_use]
+    pub fn speeds(&self) -> &[Speed] {
+        &self.speeds
     }
     /// The threads on `core`.
     pub fn threads_on(&self, core: Core) -> impl Iterator<Item = Thread> + '_ {
@@ -99,6 +117,12 @@ impl Placement {
             self.note(Shift::Wait { core, wait, reason });
         }
     }
+    /// Lets `core` run at `speed`.
+    pub fn set_speed(&mut self, core: Core, speed: Speed, reason: Reason) {
+        if std::mem::replace(&mut self.speeds[usize::from(core)], speed) != speed {
+            self.note(Shift::Speed { core, speed, reason });
+        }
+    }
 
     /// A plant acts on shifts, so none may be lost: running out of room is a scheduler's bug.
     fn note(&mut self, shift: Shift) {
@@ -120,7 +144,9 @@ mod tests {
         placement.move_thread(1, 0, "test:move");
         placement.move_thread(1, 0, "test:move");
         placement.set_wait(1, Wait::Doze, "test:doze");
-        assert_eq!(placement.shifts().len(), 2);
+        placement.set_speed(1, FULL_SPEED, "test:speed");
+        placement.set_speed(1, 500, "test:speed");
+        assert_eq!(placement.shifts().len(), 3);
         assert_eq!(placement.threads_on(0).collect::<Vec<_>>(), [0, 1, 2]);
         placement.begin();
         assert!(placement.shifts().is_empty());

@@ -1,0 +1,175 @@
+//! Sandman (slides, "Scheduling Flow Overview" to "Detecting I/O Bursts").
+//!
+//! One main core polls and runs the scheduler; the I/O threads live on worker cores.
+//!
+//! Every second ("Monitoring Resource Wastage"):
+//!
+//! 1. the threads of the least loaded worker are consolidated onto others, if all of them fit: a
+//!    core fits a thread while its own load and the thread's together leave a burst buffer free
+//!    that its threads share;
+//! 2. siblings sleep together: the threads of an active core whose sibling is free move to a
+//!    free core whose sibling is awake anyway;
+//! 3. workers without threads sleep shallowly at full frequency, woken by a store.
+//!
+//! Every 10 µs ("Detecting I/O Bursts"): a thread whose network queue has grown deep moves off
+//! the core it shares to a sleeping one, siblings of awake cores first.
+//!
+//! What the slides leave open, and what is done here: the numbers below, each with its reason; a
+//! worker above the core limit is relieved every second too, as a load can rise without ever
+//! making a queue deep; when no core sleeps any more, a deep queue moves to the core with the
+//! fewest threads; the main core takes threads only when no worker is left, or exists.
+//! Consolidation is to the fullest core that fits, so that the emptiest ones empty. Two cores are paired as siblings
+//! only if both keep to the limit at the speed that sharing a physical core leaves them.
+
+use std::ops::Range;
+
+use super::book::Book;
+use super::pack::{self, CORE_LIMIT, send};
+use super::{Core, Machine, Period, Placement, Queues, Scheduler, Thread, Wait};
+use crate::units::Nanos;
+
+/// Share of a core kept free for bursts, shared by its threads (not stated; assumed).
+pub const BURST_BUFFER: f64 = 0.20;
+/// Requests waiting in a thread's queue that are a burst: what takes one core longer than a fine
+/// period at 1 to 2 µs a request (not stated; assumed).
+pub const BURST_DEPTH: u32 = 8;
+/// The fine period (slides: 10 µs).
+pub const FINE: Nanos = Nanos::from_micros(10);
+/// Consolidation fills a core up to here.
+const FILL: f64 = CORE_LIMIT - BURST_BUFFER;
+
+/// Which parts of Sandman work, for the ablation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Cores sleep shallowly (else in interrupt mode, as under the dynamic scheduler).
+    pub doze: bool,
+    /// Siblings sleep together.
+    pub siblings: bool,
+    /// Bursts are detected every 10 µs.
+    pub bursts: bool,
+}
+
+impl Parts {
+    /// The complete Sandman.
+    pub const ALL: Self = Self { doze: true, siblings: true, bursts: true };
+}
+
+/// The scheduler.
+#[derive(Debug, Clone)]
+pub struct Sandman {
+    parts: Parts,
+    book: Book,
+}
+
+impl Sandman {
+    /// The complete scheduler, for this machine.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        Self::with(machine, Parts::ALL)
+    }
+
+    /// With some of its parts only.
+    #[must_use]
+    pub fn with(machine: &Machine, parts: Parts) -> Self {
+        let book = Book::new(machine.cores.len(), usize::from(machine.threads));
+        Self { parts, book }
+    }
+
+    /// Workers; the main core itself on a machine of one core.
+    fn workers(&self) -> Range<Core> {
+        let cores = self.book.len() as Core;
+        if cores > 1 { 1..cores } else { 0..1 }
+    }
+
+    /// Threads that a burst drove onto the main core go back to a worker with room.
+    fn leave_main(&mut self, placement: &mut Placement) {
+        let workers = self.workers();
+        if workers.contains(&Machine::MAIN) {
+            return;
+        }
+        for thread in 0..self.book.thread.len() as Thread {
+            if placement.core_of()[usize::from(thread)] != Machine::MAIN {
+                continue;
+            }
+            let load = self.book.thread[usize::from(thread)];
+            let full = pack::fullest(&self.book, workers.clone(), load, FILL);
+            let to = full.or_else(|| pack::free(&self.book, placement, workers.clone()));
+            if let Some(to) = to {
+                send(placement, thread, to, "sandman:leave-main");
+                self.book.shift(thread, Machine::MAIN, to);
+            }
+        }
+    }
+
+    /// Where a burst on `from` can go: a sleeping core, else the one with the fewest threads, the
+    /// main core last of equals.
+    fn refuge(&self, placement: &Placement, from: Core) -> Option<Core> {
+        let count = |core: Core| self.book.count[usize::from(core)];
+        let emptiest = || (0..self.book.len() as Core).rev().min_by_key(|core| count(*core));
+        let free = pack::free(&self.book, placement, self.workers());
+        let to = free.or_else(emptiest)?;
+        (count(to) + 1 < count(from)).then_some(to)
+    }
+
+    fn sleep(&self, placement: &mut Placement) {
+        let rest = if self.parts.doze { Wait::Doze } else { Wait::Block { spin: Nanos::ZERO } };
+        for core in self.workers() {
+            if self.book.used(core) {
+                placement.set_wait(core, Wait::Poll, "sandman:wake");
+            } else {
+                placement.set_wait(core, rest, "sandman:sleep");
+            }
+        }
+    }
+}
+
+impl Scheduler for Sandman {
+    fn name(&self) -> &'static str {
+        "sandman"
+    }
+
+    /// Threads off the main core.
+    fn start(&mut self, placement: &mut Placement) {
+        let workers = self.workers();
+        for thread in 0..placement.machine().threads {
+            let to = workers.start + thread % workers.len() as Core;
+            placement.move_thread(thread, to, "sandman:start");
+        }
+    }
+
+    fn coarse(&mut self, period: &Period<'_>, placement: &mut Placement) {
+        let workers = self.workers();
+        self.book.read(period, placement);
+        self.leave_main(placement);
+        let book = &mut self.book;
+        pack::relieve(book, placement, workers.clone(), FILL, "sandman:overload");
+        let pick = |book: &Book, from: Core, load: f64| {
+            pack::fullest(book, workers.clone().filter(|to| *to != from), load, FILL)
+        };
+        pack::consolidate(book, placement, workers.clone(), pick, "sandman:consolidate");
+        if self.parts.siblings {
+            pack::pair_siblings(book, placement, workers.clone(), "sandman:sibling");
+        }
+        self.sleep(placement);
+    }
+
+    fn fine_period(&self) -> Option<Nanos> {
+        self.parts.bursts.then_some(FINE)
+    }
+
+    fn fine(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
+        if queues.threads.iter().all(|queue| queue.depth < BURST_DEPTH) {
+            return;
+        }
+        self.book.place(placement);
+        for (thread, queue) in queues.threads.iter().enumerate() {
+            let from = placement.core_of()[thread];
+            if queue.depth < BURST_DEPTH || self.book.count[usize::from(from)] < 2 {
+                continue;
+            }
+            let Some(to) = self.refuge(placement, from) else { continue };
+            send(placement, thread as Thread, to, "sandman:burst");
+            self.book.shift(thread as Thread, from, to);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The promises that every scheduler keeps, whatever the loads.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Physical cores of two hyper-threads each: 0 and 1 are siblings, 2 and 3, and so on.
+pub(super) fn machine(physical: usize, threads: u16) -> Machine {
+    let core = |core: usize| CoreSpec { sibling: Some(core as Core ^ 1), node: 0 };
+    Machine { cores: (0..2 * physical).map(core).collect(), threads }
+}
+
+/// One core, no sibling.
+fn single(threads: u16) -> Machine {
+    Machine { cores: vec![CoreSpec { sibling: None, node: 0 }], threads }
+}
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// What one second shows when each thread asks for this share of a core, at 2 µs a request.
+pub(super) fn period(placement: &Placement, loads: &[f64]) -> (Vec<CoreLoad>, Vec<ThreadLoad>) {
+    let mut asked = vec![0.0_f64; placement.machine().cores.len()];
+    for (core, load) in placement.core_of().iter().zip(loads) {
+        asked[usize::from(*core)] += load;
+    }
+    let time = |share: f64| Nanos::from_seconds(share);
+    let threads = placement.core_of().iter().zip(loads).map(|(core, load)| {
+        let busy = load / asked[usize::from(*core)].max(1.0);
+        let busy = time(busy);
+        ThreadLoad { busy, requests: busy.0 / 2000, peak_depth: 1 }
+    });
+    let cores = asked.iter().map(|asked| {
+        let busy = time(asked.min(1.0));
+        CoreLoad { busy, wasted: SECOND - busy, asleep: Nanos::ZERO }
+    });
+    (cores.collect(), threads.collect())
+}
+
+/// A placement under a scheduler, with every shift carried out and checked as a plant would.
+pub(super) struct Plant {
+    pub scheduler: Box<dyn Scheduler>,
+    pub placement: Placement,
+    core_of: Vec<Core>,
+    waits: Vec<Wait>,
+}
+
+impl Plant {
+    pub fn new(name: &str, machine: &Machine) -> Self {
+        let mut placement = Placement::even(machine.clone());
+        let (core_of, waits) = (placement.core_of().to_vec(), placement.waits().to_vec());
+        let mut scheduler = by_name(name, machine).unwrap();
+        scheduler.start(&mut placement);
+        let mut plant = Self { scheduler, placement, core_of, waits };
+        plant.carry_out();
+        plant
+    }
+
+    /// No thread ever sits on a core that I/O does not wake, not even between two shifts.
+    fn carry_out(&mut self) {
+        for shift in self.placement.shifts() {
+            match *shift {
+                Shift::Move { thread, from, to, .. } => {
+                    let at = std::mem::replace(&mut self.core_of[usize::from(thread)], to);
+                    assert_eq!(at, from, "{shift:?}");
+                }
+                Shift::Wait { core, wait, .. } => self.waits[usize::from(core)] = wait,
+                Shift::Speed { .. } => {}
+            }
+            for core in &self.core_of {
+                assert_ne!(self.waits[usize::from(*core)], Wait::Doze, "after {shift:?}");
+            }
+        }
+        assert_eq!(self.core_of, self.placement.core_of());
+        assert_eq!(self.waits, self.placement.waits());
+        let cores = self.waits.len();
+        assert!(self.core_of.iter().all(|core| usize::from(*core) < cores));
+    }
+
+    pub fn coarse(&mut self, loads: &[f64]) {
+        let (cores, threads) = period(&self.placement, loads);
+        self.placement.begin();
+        let period = Period { now: SECOND, length: SECOND, cores: &cores, threads: &threads };
+        self.scheduler.coarse(&period, &mut self.placement);
+        self.carry_out();
+    }
+
+    pub fn fine(&mut self, depths: &[u32]) {
+        let queue = |depth: &u32| Queue { depth: *depth, since_poll: Nanos::from_micros(1) };
+        let queues: Vec<Queue> = depths.iter().map(queue).collect();
+        self.placement.begin();
+        self.scheduler.fine(&Queues { now: SECOND, threads: &queues }, &mut self.placement);
+        self.carry_out();
+    }
+
+    /// Shifts of the last step.
+    pub fn changed(&self) -> usize {
+        self.placement.shifts().len()
+    }
+
+    /// The load of each core when each thread asks for this share.
+    fn core_loads(&self, loads: &[f64]) -> Vec<f64> {
+        let mut sums = vec![0.0; self.waits.len()];
+        for (core, load) in self.core_of.iter().zip(loads) {
+            sums[usize::from(*core)] += load;
+        }
+        sums
+    }
+}
+
+/// A machine, and loads for its threads.
+fn loaded(most: f64) -> impl Strategy<Value = (Machine, Vec<f64>)> {
+    (0_usize..9, prop::collection::vec(0.0..most, 1..40)).prop_map(|(physical, loads)| {
+        let threads = loads.len() as u16;
+        let machine = if physical == 0 { single(threads) } else { machine(physical, threads) };
+        (machine, loads)
+    })
+}
+
+proptest! {
+    /// [`Plant`] asserts the golden rule and that every thread is on one core that exists.
+    #[test]
+    fn threads_are_never_lost_nor_left_asleep(
+        (machine, loads) in loaded(1.2),
+        steps in prop::collection::vec((any::<bool>(), 0_u32..40, any::<u64>()), 1..40),
+    ) {
+        for entry in ENTRIES {
+            let mut plant = Plant::new(entry.name, &machine);
+            for (coarse, depth, bits) in &steps {
+                // Some threads are quiet, others not, differently at each step.
+                let quiet = |thread: usize| bits >> (thread % 64) & 1 == 0;
+                if *coarse {
+                    let load = |(t, load): (usize, &f64)| if quiet(t) { 0.0 } else { *load };
+                    plant.coarse(&loads.iter().enumerate().map(load).collect::<Vec<_>>());
+                } else {
+                    let depth = |t: usize| if quiet(t) { 0 } else { depth + t as u32 % 7 };
+                    plant.fine(&(0..loads.len()).map(depth).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    /// Under constant load the schedulers that promise it come to rest.
+    #[test]
+    fn there_is_no_ping_pong_under_constant_load((machine, loads) in loaded(0.9)) {
+        // Overload shows each thread less than it asks for: not a constant load.
+        prop_assume!(loads.iter().sum::<f64>() < 0.5 * machine.cores.len() as f64);
+        for name in ["static", "interrupt", "sandman", "sandman-plus"] {
+            let mut plant = Plant::new(name, &machine);
+            let settle = 4 * machine.cores.len() + 60;
+            for _ in 0..settle {
+                plant.coarse(&loads);
+            }
+            let mut moves = 0;
+            for _ in 0..10 {
+                plant.coarse(&loads);
+                let moved = |shift: &&Shift| matches!(shift, Shift::Move { .. });
+                moves += plant.placement.shifts().iter().filter(moved).count();
+            }
+            prop_assert_eq!(moves, 0, "{}", name);
+        }
+    }
+
+    /// A core that got threads by consolidation keeps its burst buffer.
+    #[test]
+    fn consolidation_leaves_the_burst_buffer((machine, loads) in loaded(0.5)) {
+        for (name, fill) in [("sandman", 0.6), ("sandman-plus", 0.7)] {
+            let mut plant = Plant::new(name, &machine);
+            for _ in 0..5 {
+                let before = plant.core_loads(&loads);
+                plant.coarse(&loads);
+                let joined = plant.placement.shifts().iter().filter_map(|shift| match *shift {
+                    Shift::Move { to, reason, .. } if reason.ends_with(":consolidate") => Some(to),
+                    _ => None,
+                });
+                let after = plant.core_loads(&loads);
+                for core in joined.map(usize::from) {
+                    // What was measured may be less than asked for where a core was overloaded.
+                    let overloaded = before.iter().any(|load| *load > 1.0);
+                    prop_assert!(overloaded || after[core] <= fill + 1e-6, "{} {:?}", name, after);
+                }
+            }
+        }
+    }
+
+    /// A burst everywhere uses every core, the main one where nothing else is left.
+    #[test]
+    fn a_burst_on_every_queue_reaches_every_core(physical in 1_usize..9, per_core in 1_u16..4) {
+        for name in ["sandman", "sandman-plus"] {
+            let machine = machine(physical, 2 * physical as u16 * per_core);
+            let threads = usize::from(machine.threads);
+            let mut plant = Plant::new(name, &machine);
+            for _ in 0..50 {
+                plant.coarse(&vec![0.0; threads]);
+            }
+            for _ in 0..40 {
+                plant.fine(&vec![64; threads]);
+            }
+            let on = |core: usize| plant.placement.threads_on(core as Core).count();
+            let spread: Vec<usize> = (0..2 * physical).map(on).collect();
+            let workers = &spread[1..];
+            prop_assert!(workers.iter().all(|count| *count > 0), "{} {:?}", name, spread);
+            let (least, most) = (workers.iter().min().unwrap(), workers.iter().max().unwrap());
+            prop_assert!(most - least <= 1, "{} {:?}", name, spread);
+        }
+    }
+}
+
+#[test]
+fn names_are_unique_and_lead_to_what_they_name() {
+    for entry in ENTRIES {
+        assert_eq!(by_name(entry.name, &machine(2, 4)).unwrap().name(), entry.name);
+    }
+    let message = by_name("sandmann", &machine(2, 4)).err().unwrap().to_string();
+    assert!(message.contains("'sandmann'") && message.contains("sandman-plus"), "{message}");
+}
+
+#[test]
+fn an_idle_sandman_keeps_one_worker_awake_beside_the_main_core() {
+    let mut plant = Plant::new("sandman", &machine(4, 16));
+    for _ in 0..3 {
+        plant.coarse(&[0.0; 16]);
+    }
+    // The main core's sibling: no other physical core is awake.
+    assert_eq!(plant.placement.core_of(), [1; 16]);
+    assert_eq!(plant.placement.waits()[..2], [Wait::Poll; 2]);
+    assert_eq!(plant.placement.waits()[2..], [Wait::Doze; 6]);
+}
+
+#[test]
+fn siblings_sleep_together_while_both_keep_to_the_limit() {
+    // Three loads that only fit on a core each; the main core's sibling takes one.
+    let mut plant = Plant::new("sandman", &machine(4, 3));
+    plant.coarse(&[0.4, 0.4, 0.4]);
+    plant.coarse(&[0.4, 0.4, 0.4]);
+    let awake: Vec<bool> = plant.placement.waits().iter().map(|wait| *wait == Wait::Poll).collect();
+    assert_eq!(awake, [true, true, true, true, false, false, false, false]);
+}
+
+#[test]
+fn a_burst_wakes_the_sibling_of_an_awake_core_first() {
+    let mut plant = Plant::new("sandman", &machine(4, 4));
+    for _ in 0..3 {
+        plant.coarse(&[0.0; 4]);
+    }
+    plant.fine(&[0, 7, 0, 0]);
+    assert_eq!(plant.changed(), 0);
+    // Core 1 and its sibling, the main core, are awake: a whole core must wake, then its sibling.
+    plant.fine(&[20, 20, 0, 0]);
+    assert_eq!(plant.placement.core_of(), [2, 3, 1, 1]);
+}
+
+#[test]
+fn an_idle_sandman_plus_rests_on_every_core() {
+    for machine in [machine(4, 16), single(16)] {
+        let mut plant = Plant::new("sandman-plus", &machine);
+        for _ in 0..400 {
+            plant.coarse(&[0.0; 16]);
+        }
+        assert!(plant.placement.core_of().iter().all(|core| *core == Machine::MAIN));
+        let spin = Nanos::from_micros(50);
+        assert_eq!(plant.placement.waits()[0], Wait::Block { spin });
+        let dozing = plant.placement.waits().iter().filter(|wait| **wait == Wait::Doze);
+        assert_eq!(dozing.count(), usize::from(machine.cores.len() > 1));
+    }
+}
+
+#[test]
+fn sandman_plus_measures_delay_by_what_requests_cost() {
+    // Two threads on the main core: 15 requests at 2 µs are over 20 µs, five are not.
+    let mut plant = Plant::new("sandman-plus", &machine(2, 2));
+    for _ in 0..3 {
+        plant.coarse(&[0.05, 0.05]);
+    }
+    plant.fine(&[3, 2]);
+    assert_eq!(plant.changed(), 0);
+    plant.fine(&[15, 2]);
+    assert_ne!(plant.placement.core_of()[0], Machine::MAIN);
+    assert_eq!(plant.placement.waits()[0], Wait::Poll, "the worker's queues must be watched");
+}
+
+#[test]
+fn sandman_plus_spins_as_long_as_traffic_is_dense_enough() {
+    let mut plant = Plant::new("sandman-plus", &machine(2, 1));
+    let mut spin = |load: f64| {
+        plant.coarse(&[load]);
+        plant.coarse(&[load]);
+        plant.placement.waits()[0]
+    };
+    // 1000 requests a second: eight gaps of 1 ms.
+    assert_eq!(spin(0.002), Wait::Block { spin: Nanos::from_millis(8) });
+    // 50 a second: no spin of reasonable length catches the next one.
+    assert_eq!(spin(0.0001), Wait::Block { spin: Nanos::from_micros(50) });
+}
