@@ -18,8 +18,9 @@
 //! worker above the core limit is relieved every second too, as a load can rise without ever
 //! making a queue deep; when no core sleeps any more, a deep queue moves to the core with the
 //! fewest threads; the main core takes threads only when no worker is left, or exists.
-//! Consolidation is to the fullest core that fits, so that the emptiest ones empty. Two cores are paired as siblings
-//! only if both keep to the limit at the speed that sharing a physical core leaves them.
+//! Consolidation is to the fullest core that fits, so that the emptiest ones empty.
+//! Two cores are paired as siblings only if both keep to the limit at the speed that sharing a
+//! physical core leaves them.
 
 use std::ops::Range;
 
