@@ -3,4 +3,5 @@
 //! A plant for the schedulers of [`ebb_policy::reactor`].
 
 pub mod device;
+pub mod reactor;
 pub mod wire;

@@ -1,0 +1,164 @@
+//! The main core's own task: runs the scheduler and hands out its orders.
+
+use std::sync::atomic::Ordering;
+
+use ebb_policy::reactor::{
+    CoreLoad, Period, Placement, Queue, Queues, Scheduler, Shift, ThreadLoad, Wait,
+};
+use ebb_policy::units::Nanos;
+
+use super::counters::CoreTotals;
+use super::log::{Log, Record};
+use super::shared::Shared;
+
+/// A thread's totals at the last coarse step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    busy: u64,
+    requests: u64,
+}
+
+pub(super) struct Pilot {
+    scheduler: Box<dyn Scheduler>,
+    placement: Placement,
+    fine: Option<Nanos>,
+    coarse: Nanos,
+    next_fine: Nanos,
+    next_coarse: Nanos,
+    last_coarse: Nanos,
+    queues: Vec<Queue>,
+    cores: Vec<CoreLoad>,
+    threads: Vec<ThreadLoad>,
+    cores_before: Vec<CoreTotals>,
+    threads_before: Vec<Before>,
+    /// Largest depth of each thread at the fine steps of this period.
+    peaks: Vec<u32>,
+    log: Log,
+    /// What the shared log does not show yet.
+    unshown: bool,
+}
+
+impl Pilot {
+    /// Steps every `coarse`, and every fine period the scheduler asks for. `placement` is as the
+    /// scheduler has started it.
+    pub fn new(scheduler: Box<dyn Scheduler>, placement: Placement, coarse: Nanos) -> Self {
+        let (cores, threads) = (placement.waits().len(), placement.core_of().len());
+        let mut log = Log::new();
+        for shift in placement.shifts() {
+            log.note(Record { at: Nanos::ZERO, shift: *shift });
+        }
+        Self {
+            fine: scheduler.fine_period(),
+            scheduler,
+            placement,
+            coarse,
+            next_fine: Nanos::ZERO,
+            next_coarse: coarse,
+            last_coarse: Nanos::ZERO,
+            queues: vec![Queue::default(); threads],
+            cores: vec![CoreLoad::default(); cores],
+            threads: vec![ThreadLoad::default(); threads],
+            cores_before: vec![CoreTotals::default(); cores],
+            threads_before: vec![Before::default(); threads],
+            peaks: vec![0; threads],
+            log,
+            unshown: true,
+        }
+    }
+
+    /// When it must step next: a main core that blocks lets the fine steps rest.
+    pub fn deadline(&self, wait: Wait) -> Nanos {
+        match (self.fine, wait) {
+            (Some(_), Wait::Poll | Wait::Doze | Wait::Nap { .. }) => {
+                self.next_fine.min(self.next_coarse)
+            }
+            _ => self.next_coarse,
+        }
+    }
+
+    /// Does what is due; whether anything was.
+    pub fn step(&mut self, now: Nanos, shared: &Shared) -> bool {
+        let fine = self.fine.filter(|_| now >= self.next_fine);
+        if let Some(period) = fine {
+            self.next_fine = now + period;
+            self.fine(now, shared);
+        }
+        let coarse = now >= self.next_coarse;
+        if coarse {
+            self.next_coarse = now + self.coarse;
+            self.coarse(now, shared);
+        }
+        fine.is_some() || coarse
+    }
+
+    fn fine(&mut self, now: Nanos, shared: &Shared) {
+        for (index, (thread, queue)) in shared.threads.iter().zip(&mut self.queues).enumerate() {
+            queue.depth = thread.depth.load(Ordering::Relaxed);
+            let polled = shared.post(self.placement.core_of()[index]).counters.polled();
+            queue.since_poll = Nanos(now.0.saturating_sub(polled.0));
+            self.peaks[index] = self.peaks[index].max(queue.depth);
+        }
+        self.placement.begin();
+        self.scheduler.fine(&Queues { now, threads: &self.queues }, &mut self.placement);
+        self.carry_out(now, shared);
+    }
+
+    fn coarse(&mut self, now: Nanos, shared: &Shared) {
+        for (index, post) in shared.posts.iter().enumerate() {
+            let (totals, _) = post.counters.read(now);
+            let before = std::mem::replace(&mut self.cores_before[index], totals);
+            let since = |now: Nanos, before: Nanos| Nanos(now.0.saturating_sub(before.0));
+            self.cores[index] = CoreLoad {
+                busy: since(totals.busy, before.busy),
+                wasted: since(totals.wasted, before.wasted),
+                asleep: since(totals.all_asleep(), before.all_asleep()),
+            };
+        }
+        for (index, thread) in shared.threads.iter().enumerate() {
+            let busy = thread.busy.load(Ordering::Relaxed);
+            let requests = thread.requests.load(Ordering::Relaxed);
+            let before =
+                std::mem::replace(&mut self.threads_before[index], Before { busy, requests });
+            let depth = thread.depth.load(Ordering::Relaxed);
+            self.threads[index] = ThreadLoad {
+                busy: Nanos(busy.saturating_sub(before.busy)),
+                requests: requests.saturating_sub(before.requests),
+                peak_depth: std::mem::take(&mut self.peaks[index]).max(depth),
+            };
+        }
+        let length = now - std::mem::replace(&mut self.last_coarse, now);
+        let period = Period { now, length, cores: &self.cores, threads: &self.threads };
+        self.placement.begin();
+        self.scheduler.coarse(&period, &mut self.placement);
+        self.carry_out(now, shared);
+    }
+
+    /// Writes the whole step's changes before it rings anyone.
+    fn carry_out(&mut self, now: Nanos, shared: &Shared) {
+        for shift in self.placement.shifts() {
+            match *shift {
+                Shift::Move { thread, to, .. } => shared.set_home(thread, to),
+                Shift::Wait { core, wait, .. } => shared.post(core).set_wait(wait),
+                // The data plane owns no frequency: passed over, and not logged as done.
+                Shift::Speed { .. } => {}
+            }
+        }
+        for shift in self.placement.shifts() {
+            let core = match *shift {
+                Shift::Move { from, .. } => from,
+                Shift::Wait { core, .. } => core,
+                Shift::Speed { .. } => continue,
+            };
+            shared.post(core).order();
+            self.log.note(Record { at: now, shift: *shift });
+            self.unshown = true;
+        }
+        // A reader may hold the log: then the next step shows it. The main core waits for nobody.
+        if self.unshown
+            && let Ok(mut shown) = shared.log.try_lock()
+        {
+            shown.copy(&self.log);
+            self.unshown = false;
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Starting and stopping a runtime.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::mpsc::{Receiver as Channel, Sender as Report, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use ebb_policy::reactor::{Core, Placement, Scheduler};
+use ebb_policy::units::Nanos;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+
+use super::clock::Clock;
+use super::core::{Reactor, State};
+use super::counters::ThreadCounters;
+use super::door;
+use super::log::Log;
+use super::pilot::Pilot;
+use super::ring::ring;
+use super::shared::{Lightweight, Post, Shared, Watch};
+use super::snapshot::{Monitor, Snapshot};
+use super::topology;
+use super::wait::{Strategy, Waiter};
+use super::{Error, Task};
+
+/// What a runtime runs on and how.
+pub struct Config {
+    /// CPUs, one reactor each; the first is the main core.
+    pub cpus: Vec<usize>,
+    /// Who places the threads.
+    pub scheduler: Box<dyn Scheduler>,
+    /// How cores doze; `None` for the best this machine has.
+    pub wait: Option<Strategy>,
+    /// Time between coarse steps.
+    pub coarse: Nanos,
+    /// Where the topology is read from.
+    pub sysfs: PathBuf,
+    /// Allows several reactors on one CPU: slow, for trying out more cores than a machine has.
+    pub share_cpus: bool,
+}
+
+impl Config {
+    /// The defaults: coarse steps every second, dozing by the best means, the real topology.
+    #[must_use]
+    pub fn new(cpus: Vec<usize>, scheduler: Box<dyn Scheduler>) -> Self {
+        Self {
+            cpus,
+            scheduler,
+            wait: None,
+            coarse: Nanos::from_secs(1),
+            sysfs: topology::SYSFS.into(),
+            share_cpus: false,
+        }
+    }
+}
+
+/// Reactors at work. Dropping it stops them too.
+pub struct Runtime {
+    shared: Arc<Shared>,
+    reactors: Vec<JoinHandle<Reactor>>,
+}
+
+impl Runtime {
+    /// Pins one reactor to each CPU and lets them poll `tasks`, numbered in this order, until
+    /// [`Runtime::stop`].
+    ///
+    /// # Errors
+    /// When a CPU cannot be used, the CPU lacks what was chosen for dozing, or the system refuses
+    /// threads or files. No task has been polled then.
+    pub fn start(config: Config, tasks: Vec<Box<dyn Task>>) -> Result<Self, Error> {
+        check_cpus(&config)?;
+        let threads = u16::try_from(tasks.len())
+            .map_err(|_| Error::TooMany { what: "threads", count: tasks.len() })?;
+        let machine = topology::machine(&config.sysfs, &config.cpus, threads)?;
+        let strategy = config.wait.unwrap_or_else(Strategy::best);
+        let clock = Clock::start();
+        let waiter = Waiter::new(strategy, clock)?;
+
+        let mut scheduler = config.scheduler;
+        let mut placement = Placement::even(machine);
+        scheduler.start(&mut placement);
+        let (shared, reactors) = build(&config.cpus, &placement, waiter, clock, strategy)?;
+        let mut reactors = reactors;
+        for (index, task) in tasks.into_iter().enumerate() {
+            let core = placement.core_of()[index];
+            let timed = task.timed();
+            let due = if timed { task.deadline() } else { None };
+            let index = index as u16;
+            let thread = Lightweight { index, task, timed, due, watch: Watch::No };
+            shared.threads[usize::from(index)].core.store(core, Ordering::Relaxed);
+            reactors[usize::from(core)].threads.push(thread);
+        }
+        reactors[0].pilot = Some(Pilot::new(scheduler, placement, config.coarse));
+        Self::launch(shared, reactors)
+    }
+
+    /// Starts the threads; they begin once all of them are where they belong.
+    fn launch(shared: Arc<Shared>, reactors: Vec<Reactor>) -> Result<Self, Error> {
+        let (report, reports) = channel();
+        let mut gates = Vec::with_capacity(reactors.len());
+        let mut handles = Vec::with_capacity(reactors.len());
+        let mut failed = None;
+        for reactor in reactors {
+            let cpu = shared.post(reactor.core).cpu;
+            let (open, gate) = channel();
+            let report = report.clone();
+            let body = move || begin(reactor, cpu, &report, &gate);
+            match thread::Builder::new().name(format!("ebb-reactor-{cpu}")).spawn(body) {
+                Ok(handle) => handles.push(handle),
+                Err(source) => failed = Some(refused("start a thread", cpu)(source)),
+            }
+            gates.push(open);
+        }
+        drop(report);
+        let failed = failed.or_else(|| reports.iter().take(handles.len()).find_map(Result::err));
+        let runtime = Self { shared, reactors: handles };
+        if let Some(error) = failed {
+            runtime.shared.stop(); // the closed gates let the threads go
+            drop(gates);
+            drop(runtime);
+            return Err(error);
+        }
+        for gate in gates {
+            let _ = gate.send(()); // its thread has reported and waits
+        }
+        Ok(runtime)
+    }
+
+    /// What the runtime has done so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.monitor().snapshot()
+    }
+
+    /// Looks at this runtime from elsewhere, also after it has stopped.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        Monitor(Arc::clone(&self.shared))
+    }
+
+    /// The core whose reactor has ended before it was stopped: a task panicked there.
+    #[must_use]
+    pub fn failed(&self) -> Option<Core> {
+        self.reactors.iter().position(JoinHandle::is_finished).map(|core| core as Core)
+    }
+
+    /// Stops the reactors and gives the tasks back in their order. A panic of a task goes on here.
+    #[must_use]
+    pub fn stop(mut self) -> Vec<Box<dyn Task>> {
+        let mut threads = self.join();
+        threads.sort_by_key(|thread| thread.index);
+        threads.into_iter().map(|thread| thread.task).collect()
+    }
+
+    fn join(&mut self) -> Vec<Lightweight> {
+        self.shared.stop();
+        let ended: Vec<_> = self.reactors.drain(..).map(JoinHandle::join).collect();
+        let mut threads = Vec::with_capacity(self.shared.threads.len());
+        for reactor in ended {
+            match reactor {
+                Ok(mut reactor) => {
+                    threads.append(&mut reactor.threads);
+                    // Nobody sends any more: what was under way is in the rings.
+                    while let Some(thread) = reactor.inbox.pop() {
+                        threads.push(thread);
+                    }
+                }
+                Err(panic) if !thread::panicking() => std::panic::resume_unwind(panic),
+                Err(_) => {}
+            }
+        }
+        threads
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// The cores' addresses and reactors, without threads yet.
+fn build(
+    cpus: &[usize],
+    placement: &Placement,
+    waiter: Waiter,
+    clock: Clock,
+    strategy: Strategy,
+) -> Result<(Arc<Shared>, Vec<Reactor>), Error> {
+    let count = placement.core_of().len();
+    let (mut posts, mut ends) = (Vec::with_capacity(cpus.len()), Vec::with_capacity(cpus.len()));
+    for (&cpu, &wait) in cpus.iter().zip(placement.waits()) {
+        let (door, gate) = door::pair().map_err(refused("open event files", cpu))?;
+        let (sender, inbox) = ring(count);
+        posts.push(Post::new(cpu, door, sender, wait));
+        ends.push((gate, inbox, wait));
+    }
+    let shared = Arc::new(Shared {
+        clock,
+        strategy,
+        posts: posts.into(),
+        homes: placement.core_of().iter().map(|&core| AtomicU16::new(core)).collect(),
+        threads: (0..count).map(|_| ThreadCounters::default()).collect(),
+        stop: AtomicBool::new(false),
+        log: Mutex::new(Log::new()),
+    });
+    let reactor = |(core, (gate, inbox, wait))| Reactor {
+        core: core as Core,
+        shared: Arc::clone(&shared),
+        inbox,
+        gate,
+        waiter,
+        pilot: None,
+        threads: Vec::with_capacity(count),
+        state: State::new(wait),
+    };
+    let reactors = ends.into_iter().enumerate().map(reactor).collect();
+    Ok((shared, reactors))
+}
+
+/// The life of a reactor's thread.
+fn begin(
+    reactor: Reactor,
+    cpu: usize,
+    report: &Report<Result<(), Error>>,
+    gate: &Channel<()>,
+) -> Reactor {
+    // The starter outlives the report; without it the gate is closed too.
+    let _ = report.send(settle(cpu).map_err(refused("pin a thread", cpu)));
+    match gate.recv() {
+        Ok(()) => reactor.run(),
+        Err(_) => reactor,
+    }
+}
+
+/// Pins the calling thread and lets its timers be exact: 50 µs of slack would blur naps.
+fn settle(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)?;
+    set_current_timer_slack(NonZeroU64::new(1))?;
+    Ok(())
+}
+
+fn check_cpus(config: &Config) -> Result<(), Error> {
+    let cpus = &config.cpus;
+    let &first = cpus.first().ok_or(Error::NoCpu)?;
+    if cpus.len() > usize::from(u16::MAX) {
+        return Err(Error::TooMany { what: "CPUs", count: cpus.len() });
+    }
+    let allowed = sched_getaffinity(None)
+        .map_err(|error| refused("read the affinity", first)(error.into()))?;
+    for (index, &cpu) in cpus.iter().enumerate() {
+        if cpu >= CpuSet::MAX_CPU || !allowed.is_set(cpu) {
+            return Err(Error::NotAllowed { cpu, allowed: list(&allowed) });
+        }
+        if !config.share_cpus && cpus[..index].contains(&cpu) {
+            return Err(Error::Twice { cpu });
+        }
+    }
+    Ok(())
+}
+
+/// A set of CPUs as the kernel writes it, such as `0-3,8`.
+fn list(set: &CpuSet) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)) {
+        match parts.last_mut() {
+            Some((_, to)) if *to + 1 == cpu => *to = cpu,
+            _ => parts.push((cpu, cpu)),
+        }
+    }
+    let part = |(from, to): &(usize, usize)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+fn refused(what: &'static str, cpu: usize) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Refused { what, cpu, source }
+}
