@@ -1,10 +1,11 @@
 //! Data on its way between sockets and devices: page-aligned, from a bounded pool.
 #![allow(unsafe_code)] // Aligned memory that outlives the pool's borrower.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Alignment of every buffer: what `O_DIRECT` wants of any device.
 pub const ALIGNMENT: usize = 4096;
@@ -20,7 +21,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Slab {
     base: NonNull<u8>,
-    layout: Layout,
+    bytes: usize,
     chunk: usize,
     /// Indices of the chunks that nobody holds; the last used, whose cache lines are warm, on top.
     free: Mutex<Vec<u32>>,
@@ -33,9 +34,9 @@ unsafe impl Sync for Slab {}
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: allocated in `Pool::new` with this layout; no buffer is left, as each holds an
-        // `Arc` of the slab.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+        // SAFETY: mapped in `Pool::new` with this length; no buffer is left, as each holds an
+        // `Arc` of the slab. It can only fail for what was never mapped.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -43,19 +44,20 @@ impl Pool {
     /// `count` buffers of `bytes` each, rounded up to whole pages.
     ///
     /// # Panics
-    /// When `count` or `bytes` is zero or their product overflows.
+    /// When `count` or `bytes` is zero, or the system has no address space for their product.
     #[must_use]
     pub fn new(count: u32, bytes: usize) -> Self {
         let chunk = bytes.next_multiple_of(ALIGNMENT);
-        let total = chunk.checked_mul(count as usize).filter(|total| *total > 0);
-        let layout = total.and_then(|total| Layout::from_size_align(total, ALIGNMENT).ok());
-        assert!(layout.is_some(), "a pool of {count} buffers of {bytes} bytes");
-        let layout = layout.unwrap_or(Layout::new::<u8>());
-        // SAFETY: the layout's size is not zero, checked above.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) });
-        let base = base.unwrap_or_else(|| handle_alloc_error(layout));
+        let total = chunk.saturating_mul(count as usize);
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // Not the allocator: its zeroed memory of such alignment is memory touched.
+        // SAFETY: a new mapping where the kernel likes, so nothing is mapped over.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), total, protection, flags) };
+        let base = base.ok().and_then(|base| NonNull::new(base.cast()));
+        assert!(base.is_some(), "no memory for a pool of {count} buffers of {bytes} bytes");
+        let base = base.unwrap_or(NonNull::dangling());
         let free = Mutex::new((0..count).rev().collect());
-        Self { slab: Arc::new(Slab { base, layout, chunk, free }) }
+        Self { slab: Arc::new(Slab { base, bytes: total, chunk, free }) }
     }
 
     /// A buffer of `length` bytes with unspecified content, or `None` while all are in use.
@@ -80,7 +82,7 @@ impl Pool {
     /// The whole memory, for registration with a ring: address and bytes.
     #[must_use]
     pub fn memory(&self) -> (*mut u8, usize) {
-        (self.slab.base.as_ptr(), self.slab.layout.size())
+        (self.slab.base.as_ptr(), self.slab.bytes)
     }
 }
 

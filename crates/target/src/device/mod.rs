@@ -3,13 +3,23 @@
 //! A [`Device`] is shared by all cores; each lightweight thread opens its own [`Channel`] to it
 //! and is the only one to use that, so a channel needs no lock.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use crate::wire::Status;
 
 mod buffer;
+mod error;
+mod instant;
+mod null;
+mod ram;
+mod spec;
 
-pub use buffer::{Buffer, Pool};
+pub use buffer::{ALIGNMENT, Buffer, Pool};
+pub use error::Error;
+pub use null::Null;
+pub use ram::Ram;
+pub use spec::{Spec, open};
 
 /// Size of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +53,7 @@ pub enum Op {
         /// Force unit access: done only when it would survive a loss of power.
         durable: bool,
     },
-    /// Make all that was completed before survive a loss of power.
+    /// Make all that was completed before, on any channel, survive a loss of power.
     Flush,
     /// Make the range read as zeros.
     WriteZeroes {
@@ -55,6 +65,10 @@ pub enum Op {
 }
 
 /// One request to a channel. The range has been checked against the geometry.
+///
+/// Each block is read and written whole: a read that overlaps a write sees every block as it was
+/// before or after (an atomic write unit of one block, AWUN = 0, in NVM 2.1.4). Nothing is
+/// promised across blocks.
 #[derive(Debug)]
 pub struct Io {
     /// Comes back with the completion.
@@ -67,6 +81,34 @@ pub struct Io {
     pub blocks: u32,
     /// The data, `blocks` long, of a read or write.
     pub buffer: Option<Buffer>,
+}
+
+impl Io {
+    /// The bytes it touches, or why it cannot be done on a device of this size: what every device
+    /// asks again before it turns numbers into addresses.
+    ///
+    /// # Errors
+    /// A range beyond the end, or a buffer of another length than the range.
+    pub fn range(&self, geometry: Geometry) -> Result<Range<u64>, Status> {
+        if !geometry.contains(self.lba, u64::from(self.blocks)) {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        }
+        let block = u64::from(geometry.block_size);
+        let range = self.lba * block..(self.lba + u64::from(self.blocks)) * block;
+        let held = self.buffer.as_ref().map(|buffer| buffer.len() as u64);
+        match self.op {
+            Op::Read | Op::Write { .. } if held != Some(range.end - range.start) => {
+                Err(Status::DATA_SGL_LENGTH_INVALID)
+            }
+            _ => Ok(range),
+        }
+    }
+
+    /// The completion of this request.
+    #[must_use]
+    pub fn done(self, status: Status) -> Done {
+        Done { tag: self.tag, status, buffer: self.buffer }
+    }
 }
 
 /// How a request ended.
@@ -85,6 +127,9 @@ pub trait Device: Send + Sync {
     /// Its size.
     fn geometry(&self) -> Geometry;
 
+    /// One line for people: what it stands on and what it had to do without.
+    fn describe(&self) -> String;
+
     /// Opens a way to it for one lightweight thread.
     ///
     /// # Errors
@@ -100,6 +145,9 @@ pub trait Channel: Send {
 
     /// Sends what was taken to the device and adds what it has done to `done`; returns how many.
     fn poll(&mut self, done: &mut Vec<Done>) -> usize;
+
+    /// Names the pool that most buffers will come from, so that a ring can pin it once.
+    fn register(&mut self, _pool: &Pool) {}
 
     /// Becomes readable when [`Channel::poll`] would find something; `None` when completions are
     /// always there after one poll.

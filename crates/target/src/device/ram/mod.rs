@@ -1,0 +1,72 @@
+//! A device in anonymous memory.
+//!
+//! Channels on different cores work on the same memory at once. Each block is read and written
+//! whole, as the contract asks: a version per page (a sequence lock) lets readers notice a write
+//! that overtook them and copy again, so readers never write to shared memory and never wait for
+//! each other.
+
+use std::sync::Arc;
+
+use super::instant::Instant;
+use super::{Channel, Device, Error, Geometry, Io, Op};
+use crate::wire::Status;
+
+mod memory;
+
+use memory::Memory;
+
+/// Zeroes shorter than this are stored; longer ones give their pages back.
+const GIVE_BACK: u64 = 64 << 10;
+
+/// A device in memory; its content goes with the process.
+#[derive(Debug)]
+pub struct Ram {
+    geometry: Geometry,
+    huge: bool,
+    memory: Arc<Memory>,
+}
+
+impl Ram {
+    /// Of this size, all zeros; memory is taken as it is written. `huge` asks the kernel for huge
+    /// pages.
+    ///
+    /// # Errors
+    /// When the system has no address space left.
+    pub fn new(geometry: Geometry, huge: bool) -> Result<Self, Error> {
+        let memory = Memory::new(geometry.bytes(), huge).map_err(Error::system(
+            "ram",
+            "cannot map the memory",
+            "ask for a smaller size",
+        ))?;
+        Ok(Self { geometry, huge, memory: Arc::new(memory) })
+    }
+}
+
+fn run(io: &mut Io, geometry: Geometry, memory: &Memory) -> Status {
+    let range = match io.range(geometry) {
+        Ok(range) => range,
+        Err(status) => return status,
+    };
+    match (io.op, &mut io.buffer) {
+        (Op::Read, Some(buffer)) => memory.read(range.start, buffer),
+        (Op::Write { .. }, Some(buffer)) => memory.write(range.start, buffer),
+        (Op::WriteZeroes { .. }, _) => memory.zero(range, GIVE_BACK),
+        (Op::Deallocate, _) => memory.zero(range, 0),
+        _ => {}
+    }
+    Status::SUCCESS
+}
+
+impl Device for Ram {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+    fn describe(&self) -> String {
+        let pages = if self.huge { ", huge pages where the kernel has them" } else { "" };
+        format!("ram: lost when the process ends{pages}")
+    }
+    fn open(&self) -> std::io::Result<Box<dyn Channel>> {
+        let (geometry, memory) = (self.geometry, self.memory.clone());
+        Ok(Box::new(Instant::new(move |io: &mut Io| run(io, geometry, &memory))))
+    }
+}

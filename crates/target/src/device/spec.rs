@@ -1,0 +1,159 @@
+//! Devices as text: `ram:256MiB`, `file:/srv/disk.img,create,size=10GiB`.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ebb_policy::units::Bytes;
+
+use super::{Device, Error, Geometry, Null, Ram};
+
+/// Bytes in a block where the text does not say.
+pub const BLOCK: u32 = 4096;
+
+/// A device to open. Every kind takes `block=512B|..|64KiB` (4 KiB where absent).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Spec {
+    /// `null:SIZE`: reads zeros, forgets writes.
+    Null(Geometry),
+    /// `ram:SIZE[,huge]`: memory of this process.
+    Ram {
+        /// Its size.
+        geometry: Geometry,
+        /// Ask for huge pages.
+        huge: bool,
+    },
+}
+
+/// A text split into its parts, to be used up.
+struct Parts<'a> {
+    text: &'a str,
+    /// What stands first: a size or a path.
+    head: &'a str,
+    options: Vec<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn new(text: &'a str, rest: &'a str) -> Self {
+        let mut options = rest.split(',');
+        let head = options.next().unwrap_or_default();
+        Self { text, head, options: options.collect() }
+    }
+
+    fn error(&self, reason: impl Into<String>) -> Error {
+        Error::Spec { spec: self.text.to_owned(), reason: reason.into() }
+    }
+
+    /// Takes the option `name`, if it is there.
+    fn flag(&mut self, name: &str) -> bool {
+        let before = self.options.len();
+        self.options.retain(|option| *option != name);
+        self.options.len() < before
+    }
+
+    /// Takes the value of `name=`, if it is there.
+    fn value<T: FromStr<Err: std::fmt::Display>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, Error> {
+        let at = self
+            .options
+            .iter()
+            .position(|option| option.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')));
+        let Some(at) = at else { return Ok(None) };
+        let option = self.options.remove(at);
+        let value = option[name.len() + 1..].parse::<T>();
+        value.map(Some).map_err(|error| self.error(format!("{name}: {error}")))
+    }
+
+    fn block(&mut self) -> Result<u32, Error> {
+        let Some(Bytes(block)) = self.value("block")? else { return Ok(BLOCK) };
+        if block.is_power_of_two() && (512..=64 << 10).contains(&block) {
+            return Ok(block as u32);
+        }
+        Err(self.error("block: must be a power of two from 512 B to 64 KiB"))
+    }
+
+    fn geometry(&mut self) -> Result<Geometry, Error> {
+        let block_size = self.block()?;
+        let Bytes(size) = self
+            .head
+            .parse()
+            .map_err(|error| self.error(format!("{error}, as in 'ram:256MiB'")))?;
+        let blocks = size / u64::from(block_size);
+        if blocks == 0 || size % u64::from(block_size) != 0 || size > 1 << 60 {
+            let unit = Bytes(block_size.into());
+            return Err(self.error(format!("the size must be a multiple of {unit} up to 1 EiB")));
+        }
+        Ok(Geometry { block_size, blocks })
+    }
+
+    fn finish(self, spec: Spec, known: &str) -> Result<Spec, Error> {
+        match self.options.first() {
+            None => Ok(spec),
+            Some(option) => Err(self.error(format!("no option '{option}'; there are {known}"))),
+        }
+    }
+}
+
+impl FromStr for Spec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let mut parts = Parts::new(text, rest);
+        match kind {
+            "null" => {
+                let geometry = parts.geometry()?;
+                parts.finish(Self::Null(geometry), "block=SIZE")
+            }
+            "ram" => {
+                let geometry = parts.geometry()?;
+                let huge = parts.flag("huge");
+                parts.finish(Self::Ram { geometry, huge }, "block=SIZE, huge")
+            }
+            _ => Err(parts.error("must start with a kind: null:SIZE or ram:SIZE")),
+        }
+    }
+}
+
+/// Opens what `spec` describes.
+///
+/// # Errors
+/// Names the file or device, what is wrong with it and what to do.
+pub fn open(spec: &Spec) -> Result<Arc<dyn Device>, Error> {
+    Ok(match spec {
+        Spec::Null(geometry) => Arc::new(Null::new(*geometry)),
+        Spec::Ram { geometry, huge } => Arc::new(Ram::new(*geometry, *huge)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_become_devices() {
+        let geometry = Geometry { block_size: 4096, blocks: 65_536 };
+        assert_eq!("null:256MiB".parse::<Spec>().unwrap(), Spec::Null(geometry));
+        let geometry = Geometry { block_size: 512, blocks: 2048 };
+        let ram = "ram:1MiB,huge,block=512B".parse::<Spec>().unwrap();
+        assert_eq!(ram, Spec::Ram { geometry, huge: true });
+        assert_eq!(open(&ram).unwrap().geometry(), geometry);
+    }
+
+    #[test]
+    fn wrong_texts_say_what_to_write() {
+        for (text, part) in [
+            ("ram", "as in 'ram:256MiB'"),
+            ("ram:5KiB", "multiple of 4 KiB"),
+            ("ram:0 B", "multiple of 4 KiB"),
+            ("null:1MiB,huge", "no option 'huge'; there are block=SIZE"),
+            ("ram:1MiB,block=1000B", "power of two"),
+            ("disk:1MiB", "must start with a kind"),
+        ] {
+            let error = text.parse::<Spec>().unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains(part), "{error}");
+        }
+    }
+}
