@@ -90,7 +90,8 @@ function lines(run, index, name, options) {
   }
   traces.push({
     ...common, y: of(series.mean), name: run.policy,
-    line: { color: colour(index), width: 1.6, shape },
+    // The reference is wider, to be seen under policies that do the same.
+    line: { color: colour(index), width: index === 0 ? 3.2 : 1.6, shape },
   });
   return traces;
 }
@@ -172,13 +173,13 @@ function distribution(target) {
         : form === "tail" ? below.map((share) => Math.max(0, 1 - share) || null)
         : count.map((n) => (100 * n) / all);
       return { x: upper, y, name: run.policy, type: "scatter", mode: "lines",
-        line: { color: colour(index), width: 1.8, shape: form === "share" ? "hvh" : "hv" } };
+        line: { color: colour(index), width: index === 0 ? 3.2 : 1.8, shape: form === "share" ? "hvh" : "hv" } };
     });
     const yaxis = form === "tail"
       ? { type: "log", title: { text: "share of requests above" }, rangemode: "normal", exponentformat: "power" }
       : { title: { text: form === "cdf" ? "requests at or below, %" : "requests, % per class of 2.3%" } };
     return { traces, extra: { yaxis,
-      xaxis: { type: "log", title: { text: "latency, µs" }, exponentformat: "none" } } };
+      xaxis: { type: "log", dtick: "D2", title: { text: "latency, µs" }, exponentformat: "none" } } };
   });
 }
 

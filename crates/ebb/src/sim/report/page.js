@@ -14,7 +14,13 @@ function number(value) {
   if (size >= 1e6) return (value / 1e6).toFixed(3) + " M";
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
   if (size === 0) return "0";
-  return size < 0.01 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  return size < 0.01 ? value.toExponential(2) : value.toPrecision(4);
+}
+
+// The same without zeros at its end.
+function short(value) {
+  const text = number(value);
+  return /^-?\d+\.\d+$/.test(text) ? String(Number(text)) : text;
 }
 
 function change(share) {
@@ -28,11 +34,11 @@ function facts() {
   const s = data.summary;
   $("what").textContent = `${s.workload} on ${s.profile}`;
   const items = [["simulated, not measured", "strong"], [data.profile_summary], [`seed ${s.seed}`],
-    [`tolerated loss ${number(100 * s.plf)}%`]];
-  if (s.ssd_budget_watts !== null) items.push([`drives' budget ${number(s.ssd_budget_watts)} W`]);
+    [`tolerated loss ${short(100 * s.plf)}%`]];
+  if (s.ssd_budget_watts !== null) items.push([`drives' budget ${short(s.ssd_budget_watts)} W`]);
   if (s.maximum_iops !== null) items.push([`measured maximum ${number(s.maximum_iops)} IOPS`]);
-  if (s.pressure !== null) items.push([`pressure ${number(100 * s.pressure)}%`]);
-  if (data.warmup_s > 0) items.push([`first ${number(data.warmup_s)} s not counted`]);
+  if (s.pressure !== null) items.push([`pressure ${short(100 * s.pressure)}%`]);
+  if (data.warmup_s > 0) items.push([`first ${short(data.warmup_s)} s not counted`]);
   for (const [text, strong] of items) add($("facts"), "li", text, strong);
   for (const file of s.traces) {
     if (file.malformed) add($("facts"), "li", `${file.file}: ${file.malformed} malformed records passed over`);
@@ -56,6 +62,7 @@ const ROWS = [
   ["p99, µs", (r) => r.latency_us.p99, -1, "part"],
   ["p99.9, µs", (r) => r.latency_us.p99_9, -1, "part"],
   ["Over budget, s", (r) => r.seconds_over_budget, -1, "first"],
+  ["Caps at most, W", (r) => (r.seconds_over_budget === null ? null : r.most_capped_watts), 0],
 ];
 
 function summary() {
@@ -92,7 +99,7 @@ function summary() {
   const limit = all[0].sla_limit_us;
   $("summary-note").textContent = "Changes are against the first policy"
     + (limit === null ? "." : `; the SLA allows a mean latency of ${number(limit)} µs, `
-      + `${number(100 * data.summary.plf)}% over its own, and is compared with that limit.`);
+      + `${short(100 * data.summary.plf)}% over its own, and is compared with that limit.`);
 }
 
 function picker(target, choices, take) {
@@ -131,7 +138,7 @@ function plots() {
   const budget = data.summary.ssd_budget_watts;
   overTime("power", "Whole server at the wall", "total_w", { unit: "W", yaxis: { rangemode: "normal" } });
   overTime("ssd", "All drives", "ssd_w", budget === null ? { unit: "W" }
-    : { unit: "W", limit: budget, limitName: `budget ${number(budget)} W`, yaxis: { rangemode: "normal" } });
+    : { unit: "W", limit: budget, limitName: `budget ${short(budget)} W`, yaxis: { rangemode: "normal" } });
   const highest = runs.flatMap((run) => run.series.total_w.mean).reduce((a, b) => Math.max(a, b), 1);
   $("energy").style.height = `${110 + 34 * runs.length}px`;
   energyBars("energy");
