@@ -4,7 +4,12 @@
 //! Base Specification 2.0 ("Base") and the NVM Command Set Specification 1.0 ("NVM").
 
 pub mod command;
+pub mod fabrics;
+pub mod feature;
+pub mod identify;
+pub mod log;
 pub mod pdu;
+pub mod property;
 pub mod status;
 
 pub use command::{Cqe, Sqe};

@@ -52,6 +52,8 @@ impl Status {
     pub const DATA_SGL_LENGTH_INVALID: Self = Self::generic(0x0f);
     /// The in-capsule offset is wrong.
     pub const SGL_OFFSET_INVALID: Self = Self::generic(0x16);
+    /// The namespace is write protected.
+    pub const WRITE_PROTECTED: Self = Self::generic(0x20);
     /// Beyond the end of the namespace.
     pub const LBA_OUT_OF_RANGE: Self = Self::generic(0x80);
     /// The namespace would have to grow.
@@ -69,6 +71,8 @@ impl Status {
     pub const ASYNC_EVENT_LIMIT: Self = Self::specific(0x05);
     /// Too many aborts outstanding.
     pub const ABORT_LIMIT: Self = Self::specific(0x03);
+    /// The queue is not of the kind this command is for.
+    pub const INVALID_QUEUE_TYPE: Self = Self::specific(0x85);
     /// Connect: incompatible format.
     pub const CONNECT_FORMAT: Self = Self::specific(0x80);
     /// Connect: the controller is busy.

@@ -1,0 +1,230 @@
+//! Admin queues: a controller as its host sees it.
+
+use std::sync::Arc;
+
+use ebb_policy::units::Nanos;
+
+use super::association::{Association, Kind};
+use super::events::Events;
+use super::features::Features;
+use super::properties::Properties;
+use super::{Direction, Subsystem};
+use crate::wire::command::{FABRICS, admin, fabrics};
+use crate::wire::{Sqe, Status};
+
+/// Granularity of the keep-alive timer (KAS): a second.
+pub(super) const KEEP_ALIVE_UNIT: Nanos = Nanos::from_secs(1);
+/// How long a discovery controller without keep-alive timer, or one that was shut down, waits for
+/// its host's next command (Base 3.1.2.3.1: two minutes).
+const INACTIVITY: Nanos = Nanos::from_secs(120);
+
+/// What becomes of an admin command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// It is done.
+    Done {
+        /// How it ended.
+        status: Status,
+        /// Dwords 0 and 1 of the answer.
+        result: u64,
+        /// Data for the host: no more than it asked for, none unless it succeeded.
+        data: Vec<u8>,
+    },
+    /// It is held; [`AdminQueue::completions`] will have its answer, or it ends with the queue.
+    Pending,
+}
+
+/// What a command that succeeds answers.
+pub(super) struct Answer {
+    pub result: u64,
+    pub data: Vec<u8>,
+}
+
+impl Answer {
+    pub fn nothing() -> Self {
+        Self::result(0)
+    }
+    pub fn result(result: u64) -> Self {
+        Self { result, data: Vec::new() }
+    }
+    pub fn data(data: Vec<u8>) -> Self {
+        Self { result: 0, data }
+    }
+}
+
+/// The admin queue of a controller; the controller ends with it.
+pub struct AdminQueue {
+    pub(super) subsystem: Arc<Subsystem>,
+    pub(super) association: Arc<Association>,
+    pub(super) properties: Properties,
+    pub(super) features: Features,
+    pub(super) events: Events,
+    /// KATO, in whole units; zero for none.
+    keep_alive: Nanos,
+    /// When the keep-alive timer was started last.
+    last_keep_alive: Nanos,
+    last_command: Nanos,
+}
+
+impl Drop for AdminQueue {
+    fn drop(&mut self) {
+        self.subsystem.remove(&self.association);
+    }
+}
+
+impl AdminQueue {
+    pub(super) fn new(
+        subsystem: Arc<Subsystem>,
+        association: Arc<Association>,
+        keep_alive: u32,
+        now: Nanos,
+    ) -> Self {
+        let mut this = Self {
+            events: Events::new(&subsystem),
+            subsystem,
+            association,
+            properties: Properties::default(),
+            features: Features::default(),
+            keep_alive: Nanos::ZERO,
+            last_keep_alive: now,
+            last_command: now,
+        };
+        this.set_keep_alive(keep_alive, now);
+        this
+    }
+
+    /// CNTLID.
+    #[must_use]
+    pub fn controller_id(&self) -> u16 {
+        self.association.id
+    }
+
+    /// NQN of the host.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.association.host.nqn
+    }
+
+    pub(super) fn is_io(&self) -> bool {
+        self.association.kind == Kind::Io
+    }
+
+    /// False once the host has not shown itself for the keep-alive timeout (Base 3.9), or at all
+    /// for two minutes after a shutdown or with a discovery controller that has no such timeout.
+    #[must_use]
+    pub fn alive(&self, now: Nanos) -> bool {
+        let since = |then| now.saturating_sub(then);
+        if self.keep_alive > Nanos::ZERO && since(self.last_keep_alive) >= self.keep_alive {
+            return false;
+        }
+        let idles_out =
+            self.properties.is_shut_down() || !self.is_io() && self.keep_alive == Nanos::ZERO;
+        !idles_out || since(self.last_command) < INACTIVITY
+    }
+
+    /// KATO in milliseconds, rounded up to whole units; starts the timer.
+    pub(super) fn set_keep_alive(&mut self, milliseconds: u32, now: Nanos) {
+        let unit = KEEP_ALIVE_UNIT.0;
+        let timeout = Nanos::from_millis(milliseconds.into()).0.next_multiple_of(unit);
+        (self.keep_alive, self.last_keep_alive) = (Nanos(timeout), now);
+    }
+
+    /// KATO in milliseconds.
+    pub(super) fn keep_alive(&self) -> u32 {
+        u32::try_from(self.keep_alive.0 / 1_000_000).unwrap_or(u32::MAX)
+    }
+
+    /// Which way the data of a command goes.
+    ///
+    /// # Errors
+    /// The status to answer it with.
+    pub fn direction(&self, sqe: &Sqe) -> Result<Direction, Status> {
+        let most = self.subsystem.config.max_transfer;
+        Direction::of(sqe, most.max(super::ADMIN_IN_CAPSULE), super::ADMIN_IN_CAPSULE)
+    }
+
+    /// Runs a command of which all data has arrived. None of those there are looks at data from
+    /// the host.
+    pub fn command(&mut self, sqe: &Sqe, _data: &[u8], now: Nanos) -> Reply {
+        self.last_command = now;
+        let done = self.direction(sqe).and_then(|direction| {
+            if sqe.opcode == admin::ASYNC_EVENT_REQUEST {
+                return self.hold(sqe).map(|()| None);
+            }
+            let answer = match sqe.opcode {
+                FABRICS => self.fabrics(sqe),
+                _ => self.administer(sqe, direction, now),
+            };
+            answer.map(Some)
+        });
+        match done {
+            Ok(None) => Reply::Pending,
+            Ok(Some(Answer { result, data })) => {
+                Reply::Done { status: Status::SUCCESS, result, data }
+            }
+            Err(status) => {
+                self.association.record(0, sqe, status, 0);
+                Reply::Done { status, result: 0, data: Vec::new() }
+            }
+        }
+    }
+
+    fn fabrics(&mut self, sqe: &Sqe) -> Result<Answer, Status> {
+        match sqe.fabrics_type() {
+            fabrics::PROPERTY_GET => self.property_get(sqe).map(Answer::result),
+            fabrics::PROPERTY_SET => self.property_set(sqe).map(|()| Answer::nothing()),
+            fabrics::CONNECT => Err(Status::SEQUENCE_ERROR),
+            // Disconnect is for I/O queues (Base 6.4).
+            fabrics::DISCONNECT => Err(Status::INVALID_QUEUE_TYPE),
+            _ => Err(Status::INVALID_OPCODE),
+        }
+    }
+
+    fn administer(
+        &mut self,
+        sqe: &Sqe,
+        direction: Direction,
+        now: Nanos,
+    ) -> Result<Answer, Status> {
+        if !self.is_supported(sqe.opcode) {
+            return Err(Status::INVALID_OPCODE);
+        }
+        if !self.properties.is_ready() {
+            return Err(Status::SEQUENCE_ERROR);
+        }
+        match sqe.opcode {
+            admin::IDENTIFY => self.identify(sqe, direction).map(Answer::data),
+            admin::GET_LOG_PAGE => self.log_page(sqe, direction, now).map(Answer::data),
+            admin::GET_FEATURES => self.get_feature(sqe, direction),
+            admin::SET_FEATURES => self.set_feature(sqe, now).map(Answer::result),
+            admin::ABORT => Ok(Answer::result(self.abort(sqe).into())),
+            _ => {
+                self.last_keep_alive = now;
+                Ok(Answer::nothing())
+            }
+        }
+    }
+
+    /// Commands of this kind of controller (Base Figures 22 and 28).
+    pub(super) fn is_supported(&self, opcode: u8) -> bool {
+        match opcode {
+            admin::IDENTIFY
+            | admin::GET_LOG_PAGE
+            | admin::GET_FEATURES
+            | admin::SET_FEATURES
+            | admin::ASYNC_EVENT_REQUEST
+            | admin::KEEP_ALIVE => true,
+            admin::ABORT => self.is_io(),
+            _ => false,
+        }
+    }
+
+    /// A controller level reset (Base 3.7.2): all but what belongs to the association.
+    pub(super) fn reset(&mut self) {
+        self.features = Features::default();
+        self.events.reset(&self.subsystem);
+        self.association.set_write_cache(true);
+        let granted = self.subsystem.config.max_io_queues;
+        self.association.granted.store(granted, std::sync::atomic::Ordering::Release);
+    }
+}

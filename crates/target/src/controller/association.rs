@@ -1,0 +1,149 @@
+//! What the queues of one controller share, whichever threads they live on.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::wire::log::{ErrorEntry, TCP};
+use crate::wire::{Sqe, Status};
+
+/// Entries of a controller's error log (ELPE + 1).
+pub(super) const ERROR_ENTRIES: usize = 64;
+
+/// Locks; a thread that panicked left nothing half-done that matters more than going on.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a controller is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Io,
+    Discovery,
+}
+
+/// A host, as it introduced itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Host {
+    pub id: [u8; 16],
+    pub nqn: String,
+}
+
+/// Bits of [`Association::flags`]; an epoch is above them.
+const WRITE_THROUGH: u32 = 1 << 0;
+const READY: u32 = 1 << 1;
+const EPOCH: u32 = 1 << 2;
+
+/// A controller and its host.
+#[derive(Debug)]
+pub(super) struct Association {
+    pub id: u16,
+    pub kind: Kind,
+    pub host: Host,
+    /// Read by I/O queues with every command, so all of it is in one word: whether the write
+    /// cache is off, whether I/O queues may be, and which generation of them.
+    flags: AtomicU32,
+    /// I/O queues the host may make (feature 07h).
+    pub granted: AtomicU16,
+    queues: Mutex<BTreeSet<u16>>,
+    errors: Mutex<Errors>,
+}
+
+#[derive(Debug, Default)]
+struct Errors {
+    /// The latest last.
+    entries: VecDeque<ErrorEntry>,
+    count: u64,
+}
+
+/// An I/O queue's right to run: dies with the controller's next reset or shutdown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticket(u32);
+
+impl Association {
+    pub fn new(id: u16, kind: Kind, host: Host, granted: u16) -> Self {
+        Self {
+            id,
+            kind,
+            host,
+            flags: AtomicU32::new(0),
+            granted: AtomicU16::new(granted),
+            queues: Mutex::default(),
+            errors: Mutex::default(),
+        }
+    }
+
+    /// The controller became ready: I/O queues may be made.
+    pub fn enable(&self) {
+        self.flags.fetch_or(READY, Ordering::Release);
+    }
+
+    /// The controller was reset, shut down or lost: all I/O queues end.
+    pub fn end_queues(&self) {
+        let next = |flags: u32| Some((flags & !READY).wrapping_add(EPOCH));
+        let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
+    }
+
+    /// Turns the volatile write cache on or off (feature 06h).
+    pub fn set_write_cache(&self, on: bool) {
+        if on {
+            self.flags.fetch_and(!WRITE_THROUGH, Ordering::AcqRel);
+        } else {
+            self.flags.fetch_or(WRITE_THROUGH, Ordering::AcqRel);
+        }
+    }
+
+    pub fn write_cache(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & WRITE_THROUGH == 0
+    }
+
+    /// Whether queues of this ticket may run; if so, whether each write must be durable.
+    pub fn check(&self, ticket: Ticket) -> Option<bool> {
+        let flags = self.flags.load(Ordering::Acquire);
+        (flags & !WRITE_THROUGH == ticket.0).then_some(flags & WRITE_THROUGH != 0)
+    }
+
+    /// Registers I/O queue `queue`; `None` when there is one already or none may be.
+    pub fn join(&self, queue: u16) -> Option<Ticket> {
+        let mut queues = lock(&self.queues);
+        let flags = self.flags.load(Ordering::Acquire);
+        let ticket = Ticket(flags & !WRITE_THROUGH);
+        (flags & READY != 0 && queues.insert(queue)).then_some(ticket)
+    }
+
+    pub fn leave(&self, queue: u16) {
+        lock(&self.queues).remove(&queue);
+    }
+
+    pub fn has_queues(&self) -> bool {
+        !lock(&self.queues).is_empty()
+    }
+
+    /// Keeps an error for the error information log.
+    pub fn record(&self, queue: u16, sqe: &Sqe, status: Status, lba: u64) {
+        let mut errors = lock(&self.errors);
+        errors.count += 1;
+        let entry = ErrorEntry {
+            count: errors.count.into(),
+            queue: queue.into(),
+            cid: sqe.cid,
+            status: status.to_field().into(),
+            location: u16::MAX.into(),
+            lba: lba.into(),
+            nsid: sqe.nsid,
+            vendor_specific: 0,
+            transport: TCP,
+            reserved: [0; 34],
+        };
+        if errors.entries.len() == ERROR_ENTRIES {
+            errors.entries.pop_front();
+        }
+        errors.entries.push_back(entry);
+    }
+
+    /// The kept errors, the latest first, and how many there ever were.
+    pub fn errors(&self) -> (Vec<ErrorEntry>, u64) {
+        let errors = lock(&self.errors);
+        (errors.entries.iter().rev().copied().collect(), errors.count)
+    }
+}

@@ -1,0 +1,141 @@
+//! The Fabrics Connect command: how a connection becomes a queue (Base 6.3).
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use ebb_policy::units::Nanos;
+use zerocopy::FromBytes;
+
+use super::association::{Host, Kind};
+use super::{AdminQueue, IoQueue, Queue, Subsystem};
+use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, nqn};
+use crate::wire::{Sqe, Status};
+
+/// Entries an admin queue may always have (Base 3.3.3.1.1, ASQSZ).
+pub(super) const ADMIN_DEPTH: u16 = 32;
+
+/// A connection became a queue.
+pub struct Connected {
+    /// Which.
+    pub queue: Queue,
+    /// The controller's identifier: dword 0 of the answer.
+    pub controller_id: u16,
+    /// Entries of the submission queue: one more than the commands there can be at once.
+    pub depth: u16,
+    /// False if the host wants none, and answers say FFFFh for the queue's head.
+    pub flow_control: bool,
+}
+
+/// A connection did not become a queue; it stays open, but another Connect is pointless.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub status: Status,
+    /// Dword 0 of the answer: IPO and IATTR, which parameter is wrong (Base Figure 382).
+    pub result: u32,
+}
+
+impl Refusal {
+    fn of(status: Status) -> Self {
+        Self { status, result: 0 }
+    }
+    fn field(offset: u16) -> Self {
+        Self { status: Status::CONNECT_INVALID, result: offset.into() }
+    }
+    fn data(offset: usize) -> Self {
+        Self { status: Status::CONNECT_INVALID, result: offset as u32 | 1 << 16 }
+    }
+}
+
+impl Subsystem {
+    /// Fabrics Connect. `data` are the 1024 bytes that came with it; `now` counts from the start
+    /// of the target.
+    ///
+    /// Serves the subsystem by its own NQN and the discovery service by the well-known one.
+    ///
+    /// # Errors
+    /// Why the host is refused, to be answered.
+    pub fn connect(
+        self: &Arc<Self>,
+        sqe: &Sqe,
+        data: &[u8],
+        now: Nanos,
+    ) -> Result<Connected, Refusal> {
+        let connect = Connect::of(sqe);
+        if connect.format != 0 {
+            return Err(Refusal::of(Status::CONNECT_FORMAT));
+        }
+        let data = ConnectData::ref_from_bytes(data)
+            .map_err(|_| Refusal::of(Status::DATA_SGL_LENGTH_INVALID))?;
+        let invalid = |offset| move || Refusal::data(offset);
+        let subsystem = nqn(&data.subsystem_nqn);
+        let host = nqn(&data.host_nqn).ok_or_else(invalid(offset_of!(ConnectData, host_nqn)))?;
+        let kind = match subsystem {
+            Some(DISCOVERY_NQN) => Kind::Discovery,
+            Some(name) if name == self.config.nqn => Kind::Io,
+            _ => return Err(Refusal::data(offset_of!(ConnectData, subsystem_nqn))),
+        };
+        if kind == Kind::Io && !self.allows(host) {
+            return Err(Refusal::of(Status::CONNECT_INVALID_HOST));
+        }
+        let most = self.config.max_queue_depth;
+        let most = if connect.queue == 0 { most.max(ADMIN_DEPTH) } else { most };
+        if connect.size == 0 || connect.size >= most {
+            return Err(Refusal::field(Connect::SIZE_AT));
+        }
+        let host = Host { id: data.host_id, nqn: host.to_owned() };
+        let (queue, controller_id) = if connect.queue == 0 {
+            self.connect_admin(&connect, data, kind, host, now)?
+        } else {
+            self.connect_io(&connect, data, kind, &host)?
+        };
+        let flow_control = connect.attributes & Connect::NO_FLOW_CONTROL == 0;
+        Ok(Connected { queue, controller_id, depth: connect.size + 1, flow_control })
+    }
+
+    fn connect_admin(
+        self: &Arc<Self>,
+        connect: &Connect,
+        data: &ConnectData,
+        kind: Kind,
+        host: Host,
+        now: Nanos,
+    ) -> Result<(Queue, u16), Refusal> {
+        // The dynamic controller model: any controller is what is to be asked for.
+        if data.controller_id.get() != ANY_CONTROLLER {
+            return Err(Refusal::data(offset_of!(ConnectData, controller_id)));
+        }
+        let association = self.create(kind, host).ok_or(Refusal::of(Status::CONNECT_BUSY))?;
+        let id = association.id;
+        let queue = AdminQueue::new(self.clone(), association, connect.keep_alive, now);
+        Ok((Queue::Admin(queue), id))
+    }
+
+    fn connect_io(
+        self: &Arc<Self>,
+        connect: &Connect,
+        data: &ConnectData,
+        kind: Kind,
+        host: &Host,
+    ) -> Result<(Queue, u16), Refusal> {
+        let id = data.controller_id.get();
+        let no_controller = Refusal::data(offset_of!(ConnectData, controller_id));
+        let association = self.find(id).ok_or(no_controller)?;
+        if association.kind != kind {
+            return Err(Refusal::data(offset_of!(ConnectData, subsystem_nqn)));
+        }
+        if association.host.nqn != host.nqn {
+            return Err(Refusal::data(offset_of!(ConnectData, host_nqn)));
+        }
+        if association.host.id != host.id {
+            return Err(Refusal::data(offset_of!(ConnectData, host_id)));
+        }
+        let granted = association.granted.load(std::sync::atomic::Ordering::Acquire);
+        if kind == Kind::Discovery || connect.queue > granted {
+            return Err(Refusal::field(Connect::QUEUE_AT));
+        }
+        // Before the controller is enabled, or with a queue of this number alive.
+        let ticket = association.join(connect.queue).ok_or(Refusal::of(Status::SEQUENCE_ERROR))?;
+        Ok((Queue::Io(IoQueue::new(self.clone(), association, connect.queue, ticket)), id))
+    }
+}

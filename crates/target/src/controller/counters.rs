@@ -1,0 +1,93 @@
+//! What I/O queues did, for the SMART log: counted without contention, summed when asked.
+
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::association::lock;
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Read and Compare commands.
+    pub reads: u64,
+    /// Write and Write Zeroes commands.
+    pub writes: u64,
+    /// Bytes the host read (or had compared).
+    pub bytes_read: u64,
+    /// Bytes the host wrote.
+    pub bytes_written: u64,
+    /// Commands that failed on the medium.
+    pub media_errors: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.media_errors += other.media_errors;
+    }
+}
+
+/// One queue's counters: written by its thread alone, read by any.
+#[derive(Debug, Default)]
+#[repr(align(64))] // A cache line of its own.
+pub(super) struct Counters {
+    pub reads: Counter,
+    pub writes: Counter,
+    pub bytes_read: Counter,
+    pub bytes_written: Counter,
+    pub media_errors: Counter,
+}
+
+/// A counter with one writer, which therefore needs no locked instruction.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, count: u64) {
+        self.0.store(self.get().wrapping_add(count), Ordering::Relaxed);
+    }
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counters {
+    fn totals(&self) -> Totals {
+        Totals {
+            reads: self.reads.get(),
+            writes: self.writes.get(),
+            bytes_read: self.bytes_read.get(),
+            bytes_written: self.bytes_written.get(),
+            media_errors: self.media_errors.get(),
+        }
+    }
+}
+
+/// All queues' counters, of those that ended too.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Mutex<(Vec<Arc<Counters>>, Totals)>);
+
+impl Ledger {
+    pub fn open(&self) -> Arc<Counters> {
+        let counters = Arc::<Counters>::default();
+        lock(&self.0).0.push(counters.clone());
+        counters
+    }
+
+    pub fn close(&self, counters: &Arc<Counters>) {
+        let (live, ended) = &mut *lock(&self.0);
+        live.retain(|other| !Arc::ptr_eq(other, counters));
+        *ended += counters.totals();
+    }
+
+    pub fn totals(&self) -> Totals {
+        let ledger = lock(&self.0);
+        let mut sum = ledger.1;
+        ledger.0.iter().for_each(|counters| sum += counters.totals());
+        sum
+    }
+}

@@ -1,0 +1,280 @@
+//! I/O queues: what a command of the NVM command set does to which device (NVM 3).
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use ebb_policy::units::Nanos;
+
+use super::association::{Association, Ticket};
+use super::counters::Counters;
+use super::{Direction, Namespace, Subsystem};
+use crate::device::{Geometry, Op};
+use crate::wire::command::{FABRICS, fabrics, io};
+use crate::wire::{Sqe, Status};
+
+/// Bytes of a Dataset Management range (NVM Figure 41).
+const RANGE: usize = 16;
+/// FUA, bit 30 of dword 12 of writes.
+const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+/// AD, bit 2 of dword 11 of Dataset Management: deallocate.
+const DEALLOCATE: u32 = 1 << 2;
+
+/// What to do for a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// One request to the device.
+    Device {
+        /// Index into [`Subsystem::namespaces`].
+        namespace: usize,
+        /// What to do.
+        op: Op,
+        /// First block.
+        lba: u64,
+        /// Blocks; none for a flush.
+        blocks: u32,
+    },
+    /// Read the blocks and compare them with the host's data.
+    Compare {
+        /// As above.
+        namespace: usize,
+        /// First block.
+        lba: u64,
+        /// Blocks.
+        blocks: u32,
+    },
+    /// Deallocate the [`ranges`] in the host's data.
+    Deallocate {
+        /// As above.
+        namespace: usize,
+        /// How many ranges, 1 to 256.
+        ranges: u16,
+    },
+    /// Succeed: a hint that is not taken, or a Disconnect.
+    Nothing,
+}
+
+impl Plan {
+    /// Whether the host's data is needed first.
+    #[must_use]
+    pub const fn takes_data(self) -> bool {
+        matches!(
+            self,
+            Self::Device { op: Op::Write { .. }, .. }
+                | Self::Compare { .. }
+                | Self::Deallocate { .. }
+        )
+    }
+}
+
+/// An I/O queue, used by one thread at a time.
+pub struct IoQueue {
+    subsystem: Arc<Subsystem>,
+    association: Arc<Association>,
+    id: u16,
+    ticket: Ticket,
+    counters: Arc<Counters>,
+    /// The host sent Disconnect. The cell also keeps the queue, and with it the counters, from
+    /// being shared between threads.
+    disconnected: Cell<bool>,
+}
+
+impl Drop for IoQueue {
+    fn drop(&mut self) {
+        self.subsystem.ledger.close(&self.counters);
+        self.association.leave(self.id);
+    }
+}
+
+impl IoQueue {
+    pub(super) fn new(
+        subsystem: Arc<Subsystem>,
+        association: Arc<Association>,
+        id: u16,
+        ticket: Ticket,
+    ) -> Self {
+        let counters = subsystem.ledger.open();
+        let disconnected = Cell::new(false);
+        Self { subsystem, association, id, ticket, counters, disconnected }
+    }
+
+    /// QID.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// A namespace of a plan.
+    ///
+    /// # Panics
+    /// When there is no such index, which plans never name.
+    #[must_use]
+    pub fn namespace(&self, index: usize) -> &Namespace {
+        &self.subsystem.config.namespaces[index]
+    }
+
+    /// False once the queue was disconnected or its controller reset, shut down or lost.
+    #[must_use]
+    pub fn alive(&self, _now: Nanos) -> bool {
+        !self.disconnected.get() && self.association.check(self.ticket).is_some()
+    }
+
+    /// What to do for a command and which way its data goes. Does not allocate.
+    ///
+    /// # Errors
+    /// The status to answer it with; it is in the error log then.
+    pub fn command(&self, sqe: &Sqe) -> Result<(Plan, Direction), Status> {
+        let planned = self.plan(sqe);
+        if let Err(status) = planned {
+            self.association.record(self.id, sqe, status, sqe.cdw_pair(10));
+        }
+        planned
+    }
+
+    fn plan(&self, sqe: &Sqe) -> Result<(Plan, Direction), Status> {
+        let write_through = self.association.check(self.ticket).ok_or(Status::SEQUENCE_ERROR)?;
+        let config = &self.subsystem.config;
+        let direction = Direction::of(sqe, config.max_transfer, config.in_capsule)?;
+        if sqe.opcode == FABRICS {
+            return self.fabrics(sqe).map(|plan| (plan, direction));
+        }
+        if !is_supported(sqe.opcode) {
+            return Err(Status::INVALID_OPCODE);
+        }
+        let namespace =
+            self.subsystem.namespace(sqe.nsid.get()).ok_or(Status::INVALID_NAMESPACE)?;
+        let writes = matches!(sqe.opcode, io::WRITE | io::WRITE_ZEROES | io::DATASET_MANAGEMENT);
+        if writes && config.namespaces[namespace].read_only {
+            return Err(Status::WRITE_PROTECTED);
+        }
+        let range = |data: u32| self.range(sqe, namespace, data);
+        let durable = write_through || sqe.cdw(12) & FORCE_UNIT_ACCESS != 0;
+        let device = |op, (lba, blocks)| Plan::Device { namespace, op, lba, blocks };
+        let plan = match sqe.opcode {
+            io::READ => device(Op::Read, range(direction.to_host())?),
+            io::WRITE => {
+                no_directive(sqe)?;
+                device(Op::Write { durable }, range(direction.from_host())?)
+            }
+            io::COMPARE => {
+                let (lba, blocks) = range(direction.from_host())?;
+                Plan::Compare { namespace, lba, blocks }
+            }
+            io::WRITE_ZEROES => {
+                no_directive(sqe)?;
+                device(Op::WriteZeroes { durable }, self.blocks(sqe, namespace)?)
+            }
+            io::FLUSH => device(Op::Flush, (0, 0)),
+            _ => dataset_management(sqe, namespace, direction)?,
+        };
+        Ok((plan, direction))
+    }
+
+    /// SLBA and NLB, which must lie within the namespace (NVM Figure 63).
+    fn blocks(&self, sqe: &Sqe, namespace: usize) -> Result<(u64, u32), Status> {
+        let (lba, blocks) = (sqe.cdw_pair(10), (sqe.cdw(12) & 0xffff) + 1);
+        let geometry = &self.subsystem.geometries[namespace];
+        let is_inside = geometry.contains(lba, blocks.into());
+        is_inside.then_some((lba, blocks)).ok_or(Status::LBA_OUT_OF_RANGE)
+    }
+
+    /// The same with `data` bytes, which must be exactly the blocks'.
+    fn range(&self, sqe: &Sqe, namespace: usize, data: u32) -> Result<(u64, u32), Status> {
+        let (lba, blocks) = self.blocks(sqe, namespace)?;
+        let size = self.subsystem.geometries[namespace].block_size;
+        let needed = u64::from(blocks) * u64::from(size);
+        if needed > self.subsystem.config.max_transfer.into() {
+            return Err(Status::INVALID_FIELD); // Base Figure 275, MDTS.
+        }
+        (needed == data.into()).then_some((lba, blocks)).ok_or(Status::DATA_SGL_LENGTH_INVALID)
+    }
+
+    fn fabrics(&self, sqe: &Sqe) -> Result<Plan, Status> {
+        match sqe.fabrics_type() {
+            fabrics::DISCONNECT => {
+                if sqe.cdw(10) & 0xffff != 0 {
+                    return Err(Status::CONNECT_FORMAT); // RECFMT (Base Figure 384).
+                }
+                self.disconnected.set(true);
+                Ok(Plan::Nothing)
+            }
+            fabrics::CONNECT => Err(Status::SEQUENCE_ERROR),
+            // Properties are the admin queue's (Base 6.5, 6.6).
+            fabrics::PROPERTY_GET | fabrics::PROPERTY_SET => Err(Status::INVALID_FIELD),
+            _ => Err(Status::INVALID_OPCODE),
+        }
+    }
+
+    /// Counts a command that a device has completed; a failure goes to the error log.
+    pub fn account(&self, sqe: &Sqe, plan: &Plan, status: Status) {
+        let counters = &*self.counters;
+        if !status.is_success() {
+            let is_medium = status.kind == Status::UNRECOVERED_READ.kind;
+            if is_medium && status != Status::COMPARE_FAILURE {
+                counters.media_errors.add(1);
+            }
+            return self.association.record(self.id, sqe, status, sqe.cdw_pair(10));
+        }
+        let bytes = |namespace: usize, blocks: u32| {
+            u64::from(blocks) * u64::from(self.subsystem.geometries[namespace].block_size)
+        };
+        match *plan {
+            Plan::Device { namespace, op: Op::Read, blocks, .. }
+            | Plan::Compare { namespace, blocks, .. } => {
+                counters.reads.add(1);
+                counters.bytes_read.add(bytes(namespace, blocks));
+            }
+            Plan::Device { namespace, op: Op::Write { .. }, blocks, .. } => {
+                counters.writes.add(1);
+                counters.bytes_written.add(bytes(namespace, blocks));
+            }
+            _ => {}
+        }
+    }
+}
+
+pub(super) const fn is_supported(opcode: u8) -> bool {
+    matches!(
+        opcode,
+        io::FLUSH | io::READ | io::WRITE | io::COMPARE | io::WRITE_ZEROES | io::DATASET_MANAGEMENT
+    )
+}
+
+/// DTYPE, bits 23:20 of dword 12: there are no directives (Base 8.7).
+fn no_directive(sqe: &Sqe) -> Result<(), Status> {
+    (sqe.cdw(12) >> 20 & 15 == 0).then_some(()).ok_or(Status::INVALID_FIELD)
+}
+
+/// Dataset Management (NVM 3.2.3). Only deallocation is acted upon.
+fn dataset_management(sqe: &Sqe, namespace: usize, data: Direction) -> Result<Plan, Status> {
+    let ranges = (sqe.cdw(10) & 0xff) as u16 + 1;
+    // Linux always sends room for all 256 ranges, so more data than ranges is fine.
+    if (data.from_host() as usize) < usize::from(ranges) * RANGE {
+        return Err(Status::DATA_SGL_LENGTH_INVALID);
+    }
+    let deallocates = sqe.cdw(11) & DEALLOCATE != 0;
+    Ok(if deallocates { Plan::Deallocate { namespace, ranges } } else { Plan::Nothing })
+}
+
+/// The first block and number of blocks of each of `count` Dataset Management ranges in `data`,
+/// all checked before the first is handed out; empty ones are left out.
+///
+/// # Errors
+/// When `data` holds fewer, or one is outside of the namespace.
+pub fn ranges(
+    data: &[u8],
+    count: u16,
+    geometry: Geometry,
+) -> Result<impl Iterator<Item = (u64, u32)>, Status> {
+    let all = data.as_chunks::<RANGE>().0.get(..usize::from(count));
+    let all = all.ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+    // Bytes 0-3 are attributes, 4-7 the length, 8-15 the first block.
+    let parse = |range: &[u8; RANGE]| {
+        let bytes = u128::from_le_bytes(*range);
+        ((bytes >> 64) as u64, (bytes >> 32) as u32)
+    };
+    let is_inside = |(lba, blocks): (u64, u32)| geometry.contains(lba, blocks.into());
+    if !all.iter().map(parse).all(is_inside) {
+        return Err(Status::LBA_OUT_OF_RANGE);
+    }
+    Ok(all.iter().map(parse).filter(|(_, blocks)| *blocks > 0))
+}

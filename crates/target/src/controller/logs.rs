@@ -1,0 +1,195 @@
+//! Get Log Page (Base 5.16).
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use ebb_policy::units::Nanos;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::association::Kind;
+use super::connect::ADMIN_DEPTH;
+use super::{AdminQueue, Direction, features, io};
+use crate::wire::command;
+use crate::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
+use crate::wire::identify::{padded, terminated};
+use crate::wire::log::{DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, id};
+use crate::wire::{Sqe, Status};
+
+/// Pages of I/O controllers.
+const PAGES: [u8; 7] = [
+    id::SUPPORTED_PAGES,
+    id::ERRORS,
+    id::SMART,
+    id::FIRMWARE_SLOTS,
+    id::COMMANDS_AND_EFFECTS,
+    id::FEATURES_AND_EFFECTS,
+    id::MANAGEMENT_COMMANDS,
+];
+
+/// Scopes in the lists of commands and of features (Base Figures 212 and 258).
+const NAMESPACE_SCOPE: u32 = 1 << 20;
+const CONTROLLER_SCOPE: u32 = 1 << 21;
+const SUBSYSTEM_SCOPE: u32 = 1 << 25;
+
+impl AdminQueue {
+    /// Get Log Page: as much as was asked for, zeros beyond the page's end.
+    pub(super) fn log_page(
+        &mut self,
+        sqe: &Sqe,
+        direction: Direction,
+        now: Nanos,
+    ) -> Result<Vec<u8>, Status> {
+        let request = Request::of(sqe);
+        let page = self.page(&request, sqe.nsid.get(), now)?;
+        if request.by_index || !request.offset.is_multiple_of(4) {
+            return Err(Status::INVALID_FIELD);
+        }
+        if request.bytes > direction.to_host().into() {
+            return Err(Status::DATA_SGL_LENGTH_INVALID);
+        }
+        let start = usize::try_from(request.offset).map_err(|_| Status::INVALID_FIELD)?;
+        let mut data = page.get(start..).ok_or(Status::INVALID_FIELD)?.to_vec();
+        data.resize(request.bytes as usize, 0); // No more than the SGL, which is bounded.
+        if !request.retain_event {
+            let generation = self.subsystem.generation.load(Ordering::Acquire);
+            self.events.read(request.page, generation);
+        }
+        Ok(data)
+    }
+
+    fn page(&self, request: &Request, nsid: u32, now: Nanos) -> Result<Vec<u8>, Status> {
+        let kind = self.association.kind;
+        let is_there = match kind {
+            Kind::Io => PAGES.contains(&request.page),
+            Kind::Discovery => request.page == id::DISCOVERY,
+        };
+        if !is_there {
+            return Err(Status::INVALID_LOG_PAGE);
+        }
+        match request.page {
+            id::SUPPORTED_PAGES => Ok(table(256, |page| u32::from(PAGES.contains(&page)))),
+            id::ERRORS => Ok(self.error_page()),
+            // Of the whole subsystem only (LPA bit 0).
+            id::SMART if !matches!(nsid, 0 | u32::MAX) => Err(Status::INVALID_FIELD),
+            id::SMART => Ok(self.smart_page(now)),
+            id::FIRMWARE_SLOTS => Ok(self.firmware_page()),
+            id::COMMANDS_AND_EFFECTS if request.command_set != 0 => Err(Status::INVALID_FIELD),
+            id::COMMANDS_AND_EFFECTS => Ok(self.command_page()),
+            id::FEATURES_AND_EFFECTS => Ok(table(256, feature_effects)),
+            id::MANAGEMENT_COMMANDS => Ok(vec![0; 4096]), // There are none.
+            _ => Ok(self.discovery_page()),
+        }
+    }
+
+    fn error_page(&self) -> Vec<u8> {
+        let (entries, _) = self.association.errors();
+        let mut page = entries.as_bytes().to_vec();
+        page.resize(super::association::ERROR_ENTRIES * 64, 0);
+        page
+    }
+
+    /// What is not measured stays zero: controller busy time, power cycles, unsafe shutdowns.
+    fn smart_page(&self, now: Nanos) -> Vec<u8> {
+        let totals = self.subsystem.totals();
+        let condition = self.condition();
+        let units = |bytes: u64| u128::from(bytes.div_ceil(512_000)).into();
+        let (_, error_entries) = self.association.errors();
+        let smart = Smart {
+            warning: condition.warning,
+            temperature: condition.temperature.unwrap_or(0).into(),
+            spare: 100,
+            units_read: units(totals.bytes_read),
+            units_written: units(totals.bytes_written),
+            reads: u128::from(totals.reads).into(),
+            writes: u128::from(totals.writes).into(),
+            hours: u128::from(now.0 / 3_600_000_000_000).into(),
+            media_errors: u128::from(totals.media_errors).into(),
+            error_entries: u128::from(error_entries).into(),
+            ..Smart::new_zeroed()
+        };
+        smart.as_bytes().to_vec()
+    }
+
+    /// One slot, active, read-only (Base Figure 209).
+    fn firmware_page(&self) -> Vec<u8> {
+        let mut page = vec![0; 512];
+        page[0] = 1;
+        page[8..16].copy_from_slice(&padded::<8>(&self.subsystem.config.firmware));
+        page
+    }
+
+    /// Admin commands, then I/O commands (Base Figure 211).
+    fn command_page(&self) -> Vec<u8> {
+        let admin = |opcode| u32::from(self.is_supported(opcode)) * (1 | CONTROLLER_SCOPE);
+        let mut page = table(256, admin);
+        page.extend(table(256, command_effects));
+        page.resize(4096, 0);
+        page
+    }
+
+    /// A record per address for the subsystem, if this host may have it, and for the discovery
+    /// service itself.
+    fn discovery_page(&self) -> Vec<u8> {
+        let subsystem = &*self.subsystem;
+        // Read before the addresses: a change in between shows as one more generation.
+        let generation = subsystem.generation.load(Ordering::Acquire);
+        let addresses = super::lock(&subsystem.addresses).clone();
+        let mut served = vec![(3, DISCOVERY_NQN)];
+        if subsystem.allows(self.host()) {
+            served.insert(0, (2, subsystem.nqn()));
+        }
+        let entries: Vec<_> = served
+            .iter()
+            .flat_map(|(kind, nqn)| {
+                addresses
+                    .iter()
+                    .enumerate()
+                    .map(|(port, address)| discovery_entry(*kind, nqn, port as u16, *address))
+            })
+            .collect();
+        let header = DiscoveryHeader {
+            generation: generation.into(),
+            entries: (entries.len() as u64).into(),
+            ..DiscoveryHeader::new_zeroed()
+        };
+        [header.as_bytes(), entries.as_bytes()].concat()
+    }
+}
+
+/// A table of `count` dwords by identifier.
+fn table(count: u16, of: impl Fn(u8) -> u32) -> Vec<u8> {
+    (0..count).flat_map(|id| of(id as u8).to_le_bytes()).collect()
+}
+
+/// CSUPP, LBCC if it changes blocks, and the scope.
+fn command_effects(opcode: u8) -> u32 {
+    use command::io::{DATASET_MANAGEMENT, WRITE, WRITE_ZEROES};
+    let changes = matches!(opcode, WRITE | WRITE_ZEROES | DATASET_MANAGEMENT);
+    u32::from(io::is_supported(opcode)) * (1 | u32::from(changes) << 1 | NAMESPACE_SCOPE)
+}
+
+/// FSUPP and the scope.
+fn feature_effects(id: u8) -> u32 {
+    use crate::wire::feature::POWER_MANAGEMENT;
+    let is_shared = id == POWER_MANAGEMENT;
+    let scope = if is_shared { SUBSYSTEM_SCOPE } else { CONTROLLER_SCOPE };
+    u32::from(features::is_supported(Kind::Io, id)) * (1 | scope)
+}
+
+fn discovery_entry(kind: u8, nqn: &str, port: u16, address: SocketAddr) -> DiscoveryEntry {
+    DiscoveryEntry {
+        transport: TCP,
+        family: if address.is_ipv4() { 1 } else { 2 },
+        kind,
+        requirements: 2 | 1 << 2,
+        port: port.into(),
+        controller: ANY_CONTROLLER.into(),
+        admin_entries: ADMIN_DEPTH.into(),
+        // DUPRETINFO and EPCSD: all addresses tell the same, and connections may persist.
+        flags: if kind == 3 { 3 } else { 0 }.into(),
+        service: padded(&address.port().to_string()),
+        subsystem_nqn: terminated(nqn),
+        address: padded(&address.ip().to_string()),
+        ..DiscoveryEntry::new_zeroed()
+    }
+}

@@ -1,0 +1,188 @@
+//! NVMe controllers, without their connections: pure state machines in memory.
+//!
+//! A [`Subsystem`] is shared by all connections. Each connection hands the Fabrics Connect command
+//! to [`Subsystem::connect`] and from then on owns a [`Queue`], to which it brings the commands
+//! that arrive: an [`AdminQueue`] answers them itself, an [`IoQueue`] checks them and says what
+//! to do with which device. An association is one admin queue and its I/O queues:
+//!
+//! ```text
+//!            Subsystem ──────────── discovery: one record per address
+//!            │       │
+//!     Association   Association …   what the queues of a controller share
+//!     │    │    │
+//!  AdminQueue IoQueue IoQueue …     each owned by one connection
+//! ```
+//!
+//! Dropping an admin queue ends its controller: its I/O queues are no longer
+//! [alive](Queue::alive), and their connections close. Nothing here knows of sockets or clocks.
+
+mod admin;
+mod association;
+mod config;
+mod connect;
+mod counters;
+mod direction;
+mod events;
+mod features;
+mod identify;
+mod io;
+mod logs;
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use admin::{AdminQueue, Reply};
+pub use config::{
+    Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
+    PowerControl, PowerState,
+};
+pub use connect::{Connected, Refusal};
+pub use counters::Totals;
+pub use direction::{ADMIN_IN_CAPSULE, Direction};
+pub use io::{IoQueue, Plan, ranges};
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ebb_policy::units::Nanos;
+
+use self::association::{Association, Host, Kind, lock};
+use self::counters::Ledger;
+use crate::device::Geometry;
+
+/// One side of a connection that has become a queue.
+pub enum Queue {
+    /// Queue 0 of a controller.
+    Admin(AdminQueue),
+    /// Any other.
+    Io(IoQueue),
+}
+
+impl Queue {
+    /// False once its controller is gone: the connection must close.
+    #[must_use]
+    pub fn alive(&self, now: Nanos) -> bool {
+        match self {
+            Self::Admin(queue) => queue.alive(now),
+            Self::Io(queue) => queue.alive(now),
+        }
+    }
+}
+
+/// An NVM subsystem and the discovery service beside it.
+pub struct Subsystem {
+    config: Config,
+    /// Of the namespaces, by their index.
+    geometries: Box<[Geometry]>,
+    controllers: Mutex<Controllers>,
+    addresses: Mutex<Vec<SocketAddr>>,
+    /// GENCTR: counts changes of the discovery log.
+    generation: AtomicU64,
+    ledger: Ledger,
+}
+
+#[derive(Default)]
+struct Controllers {
+    live: BTreeMap<u16, Arc<Association>>,
+    /// The identifier given out last: the next is tried first, so that one long gone comes back.
+    last: u16,
+}
+
+impl Subsystem {
+    /// A subsystem without controllers.
+    ///
+    /// # Errors
+    /// When the configuration makes no sense: what is wrong with it and what it may be.
+    pub fn new(config: Config) -> Result<Arc<Self>, ConfigError> {
+        let mut config = config.checked()?;
+        let addresses = std::mem::take(&mut config.addresses);
+        Ok(Arc::new(Self {
+            geometries: config.namespaces.iter().map(|one| one.device.geometry()).collect(),
+            controllers: Mutex::default(),
+            addresses: Mutex::new(addresses),
+            generation: AtomicU64::new(1),
+            ledger: Ledger::default(),
+            config,
+        }))
+    }
+
+    /// The namespaces, by ascending identifier; plans name them by their index here.
+    #[must_use]
+    pub fn namespaces(&self) -> &[Namespace] {
+        &self.config.namespaces
+    }
+
+    /// NQN of the subsystem.
+    #[must_use]
+    pub fn nqn(&self) -> &str {
+        &self.config.nqn
+    }
+
+    /// Says where hosts reach it from now on; discovery controllers tell their hosts.
+    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
+        *lock(&self.addresses) = addresses;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Controllers there are now, of both kinds.
+    #[must_use]
+    pub fn controllers(&self) -> usize {
+        lock(&self.controllers).live.len()
+    }
+
+    /// What all its I/O queues did, of those that ended too.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.ledger.totals()
+    }
+
+    /// Whether this host may connect.
+    fn allows(&self, host: &str) -> bool {
+        let allowed = self.config.allowed_hosts.as_ref();
+        allowed.is_none_or(|hosts| hosts.iter().any(|allowed| allowed == host))
+    }
+
+    /// The index of an active namespace.
+    fn namespace(&self, id: u32) -> Option<usize> {
+        let at = |index: usize| self.config.namespaces.get(index).filter(|one| one.id == id);
+        // Nearly always they are numbered from 1 without gaps.
+        let guess = (id as usize).wrapping_sub(1);
+        if at(guess).is_some() {
+            return Some(guess);
+        }
+        self.config.namespaces.binary_search_by_key(&id, |namespace| namespace.id).ok()
+    }
+
+    /// Makes a controller. `None` when there are as many of its kind as there may be.
+    fn create(&self, kind: Kind, host: Host) -> Option<Arc<Association>> {
+        let mut controllers = lock(&self.controllers);
+        let same = controllers.live.values().filter(|other| other.kind == kind).count();
+        if same >= usize::from(self.config.max_controllers) {
+            return None;
+        }
+        // Twice `max_controllers` are fewer than there are identifiers, so one is free.
+        let mut id = controllers.last;
+        loop {
+            id = if id >= crate::wire::fabrics::MAX_CONTROLLER { 1 } else { id + 1 };
+            if !controllers.live.contains_key(&id) {
+                break;
+            }
+        }
+        let association = Arc::new(Association::new(id, kind, host, self.config.max_io_queues));
+        controllers.last = id;
+        controllers.live.insert(id, association.clone());
+        Some(association)
+    }
+
+    fn find(&self, controller: u16) -> Option<Arc<Association>> {
+        lock(&self.controllers).live.get(&controller).cloned()
+    }
+
+    /// Ends a controller and with it its I/O queues.
+    fn remove(&self, association: &Association) {
+        association.end_queues();
+        lock(&self.controllers).live.remove(&association.id);
+    }
+}

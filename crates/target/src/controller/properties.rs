@@ -1,0 +1,129 @@
+//! Properties of a controller and the handshakes made through them (Base 3.1.3, 3.5, 3.6).
+
+use super::AdminQueue;
+use crate::wire::fabrics::PropertyAt;
+use crate::wire::property::{
+    CAP, CC, CRTO, CSTS, Configuration, READY_TIMEOUTS, VERSION, VS, capabilities, status,
+};
+use crate::wire::{Sqe, Status};
+
+/// CC and CSTS.
+///
+/// ```text
+///          EN 1                      SHN
+///  disabled ────► ready ─────────────────► shut down
+///     ▲   ◄──────   │ EN 0                    │ EN 0
+///     │             ▼ unsupported CC          │
+///     │ EN 0      fatal                       │
+///     └───────────────────────────────────────┘
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct Properties {
+    configuration: Configuration,
+    status: u32,
+}
+
+/// What a change of CC means for the rest of the controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    None,
+    Enabled,
+    /// Reset by EN.
+    Disabled,
+    ShutDown,
+}
+
+impl Properties {
+    pub fn is_ready(&self) -> bool {
+        self.status & status::READY != 0
+    }
+
+    pub fn is_shut_down(&self) -> bool {
+        self.status & status::SHUT_DOWN != 0
+    }
+
+    /// A new CC. `needs_sizes`: I/O queue entry sizes matter to this kind of controller.
+    fn configure(&mut self, new: Configuration, needs_sizes: bool) -> Change {
+        let old = std::mem::replace(&mut self.configuration, new);
+        if old.is_enabled() && !new.is_enabled() {
+            self.status = 0;
+            if new.asks_shutdown() {
+                self.status = status::SHUT_DOWN;
+            }
+            return Change::Disabled;
+        }
+        if new.asks_shutdown() && !self.is_shut_down() {
+            self.status |= status::SHUT_DOWN;
+            return Change::ShutDown;
+        }
+        if !old.is_enabled() && new.is_enabled() {
+            let fits = new.is_supported() && (!needs_sizes || new.has_entry_sizes());
+            self.status = if fits { status::READY } else { status::FATAL };
+            return if fits { Change::Enabled } else { Change::None };
+        }
+        Change::None
+    }
+}
+
+impl AdminQueue {
+    /// Property Get (Base 6.5): its value.
+    pub(super) fn property_get(&self, sqe: &Sqe) -> Result<u64, Status> {
+        let at = PropertyAt::of(sqe);
+        let (value, is_wide) = match at.offset {
+            CAP => (capabilities(self.subsystem.config.max_queue_depth), true),
+            VS => (VERSION.into(), false),
+            CC => (self.properties.configuration.0.into(), false),
+            CSTS => (self.properties.status.into(), false),
+            CRTO => (READY_TIMEOUTS.into(), false),
+            _ => return Err(Status::INVALID_FIELD),
+        };
+        (at.wide == Some(is_wide)).then_some(value).ok_or(Status::INVALID_FIELD)
+    }
+
+    /// Property Set (Base 6.6): of CC alone; there is nothing else to set without PCIe.
+    pub(super) fn property_set(&mut self, sqe: &Sqe) -> Result<(), Status> {
+        let at = PropertyAt::of(sqe);
+        if at.offset != CC || at.wide != Some(false) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let needs_sizes = self.is_io();
+        let new = Configuration(sqe.cdw(12));
+        match self.properties.configure(new, needs_sizes) {
+            Change::Enabled => self.association.enable(),
+            Change::Disabled => {
+                self.association.end_queues();
+                self.reset();
+            }
+            Change::ShutDown => self.association.end_queues(),
+            Change::None => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENABLE: u32 = 0x0046_0001;
+
+    #[test]
+    fn controllers_become_ready_shut_down_and_start_again() {
+        let mut properties = Properties::default();
+        let mut set = |value| {
+            let change = properties.configure(Configuration(value), true);
+            (change, properties.status)
+        };
+        assert_eq!(set(ENABLE), (Change::Enabled, status::READY));
+        assert_eq!(set(ENABLE), (Change::None, status::READY));
+        let shut_down = status::READY | status::SHUT_DOWN;
+        assert_eq!(set(ENABLE | 1 << 14), (Change::ShutDown, shut_down));
+        assert_eq!(set(ENABLE | 1 << 14), (Change::None, shut_down));
+        assert_eq!(set(0), (Change::Disabled, 0));
+        assert_eq!(set(1), (Change::None, status::FATAL)); // no entry sizes
+        assert_eq!(set(ENABLE & !1), (Change::Disabled, 0));
+        assert_eq!(set(ENABLE | 1 << 7), (Change::None, status::FATAL)); // pages of 8 KiB
+        assert_eq!(set(0), (Change::Disabled, 0));
+        assert_eq!(set(ENABLE), (Change::Enabled, status::READY));
+    }
+}

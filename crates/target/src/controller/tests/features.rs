@@ -1,0 +1,95 @@
+//! Features, and the events that health raises.
+
+use super::*;
+
+#[test]
+fn power_states_are_described_and_set() {
+    let subsystem = subsystem();
+    let mut admin = enabled(&subsystem, NQN);
+    let id = identify(&mut admin, 1, 0).unwrap();
+    assert_eq!(id[263], 2);
+    // 25 W in units of 10 mW, 3.5 W in units of 0.1 mW.
+    assert_eq!((u16_at(&id, 2048), id[2051]), (2500, 0));
+    assert_eq!((u16_at(&id, 2048 + 64), id[2048 + 67]), (35_000, 1));
+    assert_eq!((u32_at(&id, 2052), u32_at(&id, 2056)), (100, 200));
+    assert_eq!(id[2060..2064], [0, 0, 1, 1]);
+    assert_eq!((u16_at(&id, 2064), id[2066]), (15_000, 1 << 6));
+    assert!(id[2048 + 96..3072].iter().all(|byte| *byte == 0));
+    assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x02, 2 | 1 << 5), Ok(0));
+    assert_eq!(feature(&mut admin, admin::GET_FEATURES, 0x02, 0), Ok(2 | 1 << 5));
+    assert_eq!(
+        feature(&mut admin, admin::SET_FEATURES, 0x02, 3),
+        Err(Status::INVALID_FIELD),
+        "there is no such state"
+    );
+    assert_eq!(feature(&mut admin, admin::GET_FEATURES, 0x02, 0), Ok(2 | 1 << 5));
+}
+
+#[test]
+fn features_have_current_default_and_saved_values_and_capabilities() {
+    let subsystem = subsystem();
+    let mut admin = enabled(&subsystem, NQN);
+    for id in super::super::features::ALL {
+        let id = u32::from(id);
+        let mut get =
+            |select: u32, value| feature(&mut admin, admin::GET_FEATURES, id | select << 8, value);
+        if id != 0x81 {
+            assert_eq!(get(0, 0), get(1, 0), "{id:#x} begins with its default");
+        }
+        assert_eq!(get(1, 0), get(2, 0), "{id:#x} cannot be saved");
+        let changeable = u32::from(![0x01, 0x05, 0x81].contains(&id)) << 2;
+        assert_eq!(get(3, 0), Ok(changeable), "{id:#x}");
+        assert_eq!(get(4, 0), Err(Status::INVALID_FIELD));
+        let saved = feature(&mut admin, admin::SET_FEATURES, id | 1 << 31, 0);
+        assert_eq!(saved, Err(Status::FEATURE_NOT_SAVEABLE));
+    }
+    assert_eq!(feature(&mut admin, admin::GET_FEATURES, 0x0c, 0), Err(Status::INVALID_FIELD));
+    let fixed = feature(&mut admin, admin::SET_FEATURES, 0x01, 0);
+    assert_eq!(fixed, Err(Status::FEATURE_NOT_CHANGEABLE));
+    let queues = feature(&mut admin, admin::SET_FEATURES, 0x07, 0x0009_0001);
+    assert_eq!(queues, Ok(0x0001_0001));
+    let too_many = feature(&mut admin, admin::SET_FEATURES, 0x07, 0xffff_0001);
+    assert_eq!(too_many, Err(Status::INVALID_FIELD));
+    assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x07, 0x00fe_00fe), Ok(0x0002_0002));
+}
+
+#[test]
+fn hosts_are_told_who_they_are() {
+    let subsystem = subsystem();
+    let mut admin = enabled(&subsystem, NQN);
+    let mut sqe = to_host(admin::GET_FEATURES, 0, 16);
+    sqe.set_cdw(10, 0x81);
+    assert_eq!(done(&mut admin, &sqe).0, Status::INVALID_FIELD);
+    sqe.set_cdw(11, 1);
+    assert_eq!(done(&mut admin, &sqe), (Status::SUCCESS, 0, vec![7; 16]));
+}
+
+#[test]
+fn warnings_raise_one_event_until_the_log_is_read() {
+    let plant = Arc::new(Plant { kelvins: 300.into(), ..Plant::default() });
+    let config = Config { health: Some(plant.clone()), ..config() };
+    let subsystem = Subsystem::new(config).unwrap();
+    let mut admin = enabled(&subsystem, NQN);
+    let later = |seconds| Nanos(NOW.0 + Nanos::from_secs(seconds).0);
+    for cid in [1, 2] {
+        assert_eq!(hold(&mut admin, cid), Reply::Pending);
+    }
+    plant.warning.store(1 << 2, Ordering::Relaxed);
+    assert_eq!(admin.completions(later(0)), [], "not asked for");
+    assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x0b, 0xff), Ok(0));
+    assert_eq!(admin.completions(later(1)), [(1, Status::SUCCESS, 0x02_0001)]);
+    // Too warm as well, by a threshold that the host sets.
+    assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x04, 310), Ok(0));
+    plant.kelvins.store(311, Ordering::Relaxed);
+    assert_eq!(admin.completions(later(2)), [], "until the log is read");
+    assert_eq!(log(&mut admin, 0x02, 0, 512).unwrap()[0], 1 << 1 | 1 << 2);
+    assert_eq!(admin.completions(later(3)), [(2, Status::SUCCESS, 0x02_0101)]);
+    // What lasts is not told twice; what comes back is.
+    assert_eq!(hold(&mut admin, 3), Reply::Pending);
+    log(&mut admin, 0x02, 0, 512).unwrap();
+    assert_eq!(admin.completions(later(4)), []);
+    plant.kelvins.store(309, Ordering::Relaxed);
+    assert_eq!(admin.completions(later(5)), []);
+    plant.kelvins.store(310, Ordering::Relaxed);
+    assert_eq!(admin.completions(later(6)), [(3, Status::SUCCESS, 0x02_0101)]);
+}
