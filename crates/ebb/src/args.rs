@@ -9,6 +9,7 @@ use ebb_trace::Format;
 use ebb_trace::generate::{DriveShare, Rate, Share};
 
 use crate::paper::PaperArgs;
+use crate::serve::ServeArgs;
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
@@ -30,6 +31,8 @@ pub enum Command {
     Trace(TraceCommand),
     /// Repeat a paper's evaluation in the twin: every stated number, paper against twin.
     Paper(PaperArgs),
+    /// Serve block devices over NVMe/TCP.
+    Serve(ServeArgs),
 }
 
 /// Options of `ebb sim`.

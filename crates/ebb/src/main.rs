@@ -7,6 +7,7 @@ mod exit;
 mod input;
 mod paper;
 mod progress;
+mod serve;
 mod server;
 mod sim;
 mod text;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Trace(command) => trace::run(&command),
         Command::Paper(args) => paper::run(&args),
+        Command::Serve(args) => serve::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,4 +5,5 @@
 pub mod controller;
 pub mod device;
 pub mod reactor;
+pub mod transport;
 pub mod wire;

@@ -1,0 +1,157 @@
+//! `ebb serve`: block devices over NVMe/TCP, by reactors that follow the load.
+
+mod devices;
+mod options;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use anyhow::Context;
+use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
+use ebb_target::controller::{Config, Subsystem};
+use ebb_target::reactor::{self, Runtime, Snapshot, Task, topology};
+use ebb_target::transport::{Group, Limits, Listener};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::exit::usage;
+
+use options::Options;
+pub use options::ServeArgs;
+
+/// Lightweight threads for each core: enough to move a part of a core's load.
+const THREADS_PER_CORE: usize = 4;
+
+/// Serves until it is told to stop.
+pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+    let options = args.merged()?;
+    if options.scheduler.as_deref() == Some("list") {
+        scheduling::ENTRIES.iter().for_each(|entry| println!("{:14}{}", entry.name, entry.summary));
+        return Ok(());
+    }
+    let cpus = options.cpus()?;
+    let threads = options.threads.map_or(THREADS_PER_CORE * cpus.len(), usize::from);
+    if threads == 0 {
+        return Err(usage("--threads 0: connections need at least one thread"));
+    }
+    // The listeners are threads too.
+    let all = (threads + options.addresses().len()) as u16;
+    let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
+    let scheduler = scheduler(&options, &machine)?;
+    // Before anything else is made: these signals end it in order.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+
+    let subsystem = subsystem(&options)?;
+    let (tasks, addresses) = tasks(&options, &subsystem, threads)?;
+    let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
+    announce(&subsystem, &addresses)?;
+    signals.forever().next();
+    conclude(&runtime.snapshot());
+    drop(runtime.stop());
+    Ok(())
+}
+
+fn scheduler(options: &Options, machine: &Machine) -> anyhow::Result<Box<dyn Scheduler>> {
+    let name = options.scheduler.as_deref().unwrap_or("sandman-plus");
+    scheduling::by_name(name, machine).map_err(|error| usage(error.to_string()))
+}
+
+fn limits(options: &Options) -> Limits {
+    let default = Limits::default();
+    let bytes = |given: Option<ebb_policy::units::Bytes>, default: u32| {
+        given.map_or(default, |bytes| bytes.0.min(u32::MAX.into()) as u32)
+    };
+    let max_transfer = bytes(options.max_transfer, default.max_transfer);
+    Limits {
+        connections: options.max_connections.unwrap_or(default.connections),
+        max_transfer,
+        max_h2c_data: max_transfer.max(4096),
+        in_capsule: bytes(options.in_capsule, default.in_capsule),
+        buffers: options.buffers.unwrap_or(default.buffers).max(2),
+        ..default
+    }
+}
+
+fn subsystem(options: &Options) -> anyhow::Result<Arc<Subsystem>> {
+    let limits = limits(options);
+    let namespaces = devices::namespaces(&options.namespace)?;
+    let nqn = options.nqn.clone().unwrap_or_else(devices::default_nqn);
+    let mut config = Config::new(nqn, namespaces);
+    config.serial = devices::serial();
+    config.max_transfer = limits.max_transfer;
+    config.in_capsule = limits.in_capsule;
+    config.max_io_queues = options.max_queues.unwrap_or(config.max_io_queues);
+    config.max_queue_depth = options.queue_depth.unwrap_or(config.max_queue_depth);
+    if !options.allow_host.is_empty() {
+        config.allowed_hosts = Some(options.allow_host.clone());
+    }
+    Subsystem::new(config).map_err(|error| usage(error.to_string()))
+}
+
+type Tasks = Vec<Box<dyn Task>>;
+
+/// The lightweight threads: first the listeners, then the groups.
+fn tasks(
+    options: &Options,
+    subsystem: &Arc<Subsystem>,
+    threads: usize,
+) -> anyhow::Result<(Tasks, Vec<SocketAddr>)> {
+    let limits = limits(options);
+    let open = Arc::new(AtomicU64::new(0));
+    let mut groups = Vec::with_capacity(threads);
+    for _ in 0..threads {
+        let group = Group::new(subsystem.clone(), limits, open.clone());
+        groups.push(group.context("cannot open the namespaces' devices")?);
+    }
+    let inboxes: Vec<_> = groups.iter().map(Group::inbox).collect();
+    let mut tasks: Tasks = Vec::new();
+    let mut bound = Vec::new();
+    for address in options.addresses() {
+        let inboxes = inboxes.clone();
+        let listener = Listener::bind(address, inboxes, open.clone(), limits.connections)
+            .with_context(|| {
+                format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
+            })?;
+        bound.push(listener.address()?);
+        tasks.push(Box::new(listener));
+    }
+    subsystem.set_addresses(bound.iter().copied().filter(|at| !at.ip().is_unspecified()).collect());
+    tasks.extend(groups.into_iter().map(|group| Box::new(group) as Box<dyn Task>));
+    Ok((tasks, bound))
+}
+
+fn announce(subsystem: &Subsystem, addresses: &[SocketAddr]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "subsystem {}", subsystem.nqn())?;
+    for namespace in subsystem.namespaces() {
+        let geometry = namespace.device.geometry();
+        let size = ebb_policy::units::Bytes(geometry.bytes());
+        let block = geometry.block_size;
+        writeln!(out, "namespace {}: {size} in blocks of {block} B", namespace.id)?;
+    }
+    for address in addresses {
+        writeln!(out, "listening on {address}")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// What each core did, at the end.
+fn conclude(snapshot: &Snapshot) {
+    let requests: u64 = snapshot.threads.iter().map(|thread| thread.requests).sum();
+    eprintln!("{requests} commands in {:.1} s", snapshot.at.seconds());
+    for core in &snapshot.cores {
+        let share = |time: ebb_policy::units::Nanos| {
+            100.0 * time.seconds() / snapshot.at.seconds().max(1e-9)
+        };
+        eprintln!(
+            "cpu {}: {:.1} % busy, {:.1} % polling for nothing, {:.1} % asleep",
+            core.cpu,
+            share(core.totals.busy),
+            share(core.totals.wasted),
+            share(core.totals.all_asleep()),
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! What `ebb serve` can be told, on the command line or in a TOML file of the same names.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+use ebb_policy::units::Bytes;
+use ebb_target::reactor::topology;
+
+use crate::exit::usage;
+
+/// Options of `ebb serve`.
+#[derive(Debug, Default, Args)]
+#[command(after_help = "Examples:
+  ebb serve --namespace ram:256MiB
+  ebb serve --cores 0-1 --namespace raid5:/srv/a.img,/srv/b.img,/srv/c.img
+  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n NQN    (as it prints it)")]
+pub struct ServeArgs {
+    /// TOML file with these options by the same names; the command line goes before it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// The options that a file may hold too.
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Options {
+    /// Address and port to listen on; repeat it for several [default: 127.0.0.1:4420].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Vec<SocketAddr>,
+
+    /// CPUs to run on, one reactor each, the main one first, such as 0-1,4 [default: 0].
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<String>,
+
+    /// Who places threads on cores and cores to sleep; `ebb serve --scheduler list` lists them
+    /// [default: sandman-plus].
+    #[arg(long, value_name = "NAME")]
+    pub scheduler: Option<String>,
+
+    /// A block device to serve, numbered from 1; repeat it for several: null:SIZE, ram:SIZE,
+    /// file:PATH, raid5:PATH,PATH,PATH.
+    #[arg(long = "namespace", value_name = "KIND:...")]
+    pub namespace: Vec<String>,
+
+    /// NVMe qualified name of the subsystem [default: one made of this machine's id].
+    #[arg(long, value_name = "NQN")]
+    pub nqn: Option<String>,
+
+    /// NQN of a host that may connect; repeat it for several [default: any host].
+    #[arg(long, value_name = "NQN")]
+    pub allow_host: Vec<String>,
+
+    /// Lightweight threads, which carry the connections and move between cores [default: 4 for
+    /// each core].
+    #[arg(long, value_name = "NUMBER")]
+    pub threads: Option<u16>,
+
+    /// Connections at once; more are closed [default: 1024].
+    #[arg(long, value_name = "NUMBER")]
+    pub max_connections: Option<u32>,
+
+    /// I/O queues of one host [default: 64].
+    #[arg(long, value_name = "NUMBER")]
+    pub max_queues: Option<u16>,
+
+    /// Commands outstanding in one queue [default: 128].
+    #[arg(long, value_name = "NUMBER")]
+    pub queue_depth: Option<u16>,
+
+    /// Data of one command, a power of two [default: 128 KiB].
+    #[arg(long, value_name = "SIZE")]
+    pub max_transfer: Option<Bytes>,
+
+    /// Data that may come with a write's command [default: 8 KiB].
+    #[arg(long, value_name = "SIZE")]
+    pub in_capsule: Option<Bytes>,
+
+    /// Buffers of the size of the largest transfer for each thread [default: 256].
+    #[arg(long, value_name = "NUMBER")]
+    pub buffers: Option<u32>,
+}
+
+impl ServeArgs {
+    /// What was asked for: the command line's options, then the file's.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is not right.
+    pub fn merged(self) -> anyhow::Result<Options> {
+        let Some(path) = self.config else { return Ok(self.options) };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
+        Ok(self.options.or(parse(&path, &text)?))
+    }
+}
+
+fn parse(path: &Path, text: &str) -> anyhow::Result<Options> {
+    toml::from_str(text).map_err(|error| usage(format!("{}: {error}", path.display())))
+}
+
+impl Options {
+    fn or(self, file: Self) -> Self {
+        let list = |own: Vec<_>, file| if own.is_empty() { file } else { own };
+        Self {
+            listen: if self.listen.is_empty() { file.listen } else { self.listen },
+            cores: self.cores.or(file.cores),
+            scheduler: self.scheduler.or(file.scheduler),
+            namespace: list(self.namespace, file.namespace),
+            nqn: self.nqn.or(file.nqn),
+            allow_host: list(self.allow_host, file.allow_host),
+            threads: self.threads.or(file.threads),
+            max_connections: self.max_connections.or(file.max_connections),
+            max_queues: self.max_queues.or(file.max_queues),
+            queue_depth: self.queue_depth.or(file.queue_depth),
+            max_transfer: self.max_transfer.or(file.max_transfer),
+            in_capsule: self.in_capsule.or(file.in_capsule),
+            buffers: self.buffers.or(file.buffers),
+        }
+    }
+
+    /// Where to listen.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        match self.listen.is_empty() {
+            true => vec![(Ipv4Addr::LOCALHOST, 4420).into()],
+            false => self.listen.clone(),
+        }
+    }
+
+    /// The CPUs to run on.
+    ///
+    /// # Errors
+    /// When they are not a list of different CPUs.
+    pub fn cpus(&self) -> anyhow::Result<Vec<usize>> {
+        let text = self.cores.as_deref().unwrap_or("0");
+        let cpus = topology::list(text).filter(|cpus| !cpus.is_empty());
+        cpus.ok_or_else(|| usage(format!("--cores {text}: must be CPUs such as 0-1,4")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let file = "cores = \"2-3\"\nqueue-depth = 32\nmax-transfer = \"64 KiB\"\n\
+                    namespace = [\"ram:1MiB\"]\nlisten = [\"127.0.0.1:0\"]";
+        let file = parse(Path::new("x.toml"), file).unwrap();
+        let own = Options { cores: Some("1".into()), ..Options::default() };
+        let both = own.or(file);
+        assert_eq!(both.cpus().unwrap(), [1]);
+        assert_eq!((both.queue_depth, both.max_transfer), (Some(32), Some(Bytes(64 << 10))));
+        assert_eq!(both.namespace, ["ram:1MiB"]);
+        assert_eq!(both.addresses(), ["127.0.0.1:0".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_wrong_file_names_itself_and_the_line() {
+        let error = parse(Path::new("x.toml"), "cores = \"0\"\ncroes = 1").unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("x.toml") && text.contains("line 2"), "{text}");
+    }
+}

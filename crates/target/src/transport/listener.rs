@@ -1,0 +1,108 @@
+//! The lightweight thread that accepts connections and deals them out to the groups.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ebb_policy::units::Nanos;
+
+use super::Inbox;
+use crate::reactor::Task;
+
+/// Connections accepted in one poll.
+const BATCH: usize = 16;
+/// Time between polls of the socket: a system call that a busy core should not make each time.
+const INTERVAL: Nanos = Nanos::from_micros(100);
+
+/// Accepts connections for a set of groups, in turn.
+pub struct Listener {
+    socket: TcpListener,
+    inboxes: Vec<Arc<Inbox>>,
+    next: usize,
+    next_poll: Nanos,
+    open: Arc<AtomicU64>,
+    limit: u64,
+    refused: Arc<AtomicU64>,
+}
+
+impl Listener {
+    /// Listens on `address`. `open` counts the connections of all groups, of which there may be
+    /// `limit`; more are closed at once.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub fn bind(
+        address: SocketAddr,
+        inboxes: Vec<Arc<Inbox>>,
+        open: Arc<AtomicU64>,
+        limit: u32,
+    ) -> io::Result<Self> {
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let limit = limit.into();
+        Ok(Self {
+            socket,
+            inboxes,
+            next: 0,
+            next_poll: Nanos::ZERO,
+            open,
+            limit,
+            refused: Arc::default(),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Counts the connections closed for being too many.
+    #[must_use]
+    pub fn refused(&self) -> Arc<AtomicU64> {
+        self.refused.clone()
+    }
+}
+
+impl Task for Listener {
+    fn poll(&mut self, now: Nanos) -> usize {
+        if now < self.next_poll {
+            return 0;
+        }
+        self.next_poll = now + INTERVAL;
+        for count in 0..BATCH {
+            // Out of descriptors, aborted by the peer, none there: all the same, later again.
+            let Ok((stream, _)) = self.socket.accept() else { return count };
+            if self.open.load(Ordering::Relaxed) >= self.limit {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
+                continue;
+            }
+            self.open.fetch_add(1, Ordering::Relaxed);
+            let inbox = &self.inboxes[self.next];
+            self.next = (self.next + 1) % self.inboxes.len();
+            if inbox.leave(stream).is_err() {
+                self.open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        BATCH
+    }
+
+    fn depth(&self) -> u32 {
+        0
+    }
+
+    fn requests(&self) -> u64 {
+        0
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}

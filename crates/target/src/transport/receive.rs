@@ -1,0 +1,134 @@
+//! From a stream of bytes to PDUs: collects one header at a time, says where its data goes.
+
+use crate::wire::pdu::{COMMON, Common, DIGEST, Digests, Fatal, Frame};
+use zerocopy::FromBytes;
+
+/// The longest part before the data: PDO is one byte.
+const MAX_HEAD: usize = 256;
+
+/// What the next bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Part of a header.
+    Head,
+    /// Data of the PDU: so many bytes are still to come.
+    Data(usize),
+    /// Part of the data digest.
+    Digest,
+}
+
+/// The receiving half of a connection, without its socket.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    head: [u8; MAX_HEAD],
+    have: usize,
+    frame: Option<Frame>,
+    stage: Stage,
+    digest: u32,
+    /// What was agreed upon.
+    pub digests: Digests,
+    max_data: usize,
+}
+
+impl Receiver {
+    /// Expects PDUs with at most `max_data` bytes of data, at first without digests.
+    pub fn new(max_data: usize) -> Self {
+        Self {
+            head: [0; MAX_HEAD],
+            have: 0,
+            frame: None,
+            stage: Stage::Head,
+            digest: 0,
+            digests: Digests::default(),
+            max_data,
+        }
+    }
+
+    /// From now on PDUs may carry `max_data` bytes.
+    pub fn set_max_data(&mut self, max_data: usize) {
+        self.max_data = max_data;
+    }
+
+    /// What the next bytes are.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// The header last collected, up to the data.
+    pub fn head(&self) -> &[u8] {
+        &self.head[..self.have]
+    }
+
+    /// Whether a PDU has begun and not ended.
+    pub fn is_inside(&self) -> bool {
+        self.have > 0 || self.stage != Stage::Head
+    }
+
+    /// Takes bytes of a header from `input`. `Some` once it is complete and checked.
+    ///
+    /// # Errors
+    /// When the header is not valid here.
+    pub fn header(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, Fatal> {
+        if !self.collect(input, COMMON) {
+            return Ok(None);
+        }
+        let frame = match self.frame {
+            Some(frame) => frame,
+            None => {
+                let (common, _) = Common::read_from_prefix(&self.head)
+                    .map_err(|_| Fatal::InvalidHeaderField(0))?;
+                *self.frame.insert(Frame::of(&common, self.digests, self.max_data)?)
+            }
+        };
+        if !self.collect(input, frame.data_start) {
+            return Ok(None);
+        }
+        frame.check_header(&self.head[..frame.data_start])?;
+        if frame.data_length > 0 {
+            (self.stage, self.digest) = (Stage::Data(frame.data_length), 0);
+        }
+        Ok(Some(frame))
+    }
+
+    /// Copies bytes until the header has `wanted`; whether it has.
+    fn collect(&mut self, input: &mut &[u8], wanted: usize) -> bool {
+        let take = wanted.saturating_sub(self.have).min(input.len());
+        let (taken, rest) = input.split_at(take);
+        self.head[self.have..self.have + take].copy_from_slice(taken);
+        self.have += take;
+        *input = rest;
+        self.have >= wanted
+    }
+
+    /// The bytes at `data`, the next ones of the PDU's data, have been put where they belong.
+    pub fn took(&mut self, data: &[u8]) {
+        let Stage::Data(left) = self.stage else { return };
+        let Some(frame) = self.frame else { return };
+        if frame.data_digest {
+            self.digest = crc32c::crc32c_append(self.digest, data);
+        }
+        self.stage = match left - data.len() {
+            0 if frame.data_digest => {
+                self.have = 0;
+                Stage::Digest
+            }
+            0 => Stage::Head,
+            left => Stage::Data(left),
+        };
+    }
+
+    /// Takes bytes of the data digest from `input`. `Some` once it is complete: whether it is
+    /// right.
+    pub fn data_digest(&mut self, input: &mut &[u8]) -> Option<bool> {
+        if !self.collect(input, DIGEST) {
+            return None;
+        }
+        self.stage = Stage::Head;
+        Some(self.digest.to_le_bytes() == self.head[..DIGEST])
+    }
+
+    /// The PDU is dealt with; the next byte begins another.
+    pub fn next(&mut self) {
+        (self.have, self.frame, self.stage) = (0, None, Stage::Head);
+    }
+}

@@ -1,0 +1,8 @@
+//! The transport against peers on real sockets: well-behaved, clumsy and hostile ones.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod hostile;
+mod peer;
+mod polite;
+mod server;
