@@ -1,7 +1,7 @@
 //! Data on its way between sockets and devices: page-aligned, from a bounded pool.
 #![allow(unsafe_code)] // Aligned memory that outlives the pool's borrower.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -70,7 +70,7 @@ impl Pool {
         let mut free = self.slab.free.lock().unwrap_or_else(PoisonError::into_inner);
         let index = free.pop()?;
         drop(free);
-        Some(Buffer { slab: self.slab.clone(), index, length })
+        Some(Buffer { slab: self.slab.clone(), index, start: 0, length })
     }
 
     /// Buffers that nobody holds.
@@ -91,13 +91,26 @@ impl Pool {
 pub struct Buffer {
     slab: Arc<Slab>,
     index: u32,
+    /// Where the visible part begins in the chunk.
+    start: usize,
     length: usize,
 }
 
 impl Buffer {
     fn start(&self) -> NonNull<u8> {
-        // SAFETY: `index` came from the free list, so the chunk lies inside the slab.
-        unsafe { self.slab.base.add(self.index as usize * self.slab.chunk) }
+        // SAFETY: `index` came from the free list, so the chunk lies inside the slab, and `start`
+        // inside the chunk.
+        unsafe { self.slab.base.add(self.index as usize * self.slab.chunk + self.start) }
+    }
+
+    /// Shows `range` of the buffer's whole memory from now on; all content stays.
+    ///
+    /// # Panics
+    /// When `range` goes beyond what a buffer of its pool holds.
+    pub fn window(&mut self, range: Range<usize>) {
+        let chunk = self.slab.chunk;
+        assert!(range.start <= range.end && range.end <= chunk, "{range:?} of {chunk} bytes");
+        (self.start, self.length) = (range.start, range.end - range.start);
     }
 }
 
@@ -141,6 +154,10 @@ mod tests {
         held.pop();
         assert_eq!(pool.available(), 1);
         let mut last = pool.take(1).unwrap();
+        last.window(4096..5000);
+        last.fill(9);
+        last.window(4000..5000);
+        assert!(last[..96].iter().all(|byte| *byte != 9) && last[96..].iter().all(|b| *b == 9));
         drop((pool, held));
         last[0] = 1; // The memory lives as long as its last buffer.
     }

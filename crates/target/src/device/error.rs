@@ -46,4 +46,8 @@ impl Error {
         let path = path.as_ref().to_owned();
         move |source| Self::System { path, what, remedy, source }
     }
+
+    pub(super) fn unfit(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::Unfit { path: path.as_ref().to_owned(), reason: reason.into() }
+    }
 }

@@ -10,6 +10,7 @@ use crate::wire::Status;
 
 mod buffer;
 mod error;
+mod file;
 mod instant;
 mod null;
 mod ram;
@@ -17,6 +18,7 @@ mod spec;
 
 pub use buffer::{ALIGNMENT, Buffer, Pool};
 pub use error::Error;
+pub use file::{FileDevice, FileOptions};
 pub use null::Null;
 pub use ram::Ram;
 pub use spec::{Spec, open};
@@ -150,7 +152,8 @@ pub trait Channel: Send {
     fn register(&mut self, _pool: &Pool) {}
 
     /// Becomes readable when [`Channel::poll`] would find something; `None` when completions are
-    /// always there after one poll.
+    /// always there after one poll. To be waited for only after a poll that followed the last
+    /// submission, for it is polling that sends.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

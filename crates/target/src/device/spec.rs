@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebb_policy::units::Bytes;
 
-use super::{Device, Error, Geometry, Null, Ram};
+use super::{Device, Error, FileDevice, FileOptions, Geometry, Null, Ram};
 
 /// Bytes in a block where the text does not say.
 pub const BLOCK: u32 = 4096;
@@ -23,6 +23,8 @@ pub enum Spec {
         /// Ask for huge pages.
         huge: bool,
     },
+    /// `file:PATH[,size=SIZE][,create]`: a regular file or a block device.
+    File(FileOptions),
 }
 
 /// A text split into its parts, to be used up.
@@ -88,6 +90,19 @@ impl<'a> Parts<'a> {
         Ok(Geometry { block_size, blocks })
     }
 
+    fn file(&mut self) -> Result<FileOptions, Error> {
+        if self.head.is_empty() {
+            return Err(self.error("a path must follow, as in 'file:/srv/disk.img'"));
+        }
+        let size: Option<Bytes> = self.value("size")?;
+        Ok(FileOptions {
+            path: self.head.into(),
+            size: size.map(|Bytes(size)| size),
+            create: self.flag("create"),
+            block_size: self.block()?,
+        })
+    }
+
     fn finish(self, spec: Spec, known: &str) -> Result<Spec, Error> {
         match self.options.first() {
             None => Ok(spec),
@@ -112,7 +127,11 @@ impl FromStr for Spec {
                 let huge = parts.flag("huge");
                 parts.finish(Self::Ram { geometry, huge }, "block=SIZE, huge")
             }
-            _ => Err(parts.error("must start with a kind: null:SIZE or ram:SIZE")),
+            "file" => {
+                let file = parts.file()?;
+                parts.finish(Self::File(file), "block=SIZE, size=SIZE, create")
+            }
+            _ => Err(parts.error("must start with a kind: null:SIZE, ram:SIZE or file:PATH")),
         }
     }
 }
@@ -125,6 +144,7 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Device>, Error> {
     Ok(match spec {
         Spec::Null(geometry) => Arc::new(Null::new(*geometry)),
         Spec::Ram { geometry, huge } => Arc::new(Ram::new(*geometry, *huge)?),
+        Spec::File(options) => Arc::new(FileDevice::open(options)?),
     })
 }
 

@@ -1,7 +1,8 @@
 //! Driving a channel by hand.
 
-use ebb_target::device::{Channel, Done, Io, Op, Pool};
+use ebb_target::device::{Channel, Device, Done, Io, Op, Pool};
 use ebb_target::wire::Status;
+use proptest::prelude::*;
 
 /// A channel and buffers for it, one request at a time.
 pub struct Client {
@@ -11,8 +12,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(device: &dyn ebb_target::device::Device) -> Self {
-        let pool = Pool::new(64, 1 << 20);
+    pub fn new(device: &dyn Device) -> Self {
+        let pool = Pool::new(64, 2 << 20);
         let mut channel = device.open().unwrap();
         channel.register(&pool);
         Self { channel, pool, block: device.geometry().block_size as usize }
@@ -45,4 +46,50 @@ impl Client {
         let done = self.run(self.io(Op::Read, lba, blocks));
         if done.status.is_success() { Ok(done.buffer.unwrap().to_vec()) } else { Err(done.status) }
     }
+}
+
+/// An operation, its first block, blocks and the byte written.
+pub type AnyOp = (Op, u64, u32, u8);
+
+/// Up to 60 operations on a device of `blocks` blocks.
+pub fn any_ops(blocks: u64) -> impl Strategy<Value = Vec<AnyOp>> {
+    let op = prop_oneof![
+        4 => any::<bool>().prop_map(|durable| Op::Write { durable }),
+        4 => Just(Op::Read),
+        1 => any::<bool>().prop_map(|durable| Op::WriteZeroes { durable }),
+        1 => Just(Op::Deallocate),
+        1 => Just(Op::Flush),
+    ];
+    let one = (op, 0..blocks, 0..200u32, any::<u8>()).prop_map(move |(op, lba, length, fill)| {
+        (op, lba, length.min((blocks - lba) as u32), fill)
+    });
+    prop::collection::vec(one, 1..60)
+}
+
+/// Runs `ops` on a fresh device and beside it on plain memory.
+pub fn keeps_what_was_written(device: &dyn Device, ops: Vec<AnyOp>) {
+    let mut client = Client::new(device);
+    let block = client.block;
+    let mut model = vec![0; device.geometry().bytes() as usize];
+    for (op, lba, blocks, fill) in ops {
+        let at = lba as usize * block..(lba as usize + blocks as usize) * block;
+        match op {
+            Op::Write { .. } => {
+                model[at.clone()].fill(fill);
+                assert!(client.write(op, lba, &model[at]).is_success());
+            }
+            Op::Read => assert!(client.read(lba, blocks).unwrap() == model[at]),
+            Op::Flush => assert!(client.run(client.io(op, 0, 0)).status.is_success()),
+            _ => {
+                assert!(client.run(client.io(op, lba, blocks)).status.is_success());
+                // A hint to deallocate may zero any part of the range and nothing else.
+                model[at.clone()].copy_from_slice(&client.read(lba, blocks).unwrap());
+                if let Op::WriteZeroes { .. } = op {
+                    assert!(model[at].iter().all(|byte| *byte == 0));
+                }
+            }
+        }
+    }
+    let whole = client.read(0, device.geometry().blocks as u32).unwrap();
+    assert!(whole == model, "the whole device at the end");
 }

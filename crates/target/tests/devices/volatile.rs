@@ -4,48 +4,12 @@ use ebb_target::device::{Geometry, Io, Op, Spec, open};
 use ebb_target::wire::Status;
 use proptest::prelude::*;
 
-use crate::common::Client;
-
-const BLOCK: usize = 512;
-const BLOCKS: u64 = 256;
-
-fn any_op() -> impl Strategy<Value = (Op, u64, u32, u8)> {
-    let op = prop_oneof![
-        4 => any::<bool>().prop_map(|durable| Op::Write { durable }),
-        4 => Just(Op::Read),
-        1 => any::<bool>().prop_map(|durable| Op::WriteZeroes { durable }),
-        1 => Just(Op::Deallocate),
-        1 => Just(Op::Flush),
-    ];
-    (op, 0..BLOCKS, 0..200u32, any::<u8>())
-        .prop_map(|(op, lba, blocks, fill)| (op, lba, blocks.min((BLOCKS - lba) as u32), fill))
-}
+use crate::common::{Client, any_ops, keeps_what_was_written};
 
 proptest! {
     #[test]
-    fn ram_reads_what_was_written(ops in prop::collection::vec(any_op(), 1..60)) {
-        let device = open(&"ram:128KiB,block=512B".parse::<Spec>().unwrap()).unwrap();
-        let mut client = Client::new(&*device);
-        let mut model = vec![0; BLOCK * BLOCKS as usize];
-        for (op, lba, blocks, fill) in ops {
-            let at = lba as usize * BLOCK..(lba as usize + blocks as usize) * BLOCK;
-            match op {
-                Op::Write { .. } => {
-                    model[at.clone()].fill(fill);
-                    prop_assert!(client.write(op, lba, &model[at]).is_success());
-                }
-                Op::Read => prop_assert_eq!(&client.read(lba, blocks).unwrap(), &model[at]),
-                Op::Flush => prop_assert!(client.run(client.io(op, 0, 0)).status.is_success()),
-                _ => {
-                    prop_assert!(client.run(client.io(op, lba, blocks)).status.is_success());
-                    // Memory that is given back reads as zeros; a hint may leave the rest.
-                    model[at.clone()].copy_from_slice(&client.read(lba, blocks).unwrap());
-                    if let Op::WriteZeroes { .. } = op {
-                        prop_assert!(model[at].iter().all(|byte| *byte == 0));
-                    }
-                }
-            }
-        }
+    fn ram_reads_what_was_written(ops in any_ops(256)) {
+        keeps_what_was_written(&*open(&"ram:128KiB,block=512B".parse::<Spec>().unwrap()).unwrap(), ops);
     }
 }
 

@@ -1,0 +1,142 @@
+//! A regular file or a block device, through io_uring.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ebb_policy::units::Bytes;
+use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
+
+use super::{Channel, Device, Error, Geometry};
+
+mod channel;
+mod errno;
+mod ring;
+
+use channel::FileChannel;
+
+const REFUSED: &str = "io_uring is what file devices run on: allow it with \
+     'sysctl kernel.io_uring_disabled=0' and in the container's seccomp profile";
+
+/// What to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileOptions {
+    /// A regular file or a block device.
+    pub path: PathBuf,
+    /// Bytes to use from its start; all of it where absent.
+    pub size: Option<u64>,
+    /// Make a sparse file of `size` where there is none.
+    pub create: bool,
+    /// Bytes in a block.
+    pub block_size: u32,
+}
+
+/// A file or block device, held by this process alone.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: Arc<File>,
+    geometry: Geometry,
+    description: String,
+}
+
+impl FileDevice {
+    /// Opens it, past the page cache where the file system lets us.
+    ///
+    /// # Errors
+    /// When it is missing, too small, in use, cannot be written, or io_uring is refused.
+    pub fn open(options: &FileOptions) -> Result<Self, Error> {
+        let path = &options.path;
+        if options.create && !path.exists() {
+            create(path, options.size)?;
+        }
+        let (file, direct) = open(path)?;
+        let block = options.block_size;
+        let direct = direct && alignment(&file, path, block)?;
+        let length = (&file).seek(SeekFrom::End(0)).map_err(Error::system(
+            path,
+            "cannot find its end",
+            "is it a disk or a file?",
+        ))?;
+        let size = options.size.unwrap_or(length);
+        if size > length || size < u64::from(block) {
+            let (size, length) = (Bytes(size.max(block.into())), Bytes(length));
+            let reason = format!("holds {length}, not {size}; make it longer or ask for less");
+            return Err(Error::unfit(path, reason));
+        }
+        ring::Ring::new(1).map_err(Error::system(path, "cannot set up io_uring", REFUSED))?;
+        let how = if direct { "O_DIRECT" } else { "through the page cache: no O_DIRECT here" };
+        Ok(Self {
+            file: Arc::new(file),
+            geometry: Geometry { block_size: block, blocks: size / u64::from(block) },
+            description: format!("{}: io_uring, {how}", path.display()),
+        })
+    }
+}
+
+fn create(path: &Path, size: Option<u64>) -> Result<(), Error> {
+    let Some(size) = size else {
+        return Err(Error::unfit(path, "does not exist; say how large to create it with size=.."));
+    };
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let made = file.and_then(|file| {
+        file.set_len(size)?;
+        file.sync_all()
+    });
+    made.map_err(Error::system(path, "cannot create it", "choose a place that can be written"))
+}
+
+/// Opens and locks; tells whether the page cache is out of the way.
+fn open(path: &Path) -> Result<(File, bool), Error> {
+    let remedy = "give an existing file or block device that may be written, or add ',create'";
+    let meta = std::fs::metadata(path).map_err(Error::system(path, "cannot find it", remedy))?;
+    let device = meta.file_type().is_block_device();
+    if !device && !meta.is_file() {
+        return Err(Error::unfit(path, "is neither a file nor a block device"));
+    }
+    let open = |flags: OFlags| {
+        // For a block device, O_EXCL fails while it is mounted or part of something else.
+        let flags = flags | if device { OFlags::EXCL } else { OFlags::empty() };
+        OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(path)
+    };
+    let (file, direct) = match open(OFlags::DIRECT) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => (open(OFlags::empty()), false),
+        file => (file, true),
+    };
+    let file = file.map_err(Error::system(path, "cannot open it for writing", remedy))?;
+    match file.try_lock() {
+        Ok(()) => Ok((file, direct)),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::unfit(path, "is in use by another namespace or process; stop that first"))
+        }
+        Err(TryLockError::Error(error)) => {
+            Err(Error::system(path, "cannot lock it", "use a file system with locks")(error))
+        }
+    }
+}
+
+/// Whether direct I/O of blocks of this size is possible at all.
+fn alignment(file: &File, path: &Path, block: u32) -> Result<bool, Error> {
+    let Ok(stat) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return Ok(true); // Before Linux 6.1 nobody tells.
+    };
+    let told = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    if told && stat.stx_dio_offset_align > block {
+        let least = Bytes(stat.stx_dio_offset_align.into());
+        return Err(Error::unfit(path, format!("has blocks of {least}; add ',block={least}'")));
+    }
+    Ok(!told || stat.stx_dio_offset_align > 0)
+}
+
+impl Device for FileDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+    fn open(&self) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(FileChannel::new(self.file.clone(), self.geometry)?))
+    }
+}
