@@ -1,7 +1,8 @@
 //! How many requests the twin simulates per CPU-second, through the whole pipeline: generating,
 //! queueing through the stages, drives, policy, meters, histogram.
 //!
-//! `cargo bench -p ebb-twin --bench throughput`
+//! `cargo bench -p ebb-twin --bench throughput`; `-- PROFILE REQUESTS` measures one profile only,
+//! with so many requests (for a profiler, or for counting instructions).
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/common/mod.rs"]
@@ -22,7 +23,9 @@ fn cpu_seconds() -> f64 {
 }
 
 fn main() {
-    let requests = 6_000_000;
+    let mut given = std::env::args().skip(1).filter(|given| !given.starts_with('-'));
+    let only = given.next();
+    let requests = given.next().map_or(6_000_000, |given| given.parse().unwrap());
     println!(
         "{:<14} {:<8} {:>10} {:>14} {:>10}",
         "profile", "policy", "IOPS", "requests/CPU-s", "ns each"
@@ -35,6 +38,9 @@ fn main() {
         ("dorado-6000", "native"),
         ("generic-1u", "native"),
     ] {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         for gap in [1_000.0, 10_000.0] {
             let profile = Profile::load(name).unwrap();
             let topology = profile.topology();
