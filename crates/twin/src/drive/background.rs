@@ -1,6 +1,6 @@
 //! Garbage collection while the drive is idle, in rounds that any command interrupts.
 
-use super::Drive;
+use super::{Drive, float};
 
 /// Most that one round of background collection reclaims.
 const BACKGROUND_ROUND: f64 = 64e6;
@@ -16,7 +16,7 @@ pub(super) struct Round {
 impl Drive {
     /// Runs background collection as far as it gets by `now` while the drive is idle.
     pub(super) fn run_background(&mut self, now: u64) {
-        let now = now as f64;
+        let now = float(now);
         loop {
             let start = match self.round {
                 Some(round) if now < round.end => return,
@@ -26,7 +26,7 @@ impl Drive {
                     self.round = None;
                     round.end
                 }
-                None => self.meter.until().max(self.blocked_until as f64) + self.idle_delay,
+                None => self.meter.until().max(float(self.blocked_until)) + self.idle_delay,
             };
             let bytes = self.pool.background_work().min(BACKGROUND_ROUND);
             let idle = self.caps[usize::from(self.state)].operational;

@@ -1,5 +1,7 @@
 //! Free flash and the write amplification that keeps it coming.
 
+use std::sync::LazyLock;
+
 use super::profile::GcProfile;
 
 /// Entries of the victim table over the utilisation of the flash.
@@ -29,6 +31,14 @@ pub(super) fn victim_validity(u: f64) -> f64 {
     low.min(MAX_VALID)
 }
 
+/// Bytes moved per byte reclaimed, by utilisation; worked out once for all drives.
+static MOVED: LazyLock<[f64; TABLE + 1]> = LazyLock::new(|| {
+    std::array::from_fn(|i| {
+        let v = victim_validity(i as f64 / TABLE as f64);
+        v / (1.0 - v)
+    })
+});
+
 /// The state of the flash, in bytes: valid + free + dirty + clean = capacity + spare.
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
@@ -45,8 +55,6 @@ pub(super) struct Pool {
     /// and grows to its full pace with this slope.
     per_range: f64,
     target: f64,
-    /// Bytes moved per byte reclaimed, by utilisation.
-    moved: Box<[f64]>,
     streams: [u64; STREAMS],
     next_stream: usize,
 }
@@ -56,10 +64,6 @@ impl Pool {
         let capacity = capacity as f64;
         let valid = capacity * profile.filled;
         let spare = capacity * profile.over_provisioning;
-        let moved = (0..=TABLE).map(|i| {
-            let v = victim_validity(i as f64 / TABLE as f64);
-            v / (1.0 - v)
-        });
         Self {
             valid,
             free: spare * profile.free + (capacity - valid),
@@ -69,7 +73,6 @@ impl Pool {
             high: spare * profile.high,
             per_range: 1.0 / (spare * (profile.high - profile.low)),
             target: spare * profile.background_target,
-            moved: moved.collect(),
             streams: [u64::MAX; STREAMS],
             next_stream: 0,
         }
@@ -133,7 +136,7 @@ impl Pool {
     fn moved_per_byte(&self) -> f64 {
         let position = self.valid / (self.valid + self.dirty) * TABLE as f64;
         let index = (position as usize).min(TABLE - 1);
-        let (low, high) = (self.moved[index], self.moved[index + 1]);
+        let (low, high) = (MOVED[index], MOVED[index + 1]);
         low + (high - low) * (position - index as f64)
     }
 

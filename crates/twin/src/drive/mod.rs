@@ -43,6 +43,17 @@ pub use profile::{
 /// No instant: later than any.
 const NEVER: u64 = u64::MAX;
 
+/// An instant or span as a number. Half of `u64` is time enough, 292 years, and converts in one
+/// instruction where all of it takes several.
+fn float(ns: u64) -> f64 {
+    ns as i64 as f64
+}
+
+/// Whole nanoseconds of an instant or span; 0 where it is negative.
+fn whole(ns: f64) -> u64 {
+    (ns as i64).max(0) as u64
+}
+
 /// Time and energy of one kind of command, in ns and nJ.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
@@ -194,7 +205,7 @@ impl Drive {
         if self.round.is_some() {
             self.stop_round(now);
         }
-        let wake = self.meter.wake(now as f64);
+        let wake = self.meter.wake(float(now));
         if now >= self.blocked_until && !self.caps[usize::from(self.state)].operational {
             self.leave_non_operational(now);
         }
@@ -207,7 +218,7 @@ impl Drive {
         let start = self.regulate(start, energy);
         let taken = self.controller_free.max(start) + cost.command;
         self.controller_free = taken;
-        let transfer = (cost.ns_per_byte * f64::from(bytes)) as u64;
+        let transfer = whole(cost.ns_per_byte * f64::from(bytes));
         self.read_link_free = self.read_link_free.max(taken - cost.command) + transfer;
         let programming = self.programmed > taken;
         let sensed = self.media.read(taken, offset, bytes, programming);
@@ -215,7 +226,7 @@ impl Drive {
             self.programmed += sensed.pages * self.page_share;
         }
         // Pages leave as they come: the first starts the transfer, the last ends it.
-        let last_page = (cost.ns_per_byte * f64::from(bytes.min(self.media.page_bytes()))) as u64;
+        let last_page = whole(cost.ns_per_byte * f64::from(bytes.min(self.media.page_bytes())));
         let end = (sensed.first + transfer).max(sensed.last + last_page).max(self.read_link_free);
         self.account(now, energy, end);
         end
@@ -229,15 +240,15 @@ impl Drive {
         let start = self.regulate(start, energy);
         let taken = self.controller_free.max(start) + cost.command;
         self.controller_free = taken;
-        let transfer = (cost.ns_per_byte * size) as u64;
+        let transfer = whole(cost.ns_per_byte * size);
         self.write_link_free = self.write_link_free.max(taken - cost.command) + transfer;
         let program = self.program_ns_per_byte * size + self.copy_ns_per_byte * moved;
-        self.programmed = self.programmed.max(taken) + (program + 0.5) as u64;
+        self.programmed = self.programmed.max(taken) + whole(program + 0.5);
         // The buffer holds the same bytes for longer while collection slows the programs.
         let own = self.program_ns_per_byte * size.max(1.0);
         let room = self.buffer_time * (program / own).max(1.0);
         let buffered = taken + self.write_latency + self.random.below(self.write_spread);
-        let end = buffered.max(self.write_link_free).max((self.programmed as f64 - room) as u64);
+        let end = buffered.max(self.write_link_free).max(whole(float(self.programmed) - room));
         self.account(now, energy, end.max(self.programmed));
         end
     }
@@ -259,17 +270,17 @@ impl Drive {
     /// Charges `energy` to the power budget; returns when the budget lets its command start.
     #[inline]
     fn regulate(&mut self, start: u64, energy: f64) -> u64 {
-        let paid = self.paid.max(start as f64);
+        let paid = self.paid.max(float(start));
         self.paid = paid + energy * self.ns_per_nj;
-        start.max((paid - self.regulation) as u64)
+        start.max(whole(paid - self.regulation))
     }
 
     /// Spreads `energy` over the time until all work is done and earned.
     #[inline]
     fn account(&mut self, now: u64, energy: f64, end: u64) {
         self.work_until = self.work_until.max(end);
-        let until = self.paid.max(self.work_until as f64);
-        self.meter.add(now as f64, energy, until, self.ns_per_nj);
+        let until = self.paid.max(float(self.work_until));
+        self.meter.add(float(now), energy, until, self.ns_per_nj);
     }
 
     #[inline]
@@ -279,9 +290,9 @@ impl Drive {
             self.run_background(self.change_at);
             self.finish_change();
         }
-        if now as f64 > self.meter.until() {
+        if float(now) > self.meter.until() {
             self.run_background(now);
         }
-        self.meter.advance(now as f64);
+        self.meter.advance(float(now));
     }
 }
