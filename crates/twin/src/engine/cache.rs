@@ -1,5 +1,7 @@
 //! The read cache: which blocks are in memory, as a 4-way set-associative table of tags.
 
+use std::hint::black_box;
+
 use crate::profile::Cache;
 
 const WAYS: usize = 4;
@@ -18,11 +20,18 @@ impl ReadCache {
         Self { sets: vec![[0; WAYS]; sets as usize], block_shift: block.trailing_zeros() }
     }
 
-    /// Whether the block of `address` is held; afterwards it is.
-    pub(super) fn touch(&mut self, address: u64) -> bool {
-        let block = address >> self.block_shift;
-        let mixed = block.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let index = (mixed >> 32) as usize & (self.sets.len() - 1);
+    /// Whether the first and last blocks of a range are held; afterwards they are.
+    pub(super) fn touch(&mut self, address: u64, bytes: u32) -> bool {
+        let first = address >> self.block_shift;
+        let last = (address + u64::from(bytes.max(1)) - 1) >> self.block_shift;
+        let hit = self.touch_block(first);
+        // The block just touched is held.
+        hit & (first == last || self.touch_block(last))
+    }
+
+    fn touch_block(&mut self, block: u64) -> bool {
+        let mixed = mixed(block);
+        let index = self.set(mixed);
         let set = &mut self.sets[index];
         // 0 stands for an empty way. The set index takes other bits of the same product.
         let tag = (mixed as u32 ^ (block as u32).rotate_left(16)) | 1;
@@ -32,6 +41,21 @@ impl ReadCache {
         set[0] = tag;
         found.is_some()
     }
+
+    fn set(&self, mixed: u64) -> usize {
+        (mixed >> 32) as usize & (self.sets.len() - 1)
+    }
+
+    /// Reads the sets of blocks that will be touched soon, so that the processor fetches them
+    /// from memory all at once instead of one by one: the table is far larger than its caches.
+    pub(super) fn warm(&self, addresses: impl Iterator<Item = u64>) {
+        let tags = addresses.map(|address| self.sets[self.set(mixed(address >> self.block_shift))]);
+        black_box(tags.fold(0, |all, set| all ^ set[0]));
+    }
+}
+
+fn mixed(block: u64) -> u64 {
+    block.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 #[cfg(test)]
@@ -48,9 +72,9 @@ mod tests {
     fn a_working_set_that_fits_is_held() {
         let mut cache = cache(64 << 20);
         for block in 0..1000u64 {
-            assert!(!cache.touch(block * 4096));
+            assert!(!cache.touch(block * 4096, 4096));
         }
-        let hits = (0..1000u64).filter(|block| cache.touch(block * 4096 + 7)).count();
+        let hits = (0..1000u64).filter(|block| cache.touch(block * 4096 + 7, 512)).count();
         assert!(hits >= 990, "{hits}");
     }
 
@@ -59,10 +83,10 @@ mod tests {
         let mut cache = cache(1 << 20);
         for _ in 0..2 {
             for block in 0..100_000u64 {
-                cache.touch(block * 4096);
+                cache.touch(block * 4096, 4096);
             }
         }
-        let hits = (0..100_000u64).filter(|block| cache.touch(block * 4096)).count();
+        let hits = (0..100_000u64).filter(|block| cache.touch(block * 4096, 4096)).count();
         assert!(hits < 1000, "{hits}");
     }
 }

@@ -193,8 +193,11 @@ impl<'a> Engine<'a> {
                 self.tick(observer);
             } else if arrival < event {
                 self.now = arrival;
-                if let Some(request) = self.supply.take()? {
+                if let Some(request) = self.supply.take() {
                     self.arrive(&request, NONE)?;
+                }
+                if self.supply.refill()? {
+                    self.warm_cache();
                 }
             } else {
                 self.now = event;

@@ -77,6 +77,13 @@ impl Engine<'_> {
         Ok(request.offset)
     }
 
+    /// Has the processor fetch what the read cache knows about the requests to come.
+    pub(super) fn warm_cache(&self) {
+        if let Some(cache) = &self.cache {
+            cache.warm(self.supply.ahead().iter().flat_map(|request| self.locate(request)));
+        }
+    }
+
     /// A core finished its part of `io`.
     pub(super) fn stage_done(&mut self, io: u32) {
         let Io { kind, op, stage, offset, bytes, .. } = self.ios[io];
@@ -93,10 +100,7 @@ impl Engine<'_> {
         if stage == 0
             && let Some(cache) = &mut self.cache
         {
-            let mut hit = cache.touch(offset);
-            if bytes > 0 {
-                hit &= cache.touch(offset + u64::from(bytes) - 1);
-            }
+            let hit = cache.touch(offset, bytes);
             if hit && op == Op::Read {
                 return self.complete(io);
             }

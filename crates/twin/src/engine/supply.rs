@@ -50,13 +50,16 @@ impl Supply {
         }
     }
 
-    fn refill(&mut self) -> Result<(), TraceError> {
-        if let Self::Open { source, batch, next } = self {
+    /// Gets an open loop's next batch once all of the last one is taken; returns whether it did.
+    pub(super) fn refill(&mut self) -> Result<bool, TraceError> {
+        let Self::Open { source, batch, next } = self else { return Ok(false) };
+        let taken = *next >= batch.len();
+        if taken {
             batch.clear();
             *next = 0;
             source.fill(batch)?;
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// When the next request of an open loop comes; the end of time when none does.
@@ -67,15 +70,20 @@ impl Supply {
         }
     }
 
+    /// What an open loop's batch still holds.
+    pub(super) fn ahead(&self) -> &[Request] {
+        match self {
+            Self::Open { batch, next, .. } => &batch[*next..],
+            Self::Closed { .. } => &[],
+        }
+    }
+
     /// The next request of an open loop.
-    pub(super) fn take(&mut self) -> Result<Option<Request>, TraceError> {
-        let Self::Open { batch, next, .. } = self else { return Ok(None) };
+    pub(super) fn take(&mut self) -> Option<Request> {
+        let Self::Open { batch, next, .. } = self else { return None };
         let request = batch.get(*next).copied();
         *next += 1;
-        if *next >= batch.len() {
-            self.refill()?;
-        }
-        Ok(request)
+        request
     }
 
     /// `slot` has its answer at `answered`: plans its next request, unless it lies past `until`.
