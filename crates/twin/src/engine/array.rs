@@ -3,7 +3,7 @@
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{DriveSignals, DriveSpec, PowerState};
 
-use super::events::{Event, Events, Heap};
+use super::events::{Event, Events};
 use super::io::{Ios, Queue};
 use crate::drive::{Drive, DriveProfile};
 use crate::profile::{Profile, Raid, usable};
@@ -12,11 +12,8 @@ use crate::profile::{Profile, Raid, usable};
 #[derive(Debug)]
 struct Slot {
     drive: Drive,
-    /// Commands sent, by the time of their completion. They have a heap of their own, so that
-    /// the engine's holds one event per drive however deep the queues are.
-    outstanding: Heap,
-    /// When the event now in the engine's heap comes; the end of time when there is none.
-    armed: u64,
+    /// Commands sent and not completed.
+    outstanding: u32,
     waiting: Queue,
     /// Energy reported so far.
     joules: f64,
@@ -57,8 +54,7 @@ impl Array {
         let count = usize::from(profile.drives.count);
         let slot = |index: u64| Slot {
             drive: Drive::new(model, seed.wrapping_add(index)),
-            outstanding: Heap::default(),
-            armed: u64::MAX,
+            outstanding: 0,
             waiting: Queue::EMPTY,
             joules: 0.0,
         };
@@ -111,32 +107,19 @@ impl Array {
     /// Sends `io` to its drive, or queues it there.
     pub(super) fn submit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
         let slot = &mut self.slots[usize::from(ios[io].drive)];
-        if slot.outstanding.len() < self.queue_depth as usize {
+        if slot.outstanding < self.queue_depth {
             slot.send(ios, events, now, io);
         } else {
             slot.waiting.push(ios, io);
         }
     }
-    /// The drive's event came: returns the I/O whose command completed and sends the next one
-    /// that waits. Nothing completed if an earlier event has replaced this one.
-    pub(super) fn done(
-        &mut self,
-        ios: &Ios,
-        events: &mut Events,
-        now: u64,
-        drive: u16,
-    ) -> Option<u32> {
+    /// The drive completed a command: sends the next one that waits.
+    pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
         let slot = &mut self.slots[usize::from(drive)];
-        if slot.armed != now {
-            return None;
-        }
-        let io = slot.outstanding.pop()?;
-        slot.armed = u64::MAX;
+        slot.outstanding -= 1;
         if let Some(next) = slot.waiting.pop(ios) {
             slot.send(ios, events, now, next);
         }
-        slot.arm(events, drive);
-        Some(io as u32)
     }
 
     /// The states in force.
@@ -214,17 +197,8 @@ impl Slot {
     fn send(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
         let command = &ios[io];
         let done = self.drive.submit(Nanos(now), command.op, command.offset, command.bytes);
-        self.outstanding.push(done.0, u64::from(io));
-        self.arm(events, command.drive);
-    }
-
-    /// Sees to it that the engine's heap has an event for the next completion.
-    fn arm(&mut self, events: &mut Events, drive: u16) {
-        let next = self.outstanding.next_time();
-        if next < self.armed {
-            self.armed = next;
-            events.push(next, Event::DriveDone(drive));
-        }
+        self.outstanding += 1;
+        events.push(done.0, Event::DriveDone(command.drive, io));
     }
 }
 

@@ -1,12 +1,15 @@
-//! The event queue: a 4-ary heap of packed keys, ordered by time.
+//! The event queue: a calendar of the near future, and a heap for the rest.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// What happens at an event's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// The core finished what it runs.
     CoreDone(u32),
-    /// The drive finished a command.
-    DriveDone(u16),
+    /// The drive finished the command of this I/O.
+    DriveDone(u16, u32),
     /// A closed-loop slot sends its next request.
     Slot(u32),
     /// Steady background work has accrued.
@@ -19,7 +22,7 @@ impl Event {
     fn pack(self) -> u64 {
         match self {
             Self::CoreDone(core) => u64::from(core),
-            Self::DriveDone(drive) => 1 << 60 | u64::from(drive),
+            Self::DriveDone(drive, io) => 1 << 60 | u64::from(drive) << 32 | u64::from(io),
             Self::Slot(slot) => 2 << 60 | u64::from(slot),
             Self::Background => 3 << 60,
             Self::PowerState(drive) => 4 << 60 | u64::from(drive),
@@ -29,7 +32,7 @@ impl Event {
         let low = bits as u32;
         match bits >> 60 {
             0 => Self::CoreDone(low),
-            1 => Self::DriveDone(low as u16),
+            1 => Self::DriveDone((bits >> 32) as u16, low),
             2 => Self::Slot(low),
             3 => Self::Background,
             _ => Self::PowerState(low as u16),
@@ -37,98 +40,170 @@ impl Event {
     }
 }
 
+/// A bucket of the calendar is 256 ns wide,
+const BUCKET_SHIFT: u32 = 8;
+/// and a turn of it has 64 x 64 buckets, about a millisecond: nearly all events come sooner.
+const WORDS: usize = 64;
+const BUCKETS: usize = 64 * WORDS;
+/// Most entries of a bucket that one is put behind; more may come at one instant.
+const CROWD: usize = 32;
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// A pending event; those of a bucket are linked in order.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    key: u128,
+    next: u32,
+}
+
 /// Pending events. Those of one instant come in the order of their packed form, so that the
 /// order never depends on how they were inserted.
-#[derive(Debug, Default)]
-pub(super) struct Events(Heap);
+///
+/// A calendar queue (Brown, CACM 31:10, 1988) of one turn: adding and taking an event cost the
+/// same however many are pending, and hardly a branch depends on how their times compare. The
+/// few events beyond the turn wait in a heap.
+#[derive(Debug)]
+pub(super) struct Events {
+    /// Key of the first of all: time in the high half, packed event in the low half.
+    next: u128,
+    /// First entry of each bucket.
+    heads: Box<[u32; BUCKETS]>,
+    /// Whether a bucket has entries, bit by bit, and whether a word has buckets that have.
+    full: [u64; WORDS],
+    full_words: u64,
+    entries: Vec<Entry>,
+    /// First unused entry.
+    unused: u32,
+    /// Bucket of the event last taken, counted from the start: the turn begins here.
+    today: u64,
+    /// Events that lay beyond the turn when they were added, or in a crowd.
+    far: BinaryHeap<Reverse<u128>>,
+}
 
 impl Events {
-    pub(super) fn push(&mut self, at: u64, event: Event) {
-        self.0.push(at, event.pack());
+    pub(super) fn new() -> Self {
+        Self {
+            next: NEVER,
+            heads: Box::new([NONE; BUCKETS]),
+            full: [0; WORDS],
+            full_words: 0,
+            entries: Vec::new(),
+            unused: NONE,
+            today: 0,
+            far: BinaryHeap::new(),
+        }
     }
+
+    /// Adds an event that does not come before the one last taken.
+    #[inline(always)] // Packing an event costs nothing where its kind is known.
+    pub(super) fn push(&mut self, at: u64, event: Event) {
+        self.add(u128::from(at) << 64 | u128::from(event.pack()));
+    }
+    #[inline(never)]
+    fn add(&mut self, key: u128) {
+        self.next = self.next.min(key);
+        let day = day(key);
+        if day - self.today >= BUCKETS as u64 {
+            return self.far.push(Reverse(key));
+        }
+        let bucket = day as usize % BUCKETS;
+        let next = self.heads[bucket];
+        if next == NONE {
+            self.full[bucket / 64] |= 1 << (bucket % 64);
+            self.full_words |= 1 << (bucket / 64);
+        } else if self.entries[next as usize].key < key {
+            return self.add_after(next, key);
+        }
+        self.heads[bucket] = self.entry(Entry { key, next });
+    }
+    /// Adds an entry in its place after `before`; in a crowd the heap finds it sooner.
+    #[inline(never)]
+    fn add_after(&mut self, mut before: u32, key: u128) {
+        for _ in 0..CROWD {
+            let next = self.entries[before as usize].next;
+            if self.entries.get(next as usize).is_none_or(|next| next.key >= key) {
+                let index = self.entry(Entry { key, next });
+                self.entries[before as usize].next = index;
+                return;
+            }
+            before = next;
+        }
+        self.far.push(Reverse(key));
+    }
+    fn entry(&mut self, entry: Entry) -> u32 {
+        let index = self.unused;
+        if let Some(unused) = self.entries.get_mut(index as usize) {
+            self.unused = unused.next;
+            *unused = entry;
+            return index;
+        }
+        self.entries.push(entry);
+        (self.entries.len() - 1) as u32
+    }
+
     /// The time of the next event; the end of time when there is none.
+    #[inline]
     pub(super) fn next_time(&self) -> u64 {
-        self.0.next_time()
+        (self.next >> 64) as u64
     }
     pub(super) fn pop(&mut self) -> Option<Event> {
-        self.0.pop().map(Event::unpack)
-    }
-}
-
-/// A 4-ary heap of values by time, then by value.
-#[derive(Debug, Default)]
-pub(super) struct Heap {
-    /// Time in the high half, value in the low half.
-    keys: Vec<u128>,
-}
-
-const ARITY: usize = 4;
-
-impl Heap {
-    pub(super) fn push(&mut self, at: u64, value: u64) {
-        let key = u128::from(at) << 64 | u128::from(value);
-        let mut hole = self.keys.len();
-        self.keys.push(key);
-        while hole > 0 {
-            let parent = (hole - 1) / ARITY;
-            if self.keys[parent] <= key {
-                break;
-            }
-            self.keys[hole] = self.keys[parent];
-            hole = parent;
+        let key = self.next;
+        if key == NEVER {
+            return None;
         }
-        self.keys[hole] = key;
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
-    }
-    /// The least time; the end of time when there is none.
-    pub(super) fn next_time(&self) -> u64 {
-        self.keys.first().map_or(u64::MAX, |key| (key >> 64) as u64)
-    }
-
-    pub(super) fn pop(&mut self) -> Option<u64> {
-        let top = *self.keys.first()?;
-        let last = self.keys.pop()?;
-        if !self.keys.is_empty() {
-            self.sift_down(last);
-        }
-        Some(top as u64)
-    }
-
-    /// Puts `key` in place of the top.
-    fn sift_down(&mut self, key: u128) {
-        let keys = self.keys.as_mut_slice();
-        let len = keys.len();
-        let mut hole = 0;
-        loop {
-            let first = hole * ARITY + 1;
-            if first >= len {
-                break;
-            }
-            let least = match keys.get(first..first + ARITY) {
-                // A tournament without branches: which child is least cannot be predicted.
-                Some(four) => {
-                    let left = usize::from(four[1] < four[0]);
-                    let right = 2 + usize::from(four[3] < four[2]);
-                    first + left + (right - left) * usize::from(four[right] < four[left])
+        self.today = day(key);
+        let bucket = self.today as usize % BUCKETS;
+        let index = self.heads[bucket];
+        match self.entries.get_mut(index as usize) {
+            Some(entry) if entry.key == key => {
+                let next = std::mem::replace(&mut entry.next, self.unused);
+                self.unused = index;
+                self.heads[bucket] = next;
+                if next == NONE {
+                    let word = &mut self.full[bucket / 64];
+                    *word &= !(1 << (bucket % 64));
+                    self.full_words &= !(u64::from(*word == 0) << (bucket / 64));
                 }
-                None => (first..len).min_by_key(|child| keys[*child]).unwrap_or(first),
-            };
-            let least_key = keys[least];
-            if least_key >= key {
-                break;
             }
-            keys[hole] = least_key;
-            hole = least;
+            _ => {
+                self.far.pop();
+            }
         }
-        keys[hole] = key;
+        self.next = self.first();
+        Some(Event::unpack(key as u64))
     }
+    /// The first event of all.
+    fn first(&self) -> u128 {
+        let far = self.far.peek().map_or(NEVER, |far| far.0);
+        if self.full_words == 0 {
+            return far;
+        }
+        let bucket = self.today as usize % BUCKETS;
+        let (mut word, bit) = (bucket / 64, bucket % 64);
+        let mut bits = self.full[word] >> bit << bit;
+        if bits == 0 {
+            let ahead = self.full_words.rotate_right(word as u32 + 1).trailing_zeros();
+            word = (word + 1 + ahead as usize) % WORDS;
+            bits = self.full[word];
+        }
+        let head = self.heads[word * 64 + bits.trailing_zeros() as usize % 64];
+        self.entries[head as usize].key.min(far)
+    }
+}
+
+/// The end of time: after every event.
+const NEVER: u128 = u128::MAX;
+
+/// The bucket of a key's time, counted from the start.
+fn day(key: u128) -> u64 {
+    (key >> (64 + BUCKET_SHIFT)) as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -137,7 +212,7 @@ mod tests {
     fn events_survive_packing() {
         let all = [
             Event::CoreDone(u32::MAX),
-            Event::DriveDone(u16::MAX),
+            Event::DriveDone(u16::MAX, u32::MAX),
             Event::Slot(7),
             Event::Background,
             Event::PowerState(1023),
@@ -149,16 +224,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_come_out_in_time_order(times in prop::collection::vec(0u64..1000, 0..300)) {
-            let mut events = Events::default();
-            for (index, at) in times.iter().enumerate() {
-                events.push(*at, Event::Slot(index as u32));
+        fn events_come_out_in_time_order(
+            steps in prop::collection::vec(
+                prop::option::weighted(0.6, prop_oneof![0u64..600, 0u64..3_000_000]), 0..900
+            ),
+        ) {
+            let mut events = Events::new();
+            let mut sorted = BTreeSet::new();
+            let mut now = 0;
+            for (slot, step) in (0u32..).zip(steps) {
+                if let Some(delay) = step {
+                    events.push(now + delay, Event::Slot(slot));
+                    sorted.insert((now + delay, slot));
+                } else {
+                    let first = sorted.pop_first();
+                    prop_assert_eq!(events.next_time(), first.map_or(u64::MAX, |(at, _)| at));
+                    prop_assert_eq!(events.pop(), first.map(|(_, slot)| Event::Slot(slot)));
+                    now = first.map_or(now, |(at, _)| at);
+                }
             }
-            let mut sorted: Vec<_> = times.iter().copied().zip(0u32..).collect();
-            sorted.sort_unstable();
-            for (at, index) in sorted {
-                prop_assert_eq!(events.next_time(), at);
-                prop_assert_eq!(events.pop(), Some(Event::Slot(index)));
+            while let Some((_, slot)) = sorted.pop_first() {
+                prop_assert_eq!(events.pop(), Some(Event::Slot(slot)));
             }
             prop_assert_eq!(events.pop(), None);
         }

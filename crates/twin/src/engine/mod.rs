@@ -136,7 +136,7 @@ impl<'a> Engine<'a> {
         })?;
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
-        let mut events = Events::default();
+        let mut events = Events::new();
         let backlog = profile.background.clone().map(Backlog::new);
         if let Some(interval) = backlog.as_ref().and_then(Backlog::interval) {
             events.push(interval, Event::Background);
@@ -227,10 +227,9 @@ impl<'a> Engine<'a> {
                 let io = self.cores.done(&self.ios, &mut self.events, self.now, core);
                 self.stage_done(io);
             }
-            Some(Event::DriveDone(drive)) => {
-                if let Some(io) = self.array.done(&self.ios, &mut self.events, self.now, drive) {
-                    self.drive_done(io);
-                }
+            Some(Event::DriveDone(drive, io)) => {
+                self.array.done(&self.ios, &mut self.events, self.now, drive);
+                self.drive_done(io);
             }
             Some(Event::Slot(slot)) => {
                 if let Some(request) = self.supply.planned(slot) {
