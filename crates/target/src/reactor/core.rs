@@ -87,11 +87,8 @@ impl Reactor {
         }
         self.state.orders = orders;
         self.state.wait = self.post().wait();
-        let mut index = 0;
-        while index < self.threads.len() {
-            if self.shared.home(self.threads[index].index) == self.core {
-                index += 1;
-            } else {
+        for index in (0..self.threads.len()).rev() {
+            if self.shared.home(self.threads[index].index) != self.core {
                 let thread = self.threads.swap_remove(index);
                 self.send(thread);
             }
@@ -109,8 +106,11 @@ impl Reactor {
         let home = self.shared.home(thread.index);
         match self.shared.post(home).inbox.push(thread) {
             Ok(()) => self.shared.post(home).ring(),
-            // Cannot be: rings have room for all threads. Polled here it is at least not lost.
-            Err(thread) => self.threads.push(thread),
+            // Rings have room for all threads, so this cannot be. It would be tried again.
+            Err(thread) => {
+                self.threads.push(thread);
+                self.state.orders = self.state.orders.wrapping_sub(1);
+            }
         }
     }
 

@@ -74,7 +74,9 @@ impl<T> Sender<T> {
     /// The value, when there is no room.
     pub fn push(&self, value: T) -> Result<(), T> {
         let tail = &self.0.tail.0;
-        let mut position = tail.load(Ordering::Relaxed);
+        // Acquire and release on the tail: who takes a position knows all that was known when the
+        // positions before it were taken, so that a slot freed before any of them is seen free.
+        let mut position = tail.load(Ordering::Acquire);
         loop {
             let slot = self.0.slot(position);
             let turn = slot.turn.load(Ordering::Acquire);
@@ -83,8 +85,8 @@ impl<T> Sender<T> {
                 match tail.compare_exchange_weak(
                     position,
                     next,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
                 ) {
                     Ok(_) => {
                         // SAFETY: the exchange made this sender the only owner of the slot, and
@@ -98,7 +100,7 @@ impl<T> Sender<T> {
             } else if (turn.wrapping_sub(position) as isize) < 0 {
                 return Err(value); // still filled from the last round
             } else {
-                position = tail.load(Ordering::Relaxed);
+                position = tail.load(Ordering::Acquire);
             }
         }
     }
