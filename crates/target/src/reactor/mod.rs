@@ -23,6 +23,7 @@ mod error;
 mod hardware;
 mod log;
 mod pilot;
+pub mod probe;
 mod ring;
 mod runtime;
 mod shared;

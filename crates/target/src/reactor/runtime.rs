@@ -236,9 +236,11 @@ fn begin(
 }
 
 /// Pins the calling thread and lets its timers be exact: 50 µs of slack would blur naps.
-fn settle(cpu: usize) -> io::Result<()> {
+pub(super) fn settle(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    if cpu < CpuSet::MAX_CPU {
+        set.set(cpu); // an empty set is refused
+    }
     sched_setaffinity(None, &set)?;
     set_current_timer_slack(NonZeroU64::new(1))?;
     Ok(())

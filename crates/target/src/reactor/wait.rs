@@ -159,6 +159,21 @@ impl Waiter {
         Self { means, ..*self }.wait(bell, Some(end), published);
     }
 
+    /// Goes to sleep as [`Waiter::wait`] and straight out again, with nothing to wait for: what
+    /// entering costs.
+    pub(super) fn touch(&self, bell: &Bell) {
+        bell.announce(WATCHING);
+        match self.means {
+            Means::Hardware(watcher) => watcher.wait(bell.word(), WATCHING, 0),
+            Means::Spin => {}
+            // The word is not as given, so the kernel does not put us to sleep.
+            Means::Futex { .. } => {
+                let _ = futex::wait(bell.word(), futex::Flags::PRIVATE, FUTEX, None);
+            }
+        }
+        bell.retract();
+    }
+
     fn watch(&self, watcher: Watcher, bell: &Bell, deadline: Option<Nanos>) {
         while !bell.is_rung() {
             let Some(left) = self.left(deadline) else { return };

@@ -149,11 +149,26 @@ pub fn all(wait: Wait) -> Box<dyn Scheduler> {
     Box::new(Script { start, fine: |_: &mut Placement| {}, period: None })
 }
 
+/// The CPUs this process may use.
+fn allowed() -> Vec<usize> {
+    let allowed = sched_getaffinity(None).unwrap();
+    (0..1024).filter(|cpu| allowed.is_set(*cpu)).collect()
+}
+
+/// Two different CPUs, if there are.
+pub fn two_cpus() -> Option<[usize; 2]> {
+    match allowed()[..] {
+        [first, second, ..] => Some([first, second]),
+        _ => {
+            println!("skipped: this takes two CPUs");
+            None
+        }
+    }
+}
+
 /// So many reactors on the CPUs this process may use, several to one if there are too few.
 pub fn config(cores: usize, scheduler: Box<dyn Scheduler>) -> Config {
-    let allowed = sched_getaffinity(None).unwrap();
-    let cpus: Vec<usize> = (0..1024).filter(|cpu| allowed.is_set(*cpu)).collect();
-    let mut config = Config::new(cpus.into_iter().cycle().take(cores).collect(), scheduler);
+    let mut config = Config::new(allowed().into_iter().cycle().take(cores).collect(), scheduler);
     config.share_cpus = true;
     // Reactors that share a CPU must leave it soon.
     config.wait = Some(Strategy::Futex { spin: Nanos::from_micros(1) });
