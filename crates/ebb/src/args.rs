@@ -10,6 +10,7 @@ use ebb_trace::generate::{DriveShare, Rate, Share};
 
 use crate::paper::PaperArgs;
 use crate::serve::ServeArgs;
+use crate::probe::ProbeCommand;
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
@@ -33,6 +34,9 @@ pub enum Command {
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.
     Serve(ServeArgs),
+    /// Measure what this machine can do.
+    #[command(subcommand)]
+    Probe(ProbeCommand),
 }
 
 /// Options of `ebb sim`.

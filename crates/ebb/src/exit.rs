@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use ebb_policy::registry::PolicyError;
 use ebb_policy::units::UnitError;
+use ebb_target::reactor;
 use ebb_trace::TraceError;
 use ebb_trace::generate::GenerateError;
 use ebb_trace::transform::InvalidOption;
@@ -84,6 +85,13 @@ fn is_input(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidOption>()
         || cause.is::<UnitError>()
         || cause.is::<TwinError>()
+        || is_cpu(cause)
+}
+
+/// CPUs that cannot be used; that the system refuses threads or files is a failure.
+fn is_cpu(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let error = cause.downcast_ref::<reactor::Error>();
+    error.is_some_and(|error| !matches!(error, reactor::Error::Refused { .. }))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The one binary of Ebb: `ebb sim` compares policies in the digital twin, `ebb trace` looks
-//! into block-I/O traces, `ebb paper` repeats published evaluations. `docs/cli.md` describes every
-//! option.
+//! into block-I/O traces, `ebb paper` repeats published evaluations, `ebb probe` measures the
+//! machine. `docs/cli.md` describes every option.
 
 mod args;
 mod exit;
 mod input;
 mod paper;
+mod probe;
 mod progress;
 mod serve;
 mod server;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::run(&command),
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(args),
+        Command::Probe(command) => probe::run(&command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use super::bell::{BLOCKED, Bell, FUTEX};
 use super::clock::Clock;
 use super::door::{self, Door, Gate};
 use super::ring::ring;
-use super::runtime::settle;
+use super::runtime::{settle, usable};
 use super::sync::Padded;
 use super::wait::{self, Strategy, Unavailable, Waiter};
 use super::{Config, Error, Runtime, Task};
@@ -104,6 +104,7 @@ fn on_two<A: Send, B: Send>(
     far: impl FnOnce() -> A + Send,
     near: impl FnOnce() -> B + Send,
 ) -> Result<(A, B), Error> {
+    usable(&cpus)?;
     // Both are pinned before either begins: one that cannot be would leave the other waiting.
     let ready = std::sync::Barrier::new(2);
     let failed = AtomicU32::new(0);

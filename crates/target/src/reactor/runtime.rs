@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use ebb_policy::reactor::{Core, Placement, Scheduler};
 use ebb_policy::units::Nanos;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
 use super::clock::Clock;
 use super::core::{Reactor, State};
@@ -238,9 +238,7 @@ fn begin(
 /// Pins the calling thread and lets its timers be exact: 50 µs of slack would blur naps.
 pub(super) fn settle(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
-    if cpu < CpuSet::MAX_CPU {
-        set.set(cpu); // an empty set is refused
-    }
+    set.set(cpu);
     sched_setaffinity(None, &set)?;
     set_current_timer_slack(NonZeroU64::new(1))?;
     Ok(())
@@ -248,37 +246,31 @@ pub(super) fn settle(cpu: usize) -> io::Result<()> {
 
 fn check_cpus(config: &Config) -> Result<(), Error> {
     let cpus = &config.cpus;
-    let &first = cpus.first().ok_or(Error::NoCpu)?;
+    if cpus.is_empty() {
+        return Err(Error::NoCpu);
+    }
     if cpus.len() > usize::from(u16::MAX) {
         return Err(Error::TooMany { what: "CPUs", count: cpus.len() });
     }
-    let allowed = sched_getaffinity(None)
-        .map_err(|error| refused("read the affinity", first)(error.into()))?;
-    for (index, &cpu) in cpus.iter().enumerate() {
-        if cpu >= CpuSet::MAX_CPU || !allowed.is_set(cpu) {
-            return Err(Error::NotAllowed { cpu, allowed: list(&allowed) });
-        }
-        if !config.share_cpus && cpus[..index].contains(&cpu) {
-            return Err(Error::Twice { cpu });
-        }
+    usable(cpus)?;
+    let twice = |(index, cpu): (usize, &usize)| cpus[..index].contains(cpu).then_some(*cpu);
+    match cpus.iter().enumerate().find_map(twice) {
+        Some(cpu) if !config.share_cpus => Err(Error::Twice { cpu }),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-/// A set of CPUs as the kernel writes it, such as `0-3,8`.
-fn list(set: &CpuSet) -> String {
-    let mut parts: Vec<(usize, usize)> = Vec::new();
-    for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)) {
-        match parts.last_mut() {
-            Some((_, to)) if *to + 1 == cpu => *to = cpu,
-            _ => parts.push((cpu, cpu)),
-        }
+/// Checks that this process may run on all of `cpus`.
+pub(super) fn usable(cpus: &[usize]) -> Result<(), Error> {
+    let allowed = topology::allowed().map_err(|source| Error::Refused {
+        what: "read the affinity",
+        cpu: cpus[0],
+        source,
+    })?;
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(&cpu) => Err(Error::NotAllowed { cpu, allowed: topology::text(&allowed) }),
+        None => Ok(()),
     }
-    let part = |(from, to): &(usize, usize)| match from == to {
-        true => from.to_string(),
-        false => format!("{from}-{to}"),
-    };
-    parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
 fn refused(what: &'static str, cpu: usize) -> impl Fn(io::Error) -> Error {

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use ebb_policy::reactor::{Core, CoreSpec, Machine};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::Error;
 
@@ -64,6 +65,25 @@ fn node(folder: &Path) -> Result<u16, Error> {
         }
     }
     Ok(0)
+}
+
+/// The CPUs this process may run on, in order.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn allowed() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// CPUs in order as the kernel writes them, such as `0-3,8`.
+pub(super) fn text(cpus: &[usize]) -> String {
+    let runs = cpus.chunk_by(|cpu, next| *cpu + 1 == *next);
+    let run = |run: &[usize]| match *run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    };
+    runs.map(run).collect::<Vec<_>>().join(",")
 }
 
 /// A list of CPUs as the kernel writes it, such as `0-3,8`; at most 65,536 of them.
@@ -138,6 +158,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_list_reads_back(cpus in prop::collection::btree_set(0_usize..300, 0..40)) {
+            let cpus: Vec<usize> = cpus.into_iter().collect();
+            prop_assert_eq!(list(&text(&cpus)), Some(cpus));
+        }
+
         #[test]
         fn any_text_is_a_list_or_refused(text in "[0-9,\\- a]{0,12}") {
             if let Some(cpus) = list(&text) {

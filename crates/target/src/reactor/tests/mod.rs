@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use ebb_policy::reactor::{Period, Placement, Queues, Scheduler, Wait};
 use ebb_policy::units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::thread::sched_getaffinity;
 
-use super::{Config, Strategy, Task};
+use super::{Config, Strategy, Task, topology};
 
 /// What a task shows to its test.
 pub struct Seen {
@@ -149,15 +148,9 @@ pub fn all(wait: Wait) -> Box<dyn Scheduler> {
     Box::new(Script { start, fine: |_: &mut Placement| {}, period: None })
 }
 
-/// The CPUs this process may use.
-fn allowed() -> Vec<usize> {
-    let allowed = sched_getaffinity(None).unwrap();
-    (0..1024).filter(|cpu| allowed.is_set(*cpu)).collect()
-}
-
 /// Two different CPUs, if there are.
 pub fn two_cpus() -> Option<[usize; 2]> {
-    match allowed()[..] {
+    match topology::allowed().unwrap()[..] {
         [first, second, ..] => Some([first, second]),
         _ => {
             println!("skipped: this takes two CPUs");
@@ -168,7 +161,10 @@ pub fn two_cpus() -> Option<[usize; 2]> {
 
 /// So many reactors on the CPUs this process may use, several to one if there are too few.
 pub fn config(cores: usize, scheduler: Box<dyn Scheduler>) -> Config {
-    let mut config = Config::new(allowed().into_iter().cycle().take(cores).collect(), scheduler);
+    let mut config = Config::new(
+        topology::allowed().unwrap().into_iter().cycle().take(cores).collect(),
+        scheduler,
+    );
     config.share_cpus = true;
     // Reactors that share a CPU must leave it soon.
     config.wait = Some(Strategy::Futex { spin: Nanos::from_micros(1) });

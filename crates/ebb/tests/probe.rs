@@ -1,0 +1,48 @@
+//! `ebb probe wake` on the machine that runs the tests.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{fails, json, prints, valid};
+
+fn two_cpus() -> bool {
+    let two = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+    if !two {
+        println!("skipped: this takes two CPUs");
+    }
+    two
+}
+
+#[test]
+fn it_lists_every_strategy_measured_or_with_the_reason() {
+    if !two_cpus() {
+        return;
+    }
+    let report = json(&["probe", "wake", "--samples", "20", "--json"]);
+    valid("probe-wake-1", &report);
+    let ways = report["ways"].as_array().unwrap();
+    let names: Vec<_> = ways.iter().map(|way| way["name"].as_str().unwrap()).collect();
+    for name in ["umwait-c0.1", "umwait-c0.2", "mwaitx", "wfe", "futex", "spin", "epoll"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    for way in ways {
+        let reason = way["unavailable"].as_str();
+        match way.get("wake") {
+            Some(wake) => assert_eq!(wake["samples"], 20),
+            None => assert!(reason.is_some_and(|reason| !reason.is_empty())),
+        }
+    }
+    let text = prints(&["probe", "wake", "--samples", "20"]);
+    assert!(text.starts_with("Measured on this machine"));
+    assert!(text.contains("move of a thread") && text.contains("epoll"));
+}
+
+#[test]
+fn wrong_cpus_are_wrong_usage() {
+    let (code, text) = fails(&["probe", "wake", "--cpus", "0"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("two different CPUs"), "{text}");
+    let (code, text) = fails(&["probe", "wake", "--cpus", "0,9999"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("cpu 9999"), "{text}");
+}
