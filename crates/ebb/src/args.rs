@@ -9,8 +9,8 @@ use ebb_trace::Format;
 use ebb_trace::generate::{DriveShare, Rate, Share};
 
 use crate::paper::PaperArgs;
-use crate::serve::ServeArgs;
 use crate::probe::ProbeCommand;
+use crate::serve::ServeArgs;
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]

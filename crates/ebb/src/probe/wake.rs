@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, LineStyle, Table};
 use ebb_target::reactor::Strategy;
 use ebb_target::reactor::probe::{self, Way};
 use ebb_target::reactor::topology;
@@ -233,7 +233,9 @@ fn text(report: &Report) -> String {
 
 fn table(header: &[&str], names: usize) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
+    table
+        .load_style(UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
+        .set_header(header.to_vec());
     for column in table.column_iter_mut().skip(names) {
         column.set_cell_alignment(CellAlignment::Right);
     }
