@@ -9,7 +9,8 @@ use crate::common::{Client, any_ops, keeps_what_was_written};
 proptest! {
     #[test]
     fn ram_reads_what_was_written(ops in any_ops(256)) {
-        keeps_what_was_written(&*open(&"ram:128KiB,block=512B".parse::<Spec>().unwrap()).unwrap(), ops);
+        let ram = open(&"ram:128KiB,block=512B".parse::<Spec>().unwrap()).unwrap();
+        keeps_what_was_written(&*ram, ops);
     }
 }
 
