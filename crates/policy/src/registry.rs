@@ -1,6 +1,6 @@
 //! The policies by name: the one list that the command line, the reports and the docs read.
 
-use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams};
+use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams, PacerPlus};
 use crate::ssd::{Pacman, PacmanPlus, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
@@ -95,6 +95,13 @@ pub const ENTRIES: &[Entry] = &[
         name: "pacer-freq",
         summary: "PACER with its Freq Adaptor only",
         make: |topology, settings| pacer(topology, settings, Adaptors::Frequency),
+    },
+    Entry {
+        name: "pacer-plus",
+        summary: "our own variant: PACER with a reserve for bursts, paid out of the tolerated loss",
+        make: |topology, settings| {
+            Ok(Box::new(PacerPlus::new(topology, PacerParams::for_plf(settings.plf))?))
+        },
     },
     Entry {
         name: "sspc",

@@ -3,10 +3,12 @@
 mod native;
 mod ondemand;
 mod pacer;
+mod pacer_plus;
 
 pub use native::Native;
 pub use ondemand::Ondemand;
 pub use pacer::{Adaptors, Pacer, PacerParams};
+pub use pacer_plus::PacerPlus;
 
 use crate::units::Hertz;
 

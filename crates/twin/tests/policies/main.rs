@@ -7,4 +7,5 @@ mod budget;
 mod common;
 mod determinism;
 mod pacer;
+mod pacer_plus;
 mod together;

@@ -21,7 +21,7 @@ const ENERGY_NOISE: f64 = 0.005;
 
 /// The Dorado 6000 with cores a tenth as fast: CPU time weighs more in the latency, so that
 /// `plf` is harder to keep.
-fn dorado() -> Profile {
+pub fn dorado() -> Profile {
     let mut profile = Profile::load("dorado-6000").unwrap();
     for stage in &mut profile.stage {
         stage.read_cycles *= SLOWER;
@@ -32,7 +32,7 @@ fn dorado() -> Profile {
 }
 
 /// rand-rw of PACER's Table II by the clock, at a share of what the server can do.
-fn rand_rw(pressure: f64) -> Poisson {
+pub fn rand_rw(pressure: f64) -> Poisson {
     let gap = 1e9 / (pressure * FULL_IOPS / SLOWER);
     Poisson::new(u64::MAX, gap, 8192, 0.7, 1)
 }
@@ -45,7 +45,7 @@ fn measured(profile: &Profile, policy: &str, plf: f64, pressure: f64) -> Outcome
     run(job, &mut Unobserved).unwrap()
 }
 
-fn joules(outcome: &Outcome) -> f64 {
+pub fn joules(outcome: &Outcome) -> f64 {
     outcome.energy.total().0
 }
 
@@ -125,7 +125,7 @@ impl Observer for Watch {
 }
 
 /// Loads one after the other: pressure, and for how long.
-fn stages(stages: &[(f64, Nanos)]) -> Workload {
+pub fn stages(stages: &[(f64, Nanos)]) -> Workload {
     let mut start = Nanos::ZERO;
     let mut chain: Vec<Box<dyn Source>> = Vec::new();
     for (pressure, length) in stages {

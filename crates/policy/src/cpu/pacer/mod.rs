@@ -36,10 +36,12 @@ mod params;
 mod tune;
 mod window;
 
+pub(in crate::cpu) use window::{completions, utilisation};
+
 use crate::controls::GroupControl;
 use crate::registry::PolicyError;
 use crate::topology::Topology;
-use crate::units::Nanos;
+use crate::units::{Hertz, Nanos};
 use crate::{BackgroundMode, Controls, Policy, Signals};
 
 use checks::{BurstCheck, IdleCheck};
@@ -60,6 +62,14 @@ enum State {
     Idle,
 }
 
+/// Least resources that a controller around PACER asks for (`pacer_plus.rs`). PACER itself has none.
+#[derive(Debug, Clone)]
+pub(in crate::cpu) struct Floors {
+    /// Active cores per group.
+    pub cores: Vec<u16>,
+    pub frequency: Hertz,
+}
+
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Pacer {
@@ -74,6 +84,7 @@ pub struct Pacer {
     background: Background,
     cores: CoreAdaptor,
     memory: Memory,
+    floors: Floors,
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
     learned_at: Nanos,
@@ -107,6 +118,7 @@ impl Pacer {
             background: Background::default(),
             cores: CoreAdaptor::new(params.alpha, params.beta, params.max_utilisation),
             memory: Memory::new(groups),
+            floors: Floors { cores: vec![0; groups], frequency: Hertz(0.0) },
             l_baseline: 0.0,
             learned_at: Nanos::ZERO,
             trusted_for: params.baseline_age,
@@ -117,6 +129,16 @@ impl Pacer {
             native,
             params,
         })
+    }
+
+    /// What later savings leave alone, for a controller around this one.
+    pub(in crate::cpu) fn floors(&mut self) -> &mut Floors {
+        &mut self.floors
+    }
+
+    /// `l_baseline` in ns, once it is known.
+    pub(in crate::cpu) fn l_baseline(&self) -> Option<f64> {
+        (self.l_baseline > 0.0).then_some(self.l_baseline)
     }
 
     fn enter_unstable(&mut self, controls: &mut Controls, reason: &'static str) {
@@ -219,4 +241,4 @@ fn set(controls: &mut Controls, wanted: &[GroupControl], reason: &'static str) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::cpu) mod tests;

@@ -1,6 +1,6 @@
 //! PACER in closed loop with an analytic server: its promises as properties.
 
-mod plant;
+pub(in crate::cpu) mod plant;
 
 use plant::{Loop, Plant};
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ fn adaptors() -> impl Strategy<Value = Adaptors> {
 }
 
 prop_compose! {
-    fn plants()(
+    pub(in crate::cpu) fn plants()(
         rate in 2e3..560e3,
         other in 0.0..600e-6,
         service in prop::collection::vec(10e-6..85e-6, 3),

@@ -139,7 +139,8 @@ impl Pacer {
             u,
             self.params.max_utilisation,
         ));
-        let f = closest(&self.topology.frequencies, f_desired).max(self.memory.frequency_floor());
+        let floor = self.memory.frequency_floor().max(self.floors.frequency);
+        let f = closest(&self.topology.frequencies, f_desired).max(floor);
         if f < f_cur {
             self.memory.saving(Saving::Frequency, controls.groups());
             self.set_frequency(f, controls, "pacer:slack-frequency");
@@ -200,7 +201,7 @@ impl Pacer {
             spec: &self.topology.groups[group],
             active: controls.groups()[group].active,
             work: self.windows.work(group),
-            floor: self.memory.core_floor(group),
+            floor: self.memory.core_floor(group).max(self.floors.cores[group]),
         }
     }
 

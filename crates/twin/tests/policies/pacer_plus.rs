@@ -1,0 +1,124 @@
+//! `pacer-plus` keeps `plf` where load jumps or comes in bunches, and saves for it still.
+
+use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::Nanos;
+use ebb_trace::{Op, Request, Source, TraceError, Workload};
+use ebb_twin::{Outcome, Profile, Run, Unobserved, run};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::common::job;
+use crate::pacer::{dorado, joules, rand_rw, stages};
+
+const PLF: f64 = 0.2;
+/// Latency in the measured time against the baseline, a mean of five windows.
+const NOISE: f64 = 0.03;
+
+fn outcome(
+    profile: &Profile,
+    policy: &str,
+    workload: Workload,
+    warmup: Nanos,
+    end: Nanos,
+) -> Outcome {
+    let settings = Settings { plf: PLF, ..Settings::default() };
+    let policy = make(policy, &profile.topology(), &settings).unwrap();
+    let job = Run { warmup, ..job(profile, policy, workload, Some(end)) };
+    run(job, &mut Unobserved).unwrap()
+}
+
+/// Calm and peaks of ten times its load, by turns; each peak is there within a moment. What comes
+/// after the first peak is measured.
+fn squeezed_day(profile: &Profile, policy: &str) -> Outcome {
+    let (calm, peak) = (Nanos::from_secs(60), Nanos::from_secs(8));
+    // The second and third peak come in the middle of a period.
+    let odd = Nanos::from_millis(60_270);
+    let load = [(0.03, calm), (0.3, peak), (0.03, odd), (0.3, peak), (0.03, odd), (0.3, peak)];
+    let after_first = Nanos::from_secs(80);
+    let end = load.iter().map(|part| part.1).fold(Nanos::ZERO, |sum, part| sum + part);
+    outcome(profile, policy, stages(&load), after_first, end)
+}
+
+#[test]
+fn a_squeezed_day_keeps_plf_after_its_first_peak() {
+    let profile = dorado();
+    let native = squeezed_day(&profile, "native");
+    let (pacer, plus) = (squeezed_day(&profile, "pacer"), squeezed_day(&profile, "pacer-plus"));
+    let loss = |of: &Outcome| of.mean_latency() / native.mean_latency() - 1.0;
+    let saved = |of: &Outcome| joules(&native) - joules(of);
+    println!(
+        "loss: pacer {:.3}, pacer-plus {:.3} with {:.2} of its saving",
+        loss(&pacer),
+        loss(&plus),
+        saved(&plus) / saved(&pacer)
+    );
+    assert!(loss(&pacer) > PLF, "nothing to cure: {}", loss(&pacer));
+    assert!(loss(&plus) <= PLF + NOISE, "{}", loss(&plus));
+    assert!(saved(&plus) > 0.5 * saved(&pacer), "{} of {}", saved(&plus), saved(&pacer));
+}
+
+#[test]
+fn a_steady_load_saves_what_pacer_saves() {
+    let profile = dorado();
+    let served = |policy| {
+        let workload = Workload::Open(Box::new(rand_rw(0.1)));
+        outcome(&profile, policy, workload, Nanos::from_secs(60), Nanos::from_secs(100))
+    };
+    let (native, pacer, plus) = (served("native"), served("pacer"), served("pacer-plus"));
+    let loss = plus.mean_latency() / native.mean_latency() - 1.0;
+    assert!(loss <= PLF + NOISE, "{loss}");
+    let saved = |of: &Outcome| joules(&native) - joules(of);
+    assert!(saved(&plus) > 0.9 * saved(&pacer), "{} of {}", saved(&plus), saved(&pacer));
+}
+
+/// A bunch of requests within a few milliseconds in each second, most of them small.
+struct Bunches {
+    second: u64,
+    random: Pcg64Mcg,
+}
+
+impl Source for Bunches {
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        let size = (150.0 * self.random.random_range(0.02_f64..1.0).powf(-0.6)) as u64;
+        for index in 0..size {
+            batch.push(Request {
+                at: Nanos::from_secs(self.second) + Nanos(100_000_000 + index * 12_000),
+                offset: self.random.random_range(0..1_u64 << 28) * 4096,
+                bytes: 8192,
+                device: 0,
+                op: if index % 3 == 0 { Op::Write } else { Op::Read },
+                stream: 0,
+                recorded_latency: None,
+            });
+        }
+        self.second += 1;
+        Ok(())
+    }
+}
+
+/// From the first request on, the first large bunch included, and at a smaller loss than PACER's.
+#[test]
+fn a_load_in_bunches_keeps_plf() {
+    let profile = Profile::load("dorado-6000").unwrap();
+    let served = |policy, seed| {
+        let random = Pcg64Mcg::seed_from_u64(seed);
+        let workload = Workload::Open(Box::new(Bunches { second: 0, random }));
+        outcome(&profile, policy, workload, Nanos::ZERO, Nanos::from_secs(200))
+    };
+    for seed in 0..6 {
+        let native = served("native", seed);
+        let (pacer, plus) = (served("pacer", seed), served("pacer-plus", seed));
+        let loss = |of: &Outcome| of.mean_latency() / native.mean_latency() - 1.0;
+        let saved = |of: &Outcome| 1.0 - joules(of) / joules(&native);
+        println!(
+            "seed {seed}: pacer {:.3} for {:.3}, pacer-plus {:.3} for {:.3}",
+            loss(&pacer),
+            saved(&pacer),
+            loss(&plus),
+            saved(&plus)
+        );
+        assert!(loss(&plus) <= PLF, "seed {seed}: {}", loss(&plus));
+        assert!(loss(&plus) < loss(&pacer), "seed {seed}: the reserve is worth nothing");
+        assert!(saved(&plus) > 0.0, "seed {seed}: nothing saved");
+    }
+}
