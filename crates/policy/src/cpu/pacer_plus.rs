@@ -13,9 +13,10 @@
 //!
 //! So `E` is the latency that `plf` has allowed so far and that was not used. The better and the
 //! longer the promise has been kept, the deeper PACER may go; a burst that hits empties the purse,
-//! and what it would have taken to serve it stays on until the next one is paid for in advance. With
-//! an empty purse everything stays on. Two prices, for each group of `C` cores with `s` core-seconds
-//! of work per request; what is queued at a core is served there, also when more cores come:
+//! and what it would have taken to serve it stays on until the next one is paid for in advance.
+//! With an empty purse everything stays on. Two prices, for each group of `C` cores with `s`
+//! core-seconds of work per request; what is queued at a core is served there, also when more
+//! cores come:
 //!
 //! * **A load that jumps and stays.** The most work of one period, which keeps `w` cores as busy as
 //!   the Burst-Check bears, comes back. At `κ < w` a queue grows for the period until PACER reacts,

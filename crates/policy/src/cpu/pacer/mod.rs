@@ -62,7 +62,7 @@ enum State {
     Idle,
 }
 
-/// Least resources that a controller around PACER asks for (`pacer_plus.rs`). PACER itself has none.
+/// Least resources that a controller around PACER asks for (`pacer_plus.rs`); PACER has none.
 #[derive(Debug, Clone)]
 pub(in crate::cpu) struct Floors {
     /// Active cores per group.
