@@ -9,7 +9,7 @@
 //! Each may return early for no reason at all; callers look at the word again.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 /// A CPU's way to watch a cache line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +50,10 @@ pub fn ticks() -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 mod cpu {
-    use super::{AtomicU32, Ordering, Watch};
+    use super::{AtomicU32, Watch};
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
+    use std::sync::atomic::Ordering;
 
     pub fn has(watch: Watch) -> bool {
         match watch {

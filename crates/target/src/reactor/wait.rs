@@ -160,7 +160,7 @@ impl Waiter {
     }
 
     /// Goes to sleep as [`Waiter::wait`] and straight out again, with nothing to wait for: what
-    /// entering costs.
+    /// entering costs. WFE has no timer: with it this lasts until the event stream's next tick.
     pub(super) fn touch(&self, bell: &Bell) {
         bell.announce(WATCHING);
         match self.means {
