@@ -33,9 +33,8 @@ pub(super) struct Pilot {
     threads_before: Vec<Before>,
     /// Largest depth of each thread at the fine steps of this period.
     peaks: Vec<u32>,
-    log: Log,
     /// What the shared log does not show yet.
-    unshown: bool,
+    unshown: Log,
 }
 
 impl Pilot {
@@ -43,9 +42,9 @@ impl Pilot {
     /// scheduler has started it.
     pub fn new(scheduler: Box<dyn Scheduler>, placement: Placement, coarse: Nanos) -> Self {
         let (cores, threads) = (placement.waits().len(), placement.core_of().len());
-        let mut log = Log::new();
+        let mut unshown = Log::new();
         for shift in placement.shifts() {
-            log.note(Record { at: Nanos::ZERO, shift: *shift });
+            unshown.note(Record { at: Nanos::ZERO, shift: *shift });
         }
         Self {
             fine: scheduler.fine_period(),
@@ -61,8 +60,7 @@ impl Pilot {
             cores_before: vec![CoreTotals::default(); cores],
             threads_before: vec![Before::default(); threads],
             peaks: vec![0; threads],
-            log,
-            unshown: true,
+            unshown,
         }
     }
 
@@ -150,15 +148,13 @@ impl Pilot {
                 Shift::Speed { .. } => continue,
             };
             shared.post(core).order();
-            self.log.note(Record { at: now, shift: *shift });
-            self.unshown = true;
+            self.unshown.note(Record { at: now, shift: *shift });
         }
         // A reader may hold the log: then the next step shows it. The main core waits for nobody.
-        if self.unshown
+        if self.unshown.total > 0
             && let Ok(mut shown) = shared.log.try_lock()
         {
-            shown.copy(&self.log);
-            self.unshown = false;
+            shown.take(&mut self.unshown);
         }
     }
 }
