@@ -4,6 +4,7 @@
 
 pub mod controller;
 pub mod device;
+pub mod initiator;
 pub mod reactor;
 pub mod transport;
 pub mod wire;

@@ -1,0 +1,384 @@
+//! An association: the admin queue and what is done over it, blocking.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::identify::SIZE;
+use super::link::Link;
+use super::slot::{Completion, MOST};
+use super::{Direction, Error, Identity, Namespace, Queue};
+use crate::wire::command::{FABRICS, admin, fabrics};
+use crate::wire::pdu::Digests;
+use crate::wire::{Sqe, Status};
+
+/// Commands outstanding on the admin queue: we ask one thing at a time.
+const ADMIN_DEPTH: u16 = 32;
+/// Data that may always go with a command of the admin queue (TCP 3.3.2.1).
+const ADMIN_IN_CAPSULE: usize = 8192;
+
+/// Properties (Base Figure 35).
+mod property {
+    pub const CAP: u32 = 0x00;
+    pub const CC: u32 = 0x14;
+    pub const CSTS: u32 = 0x1c;
+}
+/// CC: enabled, NVM command set, 64-byte and 16-byte queue entries.
+const ENABLE: u64 = 1 | 6 << 16 | 4 << 20;
+/// CC.SHN: a normal shutdown.
+const SHUTDOWN: u64 = 1 << 14;
+/// Connect attribute: no flow control of the submission queue, without which a target may not
+/// leave out response capsules (Base Figure 380, CATTR bit 2).
+const NO_FLOW_CONTROL: u32 = 1 << 18;
+
+/// Who we are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Host NQN.
+    pub nqn: String,
+    /// Host identifier.
+    pub id: [u8; 16],
+}
+
+impl Default for Host {
+    /// The same everywhere, so that allow-lists can name it.
+    fn default() -> Self {
+        let id = *b"ebb load\x80\0\0\0\0\0\0\x01";
+        let nqn = "nqn.2014-08.org.nvmexpress:uuid:65626220-6c6f-6164-8000-000000000001";
+        Self { nqn: nqn.to_owned(), id }
+    }
+}
+
+/// What to connect to, and how.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// NQN of the subsystem.
+    pub subsystem: String,
+    /// Who we are.
+    pub host: Host,
+    /// Digests to use.
+    pub digests: Digests,
+    /// How long to wait for a connection, or an answer on the admin queue.
+    pub timeout: Duration,
+    /// After how long without a sign of us the target may give us up; 0 for never.
+    pub keep_alive: Duration,
+}
+
+impl Target {
+    /// The subsystem at this address, with everything else as usual.
+    #[must_use]
+    pub fn new(address: SocketAddr, subsystem: impl Into<String>) -> Self {
+        Self {
+            address,
+            subsystem: subsystem.into(),
+            host: Host::default(),
+            digests: Digests::default(),
+            timeout: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An association with a controller.
+#[derive(Debug)]
+pub struct Controller {
+    target: Target,
+    queue: Queue,
+    id: u16,
+    identity: Identity,
+    /// CAP.MQES: most entries of an I/O queue.
+    entries: usize,
+}
+
+impl Controller {
+    /// Connects, enables the controller and asks who it is.
+    ///
+    /// # Errors
+    /// When there is no connection, the target refuses us, or an answer is missing or wrong.
+    pub fn connect(target: &Target) -> Result<Self, Error> {
+        let link = Link::open(target.address, target.digests, target.timeout)?;
+        let mut queue = Queue::new(link, ADMIN_DEPTH.into(), ADMIN_IN_CAPSULE);
+        let id = connect(&mut queue, target, 0, ADMIN_DEPTH, 0xffff)?;
+        let identity = Identity::parse(&[], 0);
+        let mut this = Self { target: target.clone(), queue, id, identity, entries: 1 };
+        let capabilities = this.property(property::CAP)?;
+        this.entries = (capabilities as u16) as usize + 1;
+        this.enable(capabilities)?;
+        let page = 4096_u64 << (capabilities >> 48 & 0xf);
+        this.identity = Identity::parse(&this.identify(1, 0)?, page);
+        Ok(this)
+    }
+
+    /// CC.EN, then wait for CSTS.RDY as long as CAP.TO allows (Base 3.5.1).
+    fn enable(&mut self, capabilities: u64) -> Result<(), Error> {
+        self.set_property(property::CC, ENABLE)?;
+        let limit = Duration::from_millis(500 * (capabilities >> 24 & 0xff)).max(self.timeout());
+        self.await_status("enabling the controller", limit, |status| status & 1 != 0)
+    }
+
+    fn await_status(
+        &mut self,
+        command: &'static str,
+        limit: Duration,
+        reached: impl Fn(u64) -> bool,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        loop {
+            let status = self.property(property::CSTS)?;
+            if reached(status) {
+                return Ok(());
+            }
+            if status & 2 != 0 {
+                let why = "the controller reports a fatal error (CSTS.CFS)".to_owned();
+                return Err(Error::Unsupported(why));
+            }
+            if start.elapsed() >= limit {
+                return Err(Error::Timeout { command, after: limit });
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.target.timeout
+    }
+    /// What the controller says of itself.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+    /// CNTLID.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+    /// The most commands that can be outstanding on one I/O queue.
+    #[must_use]
+    pub fn most_outstanding(&self) -> usize {
+        (self.entries - 1).clamp(1, MOST)
+    }
+
+    fn property(&mut self, offset: u32) -> Result<u64, Error> {
+        let mut sqe = fabric(fabrics::PROPERTY_GET);
+        sqe.set_cdw(10, u32::from(offset == property::CAP)); // 8 bytes or 4
+        sqe.set_cdw(11, offset);
+        Ok(self.run("Property Get", sqe, Direction::None, Vec::new())?.result)
+    }
+
+    fn set_property(&mut self, offset: u32, value: u64) -> Result<(), Error> {
+        let mut sqe = fabric(fabrics::PROPERTY_SET);
+        sqe.set_cdw(11, offset);
+        sqe.set_cdw(12, value as u32);
+        self.run("Property Set", sqe, Direction::None, Vec::new()).map(drop)
+    }
+
+    fn identify(&mut self, cns: u32, nsid: u32) -> Result<Vec<u8>, Error> {
+        let mut sqe = Sqe::new(admin::IDENTIFY, 0);
+        sqe.nsid = nsid.into();
+        sqe.set_cdw(10, cns);
+        Ok(self.run("Identify", sqe, Direction::In, vec![0; SIZE])?.buffer)
+    }
+
+    /// Identifiers of the active namespaces, ascending (Identify, CNS 02h).
+    ///
+    /// # Errors
+    /// When an answer is missing or wrong.
+    pub fn namespaces(&mut self) -> Result<Vec<u32>, Error> {
+        let mut all = Vec::new();
+        loop {
+            let page = self.identify(2, all.last().copied().unwrap_or(0))?;
+            let ids = page.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id));
+            let before = all.len();
+            for id in ids.take_while(|id| *id != 0) {
+                // Ascending, or a page could repeat for ever.
+                if all.last().is_some_and(|last| id <= *last) {
+                    let why = "the list of active namespaces is not ascending".to_owned();
+                    return Err(Error::Unsupported(why));
+                }
+                all.push(id);
+            }
+            if all.len() - before < SIZE / 4 {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A namespace (Identify, CNS 00h).
+    ///
+    /// # Errors
+    /// When an answer is missing or wrong, or its format is not one that Ebb can use.
+    pub fn namespace(&mut self, id: u32) -> Result<Namespace, Error> {
+        let data = self.identify(0, id)?;
+        Namespace::parse(id, &data).filter(|namespace| namespace.blocks > 0).ok_or_else(|| {
+            Error::Unsupported(format!(
+                "namespace {id} is empty, or its format has metadata or blocks of other than \
+                 512 bytes to 64 KiB"
+            ))
+        })
+    }
+
+    /// Asks for so many I/O queues; returns how many there may be (Set Features 07h).
+    ///
+    /// # Errors
+    /// When an answer is missing or wrong.
+    pub fn set_queues(&mut self, count: u16) -> Result<u16, Error> {
+        let mut sqe = Sqe::new(admin::SET_FEATURES, 0);
+        let less_one = u32::from(count.max(1) - 1);
+        sqe.set_cdw(10, 0x07);
+        sqe.set_cdw(11, less_one | less_one << 16);
+        let result = self.run("Set Features", sqe, Direction::None, Vec::new())?.result;
+        let granted = (result as u16).min((result >> 16) as u16);
+        Ok(granted.saturating_add(1).min(count.max(1)))
+    }
+
+    /// Shows the target that we are alive.
+    ///
+    /// # Errors
+    /// When the target does not answer.
+    pub fn keep_alive(&mut self) -> Result<(), Error> {
+        let sqe = Sqe::new(admin::KEEP_ALIVE, 0);
+        self.run("Keep Alive", sqe, Direction::None, Vec::new()).map(drop)
+    }
+
+    /// Reads `length` bytes of a log page (Base 5.16).
+    ///
+    /// # Errors
+    /// When the target has no such page, or does not answer.
+    pub fn log_page(&mut self, page: u8, offset: u64, length: usize) -> Result<Vec<u8>, Error> {
+        let mut sqe = Sqe::new(admin::GET_LOG_PAGE, 0);
+        let dwords = (length / 4).max(1) as u32 - 1;
+        sqe.set_cdw(10, u32::from(page) | (dwords & 0xffff) << 16);
+        sqe.set_cdw(11, dwords >> 16);
+        sqe.set_cdw(12, offset as u32);
+        sqe.set_cdw(13, (offset >> 32) as u32);
+        Ok(self.run("Get Log Page", sqe, Direction::In, vec![0; length.max(4)])?.buffer)
+    }
+
+    /// Opens I/O queue `id` (from 1), on a connection of its own, for `depth` commands at once.
+    ///
+    /// # Errors
+    /// When there is no connection or the target refuses the queue.
+    pub fn queue(&self, id: u16, depth: usize) -> Result<Queue, Error> {
+        let depth = depth.clamp(1, self.most_outstanding());
+        let link = Link::open(self.target.address, self.target.digests, self.target.timeout)?;
+        // Connect's data always goes in the capsule, whatever IOCCSZ is (Base 6.3).
+        let mut queue = Queue::new(link, depth, ADMIN_IN_CAPSULE);
+        // A queue of n entries holds n - 1 commands.
+        connect(&mut queue, &self.target, id, depth as u16 + 1, self.id)?;
+        queue.set_in_capsule(self.identity.in_capsule);
+        Ok(queue)
+    }
+
+    /// Ends an I/O queue in order.
+    ///
+    /// # Errors
+    /// When the target does not answer.
+    pub fn disconnect_queue(&self, queue: &mut Queue) -> Result<(), Error> {
+        if self.identity.disconnect {
+            let sqe = fabric(fabrics::DISCONNECT);
+            let timeout = self.timeout();
+            exchange(queue, "Disconnect", sqe, Direction::None, Vec::new(), timeout)?;
+        }
+        Ok(())
+    }
+
+    /// Shuts the controller down and ends the association (Base 3.6.2).
+    ///
+    /// # Errors
+    /// When the target does not answer.
+    pub fn shut_down(mut self) -> Result<(), Error> {
+        self.set_property(property::CC, ENABLE | SHUTDOWN)?;
+        let limit = self.timeout();
+        self.await_status("the shutdown", limit, |status| status >> 2 & 3 == 2)
+    }
+
+    fn run(
+        &mut self,
+        command: &'static str,
+        sqe: Sqe,
+        direction: Direction,
+        buffer: Vec<u8>,
+    ) -> Result<Completion, Error> {
+        exchange(&mut self.queue, command, sqe, direction, buffer, self.target.timeout)
+    }
+}
+
+fn fabric(kind: u8) -> Sqe {
+    let mut sqe = Sqe::new(FABRICS, 0);
+    sqe.nsid = u32::from(kind).into();
+    sqe
+}
+
+/// Submits one command and waits for its answer, which must be success.
+fn exchange(
+    queue: &mut Queue,
+    command: &'static str,
+    sqe: Sqe,
+    direction: Direction,
+    buffer: Vec<u8>,
+    timeout: Duration,
+) -> Result<Completion, Error> {
+    let start = Instant::now();
+    if !queue.command(sqe, direction, buffer, u64::MAX, start) {
+        return Err(Error::Unsupported(format!("{command}: the queue is full")));
+    }
+    let mut done = Vec::with_capacity(1);
+    loop {
+        queue.poll(&mut done)?;
+        if let Some(position) = done.iter().position(|completion| completion.tag == u64::MAX) {
+            let completion = done.swap_remove(position);
+            let status = completion.status;
+            let done = status.is_success().then_some(completion);
+            return done.ok_or(Error::Failed { command, status });
+        }
+        let left = timeout.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(Error::Timeout { command, after: timeout });
+        }
+        queue.wait(left)?;
+    }
+}
+
+/// The Connect command (Base 6.3); returns the controller's identifier.
+fn connect(
+    queue: &mut Queue,
+    target: &Target,
+    id: u16,
+    entries: u16,
+    controller: u16,
+) -> Result<u16, Error> {
+    let mut data = vec![0; 1024];
+    data[..16].copy_from_slice(&target.host.id);
+    data[16..18].copy_from_slice(&controller.to_le_bytes());
+    for (at, nqn) in [(256, &target.subsystem), (512, &target.host.nqn)] {
+        if nqn.is_empty() || nqn.len() > 223 {
+            return Err(Error::Unsupported(format!("'{nqn}': an NQN has 1 to 223 bytes")));
+        }
+        data[at..at + nqn.len()].copy_from_slice(nqn.as_bytes());
+    }
+    let mut sqe = fabric(fabrics::CONNECT);
+    sqe.set_cdw(10, u32::from(id) << 16);
+    sqe.set_cdw(11, u32::from(entries - 1) | if id > 0 { NO_FLOW_CONTROL } else { 0 });
+    let keep_alive = u32::try_from(target.keep_alive.as_millis()).unwrap_or(u32::MAX);
+    sqe.set_cdw(12, if id == 0 { keep_alive } else { 0 });
+    match exchange(queue, "Connect", sqe, Direction::Out, data, target.timeout) {
+        Ok(completion) => Ok(completion.result as u16),
+        Err(Error::Failed { status, .. }) => Err(refused(target, id, status)),
+        Err(error) => Err(error),
+    }
+}
+
+fn refused(target: &Target, id: u16, status: Status) -> Error {
+    let Target { address, subsystem, host, .. } = target;
+    let why = match status {
+        status if status == Status::CONNECT_INVALID_HOST => {
+            format!("this host, {}, is not on its allow-list", host.nqn)
+        }
+        status if status == Status::CONNECT_INVALID && id == 0 => {
+            format!("it has no subsystem {subsystem}, or another parameter is wrong")
+        }
+        status => super::describe(status),
+    };
+    Error::Unsupported(format!("{address}: queue {id} of {subsystem} was refused: {why}"))
+}
