@@ -8,6 +8,7 @@ use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio};
 use ebb_trace::Format;
 use ebb_trace::generate::{DriveShare, Rate, Share};
 
+use crate::load::args::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeCommand;
 use crate::serve::ServeArgs;
@@ -30,6 +31,8 @@ pub enum Command {
     /// Look into, convert and rate block-I/O traces.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Put load on an NVMe/TCP target and measure it, or prove that it keeps data.
+    Load(Box<LoadArgs>),
     /// Repeat a paper's evaluation in the twin: every stated number, paper against twin.
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.

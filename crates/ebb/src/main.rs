@@ -5,6 +5,7 @@
 mod args;
 mod exit;
 mod input;
+mod load;
 mod paper;
 mod probe;
 mod progress;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Sim(args) => sim::run(&args),
         Command::Trace(command) => trace::run(&command),
+        Command::Load(args) => load::run(&args),
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Probe(command) => probe::run(&command),

@@ -1,0 +1,321 @@
+//! The options of `ebb load`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use ebb_policy::units::{Bytes, Nanos};
+
+use crate::args::Reading;
+
+/// Options of `ebb load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// Address and port of the target.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub connect: String,
+
+    /// NQN of the subsystem [default: the only one that the discovery service there tells of].
+    #[arg(long, value_name = "NQN")]
+    pub nqn: Option<String>,
+
+    /// NQN to show as the host's.
+    #[arg(long, value_name = "NQN")]
+    pub host_nqn: Option<String>,
+
+    /// Namespaces to use [default: all].
+    #[arg(long = "namespace", value_name = "NUMBER", value_delimiter = ',')]
+    pub namespaces: Vec<u32>,
+
+    /// Connections, each with an I/O queue of its own [default: one per core].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub connections: Option<u16>,
+
+    /// Digests (CRC32C) to use.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub digest: Vec<DigestKind>,
+
+    /// Cores to run on, such as 1 or 0-2,5: one thread on each [default: one thread anywhere].
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<CoreList>,
+
+    /// Look for completions all the time [default: with up to 8 connections per core].
+    #[arg(long, conflicts_with = "wait")]
+    pub poll: bool,
+
+    /// Sleep until the kernel tells of completions.
+    #[arg(long)]
+    pub wait: bool,
+
+    #[command(flatten)]
+    pub work: WorkArgs,
+
+    #[command(flatten)]
+    pub pace: PaceArgs,
+
+    #[command(flatten)]
+    pub check: CheckArgs,
+
+    /// Print the results as JSON (docs/json-schema/load-1.json).
+    #[arg(long)]
+    pub json: bool,
+
+    /// No progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What is asked of the target.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Requests")]
+pub struct WorkArgs {
+    /// Reads or writes, one after the other or anywhere [default: randread].
+    #[arg(long, value_name = "KIND", conflicts_with = "trace")]
+    pub rw: Option<Rw>,
+
+    /// Share of reads of rw and randrw, in percent [default: 50].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub mix: Option<u8>,
+
+    /// Bytes of each request [default: 4 KiB].
+    #[arg(long, value_name = "SIZE", conflicts_with = "trace")]
+    pub block_size: Option<Bytes>,
+
+    /// Where in each namespace to begin.
+    #[arg(long, value_name = "SIZE", default_value = "0 B")]
+    pub offset: Bytes,
+
+    /// How much of each namespace to use [default: up to its end].
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Bytes>,
+
+    /// Seed of everything random.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Replay this trace instead, in real time and folded onto the namespaces.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub reading: Reading,
+
+    /// Replay so many times as fast.
+    #[arg(long, value_name = "FACTOR", requires = "trace")]
+    pub speed: Option<f64>,
+}
+
+/// When requests are sent.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pace")]
+pub struct PaceArgs {
+    /// Requests outstanding: per connection and namespace without a rate [default: 1], per
+    /// connection, at most, with a rate or a trace [default: 128].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub queue_depth: Option<u16>,
+
+    /// Requests per second over all connections, such as 50k, whatever the target does.
+    #[arg(long, value_name = "RATE", conflicts_with = "trace")]
+    pub rate: Option<Rate>,
+
+    /// Gaps between the requests of a rate.
+    #[arg(long, value_name = "KIND", default_value = "poisson")]
+    pub arrival: Arrival,
+
+    /// A higher rate at the end of each period, such as "1 s every 10 s at 400k".
+    #[arg(long, value_name = "TIME every TIME at RATE", conflicts_with = "trace")]
+    pub burst: Option<Burst>,
+
+    /// Raise the rate from zero over this time.
+    #[arg(long, value_name = "TIME", requires = "rate")]
+    pub ramp: Option<Nanos>,
+
+    /// How long to send requests, warm-up included [default: 10 s, or the whole trace].
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+
+    /// Time at the start that is not counted.
+    #[arg(long, value_name = "TIME", default_value = "0 s")]
+    pub warmup: Nanos,
+}
+
+/// What is checked, and what happens when things go wrong.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Checks and failures")]
+pub struct CheckArgs {
+    /// Overwrites data. Write blocks that say what they are, and prove every block read, at last
+    /// all that was written.
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Write everything once before the load.
+    #[arg(long)]
+    pub fill: bool,
+
+    /// Where the connection is lost, try to connect again for this long and go on.
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub reconnect: Option<Nanos>,
+
+    /// Give up a connection that owes an answer and says nothing for this long.
+    #[arg(long, value_name = "TIME", default_value = "30 s")]
+    pub timeout: Nanos,
+}
+
+/// A time; a plain number means seconds.
+fn seconds(text: &str) -> Result<Nanos, String> {
+    let plain = text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let text = if plain { format!("{text} s") } else { text.to_owned() };
+    text.parse::<Nanos>().map_err(|error| error.to_string())
+}
+
+/// What is protected by a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DigestKind {
+    /// Headers of PDUs.
+    Header,
+    /// Data of PDUs.
+    Data,
+}
+
+/// Kinds of load, as fio names them.
+#[allow(clippy::enum_variant_names)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Rw {
+    /// Reads, one after the other.
+    Read,
+    /// Writes, one after the other.
+    Write,
+    /// Reads and writes, one after the other.
+    Rw,
+    /// Reads anywhere.
+    Randread,
+    /// Writes anywhere.
+    Randwrite,
+    /// Reads and writes anywhere.
+    Randrw,
+}
+
+impl Rw {
+    /// Whether offsets are random.
+    pub fn is_random(self) -> bool {
+        matches!(self, Self::Randread | Self::Randwrite | Self::Randrw)
+    }
+    /// Whether reads and writes are mixed.
+    pub fn is_mixed(self) -> bool {
+        matches!(self, Self::Rw | Self::Randrw)
+    }
+    /// Whether it writes.
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::Randread)
+    }
+}
+
+/// Kinds of gaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Arrival {
+    /// Exponentially distributed: independent clients.
+    Poisson,
+    /// All the same.
+    Constant,
+}
+
+/// Requests per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate(pub f64);
+
+impl FromStr for Rate {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a rate: write requests per second such as 50k");
+        let trimmed = text.trim();
+        let bare = trimmed.strip_suffix("IOPS").map_or(trimmed, str::trim_end);
+        let (number, factor) = match bare.chars().last() {
+            Some('k' | 'K') => (&bare[..bare.len() - 1], 1e3),
+            Some('M') => (&bare[..bare.len() - 1], 1e6),
+            _ => (bare, 1.0),
+        };
+        let value = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
+        if (0.001..=1e9).contains(&value) { Ok(Self(value)) } else { Err(wrong()) }
+    }
+}
+
+/// A repeated burst.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// How long each lasts.
+    pub length: Nanos,
+    /// From the end of one to the end of the next.
+    pub period: Nanos,
+    /// Requests per second while it lasts.
+    pub rate: Rate,
+}
+
+impl FromStr for Burst {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a burst: write such as \"1 s every 10 s at 400k\"");
+        let (length, rest) = text.split_once(" every ").ok_or_else(wrong)?;
+        let (period, rate) = rest.split_once(" at ").ok_or_else(wrong)?;
+        let length: Nanos = length.parse().map_err(|_| wrong())?;
+        let period: Nanos = period.parse().map_err(|_| wrong())?;
+        let rate = rate.parse()?;
+        let good = length > Nanos::ZERO && length < period;
+        if good { Ok(Self { length, period, rate }) } else { Err(wrong()) }
+    }
+}
+
+/// Cores by number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoreList(pub Vec<usize>);
+
+impl FromStr for CoreList {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a list of cores: write such as 1 or 0-2,5");
+        let mut cores = Vec::new();
+        for part in text.split(',') {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            let from: usize = from.trim().parse().map_err(|_| wrong())?;
+            let to: usize = to.trim().parse().map_err(|_| wrong())?;
+            if from > to || to >= 4096 {
+                return Err(wrong());
+            }
+            cores.extend(from..=to);
+        }
+        let mut unique = cores.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        if unique.len() == cores.len() { Ok(Self(cores)) } else { Err(wrong()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read() {
+        assert_eq!("50k".parse(), Ok(Rate(50_000.0)));
+        assert_eq!("1.5M IOPS".parse(), Ok(Rate(1.5e6)));
+        assert_eq!("0-2,5".parse(), Ok(CoreList(vec![0, 1, 2, 5])));
+        let burst: Burst = "1 s every 10 s at 400k".parse().unwrap();
+        assert_eq!((burst.length, burst.period), (Nanos::from_secs(1), Nanos::from_secs(10)));
+        assert_eq!(burst.rate, Rate(400_000.0));
+        assert_eq!(seconds("30"), Ok(Nanos::from_secs(30)));
+        assert_eq!(seconds("500 ms"), Ok(Nanos::from_millis(500)));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "k", "0", "-5", "1e99", "5x"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+        for text in ["", "1-0", "a", "0,0", "1-", "5000"] {
+            assert!(text.parse::<CoreList>().is_err(), "{text}");
+        }
+        for text in ["1 s", "10 s every 1 s at 5k", "0 s every 1 s at 5k", "1 s every 2 s at no"] {
+            assert!(text.parse::<Burst>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! What is printed at the end, for people and as JSON (docs/json-schema/load-1.json).
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+
+use anyhow::Result;
+
+use ebb_target::initiator::{Identity, describe};
+use ebb_target::wire::Status;
+
+use super::Measured;
+use super::meter::{Latency, Meter, NAMES, PerOp};
+use super::plan::{Pace, Plan};
+use super::replay::TraceReport;
+use super::session::Outage;
+use super::verify::{Findings, Mismatch};
+use crate::text;
+
+const PERCENTILES: [(&str, f64); 5] =
+    [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
+
+/// The results of a load.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    schema: u32,
+    target: TargetReport,
+    load: LoadReport,
+    /// Whether everything planned was done.
+    completed: bool,
+    /// Why not.
+    ended: Option<String>,
+    /// Time counted.
+    seconds: f64,
+    total: OpReport,
+    by_op: Vec<(&'static str, OpReport)>,
+    /// By part of a burst.
+    bursts: Option<Bursts>,
+    /// From the intended start to sending.
+    send_delay_ns: Option<LatencyReport>,
+    client_cpu: Cpu,
+    errors: Vec<ErrorReport>,
+    interrupted: u64,
+    unsent: u64,
+    outages: Vec<OutageReport>,
+    trace: Option<TraceReport>,
+    verify: Option<Verified>,
+}
+
+#[derive(Debug, Serialize)]
+struct TargetReport {
+    address: String,
+    subsystem: String,
+    model: String,
+    serial: String,
+    firmware: String,
+    namespaces: Vec<NamespaceReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct NamespaceReport {
+    id: u32,
+    block_size: u32,
+    bytes: u64,
+    /// The part in use.
+    first_byte: u64,
+    used_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct LoadReport {
+    pace: &'static str,
+    rw: Option<String>,
+    reads: Option<f64>,
+    block_size: Option<u64>,
+    queue_depth: usize,
+    connections: u16,
+    cores: Vec<Option<usize>>,
+    threads: usize,
+    mode: &'static str,
+    rate: Option<f64>,
+    header_digest: bool,
+    data_digest: bool,
+    seed: u64,
+}
+
+/// Requests of one kind.
+#[derive(Debug, Serialize)]
+struct OpReport {
+    requests: u64,
+    iops: f64,
+    bytes: u64,
+    mb_per_s: f64,
+    latency_ns: Option<LatencyReport>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct LatencyReport {
+    mean: f64,
+    min: u64,
+    p50: u64,
+    p90: u64,
+    p99: u64,
+    #[serde(rename = "p99.9")]
+    p999: u64,
+    #[serde(rename = "p99.99")]
+    p9999: u64,
+    max: u64,
+    count: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Bursts {
+    between: Option<LatencyReport>,
+    onset: Option<LatencyReport>,
+    rest: Option<LatencyReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct Cpu {
+    seconds: f64,
+    ns_per_request: Option<f64>,
+    /// Whether time spent looking for completions in vain is in it.
+    includes_polling: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ErrorReport {
+    op: &'static str,
+    status_type: u8,
+    status_code: u8,
+    what: String,
+    count: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct OutageReport {
+    at_seconds: f64,
+    lasted_seconds: f64,
+}
+
+/// What `--verify` found.
+#[derive(Debug, Serialize)]
+pub struct Verified {
+    /// Blocks read that were as written.
+    right_blocks: u64,
+    /// Blocks read of which nothing was known.
+    unknown_blocks: u64,
+    /// Blocks read that were wrong.
+    wrong_blocks: u64,
+    /// Whether all that was written was read back at the end.
+    read_back: bool,
+    /// Requests that waited for another on the same blocks.
+    overlaps: u64,
+    /// The first wrong blocks.
+    mismatches: Vec<Mismatch>,
+}
+
+impl Verified {
+    /// From what all threads found.
+    pub fn new(findings: &Findings, read_back: bool) -> Self {
+        Self {
+            right_blocks: findings.right,
+            unknown_blocks: findings.unknown,
+            wrong_blocks: findings.wrong,
+            read_back: read_back && findings.failed == 0,
+            overlaps: 0,
+            mismatches: findings.first.clone(),
+        }
+    }
+}
+
+fn latency(latency: &Latency) -> Option<LatencyReport> {
+    if latency.count() == 0 {
+        return None;
+    }
+    let [p50, p90, p99, p999, p9999] = PERCENTILES.map(|(_, percent)| latency.percentile(percent));
+    let (min, max) = latency.range();
+    let (mean, count) = (latency.mean(), latency.count());
+    Some(LatencyReport { mean, min, p50, p90, p99, p999, p9999, max, count })
+}
+
+fn op(per_op: &PerOp, seconds: f64) -> OpReport {
+    let requests = per_op.latency.count();
+    let rate = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
+    OpReport {
+        requests,
+        iops: rate(requests as f64),
+        bytes: per_op.bytes,
+        mb_per_s: rate(per_op.bytes as f64) * 1e-6,
+        latency_ns: latency(&per_op.latency),
+    }
+}
+
+fn errors(meter: &Meter) -> Vec<ErrorReport> {
+    let one = |(&(op, field), &count): (&(u8, u16), &u64)| {
+        let status = Status::from_field(field);
+        ErrorReport {
+            op: NAMES[usize::from(op)],
+            status_type: status.kind,
+            status_code: status.code,
+            what: describe(status),
+            count,
+        }
+    };
+    meter.errors.iter().map(one).collect()
+}
+
+fn bursts(meter: &Meter) -> Option<Bursts> {
+    let [between, onset, rest] = meter.phases.as_ref()?;
+    let (between, onset, rest) = (latency(between), latency(onset), latency(rest));
+    Some(Bursts { between, onset, rest })
+}
+
+impl Report {
+    /// From all that is known; without `measured` the load was never begun.
+    pub fn new(
+        plan: &Plan,
+        identity: Identity,
+        measured: Option<Measured>,
+        outages: Vec<Outage>,
+        verified: Option<Verified>,
+    ) -> Result<Self> {
+        let (meter, elapsed, trace, lost) = match measured {
+            Some(Measured { meter, elapsed, trace, lost }) => (meter, elapsed, trace, lost),
+            None => (Meter::new(false)?, std::time::Duration::ZERO, None, None),
+        };
+        let seconds = elapsed.as_secs_f64();
+        let total = op(&meter.total()?, seconds);
+        let by_op = NAMES.iter().zip(&meter.ops).filter(|(_, op)| op.latency.count() > 0);
+        let cpu = meter.cpu.as_secs_f64();
+        let read_back = verified.as_ref().is_none_or(|verified| verified.read_back);
+        let verified = verified.map(|v| Verified { overlaps: meter.overlaps, ..v });
+        let closed = matches!(plan.pace, Pace::Closed);
+        Ok(Self {
+            schema: 1,
+            target: target(plan, identity),
+            load: load(plan),
+            completed: lost.is_none() && read_back,
+            ended: lost.map(|error| error.to_string()),
+            seconds,
+            by_op: by_op.map(|(name, per_op)| (*name, op(per_op, seconds))).collect(),
+            bursts: bursts(&meter),
+            send_delay_ns: if closed { None } else { latency(&meter.delay) },
+            client_cpu: Cpu {
+                seconds: cpu,
+                ns_per_request: (total.requests > 0).then(|| cpu * 1e9 / total.requests as f64),
+                includes_polling: !plan.wait,
+            },
+            total,
+            errors: errors(&meter),
+            interrupted: meter.interrupted,
+            unsent: meter.unsent,
+            outages: outages
+                .iter()
+                .map(|outage| OutageReport {
+                    at_seconds: outage.at.as_secs_f64(),
+                    lasted_seconds: outage.lasted.as_secs_f64(),
+                })
+                .collect(),
+            trace,
+            verify: verified,
+        })
+    }
+
+    /// Why the run failed, if it did.
+    pub fn failure(&self) -> Option<String> {
+        if let Some(ended) = &self.ended {
+            return Some(format!("{ended}; the results are of what was done until then"));
+        }
+        if let Some(verify) = self.verify.as_ref().filter(|verify| verify.wrong_blocks > 0) {
+            return Some(format!("{} blocks read are not as written", verify.wrong_blocks));
+        }
+        let failed: u64 = self.errors.iter().map(|error| error.count).sum();
+        (failed > 0).then(|| format!("{failed} requests failed"))
+    }
+}
+
+fn target(plan: &Plan, identity: Identity) -> TargetReport {
+    let namespaces = plan.spaces.iter().map(|space| {
+        let block = u64::from(space.namespace.block_size);
+        NamespaceReport {
+            id: space.namespace.id,
+            block_size: space.namespace.block_size,
+            bytes: space.namespace.bytes(),
+            first_byte: space.first * block,
+            used_bytes: space.blocks * block,
+        }
+    });
+    TargetReport {
+        address: plan.target.address.to_string(),
+        subsystem: plan.target.subsystem.clone(),
+        model: identity.model,
+        serial: identity.serial,
+        firmware: identity.firmware,
+        namespaces: namespaces.collect(),
+    }
+}
+
+fn load(plan: &Plan) -> LoadReport {
+    let generated = !matches!(plan.pace, Pace::Trace);
+    LoadReport {
+        pace: match plan.pace {
+            Pace::Closed => "closed",
+            Pace::Open(_) => "open",
+            Pace::Trace => "trace",
+        },
+        rw: generated.then(|| format!("{:?}", plan.rw).to_lowercase()),
+        reads: generated.then_some(plan.reads),
+        block_size: generated.then_some(plan.bytes),
+        queue_depth: plan.depth,
+        connections: plan.connections,
+        cores: plan.cores.clone(),
+        threads: plan.cores.len(),
+        mode: if plan.wait { "wait" } else { "poll" },
+        rate: match &plan.pace {
+            Pace::Open(schedule) => Some(schedule.rate),
+            _ => None,
+        },
+        header_digest: plan.target.digests.header,
+        data_digest: plan.target.digests.data,
+        seed: plan.seed,
+    }
+}
+
+fn nanos(value: f64) -> String {
+    text::seconds(value * 1e-9)
+}
+
+impl Report {
+    /// Prints it for people.
+    pub fn print(&self) {
+        let TargetReport { address, subsystem, model, .. } = &self.target;
+        println!("{address}  {subsystem}  {model}");
+        println!("{}", self.heading());
+        println!();
+        self.table();
+        println!();
+        for line in self.remarks() {
+            println!("{line}");
+        }
+    }
+
+    fn heading(&self) -> String {
+        let load = &self.load;
+        let what = match (&load.rw, load.block_size) {
+            (Some(rw), Some(size)) => format!("{rw} of {}", text::bytes(size as f64)),
+            _ => "trace".to_owned(),
+        };
+        let pace = match load.rate {
+            Some(rate) => format!("open loop at {}/s", text::short(rate)),
+            None => format!("{} loop", load.pace).replace("trace loop", "in real time"),
+        };
+        let plural = if load.connections == 1 { "" } else { "s" };
+        format!(
+            "{what}, {pace}, {} connection{plural}, queue depth {}, {} thread{} ({}), seed {}, {}",
+            load.connections,
+            load.queue_depth,
+            load.threads,
+            if load.threads == 1 { "" } else { "s" },
+            if load.mode == "poll" { "busy polling" } else { "waiting" },
+            load.seed,
+            text::seconds(self.seconds),
+        )
+    }
+
+    fn table(&self) {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        let mut header = vec!["", "requests", "IOPS", "MB/s", "mean"];
+        header.extend(PERCENTILES.iter().map(|(name, _)| *name));
+        header.push("max");
+        table.set_header(header);
+        for (name, op) in &self.by_op {
+            table.add_row(row(name, op));
+        }
+        if self.by_op.len() != 1 {
+            table.add_row(row("all", &self.total));
+        }
+        if let Some(Bursts { between, onset, rest }) = &self.bursts {
+            let parts = [("between bursts", between), ("first 10 ms", onset), ("in bursts", rest)];
+            for (name, latency) in parts {
+                let Some(latency) = latency else { continue };
+                let mut cells =
+                    vec![name.to_owned(), text::grouped(latency.count as f64), String::new()];
+                cells.push(String::new());
+                cells.extend(cells_of(latency));
+                table.add_row(cells);
+            }
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        println!("{}", table.trim_fmt());
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let cpu = &self.client_cpu;
+        if let Some(each) = cpu.ns_per_request {
+            let polling = if cpu.includes_polling { ", busy polling included" } else { "" };
+            lines.push(format!("client CPU: {} per request{polling}", nanos(each)));
+        }
+        if let Some(delay) = &self.send_delay_ns {
+            lines.push(format!(
+                "sent after their time: median {}, p99 {}, at most {} (part of the latencies)",
+                nanos(delay.p50 as f64),
+                nanos(delay.p99 as f64),
+                nanos(delay.max as f64)
+            ));
+        }
+        for error in &self.errors {
+            lines.push(format!("{} {}s failed: {}", error.count, error.op, error.what));
+        }
+        if self.unsent > 0 {
+            lines.push(format!(
+                "{} requests were due and could not even be sent: the target did not keep up, and \
+                 the latencies are of those that were sent",
+                self.unsent
+            ));
+        }
+        if self.interrupted > 0 {
+            lines.push(format!("{} requests were cut off and not repeated", self.interrupted));
+        }
+        for outage in &self.outages {
+            lines.push(format!(
+                "connection lost at {}, made again after {}",
+                text::seconds(outage.at_seconds),
+                text::seconds(outage.lasted_seconds)
+            ));
+        }
+        if let Some(trace) = &self.trace {
+            lines.push(format!(
+                "trace: {} requests, {} folded onto the namespaces, {} widened to whole blocks, {} \
+                 cut to the namespace",
+                trace.requests, trace.folded, trace.aligned, trace.cut
+            ));
+        }
+        if let Some(verify) = &self.verify {
+            lines.extend(verify.lines());
+        }
+        lines
+    }
+}
+
+impl Verified {
+    fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "verify: {} blocks right, {} wrong, {} of unknown content; final read-back {}; {} \
+             requests waited for another on the same blocks",
+            self.right_blocks,
+            self.wrong_blocks,
+            self.unknown_blocks,
+            if self.read_back { "done" } else { "NOT done" },
+            self.overlaps
+        )];
+        for wrong in &self.mismatches {
+            let Mismatch { namespace, lba, offset, what, expected, found } = wrong;
+            lines.push(format!("  namespace {namespace}, LBA {lba}, byte {offset}: {what}"));
+            lines.push(format!("    expected {expected}"));
+            lines.push(format!("    found    {found}"));
+        }
+        lines
+    }
+}
+
+fn row(name: &str, op: &OpReport) -> Vec<String> {
+    let mut cells = vec![
+        name.to_owned(),
+        text::grouped(op.requests as f64),
+        text::grouped(op.iops),
+        text::number(op.mb_per_s),
+    ];
+    match &op.latency_ns {
+        Some(latency) => cells.extend(cells_of(latency)),
+        None => cells.extend(std::iter::repeat_n("–".to_owned(), 7)),
+    }
+    cells
+}
+
+fn cells_of(latency: &LatencyReport) -> impl Iterator<Item = String> + use<> {
+    let LatencyReport { mean, p50, p90, p99, p999, p9999, max, .. } = *latency;
+    [mean, p50 as f64, p90 as f64, p99 as f64, p999 as f64, p9999 as f64, max as f64]
+        .into_iter()
+        .map(nanos)
+}
