@@ -305,3 +305,55 @@ impl Feed for Sweep {
         Next::End
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::plan::tests::plan;
+
+    proptest! {
+        /// Jobs lie within their spaces; sequential ones of all connections cover each once.
+        #[test]
+        fn generated_jobs_stay_in_their_spaces(
+            blocks in 1_u64..200, first in 0_u64..50, connections in 1_u16..8, random: bool,
+        ) {
+            let plan = plan(blocks, first, connections, random);
+            let clock = Clock { end: None, ..Clock::new(&plan) };
+            let mut seen = vec![0; blocks as usize];
+            for connection in 0..usize::from(connections) {
+                let mut feed = Closed::new(&plan, clock, connection, 1);
+                let part = blocks as usize * (connection + 1) / usize::from(connections)
+                    - blocks as usize * connection / usize::from(connections);
+                for _ in 0..part {
+                    let Next::Job(mut job) = feed.next(clock.start) else { panic!("a job") };
+                    prop_assert!(matches!(feed.next(clock.start), Next::Completion));
+                    feed.answered(job.lane);
+                    prop_assert_eq!(job.blocks, 1);
+                    seen[(job.lba - first) as usize] += 1;
+                    prop_assert_eq!(feed.redraw(&mut job), random);
+                    prop_assert!((first..first + blocks).contains(&job.lba));
+                }
+            }
+            prop_assert!(random || seen.iter().all(|count| *count == 1), "{:?}", seen);
+        }
+
+        #[test]
+        fn a_sweep_covers_every_block_once(
+            blocks in 1_u64..500, first in 0_u64..50, threads in 1_usize..5,
+        ) {
+            let plan = plan(blocks, first, 1, false);
+            let mut seen = vec![0; blocks as usize];
+            for index in 0..threads {
+                let mut sweep = Sweep::new(&plan, Op::Read, index, threads);
+                while let Next::Job(job) = sweep.next(Instant::now()) {
+                    for lba in job.lba..job.lba + u64::from(job.blocks) {
+                        seen[(lba - first) as usize] += 1;
+                    }
+                }
+            }
+            prop_assert!(seen.iter().all(|count| *count == 1), "{:?}", seen);
+        }
+    }
+}

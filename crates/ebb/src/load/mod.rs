@@ -56,36 +56,27 @@ pub fn run(args: &LoadArgs) -> Result<()> {
         findings: Findings::default(),
         progress: Progress::new(args.quiet),
     };
-    let mut lost = None;
-    if plan.fill {
-        lost = load.sweep("fill", Op::Write)?;
+    let mut ended = if plan.fill { load.sweep("fill", Op::Write)? } else { None };
+    let mut measured = None;
+    if ended.is_none() {
+        let (done, lost) = load.measure(traces.as_ref())?;
+        (measured, ended) = (Some(done), lost);
     }
-    let measured = match lost {
-        None => {
-            let measured = load.measure(traces.as_ref())?;
-            if measured.lost.is_none() && plan.verify {
-                lost = load.sweep("read back", Op::Read)?;
-            }
-            Some(measured)
-        }
-        Some(_) => None,
-    };
-    let report = Report::new(&plan, identity, measured, load.session.outages.clone(), {
-        let Load { findings, .. } = &load;
-        plan.verify.then(|| Verified::new(findings, lost.is_none()))
-    })?;
+    if ended.is_none() && plan.verify {
+        ended = load.sweep("read back", Op::Read)?;
+    }
+    let verified = plan.verify.then(|| Verified::new(&load.findings, ended.is_none()));
+    let outages = std::mem::take(&mut load.session.outages);
+    let report = Report::new(&plan, identity, measured, ended, &outages, verified)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         report.print();
     }
-    load.session.close(&mut []);
-    match (lost, report.failure(), load.findings.first_failure) {
-        (Some(lost), ..) => Err(lost.into()),
-        (_, Some(why), _) => Err(anyhow!(why)),
-        (_, _, Some(why)) => Err(anyhow!("filling or reading back failed: {why}")),
-        _ => Ok(()),
-    }
+    load.session.close();
+    let swept = load.findings.first_failure;
+    let swept = swept.map(|why| format!("filling or reading back failed: {why}"));
+    report.failure().or(swept).map_or(Ok(()), |why| Err(anyhow!(why)))
 }
 
 /// The trace to replay.
@@ -112,8 +103,6 @@ pub struct Measured {
     /// From the first counted moment to the end, or to the last answer where that is later.
     elapsed: Duration,
     trace: Option<TraceReport>,
-    /// Why it ended before its time.
-    lost: Option<Error>,
 }
 
 impl Load {
@@ -133,9 +122,8 @@ impl Load {
         let mut tick = || bar.set_position(live(&shared)[1].wrapping_sub(before));
         let worked = self.session.work(&mut workers, &self.shared, &clock, &mut tick);
         bar.finish_and_clear();
-        for worker in &mut workers {
-            self.findings.merge(std::mem::take(&mut worker.findings));
-            drop(worker.detach());
+        for worker in workers {
+            self.findings.merge(worker.findings);
         }
         Ok(worked.err())
     }
@@ -144,8 +132,8 @@ impl Load {
         live(&self.shared)
     }
 
-    /// The load itself.
-    fn measure(&mut self, traces: Option<&Traces>) -> Result<Measured> {
+    /// The load itself, and the connection error that ended it early.
+    fn measure(&mut self, traces: Option<&Traces>) -> Result<(Measured, Option<Error>)> {
         let plan = self.shared.plan.clone();
         let clock = Clock::new(&plan);
         let (reader, feeds) = feeds(&plan, traces, clock)?;
@@ -175,7 +163,7 @@ impl Load {
         let planned = clock.end.filter(|_| lost.is_none());
         let end = planned.max(meter.last).unwrap_or(stopped);
         let elapsed = end.saturating_duration_since(clock.counted);
-        Ok(Measured { meter, elapsed, trace, lost })
+        Ok((Measured { meter, elapsed, trace }, lost))
     }
 }
 

@@ -338,3 +338,33 @@ fn space(args: &LoadArgs, namespace: Namespace) -> Result<Space> {
     }
     Ok(Space { namespace, first, blocks: count })
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// One namespace of 4 KiB blocks, requests of one block, a closed loop of depth 1.
+    pub fn plan(blocks: u64, first: u64, connections: u16, random: bool) -> Plan {
+        let namespace = Namespace { id: 1, block_size: 4096, blocks: first + blocks };
+        Plan {
+            target: Target::new(SocketAddr::from(([127, 0, 0, 1], 4420)), "nqn"),
+            spaces: vec![Space { namespace, first, blocks }],
+            rw: if random { Rw::Randread } else { Rw::Read },
+            reads: 1.0,
+            bytes: 4096,
+            most_bytes: 64 << 10,
+            depth: 1,
+            connections,
+            cores: vec![None],
+            wait: true,
+            pace: Pace::Closed,
+            duration: None,
+            warmup: Duration::ZERO,
+            seed: 1,
+            verify: false,
+            fill: false,
+            reconnect: None,
+            timeout: Duration::from_secs(1),
+        }
+    }
+}

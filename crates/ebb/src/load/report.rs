@@ -1,12 +1,15 @@
 //! What is printed at the end, for people and as JSON (docs/json-schema/load-1.json).
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use anyhow::Result;
 
-use ebb_target::initiator::{Identity, describe};
+use ebb_target::initiator::{Error, Identity, describe};
 use ebb_target::wire::Status;
 
 use super::Measured;
@@ -33,7 +36,7 @@ pub struct Report {
     /// Time counted.
     seconds: f64,
     total: OpReport,
-    by_op: Vec<(&'static str, OpReport)>,
+    by_op: BTreeMap<&'static str, OpReport>,
     /// By part of a burst.
     bursts: Option<Bursts>,
     /// From the intended start to sending.
@@ -218,12 +221,13 @@ impl Report {
         plan: &Plan,
         identity: Identity,
         measured: Option<Measured>,
-        outages: Vec<Outage>,
+        ended: Option<Error>,
+        outages: &[Outage],
         verified: Option<Verified>,
     ) -> Result<Self> {
-        let (meter, elapsed, trace, lost) = match measured {
-            Some(Measured { meter, elapsed, trace, lost }) => (meter, elapsed, trace, lost),
-            None => (Meter::new(false)?, std::time::Duration::ZERO, None, None),
+        let (meter, elapsed, trace) = match measured {
+            Some(Measured { meter, elapsed, trace }) => (meter, elapsed, trace),
+            None => (Meter::new(false)?, Duration::ZERO, None),
         };
         let seconds = elapsed.as_secs_f64();
         let total = op(&meter.total()?, seconds);
@@ -236,8 +240,8 @@ impl Report {
             schema: 1,
             target: target(plan, identity),
             load: load(plan),
-            completed: lost.is_none() && read_back,
-            ended: lost.map(|error| error.to_string()),
+            completed: ended.is_none() && read_back,
+            ended: ended.map(|error| error.to_string()),
             seconds,
             by_op: by_op.map(|(name, per_op)| (*name, op(per_op, seconds))).collect(),
             bursts: bursts(&meter),

@@ -30,6 +30,8 @@ pub struct Outage {
 pub struct Session {
     plan: Arc<Plan>,
     controller: Option<Controller>,
+    /// Connections that no thread has at the moment.
+    idle: Vec<Vec<Queue>>,
     /// Connections lost and made again.
     pub outages: Vec<Outage>,
 }
@@ -37,11 +39,14 @@ pub struct Session {
 impl Session {
     /// With a controller that is connected.
     pub fn new(plan: Arc<Plan>, controller: Controller) -> Self {
-        Self { plan, controller: Some(controller), outages: Vec::new() }
+        Self { plan, controller: Some(controller), idle: Vec::new(), outages: Vec::new() }
     }
 
     /// Connections for the threads, in order.
-    fn queues(&self) -> Result<Vec<Vec<Queue>>, Error> {
+    fn queues(&mut self) -> Result<Vec<Vec<Queue>>, Error> {
+        if !self.idle.is_empty() {
+            return Ok(std::mem::take(&mut self.idle));
+        }
         let controller = self.controller.as_ref().ok_or(Error::Closed)?;
         let threads = self.plan.cores.len();
         let mut all: Vec<Vec<Queue>> = (0..threads).map(|_| Vec::new()).collect();
@@ -66,6 +71,20 @@ impl Session {
         clock: &Clock,
         tick: &mut dyn FnMut(),
     ) -> Result<(), Error> {
+        let worked = self.work_on(workers, shared, clock, tick);
+        let queues = workers.iter_mut().map(Worker::detach);
+        // After an error nothing is left that could be used again.
+        self.idle = queues.filter(|_| worked.is_ok()).collect();
+        worked
+    }
+
+    fn work_on(
+        &mut self,
+        workers: &mut [Worker],
+        shared: &Shared,
+        clock: &Clock,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
         let mut error = self.attach(workers).err();
         loop {
             if let Some(lost) = error.take() {
@@ -76,14 +95,15 @@ impl Session {
             let unfinished = workers.iter().any(Worker::is_unfinished);
             match worked {
                 Ok(()) => return Ok(()),
-                // All was done when a connection that nobody needs any more was lost.
+                // All was done when a connection that nobody needs any more was lost; whoever needs
+                // one next finds out.
                 Err(_) if !unfinished => return Ok(()),
                 Err(lost) => error = Some(lost),
             }
         }
     }
 
-    fn attach(&self, workers: &mut [Worker]) -> Result<(), Error> {
+    fn attach(&mut self, workers: &mut [Worker]) -> Result<(), Error> {
         for (worker, queues) in workers.iter_mut().zip(self.queues()?) {
             worker.attach(queues);
         }
@@ -185,11 +205,11 @@ impl Session {
     }
 
     /// Ends everything in order, as far as the target takes part.
-    pub fn close(self, workers: &mut [Worker]) {
+    pub fn close(self) {
         let Some(controller) = self.controller else { return };
-        for worker in workers {
-            for mut queue in worker.detach() {
-                let _ = controller.disconnect_queue(&mut queue);
+        for mut queue in self.idle.into_iter().flatten() {
+            if controller.disconnect_queue(&mut queue).is_err() {
+                return;
             }
         }
         let _ = controller.shut_down();

@@ -1,0 +1,308 @@
+//! `ebb load` as a whole command, against a peer that behaves, and one that does not.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+#[path = "../../target/tests/peer/mod.rs"]
+mod peer;
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_target::wire::Status;
+use serde_json::Value;
+
+use common::{data, fails, json, prints, valid};
+use peer::{Config, Fault, Peer, disks};
+
+/// Arguments against `peer`, and more.
+fn against<'a>(address: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["load", "--connect", address, "--wait"], more].concat()
+}
+
+fn address(peer: &Peer) -> String {
+    peer.address().to_string()
+}
+
+fn count(value: &Value, name: &str) -> u64 {
+    value.pointer(name).and_then(Value::as_u64).unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+/// The requests a run makes come to the peer, and the report says so.
+#[test]
+fn a_closed_loop_counts_what_it_did() {
+    let peer = Peer::start(Config { reorder: true, ..Config::default() });
+    let address = address(&peer);
+    let args = against(
+        &address,
+        &["--namespace", "1", "--rw", "randrw", "--mix", "70", "--duration", "300 ms", "--json"],
+    );
+    let more = ["--queue-depth", "8", "--connections", "3", "--digest", "header,data"];
+    let report = json(&[&args[..], &more].concat());
+    valid("load-1", &report);
+    assert_eq!(report["completed"], true);
+    let requests = count(&report, "/total/requests");
+    assert_eq!(requests, peer.served());
+    assert_eq!(count(&report, "/total/bytes"), requests * 4096);
+    assert_eq!(count(&report, "/total/latency_ns/count"), requests);
+    let latency = &report["total"]["latency_ns"];
+    let order = ["min", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+    let values: Vec<u64> = order.iter().map(|name| latency[name].as_u64().unwrap()).collect();
+    assert!(values.is_sorted(), "{latency}");
+    let of = |op: &str| count(&report, &format!("/by_op/{op}/requests"));
+    assert_eq!(of("read") + of("write"), requests);
+    assert!(requests < 100 || of("read") > of("write"));
+    let disconnects = peer.shared.disconnects.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(disconnects, 3, "each I/O queue ends in order");
+}
+
+#[test]
+fn both_namespaces_and_sequential_writes() {
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let more = ["--rw", "write", "--duration", "200 ms", "--block-size", "16 KiB", "--json"];
+    let report = json(&against(&address, &more));
+    assert_eq!(report["target"]["namespaces"].as_array().unwrap().len(), 2);
+    assert_eq!(count(&report, "/by_op/write/requests"), peer.served());
+    let disks = peer.shared.disks.lock().unwrap();
+    assert!(disks.values().all(|disk| disk.data[..16384].iter().any(|byte| *byte != 0)));
+}
+
+/// An open loop counts from the intended start: what waits behind a slow answer is slow too.
+#[test]
+fn an_open_loop_follows_its_schedule() {
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let more = ["--rate", "200", "--burst", "100 ms every 500 ms at 2k", "--duration", "1 s"];
+    let report =
+        json(&against(&address, &[&more[..], &["--arrival", "constant", "--json"]].concat()));
+    valid("load-1", &report);
+    // 2 × (0.4 s × 200 + 0.1 s × 2000); a machine under load sends late, but sends.
+    let all = count(&report, "/total/requests") + count(&report, "/unsent");
+    assert!((550..=570).contains(&all), "{all}");
+    let part = |name: &str| {
+        report.pointer(&format!("/bursts/{name}/count")).and_then(Value::as_u64).unwrap_or(0)
+    };
+    assert_eq!(part("between") + part("onset") + part("rest"), count(&report, "/total/requests"));
+    assert_eq!(count(&report, "/send_delay_ns/count"), count(&report, "/total/requests"));
+}
+
+#[test]
+fn verify_proves_every_kind_of_load() {
+    for (digest, success) in [("header", true), ("data", false)] {
+        let config =
+            Config { success, reorder: true, piece: 3000, in_capsule: 512, ..Config::default() };
+        let peer = Peer::start(config);
+        let address = address(&peer);
+        let more = ["--rw", "randrw", "--queue-depth", "16", "--connections", "2", "--verify"];
+        let time = ["--duration", "400 ms", "--digest", digest, "--json", "--size", "256 KiB"];
+        let report = json(&against(&address, &[&more[..], &time].concat()));
+        valid("load-1", &report);
+        assert_eq!(count(&report, "/verify/wrong_blocks"), 0);
+        assert_eq!(report["verify"]["read_back"], true);
+        assert!(count(&report, "/verify/right_blocks") > 0);
+    }
+}
+
+#[test]
+fn after_a_fill_nothing_is_unknown() {
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let more = ["--verify", "--fill", "--duration", "200 ms", "--json", "--rw", "randread"];
+    let report = json(&against(&address, &more));
+    assert_eq!(count(&report, "/verify/unknown_blocks"), 0);
+    // The read-back alone reads all of both namespaces.
+    assert!(count(&report, "/verify/right_blocks") >= 1024 + 2048);
+    assert_eq!(count(&report, "/verify/wrong_blocks"), 0);
+}
+
+/// Each lie about data is found, with the place, and ends with exit code 1.
+#[test]
+fn verify_finds_what_a_target_damages() {
+    let cases = [
+        (Fault::LoseWrite, "lost write"),
+        (Fault::Misdirect, "astray"),
+        (Fault::FlipBit, "1 of 4096 bytes differ"),
+    ];
+    for (fault, words) in cases {
+        // After the fill, which writes 4 MiB in 128 KiB pieces, and two requests of the load.
+        let peer = Peer::start(Config { fault: Some((fault, 32 + 2)), ..Config::default() });
+        let address = address(&peer);
+        let rw = if fault == Fault::FlipBit { "randread" } else { "randwrite" };
+        let more = ["--verify", "--fill", "--duration", "1 s", "--rw", rw, "--namespace", "1"];
+        let output = run(&against(&address, &more));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{fault:?}: {text}{error}");
+        assert!(error.contains("not as written"), "{error}");
+        assert!(text.contains(words), "{fault:?}: {text}");
+        assert!(text.contains("namespace 1, LBA "), "{text}");
+    }
+}
+
+fn run(args: &[&str]) -> Output {
+    common::ebb(args)
+}
+
+#[test]
+fn a_trace_is_replayed_folded_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = common::small_trace(folder.path());
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let more = ["--trace", &trace, "--verify", "--speed", "10", "--json"];
+    let report = json(&against(&address, &more));
+    valid("load-1", &report);
+    assert_eq!(count(&report, "/trace/requests"), 1000);
+    assert_eq!(count(&report, "/total/requests"), 1000);
+    assert!(count(&report, "/trace/folded") > 900);
+    assert_eq!(count(&report, "/by_op/write/requests"), 250);
+    assert_eq!(count(&report, "/verify/wrong_blocks"), 0);
+    let text = prints(&against(&address, &["--trace", &trace, "--speed", "20"]));
+    assert!(text.contains("1000 requests") && text.contains("folded onto"), "{text}");
+}
+
+/// The real trace of the issue, as fast as it goes.
+#[test]
+fn the_web_search_trace_is_kept() {
+    let Some(data) = data() else { return };
+    let file = data.join("traces/mqsim_oltp_websearch/wsrch-small.trace.gz");
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let file = file.to_str().unwrap();
+    let more = ["--trace", file, "--verify", "--speed", "1000", "--duration", "2 s", "--json"];
+    let report = json(&against(&address, &more));
+    assert_eq!(count(&report, "/verify/wrong_blocks"), 0);
+    assert!(count(&report, "/trace/folded") > 0);
+}
+
+#[test]
+fn wrong_usage_says_what_would_be_right() {
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let cases: &[(&[&str], &str)] = &[
+        (&["--namespace", "7"], "the target has 1, 2"),
+        (&["--namespace", "1,1"], "twice"),
+        (&["--block-size", "1000 B"], "not a multiple"),
+        (&["--block-size", "256 KiB"], "at most 131072 bytes"),
+        (&["--connections", "9"], "grants 8"),
+        (&["--queue-depth", "100"], "more than the 127"),
+        (&["--queue-depth", "200", "--namespace", "1"], "more than the 127"),
+        (&["--offset", "1 MiB"], "leave nothing of namespace 2"),
+        (&["--size", "5000 B"], "multiples of namespace 1's blocks"),
+        (&["--mix", "70"], "--mix is the share"),
+        (&["--cores", "4000"], "may not run on core 4000"),
+        (&["--duration", "1 s", "--warmup", "1 s"], "longer than --warmup"),
+        (&["--rate", "fast"], "is not a rate"),
+        (&["--burst", "often"], "is not a burst"),
+        (&["--trace", "/nowhere"], "/nowhere"),
+        (&["--lenient"], "--trace"),
+    ];
+    for (more, words) in cases {
+        let (code, error) = fails(&against(&address, more));
+        assert_eq!(code, 2, "{more:?}: {error}");
+        assert!(error.contains(words), "{more:?}: {error}");
+    }
+    let (code, error) = fails(&["load", "--connect", "nonsense"]);
+    assert_eq!(code, 2, "{error}");
+}
+
+#[test]
+fn a_target_that_is_not_there_or_not_ours_is_an_error() {
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let wrong = against(&address, &["--nqn", "nqn.2014-08.org:nobody"]);
+    let (code, error) = fails(&wrong);
+    assert!(code == 1 && error.contains("no subsystem nqn.2014-08.org:nobody"), "{error}");
+    let unwelcome = against(&address, &["--host-nqn", "nqn.2014-08.org:unwelcome"]);
+    let (code, error) = fails(&unwelcome);
+    assert!(code == 1 && error.contains("allow-list"), "{error}");
+    drop(peer);
+    let (code, error) = fails(&against(&address, &[]));
+    assert!(code == 1 && error.contains("is a target listening there?"), "{error}");
+}
+
+#[test]
+fn failed_requests_are_counted_by_status() {
+    let fault = Some((Fault::Status(Status::WRITE_FAULT), 5));
+    let peer = Peer::start(Config { fault, ..Config::default() });
+    let address = address(&peer);
+    let output = run(&against(&address, &["--rw", "randwrite", "--duration", "200 ms", "--json"]));
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("load-1", &report);
+    assert_eq!(report["errors"][0]["what"], "write fault (type 0x2, code 0x80)");
+    assert_eq!(count(&report, "/errors/0/count"), 1);
+    assert_eq!(count(&report, "/total/requests"), peer.served());
+}
+
+/// A connection that ends, breaks the protocol or falls silent: what was done is reported.
+#[test]
+fn a_lost_connection_ends_the_run_with_a_report() {
+    let cases = [
+        (Fault::Close, ""),
+        (Fault::CloseInside, "closed the connection"),
+        (Fault::DataDigest, "data digest"),
+        (Fault::Stall, "no answer"),
+    ];
+    for (fault, words) in cases {
+        let peer = Peer::start(Config { fault: Some((fault, 50)), ..Config::default() });
+        let address = address(&peer);
+        let more = ["--duration", "60 s", "--json", "--digest", "data", "--timeout", "1 s"];
+        let output = run(&against(&address, &[&more[..], &["--queue-depth", "4"]].concat()));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{fault:?}: {error}");
+        assert!(error.contains(words), "{fault:?}: {error}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        valid("load-1", &report);
+        assert_eq!(report["completed"], false);
+        assert!(count(&report, "/total/requests") >= 40, "{report}");
+        assert!(count(&report, "/interrupted") >= 1);
+    }
+}
+
+/// The target goes away and comes back with its data: the run goes on, and all is verified.
+#[test]
+fn reconnecting_goes_on_and_loses_nothing() {
+    let disks = disks();
+    let first = Peer::start_with(Config::default(), disks.clone(), "127.0.0.1:0".parse().unwrap());
+    let at = first.address();
+    let address = at.to_string();
+    let args = against(
+        &address,
+        &["--verify", "--rw", "randrw", "--queue-depth", "8", "--duration", "4 s", "--json"],
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
+        .args([&args[..], &["--reconnect", "60"]].concat())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while first.served() < 20 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(first);
+    std::thread::sleep(Duration::from_millis(300));
+    let second = Peer::start_with(Config::default(), Arc::clone(&disks), at);
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("load-1", &report);
+    assert_eq!(report["outages"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(count(&report, "/verify/wrong_blocks"), 0);
+    assert_eq!(count(&report, "/interrupted"), 0);
+    assert!(second.served() > 0);
+}
+
+#[test]
+fn text_is_for_people() {
+    let peer = Peer::start(Config::default());
+    let address = address(&peer);
+    let text = prints(&against(&address, &["--duration", "100 ms", "--namespace", "1"]));
+    for words in ["randread of 4 KiB", "p99.99", "client CPU", "closed loop", "Peer"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
