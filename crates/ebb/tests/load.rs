@@ -6,7 +6,8 @@ mod common;
 #[path = "../../target/tests/peer/mod.rs"]
 mod peer;
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,16 +122,15 @@ fn after_a_fill_nothing_is_unknown() {
 #[test]
 fn verify_finds_what_a_target_damages() {
     let cases = [
-        (Fault::LoseWrite, "lost write"),
-        (Fault::Misdirect, "astray"),
-        (Fault::FlipBit, "1 of 4096 bytes differ"),
+        // The fill writes 4 MiB in 32 pieces: what nothing overwrites stays lost.
+        (Fault::LoseWrite, 3, "lost write"),
+        (Fault::Misdirect, 3, "astray"),
+        (Fault::FlipBit, 32 + 2, "1 of 4096 bytes differ"),
     ];
-    for (fault, words) in cases {
-        // After the fill, which writes 4 MiB in 128 KiB pieces, and two requests of the load.
-        let peer = Peer::start(Config { fault: Some((fault, 32 + 2)), ..Config::default() });
+    for (fault, after, words) in cases {
+        let peer = Peer::start(Config { fault: Some((fault, after)), ..Config::default() });
         let address = address(&peer);
-        let rw = if fault == Fault::FlipBit { "randread" } else { "randwrite" };
-        let more = ["--verify", "--fill", "--duration", "1 s", "--rw", rw, "--namespace", "1"];
+        let more = ["--verify", "--fill", "--duration", "300 ms", "--namespace", "1"];
         let output = run(&against(&address, &more));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -275,8 +275,8 @@ fn reconnecting_goes_on_and_loses_nothing() {
     );
     let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
         .args([&args[..], &["--reconnect", "60"]].concat())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     while first.served() < 20 {
@@ -305,4 +305,89 @@ fn text_is_for_people() {
     for words in ["randread of 4 KiB", "p99.99", "client CPU", "closed loop", "Peer"] {
         assert!(text.contains(words), "{words}: {text}");
     }
+}
+
+/// A running `ebb serve`; killed when dropped.
+struct Serve {
+    child: Child,
+    address: String,
+}
+
+impl Serve {
+    fn start(listen: &str, namespaces: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        command.args(["serve", "--cores", "0", "--listen", listen]);
+        for namespace in namespaces {
+            command.args(["--namespace", namespace]);
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+            .unwrap();
+        Self { child, address }
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The real target keeps what it is given, whatever the load and the digests.
+#[test]
+fn the_target_keeps_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = format!("file:{}", common::path(folder.path(), "disk.img"));
+    std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(4 << 20).unwrap();
+    let serve = Serve::start("127.0.0.1:0", &["ram:8MiB", &disk]);
+    let trace = common::small_trace(folder.path());
+    let loads: [&[&str]; 5] = [
+        &["--fill", "--rw", "randrw", "--queue-depth", "16", "--connections", "3"],
+        &["--rw", "randwrite", "--block-size", "64 KiB", "--digest", "header,data"],
+        &["--rw", "rw", "--block-size", "16 KiB", "--digest", "data", "--queue-depth", "4"],
+        &["--rate", "2k", "--rw", "randrw", "--digest", "header", "--poll"],
+        &["--trace", &trace, "--speed", "5"],
+    ];
+    for load in loads {
+        let fixed = ["load", "--connect", &serve.address, "--verify", "--json"];
+        let report = json(&[&fixed[..], load, &["--duration", "500 ms"]].concat());
+        valid("load-1", &report);
+        assert_eq!(report["completed"], true);
+        assert_eq!(report["verify"]["read_back"], true);
+        assert_eq!(count(&report, "/verify/wrong_blocks"), 0, "{load:?}");
+        assert!(count(&report, "/verify/right_blocks") > 0, "{load:?}");
+    }
+    let (code, error) = fails(&["load", "--connect", &serve.address, "--namespace", "3"]);
+    assert!(code == 2 && error.contains("the target has 1, 2"), "{error}");
+}
+
+/// A target that is killed and started again on the same file has lost nothing it answered.
+#[test]
+fn a_killed_target_comes_back_with_its_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = format!("file:{}", common::path(folder.path(), "disk.img"));
+    std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(2 << 20).unwrap();
+    let first = Serve::start("127.0.0.1:0", &[&disk]);
+    let address = first.address.clone();
+    let load = Command::new(env!("CARGO_BIN_EXE_ebb"))
+        .args(["load", "--connect", &address, "--verify", "--fill", "--rw", "randrw"])
+        .args(["--queue-depth", "8", "--duration", "4 s", "--reconnect", "120", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(first);
+    let second = Serve::start(&address, &[&disk]);
+    let output = load.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(count(&report, "/verify/wrong_blocks"), 0);
+    assert_eq!(report["verify"]["read_back"], true);
+    drop(second);
 }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::Result;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use ebb_policy::units::Nanos;
 use ebb_target::initiator::{Controller, Host, Namespace, Target, discover};
@@ -14,7 +15,7 @@ use super::arrivals::Schedule;
 use crate::exit::usage;
 
 /// Requests outstanding per connection, at most, with a rate or a trace.
-const OPEN_DEPTH: u16 = 128;
+const OPEN_DEPTH: usize = 128;
 /// Connections per core up to which completions are looked for all the time.
 const POLLED: usize = 8;
 /// Most bytes of one command where the target states no limit, and in sweeps.
@@ -175,7 +176,11 @@ impl Plan {
             },
             bytes: work.block_size.map_or(4096, |size| size.0),
             most_bytes,
-            depth: pace.queue_depth.unwrap_or(if closed { 1 } else { OPEN_DEPTH }).into(),
+            depth: match pace.queue_depth {
+                Some(depth) => depth.into(),
+                None if closed => 1,
+                None => OPEN_DEPTH.min(controller.most_outstanding()),
+            },
             connections,
             wait: args.wait || (!args.poll && per_core > POLLED),
             cores,
@@ -268,8 +273,9 @@ impl Plan {
 fn check_options(args: &LoadArgs, rw: Rw) -> Result<()> {
     let (work, pace) = (&args.work, &args.pace);
     if let Some(list) = &args.cores {
-        let allowed = rustix::thread::sched_getaffinity(None)?;
-        if let Some(core) = list.0.iter().find(|core| !allowed.is_set(**core)) {
+        let allowed = sched_getaffinity(None)?;
+        let may = |core: usize| core < CpuSet::MAX_CPU && allowed.is_set(core);
+        if let Some(core) = list.0.iter().find(|core| !may(**core)) {
             return Err(usage(format!("--cores: this process may not run on core {core}")));
         }
     }
