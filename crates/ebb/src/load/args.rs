@@ -111,7 +111,8 @@ pub struct WorkArgs {
 #[command(next_help_heading = "Pace")]
 pub struct PaceArgs {
     /// Requests outstanding: per connection and namespace without a rate [default: 1], per
-    /// connection, at most, with a rate or a trace [default: 128, or what the target's queues hold].
+    /// connection, at most, with a rate or a trace [default: 128, or what the target's queues
+    /// hold].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub queue_depth: Option<u16>,
 

@@ -5,6 +5,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ebb_policy::units::Bytes;
 use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
@@ -87,6 +88,29 @@ fn create(path: &Path, size: Option<u64>) -> Result<(), Error> {
     made.map_err(Error::system(path, "cannot create it", "choose a place that can be written"))
 }
 
+/// Locks the file for this process. A process that was killed holds its lock until the kernel has
+/// ended the requests it left in its rings, so a lock that goes away by itself is waited for.
+fn lock(file: &File, path: &Path) -> Result<(), Error> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let reason = "is in use by another namespace or process; stop that first";
+                return Err(Error::unfit(path, reason));
+            }
+            Err(TryLockError::Error(error)) => {
+                let remedy = "use a file system that has locks";
+                return Err(Error::system(path, "cannot lock it", remedy)(error));
+            }
+        }
+    }
+}
+
 /// Opens and locks; tells whether the page cache is out of the way.
 fn open(path: &Path) -> Result<(File, bool), Error> {
     let remedy = "give an existing file or block device that may be written, or add ',create'";
@@ -105,15 +129,8 @@ fn open(path: &Path) -> Result<(File, bool), Error> {
         file => (file, true),
     };
     let file = file.map_err(Error::system(path, "cannot open it for writing", remedy))?;
-    match file.try_lock() {
-        Ok(()) => Ok((file, direct)),
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::unfit(path, "is in use by another namespace or process; stop that first"))
-        }
-        Err(TryLockError::Error(error)) => {
-            Err(Error::system(path, "cannot lock it", "use a file system with locks")(error))
-        }
-    }
+    lock(&file, path)?;
+    Ok((file, direct))
 }
 
 /// Whether direct I/O of blocks of this size is possible at all.
