@@ -1,6 +1,7 @@
 //! `ebb serve`: block devices over NVMe/TCP, by reactors that follow the load.
 
 mod devices;
+mod modelled;
 mod options;
 
 use std::io::Write;
@@ -76,9 +77,13 @@ fn limits(options: &Options) -> Limits {
 
 fn subsystem(options: &Options) -> anyhow::Result<Arc<Subsystem>> {
     let limits = limits(options);
-    let namespaces = devices::namespaces(&options.namespace)?;
+    let devices = devices::open(&options.namespace)?;
     let nqn = options.nqn.clone().unwrap_or_else(devices::default_nqn);
-    let mut config = Config::new(nqn, namespaces);
+    let mut config = Config::new(nqn, devices.namespaces);
+    if let Some((power, states)) = modelled::Power::of(&devices.modelled)? {
+        config.power_states = states;
+        config.power = Some(power);
+    }
     config.serial = devices::serial();
     config.max_transfer = limits.max_transfer;
     config.in_capsule = limits.in_capsule;
@@ -129,7 +134,8 @@ fn announce(subsystem: &Subsystem, addresses: &[SocketAddr]) -> anyhow::Result<(
         let geometry = namespace.device.geometry();
         let size = ebb_policy::units::Bytes(geometry.bytes());
         let block = geometry.block_size;
-        writeln!(out, "namespace {}: {size} in blocks of {block} B", namespace.id)?;
+        let what = namespace.device.describe();
+        writeln!(out, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
     }
     for address in addresses {
         writeln!(out, "listening on {address}")?;

@@ -44,7 +44,8 @@ pub struct Options {
     pub scheduler: Option<String>,
 
     /// A block device to serve, numbered from 1; repeat it for several: null:SIZE, ram:SIZE,
-    /// file:PATH, raid5:PATH,PATH,PATH.
+    /// file:PATH, raid5:PATH,PATH,PATH, or modelled:SIZE[,drive=NAME] for memory that answers
+    /// like the twin's model of an SSD.
     #[arg(long = "namespace", value_name = "KIND:...")]
     pub namespace: Vec<String>,
 

@@ -1,0 +1,313 @@
+//! `modelled:SIZE[,drive=NAME|FILE]`: memory that answers as slowly as the twin's model of an SSD
+//! would, with power states that real NVMe clients can set.
+//!
+//! **Modelled**: data is kept in memory; only the timing and the watts follow the drive's profile.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use ebb_policy::units::Nanos;
+use ebb_target::controller::{PowerControl, PowerState};
+use ebb_target::device::{self, Channel, Device, Done, Geometry, Io, Op, Spec};
+use ebb_target::wire::Status;
+use ebb_twin::drive::{Drive, DriveProfile};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::exit::usage;
+
+/// The drive where the text names none: one with five power states.
+const DEFAULT_DRIVE: &str = "pm1743";
+/// The seed of the model's varying latencies.
+const SEED: u64 = 1;
+
+/// Memory behind a modelled drive.
+pub struct Modelled {
+    memory: Arc<dyn Device>,
+    model: Arc<Model>,
+    profile: DriveProfile,
+}
+
+/// The one drive that all channels share.
+struct Model {
+    start: Instant,
+    drive: Mutex<Drive>,
+}
+
+impl Model {
+    fn now(&self) -> Nanos {
+        Nanos(self.start.elapsed().as_nanos() as u64)
+    }
+    fn drive(&self) -> MutexGuard<'_, Drive> {
+        self.drive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Modelled {
+    /// Reads what follows `modelled:`.
+    ///
+    /// # Errors
+    /// When the size or the drive is not right: what would be.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut drive = DEFAULT_DRIVE;
+        let mut rest = Vec::new();
+        for part in text.split(',') {
+            match part.strip_prefix("drive=") {
+                Some(name) => drive = name,
+                None => rest.push(part),
+            }
+        }
+        let wrong = |error| usage(format!("--namespace modelled:{text}: {error}"));
+        let memory: Spec = format!("ram:{}", rest.join(","))
+            .parse()
+            .map_err(|error: device::Error| wrong(error.to_string()))?;
+        let profile = profile(drive).map_err(wrong)?;
+        let start = Instant::now();
+        let model = Model { start, drive: Mutex::new(Drive::new(&profile, SEED)) };
+        Ok(Self { memory: device::open(&memory)?, model: Arc::new(model), profile })
+    }
+
+    /// The drive's power states, as Identify Controller describes them.
+    fn power_states(&self) -> Vec<PowerState> {
+        let state = |(rank, state): (usize, &ebb_policy::PowerStateSpec)| PowerState {
+            max_power: state.max_power,
+            idle_power: None,
+            active_power: None,
+            entry_latency: state.entry.micros().ceil() as u32,
+            exit_latency: state.exit.micros().ceil() as u32,
+            read_rank: rank as u8,
+            write_rank: rank as u8,
+            is_operational: state.operational,
+        };
+        self.profile.spec().states.iter().enumerate().map(state).collect()
+    }
+}
+
+/// A shipped drive, or one from a TOML file.
+fn profile(name: &str) -> Result<DriveProfile, String> {
+    if let Some(profile) = DriveProfile::builtin(name) {
+        return Ok(profile);
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        let names: Vec<_> = DriveProfile::names().collect();
+        return Err(format!("no drive '{name}'; give a TOML file or one of {}", names.join(", ")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    DriveProfile::from_toml(&text).map_err(|error| format!("{name}: {error}"))
+}
+
+impl Device for Modelled {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
+    }
+
+    fn describe(&self) -> String {
+        format!("memory that answers like a modelled {}", self.profile.name)
+    }
+
+    fn open(&self) -> std::io::Result<Box<dyn Channel>> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Box::new(ModelledChannel {
+            memory: self.memory.open()?,
+            block_size: self.memory.geometry().block_size,
+            model: self.model.clone(),
+            timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            armed: None,
+            answered: Vec::new(),
+            waiting: BTreeMap::new(),
+            sequence: 0,
+        }))
+    }
+}
+
+struct ModelledChannel {
+    memory: Box<dyn Channel>,
+    block_size: u32,
+    model: Arc<Model>,
+    /// Goes off when the first request is done.
+    timer: OwnedFd,
+    armed: Option<Nanos>,
+    /// What memory has answered, on the way to `waiting`.
+    answered: Vec<Done>,
+    /// Requests by the instant the drive completes them, in order of arrival where that is equal.
+    waiting: BTreeMap<(Nanos, u64), Done>,
+    sequence: u64,
+}
+
+impl ModelledChannel {
+    fn arm(&mut self, now: Nanos) {
+        let first = self.waiting.keys().next().map(|(due, _)| *due);
+        if first == self.armed {
+            return;
+        }
+        self.armed = first;
+        // Zero would disarm it.
+        let left = first.map_or(0, |due| due.saturating_sub(now).0.max(1));
+        let it_value = Timespec {
+            tv_sec: (left / 1_000_000_000) as i64,
+            tv_nsec: (left % 1_000_000_000) as i64,
+        };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
+        // Cannot fail with these values; if it did, polling still finds what is due.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
+    }
+}
+
+impl Channel for ModelledChannel {
+    fn submit(&mut self, io: Io) {
+        let bytes = io.blocks.saturating_mul(self.block_size);
+        let offset = io.lba * u64::from(self.block_size);
+        let op = match io.op {
+            Op::Read => ebb_trace::Op::Read,
+            Op::Write { .. } => ebb_trace::Op::Write,
+            Op::Flush => ebb_trace::Op::Flush,
+            // Drives keep zeros as an unmapped range.
+            Op::WriteZeroes { .. } | Op::Deallocate => ebb_trace::Op::Trim,
+        };
+        let now = self.model.now();
+        let due = self.model.drive().submit(now, op, offset, bytes);
+        self.memory.submit(io);
+        self.memory.poll(&mut self.answered);
+        for done in self.answered.drain(..) {
+            self.waiting.insert((due, self.sequence), done);
+            self.sequence += 1;
+        }
+        self.arm(now);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) -> usize {
+        let before = done.len();
+        let now = self.model.now();
+        while let Some(entry) = self.waiting.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            done.push(entry.remove());
+        }
+        if done.len() > before {
+            self.arm(now);
+        }
+        done.len() - before
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.timer.as_fd())
+    }
+}
+
+/// Sets the power state of all modelled drives of a subsystem.
+pub struct Power {
+    drives: Vec<Arc<Model>>,
+    state: AtomicU8,
+}
+
+impl Power {
+    /// For the first modelled drive's states, which all have; `None` without one.
+    ///
+    /// # Errors
+    /// When the drives are of kinds with different states: a controller has one set of them.
+    pub fn of(drives: &[Arc<Modelled>]) -> anyhow::Result<Option<(Arc<Self>, Vec<PowerState>)>> {
+        let Some(first) = drives.first() else { return Ok(None) };
+        let states = first.power_states();
+        if let Some(other) = drives.iter().find(|drive| drive.power_states() != states) {
+            let (one, other) = (&first.profile.name, &other.profile.name);
+            return Err(usage(format!(
+                "modelled drives {one} and {other} have different power states, and a controller \
+                 has one set; serve them by two processes"
+            )));
+        }
+        let drives = drives.iter().map(|drive| drive.model.clone()).collect();
+        Ok(Some((Arc::new(Self { drives, state: AtomicU8::new(0) }), states)))
+    }
+}
+
+impl PowerControl for Power {
+    fn set(&self, state: u8) -> Result<(), Status> {
+        for model in &self.drives {
+            let now = model.now();
+            model.drive().set_power_state(now, state);
+        }
+        self.state.store(state, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn get(&self) -> u8 {
+        self.state.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_target::device::Pool;
+
+    use super::*;
+
+    /// Reads 128 KiB pieces, 64 at a time, until so many are done; how long that took.
+    fn read(device: &Modelled, pieces: u64) -> Nanos {
+        let pool = Pool::new(64, 128 << 10);
+        let mut channel = device.open().unwrap();
+        let (mut sent, mut done) = (0, Vec::new());
+        let start = device.model.now();
+        let mut count = 0;
+        while count < pieces {
+            while sent < pieces.min(count + 64) {
+                let buffer = pool.take(128 << 10);
+                let lba = sent * 32 % 1024;
+                channel.submit(Io { tag: sent, op: Op::Read, lba, blocks: 32, buffer });
+                sent += 1;
+            }
+            channel.poll(&mut done);
+            count += done.len() as u64;
+            assert!(done.drain(..).all(|done| done.status.is_success()));
+        }
+        Nanos(device.model.now().0 - start.0)
+    }
+
+    /// The same in virtual time, where nothing but the drive takes any.
+    fn read_virtually(drive: &mut Drive, from: Nanos, pieces: u64) -> Nanos {
+        let mut under_way = std::collections::VecDeque::new();
+        let mut now = from;
+        for piece in 0..pieces {
+            if under_way.len() == 64 {
+                now = now.max(under_way.pop_front().unwrap());
+            }
+            let offset = piece * 32 % 1024 * 4096;
+            under_way.push_back(drive.submit(now, ebb_trace::Op::Read, offset, 128 << 10));
+        }
+        Nanos(under_way.into_iter().max().unwrap().0 - from.0)
+    }
+
+    #[test]
+    fn a_deeper_power_state_is_slower_for_real() {
+        let device = Arc::new(Modelled::parse("4MiB").unwrap());
+        let (power, states) = Power::of(std::slice::from_ref(&device)).unwrap().unwrap();
+        let deepest = states.iter().rposition(|state| state.is_operational).unwrap() as u8;
+        let mut drive = Drive::new(&device.profile, SEED);
+        let fast = read_virtually(&mut drive, Nanos::ZERO, 4000);
+        drive.set_power_state(Nanos::from_secs(10), deepest);
+        read_virtually(&mut drive, Nanos::from_secs(20), 4000);
+        let slow = read_virtually(&mut drive, Nanos::from_secs(30), 4000);
+        assert!(slow.0 > 2 * fast.0, "{slow:?} {fast:?}");
+        // A busy machine can only be slower than the model.
+        power.set(deepest).unwrap();
+        assert_eq!(power.get(), deepest);
+        read(&device, 4000);
+        let real = read(&device, 4000);
+        assert!(real.0 as f64 > 0.8 * slow.0 as f64, "{real:?} {slow:?}");
+    }
+
+    #[test]
+    fn wrong_texts_say_what_would_be_right() {
+        for (text, part) in [("4MiB,drive=floppy", "pm1743"), ("4", "ram:256MiB"), ("", "size")] {
+            let error = format!("{:#}", Modelled::parse(text).err().unwrap());
+            assert!(error.contains(part) && error.contains("modelled:"), "{error}");
+        }
+    }
+}
