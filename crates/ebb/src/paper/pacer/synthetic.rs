@@ -109,7 +109,7 @@ fn bars(of: &Outcome, over: &Outcome) -> [(f64, f64); 3] {
 /// Figs. 14 and 15: the parts of PACER one by one.
 pub fn adaptors(study: &mut Study) -> Result<()> {
     let workload = pressed(&study.lab, "rand-rw", 0.1)?;
-    let policies = ["native", "ondemand", "pacer-freq", "pacer-cores", "pacer"];
+    let policies = ["native", "ondemand", "pacer-freq", "pacer-cores", "pacer", "pacer-plus"];
     let experiments = policies.map(|name| policy(study, name, &workload));
     let runs = study.lab.all("Figs. 14, 15", &experiments)?;
     let base = &runs[0].outcome;
@@ -120,7 +120,7 @@ pub fn adaptors(study: &mut Study) -> Result<()> {
     }
     let ondemand = efficiency(&runs[1].outcome, base);
     report.validated("Fig. 15", "IOPS/W of ondemand, x", 1.02, ondemand);
-    similar(report, "Fig. 14", runs[1..].iter().map(|run| served(&run.outcome, base)));
+    similar(report, "Fig. 14", runs[1..5].iter().map(|run| served(&run.outcome, base)));
     Ok(())
 }
 
@@ -134,7 +134,7 @@ pub fn burst(study: &mut Study) -> Result<()> {
     let start = workload.jobs.iter().flat_map(|job| &job.stages).map(|stage| stage.start).max();
     let start = start.unwrap_or_default();
     let (duration, warmup) = (Some(start + study.steady(Nanos::from_secs(15))), start);
-    let policies = ["native", "pacer"];
+    let policies = ["native", "pacer", "pacer-plus"];
     let experiments =
         policies.map(|name| Experiment { duration, warmup, ..policy(study, name, &workload) });
     let runs = study.lab.all("Fig. 16", &experiments)?;

@@ -27,7 +27,7 @@ pub fn day(study: &mut Study) -> Result<()> {
             *length = day;
         }
     }
-    let policies = ["native", "ondemand", "pacer"];
+    let policies = ["native", "ondemand", "pacer", "pacer-plus"];
     let experiments = policies.map(|name| Experiment {
         duration: Some(day),
         warmup: Nanos::ZERO,
