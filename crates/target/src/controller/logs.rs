@@ -181,7 +181,9 @@ fn discovery_entry(kind: u8, nqn: &str, port: u16, address: SocketAddr) -> Disco
         transport: TCP,
         family: if address.is_ipv4() { 1 } else { 2 },
         kind,
-        requirements: 2 | 1 << 2,
+        // Not "no secure channel": libnvme before 1.5 takes it for TLS (its issue 612), and SECTYPE
+        // says it anyway.
+        requirements: 1 << 2,
         port: port.into(),
         controller: ANY_CONTROLLER.into(),
         admin_entries: ADMIN_DEPTH.into(),

@@ -162,7 +162,8 @@ data! {
         family: u8,
         /// SUBTYPE, byte 2: 2 an NVM subsystem, 3 the discovery subsystem itself.
         kind: u8,
-        /// TREQ, byte 3: bits 1:0 = 10b no secure channel, bit 2 flow control can be off.
+        /// TREQ, byte 3: bits 1:0 = 00b nothing said of a secure channel, bit 2 flow control can
+        /// be off.
         requirements: u8,
         /// PORTID, bytes 4-5.
         port: U16,

@@ -60,7 +60,7 @@ fn discovery_as_nvme_cli_does_it() {
         (0..=count).flat_map(|at| log(&mut admin, 0x70, at * 1024, 1024).unwrap()).collect();
     assert_eq!(whole, pieces);
     let first = &whole[1024..2048];
-    assert_eq!((first[0], first[1], first[2], first[3] & 4), (3, 1, 2, 4));
+    assert_eq!((first[0], first[1], first[2], first[3]), (3, 1, 2, 4));
     assert_eq!((u16_at(first, 6), u16_at(first, 8)), (0xffff, 32));
     assert_eq!(first[32..40], *b"4420    ");
     assert!(first[256..].starts_with(NQN.as_bytes()) && first[256 + NQN.len()] == 0);

@@ -1,0 +1,194 @@
+"""The two ends of the test bed: `ebb serve` on this machine and a Linux guest under qemu."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+ADDRESS = "127.0.0.1"
+
+
+class Failure(Exception):
+    """Something is not as it must be."""
+
+
+class Skip(Exception):
+    """Something cannot be tested here, for this reason."""
+
+
+def until(what, condition, seconds):
+    """Waits until `condition()` is true, and returns its value. The limit only tells a hang."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise Failure(f"after {seconds} s still not: {what}")
+        time.sleep(0.2)
+    return value
+
+
+class Target:
+    """A process of `ebb serve`."""
+
+    def __init__(self, ebb, folder, name, *options):
+        self.command = [ebb, "serve", "--scheduler", "interrupt", *options]
+        self.log = folder / f"{name}.log"
+        self.port = 0
+        self.nqn = None
+        self.namespaces = 0
+        self.start()
+
+    def start(self):
+        """Starts it, the second time at the same port."""
+        output = self.log.open("a")
+        listen = ["--listen", f"{ADDRESS}:{self.port}"]
+        self.process = subprocess.Popen(
+            [*self.command, *listen], stdout=subprocess.PIPE, stderr=output, text=True
+        )
+        for line in self.process.stdout:
+            output.write(line)
+            match line.split():
+                case ["subsystem", nqn]:
+                    self.nqn, self.namespaces = nqn, 0
+                case ["namespace", *_]:
+                    self.namespaces += 1
+                case ["listening", "on", address]:
+                    self.port = int(address.rpartition(":")[2])
+                    return
+        raise Failure(f"`ebb serve` ended: {self.log.read_text().strip()}")
+
+    def connections(self):
+        """How many there are, by the kernel's tables."""
+        mine = set()
+        for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                mine.add(os.readlink(link))
+            except FileNotFoundError:
+                pass
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        listening = "0A"
+        return sum(row[3] != listening and f"socket:[{row[9]}]" in mine for row in rows)
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        """As a crash would end it."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """Ends it in order, which must work."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failure("`ebb serve` does not end when it is told to") from None
+        if code != 0:
+            raise Failure(f"`ebb serve` ended with code {code}: {self.log.read_text().strip()}")
+
+
+class Guest:
+    """A virtual machine that runs what it is told."""
+
+    def __init__(self, image, folder, memory="768"):
+        self.console = folder / "console.log"
+        agent, monitor = str(folder / "agent"), str(folder / "monitor")
+        append = "root=/dev/vda rw console=ttyS0 init=/ebb-init quiet net.ifnames=0 panic=-1"
+        command = [
+            "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
+            "-m", memory, "-smp", "2", "-display", "none", "-nodefaults", "-no-reboot",
+            "-kernel", image / "vmlinuz", "-initrd", image / "initrd.img", "-append", append,
+            "-drive", f"file={image}/root.img,if=virtio,format=raw,snapshot=on",
+            "-netdev", "user,id=net", "-device", "virtio-net-pci,id=link,netdev=net,romfile=",
+            "-chardev", f"socket,id=agent,path={agent},server=on,wait=off",
+            "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent",
+            "-qmp", f"unix:{monitor},server=on,wait=off", "-serial", f"file:{self.console}",
+        ]
+        self.log = folder / "qemu.log"
+        self.process = subprocess.Popen(command, stderr=self.log.open("w"))
+        try:
+            self.agent = self._connect(agent)
+            self.monitor = self._connect(monitor)
+            self.monitor.readline()
+            self._control("qmp_capabilities")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _connect(self, path):
+        stream = socket.socket(socket.AF_UNIX)
+
+        def connected():
+            if self.process.poll() is not None:
+                raise Failure(f"qemu does not start: {self.log.read_text()}")
+            try:
+                stream.connect(path)
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+            return True
+
+        until("qemu runs", connected, 60)
+        stream.settimeout(600)
+        return stream.makefile("rwb")
+
+    def _control(self, command, **arguments):
+        message = {"execute": command, "arguments": arguments}
+        self.monitor.write(json.dumps(message).encode() + b"\n")
+        self.monitor.flush()
+        while "return" not in (reply := json.loads(self.monitor.readline())):
+            if "error" in reply:
+                raise Failure(f"qemu refuses {command}: {reply['error']['desc']}")
+
+    def link(self, up):
+        """Plugs the network cable in or pulls it."""
+        self._control("set_link", name="link", up=up)
+
+    def attempt(self, script):
+        """Runs a script (bash -euo pipefail); its exit code and output."""
+        self.agent.write(base64.b64encode(script.encode()) + b"\n")
+        self.agent.flush()
+        try:
+            line = self.agent.readline()
+        except TimeoutError:
+            line = b""
+        if not line:
+            raise Failure(f"the guest does not answer any more; it was to run: {script}")
+        code, _, output = line.partition(b" ")
+        return int(code), base64.b64decode(output).decode(errors="replace").strip()
+
+    def run(self, script):
+        """Runs a script that must succeed; its output."""
+        code, output = self.attempt(script)
+        if code != 0:
+            raise Failure(f"{script.strip()}\nended with code {code}:\n{output}")
+        return output
+
+    def refuses(self, script, *words):
+        """Runs a script that must fail and say why."""
+        code, output = self.attempt(script)
+        if code == 0:
+            raise Failure(f"{script.strip()}\nmust fail, but answered:\n{output}")
+        expect(any(word in output for word in words), f"{script}: not {words}:\n{output}")
+
+    def json(self, script):
+        """Runs a script that prints JSON."""
+        output = self.run(script)
+        try:
+            return json.loads(output)
+        except ValueError:
+            raise Failure(f"{script.strip()}\nprinted no JSON:\n{output}") from None
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def expect(condition, otherwise):
+    """Fails with `otherwise` unless `condition`."""
+    if not condition:
+        raise Failure(otherwise)

@@ -1,0 +1,367 @@
+"""What the guest does with the target, in order; each step builds on those before it."""
+
+import re
+
+from bed import ADDRESS, Failure, Guest, Skip, Target, expect, until
+
+HOST = "nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-000000000001"
+# Seconds; how long the slowest machine may take, not how long anything should.
+PATIENCE = 300
+
+
+class Bed:
+    """The guest, and the target it talks to at the moment."""
+
+    def __init__(self, ebb, folder, image):
+        self.ebb, self.folder, self.image = ebb, folder, image
+        self.guest = self.target = None
+        self.durable = True
+
+    def serve(self, name, *options):
+        """Starts a target in place of the one before."""
+        if self.target is not None:
+            self.target.stop()
+            self.target = None
+        self.target = Target(self.ebb, self.folder, name, *options)
+        return self.target
+
+    def file(self, name, size="64MiB"):
+        return f"file:{self.folder / name},create,size={size}"
+
+    def connect(self, *options):
+        """Connects to the target; the names of its namespaces' disks, by identifier."""
+        target = self.target
+        self.guest.run(
+            f"nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn} {' '.join(options)}"
+        )
+        return self.disks()
+
+    def disks(self):
+        """The disks of the target's namespaces, /dev/nvmeXnY by NSID, once all are there."""
+
+        def found():
+            told = self.guest.run("grep -s . /sys/block/nvme*n*/nsid || true")
+            disks = re.findall(r"/(nvme\d+n\d+)/nsid:(\d+)", told)
+            if len(disks) == self.target.namespaces:
+                return {int(nsid): f"/dev/{disk}" for disk, nsid in disks}
+            return None
+
+        return until("the guest sees all namespaces", found, PATIENCE)
+
+    def controller(self):
+        """The controller's device, /dev/nvmeX."""
+        script = f"grep -lx {self.target.nqn} /sys/class/nvme/*/subsysnqn"
+        return "/dev/" + self.guest.run(script).split("/")[4]
+
+    def disconnect(self):
+        """Disconnects, after which the target must have no connection left."""
+        self.guest.run(f"nvme disconnect -n {self.target.nqn}")
+        until("all connections are gone", lambda: self.target.connections() == 0, PATIENCE)
+        expect(self.target.alive(), "the target is dead")
+
+    def close(self):
+        if self.guest is not None:
+            self.guest.stop()
+        if self.target is not None and self.target.alive():
+            self.target.kill()
+
+
+def fio(disk, name, *options):
+    """A fio command that verifies what it writes."""
+    common = "--direct=1 --ioengine=libaio --verify=crc32c --verify_fatal=1 --group_reporting"
+    return f"fio --name={name} --filename={disk} {common} {' '.join(options)}"
+
+
+def boot(bed):
+    """the guest boots and the target starts"""
+    bed.guest = Guest(bed.image, bed.folder)
+    versions = bed.guest.run("uname -sr; nvme version | head -n 1; fio --version")
+    print("# " + versions.replace("\n", ", "))
+    bed.guest.run(f"mkdir -p /etc/nvme; echo {HOST} > /etc/nvme/hostnqn; cut -d: -f3 "
+                  "/etc/nvme/hostnqn > /etc/nvme/hostid")
+    volatile = ["--namespace", "ram:96MiB", "--namespace", "null:1GiB,block=512B"]
+    try:
+        bed.serve("target", *volatile, "--namespace", bed.file("disk.img"))
+    except Failure as failure:
+        if "io_uring" not in str(failure):
+            raise
+        bed.durable = False
+        bed.serve("target", *volatile)
+
+
+def discover(bed):
+    """nvme discover finds the subsystem and the discovery service"""
+    target = bed.target
+    records = bed.guest.json(f"nvme discover -t tcp -a {ADDRESS} -s {target.port} -o json")
+    records = {record["subnqn"]: record for record in records["records"]}
+    expect(set(records) == {target.nqn, "nqn.2014-08.org.nvmexpress.discovery"}, records)
+    subsystem = records[target.nqn]
+    place = subsystem["trtype"], subsystem["traddr"], subsystem["trsvcid"]
+    expect(place == ("tcp", ADDRESS, str(target.port)), subsystem)
+    until("discovery has ended", lambda: target.connections() == 0, PATIENCE)
+
+
+def connect_all(bed):
+    """nvme connect-all connects by discovery, with a queue for each CPU"""
+    bed.guest.run(f"nvme connect-all -t tcp -a {ADDRESS} -s {bed.target.port}")
+    disks = bed.disks()
+    expect(sorted(disks) == [1, 2, 3][: 2 + bed.durable], disks)
+    expect(bed.target.connections() == 3, f"{bed.target.connections()} connections, not 3")
+
+
+def listing(bed):
+    """nvme list and list-subsys show the namespaces with their sizes"""
+    devices = bed.guest.json("nvme list -o json")["Devices"]
+    sizes = {device["DevicePath"]: device["PhysicalSize"] for device in devices}
+    disks = bed.disks()
+    expect(sizes[disks[1]] == 96 << 20 and sizes[disks[2]] == 1 << 30, devices)
+    expect(all(device["ModelNumber"] == "Ebb NVMe/TCP target" for device in devices), devices)
+    expect(bed.target.nqn in bed.guest.run("nvme list-subsys"), "the subsystem is not listed")
+
+
+def identify(bed):
+    """nvme id-ctrl, id-ns, ns-descs, list-ns and get-property read what the target is"""
+    guest, controller, disks = bed.guest, bed.controller(), bed.disks()
+    data = guest.json(f"nvme id-ctrl {controller} -o json")
+    expect(data["subnqn"] == bed.target.nqn and data["cntrltype"] == 1, data)
+    expect(data["nn"] == len(disks) and data["ioccsz"] * 16 == 64 + 8192, data)
+    for nsid, disk in disks.items():
+        block = guest.json(f"nvme id-ns {disk} -o json")["lbafs"][0]["ds"]
+        expect(block == (9 if nsid == 2 else 12), f"{disk}: blocks of 2^{block} bytes")
+        told = guest.run(f"nvme ns-descs {disk}")
+        kernel = guest.run(f"cat /sys/block/{disk[5:]}/uuid")
+        expect(kernel in told and "nguid" in told, f"no {kernel} in {told}")
+    expect(guest.run(f"nvme list-ns {controller}").count("0x") == len(disks), "list-ns")
+    guest.run(f"nvme cmdset-ind-id-ns {controller} -n 1; nvme nvm-id-ctrl {controller}")
+    # One by one: show-regs of nvme-cli 2.3 stumbles over fabrics.
+    for offset, value in (0, "7f"), (8, "20000"), (0x14, "460001"), (0x1C, "1"):
+        told = guest.run(f"nvme get-property {controller} -o {offset}")
+        expect(told.endswith(value), told)
+    guest.refuses(f"nvme id-ns {controller} -n 77", "INVALID_NS", "Invalid Namespace")
+
+
+def logs(bed):
+    """nvme-cli reads every log page that there is, and is refused others"""
+    guest, controller = bed.guest, bed.controller()
+    supported = guest.run(f"nvme supported-log-pages {controller}")
+    pages = {int(page, 16) for page in re.findall(r"LID (0x[0-9a-f]+)", supported)}
+    expect(pages >= {0, 1, 2, 3, 5}, f"pages {pages} of {supported}")
+    for page in pages:
+        guest.run(f"nvme get-log {controller} --log-id={page} --log-len=512")
+    smart = guest.json(f"nvme smart-log {controller} -o json")
+    expect(smart["critical_warning"] == 0 and smart["avail_spare"] == 100, smart)
+    errors = guest.json(f"nvme error-log {controller} -o json")["errors"]
+    expect(any(error["error_count"] > 0 for error in errors), "id-ns of no namespace is missing")
+    slots = guest.run(f"nvme fw-log {controller} -o json")
+    expect(guest.json(f"nvme id-ctrl {controller} -o json")["fr"].strip() in slots, slots)
+    effects = guest.run(f"nvme effects-log {controller} -H -c 0")
+    expect("Compare" in effects and "Write Zeroes" in effects, effects)
+    guest.refuses(f"nvme get-log {controller} --log-id=0x99 --log-len=512", "INVALID_LOG_PAGE",
+                  "Invalid Log Page")
+    where = f"-t tcp -a {ADDRESS} -s {bed.target.port}"
+    guest.run(f"""nvme discover {where} --persistent > /dev/null
+        device=$(grep -lx nqn.2014-08.org.nvmexpress.discovery /sys/class/nvme/*/subsysnqn)
+        device=/dev/$(basename $(dirname $device))
+        nvme id-ctrl $device
+        nvme get-log $device --log-id=0x70 --log-len=1024
+        nvme disconnect -d $device""")
+
+
+def features(bed):
+    """nvme get-feature and set-feature, with a power state set and read back"""
+    guest, controller = bed.guest, bed.controller()
+    states = guest.json(f"nvme id-ctrl {controller} -o json")["npss"] + 1
+    for state in reversed(range(states)):
+        guest.run(f"nvme set-feature {controller} -f 2 -v {state}")
+        told = guest.run(f"nvme get-feature {controller} -f 2")
+        expect(int(told.rpartition("value:")[2], 16) == state, told)
+    guest.refuses(f"nvme set-feature {controller} -f 2 -v {states}", "INVALID_FIELD",
+                  "Invalid Field")
+    for feature in 1, 2, 4, 5, 6, 7, 0xA, 0xB, 0xF, 0x81:
+        extended = "-c 1 -l 16" if feature == 0x81 else ""
+        guest.run(f"nvme get-feature {controller} -f {feature} {extended}")
+        guest.run(f"nvme get-feature {controller} -f {feature} -s 3")
+    guest.run(f"nvme set-feature {controller} -f 6 -v 0")
+    told = guest.run(f"nvme get-feature {controller} -f 6")
+    expect(int(told.rpartition("value:")[2], 16) == 0, told)
+    guest.run(f"nvme set-feature {controller} -f 6 -v 1")
+    guest.refuses(f"nvme set-feature {controller} -f 7 -v 0x10001", "SEQ", "Sequence")
+
+
+def file_system(bed):
+    """mkfs.ext4, files, fsck, and the same files after mounting it again"""
+    disk = bed.disks()[1]
+    bed.guest.run(f"""mkfs.ext4 -q {disk}
+        mkdir -p /tmp/mount
+        mount {disk} /tmp/mount
+        cp -r /usr/bin /etc /tmp/mount 2> /dev/null || true
+        rm -r /tmp/mount/bin/a*
+        fstrim /tmp/mount
+        cd /tmp/mount; find -type f -print0 | sort -z | xargs -0 sha256sum > /tmp/sums; cd /
+        umount /tmp/mount
+        fsck.ext4 -fn {disk}
+        mount {disk} /tmp/mount
+        cd /tmp/mount; sha256sum --quiet -c /tmp/sums; cd /
+        umount /tmp/mount""")
+
+
+def fio_verify(bed):
+    """fio --verify, random reads and writes of mixed sizes by two jobs at depth 16"""
+    jobs = "--numjobs=2 --size=32m --offset_increment=32m"
+    mixed = "--rw=randrw --bsrange=4k-256k --iodepth=16"
+    bed.guest.run(fio(bed.disks()[1], "mixed", jobs, mixed))
+    small = "--rw=randwrite --bs=4k --iodepth=128 --size=12m"
+    bed.guest.run(fio(bed.disks()[3 if bed.durable else 1], "small", small))
+
+
+def commands(bed):
+    """flush, write-zeroes, dsm, compare: each does what it says"""
+    guest, disk = bed.guest, bed.disks()[3 if bed.durable else 1]
+    guest.run(f"""cd /tmp
+        head -c 65536 /dev/urandom > data
+        head -c 65536 /dev/zero > zeros
+        io="-s 16 -c 15 -z 65536"
+        nvme write {disk} $io -d data
+        nvme flush {disk}
+        nvme compare {disk} $io -d data
+        nvme read {disk} $io -d back; cmp data back
+        ! nvme compare {disk} $io -d zeros
+        nvme write-zeroes {disk} -s 16 -c 15
+        nvme compare {disk} $io -d zeros
+        nvme write {disk} $io -d data
+        nvme dsm {disk} -d -s 16,24 -b 8,8
+        nvme read {disk} $io -d back; cmp zeros back
+        dd if=data of={disk} bs=64k seek=4 oflag=direct status=none
+        blkdiscard -o 262144 -l 65536 {disk}
+        dd if={disk} bs=64k skip=4 count=1 iflag=direct status=none | cmp - zeros""")
+    guest.refuses(f"nvme read {disk} -s 99999999 -c 0 -z 4096 -d /tmp/back", "LBA_RANGE",
+                  "LBA Out of Range")
+    guest.refuses(f"nvme write-uncor {disk} -s 0 -c 0", "INVALID_OPCODE", "Invalid Command Opcode")
+
+
+def reset(bed):
+    """controller resets and a rescan while fio runs"""
+    start_fio(bed, bed.disks()[1], "reset", BACKGROUND)
+    controller = bed.controller()
+    bed.guest.run(f"nvme reset {controller}; nvme ns-rescan {controller}; nvme reset {controller}")
+    still_writes(bed)
+    finish_fio(bed)
+
+
+def disconnect(bed):
+    """nvme disconnect leaves the target without connections; it ends in order"""
+    bed.disconnect()
+    bed.target.stop()
+    bed.target = None
+
+
+def digests(bed):
+    """header and data digests, each alone and both"""
+    bed.serve("digests", "--namespace", "ram:64MiB")
+    for options in "--hdr-digest", "--data-digest", "--hdr-digest --data-digest":
+        disk = bed.connect(options)[1]
+        bed.guest.run(fio(disk, "digests", "--rw=randrw --bsrange=4k-64k --iodepth=8 --size=8m"))
+        bed.disconnect()
+
+
+def allow_list(bed):
+    """a host that is not on the list is refused and does not see the subsystem"""
+    other = "nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-000000000002"
+    target = bed.serve("allow-list", "--namespace", "ram:64MiB", "--allow-host", other)
+    where = f"-t tcp -a {ADDRESS} -s {target.port}"
+    bed.guest.refuses(f"nvme connect {where} -n {target.nqn}", "failed", "could not")
+    expect(target.nqn not in bed.guest.run(f"nvme discover {where}"), "it is discovered")
+    expect(target.nqn in bed.guest.run(f"nvme discover {where} -q {other}"), "not discovered")
+    bed.connect("-q", other)
+    bed.disconnect()
+
+
+# Long enough, on the fastest machine, to be disturbed; verified when all is written.
+BACKGROUND = "--rw=randwrite --bs=4k --iodepth=16 --size=16m --rate_iops=400"
+
+
+def start_fio(bed, disk, name, *options):
+    """Starts fio in the background; returns once it has written a little."""
+    written = "awk '{ sum += $5 } END { print sum }' /sys/block/nvme*c*n*/stat"
+    before = int(bed.guest.run(written))
+    command = fio(disk, name, *options)
+    bed.guest.run(f"rm -f /tmp/code; (set +e; {command} > /tmp/fio 2>&1; echo $? > /tmp/code) &")
+    until("fio writes", lambda: int(bed.guest.run(written)) > before + 100, PATIENCE)
+
+
+def fio_code(bed):
+    """The exit code of fio in the background, if it has ended."""
+    return bed.guest.run("cat /tmp/code 2> /dev/null || true")
+
+
+def still_writes(bed):
+    """What was done to fio must have happened while it ran."""
+    expect(not fio_code(bed), "fio ended too early")
+
+
+def finish_fio(bed):
+    """Waits until it ends, which must be well."""
+    code = until("fio ends", lambda: fio_code(bed), PATIENCE)
+    expect(code == "0", "fio failed:\n" + bed.guest.run("cat /tmp/fio"))
+
+
+def await_state(bed, state):
+    """Waits for the guest's controller to be `live`, or `connecting`."""
+    script = f"""for link in /sys/class/nvme/*; do
+            if grep -qx {bed.target.nqn} $link/subsysnqn; then cat $link/state; fi
+        done"""
+    until(f"the controller is {state}", lambda: bed.guest.run(script) == state, PATIENCE)
+
+
+RECOVERY = "--keep-alive-tmo=4", "--reconnect-delay=1", "--ctrl-loss-tmo=3600"
+
+
+def restart(bed):
+    """the target is killed twice while fio writes and started again; nothing is lost"""
+    if not bed.durable:
+        raise Skip("files cannot be served: io_uring is not allowed here")
+    bed.serve("durable", "--namespace", bed.file("durable.img"))
+    disk = bed.connect(*RECOVERY)[1]
+    start_fio(bed, disk, "restart", BACKGROUND)
+    for _ in range(2):
+        bed.target.kill()
+        await_state(bed, "connecting")
+        still_writes(bed)
+        bed.target.start()
+        await_state(bed, "live")
+    finish_fio(bed)
+    bed.target.kill()
+    bed.target.start()
+    await_state(bed, "live")
+    bed.guest.run(fio(disk, "restart", BACKGROUND, "--verify_only"))
+    bed.disconnect()
+
+
+def link_cut(bed):
+    """the link is cut until both ends give up, then comes back; fio never notices"""
+    bed.serve("cut", "--namespace", "ram:64MiB")
+    disk = bed.connect(*RECOVERY)[1]
+    start_fio(bed, disk, "cut", BACKGROUND)
+    bed.guest.link(up=False)
+    await_state(bed, "connecting")
+    until("the target gives up too", lambda: bed.target.connections() == 0, PATIENCE)
+    still_writes(bed)
+    bed.guest.link(up=True)
+    await_state(bed, "live")
+    finish_fio(bed)
+
+
+def farewell(bed):
+    """at the end the target is well, and neither side has complained"""
+    expect(bed.target is not None and bed.target.alive(), "the target is dead")
+    bed.disconnect()
+    bed.target.stop()
+    bed.target = None
+    complaints = bed.guest.run(r"dmesg | grep -E 'BUG|WARNING|Call Trace|I/O error' || true")
+    expect(not complaints, complaints)
+
+
+STEPS = [
+    boot, discover, connect_all, listing, identify, logs, features, file_system, fio_verify,
+    commands, reset, disconnect, digests, allow_list, restart, link_cut, farewell,
+]
