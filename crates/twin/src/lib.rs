@@ -8,6 +8,7 @@ pub mod drive;
 pub mod engine;
 pub mod outcome;
 pub mod profile;
+pub mod reactor;
 
 pub use engine::{Run, TwinError, run};
 pub use outcome::{Energy, Observer, Outcome, Sample, Unobserved};

@@ -1,0 +1,96 @@
+//! A polled storage target in virtual time: reactors, lightweight threads, network queues.
+//!
+//! The schedulers are the very code that runs in the target (`ebb_policy::reactor`). See
+//! `docs/models/reactor.md`.
+
+mod cores;
+mod engine;
+mod load;
+mod power;
+mod profile;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use hdrhistogram::Histogram;
+
+use ebb_policy::reactor::Scheduler;
+use ebb_policy::units::{Nanos, Watts};
+use ebb_trace::TraceError;
+
+pub use load::Load;
+pub use power::Energy;
+pub use profile::{Profile, ReactorProfileError};
+
+/// Whose I/O path the requests take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Software {
+    /// The target's own, in user space.
+    Target,
+    /// The kernel's, at [`profile::Cost::kernel_factor`] times the cost.
+    Kernel,
+}
+
+/// One run.
+pub struct Setup<'a> {
+    /// The server.
+    pub profile: &'a Profile,
+    /// What steers it.
+    pub scheduler: Box<dyn Scheduler>,
+    /// What arrives.
+    pub load: Load,
+    /// Whose I/O path.
+    pub software: Software,
+    /// Whether volumes are RAID-5: a write then reads old data and parity and writes both.
+    pub raid: bool,
+    /// Simulated time.
+    pub duration: Nanos,
+    /// Part of it, from the start, that is not counted.
+    pub warmup: Nanos,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// What a run showed, without the warm-up.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Latency from arrival at the client to the answer there, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// Energy by component.
+    pub energy: Energy,
+    /// Time counted.
+    pub span: Nanos,
+    /// Requests that arrived.
+    pub arrived: u64,
+    /// Requests answered of those that arrived.
+    pub answered: u64,
+    /// Time that hyper-threads spent on requests.
+    pub served: Nanos,
+    /// Threads moved from core to core.
+    pub moves: u64,
+    /// Times a core was woken from sleep.
+    pub wakes: u64,
+    /// End of each coarse period in seconds and the hyper-threads that were awake then.
+    pub awake: Vec<(f64, u16)>,
+}
+
+impl Shown {
+    /// Mean power of the server.
+    #[must_use]
+    pub fn power(&self) -> Watts {
+        self.energy.total() / self.span
+    }
+    /// A quantile of latency in microseconds.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> f64 {
+        self.latency.value_at_quantile(quantile) as f64 * 1e-3
+    }
+}
+
+/// Runs one experiment.
+///
+/// # Errors
+/// An unreadable trace.
+pub fn run(setup: Setup<'_>) -> Result<Shown, TraceError> {
+    engine::Engine::new(setup).run()
+}

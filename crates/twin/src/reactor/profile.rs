@@ -1,0 +1,210 @@
+//! A polled storage server as data; every constant of the shipped one has its source beside it.
+
+use serde::Deserialize;
+
+use ebb_policy::reactor::{Core, CoreSpec, Machine};
+use ebb_policy::units::{Hertz, Nanos, Watts};
+
+/// A server whose I/O is polled by reactors.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Name.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// Physical cores of two hyper-threads each, all given to reactors.
+    pub physical_cores: u16,
+    /// Lightweight threads.
+    pub threads: u16,
+    /// The coarse period.
+    pub coarse: Nanos,
+    /// What draws power.
+    pub power: Power,
+    /// What work costs.
+    pub cost: Cost,
+    /// What waking costs.
+    pub wake: Wake,
+    /// The drives.
+    pub drive: Drive,
+    /// The array, where one is used.
+    pub raid: Raid,
+}
+
+/// Powers. Those of a core are of a physical one, above its share of [`Power::cpu_idle`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    /// Packages with every core in its deepest state.
+    pub cpu_idle: Watts,
+    /// Drives without commands.
+    pub ssd_idle: Watts,
+    /// The rest of the server then.
+    pub others_idle: Watts,
+    /// A core with a hyper-thread that polls.
+    pub core_active: Watts,
+    /// Added while both hyper-threads serve, half of it for one.
+    pub core_serving: Watts,
+    /// Both hyper-threads in shallow sleep, or one deeper.
+    pub core_doze: Watts,
+    /// Both in C1, or one deeper.
+    pub core_c1: Watts,
+    /// Both in C6.
+    pub core_c6: Watts,
+    /// Share of [`Power::core_active`] that does not depend on frequency.
+    pub static_share: f64,
+    /// The other share falls with frequency to this power.
+    pub frequency_exponent: f64,
+    /// Collateral power: watts of the rest of the server per watt of the packages above idle.
+    pub others_per_cpu_watt: f64,
+    /// What the drives draw above that at their peak.
+    pub ssd_range: Watts,
+    /// Commands per second at which all drives together draw their peak.
+    pub ssd_peak_iops: f64,
+}
+
+/// Costs of work in cycles, and of looking for it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Highest frequency.
+    pub frequency: Hertz,
+    /// Cycles to take a request up from the network.
+    pub request_cycles: f64,
+    /// Cycles to answer it.
+    pub reply_cycles: f64,
+    /// Cycles of one drive command.
+    pub command_cycles: f64,
+    /// Cycles of the parity of one partial-stripe write.
+    pub parity_cycles: f64,
+    /// Times as many where the kernel's stack does it.
+    pub kernel_factor: f64,
+    /// One empty round of a reactor.
+    pub poll: Nanos,
+    /// Added per thread on it.
+    pub poll_thread: Nanos,
+    /// Times as long beside a sibling that serves.
+    pub sibling_busy: f64,
+    /// Times as long beside a sibling that polls.
+    pub sibling_polling: f64,
+    /// One fine step on the main core.
+    pub fine: Nanos,
+    /// Handing a thread to another core.
+    pub message: Nanos,
+    /// Requests of one thread in a row.
+    pub batch: u16,
+}
+
+/// What waking costs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wake {
+    /// From shallow sleep.
+    pub doze: Nanos,
+    /// Interrupt and context switch, on top of the idle state's exit.
+    pub interrupt: Nanos,
+    /// Entering a block.
+    pub block: Nanos,
+    /// Exit from C1.
+    pub c1_exit: Nanos,
+    /// Exit from C6.
+    pub c6_exit: Nanos,
+    /// Idle time from which on C6 pays; shorter expected ones stay in C1.
+    pub c6_residency: Nanos,
+    /// Time in C1 after which a core is sent to C6.
+    pub tick: Nanos,
+    /// End of a nap.
+    pub nap: Nanos,
+    /// Time until a new frequency is in force.
+    pub frequency_lag: Nanos,
+}
+
+/// Drives and network, which are never short.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drive {
+    /// Mean time of a read command.
+    pub read: Nanos,
+    /// Mean time of a write command.
+    pub write: Nanos,
+    /// Coefficient of variation of both (log-normal).
+    pub variation: f64,
+    /// Network and client.
+    pub fabric: Nanos,
+}
+
+/// The array.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raid {
+    /// Drives of a RAID-5 volume; at least three.
+    pub drives: u16,
+}
+
+/// A profile that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReactorProfileError {
+    /// Not TOML of this form.
+    #[error("{name}: {source}")]
+    Toml {
+        /// Profile.
+        name: String,
+        /// What the parser said, with the line.
+        source: Box<toml::de::Error>,
+    },
+    /// A value out of its range.
+    #[error("{name}: {field}: {valid}")]
+    Value {
+        /// Profile.
+        name: String,
+        /// Field.
+        field: &'static str,
+        /// What would be valid.
+        valid: &'static str,
+    },
+}
+
+impl Profile {
+    /// The shipped profile.
+    ///
+    /// # Errors
+    /// None in a release: a test reads it.
+    pub fn all_flash() -> Result<Self, ReactorProfileError> {
+        Self::parse("all-flash", include_str!("../../profiles/reactor/all-flash.toml"))
+    }
+
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// Text that is not of this form, and values out of range.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ReactorProfileError> {
+        let toml = |source| ReactorProfileError::Toml { name: name.to_owned(), source };
+        let profile: Self = toml::from_str(text).map_err(|error| toml(Box::new(error)))?;
+        let positive = "must be above zero";
+        let checks = [
+            (profile.physical_cores > 0, "physical_cores", positive),
+            (profile.threads > 0, "threads", positive),
+            (profile.coarse > Nanos::ZERO, "coarse", positive),
+            (profile.cost.frequency.0 > 0.0, "cost.frequency", positive),
+            (profile.cost.request_cycles > 0.0, "cost.request_cycles", positive),
+            (profile.cost.batch > 0, "cost.batch", positive),
+            (profile.cost.poll > Nanos::ZERO, "cost.poll", positive),
+            (profile.power.ssd_peak_iops > 0.0, "power.ssd_peak_iops", positive),
+            (profile.drive.variation >= 0.0, "drive.variation", "must not be negative"),
+            (profile.raid.drives >= 3, "raid.drives", "RAID-5 needs at least three"),
+        ];
+        match checks.into_iter().find(|(holds, ..)| !holds) {
+            None => Ok(profile),
+            Some((_, field, valid)) => {
+                Err(ReactorProfileError::Value { name: name.to_owned(), field, valid })
+            }
+        }
+    }
+
+    /// What schedulers see: cores 2k and 2k+1 are siblings, core 0 is the main one.
+    #[must_use]
+    pub fn machine(&self) -> Machine {
+        let core = |core: Core| CoreSpec { sibling: Some(core ^ 1), node: 0 };
+        Machine { cores: (0..2 * self.physical_cores).map(core).collect(), threads: self.threads }
+    }
+}

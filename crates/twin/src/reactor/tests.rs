@@ -1,0 +1,155 @@
+//! What the model promises: conservation, and that each way of waiting costs what it should.
+
+use proptest::prelude::*;
+
+use ebb_policy::reactor::{ENTRIES, Parts, Sandman, by_name};
+
+use super::*;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// A small server with a short coarse period, so that runs settle soon.
+fn small() -> Profile {
+    let profile = Profile::all_flash().unwrap();
+    Profile { physical_cores: 4, threads: 16, coarse: Nanos::from_millis(20), ..profile }
+}
+
+fn shown_with(profile: &Profile, scheduler: Box<dyn Scheduler>, load: Load, raid: bool) -> Shown {
+    let (duration, warmup) = (Nanos::from_millis(400), Nanos::from_millis(200));
+    let software = Software::Target;
+    run(Setup { profile, scheduler, load, software, raid, duration, warmup, seed: 3 }).unwrap()
+}
+
+fn steady(rate: f64) -> Load {
+    Load::Steps { steps: vec![(SECOND, rate)], writes: 0.0 }
+}
+
+fn shown(name: &str, rate: f64) -> Shown {
+    let profile = small();
+    let scheduler = by_name(name, &profile.machine()).unwrap();
+    shown_with(&profile, scheduler, steady(rate), false)
+}
+
+/// Watts of the server with nothing to do under this scheduler.
+fn idle(name: &str) -> f64 {
+    shown(name, 0.0).power().0
+}
+
+#[test]
+fn idle_power_is_what_the_waiting_draws() {
+    let power = small().power;
+    let others = 1.0 + power.others_per_cpu_watt;
+    let floor = power.cpu_idle.0 + power.ssd_idle.0 + power.others_idle.0;
+    let polling = |cores: f64| floor + cores * power.core_active.0 * others;
+    let near = |a: f64, b: f64| (a - b).abs() < 0.01;
+    assert!(near(idle("static"), polling(4.0)), "{}", idle("static"));
+    // The main core and its sibling poll, the other three doze.
+    let sandman = polling(1.0) + 3.0 * power.core_doze.0 * others;
+    assert!(near(idle("sandman"), sandman), "{}", idle("sandman"));
+    assert!(near(idle("interrupt"), floor), "{}", idle("interrupt"));
+    assert!(idle("sandman-plus") < sandman);
+}
+
+#[test]
+fn one_request_takes_the_time_of_its_parts() {
+    let profile = small();
+    let (cost, drive) = (&profile.cost, &profile.drive);
+    let cycles = cost.request_cycles + cost.command_cycles + cost.reply_cycles;
+    let work = cycles / cost.frequency.0 * 1e6 * cost.sibling_polling;
+    let least = work + drive.read.micros() + drive.fabric.micros();
+    let mean = shown("static", 1000.0).latency.mean() * 1e-3;
+    // Two empty rounds' halves and two looks at the thread on top.
+    assert!(mean > least && mean < least + 2.0, "{mean} against {least}");
+}
+
+#[test]
+fn interrupts_and_naps_cost_latency_and_save_power_when_the_load_is_light() {
+    let polled = shown("static", 2000.0);
+    for name in ["interrupt", "hybrid"] {
+        let other = shown(name, 2000.0);
+        assert!(other.quantile(0.5) > polled.quantile(0.5) + 3.0, "{name}");
+        assert!(other.power().0 < polled.power().0, "{name}");
+        assert!(other.wakes > 500, "{name} {}", other.wakes);
+    }
+}
+
+#[test]
+fn a_governor_slows_requests_down_and_saves_power() {
+    let (polled, governed) = (shown("static", 20_000.0), shown("governor", 20_000.0));
+    assert!(governed.power().0 < 0.9 * polled.power().0);
+    assert!(governed.quantile(0.99) > polled.quantile(0.99) + 1.0);
+}
+
+#[test]
+fn bursts_are_spread_within_microseconds_where_they_are_looked_for() {
+    // 20 ms of rest, 20 ms of half of what all cores can do, over and over.
+    let burst = || {
+        let step = Nanos::from_millis(20);
+        Load::Steps { steps: vec![(step, 2_000.0), (step, 1e6)], writes: 0.0 }
+    };
+    let mut profile = small();
+    profile.coarse = Nanos::from_millis(40);
+    let with = |parts| {
+        let scheduler = Sandman::with(&profile.machine(), parts);
+        shown_with(&profile, Box::new(scheduler), burst(), false)
+    };
+    let polled = by_name("static", &profile.machine()).unwrap();
+    let polled = shown_with(&profile, polled, burst(), false);
+    let all = with(Parts::ALL);
+    let blind = with(Parts { bursts: false, ..Parts::ALL });
+    assert!(all.quantile(0.99) < 1.5 * polled.quantile(0.99), "{}", all.quantile(0.99));
+    assert!(blind.quantile(0.99) > 3.0 * all.quantile(0.99), "{}", blind.quantile(0.99));
+}
+
+#[test]
+fn raid_5_writes_take_two_rounds_of_drives() {
+    let profile = small();
+    let writes = || Load::Steps { steps: vec![(SECOND, 5_000.0)], writes: 1.0 };
+    let run = |raid| {
+        let scheduler = by_name("static", &profile.machine()).unwrap();
+        shown_with(&profile, scheduler, writes(), raid)
+    };
+    let (plain, raid) = (run(false), run(true));
+    assert!(raid.quantile(0.5) > plain.quantile(0.5) + profile.drive.read.micros());
+    assert!(raid.energy.ssd > plain.energy.ssd);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    /// Nothing is lost, energy is never below the floor nor above everything on, and the same
+    /// seed gives the same run.
+    #[test]
+    fn requests_and_energy_are_conserved(
+        rates in prop::collection::vec(0.0..300_000.0, 1..4),
+        writes in 0.0..1.0,
+        raid: bool,
+        scheduler in 0..ENTRIES.len(),
+    ) {
+        let profile = small();
+        let once = || {
+            let mut steps: Vec<_> =
+                rates.iter().map(|rate| (Nanos::from_millis(40), *rate)).collect();
+            // Long enough at rest for everything to be answered before the end.
+            steps.push((Nanos::from_millis(400 - 40 * steps.len() as u64 % 400), 0.0));
+            let load = Load::Steps { steps, writes };
+            let scheduler = by_name(ENTRIES[scheduler].name, &profile.machine()).unwrap();
+            let (duration, warmup) = (Nanos::from_millis(400), Nanos::ZERO);
+            let software = Software::Target;
+            run(Setup { profile: &profile, scheduler, load, software, raid, duration, warmup, seed: 9 })
+                .unwrap()
+        };
+        let shown = once();
+        prop_assert_eq!(shown.arrived, shown.answered);
+        prop_assert_eq!(shown.answered, shown.latency.len());
+        let power = &profile.power;
+        let floor = power.cpu_idle + power.ssd_idle + power.others_idle;
+        let cores = power.core_active.0 + power.core_serving.0;
+        let most = floor.0 + 4.0 * cores * (1.0 + power.others_per_cpu_watt) + power.ssd_range.0;
+        prop_assert!(shown.power() >= floor && shown.power().0 < most);
+        let parts = shown.energy.cpu + shown.energy.ssd + shown.energy.others;
+        prop_assert_eq!(parts, shown.energy.total());
+        let again = once();
+        prop_assert_eq!(again.energy, shown.energy);
+        prop_assert_eq!(again.latency, shown.latency);
+    }
+}
