@@ -46,6 +46,8 @@ fn unknown_figures_and_papers_list_the_valid_ones() {
     wrong(&known_too, &["--figure x"]);
     wrong(&["paper", "pacerman"], &["pacerman", "pacman"]);
     wrong(&["paper", "pacman", "--duration", "9 s"], &["--duration 9 s", "10 s"]);
+    wrong(&["paper", "sandman", "--duration", "20 s"], &["--duration 20 s", "leave it out"]);
+    wrong(&["paper", "sandman", "--figure", "9"], &["--figure 9", "ablation, bursts, cloud"]);
 }
 
 #[test]

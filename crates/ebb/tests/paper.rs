@@ -91,3 +91,28 @@ fn people_get_a_table_that_says_what_is_simulated() {
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
     assert!(!text.contains("Fig. 5"), "only what was asked for");
 }
+
+#[test]
+fn sandmans_table_of_system_power_is_met_within_two_percent() {
+    let report = report(&["paper", "sandman", "--figure", "power"]);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12, "three parts and their sum in three states");
+    for row in rows {
+        assert_eq!(row["kind"], "calibrated", "{row}");
+        assert!(deviation(row) < 0.02, "{row}");
+    }
+}
+
+#[test]
+fn sandmans_parts_each_show_in_the_ablation_and_repeat_for_any_number_of_threads() {
+    let args = ["paper", "sandman", "--figure", "ablation"];
+    let one = report(&[&args[..], &["--threads", "1"]].concat());
+    assert_eq!(one, report(&[&args[..], &["--threads", "2"]].concat()));
+    let curves = one["curves"].as_array().unwrap();
+    let p99 = |step: usize| curves[step]["y"][2].as_f64().unwrap();
+    // Without burst detection a burst waits for the next second; with it, for some 10 us.
+    assert!(p99(2) > 10.0 * p99(0), "{} {}", p99(2), p99(0));
+    assert!(p99(3) < 1.5 * p99(0), "{} {}", p99(3), p99(0));
+    let watts = &curves.last().unwrap()["y"];
+    assert!(watts[4].as_f64() < watts[0].as_f64(), "{watts}");
+}

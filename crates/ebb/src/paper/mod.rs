@@ -6,6 +6,7 @@ mod lab;
 mod pacer;
 mod pacman;
 mod report;
+mod sandman;
 mod study;
 
 use anyhow::Result;
@@ -30,16 +31,8 @@ pub enum Paper {
     Pacer,
     /// PACMAN: SSD power caps under a budget (Figs. 1-9, Table I).
     Pacman,
-}
-
-impl Paper {
-    /// Its server, the parts of its evaluation and how long most of them run.
-    fn evaluation(self) -> (&'static str, &'static [Part], Nanos) {
-        match self {
-            Self::Pacer => ("dorado-6000", pacer::PARTS, pacer::USUAL),
-            Self::Pacman => ("asg-1115s", pacman::PARTS, pacman::USUAL),
-        }
-    }
+    /// Sandman: polled threads on as few cores as the load needs (slides).
+    Sandman,
 }
 
 /// Options of `ebb paper`.
@@ -71,7 +64,32 @@ pub struct PaperArgs {
 
 /// Repeats the evaluation and prints it.
 pub fn run(args: &PaperArgs) -> Result<()> {
-    let (server, parts, usual) = args.name.evaluation();
+    let (report, length) = match args.name {
+        Paper::Pacer => evaluate(args, "dorado-6000", pacer::PARTS, pacer::USUAL)?,
+        Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS, pacman::USUAL)?,
+        Paper::Sandman => (sleep(args)?, "0.3 s to 20 s".into()),
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+        return Ok(());
+    }
+    println!("{}", report.text());
+    println!(
+        "Simulated: every twin number comes from the digital twin, {length} a run, seed {}.\n\
+         calibrated: the number set a constant of the model. validated: it is only compared.\n\
+         docs/papers.md explains every deviation.",
+        args.seed
+    );
+    Ok(())
+}
+
+/// An evaluation on a storage server, and the usual length of its runs.
+fn evaluate(
+    args: &PaperArgs,
+    server: &str,
+    parts: &[Part],
+    usual: Nanos,
+) -> Result<(Report, String)> {
     let parts = study::choose(parts, &args.figures)?;
     if let Some(duration) = args.duration.filter(|duration| *duration < SHORTEST) {
         return Err(usage(format!("--duration {duration}: policies need at least {SHORTEST}")));
@@ -86,17 +104,22 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     for part in parts {
         (part.run)(&mut study)?;
     }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&study.report)?);
-        return Ok(());
+    let length = study.length(usual).to_string();
+    Ok((study.report, length))
+}
+
+/// Sandman's, on a polled target.
+fn sleep(args: &PaperArgs) -> Result<Report> {
+    let parts = study::choose(sandman::PARTS, &args.figures)?;
+    if let Some(duration) = args.duration {
+        return Err(usage(format!(
+            "--duration {duration}: the length of sandman's runs follows from its bursts and \
+             periods; leave it out"
+        )));
     }
-    println!("{}", study.report.text());
-    println!(
-        "Simulated: every twin number comes from the digital twin, {} a run, seed {}.\n\
-         calibrated: the number set a constant of the model. validated: it is only compared.\n\
-         docs/papers.md explains every deviation.",
-        study.length(usual),
-        args.seed
-    );
-    Ok(())
+    let mut study = sandman::Study::new(args.seed, args.threads, Progress::new(args.quiet))?;
+    for part in parts {
+        (part.run)(&mut study)?;
+    }
+    Ok(study.report)
 }

@@ -11,19 +11,19 @@ use crate::exit::usage;
 use ebb_trace::generate::WorkloadSpec;
 
 /// The figures that one set of runs shows, and the runs.
-pub struct Part {
+pub struct Part<S = Study> {
     /// Names for `--figure`.
     pub figures: &'static [&'static str],
     /// Runs, and adds to the report.
-    pub run: fn(&mut Study) -> Result<()>,
+    pub run: fn(&mut S) -> Result<()>,
 }
 
 /// The parts of `parts` that show `figures`, or all where none are named.
 ///
 /// # Errors
 /// A figure that no part shows.
-pub fn choose<'a>(parts: &'a [Part], figures: &[String]) -> Result<Vec<&'a Part>> {
-    let shows = |part: &Part, name: &str| part.figures.contains(&name);
+pub fn choose<'a, S>(parts: &'a [Part<S>], figures: &[String]) -> Result<Vec<&'a Part<S>>> {
+    let shows = |part: &Part<S>, name: &str| part.figures.contains(&name);
     for name in figures {
         if !parts.iter().any(|part| shows(part, name)) {
             let mut valid: Vec<_> = parts.iter().flat_map(|part| part.figures).copied().collect();
@@ -35,7 +35,8 @@ pub fn choose<'a>(parts: &'a [Part], figures: &[String]) -> Result<Vec<&'a Part>
             )));
         }
     }
-    let wanted = |part: &&Part| figures.is_empty() || figures.iter().any(|name| shows(part, name));
+    let wanted =
+        |part: &&Part<S>| figures.is_empty() || figures.iter().any(|name| shows(part, name));
     Ok(parts.iter().filter(wanted).collect())
 }
 

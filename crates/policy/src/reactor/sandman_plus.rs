@@ -2,8 +2,9 @@
 //!
 //! * **A delay objective instead of a fixed depth.** Eight waiting requests are nothing at 0.5 µs
 //!   each and a lot at 20 µs. Every fine step estimates how long the queues of a core will take,
-//!   `Σ depth × service time + time since the poll`, with learned service times; above the
-//!   objective the longest queue moves off.
+//!   `Σ depth × service time + time since the poll`, with learned service times. The longest
+//!   queue is not shortened by moving it, only the others are: while these alone are above the
+//!   objective, the longest moves off. A bunch of requests on one connection wakes nobody.
 //! * **A learned burst buffer.** A fixed one is too small where bursts keep coming and wasted where
 //!   none do. It grows at once when a burst had to be spread and shrinks slowly without.
 //! * **A main core that works and rests.** Threads are consolidated onto the main core first, so
@@ -28,8 +29,8 @@ const BUFFER: (f64, f64) = (0.10, 0.50);
 /// Growth of the buffer after a period with bursts, and decline after one without.
 const GROWTH: f64 = 0.10;
 const DECLINE: f64 = 0.01;
-/// Periods over which one core leaves the reserve.
-const FORGET: f64 = 30.0;
+/// Share of the reserve that is forgotten each period.
+const FORGET: f64 = 1.0 / 30.0;
 /// Service time before any is learned.
 const SERVICE: f64 = 2_000.0;
 /// Weight of the newest period in what is learned.
@@ -78,7 +79,7 @@ impl SandmanPlus {
             delay: vec![0.0; cores],
             waited: vec![0.0; cores],
             buffer: 2.0 * BUFFER.0,
-            reserve: cores as f64,
+            reserve: 1.0,
             spread: 0,
         }
     }
@@ -99,7 +100,7 @@ impl SandmanPlus {
         let step = if self.spread > 0 { GROWTH } else { -DECLINE };
         self.buffer = (self.buffer + step).clamp(BUFFER.0, BUFFER.1);
         let needed = f64::from(self.spread);
-        self.reserve = (self.reserve - 1.0 / FORGET).max(needed).max(1.0);
+        self.reserve = (self.reserve * (1.0 - FORGET)).max(needed).max(1.0);
         self.spread = 0;
     }
 
@@ -200,6 +201,7 @@ impl Scheduler for SandmanPlus {
         for (delay, waited) in self.delay.iter_mut().zip(&mut self.waited) {
             *delay += std::mem::take(waited);
         }
+        // Cheap and mostly the end: what the longest queue contributes is looked at after.
         if self.delay.iter().all(|delay| *delay <= self.objective) {
             return;
         }
@@ -216,16 +218,21 @@ impl SandmanPlus {
         f64::from(depth) * self.service[thread]
     }
 
-    /// Moves the longest queues off `core` until the rest meets the objective.
+    /// Moves the longest queues off `core` until what is left beside the longest meets the
+    /// objective.
     fn spread(&mut self, core: Core, queues: &Queues<'_>, placement: &mut Placement) {
         let at = usize::from(core);
-        while self.delay[at] > self.objective && self.book.count[at] > 1 {
-            let backlog =
-                |t: Thread| self.backlog(usize::from(t), queues.threads[usize::from(t)].depth);
-            let longest =
-                placement.threads_on(core).max_by(|a, b| backlog(*a).total_cmp(&backlog(*b)));
-            let Some(thread) = longest else { break };
-            let moved = backlog(thread);
+        while self.book.count[at] > 1 {
+            let backlog = |thread: Thread| {
+                let thread = usize::from(thread);
+                self.backlog(thread, queues.threads[thread].depth)
+            };
+            let on = placement.threads_on(core);
+            let Some(thread) = on.max_by(|a, b| backlog(*a).total_cmp(&backlog(*b))) else { break };
+            let longest = backlog(thread);
+            if self.delay[at] - longest <= self.objective {
+                break;
+            }
             let Some(to) = self.refuge(placement, core) else { break };
             if !self.book.used(to) {
                 self.spread += 1;
@@ -234,8 +241,8 @@ impl SandmanPlus {
             // While a worker has threads its queues must be watched.
             placement.set_wait(Machine::MAIN, Wait::Poll, "sandman-plus:burst");
             self.book.shift(thread, core, to);
-            self.delay[at] -= moved;
-            self.delay[usize::from(to)] += moved;
+            self.delay[at] -= longest;
+            self.delay[usize::from(to)] += longest;
         }
     }
 }

@@ -266,14 +266,16 @@ fn an_idle_sandman_plus_rests_on_every_core() {
 
 #[test]
 fn sandman_plus_measures_delay_by_what_requests_cost() {
-    // Two threads on the main core: 15 requests at 2 µs are over 20 µs, five are not.
+    // Two threads on the main core, 2 µs a request: what waits beside the longest queue counts.
     let mut plant = Plant::new("sandman-plus", &machine(2, 2));
     for _ in 0..3 {
         plant.coarse(&[0.05, 0.05]);
     }
     plant.fine(&[3, 2]);
     assert_eq!(plant.changed(), 0);
-    plant.fine(&[15, 2]);
+    plant.fine(&[30, 2]);
+    assert_eq!(plant.changed(), 0);
+    plant.fine(&[30, 15]);
     assert_ne!(plant.placement.core_of()[0], Machine::MAIN);
     assert_eq!(plant.placement.waits()[0], Wait::Poll, "the worker's queues must be watched");
 }

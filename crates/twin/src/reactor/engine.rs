@@ -21,6 +21,8 @@ use super::{Profile, Setup, Shown, Software};
 
 /// Drive times drawn once and reused at random.
 const DRAWS: usize = 4096;
+/// Latencies beyond are recorded as this, in nanoseconds.
+const LONGEST: u64 = 600_000_000_000;
 /// No event: the end of time.
 const NEVER: Nanos = Nanos(u64::MAX);
 
@@ -373,8 +375,8 @@ fn times(mean: Nanos, variation: f64, rng: &mut Pcg64Mcg) -> Vec<u64> {
 }
 
 fn empty() -> Shown {
-    let mut latency = Histogram::new(3).unwrap_or_else(|_| unreachable!("3 digits are valid"));
-    latency.auto(true);
+    let latency = Histogram::new_with_bounds(1, LONGEST, 3)
+        .unwrap_or_else(|_| unreachable!("the bounds are constants and valid"));
     Shown {
         latency,
         energy: Energy::default(),

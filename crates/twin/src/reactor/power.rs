@@ -77,7 +77,7 @@ impl Meter {
         };
         // Naps of siblings are independent of one another.
         let rest = core.states[0].rest() * core.states[1].rest();
-        active + (resting - active) * rest
+        active * (1.0 - rest) + resting * rest
     }
 
     fn update(&mut self, physical: usize, now: Nanos, change: impl FnOnce(&mut Physical)) {

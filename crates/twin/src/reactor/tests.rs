@@ -135,8 +135,8 @@ proptest! {
             let scheduler = by_name(ENTRIES[scheduler].name, &profile.machine()).unwrap();
             let (duration, warmup) = (Nanos::from_millis(400), Nanos::ZERO);
             let software = Software::Target;
-            run(Setup { profile: &profile, scheduler, load, software, raid, duration, warmup, seed: 9 })
-                .unwrap()
+            let (profile, seed) = (&profile, 9);
+            run(Setup { profile, scheduler, load, software, raid, duration, warmup, seed }).unwrap()
         };
         let shown = once();
         prop_assert_eq!(shown.arrived, shown.answered);
