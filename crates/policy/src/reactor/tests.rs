@@ -143,7 +143,9 @@ proptest! {
     #[test]
     fn there_is_no_ping_pong_under_constant_load((machine, loads) in loaded(0.9)) {
         // Overload shows each thread less than it asks for: not a constant load.
-        prop_assume!(loads.iter().sum::<f64>() < 0.5 * machine.cores.len() as f64);
+        let most = 0.499 * machine.cores.len() as f64;
+        let scale = (most / loads.iter().sum::<f64>()).min(1.0);
+        let loads: Vec<f64> = loads.iter().map(|load| load * scale).collect();
         for name in ["static", "interrupt", "sandman", "sandman-plus"] {
             let mut plant = Plant::new(name, &machine);
             let settle = 4 * machine.cores.len() + 60;
