@@ -34,7 +34,7 @@ class Target:
     """A process of `ebb serve`."""
 
     def __init__(self, ebb, folder, name, *options):
-        self.command = [ebb, "serve", "--scheduler", "interrupt", *options]
+        self.command = [ebb, "serve", *options]
         self.log = folder / f"{name}.log"
         self.port = 0
         self.nqn = None

@@ -5,6 +5,8 @@ import re
 from bed import ADDRESS, Failure, Guest, Skip, Target, expect, until
 
 HOST = "nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-000000000001"
+# Namespaces of the target of the first steps.
+RAM, NULL, MODELLED, FILE = 1, 2, 3, 4
 # Seconds; how long the slowest machine may take, not how long anything should.
 PATIENCE = 300
 
@@ -24,6 +26,10 @@ class Bed:
             self.target = None
         self.target = Target(self.ebb, self.folder, name, *options)
         return self.target
+
+    def lasting(self):
+        """A disk whose data is in a file, or in memory where files cannot be served."""
+        return self.disks()[FILE if self.durable else RAM]
 
     def file(self, name, size="64MiB"):
         return f"file:{self.folder / name},create,size={size}"
@@ -79,14 +85,16 @@ def boot(bed):
     print("# " + versions.replace("\n", ", "))
     bed.guest.run(f"mkdir -p /etc/nvme; echo {HOST} > /etc/nvme/hostnqn; cut -d: -f3 "
                   "/etc/nvme/hostnqn > /etc/nvme/hostid")
-    volatile = ["--namespace", "ram:96MiB", "--namespace", "null:1GiB,block=512B"]
+    options = ["--scheduler", "interrupt"]
+    for namespace in "ram:96MiB", "null:1GiB,block=512B", "modelled:64MiB":
+        options += "--namespace", namespace
     try:
-        bed.serve("target", *volatile, "--namespace", bed.file("disk.img"))
+        bed.serve("target", *options, "--namespace", bed.file("disk.img"))
     except Failure as failure:
         if "io_uring" not in str(failure):
             raise
         bed.durable = False
-        bed.serve("target", *volatile)
+        bed.serve("target", *options)
 
 
 def discover(bed):
@@ -105,7 +113,7 @@ def connect_all(bed):
     """nvme connect-all connects by discovery, with a queue for each CPU"""
     bed.guest.run(f"nvme connect-all -t tcp -a {ADDRESS} -s {bed.target.port}")
     disks = bed.disks()
-    expect(sorted(disks) == [1, 2, 3][: 2 + bed.durable], disks)
+    expect(sorted(disks) == [RAM, NULL, MODELLED, FILE][: 3 + bed.durable], disks)
     expect(bed.target.connections() == 3, f"{bed.target.connections()} connections, not 3")
 
 
@@ -114,7 +122,7 @@ def listing(bed):
     devices = bed.guest.json("nvme list -o json")["Devices"]
     sizes = {device["DevicePath"]: device["PhysicalSize"] for device in devices}
     disks = bed.disks()
-    expect(sizes[disks[1]] == 96 << 20 and sizes[disks[2]] == 1 << 30, devices)
+    expect(sizes[disks[RAM]] == 96 << 20 and sizes[disks[NULL]] == 1 << 30, devices)
     expect(all(device["ModelNumber"] == "Ebb NVMe/TCP target" for device in devices), devices)
     expect(bed.target.nqn in bed.guest.run("nvme list-subsys"), "the subsystem is not listed")
 
@@ -127,7 +135,7 @@ def identify(bed):
     expect(data["nn"] == len(disks) and data["ioccsz"] * 16 == 64 + 8192, data)
     for nsid, disk in disks.items():
         block = guest.json(f"nvme id-ns {disk} -o json")["lbafs"][0]["ds"]
-        expect(block == (9 if nsid == 2 else 12), f"{disk}: blocks of 2^{block} bytes")
+        expect(block == (9 if nsid == NULL else 12), f"{disk}: blocks of 2^{block} bytes")
         told = guest.run(f"nvme ns-descs {disk}")
         kernel = guest.run(f"cat /sys/block/{disk[5:]}/uuid")
         expect(kernel in told and "nguid" in told, f"no {kernel} in {told}")
@@ -171,7 +179,8 @@ def features(bed):
     """nvme get-feature and set-feature, with a power state set and read back"""
     guest, controller = bed.guest, bed.controller()
     states = guest.json(f"nvme id-ctrl {controller} -o json")["npss"] + 1
-    for state in reversed(range(states)):
+    expect(states > 1, "the modelled SSD has no power states")
+    for state in *range(states), 0:
         guest.run(f"nvme set-feature {controller} -f 2 -v {state}")
         told = guest.run(f"nvme get-feature {controller} -f 2")
         expect(int(told.rpartition("value:")[2], 16) == state, told)
@@ -190,7 +199,7 @@ def features(bed):
 
 def file_system(bed):
     """mkfs.ext4, files, fsck, and the same files after mounting it again"""
-    disk = bed.disks()[1]
+    disk = bed.disks()[RAM]
     bed.guest.run(f"""mkfs.ext4 -q {disk}
         mkdir -p /tmp/mount
         mount {disk} /tmp/mount
@@ -209,14 +218,15 @@ def fio_verify(bed):
     """fio --verify, random reads and writes of mixed sizes by two jobs at depth 16"""
     jobs = "--numjobs=2 --size=32m --offset_increment=32m"
     mixed = "--rw=randrw --bsrange=4k-256k --iodepth=16"
-    bed.guest.run(fio(bed.disks()[1], "mixed", jobs, mixed))
+    bed.guest.run(fio(bed.disks()[RAM], "mixed", jobs, mixed))
     small = "--rw=randwrite --bs=4k --iodepth=128 --size=12m"
-    bed.guest.run(fio(bed.disks()[3 if bed.durable else 1], "small", small))
+    bed.guest.run(fio(bed.lasting(), "small", small))
+    bed.guest.run(fio(bed.disks()[MODELLED], "modelled", "--rw=randrw --bs=16k --size=8m"))
 
 
 def commands(bed):
     """flush, write-zeroes, dsm, compare: each does what it says"""
-    guest, disk = bed.guest, bed.disks()[3 if bed.durable else 1]
+    guest, disk = bed.guest, bed.lasting()
     guest.run(f"""cd /tmp
         head -c 65536 /dev/urandom > data
         head -c 65536 /dev/zero > zeros
@@ -241,7 +251,7 @@ def commands(bed):
 
 def reset(bed):
     """controller resets and a rescan while fio runs"""
-    start_fio(bed, bed.disks()[1], "reset", BACKGROUND)
+    start_fio(bed, bed.disks()[RAM], "reset", BACKGROUND)
     controller = bed.controller()
     bed.guest.run(f"nvme reset {controller}; nvme ns-rescan {controller}; nvme reset {controller}")
     still_writes(bed)
