@@ -40,9 +40,9 @@ impl Event {
     }
 }
 
-/// A bucket of the calendar is 256 ns wide,
-const BUCKET_SHIFT: u32 = 8;
-/// and a turn of it has 64 x 64 buckets, about a millisecond: nearly all events come sooner.
+/// A bucket of the calendar is 128 ns wide,
+const BUCKET_SHIFT: u32 = 7;
+/// and a turn of it has 64 x 64 buckets, half a millisecond: nearly all events come sooner.
 const WORDS: usize = 64;
 const BUCKETS: usize = 64 * WORDS;
 /// Most entries of a bucket that one is put behind; more may come at one instant.
