@@ -8,11 +8,13 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{Poisson, job};
+use common::{Clients, Poisson, job};
 use ebb_policy::registry::{self, Settings};
-use ebb_policy::units::Watts;
-use ebb_trace::Workload;
+use ebb_policy::units::{Nanos, Watts};
+use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::{Profile, Unobserved, run};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
 
 /// CPU time of this process in seconds (user and system), from the kernel.
 fn cpu_seconds() -> f64 {
@@ -22,14 +24,55 @@ fn cpu_seconds() -> f64 {
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }
 
+/// Random reads, 512 outstanding per drive, until so many were sent.
+struct Deep {
+    clients: Clients,
+    left: u64,
+}
+
+impl Closed for Deep {
+    fn slots(&self) -> u32 {
+        self.clients.slots()
+    }
+    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
+        self.left = self.left.checked_sub(1)?;
+        self.clients.next(slot, now)
+    }
+}
+
+impl Deep {
+    fn new(requests: u64, devices: u16) -> Self {
+        let (slots, random) = (u32::from(devices) * 512, Pcg64Mcg::seed_from_u64(42));
+        let clients = Clients { slots, bytes: 4096, op: Op::Read, devices, random };
+        Self { clients, left: requests }
+    }
+}
+
+/// One row: Poisson arrivals with a mean gap in nanoseconds, or deep queues without one.
+fn measure(name: &str, policy: &str, gap: Option<f64>, requests: u64) {
+    let profile = Profile::load(name).unwrap();
+    let drives = profile.drives.count;
+    let budget = (policy != "native").then_some(Watts(224.0));
+    let settings = Settings { ssd_budget: budget, ..Settings::default() };
+    let made = registry::make(policy, &profile.topology(), &settings).unwrap();
+    let workload = match gap {
+        Some(gap) => Workload::Open(Box::new(Poisson::new(requests, gap, 4096, 0.7, drives))),
+        None => Workload::Closed(Box::new(Deep::new(requests, drives))),
+    };
+    let before = cpu_seconds();
+    let outcome = run(job(&profile, made, workload, None), &mut Unobserved).unwrap();
+    let each = (cpu_seconds() - before) / requests as f64;
+    let load = if gap.is_some() { "Poisson" } else { "512 deep" };
+    let (iops, million, ns) = (outcome.iops(), 1e-6 / each, each * 1e9);
+    println!("{name:<12} {policy:<7} {load:<9} {iops:>9.0} {million:>12.2} M {ns:>8.0}");
+}
+
 fn main() {
     let mut given = std::env::args().skip(1).filter(|given| !given.starts_with('-'));
     let only = given.next();
     let requests = given.next().map_or(6_000_000, |given| given.parse().unwrap());
-    println!(
-        "{:<14} {:<8} {:>10} {:>14} {:>10}",
-        "profile", "policy", "IOPS", "requests/CPU-s", "ns each"
-    );
+    let (profile, policy, load) = ("profile", "policy", "load");
+    println!("{profile:<12} {policy:<7} {load:<9} {:>9} requests/CPU-s {:>8}", "IOPS", "ns each");
     for (name, policy) in [
         ("asg-1115s", "native"),
         ("asg-1115s", "sspc"),
@@ -41,23 +84,8 @@ fn main() {
         if only.as_ref().is_some_and(|only| only != name) {
             continue;
         }
-        for gap in [1_000.0, 10_000.0] {
-            let profile = Profile::load(name).unwrap();
-            let topology = profile.topology();
-            let budget = (policy != "native").then_some(Watts(224.0));
-            let settings = Settings { ssd_budget: budget, ..Settings::default() };
-            let made = registry::make(policy, &topology, &settings).unwrap();
-            let source = Poisson::new(requests, gap, 4096, 0.7, profile.drives.count);
-            let before = cpu_seconds();
-            let workload = Workload::Open(Box::new(source));
-            let outcome = run(job(&profile, made, workload, None), &mut Unobserved).unwrap();
-            let each = (cpu_seconds() - before) / requests as f64;
-            println!(
-                "{name:<14} {policy:<8} {:>10.0} {:>12.2} M {:>10.0}",
-                outcome.iops(),
-                1e-6 / each,
-                each * 1e9
-            );
+        for gap in [Some(1_000.0), Some(10_000.0), None] {
+            measure(name, policy, gap, requests);
         }
     }
 }
