@@ -27,7 +27,7 @@ pub use profile::{Profile, ReactorProfileError};
 pub enum Software {
     /// The target's own, in user space.
     Target,
-    /// The kernel's, at [`profile::Cost::kernel_factor`] times the cost.
+    /// The kernel's, at `kernel_factor` of the profile times the cost.
     Kernel,
 }
 
