@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod instant;
 mod null;
+mod raid5;
 mod ram;
 mod spec;
 
@@ -20,6 +21,7 @@ pub use buffer::{ALIGNMENT, Buffer, Pool};
 pub use error::Error;
 pub use file::{FileDevice, FileOptions};
 pub use null::Null;
+pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};
 pub use ram::Ram;
 pub use spec::{Spec, open};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebb_policy::units::Bytes;
 
-use super::{Device, Error, FileDevice, FileOptions, Geometry, Null, Ram};
+use super::{Device, Error, FileDevice, FileOptions, Geometry, Null, Raid5, Raid5Options, Ram};
 
 /// Bytes in a block where the text does not say.
 pub const BLOCK: u32 = 4096;
@@ -25,6 +25,15 @@ pub enum Spec {
     },
     /// `file:PATH[,size=SIZE][,create]`: a regular file or a block device.
     File(FileOptions),
+    /// `raid5:MEMBER,MEMBER,MEMBER[,..]`: each member a path, or `ram:..` for a trial. Options:
+    /// `create`, `size=SIZE` (of each member file that is created), `chunk=SIZE`, `journal=SLOTS`,
+    /// `degraded`, `rebuild`, `rebuild-rate=SIZE` (per second).
+    Raid5 {
+        /// What it stands on.
+        members: Vec<Spec>,
+        /// How to make or assemble it.
+        options: Raid5Options,
+    },
 }
 
 /// A text split into its parts, to be used up.
@@ -103,6 +112,41 @@ impl<'a> Parts<'a> {
         })
     }
 
+    fn raid5(&mut self) -> Result<Spec, Error> {
+        let standard = Raid5Options::default();
+        let bytes = |value: Option<Bytes>| value.map(|Bytes(value)| value);
+        let chunk = bytes(self.value("chunk")?).map_or(Ok(standard.chunk), u32::try_from);
+        let chunk = chunk.map_err(|_| self.error("chunk: must be 1 MiB at most"))?;
+        let options = Raid5Options {
+            chunk,
+            journal_slots: self.value("journal")?.unwrap_or(standard.journal_slots),
+            create: self.flag("create"),
+            degraded: self.flag("degraded"),
+            rebuild: self.flag("rebuild"),
+            rebuild_rate: bytes(self.value("rebuild-rate")?),
+        };
+        let (size, block_size) = (bytes(self.value("size")?), self.block()?);
+        // What has a slash or a colon names a member; the rest are options, and unknown.
+        let (named, rest) =
+            self.options.iter().partition(|part| part.contains(['/', ':']) && !part.contains('='));
+        self.options = rest;
+        let named: Vec<&str> = named;
+        let mut members = Vec::new();
+        for name in std::iter::once(self.head).chain(named) {
+            if name.starts_with("ram:") {
+                members.push(format!("{name},block={block_size}B").parse()?);
+                continue;
+            }
+            let path = name.strip_prefix("file:").unwrap_or(name);
+            if path.is_empty() {
+                return Err(self.error("members must follow, as in 'raid5:/srv/a,/srv/b,/srv/c'"));
+            }
+            let create = size.is_some() && (options.create || options.rebuild);
+            members.push(Spec::File(FileOptions { path: path.into(), size, create, block_size }));
+        }
+        Ok(Spec::Raid5 { members, options })
+    }
+
     fn finish(self, spec: Spec, known: &str) -> Result<Spec, Error> {
         match self.options.first() {
             None => Ok(spec),
@@ -131,7 +175,15 @@ impl FromStr for Spec {
                 let file = parts.file()?;
                 parts.finish(Self::File(file), "block=SIZE, size=SIZE, create")
             }
-            _ => Err(parts.error("must start with a kind: null:SIZE, ram:SIZE or file:PATH")),
+            "raid5" => {
+                let spec = parts.raid5()?;
+                let known = "block=SIZE, chunk=SIZE, create, degraded, journal=SLOTS, rebuild, \
+                             rebuild-rate=SIZE, size=SIZE";
+                parts.finish(spec, known)
+            }
+            _ => Err(parts.error(
+                "must start with a kind: null:SIZE, ram:SIZE, file:PATH or raid5:PATH,PATH,PATH",
+            )),
         }
     }
 }
@@ -145,6 +197,17 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Device>, Error> {
         Spec::Null(geometry) => Arc::new(Null::new(*geometry)),
         Spec::Ram { geometry, huge } => Arc::new(Ram::new(*geometry, *huge)?),
         Spec::File(options) => Arc::new(FileDevice::open(options)?),
+        Spec::Raid5 { members, options } => {
+            let member = |(index, spec): (usize, &Spec)| {
+                let name = match spec {
+                    Spec::File(file) => file.path.display().to_string(),
+                    _ => format!("raid5 member {}", index + 1),
+                };
+                Ok((name, open(spec)?))
+            };
+            let members = members.iter().enumerate().map(member);
+            Arc::new(Raid5::open(members.collect::<Result<_, Error>>()?, options)?)
+        }
     })
 }
 
@@ -163,6 +226,23 @@ mod tests {
     }
 
     #[test]
+    fn an_array_names_its_members() {
+        let text = "raid5:/srv/a,file:/srv/b,ram:64MiB,chunk=16KiB,degraded,rebuild-rate=1MiB";
+        let Spec::Raid5 { members, options } = text.parse::<Spec>().unwrap() else {
+            panic!("not an array")
+        };
+        let geometry = Geometry { block_size: 4096, blocks: 16_384 };
+        assert_eq!(members[2], Spec::Ram { geometry, huge: false });
+        let paths = members[..2].iter().map(|member| match member {
+            Spec::File(file) => file.path.to_str().unwrap(),
+            _ => panic!("not a file"),
+        });
+        assert!(paths.eq(["/srv/a", "/srv/b"]));
+        assert_eq!((options.chunk, options.rebuild_rate), (16_384, Some(1 << 20)));
+        assert!(options.degraded && !options.create && !options.rebuild);
+    }
+
+    #[test]
     fn wrong_texts_say_what_to_write() {
         for (text, part) in [
             ("ram", "as in 'ram:256MiB'"),
@@ -171,6 +251,10 @@ mod tests {
             ("null:1MiB,huge", "no option 'huge'; there are block=SIZE"),
             ("ram:1MiB,block=1000B", "power of two"),
             ("disk:1MiB", "must start with a kind"),
+            ("file:", "a path must follow"),
+            ("raid5:", "members must follow"),
+            ("raid5:/a,/b,/c,fast", "no option 'fast'"),
+            ("raid5:/a,/b,/c,chunk=8GiB", "1 MiB at most"),
         ] {
             let error = text.parse::<Spec>().unwrap_err().to_string();
             assert!(error.contains(text) && error.contains(part), "{error}");

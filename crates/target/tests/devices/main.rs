@@ -3,4 +3,8 @@
 
 mod common;
 mod file;
+mod fragile;
+mod raid5;
+mod raid5_crash;
+mod raid5_kill;
 mod volatile;

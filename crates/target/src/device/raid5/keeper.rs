@@ -1,0 +1,264 @@
+//! The keeper: writes superblocks, moves the journal's tail, rebuilds. It may wait; channels not.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Error;
+use super::array::Array;
+use super::layout::MOST;
+use super::locks::Claim;
+use super::mailbox::LOOK;
+use super::plan::xor;
+use super::superblock::{State, Superblock};
+use super::wait::Member;
+
+/// Bytes rebuilt between two notes of how far it is.
+const NOTE: u64 = 64 << 20;
+
+/// Looks after one array.
+pub struct Keeper {
+    array: Arc<Array>,
+    members: Vec<Option<Member>>,
+    superblock: Superblock,
+    /// The stripe being rebuilt, and whether it is ours.
+    claim: Option<(Claim, bool)>,
+    /// A source could not be read: the rebuild stops until the array is assembled again.
+    stuck: bool,
+    sum: Vec<u8>,
+    part: Vec<u8>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        array: Arc<Array>,
+        members: Vec<Option<Member>>,
+        superblock: Superblock,
+    ) -> Self {
+        let chunk = array.layout.chunk as usize;
+        let (sum, part) = (vec![0; chunk], vec![0; chunk]);
+        Self { array, members, superblock, claim: None, stuck: false, sum, part }
+    }
+
+    /// Does what is due; true when there is more to do at once (a rebuild).
+    pub fn run_once(&mut self) -> bool {
+        let mut news = Vec::new();
+        self.array.keeper.take(&mut news);
+        if let Some((_, granted)) = &mut self.claim {
+            *granted |= news.contains(&0);
+        }
+        if self.array.health().unsettled && !self.array.health().dead && self.note() {
+            self.array.settled();
+        }
+        if let Some(tail) = self.array.journal.due()
+            && self.checkpoint(tail)
+            && self.array.journal.moved(tail)
+        {
+            self.array.keeper.post(LOOK);
+        }
+        let health = self.array.health();
+        match health.rebuilding.filter(|_| !health.dead && !self.stuck) {
+            Some(role) => self.rebuild(role),
+            None => {
+                self.give_up_claim();
+                false
+            }
+        }
+    }
+
+    /// Until the array is given up: then everything goes to its place, and the superblocks say so.
+    pub(super) fn run(mut self, rate: Option<u64>) {
+        let mut next = Instant::now();
+        loop {
+            let before = self.array.rebuilt.load(Ordering::Relaxed);
+            let more = self.run_once();
+            // After the mail was taken, or the word to stop could be taken and not heeded.
+            if self.array.stopping.load(Ordering::Acquire) {
+                break;
+            }
+            let moved = self.array.rebuilt.load(Ordering::Relaxed).saturating_sub(before);
+            let bytes = moved * self.array.layout.chunk;
+            if let Some(rate) = rate {
+                let cost = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+                next = next.max(Instant::now()) + cost;
+            }
+            let wait = next.saturating_duration_since(Instant::now());
+            // Without a rebuild there is nothing to do before somebody asks.
+            let wait = if more {
+                let (tv_sec, tv_nsec) = (wait.as_secs() as i64, wait.subsec_nanos().into());
+                Some(Timespec { tv_sec, tv_nsec })
+            } else {
+                None
+            };
+            let fd = self.array.keeper.fd();
+            let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], wait.as_ref());
+        }
+        self.stop();
+    }
+
+    /// Notes that all is in place. Without it the next assembly looks through the journal, which
+    /// is no harm.
+    pub fn stop(mut self) {
+        self.run_once();
+        self.give_up_claim();
+        let head = self.array.journal.head();
+        if !self.array.health().dead && self.flush() {
+            self.superblock.clean = true;
+            self.superblock.tail = head;
+            self.note_rebuilt();
+            self.note();
+        }
+    }
+
+    /// Writes the superblock to every member in use, durably. False when there are too few.
+    fn note(&mut self) -> bool {
+        'again: loop {
+            let health = self.array.health();
+            if health.dead {
+                return false;
+            }
+            for role in 0..MOST {
+                self.superblock.states[role] = match role {
+                    _ if health.failed == Some(role) => State::Failed,
+                    _ if health.rebuilding == Some(role) && !self.rebuilt_all() => {
+                        State::Rebuilding
+                    }
+                    _ => State::Live,
+                };
+            }
+            self.superblock.events += 1;
+            for (role, member) in self.members.iter_mut().enumerate() {
+                let used = health.failed != Some(role);
+                if let Some(member) = member.as_mut().filter(|_| used)
+                    && write(member, role, &self.superblock).is_err()
+                {
+                    self.array.fail(role);
+                    continue 'again;
+                }
+            }
+            return true;
+        }
+    }
+
+    fn rebuilt_all(&self) -> bool {
+        self.superblock.rebuilt == self.array.layout.stripes
+    }
+
+    /// All that members in use did becomes durable. False when one could not.
+    fn flush(&mut self) -> bool {
+        let failed = self.array.health().failed;
+        for (role, member) in self.members.iter_mut().enumerate() {
+            if let Some(member) = member.as_mut().filter(|_| failed != Some(role))
+                && member.flush().is_err()
+            {
+                self.array.fail(role);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What is before `tail` is in place: makes that durable, then known.
+    fn checkpoint(&mut self, tail: u64) -> bool {
+        if self.array.health().dead || !self.flush() {
+            return false;
+        }
+        self.superblock.tail = tail;
+        let settles = self.array.health().unsettled;
+        let noted = self.note();
+        if noted && settles {
+            self.array.settled();
+        }
+        noted
+    }
+
+    /// One stripe more, if its rows are to be had; true when the rebuild goes on.
+    fn rebuild(&mut self, role: usize) -> bool {
+        let stripe = self.array.rebuilt.load(Ordering::Relaxed);
+        let chunk = self.array.layout.chunk as usize;
+        if stripe == self.array.layout.stripes {
+            return !self.finish(role);
+        }
+        if self.claim.is_none() {
+            let owner = self.array.keeper.clone();
+            let claim = Claim { stripe, rows: 0..chunk, shared: false, owner, segment: 0 };
+            let granted = self.array.locks.acquire(&claim);
+            self.claim = Some((claim, granted));
+        }
+        if !self.claim.as_ref().is_some_and(|(_, granted)| *granted) {
+            return false; // The mail says when.
+        }
+        let at = self.array.layout.chunk_at(stripe);
+        self.sum.fill(0);
+        for (_, member) in self.members.iter_mut().enumerate().filter(|(other, _)| *other != role) {
+            let read = member.as_mut().map(|member| member.read(at, &mut self.part));
+            if read.is_none_or(|read| read.is_err()) {
+                self.stuck = true;
+                self.array.stuck.store(true, Ordering::Relaxed);
+                self.give_up_claim();
+                return false;
+            }
+            xor(&mut self.sum, &self.part);
+        }
+        let member = self.members[role].as_mut();
+        if member.is_none_or(|member| member.write(at, &self.sum, false).is_err()) {
+            self.array.fail(role);
+        } else if self.array.health().rebuilding == Some(role) {
+            self.array.rebuilt.store(stripe + 1, Ordering::Release);
+        }
+        self.give_up_claim();
+        if (stripe + 1 - self.superblock.rebuilt) * chunk as u64 >= NOTE {
+            self.note_rebuilt();
+            self.note();
+        }
+        true
+    }
+
+    fn give_up_claim(&mut self) {
+        if let Some((claim, _)) = self.claim.take() {
+            self.array.locks.release(&claim);
+        }
+    }
+
+    /// What the superblock may say of the rebuild: what is durable.
+    fn note_rebuilt(&mut self) {
+        let rebuilt = self.array.rebuilt.load(Ordering::Relaxed);
+        if self.array.health().rebuilding.is_some() && self.flush() {
+            self.superblock.rebuilt = rebuilt;
+        }
+    }
+
+    fn finish(&mut self, role: usize) -> bool {
+        self.note_rebuilt();
+        let done = self.rebuilt_all() && self.note();
+        if done && self.array.health().rebuilding == Some(role) {
+            self.array.whole();
+        }
+        done
+    }
+}
+
+/// Writes `superblock` to a member, durably.
+pub(super) fn write(
+    member: &mut Member,
+    role: usize,
+    superblock: &Superblock,
+) -> Result<(), crate::wire::Status> {
+    let mut page = [0; super::layout::PAGE];
+    superblock.encode(role, &mut page);
+    member.write(superblock.place(), &page, true)
+}
+
+/// A member that could not do what assembling needs.
+pub(super) fn broken(path: &str, what: &str, status: crate::wire::Status) -> Error {
+    let code = status.to_field();
+    Error::unfit(
+        path,
+        format!(
+            "cannot be {what} (status {code:#06x}); if it has failed, leave it out and add \
+             ',degraded'"
+        ),
+    )
+}

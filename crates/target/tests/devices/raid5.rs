@@ -1,0 +1,155 @@
+//! RAID-5 as its users meet it.
+
+use std::sync::Arc;
+
+use ebb_target::device::{Device, Error, Op, Raid5, Raid5Options, Ram, Spec, open};
+use proptest::prelude::*;
+
+use crate::common::{Client, any_ops, keeps_what_was_written};
+
+fn ram(blocks: u64) -> Arc<dyn Device> {
+    let geometry = ebb_target::device::Geometry { block_size: 512, blocks };
+    Arc::new(Ram::new(geometry, false).unwrap())
+}
+
+fn options() -> Raid5Options {
+    Raid5Options {
+        chunk: 8192,
+        journal_slots: 16,
+        create: true,
+        rebuild: true,
+        ..Raid5Options::default()
+    }
+}
+
+fn named(devices: &[Arc<dyn Device>]) -> Vec<(String, Arc<dyn Device>)> {
+    devices.iter().enumerate().map(|(at, device)| (format!("m{at}"), device.clone())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn arrays_read_what_was_written(members in 3..7usize, ops in any_ops(300)) {
+        let devices: Vec<_> = (0..members).map(|_| ram((2 << 11) + 250)).collect();
+        let array = Raid5::open(named(&devices), &options()).unwrap();
+        prop_assert!(array.geometry().blocks >= 300);
+        keeps_what_was_written(&array, ops);
+    }
+}
+
+/// Cores write at once, each in blocks of its own that share stripes with the others'; any member
+/// can then be missed, and the array can be made whole again.
+#[test]
+fn cores_share_stripes_and_any_member_can_be_rebuilt() {
+    let mut devices: Vec<_> = (0..4).map(|_| ram((2 << 11) + 2048)).collect();
+    let array = Raid5::open(named(&devices), &options()).unwrap();
+    let blocks = array.geometry().blocks;
+    const THREADS: u64 = 4;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let array = &array;
+            scope.spawn(move || {
+                let mut client = Client::new(array);
+                let mut done = Vec::new();
+                for round in 0..3u8 {
+                    for lba in (0..blocks).filter(|lba| lba / 3 % THREADS == thread) {
+                        let mut io = client.io(Op::Write { durable: false }, lba, 1);
+                        io.buffer.as_mut().unwrap().fill((lba as u8) ^ round);
+                        client.channel.submit(io);
+                        while client.pool.available() < 40 {
+                            client.channel.poll(&mut done);
+                            assert!(done.drain(..).all(|done| done.status.is_success()));
+                        }
+                    }
+                }
+                while client.pool.available() < 64 {
+                    client.channel.poll(&mut done);
+                    assert!(done.drain(..).all(|done| done.status.is_success()));
+                }
+            });
+        }
+    });
+    let check = |array: &Raid5| {
+        let mut client = Client::new(array);
+        for lba in 0..blocks {
+            assert_eq!(client.read(lba, 1).unwrap(), [lba as u8 ^ 2; 512], "block {lba}");
+        }
+    };
+    check(&array);
+    drop(array);
+    for lost in 0..4 {
+        let rest: Vec<_> = (0..4).filter(|at| *at != lost).map(|at| devices[at].clone()).collect();
+        let alone = Raid5Options { degraded: true, ..options() };
+        let array = Raid5::open(named(&rest), &alone).unwrap();
+        assert_eq!(array.status().failed, Some(lost));
+        assert!(array.describe().contains("degraded"));
+        check(&array);
+        drop(array);
+        devices[lost] = ram((2 << 11) + 2048);
+        let array = Raid5::open(named(&devices), &options()).unwrap();
+        let mut client = Client::new(&array);
+        while array.status().rebuilding.is_some() {
+            assert_eq!(client.read(5, 1).unwrap(), [5 ^ 2; 512]);
+            std::thread::yield_now();
+        }
+        drop(client);
+        assert!(array.status().was_clean);
+        drop(array);
+    }
+    check(&Raid5::open(named(&devices), &options()).unwrap());
+}
+
+#[test]
+fn wrong_members_are_named_with_a_remedy() {
+    let blocks = (2 << 11) + 250;
+    let devices: Vec<_> = (0..3).map(|_| ram(blocks)).collect();
+    let refused = |devices: &[Arc<dyn Device>], options: &Raid5Options, part: &str| {
+        let error: Error = Raid5::open(named(devices), options).err().expect("it is refused");
+        let error = error.to_string();
+        assert!(error.contains("m0") || error.contains("m1") || error.contains("m2"), "{error}");
+        assert!(error.contains(part), "{error}");
+    };
+    let plain = Raid5Options { create: false, rebuild: false, ..options() };
+    refused(&devices, &plain, "add ',create'");
+    refused(&devices[..2], &options(), "3 to 16 members");
+    drop(Raid5::open(named(&devices), &options()).unwrap());
+    let other: Vec<_> = (0..3).map(|_| ram(blocks)).collect();
+    drop(Raid5::open(named(&other), &options()).unwrap());
+    let mixed = [devices[0].clone(), devices[1].clone(), other[2].clone()];
+    refused(&mixed, &plain, "belongs to array");
+    refused(&devices[..2], &plain, "add ',degraded'");
+    refused(&devices[..1], &plain, "all but one");
+    let twice = [devices[0].clone(), devices[1].clone(), devices[1].clone()];
+    refused(&twice, &plain, "one is a copy");
+    let blank = [devices[0].clone(), devices[1].clone(), ram(blocks)];
+    refused(&blank, &Raid5Options { degraded: true, ..plain.clone() }, "add ',rebuild'");
+    refused(&[devices[0].clone(), devices[1].clone(), ram(100)], &options(), "needs");
+    let used = ram(blocks);
+    let status = Client::new(&*used).write(Op::Write { durable: true }, 0, &[1; 512]);
+    assert!(status.is_success());
+    refused(&[devices[0].clone(), devices[1].clone(), used], &options(), "not a member");
+    // A member that missed writes is not taken back as if it had not.
+    let alone = Raid5Options { degraded: true, ..plain.clone() };
+    drop(Raid5::open(named(&devices[1..]), &alone).unwrap());
+    let array = Raid5::open(named(&devices), &plain).unwrap();
+    assert_eq!(array.status().failed, Some(0));
+    drop(array);
+    refused(&devices[..2], &alone, "all but one");
+}
+
+#[test]
+fn a_text_makes_and_reopens_an_array_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<_> =
+        ["a", "b", "c"].map(|name| folder.path().join(name).display().to_string()).into();
+    let text = format!("raid5:{},journal=16", paths.join(","));
+    let made = format!("{text},create,size=8MiB").parse::<Spec>().unwrap();
+    let array = open(&made).unwrap();
+    let mut client = Client::new(&*array);
+    assert!(client.write(Op::Write { durable: true }, 100, &[3; 3 * 4096]).is_success());
+    drop((client, array));
+    let array = open(&text.parse::<Spec>().unwrap()).unwrap();
+    assert_eq!(Client::new(&*array).read(100, 3).unwrap(), [3; 3 * 4096]);
+    let error = open(&text.parse::<Spec>().unwrap()).err().unwrap().to_string();
+    assert!(error.contains("in use"), "{error}");
+}
