@@ -38,6 +38,7 @@ use std::os::fd::BorrowedFd;
 
 use ebb_policy::units::Nanos;
 
+pub use clock::Clock;
 pub use counters::{CoreTotals, Sleep};
 pub use error::Error;
 pub use log::Record;
@@ -47,6 +48,9 @@ pub use wait::{Strategy, Unavailable};
 
 /// What a lightweight thread does. It moves between cores, but only one polls it at a time.
 pub trait Task: Send {
+    /// Once, before the first poll: the clock that `now` of every poll is read from.
+    fn begin(&mut self, _clock: Clock) {}
+
     /// One poll: does what is ready, without blocking. How many things were done; zero when it
     /// found nothing to do. `now` is the time since the runtime started.
     fn poll(&mut self, now: Nanos) -> usize;

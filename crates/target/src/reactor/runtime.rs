@@ -83,7 +83,8 @@ impl Runtime {
         scheduler.start(&mut placement);
         let (shared, reactors) = build(&config.cpus, &placement, waiter, clock, strategy)?;
         let mut reactors = reactors;
-        for (index, task) in tasks.into_iter().enumerate() {
+        for (index, mut task) in tasks.into_iter().enumerate() {
+            task.begin(clock);
             let core = placement.core_of()[index];
             let timed = task.timed();
             let due = if timed { task.deadline() } else { None };

@@ -7,6 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::connection::Context;
 use super::send::Sender;
+use super::service::Answered;
 use super::slots::{Payload, Slot, Slots, State};
 use crate::controller::{self, Connected, Direction, Plan, Queue, Reply};
 use crate::device::{Buffer, Done, Io, Op};
@@ -29,6 +30,8 @@ pub(super) struct Commands {
     /// Commands received since the last look, and answered since the beginning.
     pub received: u32,
     pub answered: u64,
+    /// I/O commands answered since the last look.
+    pub timed: Vec<Answered>,
 }
 
 impl Commands {
@@ -43,6 +46,7 @@ impl Commands {
             starved: VecDeque::new(),
             received: 0,
             answered: 0,
+            timed: Vec::new(),
         }
     }
 
@@ -61,6 +65,7 @@ impl Commands {
         self.slots = Slots::new(connected.depth);
         self.head = connected.flow_control.then_some((connected.depth, 1 % connected.depth));
         self.starved.reserve(usize::from(connected.depth));
+        self.timed.reserve(usize::from(connected.depth));
         self.queue = Some(connected.queue);
         self.head()
     }
@@ -115,7 +120,7 @@ impl Commands {
         };
         let from_host = matches!(direction, Direction::FromHost { .. }) && length > 0;
         let state = if from_host { State::Receiving } else { State::Working };
-        let mut slot = Slot::new(sqe, state, length);
+        let mut slot = Slot::new(sqe, state, length, context.now);
         slot.plan = plan;
         let has_buffer = give_buffer(&mut slot, context);
         if !has_buffer && is_here {
@@ -311,6 +316,7 @@ impl Commands {
         if let (Some(Queue::Io(io)), Some(plan)) = (&self.queue, &slot.plan) {
             io.account(&slot.sqe, plan, slot.status);
         }
+        self.timed.extend(Answered::of(&slot));
         let is_read = matches!(slot.plan, Some(Plan::Device { op: Op::Read, .. }));
         match slot.payload {
             Payload::Pooled(buffer) if is_read && success => self.read(slot.cid, buffer, sender),

@@ -333,7 +333,7 @@ impl Connection {
             self.commands.answer(Cqe::new(sqe.cid.get(), status, 0, 0), &mut self.sender);
             return Ok(());
         }
-        let mut slot = Slot::new(sqe, State::Receiving, CONNECT_DATA as u32);
+        let mut slot = Slot::new(sqe, State::Receiving, CONNECT_DATA as u32, Nanos::ZERO);
         slot.payload = Payload::Bytes(vec![0; CONNECT_DATA]);
         let index = self.commands.slots.insert(slot).ok_or(Fatal::Sequence)?;
         self.sink = Sink::Slot(index, 0);

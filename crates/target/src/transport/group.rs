@@ -12,9 +12,10 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::Limits;
 use super::connection::{Channels, Connection, Context};
+use super::service::Service;
 use crate::controller::Subsystem;
 use crate::device::{Done, Pool};
-use crate::reactor::Task;
+use crate::reactor::{Clock, Task};
 
 /// Bytes read from a socket at once.
 const READ: usize = 256 << 10;
@@ -67,6 +68,8 @@ pub struct Counters {
     pub commands: AtomicU64,
     /// Bytes read from sockets.
     pub received: AtomicU64,
+    /// Requests the devices have and have not completed.
+    pub under_way: AtomicU64,
 }
 
 fn add(counter: &AtomicU64, count: u64) {
@@ -90,6 +93,8 @@ pub struct Group {
     epoll: OwnedFd,
     inbox: Arc<Inbox>,
     counters: Arc<Counters>,
+    service: Arc<Service>,
+    clock: Option<Clock>,
     /// Connections across all groups.
     open: Arc<AtomicU64>,
     peers: Vec<Option<Peer>>,
@@ -127,6 +132,7 @@ impl Group {
         let pool = Pool::new(limits.buffers, limits.max_transfer as usize);
         let inbox =
             Arc::new(Inbox { streams: Mutex::default(), is_filled: AtomicBool::new(false), wake });
+        let namespaces = list.len();
         Ok(Self {
             subsystem,
             limits,
@@ -135,6 +141,8 @@ impl Group {
             epoll,
             inbox,
             counters: Arc::default(),
+            service: Arc::new(Service::new(namespaces)),
+            clock: None,
             open,
             peers: Vec::new(),
             generation: 0,
@@ -157,6 +165,12 @@ impl Group {
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         self.counters.clone()
+    }
+
+    /// What its I/O commands did and how long they took.
+    #[must_use]
+    pub fn service(&self) -> Arc<Service> {
+        self.service.clone()
     }
 
     /// Runs `act` on the connection `index` with what it works with.
@@ -269,8 +283,9 @@ impl Group {
     }
 
     /// Sends what the connections have to say.
-    fn flush(&mut self) {
+    fn flush(&mut self, now: Nanos) {
         let mut answered = 0;
+        let mut queued = None;
         for at in 0..self.dirty.len() {
             let index = self.dirty[at];
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
@@ -278,6 +293,12 @@ impl Group {
             self.depth += std::mem::take(&mut peer.connection.commands.received);
             answered += std::mem::take(&mut peer.connection.commands.answered);
             self.are_starved |= peer.connection.is_starved();
+            let timed = &mut peer.connection.commands.timed;
+            if !timed.is_empty() {
+                let read = || self.clock.as_ref().map_or(now, Clock::now);
+                self.service.record(timed, *queued.get_or_insert_with(read));
+                timed.clear();
+            }
             let sent = peer.connection.sender.flush(&mut peer.stream);
             if sent.is_err() || peer.connection.is_over() {
                 self.close(index);
@@ -357,6 +378,10 @@ impl Group {
 }
 
 impl Task for Group {
+    fn begin(&mut self, clock: Clock) {
+        self.clock = Some(clock);
+    }
+
     fn poll(&mut self, now: Nanos) -> usize {
         self.depth = 0;
         let mut count = self.look(now);
@@ -364,10 +389,14 @@ impl Task for Group {
         if now >= self.next_tick {
             self.tick(now);
         }
-        self.flush();
+        self.flush(now);
         if self.are_starved {
             count += self.feed_starved(now);
-            self.flush();
+            self.flush(now);
+        }
+        if count > 0 {
+            let under_way = self.channels.list.iter().map(|(_, under_way)| *under_way as u64).sum();
+            self.counters.under_way.store(under_way, Ordering::Relaxed);
         }
         count
     }

@@ -10,10 +10,12 @@ mod group;
 mod listener;
 mod receive;
 mod send;
+mod service;
 mod slots;
 
 pub use group::{Counters, Group, Inbox};
 pub use listener::Listener;
+pub use service::{Distribution, Kind, Service, Work};
 
 use ebb_policy::units::Nanos;
 

@@ -1,5 +1,7 @@
 //! The commands of a queue that are not answered yet.
 
+use ebb_policy::units::Nanos;
+
 use crate::controller::Plan;
 use crate::device::Buffer;
 use crate::wire::{Sqe, Status};
@@ -57,6 +59,8 @@ pub(super) struct Slot {
     pub length: u32,
     /// Bytes received from the host.
     pub received: u32,
+    /// When it was taken up.
+    pub since: Nanos,
     /// Requests the device has not completed.
     pub pending: u16,
     /// The first failure of those it has.
@@ -64,7 +68,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub fn new(sqe: Sqe, state: State, length: u32) -> Self {
+    pub fn new(sqe: Sqe, state: State, length: u32, since: Nanos) -> Self {
         Self {
             cid: sqe.cid.get(),
             state,
@@ -74,6 +78,7 @@ impl Slot {
             compared: None,
             length,
             received: 0,
+            since,
             pending: 0,
             status: Status::SUCCESS,
         }
