@@ -1,17 +1,22 @@
 //! `ebb serve`: block devices over NVMe/TCP, by reactors that follow the load.
 
 mod devices;
+mod energy;
+mod metrics;
+mod metrics_http;
 mod modelled;
 mod options;
+mod status;
+mod status_text;
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
-use ebb_target::controller::{Config, Subsystem};
+use ebb_target::controller::{Config, Namespace, Subsystem};
 use ebb_target::reactor::{self, Runtime, Snapshot, Task, topology};
 use ebb_target::transport::{Group, Limits, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -19,14 +24,22 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::usage;
 
+use energy::{Model, Profile, Rapl};
 use options::Options;
+use status::{Facts, GroupView, Observer};
+
 pub use options::ServeArgs;
 
 /// Lightweight threads for each core: enough to move a part of a core's load.
 const THREADS_PER_CORE: usize = 4;
+/// Where metrics are served and the status is asked for when no address is given.
+const DEFAULT_METRICS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9420));
 
 /// Serves until it is told to stop.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+    if let Some(address) = args.status {
+        return show(address.unwrap_or(DEFAULT_METRICS), args.json);
+    }
     let options = args.merged()?;
     if options.scheduler.as_deref() == Some("list") {
         scheduling::ENTRIES.iter().for_each(|entry| println!("{:14}{}", entry.name, entry.summary));
@@ -45,13 +58,43 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
 
     let subsystem = subsystem(&options)?;
-    let (tasks, addresses) = tasks(&options, &subsystem, threads)?;
-    let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
-    announce(&subsystem, &addresses)?;
+    let metrics = options.metrics.map(metrics_http::bind).transpose()?;
+    let model = Model::new(Profile::load(options.power_profile.as_deref())?, &machine);
+    let name = scheduler.name();
+    let target = target(&options, &subsystem, threads)?;
+    let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), target.tasks)?;
+    announce(&subsystem, &target.facts.listen)?;
+    if let Some((listener, address)) = metrics {
+        println!("metrics on http://{address}/metrics");
+        let facts = Facts { scheduler: name.to_owned(), ..target.facts };
+        let observer = Observer::new(facts, runtime.monitor(), rapl(&options), model);
+        metrics_http::start(listener, observer)?;
+    }
     signals.forever().next();
     conclude(&runtime.snapshot());
     drop(runtime.stop());
     Ok(())
+}
+
+/// Prints the status of the server whose metrics are at `address`.
+fn show(address: SocketAddr, json: bool) -> anyhow::Result<()> {
+    let status = metrics_http::ask(address)?;
+    match json {
+        true => println!("{}", serde_json::to_string_pretty(&status)?),
+        false => print!("{}", status_text::text(&status)),
+    }
+    Ok(())
+}
+
+fn rapl(options: &Options) -> Rapl {
+    let rapl = Rapl::open(options.powercap.as_deref().unwrap_or(energy::POWERCAP.as_ref()));
+    if rapl.forbidden > 0 {
+        eprintln!(
+            "RAPL is there and may not be read, so energy is modelled; run as root or allow \
+             reading energy_uj"
+        );
+    }
+    rapl
 }
 
 fn scheduler(options: &Options, machine: &Machine) -> anyhow::Result<Box<dyn Scheduler>> {
@@ -95,14 +138,14 @@ fn subsystem(options: &Options) -> anyhow::Result<Arc<Subsystem>> {
     Subsystem::new(config).map_err(|error| usage(error.to_string()))
 }
 
-type Tasks = Vec<Box<dyn Task>>;
+/// The lightweight threads, and how to look at them from outside.
+struct Target {
+    /// First the listeners, then the groups.
+    tasks: Vec<Box<dyn Task>>,
+    facts: Facts,
+}
 
-/// The lightweight threads: first the listeners, then the groups.
-fn tasks(
-    options: &Options,
-    subsystem: &Arc<Subsystem>,
-    threads: usize,
-) -> anyhow::Result<(Tasks, Vec<SocketAddr>)> {
+fn target(options: &Options, subsystem: &Arc<Subsystem>, threads: usize) -> anyhow::Result<Target> {
     let limits = limits(options);
     let open = Arc::new(AtomicU64::new(0));
     let mut groups = Vec::with_capacity(threads);
@@ -111,20 +154,40 @@ fn tasks(
         groups.push(group.context("cannot open the namespaces' devices")?);
     }
     let inboxes: Vec<_> = groups.iter().map(Group::inbox).collect();
-    let mut tasks: Tasks = Vec::new();
-    let mut bound = Vec::new();
+    let mut facts = facts(subsystem, limits, &groups);
+    let mut tasks: Vec<Box<dyn Task>> = Vec::new();
     for address in options.addresses() {
         let inboxes = inboxes.clone();
         let listener = Listener::bind(address, inboxes, open.clone(), limits.connections)
             .with_context(|| {
                 format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
             })?;
-        bound.push(listener.address()?);
+        facts.listen.push(listener.address()?);
+        facts.refused.push(listener.refused());
         tasks.push(Box::new(listener));
     }
-    subsystem.set_addresses(bound.iter().copied().filter(|at| !at.ip().is_unspecified()).collect());
+    let known = facts.listen.iter().copied().filter(|at| !at.ip().is_unspecified());
+    subsystem.set_addresses(known.collect());
     tasks.extend(groups.into_iter().map(|group| Box::new(group) as Box<dyn Task>));
-    Ok((tasks, bound))
+    Ok(Target { tasks, facts })
+}
+
+/// What is known before the listeners are.
+fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
+    let namespace = |namespace: &Namespace| {
+        let geometry = namespace.device.geometry();
+        (namespace.id, geometry.bytes(), geometry.block_size)
+    };
+    let view = |group: &Group| GroupView { counters: group.counters(), service: group.service() };
+    Facts {
+        nqn: subsystem.nqn().to_owned(),
+        scheduler: String::new(),
+        listen: Vec::new(),
+        namespaces: subsystem.namespaces().iter().map(namespace).collect(),
+        connections_limit: limits.connections,
+        refused: Vec::new(),
+        groups: groups.iter().map(view).collect(),
+    }
 }
 
 fn announce(subsystem: &Subsystem, addresses: &[SocketAddr]) -> anyhow::Result<()> {

@@ -22,6 +22,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Ask a running server, by the address of its metrics, what it does [default:
+    /// 127.0.0.1:9420].
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
+        conflicts_with_all = ["config", "namespace", "listen", "metrics"])]
+    pub status: Option<Option<SocketAddr>>,
+
+    /// With --status: print JSON (docs/json-schema/serve-status-1.json).
+    #[arg(long, requires = "status")]
+    pub json: bool,
+
     #[command(flatten)]
     pub options: Options,
 }
@@ -85,6 +95,20 @@ pub struct Options {
     /// Buffers of the size of the largest transfer for each thread [default: 256].
     #[arg(long, value_name = "NUMBER")]
     pub buffers: Option<u32>,
+
+    /// Serve metrics for Prometheus and the status over HTTP here; whoever reaches it may read it
+    /// [without it: off; without an address: 127.0.0.1:9420].
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
+        default_missing_value = "127.0.0.1:9420")]
+    pub metrics: Option<SocketAddr>,
+
+    /// TOML file of the power of a core by state, for modelled energy [default: all-flash].
+    #[arg(long, value_name = "FILE")]
+    pub power_profile: Option<PathBuf>,
+
+    /// Where the kernel shows RAPL's energy counters [default: /sys/class/powercap].
+    #[arg(long, value_name = "FOLDER")]
+    pub powercap: Option<PathBuf>,
 }
 
 impl ServeArgs {
@@ -121,6 +145,9 @@ impl Options {
             max_transfer: self.max_transfer.or(file.max_transfer),
             in_capsule: self.in_capsule.or(file.in_capsule),
             buffers: self.buffers.or(file.buffers),
+            metrics: self.metrics.or(file.metrics),
+            power_profile: self.power_profile.or(file.power_profile),
+            powercap: self.powercap.or(file.powercap),
         }
     }
 

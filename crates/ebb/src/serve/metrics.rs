@@ -1,0 +1,238 @@
+//! A status as OpenMetrics text, which Prometheus reads. docs/serve.md lists every metric.
+
+use std::fmt;
+
+use ebb_policy::units::Nanos;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::status::{Core, Latency, Status};
+
+/// What the text is, for HTTP.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The text.
+///
+/// # Errors
+/// None: text goes to memory.
+pub fn encode(status: Status) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("ebb");
+    registry.register_collector(Box::new(Scrape(status)));
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Scrape(Status);
+
+type Labels = Vec<(&'static str, String)>;
+
+/// A metric before its rows.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+}
+
+const fn family(name: &'static str, help: &'static str) -> Family {
+    Family { name, help, unit: None }
+}
+
+impl Family {
+    fn in_unit(self, unit: Unit) -> Self {
+        Self { unit: Some(unit), ..self }
+    }
+}
+
+/// Writes families.
+struct Writer<'a>(DescriptorEncoder<'a>);
+
+impl Writer<'_> {
+    fn counts(&mut self, family: &Family, rows: Vec<(Labels, u64)>) -> fmt::Result {
+        let Family { name, help, unit } = family;
+        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        rows.iter().try_for_each(|(labels, value)| {
+            out.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
+        })
+    }
+
+    fn sums(&mut self, family: &Family, rows: Vec<(Labels, f64)>) -> fmt::Result {
+        let Family { name, help, unit } = family;
+        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        rows.iter().try_for_each(|(labels, value)| {
+            out.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
+        })
+    }
+
+    fn gauges(&mut self, family: &Family, rows: Vec<(Labels, f64)>) -> fmt::Result {
+        let Family { name, help, unit } = family;
+        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        rows.iter().try_for_each(|(labels, value)| out.encode_family(labels)?.encode_gauge(value))
+    }
+
+    fn histograms(&mut self, family: &Family, rows: &[Latency]) -> fmt::Result {
+        let Family { name, help, unit } = family;
+        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Histogram)?;
+        rows.iter().try_for_each(|row| {
+            let end = |end: Option<Nanos>| end.map_or(f64::MAX, Nanos::seconds);
+            let buckets: Vec<(f64, u64)> =
+                row.octaves.iter().map(|(at, count)| (end(*at), *count)).collect();
+            out.encode_family(&labels([("op", row.kind.clone())]))?
+                .encode_histogram::<NoLabelSet>(row.sum_s, row.count, &buckets, None)
+        })
+    }
+}
+
+fn labels<const N: usize>(labels: [(&'static str, String); N]) -> Labels {
+    labels.into()
+}
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut writer = Writer(encoder);
+        self.server(&mut writer)?;
+        self.cores(&mut writer)?;
+        self.threads(&mut writer)?;
+        self.namespaces(&mut writer)?;
+        self.energy(&mut writer)
+    }
+}
+
+impl Scrape {
+    fn server(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let Status { server, connections, queues, shifts, service, .. } = &self.0;
+        let none = || labels([]);
+        let about = labels([
+            ("version", server.version.clone()),
+            ("nqn", server.nqn.clone()),
+            ("scheduler", server.scheduler.clone()),
+            ("doze_by", server.doze_by.clone()),
+        ]);
+        let info = family("server", "What is running: always 1, see the labels.");
+        out.gauges(&info, vec![(about, 1.0)])?;
+        let uptime = family("uptime", "Time since the start.").in_unit(Unit::Seconds);
+        out.gauges(&uptime, vec![(none(), server.uptime_s)])?;
+        let open = family("connections", "Connections now.");
+        out.gauges(&open, vec![(none(), connections.open as f64)])?;
+        let limit = family("connections_limit", "Connections there may be.");
+        out.gauges(&limit, vec![(none(), connections.limit.into())])?;
+        let accepted = family("connections_accepted", "Connections ever accepted.");
+        out.counts(&accepted, vec![(none(), connections.accepted)])?;
+        let refused = family("connections_refused", "Connections closed for being too many.");
+        out.counts(&refused, vec![(none(), connections.refused)])?;
+        let devices = family("device_queue_depth", "Requests the devices have not completed.");
+        out.gauges(&devices, vec![(none(), queues.devices as f64)])?;
+        let count = family("placement_changes", "Moves of threads and changes of how cores wait.");
+        out.counts(&count, vec![(none(), shifts.total)])?;
+        let service_time = family(
+            "service_time",
+            "Time of I/O commands in the target, from the poll that took them up to their answer.",
+        );
+        out.histograms(&service_time.in_unit(Unit::Seconds), service)
+    }
+
+    fn cores(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let cores = &self.0.cores;
+        let label = |core: &Core| ("cpu", core.cpu.to_string());
+        let state = |core: &Core, state: &str| labels([label(core), ("state", state.to_owned())]);
+        let rows = cores.iter().flat_map(|core| {
+            let asleep = core.asleep_s.iter().map(|(way, time)| (state(core, way), *time));
+            let awake =
+                [(state(core, "busy"), core.busy_s), (state(core, "wasted"), core.wasted_s)];
+            awake.into_iter().chain(asleep)
+        });
+        let time = family(
+            "core_time",
+            "Time of each core: polls that found work (busy) or none (wasted), and sleep by kind.",
+        );
+        out.sums(&time.in_unit(Unit::Seconds), rows.collect())?;
+        let rows = cores
+            .iter()
+            .flat_map(|core| core.sleeps.iter().map(|(way, times)| (state(core, way), *times)));
+        let sleeps = family("core_sleeps", "Times each core fell asleep, by kind.");
+        out.counts(&sleeps, rows.collect())?;
+        let each = |value: fn(&Core) -> f64| {
+            cores.iter().map(|core| (labels([label(core)]), value(core))).collect()
+        };
+        let threads = family("core_threads", "Lightweight threads on each core.");
+        out.gauges(&threads, each(|core| core.threads.into()))?;
+        let unwatched = family(
+            "core_unwatched_files",
+            "Files the kernel would not watch, which keep a core polling.",
+        );
+        let rows = cores.iter().map(|core| (labels([label(core)]), core.unwatched_files));
+        out.counts(&unwatched, rows.collect())?;
+        let energy = family(
+            "core_energy",
+            "MODELLED energy of each core above the idle machine, from its states and a profile.",
+        );
+        let source = |core: &Core| labels([label(core), ("source", "modelled".to_owned())]);
+        let rows = cores.iter().map(|core| (source(core), core.energy_modelled_j));
+        out.sums(&energy.in_unit(Unit::Joules), rows.collect())
+    }
+
+    fn threads(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let threads = &self.0.threads;
+        let label = |thread: u16| labels([("thread", thread.to_string())]);
+        let busy = family("thread_busy", "Time of each thread's polls that found work.");
+        let rows = threads.iter().map(|thread| (label(thread.thread), thread.busy_s));
+        out.sums(&busy.in_unit(Unit::Seconds), rows.collect())?;
+        let counters: [(Family, fn(&super::status::Thread) -> u64); 2] = [
+            (family("thread_commands", "Commands each thread answered."), |thread| thread.commands),
+            (family("thread_moves", "Times each thread moved to another core."), |t| t.moves),
+        ];
+        for (family, value) in counters {
+            let rows = threads.iter().map(|thread| (label(thread.thread), value(thread)));
+            out.counts(&family, rows.collect())?;
+        }
+        let gauges: [(Family, fn(&super::status::Thread) -> f64); 3] = [
+            (family("thread_queue_depth", "Commands that arrived in the last poll."), |thread| {
+                thread.depth.into()
+            }),
+            (family("thread_core", "The core a thread is on, from 0, the main one."), |thread| {
+                thread.core.into()
+            }),
+            (family("thread_connections", "Connections of each thread."), |thread| {
+                thread.connections as f64
+            }),
+        ];
+        for (family, value) in gauges {
+            let rows = threads.iter().map(|thread| (label(thread.thread), value(thread)));
+            out.gauges(&family, rows.collect())?;
+        }
+        Ok(())
+    }
+
+    fn namespaces(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let rows = |value: fn(&super::status::Done) -> u64| {
+            let rows = self.0.namespaces.iter().flat_map(move |namespace| {
+                let id = namespace.id.to_string();
+                namespace.work.iter().map(move |(op, done)| {
+                    (labels([("namespace", id.clone()), ("op", op.clone())]), value(done))
+                })
+            });
+            rows.collect()
+        };
+        let commands = family("namespace_commands", "I/O commands answered.");
+        out.counts(&commands, rows(|done| done.commands))?;
+        let data = family("namespace_data", "Data of I/O commands that succeeded.");
+        out.counts(&data.in_unit(Unit::Bytes), rows(|done| done.bytes))?;
+        let errors = family("namespace_errors", "I/O commands that failed.");
+        out.counts(&errors, rows(|done| done.errors))
+    }
+
+    fn energy(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let energy = family(
+            "energy",
+            "Energy since the start, by RAPL domain (measured), or of our cores (MODELLED).",
+        );
+        let rows = self.0.energy.iter().map(|energy| {
+            let (domain, source) = (energy.domain.clone(), energy.source.clone());
+            (labels([("domain", domain), ("source", source)]), energy.energy_j)
+        });
+        out.sums(&energy.in_unit(Unit::Joules), rows.collect())
+    }
+}

@@ -1,0 +1,456 @@
+//! What a running server does: looked at from its own thread, as the metrics and as JSON.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ebb_policy::reactor::{Shift, Wait};
+use ebb_policy::units::Nanos;
+use ebb_target::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
+use ebb_target::transport::{Counters, Distribution, Kind, Service, Work};
+use serde::{Deserialize, Serialize};
+
+use super::energy::{Model, Rapl};
+
+/// Time between looks, which also keeps energy counters from wrapping twice.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// Looks that shares and rates are taken over: ten seconds.
+const WINDOW: usize = 11;
+/// Changes of the placement that are shown.
+const SHIFTS: usize = 20;
+
+/// A group from outside.
+pub struct GroupView {
+    pub counters: Arc<Counters>,
+    pub service: Arc<Service>,
+}
+
+/// What does not change while the server runs.
+pub struct Facts {
+    pub nqn: String,
+    pub scheduler: String,
+    pub listen: Vec<SocketAddr>,
+    /// Identifier, bytes, bytes of a block.
+    pub namespaces: Vec<(u32, u64, u32)>,
+    pub connections_limit: u32,
+    /// The listeners' counts of refused connections; the listeners are the first threads.
+    pub refused: Vec<Arc<AtomicU64>>,
+    pub groups: Vec<GroupView>,
+}
+
+/// Everything a status shows; docs/json-schema/serve-status-1.json.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Status {
+    pub schema: u32,
+    pub server: Server,
+    /// Time that shares, rates and powers are taken over.
+    pub window_s: f64,
+    pub cores: Vec<Core>,
+    pub threads: Vec<Thread>,
+    pub namespaces: Vec<Namespace>,
+    pub connections: Connections,
+    pub queues: Queues,
+    pub rates: Rates,
+    pub service: Vec<Latency>,
+    pub energy: Vec<Energy>,
+    pub shifts: Shifts,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Server {
+    pub version: String,
+    pub nqn: String,
+    pub listen: Vec<SocketAddr>,
+    pub scheduler: String,
+    /// How cores doze.
+    pub doze_by: String,
+    pub uptime_s: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Core {
+    pub core: u16,
+    pub cpu: usize,
+    pub state: String,
+    pub wait: String,
+    pub threads: u32,
+    pub busy_share: f64,
+    pub wasted_share: f64,
+    pub asleep_share: f64,
+    pub busy_s: f64,
+    pub wasted_s: f64,
+    pub asleep_s: BTreeMap<String, f64>,
+    pub sleeps: BTreeMap<String, u64>,
+    pub unwatched_files: u64,
+    /// Always modelled: RAPL meters packages, not cores.
+    pub power_modelled_w: f64,
+    pub energy_modelled_j: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Thread {
+    pub thread: u16,
+    pub kind: String,
+    pub core: u16,
+    pub busy_share: f64,
+    pub busy_s: f64,
+    pub commands: u64,
+    pub depth: u32,
+    pub moves: u64,
+    pub connections: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Namespace {
+    pub id: u32,
+    pub bytes: u64,
+    pub block_size: u32,
+    pub work: BTreeMap<String, Done>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    pub commands: u64,
+    pub bytes: u64,
+    pub errors: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Connections {
+    pub open: u64,
+    pub limit: u32,
+    pub accepted: u64,
+    pub refused: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Queues {
+    /// Commands that arrived in the last polls.
+    pub network: u64,
+    /// Requests that the devices have.
+    pub devices: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Rates {
+    pub io_per_s: f64,
+    pub bytes_per_s: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Latency {
+    pub kind: String,
+    pub count: u64,
+    pub sum_s: f64,
+    pub p50_s: f64,
+    pub p99_s: f64,
+    pub p999_s: f64,
+    pub max_s: f64,
+    /// For the metrics: upper ends and counts.
+    #[serde(skip)]
+    pub octaves: Vec<(Option<Nanos>, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Energy {
+    /// `measured` or `modelled`.
+    pub source: String,
+    /// RAPL's name, or `cores` for the model of our cores.
+    pub domain: String,
+    pub energy_j: f64,
+    /// Absent while it cannot be read.
+    pub power_w: Option<f64>,
+    /// What the model stands on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Shifts {
+    pub total: u64,
+    pub last: Vec<Change>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Change {
+    pub at_s: f64,
+    pub what: String,
+    pub reason: String,
+}
+
+/// One look.
+struct Look {
+    at: Nanos,
+    cores: Vec<CoreTotals>,
+    threads: Vec<Nanos>,
+    work: Work,
+    measured: Vec<f64>,
+    modelled: Vec<f64>,
+}
+
+struct Meters {
+    rapl: Rapl,
+    model: Model,
+    looks: VecDeque<Look>,
+}
+
+/// Looks at a server. Nothing that a reactor waits for is held meanwhile.
+pub struct Observer {
+    facts: Facts,
+    monitor: Monitor,
+    meters: Mutex<Meters>,
+}
+
+impl Observer {
+    /// Watches what `monitor` shows from now on.
+    pub fn new(facts: Facts, monitor: Monitor, rapl: Rapl, model: Model) -> Self {
+        let observer = Self {
+            facts,
+            monitor,
+            meters: Mutex::new(Meters { rapl, model, looks: VecDeque::new() }),
+        };
+        observer.sample();
+        observer
+    }
+
+    /// To be called every [`PERIOD`].
+    pub fn sample(&self) {
+        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        let look = self.look(&mut meters, &self.monitor.snapshot());
+        if meters.looks.len() == WINDOW {
+            meters.looks.pop_front();
+        }
+        meters.looks.push_back(look);
+    }
+
+    fn look(&self, meters: &mut Meters, snapshot: &Snapshot) -> Look {
+        let cores: Vec<_> = snapshot.cores.iter().map(|core| core.totals).collect();
+        meters.model.advance(&cores);
+        meters.rapl.sample();
+        let mut work = Work::default();
+        for index in 0..self.facts.namespaces.len() {
+            Kind::ALL.into_iter().for_each(|kind| work += self.work(index, kind));
+        }
+        Look {
+            at: snapshot.at,
+            cores,
+            threads: snapshot.threads.iter().map(|thread| thread.busy).collect(),
+            work,
+            measured: meters.rapl.energies().map(|(_, joules, _)| joules).collect(),
+            modelled: meters.model.joules().to_vec(),
+        }
+    }
+
+    fn work(&self, namespace: usize, kind: Kind) -> Work {
+        let mut sum = Work::default();
+        self.facts.groups.iter().for_each(|group| sum += group.service.work(namespace, kind));
+        sum
+    }
+
+    /// The server now.
+    pub fn status(&self) -> Status {
+        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        let meters = &mut *meters;
+        let snapshot = self.monitor.snapshot();
+        let now = self.look(meters, &snapshot);
+        let before = meters.looks.front().unwrap_or(&now);
+        let span = (now.at.0.saturating_sub(before.at.0) as f64 / 1e9).max(1e-9);
+        Status {
+            schema: 1,
+            server: self.server(&snapshot),
+            window_s: span,
+            cores: cores(&snapshot, before, &now, span),
+            threads: self.threads(&snapshot, before, span),
+            namespaces: self.namespaces(),
+            connections: self.connections(),
+            queues: self.queues(&snapshot),
+            rates: Rates {
+                io_per_s: (now.work.commands - before.work.commands) as f64 / span,
+                bytes_per_s: (now.work.bytes - before.work.bytes) as f64 / span,
+            },
+            service: Kind::ALL.into_iter().map(|kind| self.latency(kind)).collect(),
+            energy: energy(meters, before, &now, span),
+            shifts: shifts(&snapshot),
+        }
+    }
+
+    fn server(&self, snapshot: &Snapshot) -> Server {
+        Server {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            nqn: self.facts.nqn.clone(),
+            listen: self.facts.listen.clone(),
+            scheduler: self.facts.scheduler.clone(),
+            doze_by: snapshot.strategy.name().to_owned(),
+            uptime_s: snapshot.at.seconds(),
+        }
+    }
+
+    fn threads(&self, snapshot: &Snapshot, before: &Look, span: f64) -> Vec<Thread> {
+        let listeners = self.facts.refused.len();
+        let thread = |(index, state): (usize, &ebb_target::reactor::ThreadState)| {
+            let group = index.checked_sub(listeners).and_then(|at| self.facts.groups.get(at));
+            let busy = before.threads.get(index).copied().unwrap_or_default();
+            Thread {
+                thread: index as u16,
+                kind: if group.is_some() { "connections" } else { "listener" }.to_owned(),
+                core: state.core,
+                busy_share: since(state.busy, busy) / span,
+                busy_s: state.busy.seconds(),
+                commands: state.requests,
+                depth: state.depth,
+                moves: state.moves,
+                connections: group.map_or(0, |group| load(&group.counters.connections)),
+            }
+        };
+        snapshot.threads.iter().enumerate().map(thread).collect()
+    }
+
+    fn namespaces(&self) -> Vec<Namespace> {
+        let namespace = |(index, &(id, bytes, block_size)): (usize, &(u32, u64, u32))| {
+            let done = |kind: Kind| {
+                let Work { commands, bytes, errors } = self.work(index, kind);
+                (kind.name().to_owned(), Done { commands, bytes, errors })
+            };
+            Namespace { id, bytes, block_size, work: Kind::ALL.into_iter().map(done).collect() }
+        };
+        self.facts.namespaces.iter().enumerate().map(namespace).collect()
+    }
+
+    fn connections(&self) -> Connections {
+        let sum = |count: fn(&Counters) -> &AtomicU64| {
+            self.facts.groups.iter().map(|group| load(count(&group.counters))).sum()
+        };
+        Connections {
+            open: sum(|counters| &counters.connections),
+            limit: self.facts.connections_limit,
+            accepted: sum(|counters| &counters.accepted),
+            refused: self.facts.refused.iter().map(|count| load(count)).sum(),
+        }
+    }
+
+    fn queues(&self, snapshot: &Snapshot) -> Queues {
+        let devices = self.facts.groups.iter().map(|group| load(&group.counters.under_way));
+        let network = snapshot.threads.iter().map(|thread| u64::from(thread.depth));
+        Queues { network: network.sum(), devices: devices.sum() }
+    }
+
+    fn latency(&self, kind: Kind) -> Latency {
+        let mut all = Distribution::default();
+        self.facts.groups.iter().for_each(|group| all += &group.service.latency(kind));
+        let quantile = |share| all.quantile(share).seconds();
+        Latency {
+            kind: kind.name().to_owned(),
+            count: all.count(),
+            sum_s: all.sum().seconds(),
+            p50_s: quantile(0.5),
+            p99_s: quantile(0.99),
+            p999_s: quantile(0.999),
+            max_s: all.max().seconds(),
+            octaves: all.octaves(),
+        }
+    }
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn since(now: Nanos, before: Nanos) -> f64 {
+    now.0.saturating_sub(before.0) as f64 / 1e9
+}
+
+fn cores(snapshot: &Snapshot, before: &Look, now: &Look, span: f64) -> Vec<Core> {
+    let core = |(index, state): (usize, &CoreState)| {
+        let (totals, old) = (&state.totals, &before.cores[index]);
+        let (busy, wasted) = (since(totals.busy, old.busy), since(totals.wasted, old.wasted));
+        let asleep = since(totals.all_asleep(), old.all_asleep());
+        // Of what is accounted for: a core in a poll publishes that poll's time when it ends.
+        let time = (busy + wasted + asleep).max(1e-9);
+        Core {
+            core: index as u16,
+            cpu: state.cpu,
+            state: state.sleeping.map_or("polling", sleep_name).to_owned(),
+            wait: wait_name(state.wait).to_owned(),
+            threads: state.threads,
+            busy_share: busy / time,
+            wasted_share: wasted / time,
+            asleep_share: asleep / time,
+            busy_s: totals.busy.seconds(),
+            wasted_s: totals.wasted.seconds(),
+            asleep_s: by_sleep(|way| totals.asleep[way].seconds()),
+            sleeps: by_sleep(|way| totals.sleeps[way]),
+            unwatched_files: totals.unwatched,
+            power_modelled_w: (now.modelled[index] - before.modelled[index]) / span,
+            energy_modelled_j: now.modelled[index],
+        }
+    };
+    snapshot.cores.iter().enumerate().map(core).collect()
+}
+
+fn by_sleep<T>(value: impl Fn(usize) -> T) -> BTreeMap<String, T> {
+    Sleep::ALL.into_iter().map(|way| (sleep_name(way).to_owned(), value(way as usize))).collect()
+}
+
+fn sleep_name(sleep: Sleep) -> &'static str {
+    match sleep {
+        Sleep::Doze => "dozing",
+        Sleep::Block => "blocked",
+        Sleep::Nap => "napping",
+    }
+}
+
+fn wait_name(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Poll => "poll",
+        Wait::Doze => "doze",
+        Wait::Block { .. } => "block",
+        Wait::Nap { .. } => "nap",
+    }
+}
+
+fn energy(meters: &Meters, before: &Look, now: &Look, span: f64) -> Vec<Energy> {
+    let measured = meters.rapl.energies().enumerate().map(|(index, (domain, joules, readable))| {
+        let power = (joules - before.measured[index]) / span;
+        Energy {
+            source: "measured".to_owned(),
+            domain: domain.to_owned(),
+            energy_j: joules,
+            power_w: readable.then_some(power),
+            profile: None,
+        }
+    });
+    let mut all: Vec<Energy> = measured.collect();
+    if all.is_empty() {
+        let sum = |look: &Look| look.modelled.iter().sum::<f64>();
+        all.push(Energy {
+            source: "modelled".to_owned(),
+            domain: "cores".to_owned(),
+            energy_j: sum(now),
+            power_w: Some((sum(now) - sum(before)) / span),
+            profile: Some(meters.model.profile().to_owned()),
+        });
+    }
+    all
+}
+
+fn shifts(snapshot: &Snapshot) -> Shifts {
+    let change = |record: &Record| {
+        let (what, reason) = match record.shift {
+            Shift::Move { thread, from, to, reason } => {
+                (format!("thread {thread} moves from core {from} to {to}"), reason)
+            }
+            Shift::Wait { core, wait, reason } => {
+                (format!("core {core} waits by {}", wait_name(wait)), reason)
+            }
+            Shift::Speed { core, speed, reason } => {
+                (format!("core {core} runs at {speed} ‰"), reason)
+            }
+        };
+        Change { at_s: record.at.seconds(), what, reason: reason.to_owned() }
+    };
+    let hidden = snapshot.shifts.len().saturating_sub(SHIFTS);
+    let last = snapshot.shifts[hidden..].iter().map(change).collect();
+    Shifts { total: snapshot.shifts_in_all, last }
+}

@@ -1,0 +1,145 @@
+//! A status for people.
+
+use std::fmt::Write;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+
+use super::status::Status;
+use crate::text;
+
+/// Tables of cores, threads, namespaces, latencies, energy and the last changes.
+pub fn text(status: &Status) -> String {
+    let mut out = String::new();
+    let Status { server, connections, queues, rates, .. } = status;
+    let listen: Vec<String> = server.listen.iter().map(ToString::to_string).collect();
+    let _ = writeln!(out, "{} on {}", server.nqn, listen.join(", "));
+    let _ = writeln!(
+        out,
+        "scheduler {}, cores doze by {}, up {:.0} s; shares, rates and powers of the last {:.1} s",
+        server.scheduler, server.doze_by, server.uptime_s, status.window_s
+    );
+    let _ = writeln!(
+        out,
+        "{} connections of at most {}, {} refused; {} I/O/s, {}/s; {} requests at the devices",
+        connections.open,
+        connections.limit,
+        connections.refused,
+        text::short(rates.io_per_s),
+        text::bytes(rates.bytes_per_s),
+        queues.devices,
+    );
+    for table in [cores(status), threads(status), namespaces(status), latencies(status)] {
+        let _ = writeln!(out, "\n{table}");
+    }
+    out.push('\n');
+    for energy in &status.energy {
+        let power = energy.power_w.map_or("unreadable now".to_owned(), |w| format!("{w:.2} W"));
+        let profile = match &energy.profile {
+            Some(profile) => format!(" by profile {profile}, above the idle machine"),
+            None => String::new(),
+        };
+        let (domain, joules) = (&energy.domain, energy.energy_j);
+        let _ = writeln!(out, "{domain}: {power}, {joules:.1} J, {}{profile}", energy.source);
+    }
+    let _ = writeln!(out, "\n{} changes of the placement, the last ones:", status.shifts.total);
+    for change in &status.shifts.last {
+        let _ = writeln!(out, "{:10.3} s  {}: {}", change.at_s, change.what, change.reason);
+    }
+    out
+}
+
+/// A table whose columns from `left` on are numbers.
+fn table<const N: usize>(header: [&str; N], left: usize, rows: Vec<[String; N]>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header).add_rows(rows);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn cores(status: &Status) -> Table {
+    let rows = status.cores.iter().map(|core| {
+        [
+            format!("{} (cpu {})", core.core, core.cpu),
+            core.state.clone(),
+            core.wait.clone(),
+            percent(core.busy_share),
+            percent(core.wasted_share),
+            percent(core.asleep_share),
+            core.threads.to_string(),
+            text::grouped(core.sleeps.values().sum::<u64>() as f64),
+            format!("{:.2}", core.power_modelled_w),
+        ]
+    });
+    let header = [
+        "core",
+        "state",
+        "waits by",
+        "busy",
+        "wasted",
+        "asleep",
+        "threads",
+        "sleeps",
+        "W (modelled)",
+    ];
+    table(header, 3, rows.collect())
+}
+
+fn threads(status: &Status) -> Table {
+    let rows = status.threads.iter().map(|thread| {
+        [
+            thread.thread.to_string(),
+            thread.kind.clone(),
+            thread.core.to_string(),
+            percent(thread.busy_share),
+            text::grouped(thread.commands as f64),
+            thread.depth.to_string(),
+            thread.moves.to_string(),
+            thread.connections.to_string(),
+        ]
+    });
+    let header = ["thread", "carries", "core", "busy", "commands", "depth", "moves", "connections"];
+    table(header, 2, rows.collect())
+}
+
+fn namespaces(status: &Status) -> Table {
+    let rows = status.namespaces.iter().map(|namespace| {
+        let work = |kind: &str| namespace.work.get(kind);
+        let commands = |kind| text::grouped(work(kind).map_or(0, |done| done.commands) as f64);
+        let data = |kind| text::bytes(work(kind).map_or(0, |done| done.bytes) as f64);
+        let errors: u64 = namespace.work.values().map(|done| done.errors).sum();
+        [
+            namespace.id.to_string(),
+            text::bytes(namespace.bytes as f64),
+            commands("read"),
+            data("read"),
+            commands("write"),
+            data("write"),
+            errors.to_string(),
+        ]
+    });
+    let header = ["namespace", "size", "reads", "read", "writes", "written", "errors"];
+    table(header, 1, rows.collect())
+}
+
+fn latencies(status: &Status) -> Table {
+    let rows = status.service.iter().filter(|latency| latency.count > 0).map(|latency| {
+        [
+            latency.kind.clone(),
+            text::grouped(latency.count as f64),
+            text::seconds(latency.sum_s / latency.count as f64),
+            text::seconds(latency.p50_s),
+            text::seconds(latency.p99_s),
+            text::seconds(latency.p999_s),
+            text::seconds(latency.max_s),
+        ]
+    });
+    let header = ["time in the target", "commands", "mean", "p50", "p99", "p99.9", "max"];
+    table(header, 1, rows.collect())
+}
