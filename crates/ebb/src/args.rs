@@ -36,7 +36,7 @@ pub enum Command {
     /// Repeat a paper's evaluation in the twin: every stated number, paper against twin.
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Measure what this machine can do.
     #[command(subcommand)]
     Probe(ProbeCommand),

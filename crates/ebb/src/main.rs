@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::run(&command),
         Command::Load(args) => load::run(&args),
         Command::Paper(args) => paper::run(&args),
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::Probe(command) => probe::run(&command),
     };
     match done {

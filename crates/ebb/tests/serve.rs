@@ -92,7 +92,10 @@ impl Scrape {
             } else if !line.starts_with('#') {
                 let (series, value) = line.rsplit_once(' ').unwrap();
                 let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
-                assert!(samples.insert(series.to_owned(), value).is_none(), "{series} twice");
+                assert!(
+                    samples.insert(series.trim_end_matches("{}").to_owned(), value).is_none(),
+                    "{series} twice"
+                );
                 let name = series.split('{').next().unwrap();
                 let known = |family: &String| {
                     let rest = name.strip_prefix(family.as_str());

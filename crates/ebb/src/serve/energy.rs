@@ -6,9 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ebb_policy::reactor::Machine;
-use ebb_policy::units::Watts;
 use ebb_target::reactor::CoreTotals;
-use serde::Deserialize;
+use ebb_twin::reactor::{Power, Profile};
 
 use crate::exit::usage;
 
@@ -109,53 +108,28 @@ fn domain(root: &Path, file: &str) -> Option<String> {
     }
 }
 
-/// Power of a physical core above the idle machine's; further keys of a file are left alone, so
-/// that a reactor profile of the twin can be given too.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Profile {
-    /// Name.
-    pub name: String,
-    power: Power,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Power {
-    /// A hyper-thread polls or serves.
-    core_active: Watts,
-    /// Added while both hyper-threads serve, half of it for one.
-    core_serving: Watts,
-    /// Both in shallow sleep, or one deeper.
-    core_doze: Watts,
-    /// Both stopped by the kernel.
-    core_c1: Watts,
-}
-
-impl Profile {
-    /// The one in the file `path`, or the shipped one.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is not right.
-    pub fn load(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else {
-            return Ok(toml::from_str(include_str!("../../profiles/core-power.toml"))?);
-        };
-        let wrong = |what: String| usage(format!("--power-profile {}: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let profile: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        let Power { core_active, core_serving, core_doze, core_c1 } = &profile.power;
-        let all = [core_active, core_serving, core_doze, core_c1].map(|watts| watts.0);
-        if !all.iter().all(|watts| watts.is_finite() && *watts >= 0.0) {
-            return Err(wrong("powers must not be negative".into()));
-        }
-        Ok(profile)
+/// The power of physical cores above the idle machine's: what the twin's polled server has.
+///
+/// # Errors
+/// When the file `path`, a reactor profile, cannot be read or is not right.
+pub fn profile(path: Option<&Path>) -> anyhow::Result<Profile> {
+    let Some(path) = path else { return Ok(Profile::all_flash()?) };
+    let wrong = |what: String| usage(format!("--power-profile {}: {what}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let file = path.display().to_string();
+    let profile = Profile::parse(&file, &text).map_err(|error| usage(error.to_string()))?;
+    let Power { core_active, core_serving, core_doze, core_c1, .. } = &profile.power;
+    let all = [core_active, core_serving, core_doze, core_c1].map(|watts| watts.0);
+    if !all.iter().all(|watts| watts.is_finite() && *watts >= 0.0) {
+        return Err(wrong("powers must not be negative".into()));
     }
+    Ok(profile)
 }
 
 /// Shares of a time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shares {
     serving: f64,
-    active: f64,
     doze: f64,
     /// Blocked or napping. The kernel may go deeper than C1, so this is an upper bound.
     stopped: f64,
@@ -163,7 +137,7 @@ struct Shares {
 
 impl Shares {
     /// A hyper-thread that is not ours or not there.
-    const ABSENT: Self = Self { serving: 0.0, active: 0.0, doze: 0.0, stopped: 1.0 };
+    const ABSENT: Self = Self { serving: 0.0, doze: 0.0, stopped: 1.0 };
 
     /// Between two readings, and the seconds between them.
     fn between(before: &CoreTotals, now: &CoreTotals) -> (Self, f64) {
@@ -176,12 +150,7 @@ impl Shares {
             std::array::from_fn(|way| since(now.asleep[way], before.asleep[way]));
         let time = busy + wasted + doze + block + nap;
         let share = |part: f64| if time > 0.0 { part / time } else { 0.0 };
-        let shares = Self {
-            serving: share(busy),
-            active: share(busy + wasted),
-            doze: share(doze),
-            stopped: share(block + nap),
-        };
+        let shares = Self { serving: share(busy), doze: share(doze), stopped: share(block + nap) };
         (shares, time)
     }
 }
@@ -232,22 +201,20 @@ impl Model {
             let sibling = self.siblings[core].and_then(|sibling| parts.get(sibling));
             let other = sibling.map_or(Shares::ABSENT, |(shares, _)| *shares);
             let part = if sibling.is_some() { 0.5 } else { 1.0 };
-            self.joules[core] += part * self.profile.power.watts(shares, &other) * time;
+            self.joules[core] += part * watts(&self.profile.power, shares, &other) * time;
         }
         self.before.copy_from_slice(totals);
     }
 }
 
-impl Power {
-    /// Mean power of a physical core whose hyper-threads do this.
-    fn watts(&self, one: &Shares, other: &Shares) -> f64 {
-        let stopped = one.stopped * other.stopped;
-        let asleep = (one.doze + one.stopped) * (other.doze + other.stopped);
-        self.core_active.0 * (1.0 - asleep)
-            + self.core_doze.0 * (asleep - stopped)
-            + self.core_c1.0 * stopped
-            + self.core_serving.0 / 2.0 * (one.serving + other.serving)
-    }
+/// Mean power of a physical core whose hyper-threads do this.
+fn watts(power: &Power, one: &Shares, other: &Shares) -> f64 {
+    let stopped = one.stopped * other.stopped;
+    let asleep = (one.doze + one.stopped) * (other.doze + other.stopped);
+    power.core_active.0 * (1.0 - asleep)
+        + power.core_doze.0 * (asleep - stopped)
+        + power.core_c1.0 * stopped
+        + power.core_serving.0 / 2.0 * (one.serving + other.serving)
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn nothing_readable_is_nothing_measured() {
 
 fn model(siblings: &[Option<u16>]) -> Model {
     let cores = siblings.iter().map(|sibling| CoreSpec { sibling: *sibling, node: 0 }).collect();
-    Model::new(Profile::load(None).unwrap(), &Machine { cores, threads: 1 })
+    Model::new(profile(None).unwrap(), &Machine { cores, threads: 1 })
 }
 
 fn totals(busy: u64, wasted: u64, asleep: [u64; 3]) -> CoreTotals {
@@ -104,7 +104,7 @@ fn totals(busy: u64, wasted: u64, asleep: [u64; 3]) -> CoreTotals {
 
 #[test]
 fn each_state_draws_what_the_profile_says() {
-    let power = Profile::load(None).unwrap().power;
+    let power = profile(None).unwrap().power;
     let cases = [
         (totals(0, 10, [0, 0, 0]), power.core_active.0),
         (totals(10, 0, [0, 0, 0]), power.core_active.0 + power.core_serving.0 / 2.0),
@@ -123,7 +123,7 @@ fn each_state_draws_what_the_profile_says() {
 
 #[test]
 fn a_physical_core_sleeps_only_while_both_siblings_do() {
-    let power = Profile::load(None).unwrap().power;
+    let power = profile(None).unwrap().power;
     let watts = |one, other| {
         let mut model = model(&[Some(1), Some(0)]);
         model.advance(&[one, other]);
@@ -142,13 +142,13 @@ fn a_physical_core_sleeps_only_while_both_siblings_do() {
 fn a_wrong_profile_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.toml");
-    let text = include_str!("../../profiles/core-power.toml");
+    let text = include_str!("../../../twin/profiles/reactor/all-flash.toml");
     for (text, words) in [
         (text.replace("1.9 W", "-1.9 W"), "negative"),
         (text.replace("core_doze", "core_dose"), "core_doze"),
     ] {
         fs::write(&path, text).unwrap();
-        let error = Profile::load(Some(&path)).unwrap_err().to_string();
+        let error = profile(Some(&path)).unwrap_err().to_string();
         assert!(error.contains("p.toml") && error.contains(words), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::status::{Core, Latency, Status};
+use super::status::{Core, Done, Latency, Status, Thread};
 
 /// What the text is, for HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -28,6 +28,8 @@ pub fn encode(status: Status) -> Result<String, fmt::Error> {
 #[derive(Debug)]
 struct Scrape(Status);
 
+/// What a row of a thread shows.
+type Of<T> = fn(&Thread) -> T;
 type Labels = Vec<(&'static str, String)>;
 
 /// A metric before its rows.
@@ -180,7 +182,7 @@ impl Scrape {
         let busy = family("thread_busy", "Time of each thread's polls that found work.");
         let rows = threads.iter().map(|thread| (label(thread.thread), thread.busy_s));
         out.sums(&busy.in_unit(Unit::Seconds), rows.collect())?;
-        let counters: [(Family, fn(&super::status::Thread) -> u64); 2] = [
+        let counters: [(Family, Of<u64>); 2] = [
             (family("thread_commands", "Commands each thread answered."), |thread| thread.commands),
             (family("thread_moves", "Times each thread moved to another core."), |t| t.moves),
         ];
@@ -188,7 +190,7 @@ impl Scrape {
             let rows = threads.iter().map(|thread| (label(thread.thread), value(thread)));
             out.counts(&family, rows.collect())?;
         }
-        let gauges: [(Family, fn(&super::status::Thread) -> f64); 3] = [
+        let gauges: [(Family, Of<f64>); 3] = [
             (family("thread_queue_depth", "Commands that arrived in the last poll."), |thread| {
                 thread.depth.into()
             }),
@@ -207,7 +209,7 @@ impl Scrape {
     }
 
     fn namespaces(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let rows = |value: fn(&super::status::Done) -> u64| {
+        let rows = |value: fn(&Done) -> u64| {
             let rows = self.0.namespaces.iter().flat_map(move |namespace| {
                 let id = namespace.id.to_string();
                 namespace.work.iter().map(move |(op, done)| {

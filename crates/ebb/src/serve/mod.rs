@@ -24,7 +24,7 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::usage;
 
-use energy::{Model, Profile, Rapl};
+use energy::{Model, Rapl};
 use options::Options;
 use status::{Facts, GroupView, Observer};
 
@@ -39,6 +39,9 @@ const DEFAULT_METRICS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::L
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(address) = args.status {
         return show(address.unwrap_or(DEFAULT_METRICS), args.json);
+    }
+    if args.json {
+        return Err(usage("--json belongs to --status"));
     }
     let options = args.merged()?;
     if options.scheduler.as_deref() == Some("list") {
@@ -59,16 +62,16 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
 
     let subsystem = subsystem(&options)?;
     let metrics = options.metrics.map(metrics_http::bind).transpose()?;
-    let model = Model::new(Profile::load(options.power_profile.as_deref())?, &machine);
+    let model = Model::new(energy::profile(options.power_profile.as_deref())?, &machine);
     let name = scheduler.name();
     let target = target(&options, &subsystem, threads)?;
     let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), target.tasks)?;
     announce(&subsystem, &target.facts.listen)?;
     if let Some((listener, address)) = metrics {
-        println!("metrics on http://{address}/metrics");
         let facts = Facts { scheduler: name.to_owned(), ..target.facts };
         let observer = Observer::new(facts, runtime.monitor(), rapl(&options), model);
         metrics_http::start(listener, observer)?;
+        println!("metrics on http://{address}/metrics");
     }
     signals.forever().next();
     conclude(&runtime.snapshot());

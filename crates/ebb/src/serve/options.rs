@@ -29,7 +29,7 @@ pub struct ServeArgs {
     pub status: Option<Option<SocketAddr>>,
 
     /// With --status: print JSON (docs/json-schema/serve-status-1.json).
-    #[arg(long, requires = "status")]
+    #[arg(long)]
     pub json: bool,
 
     #[command(flatten)]

@@ -207,7 +207,7 @@ impl Distribution {
         Nanos::ZERO
     }
 
-    /// By doublings from 2¹⁰ ns to 2³⁴ ns: each upper end and how many lie below it and not below
+    /// By doublings from 2¹⁰ ns to 2³³ ns: each upper end and how many lie below it and not below
     /// the one before. The last has no upper end.
     #[must_use]
     pub fn octaves(&self) -> Vec<(Option<Nanos>, u64)> {

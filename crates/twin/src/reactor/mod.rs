@@ -20,7 +20,7 @@ use ebb_trace::TraceError;
 
 pub use load::Load;
 pub use power::Energy;
-pub use profile::{Profile, ReactorProfileError};
+pub use profile::{Power, Profile, ReactorProfileError};
 
 /// Whose I/O path the requests take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
