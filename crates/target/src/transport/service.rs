@@ -319,7 +319,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_bucket_holds_what_is_below_its_end_and_not_below_the_one_before(nanos in 0..1_u64 << TOP) {
+        fn a_bucket_holds_what_is_below_its_end_and_not_more(nanos in 0..1_u64 << TOP) {
             let index = bucket(nanos);
             prop_assert!(nanos < end(index));
             prop_assert!(index == 0 || nanos >= end(index - 1));
@@ -328,7 +328,9 @@ mod tests {
         }
 
         #[test]
-        fn quantiles_are_right_to_an_eighth(mut times in prop::collection::vec(0..1_u64 << TOP, 1..300)) {
+        fn quantiles_are_right_to_an_eighth(
+            mut times in prop::collection::vec(0..1_u64 << TOP, 1..300),
+        ) {
             let distribution = distribution(&times);
             times.sort_unstable();
             prop_assert_eq!(distribution.count(), times.len() as u64);
