@@ -44,6 +44,19 @@ fn an_association_as_linux_makes_it() {
     assert_eq!(subsystem.controllers(), 0);
 }
 
+/// SPDK's tools leave HOSTNQN empty.
+#[test]
+fn a_host_without_a_name_may_connect_where_any_host_may() {
+    let connect_to = |subsystem: &Arc<Subsystem>| {
+        let data = data(NQN, "", ANY_CONTROLLER);
+        subsystem.connect(&connect(0, 31, 0), data.as_bytes(), NOW).map(drop)
+    };
+    assert_eq!(connect_to(&subsystem()).ok(), Some(()));
+    let allowed_hosts = Some(vec![HOST.to_owned()]);
+    let choosy = Subsystem::new(Config { allowed_hosts, ..config() }).unwrap();
+    assert_eq!(connect_to(&choosy).unwrap_err().status, Status::CONNECT_INVALID_HOST);
+}
+
 #[test]
 fn discovery_as_nvme_cli_does_it() {
     let subsystem = subsystem();

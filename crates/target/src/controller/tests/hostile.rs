@@ -21,11 +21,12 @@ fn connect_says_what_is_wrong_and_where() {
     assert_eq!(of(&connect(0, 0, 0), &good), invalid(44));
     assert_eq!(of(&connect(0, 128, 0), &good), invalid(44));
     assert_eq!(of(&connect(0, 31, 0), &data("nqn.2026-01.x", HOST, 0xffff)), in_data(256));
-    assert_eq!(of(&connect(0, 31, 0), &data(NQN, "", 0xffff)), in_data(512));
     assert_eq!(of(&connect(0, 31, 0), &data(NQN, HOST, 1)), in_data(16));
     assert_eq!(of(&connect(1, 31, 0), &data(NQN, HOST, 1)), in_data(16));
     let endless = ConnectData { subsystem_nqn: [b'n'; 256], ..good };
     assert_eq!(of(&connect(0, 31, 0), &endless), in_data(256));
+    let endless = ConnectData { host_nqn: [b'n'; 256], ..data(NQN, HOST, ANY_CONTROLLER) };
+    assert_eq!(of(&connect(0, 31, 0), &endless), in_data(512));
     for length in [0, 1023, 1025] {
         let refusal = subsystem.connect(&connect(0, 31, 0), &vec![0; length], NOW).err().unwrap();
         assert_eq!(refusal.status, Status::DATA_SGL_LENGTH_INVALID);
