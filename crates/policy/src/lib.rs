@@ -15,10 +15,13 @@ pub mod ssd;
 pub mod topology;
 pub mod units;
 
-pub use controls::{BackgroundMode, ControlName, Controls, Decision, GroupControl};
+pub use controls::{BackgroundMode, ControlName, Controls, Decision, FanControl, GroupControl};
 pub use guard::{Guard, Limits};
-pub use signals::{DriveSignals, GroupSignals, IoSignals, PowerSignals, Signals};
-pub use topology::{CoreRole, DriveSpec, GroupSpec, PowerState, PowerStateSpec, Topology};
+pub use signals::{
+    CoolingSignals, DriveSignals, FanSignals, GroupSignals, IoSignals, JobSignals, PowerSignals,
+    QosClass, Reading, Signals,
+};
+pub use topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerState, PowerStateSpec, Topology};
 
 /// A controller: a pure function from what was sensed to what is asked for.
 pub trait Policy: Send {

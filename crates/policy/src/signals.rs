@@ -1,7 +1,9 @@
 //! One period's view of the server as plain data. A missing sensor is `None`, never zero.
 
+use serde::{Deserialize, Serialize};
+
 use crate::topology::{PowerState, Topology};
-use crate::units::{Celsius, Hertz, Nanos, Watts};
+use crate::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 
 /// What was sensed over the last period.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -20,6 +22,10 @@ pub struct Signals {
     pub power: PowerSignals,
     /// Bytes of background work (flush, garbage collection, scrub) waiting to be done.
     pub background_pending: Option<u64>,
+    /// Temperatures and fans.
+    pub cooling: CoolingSignals,
+    /// Jobs, one per slot of [`Topology::jobs`].
+    pub jobs: Vec<JobSignals>,
 }
 
 /// Users' I/O during one period.
@@ -63,6 +69,72 @@ pub struct DriveSignals {
     pub temperature: Option<Celsius>,
 }
 
+/// What a temperature sensor said.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Reading {
+    /// When it was read, since the start of the run.
+    pub at: Nanos,
+    /// What it said; a sensor may lag behind by seconds and rounds (EADC §VI-C).
+    pub temperature: Celsius,
+}
+
+/// Temperatures and fans.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CoolingSignals {
+    /// Air at the inlet: `T_amb`.
+    pub inlet: Option<Reading>,
+    /// Hottest sensor of each socket: `T_cpu`; `None` where it was lost.
+    pub sockets: Vec<Option<Reading>>,
+    /// Fans, in the order of [`Topology::fans`].
+    pub fans: Vec<FanSignals>,
+}
+
+/// One fan at the end of the period.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FanSignals {
+    /// PWM duty in force, 0 to 1.
+    pub duty: Option<f64>,
+    /// Speed by the tachometer.
+    pub speed: Option<Rpm>,
+}
+
+/// How much a request matters (EADC Table I), the most first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QosClass {
+    /// Recovery within 30 min, no data lost.
+    Critical,
+    /// Recovery within 2 h.
+    Vital,
+    /// Recovery within 12 to 24 h.
+    Sensitive,
+    /// Recovery within a day to a week.
+    #[default]
+    Noncritical,
+}
+
+impl QosClass {
+    /// Every class, the one that matters most first.
+    pub const ALL: [Self; 4] = [Self::Critical, Self::Vital, Self::Sensitive, Self::Noncritical];
+}
+
+/// One slot for a job during one period.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct JobSignals {
+    /// Whether the slot has a job; nothing else means anything where it has none.
+    pub present: bool,
+    /// Its class.
+    pub class: QosClass,
+    /// The socket that it runs on.
+    pub socket: u16,
+    /// Share of the period for which it kept a core busy, 0 to 1.
+    pub cpu: f64,
+    /// Bytes that it read from and wrote to drives.
+    pub disk_bytes: u64,
+    /// Not admitted yet.
+    pub waiting: bool,
+}
+
 /// Mean power during one period, by component; `total` is what the wall supplies.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PowerSignals {
@@ -72,6 +144,8 @@ pub struct PowerSignals {
     pub cpu: Option<Watts>,
     /// All drives.
     pub ssd: Option<Watts>,
+    /// All fans.
+    pub fans: Option<Watts>,
 }
 
 impl Signals {
@@ -81,6 +155,12 @@ impl Signals {
         Self {
             groups: vec![GroupSignals::default(); topology.groups.len()],
             drives: vec![DriveSignals::default(); topology.drives.len()],
+            cooling: CoolingSignals {
+                inlet: None,
+                sockets: vec![None; usize::from(topology.sockets)],
+                fans: vec![FanSignals::default(); topology.fans.len()],
+            },
+            jobs: vec![JobSignals::default(); usize::from(topology.jobs)],
             ..Self::default()
         }
     }

@@ -1,4 +1,4 @@
-//! What a plant has: core groups, frequencies, drives with their power states.
+//! What a plant has: core groups, frequencies, drives with their power states, sockets, fans.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,8 @@ pub enum CoreRole {
     KeyValue,
     /// RAID and the I/O to the drives: PACER's "RV" group.
     ResourceVolume,
+    /// Cores that run jobs, not users' I/O (EADC §V-A); no latency tells how many they need.
+    Compute,
 }
 
 /// One group of cores that serve the same tasks.
@@ -25,6 +27,9 @@ pub struct GroupSpec {
     pub cores: u16,
     /// Cores that must always stay active (at least one).
     pub min_cores: u16,
+    /// The socket that the cores are on, below [`Topology::sockets`]; `None` when they are spread
+    /// or nobody knows.
+    pub socket: Option<u16>,
 }
 
 /// An NVMe power state number: 0 is the fastest (NVMe Base, Power State Descriptors).
@@ -66,8 +71,17 @@ impl DriveSpec {
     }
 }
 
+/// One fan, or several that share a PWM signal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FanSpec {
+    /// Smallest PWM duty at which it still turns reliably, 0 to 1.
+    pub min_duty: f64,
+    /// Power at duty 1.
+    pub max_power: Watts,
+}
+
 /// What a plant has. Fixed for a run; policies are made from it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Topology {
     /// Core groups; [`crate::Signals::groups`] and [`crate::Controls::groups`] follow this order.
     pub groups: Vec<GroupSpec>,
@@ -75,6 +89,12 @@ pub struct Topology {
     pub frequencies: Vec<Hertz>,
     /// Drives; drive signals and controls follow this order.
     pub drives: Vec<DriveSpec>,
+    /// Processor sockets with a temperature of their own; 0 when unknown.
+    pub sockets: u16,
+    /// Fans; fan signals and controls follow this order.
+    pub fans: Vec<FanSpec>,
+    /// Slots for jobs (work that is not users' I/O); 0 when there are none.
+    pub jobs: u16,
 }
 
 impl Topology {

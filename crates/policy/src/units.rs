@@ -138,6 +138,8 @@ quantity!(/// Frequency in hertz.
     [("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9)]);
 quantity!(/// Temperature in degrees Celsius.
     Celsius, "temperature", "C", "70 C", [("C", 1.0), ("°C", 1.0)]);
+quantity!(/// Rotational speed in revolutions per minute.
+    Rpm, "rotational speed", "rpm", "2400 rpm", [("rpm", 1.0), ("krpm", 1e3)]);
 
 impl Mul<Nanos> for Watts {
     type Output = Joules;

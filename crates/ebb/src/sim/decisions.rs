@@ -18,9 +18,10 @@ pub struct Line<'a> {
     pub time_s: f64,
     /// The policy whose run it is.
     pub policy: &'a str,
-    /// What changed: `active_cores`, `frequency_hz`, `power_state` or `background`.
+    /// What changed, with its unit where it has one, such as `frequency_hz` (see
+    /// `docs/json-schema/decision-1.json`).
     pub control: &'static str,
-    /// Of which core group or drive.
+    /// Of which core group, drive, fan, socket, job or class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// Value before.
@@ -39,6 +40,11 @@ pub fn told<'a>(policy: &'a str, groups: &[String], decision: &Decision) -> Line
         ControlName::Frequency(index) => ("frequency_hz", group(index)),
         ControlName::PowerState(drive) => ("power_state", Some(format!("drive{drive}"))),
         ControlName::Background => ("background", None),
+        ControlName::FanDuty(fan) => ("fan_duty", Some(format!("fan{fan}"))),
+        ControlName::FrequencyCap(socket) => ("frequency_cap_hz", Some(format!("socket{socket}"))),
+        ControlName::JobShare(job) => ("job_share", Some(format!("job{job}"))),
+        ControlName::JobSocket(job) => ("job_socket", Some(format!("job{job}"))),
+        ControlName::Admit(class) => ("admit", Some(format!("{class:?}").to_lowercase())),
     };
     let Decision { at, from, to, reason, .. } = *decision;
     Line { time_s: at.seconds(), policy, control, of, from, to, reason }

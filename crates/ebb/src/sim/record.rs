@@ -80,11 +80,12 @@ impl Columns {
 
 /// Names of the core groups by role; several of one role are numbered.
 pub fn group_names(topology: &Topology) -> Vec<String> {
-    use ebb_policy::CoreRole::{FrontEnd, KeyValue, ResourceVolume};
+    use ebb_policy::CoreRole::{Compute, FrontEnd, KeyValue, ResourceVolume};
     let name = |index: usize| match topology.groups[index].role {
         FrontEnd => "front_end",
         KeyValue => "key_value",
         ResourceVolume => "resource_volume",
+        Compute => "compute",
     };
     let count = topology.groups.len();
     (0..count)

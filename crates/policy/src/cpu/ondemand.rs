@@ -72,11 +72,11 @@ mod tests {
     use crate::topology::{CoreRole, GroupSpec};
 
     fn topology() -> Topology {
-        let group = |role| GroupSpec { role, cores: 8, min_cores: 1 };
+        let group = |role| GroupSpec { role, cores: 8, min_cores: 1, socket: None };
         Topology {
             groups: vec![group(CoreRole::FrontEnd), group(CoreRole::ResourceVolume)],
             frequencies: [1.0e9, 1.5e9, 2.0e9].map(Hertz).to_vec(),
-            drives: Vec::new(),
+            ..Topology::default()
         }
     }
 

@@ -110,8 +110,8 @@ fn absurd(topology: &Topology, signals: &Signals) -> Option<&'static str> {
     {
         return Some("guard:wrong-shape");
     }
-    let PowerSignals { total, cpu, ssd } = signals.power;
-    if [total, cpu, ssd].iter().flatten().any(|p| !is_power(*p, MAX_SERVER_POWER)) {
+    let PowerSignals { total, cpu, ssd, fans } = signals.power;
+    if [total, cpu, ssd, fans].iter().flatten().any(|p| !is_power(*p, MAX_SERVER_POWER)) {
         return Some("guard:absurd-power");
     }
     let highest = topology.max_frequency();

@@ -29,9 +29,12 @@ pub fn server(drives: usize) -> Topology {
     };
     let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
     Topology {
-        groups: roles.map(|role| GroupSpec { role, cores: 16, min_cores: 2 }).to_vec(),
+        groups: roles
+            .map(|role| GroupSpec { role, cores: 16, min_cores: 2, socket: None })
+            .to_vec(),
         frequencies: [1.5e9, 2.0e9, 2.6e9].map(Hertz).to_vec(),
         drives: DRIVES.iter().cycle().take(drives).map(drive).collect(),
+        ..Topology::default()
     }
 }
 

@@ -135,6 +135,7 @@ impl Meter {
             total: Some(energy.total() / length),
             cpu: Some(energy.cpu / length),
             ssd: Some(energy.ssd / length),
+            fans: Some(energy.fans / length),
         };
         self.outcome.peak = self.outcome.peak.max(energy.total() / length);
         // Drives at caps that sum to the budget are not over it by a rounding error.

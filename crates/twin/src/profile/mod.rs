@@ -268,11 +268,7 @@ impl Profile {
     /// What the server has, as policies see it.
     #[must_use]
     pub fn topology(&self) -> Topology {
-        self.drive().map(|drive| self.topology_of(&drive)).unwrap_or_else(|| Topology {
-            groups: Vec::new(),
-            frequencies: Vec::new(),
-            drives: Vec::new(),
-        })
+        self.drive().map(|drive| self.topology_of(&drive)).unwrap_or_default()
     }
 
     /// The same, when the drive model is at hand.
@@ -281,9 +277,15 @@ impl Profile {
             role: stage.role,
             cores: stage.cores,
             min_cores: stage.min_cores,
+            socket: None,
         });
         let drives: Vec<DriveSpec> = vec![drive.spec(); usize::from(self.drives.count)];
-        Topology { groups: groups.collect(), frequencies: self.cpu.frequencies.clone(), drives }
+        Topology {
+            groups: groups.collect(),
+            frequencies: self.cpu.frequencies.clone(),
+            drives,
+            ..Topology::default()
+        }
     }
 
     /// The volumes that requests can address: their number and the bytes of each. Without RAID

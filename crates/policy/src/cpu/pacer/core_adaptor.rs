@@ -121,7 +121,8 @@ mod tests {
     use super::*;
     use crate::topology::CoreRole;
 
-    const SPEC: GroupSpec = GroupSpec { role: CoreRole::KeyValue, cores: 48, min_cores: 2 };
+    const SPEC: GroupSpec =
+        GroupSpec { role: CoreRole::KeyValue, cores: 48, min_cores: 2, socket: None };
 
     fn sizing(active: u16, work: f64) -> Sizing<'static> {
         Sizing { spec: &SPEC, active, work: Some(work), floor: 0 }

@@ -112,7 +112,7 @@ mod tests {
 
     fn topology() -> Topology {
         let frequencies = [1e9, 1.5e9, 2e9].map(Hertz).to_vec();
-        Topology { groups: Vec::new(), frequencies, drives: Vec::new() }
+        Topology { frequencies, ..Topology::default() }
     }
 
     fn groups(active: [u16; 2], frequency: f64) -> [GroupControl; 2] {

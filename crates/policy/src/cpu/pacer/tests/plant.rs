@@ -25,7 +25,7 @@ pub struct Plant {
 
 impl Plant {
     pub fn new(rate: f64) -> Self {
-        let group = |role, cores| GroupSpec { role, cores, min_cores: 2 };
+        let group = |role, cores| GroupSpec { role, cores, min_cores: 2, socket: None };
         let topology = Topology {
             groups: vec![
                 group(CoreRole::FrontEnd, 48),
@@ -33,7 +33,7 @@ impl Plant {
                 group(CoreRole::ResourceVolume, 32),
             ],
             frequencies: (6..=20).map(|step| Hertz(f64::from(step) * 0.13e9)).collect(),
-            drives: Vec::new(),
+            ..Topology::default()
         };
         Self {
             signals: Signals::new(&topology),
