@@ -79,6 +79,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
+    /// Break sensors, fans and frequencies from this seed, the same under every policy; for
+    /// profiles with a [thermal] section.
+    #[arg(long, value_name = "SEED")]
+    pub faults: Option<u64>,
+
     #[command(flatten)]
     pub trace: TraceInput,
 

@@ -6,10 +6,14 @@
 
 pub mod drive;
 pub mod engine;
+pub mod fan;
+pub mod faults;
 pub mod outcome;
 pub mod profile;
 pub mod reactor;
+pub mod thermal;
+pub mod vibration;
 
 pub use engine::{Run, TwinError, run};
-pub use outcome::{Energy, Observer, Outcome, Sample, Unobserved};
+pub use outcome::{Energy, Observer, Outcome, Sample, ThermalTotals, Unobserved, Weather};
 pub use profile::{Profile, ProfileError};

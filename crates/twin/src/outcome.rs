@@ -2,8 +2,10 @@
 
 use hdrhistogram::Histogram;
 
-use ebb_policy::units::{Joules, Nanos, Watts};
+use ebb_policy::units::{Celsius, Joules, Nanos, Rpm, Watts};
 use ebb_policy::{Controls, Decision, Signals};
+
+use crate::faults::FaultEvent;
 
 /// Energy by component; they always add up to [`Energy::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -56,6 +58,30 @@ pub struct Sample<'a> {
     pub energy: Energy,
     /// Length of this period; the last one of a run may be short.
     pub length: Nanos,
+    /// Temperatures, fans and vibration as they are, where the profile models them.
+    pub weather: Option<&'a Weather>,
+}
+
+/// The thermal side of one control period: the truth behind the sensors. Temperatures and speeds
+/// are those of its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weather {
+    /// Dies of the sockets.
+    pub sockets: Vec<Celsius>,
+    /// Whether the hardware slows each socket down from now on.
+    pub throttled: Vec<bool>,
+    /// Drives.
+    pub drives: Vec<Celsius>,
+    /// Fans.
+    pub fan_speeds: Vec<Rpm>,
+    /// Leakage in this period, part of the processors' energy.
+    pub leakage: Joules,
+    /// What the fans drew in this period.
+    pub fans: Joules,
+    /// Relative amplitude of vibration.
+    pub vibration: f64,
+    /// Air that leaves the server.
+    pub exhaust: Celsius,
 }
 
 /// Watches a run.
@@ -64,6 +90,8 @@ pub trait Observer {
     fn sample(&mut self, _sample: &Sample<'_>) {}
     /// Each change of a control, with its reason.
     fn decision(&mut self, _decision: &Decision) {}
+    /// Each injected fault, when it begins (`true`) and when it ends.
+    fn fault(&mut self, _event: &FaultEvent, _begins: bool) {}
 }
 
 /// Watches nothing.
@@ -103,6 +131,65 @@ pub struct Outcome {
     /// Largest sum of the drives' power caps at any instant; a state change under way counts
     /// with the larger of its two caps.
     pub most_capped: Watts,
+    /// Temperatures, fans, throttling; `None` where the profile does not model them.
+    pub thermal: Option<ThermalTotals>,
+}
+
+/// What the thermal side of a run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ThermalTotals {
+    /// Hottest die at the end of any period.
+    pub hottest_socket: Celsius,
+    /// Hottest drive at the end of any period.
+    pub hottest_drive: Celsius,
+    /// Leakage, part of [`Energy::cpu`].
+    pub leakage: Joules,
+    /// Socket time slowed down by the hardware's emergency throttling, all sockets together.
+    pub socket_throttled: Nanos,
+    /// Drive time slowed down by the drives themselves, all drives together.
+    pub drive_throttled: Nanos,
+    /// Time that the sums below are over.
+    pub span: Nanos,
+    /// Hottest die of each period, °C s.
+    socket_sum: f64,
+    /// Mean duty of the fans, s.
+    duty_sum: f64,
+    /// Relative amplitude, s.
+    vibration_sum: f64,
+}
+
+impl ThermalTotals {
+    /// Adds a period.
+    pub(crate) fn add(&mut self, weather: &Weather, duty: f64, length: Nanos) {
+        let hottest = |all: &[Celsius]| all.iter().copied().fold(Celsius(0.0), Celsius::max);
+        let seconds = length.seconds();
+        let socket = hottest(&weather.sockets);
+        self.hottest_socket = self.hottest_socket.max(socket);
+        self.hottest_drive = self.hottest_drive.max(hottest(&weather.drives));
+        self.leakage += weather.leakage;
+        self.span += length;
+        self.socket_sum += socket.0 * seconds;
+        self.duty_sum += duty * seconds;
+        self.vibration_sum += weather.vibration * seconds;
+    }
+    fn mean(&self, sum: f64) -> f64 {
+        if self.span > Nanos::ZERO { sum / self.span.seconds() } else { 0.0 }
+    }
+    /// Hottest die, mean over time.
+    #[must_use]
+    pub fn mean_socket(&self) -> Celsius {
+        Celsius(self.mean(self.socket_sum))
+    }
+    /// Duty of the fans, mean over fans and time.
+    #[must_use]
+    pub fn mean_duty(&self) -> f64 {
+        self.mean(self.duty_sum)
+    }
+    /// Relative amplitude of vibration, mean over time.
+    #[must_use]
+    pub fn mean_vibration(&self) -> f64 {
+        self.mean(self.vibration_sum)
+    }
 }
 
 impl Energy {
@@ -170,6 +257,7 @@ impl Outcome {
             background_done: 0,
             background_pending: 0,
             most_capped: Watts(0.0),
+            thermal: None,
         }
     }
     /// Exact mean latency in nanoseconds; 0 without requests.

@@ -90,6 +90,7 @@ impl Lab {
                 seed: self.seed,
                 duration,
                 warmup,
+                faults: None,
             },
             &mut watch,
         )?;

@@ -35,6 +35,7 @@ pub fn maximum(
             seed,
             duration: Some(WARMUP + MEASURED),
             warmup: WARMUP,
+            faults: None,
         },
         &mut Unobserved,
     )?;

@@ -40,6 +40,8 @@ pub struct Plan {
     pub warmup: Nanos,
     /// Seed of everything random.
     pub seed: u64,
+    /// Seed of injected faults.
+    pub faults: Option<u64>,
     /// Share of [`Plan::maximum`] that was asked for.
     pub pressure: Option<f64>,
     /// Most requests per second, where it was measured.
@@ -79,6 +81,7 @@ impl Plan {
                 Nanos::ZERO
             })),
             seed: args.seed,
+            faults: args.faults,
             pressure: args.workload.pressure,
             maximum: None,
             example,
@@ -101,6 +104,13 @@ impl Plan {
     /// Refuses what no run could do, before any run starts.
     fn check(&self) -> Result<()> {
         self.check_times()?;
+        if self.faults.is_some() && self.server.profile.thermal.is_none() {
+            return Err(usage(format!(
+                "--faults breaks sensors and fans, which profile '{}' does not model: choose one \
+                 with a [thermal] section, such as thermal-1u",
+                self.server.profile.name
+            )));
+        }
         if self.maximum.is_none() && self.needs_maximum() {
             return Ok(()); // Built and checked once the maximum is known.
         }

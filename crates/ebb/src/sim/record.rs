@@ -203,7 +203,7 @@ impl Observer for Recorder {
 
 /// One row, in the order of [`Columns`].
 fn fill(row: &mut Vec<f64>, sample: &Sample<'_>) {
-    let Sample { signals, controls: _, energy, length } = sample;
+    let Sample { signals, controls: _, energy, length, weather: _ } = sample;
     let some = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
     let micros = |value: Option<Nanos>| value.map_or(f64::NAN, Nanos::micros);
     let seconds = length.seconds();

@@ -66,6 +66,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         seed: plan.seed,
         duration: plan.duration,
         warmup: plan.warmup,
+        faults: plan.faults,
     };
     let outcome = ebb_twin::run(run, &mut recorder).map_err(|error| match error {
         TwinError::Request { .. } if plan.folds() == Some(false) => {

@@ -104,6 +104,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
             seed: args.seed,
             duration: Some(warmup + time),
             warmup,
+            faults: None,
         };
         Ok(ebb_twin::run(run, &mut Unobserved)?.iops())
     };

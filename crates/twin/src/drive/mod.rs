@@ -93,6 +93,8 @@ pub struct Drive {
     state: PowerState,
     change: Option<Change>,
     change_at: u64,
+    /// Share of its power budget for work that the drive allows itself: below 1 when hot.
+    throttle: f64,
     /// No command runs before.
     blocked_until: u64,
     write_latency: u64,
@@ -148,6 +150,7 @@ impl Drive {
             state: 0,
             change: None,
             change_at: NEVER,
+            throttle: 1.0,
             blocked_until: 0,
             write_latency: write.latency.0,
             write_spread: write.spread.0,

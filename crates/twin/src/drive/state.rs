@@ -62,7 +62,7 @@ impl Drive {
         self.blocked_until = self.blocked_until.max(at);
         if new.operational {
             // Never above either state's limit while neither is surely in force.
-            self.limit(now.0, self.ns_per_nj.max(new.ns_per_nj));
+            self.limit(now.0, self.ns_per_nj.max(new.ns_per_nj / self.throttle));
         }
         if at == now.0 {
             self.finish_change();
@@ -79,10 +79,26 @@ impl Drive {
         let cap = self.caps[usize::from(to)];
         if cap.operational {
             self.meter.set_ceiling(f64::INFINITY);
-            self.limit(at, cap.ns_per_nj);
+            self.limit(at, cap.ns_per_nj / self.throttle);
         } else {
             self.stop_round(at);
             self.meter.set_ceiling(cap.max_power);
+        }
+    }
+
+    /// Host-controlled and autonomous thermal management (NVMe Base, HCTM): a hot drive allows its
+    /// work only `share` of what the power state does, above 0 up to 1. Base power stays.
+    pub fn set_throttle(&mut self, now: Nanos, share: f64) {
+        if share == self.throttle {
+            return;
+        }
+        let now = now.0.max(self.clock);
+        self.advance(now);
+        self.throttle = share;
+        let cap = self.caps[usize::from(self.state)];
+        // A change under way takes the new share up when it is in force.
+        if self.change.is_none() && cap.operational {
+            self.limit(now, cap.ns_per_nj / share);
         }
     }
 

@@ -174,6 +174,12 @@ impl Array {
         };
         self.states.iter().enumerate().map(cap).sum()
     }
+    /// Sets the share of its power budget for work that each drive allows itself.
+    pub(super) fn throttle(&mut self, now: Nanos, factors: impl Iterator<Item = f64>) {
+        for (slot, factor) in self.slots.iter_mut().zip(factors) {
+            slot.drive.set_throttle(now, factor);
+        }
+    }
     /// Largest sum of caps at any instant so far.
     pub(super) fn most_capped(&self) -> Watts {
         self.most_capped

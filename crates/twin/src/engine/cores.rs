@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
-use ebb_policy::units::Hertz;
+use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_policy::{GroupControl, GroupSignals};
 use ebb_trace::Op;
 
@@ -12,6 +12,7 @@ use super::events::{Event, Events};
 use super::io::{Ios, Kind, NONE, Queue, mix};
 use crate::outcome::CoreTime;
 use crate::profile::{Cpu, Profile, Stage, Wait};
+use crate::thermal::leakage::voltage;
 
 /// One core.
 #[derive(Debug, Clone)]
@@ -49,6 +50,8 @@ struct Group {
     poll_watts: f64,
     /// Factors on the cycles of a request, mean 1.
     variation: Vec<f32>,
+    /// Energy since the last [`Cores::socket_watts`], in watt-nanoseconds.
+    watt_ns: f64,
 }
 
 /// All cores.
@@ -59,6 +62,8 @@ pub(super) struct Cores {
     cores: Vec<Core>,
     /// Cycles of a background task.
     task_cycles: f64,
+    /// Share of the time at the highest frequency that does not stretch at lower ones (EADC Eq. 2).
+    uncore_share: f64,
     /// Energy of the cores since the last [`Cores::take_joules`], in watt-nanoseconds.
     watt_ns: f64,
     time: CoreTime,
@@ -93,6 +98,7 @@ impl Cores {
                 busy_watts: 0.0,
                 poll_watts: 0.0,
                 variation: variation(stage.variation, seed ^ (index as u64) << 32),
+                watt_ns: 0.0,
             });
             let core = Core {
                 group: index as u32,
@@ -113,6 +119,7 @@ impl Cores {
             groups,
             cores,
             task_cycles: profile.background.as_ref().map_or(0.0, |b| b.task_cycles),
+            uncore_share: profile.thermal.as_ref().map_or(0.0, |t| t.emergency.uncore_share),
             watt_ns: 0.0,
             time: CoreTime::default(),
         };
@@ -205,7 +212,9 @@ impl Cores {
             return;
         }
         let since = std::mem::replace(&mut core.booked, now);
-        let group = &self.groups[core.group as usize];
+        let before = self.watt_ns;
+        let index = core.group as usize;
+        let group = &self.groups[index];
         if core.running != NONE {
             core.busy += span;
             self.time.busy.0 += span;
@@ -225,6 +234,7 @@ impl Cores {
                 self.watt_ns -= self.idle_watt_ns(awake, since - idle_since);
             }
         }
+        self.groups[index].watt_ns += self.watt_ns - before;
     }
 
     /// Energy of a core idle for `span`, falling through the idle states.
@@ -247,7 +257,8 @@ impl Cores {
             self.cpu.core_dynamic.0 * (frequency.0 / highest).powf(self.cpu.frequency_exponent);
         let group = &mut self.groups[group];
         group.frequency = frequency;
-        group.ns_per_cycle = 1e9 / frequency.0;
+        let unstretched = self.uncore_share * (1e9 / highest);
+        group.ns_per_cycle = (1.0 - self.uncore_share) * (1e9 / frequency.0) + unstretched;
         group.busy_watts = self.cpu.core_static.0 + dynamic;
         group.poll_watts = self.cpu.core_static.0 + dynamic * self.cpu.poll_share;
     }
@@ -295,6 +306,47 @@ impl Cores {
             self.book(index, now);
         }
         std::mem::take(&mut self.watt_ns) * 1e-9
+    }
+
+    /// Mean power of each socket over a period of `length` that is booked, from its cores and an
+    /// even part of `uncore`; a group without a socket is spread evenly.
+    pub(super) fn socket_watts(&mut self, length: Nanos, uncore: Watts, sockets: &mut [f64]) {
+        let count = sockets.len().max(1) as f64;
+        sockets.fill(uncore.0 / count);
+        for group in &mut self.groups {
+            let joules = std::mem::take(&mut group.watt_ns);
+            let watts = if length > Nanos::ZERO { joules / length.0 as f64 } else { 0.0 };
+            match group.stage.socket.and_then(|socket| sockets.get_mut(usize::from(socket))) {
+                Some(socket) => *socket += watts,
+                None => sockets.iter_mut().for_each(|socket| *socket += watts / count),
+            }
+        }
+    }
+    /// Voltage of each socket as a share of that at the highest frequency: mean over its cores.
+    pub(super) fn voltages(&self, sockets: usize) -> Vec<f64> {
+        let highest = self.cpu.frequencies.last().map_or(1.0, |f| f.0);
+        let (mut sums, mut cores) = (vec![0.0; sockets], vec![0.0; sockets]);
+        for group in &self.groups {
+            let share = group.frequency.0 / highest;
+            let voltage = voltage(share, self.cpu.frequency_exponent);
+            let count = f64::from(group.stage.cores);
+            for socket in 0..sockets {
+                if group.stage.socket.is_none_or(|own| usize::from(own) == socket) {
+                    sums[socket] += voltage * count;
+                    cores[socket] += count;
+                }
+            }
+        }
+        let mean = |(sum, cores): (f64, f64)| if cores > 0.0 { sum / cores } else { 1.0 };
+        sums.into_iter().zip(cores).map(mean).collect()
+    }
+    /// The socket of a group.
+    pub(super) fn socket(&self, group: usize) -> Option<u16> {
+        self.groups[group].stage.socket
+    }
+    /// The frequency of a group.
+    pub(super) fn frequency(&self, group: usize) -> Hertz {
+        self.groups[group].frequency
     }
 
     /// The core time since the last call, booked by [`Cores::take_joules`].

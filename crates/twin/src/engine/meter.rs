@@ -21,6 +21,14 @@ struct Period {
     latency_max: u64,
 }
 
+/// What a period's components drew that have meters of their own; in joules.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawn {
+    pub(super) cpu: f64,
+    pub(super) ssd: f64,
+    pub(super) fans: Joules,
+}
+
 /// All meters of one run.
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -92,16 +100,16 @@ impl Meter {
         (signals, period.bytes)
     }
 
-    /// Energy of a period of `length` by component, from what cores and drives drew.
-    pub(super) fn energy(&self, length: Nanos, cpu: f64, ssd: f64, bytes: u64) -> Energy {
+    /// Energy of a period of `length` by component.
+    pub(super) fn energy(&self, length: Nanos, drawn: Drawn, bytes: u64) -> Energy {
         let gigabytes = bytes as f64 * 1e-9;
         let board = &self.board;
         let mut energy = Energy {
-            cpu: Joules(cpu),
-            ssd: Joules(ssd),
+            cpu: Joules(drawn.cpu),
+            ssd: Joules(drawn.ssd),
             memory: board.memory * length + Joules(board.memory_per_gbps.0 * gigabytes),
             nic: board.nic * length + Joules(board.nic_per_gbps.0 * gigabytes),
-            fans: board.fans * length,
+            fans: drawn.fans,
             other: board.other * length,
             psu_loss: Joules(0.0),
         };

@@ -2,11 +2,12 @@
 //!
 //! Sequential and deterministic: the same run gives the same bytes. One file is one idea: the
 //! event queue, I/Os in flight, cores, drives, the path of a request, the write-back log,
-//! background work, the meters, the control loop.
+//! background work, the meters, the climate, the control loop.
 
 mod array;
 mod background;
 mod cache;
+mod climate;
 mod cores;
 mod events;
 mod io;
@@ -15,10 +16,11 @@ mod meter;
 mod path;
 mod pilot;
 mod supply;
+mod weather;
 
 use hdrhistogram::Histogram;
 
-use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::units::{Celsius, Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::{TraceError, Workload};
 
@@ -27,6 +29,7 @@ use crate::profile::Profile;
 use array::Array;
 use background::Backlog;
 use cache::ReadCache;
+use climate::Climate;
 use cores::Cores;
 use events::{Event, Events};
 use io::{Ios, NONE, Queue};
@@ -53,6 +56,8 @@ pub struct Run<'a> {
     pub duration: Option<Nanos>,
     /// Time at the start that is simulated but not counted, rounded up to control periods.
     pub warmup: Nanos,
+    /// Seed of injected faults of sensors, fans and frequencies; none when `None`.
+    pub faults: Option<u64>,
 }
 
 /// Why a run could not be finished.
@@ -74,6 +79,19 @@ pub enum TwinError {
     /// The server cannot be simulated.
     #[error("{0}")]
     Setup(String),
+    /// A die got so hot that the server switched itself off.
+    #[error(
+        "thermal trip: socket {socket} reached {temperature:.1} at {at} and the server switched \
+         itself off; it needs more airflow (fans, a cooler inlet, a lower altitude) or less load"
+    )]
+    Trip {
+        /// Which socket.
+        socket: u16,
+        /// When.
+        at: Nanos,
+        /// Of its die.
+        temperature: Celsius,
+    },
 }
 
 /// Longest latency told apart in the histogram, nanoseconds: one hour.
@@ -99,6 +117,7 @@ struct Engine<'a> {
     backlog: Option<Backlog>,
     meter: Meter,
     pilot: Pilot,
+    climate: Option<Climate>,
     /// Requests so far.
     arrivals: u64,
     users_in_flight: u64,
@@ -125,17 +144,22 @@ pub fn run(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinErr
     let mut engine = Engine::new(run)?;
     engine.open(observer);
     engine.serve(observer)?;
-    Ok(engine.close(observer))
+    engine.close(observer)
 }
 
 impl<'a> Engine<'a> {
     fn new(run: Run<'a>) -> Result<Self, TwinError> {
-        let Run { profile, policy, limits, ssd_budget, workload, seed, duration, warmup } = run;
+        let Run { profile, policy, limits, ssd_budget, workload, seed, duration, .. } = run;
         let model = profile.drive().ok_or_else(|| {
             TwinError::Setup(format!("unknown drive model '{}'", profile.drives.model))
         })?;
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
+        let climate = Climate::new(profile, seed, run.faults);
+        if climate.is_none() && run.faults.is_some() {
+            let reason = "has no [thermal] section, so that nothing could fail";
+            return Err(TwinError::Setup(format!("profile '{}' {reason}", profile.name)));
+        }
         let mut events = Events::new();
         let backlog = profile.background.clone().map(Backlog::new);
         if let Some(interval) = backlog.as_ref().and_then(Backlog::interval) {
@@ -146,7 +170,7 @@ impl<'a> Engine<'a> {
         Ok(Self {
             now: 0,
             period_start: 0,
-            warmup: warmup.0,
+            warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
             supply: Supply::start(workload, until, &mut events)?,
@@ -158,6 +182,7 @@ impl<'a> Engine<'a> {
             backlog,
             meter: Meter::new(profile, histogram),
             pilot: Pilot::new(&profile.topology_of(&model), policy, limits),
+            climate,
             arrivals: 0,
             users_in_flight: 0,
             ssd_budget,
@@ -190,7 +215,7 @@ impl<'a> Engine<'a> {
             if next_tick <= next {
                 self.now = next_tick;
                 next_tick += PERIOD.0;
-                self.tick(observer);
+                self.tick(observer)?;
             } else if arrival < event {
                 self.now = arrival;
                 if let Some(request) = self.supply.take() {
@@ -252,7 +277,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Lets time pass to the end of the run and closes the books.
-    fn close(mut self, observer: &mut dyn Observer) -> Outcome {
+    fn close(mut self, observer: &mut dyn Observer) -> Result<Outcome, TwinError> {
         let asked = if self.until == u64::MAX { 0 } else { self.until };
         let end = asked.max(self.last_answer).max(self.now);
         let mut next_tick = self.period_start + PERIOD.0;
@@ -263,19 +288,20 @@ impl<'a> Engine<'a> {
                 let _ = self.handle();
             }
             self.now = next_tick;
-            self.tick(observer);
+            self.tick(observer)?;
             next_tick += PERIOD.0;
         }
         self.now = end;
         if end > self.period_start {
-            self.tick(observer);
+            self.tick(observer)?;
         }
         let mut outcome = self.meter.outcome;
+        outcome.thermal = self.climate.as_ref().map(|climate| *climate.totals());
         outcome.most_capped = self.array.most_capped();
         if let Some(backlog) = &self.backlog {
             outcome.background_done = backlog.done();
             outcome.background_pending = backlog.pending();
         }
-        outcome
+        Ok(outcome)
     }
 }

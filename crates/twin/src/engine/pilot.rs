@@ -4,7 +4,8 @@
 use ebb_policy::units::Nanos;
 use ebb_policy::{Controls, Guard, Limits, Policy, Signals, Topology};
 
-use super::Engine;
+use super::meter::Drawn;
+use super::{Engine, TwinError};
 use crate::outcome::{Observer, Sample};
 
 /// The policy with its guard, what it saw last and what is in force.
@@ -41,6 +42,10 @@ impl Engine<'_> {
             signal.active = group.active;
             signal.frequency = Some(group.frequency);
         }
+        if let Some(climate) = &self.climate {
+            let signals = &mut self.pilot.signals;
+            climate.sense(&mut signals.cooling, &mut signals.drives);
+        }
         self.pilot.step();
         self.report(observer);
         self.array.preset(self.pilot.controls.drives());
@@ -48,20 +53,29 @@ impl Engine<'_> {
     }
 
     /// The end of a control period.
-    pub(super) fn tick(&mut self, observer: &mut dyn Observer) {
+    ///
+    /// # Errors
+    /// When the server switched itself off for heat.
+    pub(super) fn tick(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
         let length = self.now - self.period_start;
         self.period_start = self.now;
         let span = Nanos(length);
         let signals = &mut self.pilot.signals;
         (signals.now, signals.period) = (Nanos(self.now), span);
         let cores = self.cores.take_joules(self.now);
-        let cpu = cores + (self.profile.cpu.uncore * span).0;
+        let mut cpu = cores + (self.profile.cpu.uncore * span).0;
         let ssd = self.array.sense(self.now, length, &mut signals.drives);
+        let mut fans = self.profile.board.fans * span;
+        if let Some((leakage, blown)) = self.pass_weather(length, observer)? {
+            cpu += leakage.0;
+            fans = blown;
+        }
+        let signals = &mut self.pilot.signals;
         self.meter.book_drives(&signals.drives, span);
         self.cores.sense(length, &mut signals.groups);
         let (io, bytes) = self.meter.sense(self.users_in_flight);
         signals.io = io;
-        let energy = self.meter.energy(span, cpu, ssd, bytes);
+        let energy = self.meter.energy(span, Drawn { cpu, ssd, fans }, bytes);
         signals.power = self.meter.book(energy, span, self.ssd_budget);
         if let Some(backlog) = &mut self.backlog {
             backlog.accrue(self.now);
@@ -70,14 +84,19 @@ impl Engine<'_> {
         self.meter.outcome.cores.add(self.cores.take_time());
         self.pilot.step();
         self.report(observer);
-        let Self { pilot, .. } = self;
+        let Self { pilot, climate, .. } = self;
         let Pilot { signals, controls, .. } = pilot;
-        observer.sample(&Sample { signals, controls, energy, length: span });
+        let weather = climate.as_ref().map(|climate| &climate.weather);
+        observer.sample(&Sample { signals, controls, energy, length: span, weather });
         self.apply();
         if self.warmup > 0 && self.now >= self.warmup {
             self.warmup = 0;
             self.meter.restart(self.now);
+            if let Some(climate) = &mut self.climate {
+                climate.restart();
+            }
         }
+        Ok(())
     }
 
     fn report(&self, observer: &mut dyn Observer) {
@@ -90,7 +109,8 @@ impl Engine<'_> {
     fn apply(&mut self) {
         let controls = &self.pilot.controls;
         for (group, control) in controls.groups().iter().enumerate() {
-            self.cores.apply(group, *control, self.now);
+            let control = self.in_force(group, *control);
+            self.cores.apply(group, control, self.now);
         }
         let writes = Guard::drive_writes(self.array.states(), controls);
         let writes: Vec<_> = writes.collect();

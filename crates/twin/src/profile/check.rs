@@ -47,7 +47,8 @@ macro_rules! shipped {
 }
 
 /// The shipped profiles.
-const SHIPPED: &[(&str, &str)] = shipped!["asg-1115s", "dorado-6000", "pass-10", "generic-1u"];
+const SHIPPED: &[(&str, &str)] =
+    shipped!["asg-1115s", "dorado-6000", "pass-10", "generic-1u", "thermal-1u"];
 
 impl Profile {
     /// Names of the shipped profiles.
@@ -138,7 +139,8 @@ impl Profile {
             stage.possible().map_err(|wrong| Wrong { index, ..wrong })?;
         }
         self.possible_drives()?;
-        self.possible_board()
+        self.possible_board()?;
+        self.possible_heat()
     }
 
     fn possible_cpu(&self) -> Result<(), Wrong> {
@@ -247,14 +249,14 @@ impl Stage {
 }
 
 /// An impossible value: in which table, the how many-eth of its name, under which key.
-struct Wrong {
-    table: &'static str,
-    index: usize,
-    key: &'static str,
-    reason: String,
+pub(super) struct Wrong {
+    pub(super) table: &'static str,
+    pub(super) index: usize,
+    pub(super) key: &'static str,
+    pub(super) reason: String,
 }
 
-fn wrong(table: &'static str, key: &'static str, reason: String) -> Result<(), Wrong> {
+pub(super) fn wrong(table: &'static str, key: &'static str, reason: String) -> Result<(), Wrong> {
     Err(Wrong { table, index: 0, key, reason })
 }
 

@@ -5,6 +5,7 @@
 //! none was chosen for a headline result (see `docs/profiles.md`).
 
 mod check;
+mod heat;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,9 @@ use ebb_policy::units::{Bytes, Hertz, Nanos, Watts};
 use ebb_policy::{CoreRole, DriveSpec, GroupSpec, Topology};
 
 use crate::drive::DriveProfile;
+use crate::fan::Fans;
+use crate::thermal::Thermal;
+use crate::vibration::Vibration;
 
 pub use check::ProfileError;
 
@@ -43,6 +47,12 @@ pub struct Profile {
     pub board: Board,
     /// Power supply.
     pub psu: Psu,
+    /// Heat; temperatures are not modelled when absent.
+    pub thermal: Option<Thermal>,
+    /// Fans; a constant power ([`Board::fans`]) when absent. Goes with [`Profile::thermal`].
+    pub fans: Option<Fans>,
+    /// Vibration; none when absent.
+    pub vibration: Option<Vibration>,
     /// The drive model, once it is found.
     #[serde(skip)]
     drive: Option<DriveProfile>,
@@ -108,6 +118,9 @@ pub struct IdleState {
 pub struct Stage {
     /// What the stage does.
     pub role: CoreRole,
+    /// The socket that its cores are on, of those in [`Profile::thermal`]; spread over all of
+    /// them when absent.
+    pub socket: Option<u16>,
     /// Cores in its group.
     pub cores: u16,
     /// Cores that must stay active.
@@ -242,7 +255,7 @@ pub struct Board {
     /// Network adapters per GB/s of users' I/O.
     #[serde(default)]
     pub nic_per_gbps: Watts,
-    /// Fans, at a fixed speed.
+    /// Fans at a fixed speed; 0 W where [`Profile::fans`] models them.
     pub fans: Watts,
     /// Everything else on the board.
     pub other: Watts,
@@ -265,6 +278,12 @@ impl Profile {
         self.drive.clone()
     }
 
+    /// Sockets with a temperature of their own.
+    #[must_use]
+    pub fn sockets(&self) -> u16 {
+        self.thermal.as_ref().map_or(0, |thermal| thermal.socket.rows.len() as u16)
+    }
+
     /// What the server has, as policies see it.
     #[must_use]
     pub fn topology(&self) -> Topology {
@@ -277,13 +296,15 @@ impl Profile {
             role: stage.role,
             cores: stage.cores,
             min_cores: stage.min_cores,
-            socket: None,
+            socket: stage.socket,
         });
         let drives: Vec<DriveSpec> = vec![drive.spec(); usize::from(self.drives.count)];
         Topology {
             groups: groups.collect(),
             frequencies: self.cpu.frequencies.clone(),
             drives,
+            sockets: self.sockets(),
+            fans: self.fans.iter().flat_map(|fans| vec![fans.spec(); fans.count.into()]).collect(),
             ..Topology::default()
         }
     }

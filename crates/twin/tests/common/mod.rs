@@ -226,7 +226,7 @@ pub fn job(
     duration: Option<Nanos>,
 ) -> Run<'_> {
     let (limits, ssd_budget, warmup) = (Limits::default(), None, Nanos::ZERO);
-    Run { profile, policy, limits, ssd_budget, workload, seed: 7, duration, warmup }
+    Run { profile, policy, limits, ssd_budget, workload, seed: 7, duration, warmup, faults: None }
 }
 
 pub fn simulate_with(

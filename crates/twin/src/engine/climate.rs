@@ -1,0 +1,295 @@
+//! The climate of the server: fans, air, temperatures and what they do, joined once per control
+//! period from the period's powers, in steps of 100 ms.
+
+use ebb_policy::units::{Celsius, Joules, Nanos, Rpm, Watts};
+use ebb_policy::{CoolingSignals, DriveSignals, FanControl, FanSignals};
+
+use super::TwinError;
+use crate::fan::{Fan, FanFault, Fans};
+use crate::faults::{Campaign, Fault, FaultEvent};
+use crate::outcome::{ThermalTotals, Weather};
+use crate::profile::Profile;
+use crate::thermal::{Air, Emergency, Heat, Network, Sensor, SensorFault, Thermal};
+use crate::vibration::Vibration;
+
+/// Longest step of the network, ns: far below the seconds in which a die answers.
+const STEP: u64 = 100_000_000;
+
+/// Fans, air and temperatures of one server.
+#[derive(Debug)]
+pub(super) struct Climate {
+    spec: Thermal,
+    fans_spec: Fans,
+    vibration: Option<Vibration>,
+    network: Network,
+    fans: Vec<Fan>,
+    /// Duty in force of each fan.
+    duties: Vec<f64>,
+    sensors: Vec<Sensor>,
+    inlet: Sensor,
+    emergency: Vec<Emergency>,
+    /// Power of each socket without leakage, then with it; of each drive.
+    socket_watts: Vec<f64>,
+    heat: Vec<f64>,
+    drive_watts: Vec<f64>,
+    campaign: Option<Campaign>,
+    /// Faults that began or ended in this period.
+    pub(super) news: Vec<(FaultEvent, bool)>,
+    pub(super) weather: Weather,
+    totals: ThermalTotals,
+}
+
+impl Climate {
+    /// The climate that the profile describes, if it does.
+    pub(super) fn new(profile: &Profile, seed: u64, faults: Option<u64>) -> Option<Self> {
+        let spec = profile.thermal.clone()?;
+        let fans_spec = profile.fans.clone()?;
+        let drives = usize::from(profile.drives.count);
+        let network = Network::new(&spec, drives);
+        let sockets = network.dies().len();
+        let start = spec.socket.start.0;
+        let sensor =
+            |socket: usize| Sensor::new(&spec.sensor, start, seed ^ (0x7E3B << 32) ^ socket as u64);
+        let duty = fans_spec.firmware_duty(Some(start), Some(spec.drive.start.0));
+        let count = usize::from(fans_spec.count);
+        let fan = Fan::new(&fans_spec, duty);
+        let mut climate = Self {
+            sensors: (0..sockets).map(sensor).collect(),
+            inlet: Sensor::new(&spec.sensor, spec.inlet.0, seed ^ (0x71E7 << 32)),
+            emergency: vec![Emergency::default(); sockets],
+            socket_watts: vec![0.0; sockets],
+            heat: vec![0.0; sockets],
+            drive_watts: vec![0.0; drives],
+            fans: vec![fan; count],
+            duties: vec![duty; count],
+            campaign: faults.map(|seed| Campaign::new(seed, sockets as u16, fans_spec.count)),
+            news: Vec::new(),
+            weather: Weather::new(sockets, count, drives),
+            totals: ThermalTotals::default(),
+            vibration: profile.vibration,
+            network,
+            fans_spec,
+            spec,
+        };
+        climate.note_temperatures();
+        Some(climate)
+    }
+
+    /// Where the power of each socket without leakage goes before [`Climate::step`], W.
+    pub(super) fn socket_watts(&mut self) -> &mut [f64] {
+        &mut self.socket_watts
+    }
+    /// Whether the hardware slows this socket down.
+    pub(super) fn throttled(&self, socket: u16) -> bool {
+        self.emergency.get(usize::from(socket)).is_some_and(|socket| socket.throttled())
+    }
+    /// Whether the cores of this socket keep their frequency whatever is asked.
+    pub(super) fn refuses_frequency(&self, socket: u16) -> bool {
+        let refuses = |event: &FaultEvent| event.fault == Fault::FrequencyRefusing(socket);
+        self.campaign.as_ref().is_some_and(|campaign| campaign.active().iter().any(refuses))
+    }
+    /// Share of its power budget for work that each drive allows itself.
+    pub(super) fn drive_factors(&self) -> impl Iterator<Item = f64> + '_ {
+        self.network.drives().iter().map(|celsius| self.spec.drive.factor(*celsius))
+    }
+    /// What the run came to so far; starts anew after warm-up.
+    pub(super) fn totals(&self) -> &ThermalTotals {
+        &self.totals
+    }
+    pub(super) fn restart(&mut self) {
+        self.totals = ThermalTotals::default();
+    }
+
+    /// Lets a period of `length` that ends at `now` pass with the powers in
+    /// [`Climate::socket_watts`] and of the drives, sockets at `voltage`, fans as asked.
+    ///
+    /// # Errors
+    /// When a die got so hot that the server switched itself off.
+    pub(super) fn step(
+        &mut self,
+        now: u64,
+        length: u64,
+        voltage: &[f64],
+        drives: &[DriveSignals],
+        asked: &[FanControl],
+    ) -> Result<(), TwinError> {
+        for (watts, drive) in self.drive_watts.iter_mut().zip(drives) {
+            *watts = drive.power.unwrap_or_default().0;
+        }
+        self.news.clear();
+        let (mut leakage, mut fans) = (0.0, 0.0);
+        let steps = length.div_ceil(STEP).max(1);
+        for step in 1..=steps {
+            let at = now - length + length * step / steps;
+            let seconds = length as f64 * 1e-9 / steps as f64;
+            self.break_and_mend(Nanos(at));
+            let blown = self.blow(asked, seconds);
+            fans += blown * seconds;
+            leakage += self.leak(voltage) * seconds;
+            if seconds > 0.0 {
+                self.warm(blown, seconds);
+            }
+            self.feel(Nanos(at))?;
+        }
+        self.weather.leakage = Joules(leakage);
+        self.weather.fans = Joules(fans);
+        self.note(length);
+        Ok(())
+    }
+
+    /// Puts faults in force that begin by `at`, and ends those that end.
+    fn break_and_mend(&mut self, at: Nanos) {
+        let Some(campaign) = &mut self.campaign else { return };
+        let (sensors, fans, news) = (&mut self.sensors, &mut self.fans, &mut self.news);
+        campaign.advance(at, |event, begins| {
+            news.push((*event, begins));
+            let fan_fault = |fault| if begins { fault } else { FanFault::None };
+            let sensor_fault = |fault| if begins { fault } else { SensorFault::None };
+            match event.fault {
+                Fault::SensorLost(socket) => {
+                    sensors[usize::from(socket)].set_fault(sensor_fault(SensorFault::Lost));
+                }
+                Fault::SensorStuck(socket) => {
+                    sensors[usize::from(socket)].set_fault(sensor_fault(SensorFault::Stuck));
+                }
+                Fault::SensorLying(socket, off) => {
+                    sensors[usize::from(socket)].set_fault(sensor_fault(SensorFault::Lying(off)));
+                }
+                Fault::FanStalled(fan) => {
+                    fans[usize::from(fan)].set_fault(fan_fault(FanFault::Stalled));
+                }
+                Fault::FanDead(fan) => fans[usize::from(fan)].set_fault(fan_fault(FanFault::Dead)),
+                Fault::FanRefusing(_) | Fault::FrequencyRefusing(_) => {}
+            }
+        });
+    }
+
+    /// Turns the fans as asked; returns their power, W.
+    fn blow(&mut self, asked: &[FanControl], seconds: f64) -> f64 {
+        let hottest = |hottest: Option<f64>, sensor: &Sensor| {
+            hottest.zip(sensor.reading()).map(|(a, reading)| a.max(reading.temperature.0))
+        };
+        let socket = self.sensors.iter().fold(Some(f64::NEG_INFINITY), hottest);
+        let drive = self.network.drives().iter().copied().reduce(f64::max);
+        let firmware = self.fans_spec.firmware_duty(socket, drive);
+        let refusing = self.campaign.as_ref().map_or(&[][..], |campaign| campaign.active());
+        let mut watts = 0.0;
+        for (index, (fan, duty)) in self.fans.iter_mut().zip(&mut self.duties).enumerate() {
+            let refuses = |e: &FaultEvent| e.fault == Fault::FanRefusing(index as u16);
+            if !refusing.iter().any(refuses) {
+                let asked = asked.get(index).and_then(|control| control.duty());
+                *duty = asked.unwrap_or(firmware).clamp(0.0, 1.0);
+            }
+            watts += fan.step(&self.fans_spec, *duty, seconds).0;
+        }
+        watts
+    }
+
+    /// Adds leakage to the sockets' heat; returns all of it, W.
+    fn leak(&mut self, voltage: &[f64]) -> f64 {
+        let mut sum = 0.0;
+        for (socket, (heat, watts)) in self.heat.iter_mut().zip(&self.socket_watts).enumerate() {
+            let voltage = voltage.get(socket).copied().unwrap_or(1.0);
+            let leakage = self.spec.leakage.power(self.network.die(socket), voltage);
+            sum += leakage;
+            *heat = watts + leakage;
+        }
+        sum
+    }
+
+    fn warm(&mut self, fans: f64, seconds: f64) {
+        let flow = self.fans_spec.airflow(&self.fans);
+        let Thermal { inlet, altitude_m, draught_m3_s, .. } = self.spec;
+        let air = Air::new(inlet.0, altitude_m, flow, draught_m3_s);
+        let heat = Heat { drives: &self.drive_watts, fans, sockets: &self.heat };
+        self.network.step(&air, &heat, seconds);
+    }
+
+    /// Sensors read, the hardware throttles or switches off.
+    fn feel(&mut self, now: Nanos) -> Result<(), TwinError> {
+        self.inlet.observe(now, self.spec.inlet.0);
+        let sockets = self.sensors.iter_mut().zip(&mut self.emergency).enumerate();
+        for (socket, (sensor, emergency)) in sockets {
+            let die = self.network.die(socket);
+            sensor.observe(now, die);
+            emergency.observe(&self.spec.emergency, die);
+            if die >= self.spec.emergency.trip.0 {
+                let temperature = Celsius(die);
+                return Err(TwinError::Trip { socket: socket as u16, at: now, temperature });
+            }
+        }
+        Ok(())
+    }
+
+    fn note_temperatures(&mut self) {
+        let weather = &mut self.weather;
+        for (socket, die) in weather.sockets.iter_mut().zip(self.network.dies()) {
+            *socket = Celsius(die);
+        }
+        for (throttled, socket) in weather.throttled.iter_mut().zip(&self.emergency) {
+            *throttled = socket.throttled();
+        }
+        for (drive, celsius) in weather.drives.iter_mut().zip(self.network.drives()) {
+            *drive = Celsius(*celsius);
+        }
+        let top = self.fans_spec.top().0.max(1.0);
+        for (speed, fan) in weather.fan_speeds.iter_mut().zip(&self.fans) {
+            *speed = fan.speed();
+        }
+        let shares = self.fans.iter().map(|fan| fan.speed().0 / top);
+        weather.vibration = self.vibration.map_or(0.0, |source| source.amplitude(shares));
+        weather.exhaust = Celsius(self.network.exhaust());
+    }
+
+    /// Takes the period's numbers down. What throttled in it is what was in force at its start.
+    fn note(&mut self, length: u64) {
+        let before = self.weather.throttled.iter().filter(|throttled| **throttled).count() as u64;
+        let slowed = self.drive_factors_were().filter(|factor| *factor < 1.0).count() as u64;
+        self.note_temperatures();
+        let duty = self.duties.iter().sum::<f64>() / self.duties.len().max(1) as f64;
+        let totals = &mut self.totals;
+        totals.socket_throttled.0 += before * length;
+        totals.drive_throttled.0 += slowed * length;
+        totals.add(&self.weather, duty, Nanos(length));
+    }
+
+    /// Factors that were in force in the period that ends: by the temperatures noted before it.
+    fn drive_factors_were(&self) -> impl Iterator<Item = f64> + '_ {
+        self.weather.drives.iter().map(|celsius| self.spec.drive.factor(celsius.0))
+    }
+
+    /// Tells the sensors' readings.
+    pub(super) fn sense(&self, cooling: &mut CoolingSignals, drives: &mut [DriveSignals]) {
+        cooling.inlet = self.inlet.reading();
+        for (signal, sensor) in cooling.sockets.iter_mut().zip(&self.sensors) {
+            *signal = sensor.reading();
+        }
+        for ((signal, fan), duty) in cooling.fans.iter_mut().zip(&self.fans).zip(&self.duties) {
+            *signal = FanSignals { duty: Some(*duty), speed: Some(fan.speed()) };
+        }
+        // NVMe states a drive's temperature in whole kelvins.
+        for (signal, celsius) in drives.iter_mut().zip(self.network.drives()) {
+            signal.temperature = Some(Celsius(celsius.round()));
+        }
+    }
+}
+
+impl Weather {
+    fn new(sockets: usize, fans: usize, drives: usize) -> Self {
+        Self {
+            sockets: vec![Celsius(0.0); sockets],
+            throttled: vec![false; sockets],
+            drives: vec![Celsius(0.0); drives],
+            fan_speeds: vec![Rpm(0.0); fans],
+            leakage: Joules(0.0),
+            fans: Joules(0.0),
+            vibration: 0.0,
+            exhaust: Celsius(0.0),
+        }
+    }
+    /// Mean leakage over a period of `length`.
+    #[must_use]
+    pub fn leakage_power(&self, length: Nanos) -> Watts {
+        if length > Nanos::ZERO { self.leakage / length } else { Watts(0.0) }
+    }
+}
