@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use ebb_policy::{ControlName, Decision};
+use ebb_twin::faults::FaultEvent;
 
 use super::run::RunResult;
 use crate::exit::Unwritten;
@@ -53,6 +54,21 @@ pub fn told<'a>(policy: &'a str, groups: &[String], decision: &Decision) -> Line
 /// One line of the file.
 pub fn line(policy: &str, groups: &[String], decision: &Decision) -> String {
     serde_json::to_string(&told(policy, groups, decision)).unwrap_or_default()
+}
+
+/// One line of the file for an injected fault: 0 to 1 when it begins, 1 to 0 when it ends.
+pub fn fault_line(policy: &str, event: &FaultEvent, begins: bool) -> String {
+    let (time, from) = if begins { (event.from, 0.0) } else { (event.until, 1.0) };
+    let line = Line {
+        time_s: time.seconds(),
+        policy,
+        control: "fault",
+        of: Some(event.fault.part()),
+        from,
+        to: 1.0 - from,
+        reason: event.fault.reason(),
+    };
+    serde_json::to_string(&line).unwrap_or_default()
 }
 
 /// Writes the decisions of all runs, in the order of the policies.

@@ -1,6 +1,7 @@
 //! `ebb sim`: policies side by side over the same requests, in the digital twin.
 
 mod decisions;
+mod heat;
 mod list;
 mod maximum;
 mod options;

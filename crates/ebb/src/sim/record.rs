@@ -9,9 +9,11 @@ use indicatif::ProgressBar;
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{Decision, Topology};
+use ebb_twin::faults::FaultEvent;
 use ebb_twin::{Energy, Observer, Sample};
 
-use super::decisions::line;
+use super::decisions::{fault_line, line};
+use super::heat;
 use super::spool::Spool;
 
 /// Decisions kept in memory for the report: so many of the first, so many of the last.
@@ -24,6 +26,8 @@ pub struct Columns {
     pub names: Vec<String>,
     /// Core groups; four columns each.
     pub groups: Vec<String>,
+    /// Columns of the thermal side.
+    pub heat: usize,
     /// Drives; two columns each.
     pub drives: usize,
 }
@@ -60,11 +64,14 @@ impl Columns {
                 names.push(format!("{group}_{what}"));
             }
         }
+        let thermal = heat::columns(topology);
+        let heat = thermal.len();
+        names.extend(thermal);
         for drive in 0..topology.drives.len() {
             names.push(format!("drive{drive}_state"));
             names.push(format!("drive{drive}_w"));
         }
-        Self { names, groups, drives: topology.drives.len() }
+        Self { names, groups, heat, drives: topology.drives.len() }
     }
 
     /// The place of a fixed column.
@@ -74,7 +81,7 @@ impl Columns {
 
     /// The place of the first of a drive's two columns.
     pub fn drive(&self, drive: usize) -> usize {
-        FIXED.len() + 4 * self.groups.len() + 2 * drive
+        FIXED.len() + 4 * self.groups.len() + self.heat + 2 * drive
     }
 }
 
@@ -110,7 +117,9 @@ pub struct Log {
     pub first: Vec<Decision>,
     /// The last of the others.
     pub last: VecDeque<Decision>,
-    /// All of them as JSON lines, if asked for.
+    /// Injected faults in the order in which they began.
+    pub faults: Vec<FaultEvent>,
+    /// All decisions and faults as JSON lines, if asked for.
     pub file: Option<BufWriter<File>>,
     failed: Option<io::Error>,
 }
@@ -129,6 +138,15 @@ impl Log {
         }
         if let (Some(file), None) = (&mut self.file, &self.failed) {
             self.failed = writeln!(file, "{}", line(policy, groups, decision)).err();
+        }
+    }
+
+    fn push_fault(&mut self, policy: &str, event: &FaultEvent, begins: bool) {
+        if begins {
+            self.faults.push(*event);
+        }
+        if let (Some(file), None) = (&mut self.file, &self.failed) {
+            self.failed = writeln!(file, "{}", fault_line(policy, event, begins)).err();
         }
     }
 
@@ -199,11 +217,15 @@ impl Observer for Recorder {
     fn decision(&mut self, decision: &Decision) {
         self.log.push(&self.policy, &self.groups, decision);
     }
+
+    fn fault(&mut self, event: &FaultEvent, begins: bool) {
+        self.log.push_fault(&self.policy, event, begins);
+    }
 }
 
 /// One row, in the order of [`Columns`].
 fn fill(row: &mut Vec<f64>, sample: &Sample<'_>) {
-    let Sample { signals, controls: _, energy, length, weather: _ } = sample;
+    let Sample { signals, controls: _, energy, length, weather } = sample;
     let some = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
     let micros = |value: Option<Nanos>| value.map_or(f64::NAN, Nanos::micros);
     let seconds = length.seconds();
@@ -220,6 +242,7 @@ fn fill(row: &mut Vec<f64>, sample: &Sample<'_>) {
         row.push(group.busiest.unwrap_or(f64::NAN));
         row.push(group.frequency.map_or(f64::NAN, |frequency| frequency.0));
     }
+    heat::fill(row, signals, *weather, seconds);
     for drive in &signals.drives {
         row.push(drive.state.map_or(f64::NAN, f64::from));
         row.push(drive.power.map_or(f64::NAN, |power| power.0));
@@ -237,7 +260,7 @@ mod tests {
 
     #[test]
     fn every_column_has_one_name_and_one_place() {
-        for name in ["dorado-6000", "asg-1115s"] {
+        for name in ["dorado-6000", "asg-1115s", "thermal-1u"] {
             let topology = Server::load(name).unwrap().topology;
             let columns = Columns::new(&topology);
             let mut names = columns.names.clone();

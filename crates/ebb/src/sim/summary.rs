@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use ebb_twin::Outcome;
 
+use super::heat::{FaultLine, ThermalSummary};
 use super::plan::Plan;
 use super::run::RunResult;
 use crate::input::FileReport;
@@ -36,6 +37,9 @@ pub struct Summary {
     pub maximum_iops: Option<f64>,
     /// Share of it that was asked for.
     pub pressure: Option<f64>,
+    /// Seed of the injected faults; absent without `--faults`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults_seed: Option<u64>,
     /// What became of the trace files.
     pub traces: Vec<FileReport>,
     /// One per policy, in the order given; the first is the reference.
@@ -85,6 +89,12 @@ pub struct RunSummary {
     pub background_bytes: BTreeMap<&'static str, u64>,
     /// Changes of controls.
     pub decisions: u64,
+    /// Temperatures, fans and throttling; absent where the profile does not model them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thermal: Option<ThermalSummary>,
+    /// Injected faults in the order in which they began; absent without `--faults`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Vec<FaultLine>>,
 }
 
 /// Latencies in microseconds; quantiles to 3 digits.
@@ -111,6 +121,8 @@ impl Summary {
         let reference = results.first().and_then(|first| mean(&first.outcome));
         let limit = reference.map(|mean| mean * (1.0 + plf));
         let budgeted = plan.ssd_budget().is_some();
+        let faults = plan.faults.is_some();
+        let run = |result| RunSummary::new(result, limit, budgeted, faults);
         Self {
             schema: SCHEMA,
             simulated: true,
@@ -121,14 +133,15 @@ impl Summary {
             ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),
             maximum_iops: plan.maximum,
             pressure: plan.pressure,
+            faults_seed: plan.faults,
             traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
-            runs: results.iter().map(|result| RunSummary::new(result, limit, budgeted)).collect(),
+            runs: results.iter().map(run).collect(),
         }
     }
 }
 
 impl RunSummary {
-    fn new(result: &RunResult, limit: Option<f64>, budgeted: bool) -> Self {
+    fn new(result: &RunResult, limit: Option<f64>, budgeted: bool, faults: bool) -> Self {
         let outcome = &result.outcome;
         let total = outcome.energy.total().0;
         let seconds = outcome.span.seconds();
@@ -167,6 +180,8 @@ impl RunSummary {
                 ("pending", outcome.background_pending),
             ]),
             decisions: result.log.count,
+            thermal: outcome.thermal.as_ref().map(ThermalSummary::new),
+            faults: faults.then(|| result.log.faults.iter().map(FaultLine::new).collect()),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
+use super::heat::ThermalSummary;
 use super::plan::{Plan, Requests};
 use super::run::RunResult;
 use super::summary::{RunSummary, Summary};
@@ -162,11 +163,34 @@ fn rows(summary: &Summary) -> Vec<Row> {
     rows.push(row("latency p50, µs", Lower, |run| run.latency_us.p50));
     rows.push(row("latency p99, µs", Lower, |run| run.latency_us.p99));
     rows.push(row("latency p99.9, µs", Lower, |run| run.latency_us.p99_9));
+    if summary.runs.iter().any(|run| run.thermal.is_some()) {
+        rows.extend(heat());
+    }
     if summary.ssd_budget_watts.is_some() {
         rows.push(row("over budget, s", Lower, |run| run.seconds_over_budget));
         rows.push(row("caps at most, W", Neither, |run| Some(run.most_capped_watts)));
     }
     rows
+}
+
+/// Temperatures, fans and throttling.
+fn heat() -> Vec<Row> {
+    use Better::{Lower, Neither};
+    let row = |name: &str, better, value: fn(&ThermalSummary) -> f64| Row {
+        name: name.to_owned(),
+        better,
+        value: Box::new(move |run| run.thermal.as_ref().map(value)),
+    };
+    vec![
+        row("socket at most, °C", Neither, |heat| heat.hottest_socket_celsius),
+        row("socket mean, °C", Neither, |heat| heat.mean_socket_celsius),
+        row("drive at most, °C", Neither, |heat| heat.hottest_drive_celsius),
+        row("fan duty, %", Neither, |heat| heat.mean_fan_duty * 100.0),
+        row("leakage, J", Lower, |heat| heat.leakage_joules),
+        row("vibration", Neither, |heat| heat.mean_vibration),
+        row("cores throttled, s", Lower, |heat| heat.socket_throttled_seconds),
+        row("drives throttled, s", Lower, |heat| heat.drive_throttled_seconds),
+    ]
 }
 
 /// Energy by component, in the unit that suits the first run's total; without components that
@@ -215,6 +239,7 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
             short(budget)
         )?;
     }
+    faults(to, summary)?;
     for file in results.first().map(|first| first.files.as_slice()).unwrap_or_default() {
         if file.malformed > 0 {
             let (line, reason) = file.reasons.first().cloned().unwrap_or_default();
@@ -224,6 +249,24 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
                 file.file, file.malformed
             )?;
         }
+    }
+    Ok(())
+}
+
+/// Faults told one by one; more are in the JSON and the log of decisions.
+const FAULTS: usize = 12;
+
+/// The injected faults; they are the same under every policy that ran as long.
+fn faults(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let (Some(seed), lists) = (summary.faults_seed, summary.runs.iter()) else { return Ok(()) };
+    let longest = lists.filter_map(|run| run.faults.as_deref()).max_by_key(|list| list.len());
+    let all = longest.unwrap_or_default();
+    writeln!(to, "Injected faults (--faults {seed}), the same under every policy: {}", all.len())?;
+    for fault in all.iter().take(FAULTS) {
+        writeln!(to, "  {:>7.1} s to {:>6.1} s  {}", fault.from_s, fault.until_s, fault.what)?;
+    }
+    if all.len() > FAULTS {
+        writeln!(to, "  and {} more (--json, --decisions FILE)", all.len() - FAULTS)?;
     }
     Ok(())
 }

@@ -61,6 +61,11 @@ const ROWS = [
   ["p50, µs", (r) => r.latency_us.p50, -1, "part"],
   ["p99, µs", (r) => r.latency_us.p99, -1, "part"],
   ["p99.9, µs", (r) => r.latency_us.p99_9, -1, "part"],
+  ...[["Socket at most, °C", "hottest_socket_celsius"], ["Socket mean, °C", "mean_socket_celsius"],
+    ["Drive at most, °C", "hottest_drive_celsius"], ["Fan duty, share", "mean_fan_duty"],
+    ["Leakage, J", "leakage_joules"], ["Vibration", "mean_vibration"],
+    ["Cores throttled, s", "socket_throttled_seconds"], ["Drives throttled, s", "drive_throttled_seconds"]]
+    .map(([name, key], index) => [name, (r) => (r.thermal ? r.thermal[key] : null), 0, index ? undefined : "first"]),
   ["Over budget, s", (r) => r.seconds_over_budget, -1, "first"],
   ["Caps at most, W", (r) => (r.seconds_over_budget === null ? null : r.most_capped_watts), 0],
 ];
@@ -170,6 +175,24 @@ function plots() {
     + (coarse ? " A cell stands for several periods: the deepest state in them, the mean of the power." : "");
 }
 
+function heat() {
+  const series = Object.keys(runs[0].series);
+  const sockets = series.filter((name) => /^socket\d+_celsius$/.test(name));
+  if (!sockets.length) return;
+  $("heat").hidden = false;
+  each(sockets, "temperatures", (name, element) => overTime(element,
+    `Die of ${name.replace(/(\d+)_celsius/, " $1")}`, name, { unit: "°C", yaxis: { rangemode: "normal" } }));
+  const fans = series.filter((name) => /^fan\d+_duty$/.test(name));
+  each(fans.slice(0, 8), "fans", (name, element) => overTime(element,
+    `Duty of ${name.replace(/(\d+)_duty/, " $1")}`, name, { unit: "%", scale: 100, shape: "hv" }));
+  overTime("leakage", "Leakage", "leakage_w", { unit: "W" });
+  overTime("vibration", "Relative amplitude of vibration", "vibration", { unit: "" });
+  const faults = data.summary.runs.map((run) => run.faults || []).reduce((a, b) => (b.length > a.length ? b : a), []);
+  for (const fault of faults) {
+    add($("faults"), "li", `${fault.from_s.toFixed(1)} s to ${fault.until_s.toFixed(1)} s: ${fault.what}`);
+  }
+}
+
 const CONTROLS = { active_cores: "active cores", frequency_hz: "frequency", power_state: "power state",
   background: "background work" };
 const SHOWN = 500;
@@ -222,4 +245,5 @@ facts();
 summary();
 log();
 plots();
+heat();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((again) => again()));
