@@ -7,11 +7,13 @@ mod common;
 mod peer;
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_target::wire::Status;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use common::{data, fails, json, prints, valid};
@@ -365,29 +367,90 @@ fn the_target_keeps_data() {
     assert!(code == 2 && error.contains("the target has 1, 2"), "{error}");
 }
 
+/// Waits until `seen`, which must be while `load` runs.
+fn until<T>(load: &mut Child, what: &str, mut seen: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(seen) = seen() {
+            return seen;
+        }
+        let ended = load.try_wait().unwrap();
+        assert!(ended.is_none(), "the load ended before {what}: {ended:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A target that is killed and started again on the same file has lost nothing it answered.
 #[test]
 fn a_killed_target_comes_back_with_its_data() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = format!("file:{}", common::path(folder.path(), "disk.img"));
-    std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(2 << 20).unwrap();
+    let path = folder.path().join("disk.img");
+    let disk = format!("file:{}", path.to_str().unwrap());
+    std::fs::File::create(&path).unwrap().set_len(2 << 20).unwrap();
     let first = Serve::start("127.0.0.1:0", &[&disk]);
     let address = first.address.clone();
-    let load = Command::new(env!("CARGO_BIN_EXE_ebb"))
+    let mut load = Command::new(env!("CARGO_BIN_EXE_ebb"))
         .args(["load", "--connect", &address, "--verify", "--fill", "--rw", "randrw"])
-        .args(["--queue-depth", "8", "--duration", "4 s", "--reconnect", "120", "--json"])
+        .args(["--queue-depth", "8", "--duration", "5 s", "--reconnect", "120", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    // Everything was written once, and something again.
+    let filled = until(&mut load, "the fill", || {
+        let data = std::fs::read(&path).unwrap();
+        data.chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)).then_some(data)
+    });
+    until(&mut load, "a write", || (std::fs::read(&path).unwrap() != filled).then_some(()));
     drop(first);
+    // The target is away until the load has come back for it.
+    let listener = TcpListener::bind(&address).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    until(&mut load, "its outage", || listener.accept().ok());
+    drop(listener);
     let second = Serve::start(&address, &[&disk]);
     let output = load.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{error}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!report["outages"].as_array().unwrap().is_empty(), "{report}");
     assert_eq!(count(&report, "/verify/wrong_blocks"), 0);
     assert_eq!(report["verify"]["read_back"], true);
     drop(second);
+}
+
+/// Ctrl-C ends a load with a report of what it did until then, whatever kind it is.
+#[test]
+fn an_interrupted_load_reports_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = common::small_trace(folder.path());
+    let loads: [&[&str]; 4] = [
+        &["--rw", "randrw", "--queue-depth", "4", "--verify"],
+        &["--rate", "2k", "--connections", "2", "--poll"],
+        &["--trace", &trace, "--speed", "0.001"],
+        &["--wait", "--burst", "1 s every 2 s at 1k", "--warmup", "1 ms"],
+    ];
+    for more in loads {
+        let peer = Peer::start(Config::default());
+        let mut load = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .args(["load", "--connect", &address(&peer), "--json", "--duration", "1 h"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        until(&mut load, "its requests", || (peer.served() >= 2).then_some(()));
+        kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+        let output = load.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {error}");
+        assert!(error.contains("interrupted"), "{more:?}: {error}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        valid("load-1", &report);
+        assert_eq!(
+            (&report["completed"], &report["ended"]),
+            (&false.into(), &"interrupted".into())
+        );
+        assert!(count(&report, "/total/requests") > 0, "{more:?}: {report}");
+        assert!(report["seconds"].as_f64().unwrap() < 3000.0, "{report}");
+    }
 }

@@ -81,8 +81,8 @@ pub trait Feed: Send {
     fn redraw(&mut self, _job: &mut Job) -> bool {
         false
     }
-    /// Jobs that were due and never taken.
-    fn unsent(&mut self) -> u64 {
+    /// Jobs that were due before `end`, or ever, and never taken.
+    fn unsent(&mut self, _end: Option<Instant>) -> u64 {
         0
     }
 }
@@ -243,8 +243,8 @@ impl Feed for Open {
     fn redraw(&mut self, job: &mut Job) -> bool {
         self.access.redraw(job)
     }
-    fn unsent(&mut self) -> u64 {
-        let end = self.clock.end.unwrap_or(self.clock.start);
+    fn unsent(&mut self, end: Option<Instant>) -> u64 {
+        let end = end.unwrap_or(self.clock.start);
         let end = end.saturating_duration_since(self.clock.start).as_nanos();
         let mut count = 0;
         while u128::from(self.arrivals.next().0.0) < end {

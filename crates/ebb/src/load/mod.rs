@@ -13,13 +13,15 @@ mod verify;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use indicatif::ProgressBar;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
-use ebb_target::initiator::{Controller, Error};
+use ebb_target::initiator::{Controller, Error, Identity};
 use ebb_trace::Op;
 
 use crate::args::Changes;
@@ -27,8 +29,9 @@ use crate::input::Traces;
 use crate::progress::Progress;
 use crate::text;
 use args::LoadArgs;
-use arrivals::Arrivals;
+use arrivals::{Arrivals, Phase};
 use job::{Clock, Closed, Feed, Open, Sweep};
+pub use meter::Latency;
 use meter::{Live, Meter};
 use plan::{Pace, Plan};
 use replay::{Reader, TraceReport};
@@ -39,42 +42,30 @@ use worker::{Shared, Worker};
 
 /// Runs `ebb load`.
 pub fn run(args: &LoadArgs) -> Result<()> {
-    let traces = traces(args)?;
-    let target = plan::target(args)?;
-    let mut controller = Controller::connect(&target)?;
-    let plan = Arc::new(Plan::new(args, target, &mut controller)?);
-    let identity = controller.identity().clone();
-    let shared = Arc::new(Shared {
-        plan: plan.clone(),
-        verifier: plan.verify.then(|| Verifier::new(&plan)),
-        broken: AtomicBool::new(false),
-        live: plan.cores.iter().map(|_| Live::default()).collect(),
-    });
-    let mut load = Load {
-        session: Session::new(plan.clone(), controller),
-        shared,
-        findings: Findings::default(),
-        progress: Progress::new(args.quiet),
-    };
-    let mut ended = if plan.fill { load.sweep("fill", Op::Write)? } else { None };
+    let mut load = Load::connect(args, Progress::new(args.quiet))?;
+    // From now on there is something to report; before, a signal simply ends us.
+    load.stop_on_signals()?;
+    let plan = load.shared.plan.clone();
+    let mut ended = if plan.fill { load.fill()? } else { None };
     let mut measured = None;
     if ended.is_none() {
-        let (done, lost) = load.measure(traces.as_ref())?;
-        (measured, ended) = (Some(done), lost);
+        let (done, early) = load.measure()?;
+        (measured, ended) = (Some(done), early);
     }
     if ended.is_none() && plan.verify {
         ended = load.sweep("read back", Op::Read)?;
     }
     let verified = plan.verify.then(|| Verified::new(&load.findings, ended.is_none()));
     let outages = std::mem::take(&mut load.session.outages);
+    let identity = load.identity.clone();
     let report = Report::new(&plan, identity, measured, ended, &outages, verified)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         report.print();
     }
-    load.session.close();
-    let swept = load.findings.first_failure;
+    let swept = load.findings.first_failure.take();
+    load.close();
     let swept = swept.map(|why| format!("filling or reading back failed: {why}"));
     report.failure().or(swept).map_or(Ok(()), |why| Err(anyhow!(why)))
 }
@@ -89,10 +80,23 @@ fn traces(args: &LoadArgs) -> Result<Option<Traces>> {
     Ok(Some(traces))
 }
 
-/// A load being run.
-struct Load {
+/// Why a load ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// The connection is gone.
+    #[error(transparent)]
+    Lost(#[from] Error),
+    /// SIGINT or SIGTERM.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A load that is connected to its target.
+pub struct Load {
     session: Session,
+    identity: Identity,
     shared: Arc<Shared>,
+    traces: Option<Traces>,
     findings: Findings,
     progress: Progress,
 }
@@ -105,9 +109,74 @@ pub struct Measured {
     trace: Option<TraceReport>,
 }
 
+impl Measured {
+    /// Latencies of all requests, in nanoseconds from their intended starts.
+    ///
+    /// # Errors
+    /// None: histograms of equal form always merge.
+    pub fn latency(&self) -> Result<Latency> {
+        Ok(self.meter.total()?.latency)
+    }
+    /// Latencies of the requests of the first 10 ms of bursts, where there are bursts.
+    pub fn onset(&self) -> Option<&Latency> {
+        self.meter.phases.as_ref().map(|phases| &phases[Phase::Onset as usize])
+    }
+    /// Time counted.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+    /// Requests that failed.
+    pub fn failed(&self) -> u64 {
+        self.meter.errors.values().sum()
+    }
+    /// Requests that were due and never sent.
+    pub fn unsent(&self) -> u64 {
+        self.meter.unsent
+    }
+}
+
 impl Load {
-    /// Writes or reads everything once; returns the connection error that ended it early.
-    fn sweep(&mut self, label: &str, op: Op) -> Result<Option<Error>> {
+    /// Connects to the target and checks the options against what it has.
+    ///
+    /// # Errors
+    /// Wrong options, a trace that cannot be read, a target that cannot be reached.
+    pub fn connect(args: &LoadArgs, progress: Progress) -> Result<Self> {
+        let traces = traces(args)?;
+        let target = plan::target(args)?;
+        let mut controller = Controller::connect(&target)?;
+        let plan = Arc::new(Plan::new(args, target, &mut controller)?);
+        let identity = controller.identity().clone();
+        let shared = Arc::new(Shared {
+            plan: plan.clone(),
+            verifier: plan.verify.then(|| Verifier::new(&plan)),
+            broken: AtomicBool::new(false),
+            stop: Arc::default(),
+            live: plan.cores.iter().map(|_| Live::default()).collect(),
+        });
+        let session = Session::new(plan, controller);
+        Ok(Self { session, identity, shared, traces, findings: Findings::default(), progress })
+    }
+
+    /// Lets SIGINT and SIGTERM end the load with a report; the second one ends the process.
+    fn stop_on_signals(&self) -> Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            let stop = &self.shared.stop;
+            flag::register_conditional_shutdown(signal, 1, stop.clone())?;
+            flag::register(signal, stop.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything once; returns what ended it early.
+    ///
+    /// # Errors
+    /// None that belong to the target: those are returned.
+    pub fn fill(&mut self) -> Result<Option<Ended>> {
+        self.sweep("fill", Op::Write)
+    }
+
+    /// Writes or reads everything once.
+    fn sweep(&mut self, label: &str, op: Op) -> Result<Option<Ended>> {
         let plan = self.shared.plan.clone();
         let clock = Clock { end: None, ..Clock::new(&plan) };
         let threads = plan.cores.len();
@@ -117,7 +186,7 @@ impl Load {
             .collect();
         let bytes = plan.spaces.iter().map(|s| s.blocks * u64::from(s.namespace.block_size)).sum();
         let bar = self.progress.bar(label, Some(bytes));
-        let before = self.live()[1];
+        let before = live(&self.shared)[1];
         let shared = self.shared.clone();
         let mut tick = || bar.set_position(live(&shared)[1].wrapping_sub(before));
         let worked = self.session.work(&mut workers, &self.shared, &clock, &mut tick);
@@ -125,18 +194,17 @@ impl Load {
         for worker in workers {
             self.findings.merge(worker.findings);
         }
-        Ok(worked.err())
+        Ok(self.early(worked))
     }
 
-    fn live(&self) -> [u64; 3] {
-        live(&self.shared)
-    }
-
-    /// The load itself, and the connection error that ended it early.
-    fn measure(&mut self, traces: Option<&Traces>) -> Result<(Measured, Option<Error>)> {
+    /// The load itself, and what ended it early.
+    ///
+    /// # Errors
+    /// A trace that turns out not to be readable.
+    pub fn measure(&mut self) -> Result<(Measured, Option<Ended>)> {
         let plan = self.shared.plan.clone();
         let clock = Clock::new(&plan);
-        let (reader, feeds) = feeds(&plan, traces, clock)?;
+        let (reader, feeds) = feeds(&plan, self.traces.as_ref(), clock)?;
         let mut workers = Vec::new();
         for (index, feed) in feeds.into_iter().enumerate() {
             let mut worker = Worker::new(index, self.shared.clone(), clock, feed);
@@ -148,22 +216,39 @@ impl Load {
         let mut show = Show::new(&bar, &self.shared, clock);
         let worked = self.session.work(&mut workers, &self.shared, &clock, &mut || show.tick());
         bar.finish_and_clear();
-        let stopped = Instant::now();
+        let (early, stopped) = (self.early(worked), Instant::now());
+        let due = if early.is_some() { Some(stopped) } else { clock.end };
+        // All at once: a trace's reader serves them in turn and waits for the one that is full.
+        std::thread::scope(|scope| {
+            for worker in &mut workers {
+                scope.spawn(move || worker.finish(due));
+            }
+        });
         let mut meter = Meter::new(plan.has_bursts())?;
         for mut worker in workers {
-            worker.finish();
             self.findings.merge(std::mem::take(&mut worker.findings));
             if let Some(part) = worker.meter.take() {
                 meter.merge(&part)?;
             }
         }
         let trace = reader.map(Reader::finish).transpose()?;
-        let lost = worked.err();
         // Until the planned end, unless it was never reached; and at least to the last answer.
-        let planned = clock.end.filter(|_| lost.is_none());
+        let planned = clock.end.filter(|_| early.is_none());
         let end = planned.max(meter.last).unwrap_or(stopped);
         let elapsed = end.saturating_duration_since(clock.counted);
-        Ok((Measured { meter, elapsed, trace }, lost))
+        Ok((Measured { meter, elapsed, trace }, early))
+    }
+
+    fn early(&self, worked: Result<(), Error>) -> Option<Ended> {
+        match worked {
+            _ if self.shared.stop.load(Ordering::Relaxed) => Some(Ended::Interrupted),
+            worked => worked.err().map(Ended::Lost),
+        }
+    }
+
+    /// Ends all connections in order, as far as the target takes part.
+    pub fn close(self) {
+        self.session.close();
     }
 }
 

@@ -205,17 +205,22 @@ impl Feed for Replay {
         Next::Job(Job { op, space, lba, blocks, from, phase, lane, queue, group })
     }
 
-    fn unsent(&mut self) -> u64 {
-        let end = self.clock.end.map_or(u64::MAX, |end| {
+    fn unsent(&mut self, end: Option<Instant>) -> u64 {
+        let end = end.map_or(u64::MAX, |end| {
             end.saturating_duration_since(self.clock.start).as_nanos() as u64
         });
         let due = |batch: &[Placed]| batch.iter().filter(|next| next.at < end).count() as u64;
         let mut count = due(&self.batch);
         self.batch.clear();
-        // To the end, so that the reader counts what it folded and stops.
+        // To the end, so that the reader counts what it folded.
         while let Ok(batch) = self.receiver.recv() {
             count += due(&batch);
+            if batch.last().is_some_and(|last| last.at >= end) {
+                break;
+            }
         }
+        // The reader stops when nobody takes what it has.
+        (_, self.receiver) = sync_channel(0);
         count
     }
 }

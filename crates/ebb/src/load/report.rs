@@ -9,15 +9,15 @@ use serde::Serialize;
 
 use anyhow::Result;
 
-use ebb_target::initiator::{Error, Identity, describe};
+use ebb_target::initiator::{Identity, describe};
 use ebb_target::wire::Status;
 
-use super::Measured;
 use super::meter::{Latency, Meter, NAMES, PerOp};
 use super::plan::{Pace, Plan};
 use super::replay::TraceReport;
 use super::session::Outage;
 use super::verify::{Findings, Mismatch};
+use super::{Ended, Measured};
 use crate::text;
 
 const PERCENTILES: [(&str, f64); 5] =
@@ -221,7 +221,7 @@ impl Report {
         plan: &Plan,
         identity: Identity,
         measured: Option<Measured>,
-        ended: Option<Error>,
+        ended: Option<Ended>,
         outages: &[Outage],
         verified: Option<Verified>,
     ) -> Result<Self> {
@@ -241,7 +241,7 @@ impl Report {
             target: target(plan, identity),
             load: load(plan),
             completed: ended.is_none() && read_back,
-            ended: ended.map(|error| error.to_string()),
+            ended: ended.map(|ended| ended.to_string()),
             seconds,
             by_op: by_op.map(|(name, per_op)| (*name, op(per_op, seconds))).collect(),
             bursts: bursts(&meter),

@@ -88,7 +88,7 @@ impl Session {
         let mut error = self.attach(workers).err();
         loop {
             if let Some(lost) = error.take() {
-                self.reconnect(workers, clock, lost, tick)?;
+                self.reconnect(workers, shared, clock, lost, tick)?;
             }
             shared.broken.store(false, Ordering::Release);
             let worked = self.run(workers, shared, tick);
@@ -160,6 +160,7 @@ impl Session {
     fn reconnect(
         &mut self,
         workers: &mut [Worker],
+        shared: &Shared,
         clock: &Clock,
         lost: Error,
         tick: &mut dyn FnMut(),
@@ -181,7 +182,7 @@ impl Session {
                 self.outages.push(Outage { at, lasted: since.elapsed() });
                 return Ok(());
             };
-            if since.elapsed() >= limit {
+            if since.elapsed() >= limit || shared.stop.load(Ordering::Relaxed) {
                 return Err(error);
             }
         }

@@ -25,6 +25,8 @@ const REDRAWS: usize = 32;
 const AGAIN: Duration = Duration::from_micros(50);
 /// The longest sleep, so that the end and a lost connection elsewhere are seen.
 const NAP: Duration = Duration::from_millis(20);
+/// How long a load that was stopped waits for answers.
+const LAST: Duration = Duration::from_secs(1);
 /// Looks between two checks of what rarely changes.
 const SELDOM: u32 = 1024;
 /// The most blocks of one command.
@@ -39,6 +41,8 @@ pub struct Shared {
     pub verifier: Option<Verifier>,
     /// Somebody lost a connection: all stop.
     pub broken: AtomicBool,
+    /// All end early: what is outstanding is waited for, nothing more is sent.
+    pub stop: Arc<AtomicBool>,
     /// What each thread shows of itself.
     pub live: Vec<Live>,
 }
@@ -172,6 +176,9 @@ impl Worker {
                 if self.shared.broken.load(Ordering::Acquire) {
                     return Ok(());
                 }
+                if self.shared.stop.load(Ordering::Relaxed) {
+                    self.stop();
+                }
                 self.check_owing(now)?;
             }
             if wait && !found {
@@ -194,9 +201,21 @@ impl Worker {
         usize::from(self.held.is_some()) + self.again.len()
     }
 
-    /// No more connections: what was left undone is counted.
-    pub fn finish(&mut self) {
-        let (waiting, unsent) = (self.waiting() as u64, self.feed.unsent());
+    /// Sends nothing more.
+    fn stop(&mut self) {
+        self.ended = true;
+        let cut = usize::from(self.rest.take().is_some()) + self.again.len();
+        self.again.clear();
+        let held = self.held.take().is_some();
+        if let Some(meter) = &mut self.meter {
+            meter.interrupted += cut as u64;
+            meter.unsent += u64::from(held);
+        }
+    }
+
+    /// No more connections: what was left undone, and was due before `end`, is counted.
+    pub fn finish(&mut self, end: Option<Instant>) {
+        let (waiting, unsent) = (self.waiting() as u64, self.feed.unsent(end));
         if let Some(meter) = &mut self.meter {
             meter.interrupted += waiting;
             meter.unsent += unsent;
@@ -467,7 +486,9 @@ impl Worker {
     }
 
     fn check_owing(&self, now: Instant) -> Result<(), Error> {
-        let after = self.shared.plan.timeout;
+        let stopping = self.shared.stop.load(Ordering::Relaxed);
+        let timeout = self.shared.plan.timeout;
+        let after = if stopping { timeout.min(LAST) } else { timeout };
         for (queue, owing) in self.queues.iter().zip(&self.owing) {
             let since = queue.heard().max(*owing);
             if queue.outstanding() > 0 && now.saturating_duration_since(since) > after {
