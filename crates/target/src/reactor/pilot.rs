@@ -137,8 +137,10 @@ impl Pilot {
             match *shift {
                 Shift::Move { thread, to, .. } => shared.set_home(thread, to),
                 Shift::Wait { core, wait, .. } => shared.post(core).set_wait(wait),
-                // The data plane owns no frequency: passed over, and not logged as done.
-                Shift::Speed { .. } => {}
+                // The data plane owns no frequency: counted, and not logged as done.
+                Shift::Speed { .. } => {
+                    shared.unmet_speeds.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
         for shift in self.placement.shifts() {

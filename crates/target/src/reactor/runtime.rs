@@ -3,7 +3,7 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Channel, Sender as Report, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -183,7 +183,7 @@ impl Drop for Runtime {
 }
 
 /// The cores' addresses and reactors, without threads yet.
-fn build(
+pub(super) fn build(
     cpus: &[usize],
     placement: &Placement,
     waiter: Waiter,
@@ -206,6 +206,7 @@ fn build(
         threads: (0..count).map(|_| ThreadCounters::default()).collect(),
         stop: AtomicBool::new(false),
         log: Mutex::new(Log::new()),
+        unmet_speeds: AtomicU64::new(0),
     });
     let reactor = |(core, (gate, inbox, wait))| Reactor {
         core: core as Core,

@@ -66,6 +66,8 @@ pub(super) struct Shared {
     pub threads: Box<[ThreadCounters]>,
     pub stop: AtomicBool,
     pub log: Mutex<Log>,
+    /// Frequencies asked for, written by the main core alone.
+    pub unmet_speeds: AtomicU64,
 }
 
 impl Post {

@@ -58,6 +58,8 @@ pub struct Snapshot {
     pub shifts: Vec<Record>,
     /// Changes of the placement since the start, also those no longer listed.
     pub shifts_in_all: u64,
+    /// Frequencies that the scheduler asked for: nobody sets them.
+    pub unmet_speeds: u64,
 }
 
 /// Looks at a runtime from anywhere, without holding up its cores.
@@ -92,6 +94,7 @@ impl Monitor {
             threads,
             shifts: log.last.into(),
             shifts_in_all: log.total,
+            unmet_speeds: shared.unmet_speeds.load(Ordering::Relaxed),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whole runtimes with tasks that record what happens to them.
 
+mod memory;
 mod moves;
 mod ring;
 mod start;
