@@ -49,7 +49,7 @@ fn copy(bencher: Bencher) {
 #[divan::bench(args = DEVICES)]
 fn read(bencher: Bencher, device: &str) {
     let Some(mut client) = Client::new(device) else { return };
-    bencher.bench_local(|| client.run(Op::Read, 1));
+    bencher.bench_local(|| client.run(Op::Read { durable: false }, 1));
 }
 
 #[divan::bench(args = DEVICES)]

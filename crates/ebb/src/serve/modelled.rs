@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -32,6 +31,16 @@ pub struct Modelled {
     memory: Arc<dyn Device>,
     model: Arc<Model>,
     profile: DriveProfile,
+}
+
+/// What the model of a drive shows.
+pub struct Reading {
+    /// The drive's name.
+    pub drive: String,
+    /// Its power state.
+    pub power_state: u8,
+    /// Energy since the start, in joules.
+    pub joules: f64,
 }
 
 /// The one drive that all channels share.
@@ -71,6 +80,14 @@ impl Modelled {
         let start = Instant::now();
         let model = Model { start, drive: Mutex::new(Drive::new(&profile, SEED)) };
         Ok(Self { memory: device::open(&memory)?, model: Arc::new(model), profile })
+    }
+
+    /// The drive's name, its power state and the joules it has drawn since the start: **modelled**.
+    pub fn reading(&self) -> Reading {
+        let now = self.model.now();
+        let mut drive = self.model.drive();
+        let (power_state, joules) = (drive.power_state(), drive.energy(now).0);
+        Reading { drive: self.profile.name.clone(), power_state, joules }
     }
 
     /// The drive's power states, as Identify Controller describes them.
@@ -165,7 +182,7 @@ impl Channel for ModelledChannel {
         let bytes = io.blocks.saturating_mul(self.block_size);
         let offset = io.lba * u64::from(self.block_size);
         let op = match io.op {
-            Op::Read => ebb_trace::Op::Read,
+            Op::Read { .. } => ebb_trace::Op::Read,
             Op::Write { .. } => ebb_trace::Op::Write,
             Op::Flush => ebb_trace::Op::Flush,
             // Drives keep zeros as an unmapped range.
@@ -205,7 +222,7 @@ impl Channel for ModelledChannel {
 /// Sets the power state of all modelled drives of a subsystem.
 pub struct Power {
     drives: Vec<Arc<Model>>,
-    state: AtomicU8,
+    first: Arc<Model>,
 }
 
 impl Power {
@@ -223,8 +240,8 @@ impl Power {
                  has one set; serve them by two processes"
             )));
         }
-        let drives = drives.iter().map(|drive| drive.model.clone()).collect();
-        Ok(Some((Arc::new(Self { drives, state: AtomicU8::new(0) }), states)))
+        let models = drives.iter().map(|drive| drive.model.clone()).collect();
+        Ok(Some((Arc::new(Self { drives: models, first: first.model.clone() }), states)))
     }
 }
 
@@ -234,12 +251,12 @@ impl PowerControl for Power {
             let now = model.now();
             model.drive().set_power_state(now, state);
         }
-        self.state.store(state, Ordering::Relaxed);
         Ok(())
     }
 
     fn get(&self) -> u8 {
-        self.state.load(Ordering::Relaxed)
+        // I/O takes a drive out of a non-operational state, so the drive knows best.
+        self.first.drive().power_state()
     }
 }
 
@@ -260,7 +277,13 @@ mod tests {
             while sent < pieces.min(count + 64) {
                 let buffer = pool.take(128 << 10);
                 let lba = sent * 32 % 1024;
-                channel.submit(Io { tag: sent, op: Op::Read, lba, blocks: 32, buffer });
+                channel.submit(Io {
+                    tag: sent,
+                    op: Op::Read { durable: false },
+                    lba,
+                    blocks: 32,
+                    buffer,
+                });
                 sent += 1;
             }
             channel.poll(&mut done);

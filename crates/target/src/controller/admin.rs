@@ -7,7 +7,7 @@ use ebb_policy::units::Nanos;
 use super::association::{Association, Kind};
 use super::events::Events;
 use super::features::Features;
-use super::properties::Properties;
+use super::properties::{Flushes, Properties};
 use super::{Direction, Subsystem};
 use crate::wire::command::{FABRICS, admin, fabrics};
 use crate::wire::{Sqe, Status};
@@ -57,6 +57,7 @@ pub struct AdminQueue {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) association: Arc<Association>,
     pub(super) properties: Properties,
+    pub(super) flushes: Flushes,
     pub(super) features: Features,
     pub(super) events: Events,
     /// KATO, in whole units; zero for none.
@@ -84,6 +85,7 @@ impl AdminQueue {
             subsystem,
             association,
             properties: Properties::default(),
+            flushes: Flushes::default(),
             features: Features::default(),
             keep_alive: Nanos::ZERO,
             last_keep_alive: now,

@@ -14,7 +14,7 @@ use crate::wire::{Sqe, Status};
 
 /// Bytes of a Dataset Management range (NVM Figure 41).
 const RANGE: usize = 16;
-/// FUA, bit 30 of dword 12 of writes.
+/// FUA, bit 30 of dword 12 of reads, compares and writes (NVM 3.2).
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 /// AD, bit 2 of dword 11 of Dataset Management: deallocate.
 const DEALLOCATE: u32 = 1 << 2;
@@ -37,6 +37,8 @@ pub enum Plan {
     Compare {
         /// As above.
         namespace: usize,
+        /// Force unit access.
+        durable: bool,
         /// First block.
         lba: u64,
         /// Blocks.
@@ -147,17 +149,19 @@ impl IoQueue {
             return Err(Status::WRITE_PROTECTED);
         }
         let range = |data: u32| self.range(sqe, namespace, data);
-        let durable = write_through || sqe.cdw(12) & FORCE_UNIT_ACCESS != 0;
+        let force = sqe.cdw(12) & FORCE_UNIT_ACCESS != 0;
+        let durable = write_through || force;
         let device = |op, (lba, blocks)| Plan::Device { namespace, op, lba, blocks };
         let plan = match sqe.opcode {
-            io::READ => device(Op::Read, range(direction.to_host())?),
+            // What is written through is durable already.
+            io::READ => device(Op::Read { durable: force }, range(direction.to_host())?),
             io::WRITE => {
                 no_directive(sqe)?;
                 device(Op::Write { durable }, range(direction.from_host())?)
             }
             io::COMPARE => {
                 let (lba, blocks) = range(direction.from_host())?;
-                Plan::Compare { namespace, lba, blocks }
+                Plan::Compare { namespace, durable: force, lba, blocks }
             }
             io::WRITE_ZEROES => {
                 no_directive(sqe)?;
@@ -218,7 +222,7 @@ impl IoQueue {
             u64::from(blocks) * u64::from(self.subsystem.geometries[namespace].block_size)
         };
         match *plan {
-            Plan::Device { namespace, op: Op::Read, blocks, .. }
+            Plan::Device { namespace, op: Op::Read { .. }, blocks, .. }
             | Plan::Compare { namespace, blocks, .. } => {
                 counters.reads.add(1);
                 counters.bytes_read.add(bytes(namespace, blocks));

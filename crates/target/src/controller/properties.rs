@@ -1,4 +1,7 @@
 //! Properties of a controller and the handshakes made through them (Base 3.1.3, 3.5, 3.6).
+//!
+//! A shutdown is complete only when every namespace has been flushed (Base 3.6.1: the host may cut
+//! the power then), which whoever drives the admin queue does: [`AdminQueue::begin_flushes`].
 
 use super::AdminQueue;
 use crate::wire::fabrics::PropertyAt;
@@ -10,17 +13,27 @@ use crate::wire::{Sqe, Status};
 /// CC and CSTS.
 ///
 /// ```text
-///          EN 1                      SHN
-///  disabled ────► ready ─────────────────► shut down
-///     ▲   ◄──────   │ EN 0                    │ EN 0
-///     │             ▼ unsupported CC          │
-///     │ EN 0      fatal                       │
-///     └───────────────────────────────────────┘
+///          EN 1          SHN                 flushed
+///  disabled ────► ready ─────► shutting down ───────► shut down
+///     ▲   ◄──────   │ EN 0        │      │ not to be    │ EN 0
+///     │             ▼ unsupp. CC  │ EN 0 ▼ flushed      │
+///     │ EN 0      fatal           │    fatal            │
+///     └───────────────────────────┴─────────────────────┘
 /// ```
 #[derive(Debug, Default)]
 pub(super) struct Properties {
     configuration: Configuration,
     status: u32,
+}
+
+/// The flushes of a shutdown.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    /// To be begun.
+    is_wanted: bool,
+    /// Begun and not done, those of a shutdown that a reset has ended too.
+    under_way: usize,
+    has_failed: bool,
 }
 
 /// What a change of CC means for the rest of the controller.
@@ -38,8 +51,21 @@ impl Properties {
         self.status & status::READY != 0
     }
 
+    /// Whether a shutdown has begun.
     pub fn is_shut_down(&self) -> bool {
-        self.status & status::SHUT_DOWN != 0
+        self.status & status::SHUTDOWN != 0
+    }
+
+    /// All is flushed, or could not be: then the host must not take it for complete.
+    fn flushed(&mut self, success: bool) {
+        if self.status & status::SHUTDOWN != status::SHUTTING_DOWN {
+            return; // A reset has ended it.
+        }
+        if success {
+            self.status = self.status & !status::SHUTDOWN | status::SHUT_DOWN;
+        } else {
+            self.status |= status::FATAL;
+        }
     }
 
     /// A new CC. `needs_sizes`: I/O queue entry sizes matter to this kind of controller.
@@ -48,12 +74,12 @@ impl Properties {
         if old.is_enabled() && !new.is_enabled() {
             self.status = 0;
             if new.asks_shutdown() {
-                self.status = status::SHUT_DOWN;
+                self.status = status::SHUTTING_DOWN;
             }
             return Change::Disabled;
         }
         if new.asks_shutdown() && !self.is_shut_down() {
-            self.status |= status::SHUT_DOWN;
+            self.status |= status::SHUTTING_DOWN;
             return Change::ShutDown;
         }
         if !old.is_enabled() && new.is_enabled() {
@@ -95,9 +121,39 @@ impl AdminQueue {
                 self.reset();
             }
             Change::ShutDown => self.association.end_queues(),
-            Change::None => {}
+            Change::None => return Ok(()),
+        }
+        if self.properties.is_shut_down() {
+            self.flushes.has_failed = false;
+            self.flushes.is_wanted = self.is_io();
+            self.conclude();
         }
         Ok(())
+    }
+
+    /// How many namespaces, the first ones by index, must be flushed now for a shutdown; each
+    /// flush ends with [`AdminQueue::flushed`]. To be asked after each command.
+    pub fn begin_flushes(&mut self) -> usize {
+        if !std::mem::take(&mut self.flushes.is_wanted) {
+            return 0;
+        }
+        let count = self.subsystem.namespaces().len();
+        self.flushes.under_way += count;
+        self.conclude();
+        count
+    }
+
+    /// A flush of [`AdminQueue::begin_flushes`] is done.
+    pub fn flushed(&mut self, status: Status) {
+        self.flushes.under_way = self.flushes.under_way.saturating_sub(1);
+        self.flushes.has_failed |= !status.is_success();
+        self.conclude();
+    }
+
+    fn conclude(&mut self) {
+        if !self.flushes.is_wanted && self.flushes.under_way == 0 {
+            self.properties.flushed(!self.flushes.has_failed);
+        }
     }
 }
 
@@ -116,9 +172,9 @@ mod tests {
         };
         assert_eq!(set(ENABLE), (Change::Enabled, status::READY));
         assert_eq!(set(ENABLE), (Change::None, status::READY));
-        let shut_down = status::READY | status::SHUT_DOWN;
-        assert_eq!(set(ENABLE | 1 << 14), (Change::ShutDown, shut_down));
-        assert_eq!(set(ENABLE | 1 << 14), (Change::None, shut_down));
+        let shutting = status::READY | status::SHUTTING_DOWN;
+        assert_eq!(set(ENABLE | 1 << 14), (Change::ShutDown, shutting));
+        assert_eq!(set(ENABLE | 1 << 14), (Change::None, shutting));
         assert_eq!(set(0), (Change::Disabled, 0));
         assert_eq!(set(1), (Change::None, status::FATAL)); // no entry sizes
         assert_eq!(set(ENABLE & !1), (Change::Disabled, 0));

@@ -51,7 +51,10 @@ impl Geometry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Fill the buffer.
-    Read,
+    Read {
+        /// Force unit access: with what would survive a loss of power.
+        durable: bool,
+    },
     /// Store the buffer.
     Write {
         /// Force unit access: done only when it would survive a loss of power.
@@ -101,7 +104,7 @@ impl Io {
         let range = self.lba * block..(self.lba + u64::from(self.blocks)) * block;
         let held = self.buffer.as_ref().map(|buffer| buffer.len() as u64);
         match self.op {
-            Op::Read | Op::Write { .. } if held != Some(range.end - range.start) => {
+            Op::Read { .. } | Op::Write { .. } if held != Some(range.end - range.start) => {
                 Err(Status::DATA_SGL_LENGTH_INVALID)
             }
             _ => Ok(range),
@@ -133,6 +136,11 @@ pub trait Device: Send + Sync {
 
     /// One line for people: what it stands on and what it had to do without.
     fn describe(&self) -> String;
+
+    /// What it is known by wherever its members are, where it keeps such a name itself.
+    fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
 
     /// Opens a way to it for one lightweight thread.
     ///

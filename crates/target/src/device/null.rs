@@ -22,7 +22,7 @@ fn run(io: &mut Io, geometry: Geometry) -> Status {
     if let Err(status) = io.range(geometry) {
         return status;
     }
-    if io.op == Op::Read
+    if matches!(io.op, Op::Read { .. })
         && let Some(buffer) = &mut io.buffer
     {
         buffer.fill(0);

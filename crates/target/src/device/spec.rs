@@ -205,7 +205,13 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Device>, Error> {
                 };
                 Ok((name, open(spec)?))
             };
-            let members = members.iter().enumerate().map(member);
+            // A drive that died has no file any more: that is what degraded is for.
+            let is_gone = |spec: &Spec| match spec {
+                Spec::File(file) => options.degraded && !file.path.exists() && !file.create,
+                _ => false,
+            };
+            let members = members.iter().enumerate().filter(|(_, spec)| !is_gone(spec));
+            let members = members.map(member);
             Arc::new(Raid5::open(members.collect::<Result<_, Error>>()?, options)?)
         }
     })

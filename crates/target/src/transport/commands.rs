@@ -14,6 +14,9 @@ use crate::device::{Buffer, Done, Io, Op};
 use crate::wire::pdu::{self, CapsuleResp, Digests, Fatal, Frame, Kind, flag};
 use crate::wire::{Cqe, Sqe, Status};
 
+/// In the place of a slot, of which no queue has so many: the flushes of a shutdown.
+const FLUSHES: u16 = u16::MAX;
+
 /// The answering half of a queue.
 pub(super) struct Commands {
     queue: Option<Queue>,
@@ -244,6 +247,11 @@ impl Commands {
         slot.state = State::Working;
         if let Some(Queue::Admin(admin)) = &mut self.queue {
             let reply = admin.command(&slot.sqe, slot.payload.bytes(), context.now);
+            let (tag, op) = (self.tag | u64::from(FLUSHES), Op::Flush);
+            for namespace in 0..admin.begin_flushes() {
+                let flush = Io { tag, op, lba: 0, blocks: 0, buffer: None };
+                context.channels.submit(namespace, flush);
+            }
             if let Reply::Done { status, result, data } = reply {
                 self.slots.remove(index).into_iter().for_each(|slot| {
                     self.reply(slot.cid, status, result, &data, sender);
@@ -261,10 +269,11 @@ impl Commands {
                 slot.pending = 1;
                 context.channels.submit(namespace, one(op, lba, blocks, buffer));
             }
-            Some(Plan::Compare { namespace, lba, blocks }) => {
+            Some(Plan::Compare { namespace, durable, lba, blocks }) => {
                 slot.pending = 1;
                 let buffer = slot.compared.take();
-                context.channels.submit(namespace, one(Op::Read, lba, blocks, buffer));
+                let read = Op::Read { durable };
+                context.channels.submit(namespace, one(read, lba, blocks, buffer));
             }
             Some(Plan::Deallocate { namespace, ranges }) => {
                 let geometry = context.subsystem.namespaces()[namespace].device.geometry();
@@ -290,7 +299,12 @@ impl Commands {
     /// A device request of a command is done.
     pub fn done(&mut self, done: Done, sender: &mut Sender) {
         let index = done.tag as u16;
-        let Some(slot) = self.slots.get(index) else { return };
+        let Some(slot) = self.slots.get(index) else {
+            if let (FLUSHES, Some(Queue::Admin(admin))) = (index, &mut self.queue) {
+                admin.flushed(done.status);
+            }
+            return;
+        };
         slot.pending = slot.pending.saturating_sub(1);
         if slot.status.is_success() {
             slot.status = done.status;
@@ -317,7 +331,7 @@ impl Commands {
             io.account(&slot.sqe, plan, slot.status);
         }
         self.timed.extend(Answered::of(&slot));
-        let is_read = matches!(slot.plan, Some(Plan::Device { op: Op::Read, .. }));
+        let is_read = matches!(slot.plan, Some(Plan::Device { op: Op::Read { .. }, .. }));
         match slot.payload {
             Payload::Pooled(buffer) if is_read && success => self.read(slot.cid, buffer, sender),
             _ => self.answer(Cqe::new(slot.cid, slot.status, 0, self.head()), sender),

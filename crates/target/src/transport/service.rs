@@ -55,7 +55,7 @@ impl Kind {
         match *plan {
             Plan::Device { namespace, op, .. } => {
                 let kind = match op {
-                    Op::Read => Self::Read,
+                    Op::Read { .. } => Self::Read,
                     Op::Write { .. } => Self::Write,
                     Op::Flush => Self::Flush,
                     Op::WriteZeroes { .. } => Self::WriteZeroes,

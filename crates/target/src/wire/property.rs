@@ -60,8 +60,12 @@ pub mod status {
     pub const READY: u32 = 1 << 0;
     /// CFS: a fatal error.
     pub const FATAL: u32 = 1 << 1;
+    /// SHST: shutdown processing is under way.
+    pub const SHUTTING_DOWN: u32 = 1 << 2;
     /// SHST: shutdown processing is complete.
     pub const SHUT_DOWN: u32 = 2 << 2;
+    /// SHST.
+    pub const SHUTDOWN: u32 = 3 << 2;
 }
 
 #[cfg(test)]

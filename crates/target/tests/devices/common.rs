@@ -20,7 +20,7 @@ impl Client {
     }
 
     pub fn io(&self, op: Op, lba: u64, blocks: u32) -> Io {
-        let buffer = matches!(op, Op::Read | Op::Write { .. })
+        let buffer = matches!(op, Op::Read { .. } | Op::Write { .. })
             .then(|| self.pool.take(blocks as usize * self.block).unwrap());
         Io { tag: lba, op, lba, blocks, buffer }
     }
@@ -43,7 +43,7 @@ impl Client {
     }
 
     pub fn read(&mut self, lba: u64, blocks: u32) -> Result<Vec<u8>, Status> {
-        let done = self.run(self.io(Op::Read, lba, blocks));
+        let done = self.run(self.io(Op::Read { durable: false }, lba, blocks));
         if done.status.is_success() { Ok(done.buffer.unwrap().to_vec()) } else { Err(done.status) }
     }
 }
@@ -55,7 +55,7 @@ pub type AnyOp = (Op, u64, u32, u8);
 pub fn any_ops(blocks: u64) -> impl Strategy<Value = Vec<AnyOp>> {
     let op = prop_oneof![
         4 => any::<bool>().prop_map(|durable| Op::Write { durable }),
-        4 => Just(Op::Read),
+        4 => any::<bool>().prop_map(|durable| Op::Read { durable }),
         1 => any::<bool>().prop_map(|durable| Op::WriteZeroes { durable }),
         1 => Just(Op::Deallocate),
         1 => Just(Op::Flush),
@@ -78,7 +78,10 @@ pub fn keeps_what_was_written(device: &dyn Device, ops: Vec<AnyOp>) {
                 model[at.clone()].fill(fill);
                 assert!(client.write(op, lba, &model[at]).is_success());
             }
-            Op::Read => assert!(client.read(lba, blocks).unwrap() == model[at]),
+            Op::Read { .. } => {
+                let done = client.run(client.io(op, lba, blocks));
+                assert!(done.status.is_success() && done.buffer.unwrap()[..] == model[at]);
+            }
             Op::Flush => assert!(client.run(client.io(op, 0, 0)).status.is_success()),
             _ => {
                 assert!(client.run(client.io(op, lba, blocks)).status.is_success());

@@ -54,7 +54,8 @@ fn sleepers_are_woken_by_the_descriptor() {
         if client.pool.available() == 0 {
             break;
         }
-        let io = client.io(if lba % 3 == 0 { Op::Flush } else { Op::Read }, lba, 1);
+        let io =
+            client.io(if lba % 3 == 0 { Op::Flush } else { Op::Read { durable: false } }, lba, 1);
         client.channel.submit(io);
     }
     while client.pool.available() < 64 {
@@ -76,7 +77,7 @@ fn a_channel_moves_between_threads_and_may_be_dropped_with_requests_in_flight() 
     let mut client = Client::new(&*device);
     for round in 0..20 {
         for lba in 0..50 {
-            let io = client.io(Op::Read, lba, 1);
+            let io = client.io(Op::Read { durable: false }, lba, 1);
             client.channel.submit(io);
         }
         client.channel.poll(&mut Vec::new());
@@ -93,7 +94,7 @@ fn a_channel_moves_between_threads_and_may_be_dropped_with_requests_in_flight() 
         assert_eq!(client.pool.available(), 64, "round {round}");
     }
     for lba in 0..50 {
-        let io = client.io(Op::Read, lba, 8);
+        let io = client.io(Op::Read { durable: false }, lba, 8);
         client.channel.submit(io);
     }
     client.channel.poll(&mut Vec::new());

@@ -161,7 +161,7 @@ impl State {
             return Status::INTERNAL_ERROR;
         }
         match io.op {
-            Op::Read => {
+            Op::Read { .. } => {
                 if self.flaky.is_some_and(|one_in| self.random.random_range(0..one_in) == 0) {
                     return Status::UNRECOVERED_READ;
                 }

@@ -130,7 +130,7 @@ impl Machine {
         self.model.busy[lba..lba + blocks].fill(true);
         let durable = self.random.random();
         let (op, buffer) = match version {
-            None => (Op::Read, Some(buffer)),
+            None => (Op::Read { durable: false }, Some(buffer)),
             Some(_) if zeroes => (Op::WriteZeroes { durable }, None),
             Some(_) => (Op::Write { durable }, Some(buffer)),
         };
@@ -218,7 +218,13 @@ impl Machine {
             let blocks = 32.min(all - lba);
             let buffer = self.pool.take(blocks * BLOCK);
             let (lba_, blocks) = (lba as u64, blocks as u32);
-            channel.submit(Io { tag: 0, op: Op::Read, lba: lba_, blocks, buffer });
+            channel.submit(Io {
+                tag: 0,
+                op: Op::Read { durable: false },
+                lba: lba_,
+                blocks,
+                buffer,
+            });
             let mut done = Vec::new();
             while done.is_empty() {
                 channel.poll(&mut done);

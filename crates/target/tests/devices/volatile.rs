@@ -28,10 +28,13 @@ fn what_does_not_fit_is_refused_and_the_buffer_comes_back() {
     for spec in ["null:1MiB", "ram:1MiB"] {
         let device = open(&spec.parse::<Spec>().unwrap()).unwrap();
         let mut client = Client::new(&*device);
-        let done = client.run(client.io(Op::Read, 255, 2));
+        let done = client.run(client.io(Op::Read { durable: false }, 255, 2));
         assert_eq!(done.status, Status::LBA_OUT_OF_RANGE);
         assert!(done.buffer.is_some());
-        assert_eq!(client.run(client.io(Op::Read, u64::MAX, 1)).status, Status::LBA_OUT_OF_RANGE);
+        assert_eq!(
+            client.run(client.io(Op::Read { durable: false }, u64::MAX, 1)).status,
+            Status::LBA_OUT_OF_RANGE
+        );
         let io = Io { blocks: 2, ..client.io(Op::Write { durable: false }, 0, 1) };
         assert_eq!(client.run(io).status, Status::DATA_SGL_LENGTH_INVALID);
     }

@@ -6,3 +6,4 @@ mod hostile;
 mod peer;
 mod polite;
 mod server;
+mod shutdown;

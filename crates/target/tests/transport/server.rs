@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ebb_policy::units::Nanos;
 use ebb_target::controller::{Config, Namespace, Subsystem};
-use ebb_target::device::{Spec, open};
+use ebb_target::device::{Device, Spec, open};
 use ebb_target::reactor::Task;
 use ebb_target::transport::{Group, Limits, Listener};
 
@@ -25,7 +25,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(limits: Limits) -> Self {
-        let device = open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap();
+        Self::of(open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap(), limits)
+    }
+
+    /// One that serves `device`.
+    pub fn of(device: Arc<dyn Device>, limits: Limits) -> Self {
         let (uuid, nguid) = ([1; 16], [2; 16]);
         let namespace = Namespace { id: 1, device, uuid, nguid, read_only: false };
         let mut config = Config::new(NQN, vec![namespace]);

@@ -39,6 +39,12 @@ fn an_association_as_linux_makes_it() {
     configure(&mut admin, ENABLE | 1 << 14);
     assert!(!io.iter().any(|queue| queue.alive(NOW)));
     assert!(admin.alive(NOW), "it answers until its host closes the connection");
+    // Complete once all three namespaces are flushed.
+    assert_eq!((admin.begin_flushes(), admin.begin_flushes()), (3, 0));
+    for _ in 0..3 {
+        assert_eq!(get(&mut admin, 0x1c), 0b0101);
+        admin.flushed(Status::SUCCESS);
+    }
     assert_eq!(get(&mut admin, 0x1c), 0b1001);
     drop(admin);
     assert_eq!(subsystem.controllers(), 0);

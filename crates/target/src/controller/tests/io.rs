@@ -30,7 +30,11 @@ fn commands_become_plans() {
     let Bench { mut admin, queue, .. } = bench();
     let plan = |sqe: &Sqe| queue.command(sqe).map(|(plan, _)| plan);
     let device = |op, lba, blocks| Ok(Plan::Device { namespace: 0, op, lba, blocks });
-    assert_eq!(plan(&command(io::READ, 1, 8, 2, 8192)), device(Op::Read, 8, 2));
+    let read = command(io::READ, 1, 8, 2, 8192);
+    assert_eq!(plan(&read), device(Op::Read { durable: false }, 8, 2));
+    let mut forced = read;
+    forced.set_cdw(12, 1 << 30 | 1);
+    assert_eq!(plan(&forced), device(Op::Read { durable: true }, 8, 2));
     let write = command(io::WRITE, 1, 1023, 1, 4096);
     assert_eq!(plan(&write), device(Op::Write { durable: false }, 1023, 1));
     let mut forced = write;
@@ -39,7 +43,7 @@ fn commands_become_plans() {
     let zeroes = command(io::WRITE_ZEROES, 1, 0, 1024, 0);
     assert_eq!(plan(&zeroes), device(Op::WriteZeroes { durable: false }, 0, 1024));
     assert_eq!(plan(&command(io::FLUSH, 1, 0, 1, 0)), device(Op::Flush, 0, 0));
-    let compare = Plan::Compare { namespace: 1, lba: 5, blocks: 8 };
+    let compare = Plan::Compare { namespace: 1, durable: false, lba: 5, blocks: 8 };
     assert_eq!(plan(&command(io::COMPARE, 2, 5, 8, 4096)), Ok(compare));
     // Without a write cache every write is durable.
     feature(&mut admin, admin::SET_FEATURES, 0x06, 0).unwrap();

@@ -139,7 +139,7 @@ fn within_bounds(subsystem: &Subsystem, queue: &IoQueue, sqe: &Sqe) -> Result<()
     let geometry = |namespace: usize| subsystem.namespaces()[namespace].device.geometry();
     let (namespace, lba, blocks) = match plan {
         Plan::Device { namespace, lba, blocks, .. } => (namespace, lba, blocks),
-        Plan::Compare { namespace, lba, blocks } => (namespace, lba, blocks),
+        Plan::Compare { namespace, lba, blocks, .. } => (namespace, lba, blocks),
         Plan::Deallocate { namespace, ranges: count } => {
             let data = vec![0xa5; direction.from_host() as usize];
             let geometry = geometry(namespace);

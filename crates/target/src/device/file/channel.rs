@@ -54,14 +54,23 @@ enum Step {
     Zeros,
     /// What was zeroed becomes durable.
     Sync,
+    /// What is to be read does, first.
+    SyncFirst,
 }
 
 impl Flight {
+    fn new(io: Io, start: u64, bytes: u64) -> Self {
+        // NVM 3.2.4, FUA: commit the blocks to the medium, then read them from there.
+        let first = io.op == (Op::Read { durable: true });
+        let step = if first { Step::SyncFirst } else { Step::Main };
+        Self { io, step, start, bytes, filled: 0, attempts: 0, zeros: None }
+    }
+
     fn call(&self) -> Call {
         match (self.step, self.io.op) {
-            (Step::Sync, _) | (_, Op::Flush) => Call::Sync,
+            (Step::Sync | Step::SyncFirst, _) | (_, Op::Flush) => Call::Sync,
             (Step::Zeros, _) => Call::Write { durable: false },
-            (Step::Main, Op::Read) => Call::Read,
+            (Step::Main, Op::Read { .. }) => Call::Read,
             (Step::Main, Op::Write { durable }) => Call::Write { durable },
             (Step::Main, Op::WriteZeroes { .. }) => Call::ZeroRange,
             (Step::Main, Op::Deallocate) => Call::PunchHole,
@@ -82,6 +91,10 @@ impl Flight {
                     // Nothing moved: the file ends here, though it was longer when opened.
                     return (moved < SECTOR).then(|| errno::status(Errno::IO, self.io.op));
                 }
+            }
+            Call::Sync if self.step == Step::SyncFirst => {
+                self.step = Step::Main;
+                return None;
             }
             Call::Sync | Call::PunchHole => return Some(Status::SUCCESS),
             Call::ZeroRange => {}
@@ -133,8 +146,7 @@ impl FileChannel {
                 return;
             }
         };
-        let step = Step::Main;
-        let flight = Flight { io, step, start, bytes, filled: 0, attempts: 0, zeros: None };
+        let flight = Flight::new(io, start, bytes);
         self.flights[slot as usize] = Some(flight);
         self.push(slot);
     }
@@ -151,7 +163,7 @@ impl FileChannel {
         let buffer = match flight.step {
             Step::Main => flight.io.buffer.as_mut().map(|buffer| (buffer, flight.filled as usize)),
             Step::Zeros => flight.zeros.as_mut().map(|zeros| (zeros, 0)),
-            Step::Sync => None,
+            Step::Sync | Step::SyncFirst => None,
         };
         let pushed = self.ring.push(slot.into(), &self.file, call, place, buffer);
         if !pushed {
@@ -225,5 +237,41 @@ impl Drop for FileChannel {
             }
             self.reap();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calls that `op` takes when each succeeds with what it was asked for.
+    fn calls(op: Op) -> Vec<Call> {
+        let io = Io { tag: 0, op, lba: 0, blocks: 8, buffer: None };
+        let mut flight = Flight::new(io, 0, 4096);
+        let mut calls = Vec::new();
+        loop {
+            calls.push(flight.call());
+            let moved = matches!(flight.call(), Call::Read | Call::Write { .. });
+            if let Some(status) = flight.next(if moved { 4096 } else { 0 }) {
+                assert!(status.is_success());
+                return calls;
+            }
+        }
+    }
+
+    #[test]
+    fn forced_unit_access_goes_through_the_medium() {
+        assert_eq!(calls(Op::Read { durable: false }), [Call::Read]);
+        assert_eq!(calls(Op::Read { durable: true }), [Call::Sync, Call::Read]);
+        assert_eq!(calls(Op::Write { durable: true }), [Call::Write { durable: true }]);
+        assert_eq!(calls(Op::WriteZeroes { durable: true }), [Call::ZeroRange, Call::Sync]);
+        assert_eq!(calls(Op::Flush), [Call::Sync]);
+    }
+
+    #[test]
+    fn a_medium_that_cannot_keep_what_was_written_is_not_read_as_if_it_had() {
+        let io = Io { tag: 0, op: Op::Read { durable: true }, lba: 0, blocks: 8, buffer: None };
+        let mut flight = Flight::new(io, 0, 4096);
+        assert_eq!(flight.next(-Errno::IO.raw_os_error()), Some(Status::UNRECOVERED_READ));
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn status(errno: Errno, op: Op) -> Status {
         // A medium error reaches user space as EIO, ENODATA, EREMOTEIO or EILSEQ
         // (`blk_errors[]` in the kernel's block layer).
         Errno::IO | Errno::NODATA | Errno::REMOTEIO | Errno::ILSEQ => match op {
-            Op::Read => Status::UNRECOVERED_READ,
+            Op::Read { .. } => Status::UNRECOVERED_READ,
             _ => Status::WRITE_FAULT,
         },
         _ => Status::INTERNAL_ERROR,

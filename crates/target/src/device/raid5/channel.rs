@@ -105,7 +105,7 @@ impl RaidChannel {
         {
             let layout = self.inner.array.layout;
             let Some(request) = &mut self.requests[slot as usize] else { return };
-            let write = request.io.op != Op::Read;
+            let write = !matches!(request.io.op, Op::Read { .. });
             let (stripe, from) =
                 (request.next / layout.stripe_bytes(), request.next % layout.stripe_bytes());
             // Reads go to one member each, writes change a stripe at once.

@@ -227,6 +227,10 @@ impl Device for Raid5 {
         text
     }
 
+    fn identity(&self) -> Option<[u8; 16]> {
+        Some(self.inner.array.uuid)
+    }
+
     fn open(&self) -> io::Result<Box<dyn Channel>> {
         Ok(Box::new(RaidChannel::new(self.inner.clone())?))
     }

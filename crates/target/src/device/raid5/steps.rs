@@ -107,7 +107,7 @@ impl RaidChannel {
                 return Then::End(Status::INTERNAL_ERROR.retry());
             };
             let at = layout.chunk_at(stripe) + rows.start as u64;
-            self.ask((number, role), Op::Read, (at, rows.len()), Some(buffer));
+            self.ask((number, role), Op::Read { durable: false }, (at, rows.len()), Some(buffer));
         }
         match self.segment(number) {
             Some(segment) if segment.pending > 0 => Then::Wait,
@@ -247,7 +247,7 @@ impl RaidChannel {
             Some(request) if request.single(segment) => request.io.buffer.take(),
             _ => self.pool.take(rows.len()),
         };
-        self.ask((number, role), Op::Read, (at, rows.len()), buffer);
+        self.ask((number, role), Op::Read { durable: false }, (at, rows.len()), buffer);
     }
 
     fn direct_read(&mut self, number: u32) -> Then {
@@ -286,7 +286,7 @@ impl RaidChannel {
         let at = layout.chunk_at(segment.stripe) + rows.start as u64;
         for other in (0..layout.members).filter(|other| *other != role) {
             let buffer = self.pool.take(rows.len());
-            self.ask((number, other), Op::Read, (at, rows.len()), buffer);
+            self.ask((number, other), Op::Read { durable: false }, (at, rows.len()), buffer);
         }
         Then::Wait
     }

@@ -55,7 +55,7 @@ impl Member {
     /// Reads into `to`.
     pub(super) fn read(&mut self, at: u64, to: &mut [u8]) -> Result<(), Status> {
         let buffer = self.pool.take(to.len());
-        let done = self.run(Op::Read, at, to.len() as u64, buffer);
+        let done = self.run(Op::Read { durable: false }, at, to.len() as u64, buffer);
         Self::check(&done)?;
         to.copy_from_slice(done.buffer.as_deref().ok_or(Status::INTERNAL_ERROR)?);
         Ok(())

@@ -48,7 +48,7 @@ fn run(io: &mut Io, geometry: Geometry, memory: &Memory) -> Status {
         Err(status) => return status,
     };
     match (io.op, &mut io.buffer) {
-        (Op::Read, Some(buffer)) => memory.read(range.start, buffer),
+        (Op::Read { .. }, Some(buffer)) => memory.read(range.start, buffer),
         (Op::Write { .. }, Some(buffer)) => memory.write(range.start, buffer),
         (Op::WriteZeroes { .. }, _) => memory.zero(range, GIVE_BACK),
         (Op::Deallocate, _) => memory.zero(range, 0),
