@@ -26,7 +26,7 @@ impl Serve {
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
         command.args(fixed).args(["--namespace", "ram:8MiB"]).args(more);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let mut after =
             |prefix: &str| lines.find_map(|line| line.strip_prefix(prefix).map(str::to_owned));
@@ -234,6 +234,46 @@ fn energy_says_where_it_comes_from() {
     valid("serve-status-1", &status);
     assert_eq!(status["energy"][0]["domain"], "package-0");
     serve.wait_for_energy();
+}
+
+/// A modelled drive shows its power state and its energy, which say that they are modelled.
+#[test]
+fn modelled_drives_show_their_power() {
+    let serve = Serve::start(&["--namespace", "modelled:1MiB"]);
+    let status = serve.status();
+    valid("serve-status-1", &status);
+    let drives = status["drives"].as_array().unwrap();
+    assert_eq!(drives.len(), 1, "{status}");
+    assert_eq!((&drives[0]["namespace"], &drives[0]["power_state"]), (&2.into(), &0.into()));
+    let scrape = serve.scrape();
+    let labels = "{namespace=\"2\",drive=\"pm1743\",source=\"modelled\"}";
+    assert_eq!(scrape.of(&format!("ebb_drive_power_state{labels}")), 0.0);
+    assert!(scrape.of(&format!("ebb_drive_energy_joules_total{labels}")) > 0.0);
+    let text = prints(&["serve", "--status", &serve.metrics]);
+    assert!(text.contains("pm1743 (namespace 2)"), "{text}");
+}
+
+/// Nobody sets the governor's frequencies, and that is told and counted.
+#[test]
+fn the_governor_says_that_nobody_sets_its_frequencies() {
+    let mut serve = Serve::start(&["--scheduler", "governor"]);
+    let unmet = |status: &Value| status["shifts"]["unmet_frequency_requests"].as_u64().unwrap();
+    let status = loop {
+        let status = serve.status();
+        if unmet(&status) > 0 {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    valid("serve-status-1", &status);
+    assert!(status["shifts"]["last"].as_array().unwrap().is_empty(), "none was carried out");
+    assert!(serve.scrape().of("ebb_frequency_requests_unmet_total") > 0.0);
+    let text = prints(&["serve", "--status", &serve.metrics]);
+    assert!(text.contains("that nobody sets"), "{text}");
+    serve.child.kill().unwrap();
+    let mut error = String::new();
+    serve.child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert!(error.contains("governor: nothing sets the frequencies"), "{error}");
 }
 
 /// Strangers get no further than a refusal, and do not keep others from asking.

@@ -10,12 +10,15 @@ use uuid::Uuid;
 use super::modelled::Modelled;
 use crate::exit::usage;
 
+/// Namespaces that are modelled drives, with their numbers.
+pub type ModelledDrives = Vec<(u32, Arc<Modelled>)>;
+
 /// What the texts after `--namespace` stand for.
 pub struct Devices {
     /// Numbered from 1.
     pub namespaces: Vec<Namespace>,
     /// Those of them that are modelled drives.
-    pub modelled: Vec<Arc<Modelled>>,
+    pub modelled: ModelledDrives,
 }
 
 /// A text that was understood.
@@ -49,11 +52,11 @@ pub fn open(texts: &[String]) -> anyhow::Result<Devices> {
         let device: Arc<dyn Device> = match kind {
             Kind::Real(spec) => device::open(&spec)?,
             Kind::Modelled(drive) => {
-                devices.modelled.push(drive.clone());
+                devices.modelled.push((id, drive.clone()));
                 drive
             }
         };
-        let uuid = identity(text, id);
+        let uuid = identity(text, id, &*device);
         let nguid = *Uuid::new_v5(&uuid, b"nguid").as_bytes();
         let uuid = *uuid.as_bytes();
         devices.namespaces.push(Namespace { id, device, uuid, nguid, read_only: false });
@@ -61,11 +64,18 @@ pub fn open(texts: &[String]) -> anyhow::Result<Devices> {
     Ok(devices)
 }
 
-/// The same for as long as the data is: by machine and file; memory is new each time.
-fn identity(text: &str, id: u32) -> Uuid {
-    match text.split_once(':') {
-        Some(("null" | "ram" | "modelled", _)) | None => Uuid::new_v4(),
-        Some(_) => Uuid::new_v5(&machine(), format!("namespace {id} {text}").as_bytes()),
+/// The same for as long as the data is, whatever options it is opened with: by array, or by machine
+/// and file; memory is new each time.
+fn identity(text: &str, id: u32, device: &dyn Device) -> Uuid {
+    let (kind, rest) = text.split_once(':').unwrap_or_default();
+    let path = rest.split(',').next().unwrap_or_default();
+    let named = |space: &Uuid, name: String| Uuid::new_v5(space, name.as_bytes());
+    match (kind, device.identity()) {
+        ("raid5", Some(array)) if !text.contains("ram:") => {
+            named(&Uuid::from_bytes(array), format!("namespace {id}"))
+        }
+        ("file", _) => named(&machine(), format!("namespace {id} file:{path}")),
+        _ => Uuid::new_v4(),
     }
 }
 
@@ -83,4 +93,36 @@ pub fn default_nqn() -> String {
 /// Its serial number.
 pub fn serial() -> String {
     format!("EBB{:016X}", machine().as_u64_pair().0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuids(texts: &[&str]) -> Vec<[u8; 16]> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        open(&texts).unwrap().namespaces.iter().map(|namespace| namespace.uuid).collect()
+    }
+
+    #[test]
+    fn namespaces_keep_their_names_whatever_options_they_are_opened_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let [file, a, b, c] = ["file", "a", "b", "c"].map(path);
+        let first = [
+            format!("file:{file},create,size=1MiB"),
+            format!("raid5:{a},{b},{c},create,size=32MiB,journal=16"),
+        ];
+        let again = [format!("file:{file}"), format!("raid5:{c},{b},{a},degraded")];
+        // Where there is no io_uring, there is nothing to ask.
+        if device::open(&first[0].parse().unwrap()).is_err() {
+            return;
+        }
+        let before = uuids(&[&first[0], &first[1]]);
+        std::fs::remove_file(&b).unwrap();
+        assert_eq!(uuids(&[&again[0], &again[1]]), before);
+        assert_ne!(before[0], before[1]);
+        let twice = ["ram:1MiB", "ram:1MiB"];
+        assert_ne!(uuids(&twice), uuids(&twice), "memory is new each time");
+    }
 }

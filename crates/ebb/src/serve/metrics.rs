@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::status::{Core, Done, Latency, Status, Thread};
+use super::status::{Core, Done, Latency, ModelledDrive, Status, Thread};
 
 /// What the text is, for HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -129,6 +129,11 @@ impl Scrape {
         out.gauges(&devices, vec![(none(), queues.devices as f64)])?;
         let count = family("placement_changes", "Moves of threads and changes of how cores wait.");
         out.counts(&count, vec![(none(), shifts.total)])?;
+        let unmet = family(
+            "frequency_requests_unmet",
+            "Frequencies that the scheduler asked for; nobody sets them.",
+        );
+        out.counts(&unmet, vec![(none(), shifts.unmet_frequency_requests)])?;
         let service_time = family(
             "service_time",
             "Time of I/O commands in the target, from the poll that took them up to their answer.",
@@ -235,6 +240,20 @@ impl Scrape {
             let (domain, source) = (energy.domain.clone(), energy.source.clone());
             (labels([("domain", domain), ("source", source)]), energy.energy_j)
         });
+        out.sums(&energy.in_unit(Unit::Joules), rows.collect())?;
+        let of = |drive: &ModelledDrive| {
+            labels([
+                ("namespace", drive.namespace.to_string()),
+                ("drive", drive.drive.clone()),
+                ("source", "modelled".to_owned()),
+            ])
+        };
+        let drives = &self.0.drives;
+        let state = family("drive_power_state", "Power state of each MODELLED drive.");
+        let rows = drives.iter().map(|drive| (of(drive), f64::from(drive.power_state)));
+        out.gauges(&state, rows.collect())?;
+        let energy = family("drive_energy", "MODELLED energy of each modelled drive.");
+        let rows = drives.iter().map(|drive| (of(drive), drive.energy_modelled_j));
         out.sums(&energy.in_unit(Unit::Joules), rows.collect())
     }
 }

@@ -1,7 +1,7 @@
 //! `ebb serve`: block devices over NVMe/TCP, by reactors that follow the load.
 
 mod devices;
-mod energy;
+pub mod energy;
 mod metrics;
 mod metrics_http;
 mod modelled;
@@ -11,6 +11,7 @@ mod status_text;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -24,11 +25,11 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::usage;
 
+use devices::ModelledDrives;
 use energy::{Model, Rapl};
-use options::Options;
 use status::{Facts, GroupView, Observer};
 
-pub use options::ServeArgs;
+pub use options::{Options, ServeArgs};
 
 /// Lightweight threads for each core: enough to move a part of a core's load.
 const THREADS_PER_CORE: usize = 4;
@@ -48,28 +49,22 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         scheduling::ENTRIES.iter().for_each(|entry| println!("{:14}{}", entry.name, entry.summary));
         return Ok(());
     }
-    let cpus = options.cpus()?;
-    let threads = options.threads.map_or(THREADS_PER_CORE * cpus.len(), usize::from);
-    if threads == 0 {
-        return Err(usage("--threads 0: connections need at least one thread"));
-    }
-    // The listeners are threads too.
-    let all = (threads + options.addresses().len()) as u16;
-    let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
-    let scheduler = scheduler(&options, &machine)?;
     // Before anything else is made: these signals end it in order.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
-
-    let subsystem = subsystem(&options)?;
     let metrics = options.metrics.map(metrics_http::bind).transpose()?;
-    let model = Model::new(energy::profile(options.power_profile.as_deref())?, &machine);
-    let name = scheduler.name();
-    let target = target(&options, &subsystem, threads)?;
-    let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), target.tasks)?;
-    announce(&subsystem, &target.facts.listen)?;
+    let profile = energy::profile(options.power_profile.as_deref())?;
+    let Server { subsystem, machine, runtime, facts } = Server::start(&options)?;
+    if facts.scheduler == "governor" {
+        eprintln!(
+            "governor: nothing sets the frequencies it asks for, so cores poll at the one the \
+             system chooses, as with static; ebb_frequency_requests_unmet_total counts them"
+        );
+    }
+    announce(&subsystem, &facts.listen)?;
     if let Some((listener, address)) = metrics {
-        let facts = Facts { scheduler: name.to_owned(), ..target.facts };
-        let observer = Observer::new(facts, runtime.monitor(), rapl(&options), model);
+        let model = Model::new(profile, &machine);
+        let rapl = rapl(options.powercap.as_deref());
+        let observer = Observer::new(facts, runtime.monitor(), rapl, model);
         metrics_http::start(listener, observer)?;
         println!("metrics on http://{address}/metrics");
     }
@@ -77,6 +72,53 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     conclude(&runtime.snapshot());
     drop(runtime.stop());
     Ok(())
+}
+
+/// A server at work.
+pub struct Server {
+    subsystem: Arc<Subsystem>,
+    /// What the reactors run on.
+    pub machine: Machine,
+    runtime: Runtime,
+    facts: Facts,
+}
+
+impl Server {
+    /// Opens the namespaces, listens, and starts the reactors.
+    ///
+    /// # Errors
+    /// Wrong options; a device, an address, a CPU or a thread that cannot be had.
+    pub fn start(options: &Options) -> anyhow::Result<Self> {
+        let cpus = options.cpus()?;
+        let threads = options.threads.map_or(THREADS_PER_CORE * cpus.len(), usize::from);
+        if threads == 0 {
+            return Err(usage("--threads 0: connections need at least one thread"));
+        }
+        // The listeners are threads too.
+        let all = (threads + options.addresses().len()) as u16;
+        let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
+        let scheduler = scheduler(options, &machine)?;
+        let (subsystem, drives) = subsystem(options)?;
+        let Target { tasks, mut facts } = target(options, &subsystem, threads)?;
+        (facts.scheduler, facts.drives) = (scheduler.name().to_owned(), drives);
+        let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
+        Ok(Self { subsystem, machine, runtime, facts })
+    }
+
+    /// The first address it listens on.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.facts.listen.first().copied()
+    }
+
+    /// What its cores and threads have done so far.
+    pub fn snapshot(&self) -> Snapshot {
+        self.runtime.snapshot()
+    }
+
+    /// Ends it; clients lose their connections.
+    pub fn stop(self) {
+        drop(self.runtime.stop());
+    }
 }
 
 /// Prints the status of the server whose metrics are at `address`.
@@ -89,8 +131,9 @@ fn show(address: SocketAddr, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn rapl(options: &Options) -> Rapl {
-    let rapl = Rapl::open(options.powercap.as_deref().unwrap_or(energy::POWERCAP.as_ref()));
+/// RAPL below `folder`, or where the kernel shows it; says so where it must not be read.
+pub fn rapl(folder: Option<&Path>) -> Rapl {
+    let rapl = Rapl::open(folder.unwrap_or(energy::POWERCAP.as_ref()));
     if rapl.forbidden > 0 {
         eprintln!(
             "RAPL is there and may not be read, so energy is modelled; run as root or allow \
@@ -121,12 +164,14 @@ fn limits(options: &Options) -> Limits {
     }
 }
 
-fn subsystem(options: &Options) -> anyhow::Result<Arc<Subsystem>> {
+/// The subsystem, and those of its namespaces that are modelled drives.
+fn subsystem(options: &Options) -> anyhow::Result<(Arc<Subsystem>, ModelledDrives)> {
     let limits = limits(options);
     let devices = devices::open(&options.namespace)?;
     let nqn = options.nqn.clone().unwrap_or_else(devices::default_nqn);
     let mut config = Config::new(nqn, devices.namespaces);
-    if let Some((power, states)) = modelled::Power::of(&devices.modelled)? {
+    let drives: Vec<_> = devices.modelled.iter().map(|(_, drive)| drive.clone()).collect();
+    if let Some((power, states)) = modelled::Power::of(&drives)? {
         config.power_states = states;
         config.power = Some(power);
     }
@@ -138,7 +183,8 @@ fn subsystem(options: &Options) -> anyhow::Result<Arc<Subsystem>> {
     if !options.allow_host.is_empty() {
         config.allowed_hosts = Some(options.allow_host.clone());
     }
-    Subsystem::new(config).map_err(|error| usage(error.to_string()))
+    let subsystem = Subsystem::new(config).map_err(|error| usage(error.to_string()))?;
+    Ok((subsystem, devices.modelled))
 }
 
 /// The lightweight threads, and how to look at them from outside.
@@ -189,6 +235,7 @@ fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
         namespaces: subsystem.namespaces().iter().map(namespace).collect(),
         connections_limit: limits.connections,
         refused: Vec::new(),
+        drives: Vec::new(),
         groups: groups.iter().map(view).collect(),
     }
 }

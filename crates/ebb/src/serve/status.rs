@@ -12,7 +12,9 @@ use ebb_target::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapsho
 use ebb_target::transport::{Counters, Distribution, Kind, Service, Work};
 use serde::{Deserialize, Serialize};
 
+use super::devices::ModelledDrives;
 use super::energy::{Model, Rapl};
+use super::modelled::{Modelled, Reading};
 
 /// Time between looks, which also keeps energy counters from wrapping twice.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -38,6 +40,8 @@ pub struct Facts {
     /// The listeners' counts of refused connections; the listeners are the first threads.
     pub refused: Vec<Arc<AtomicU64>>,
     pub groups: Vec<GroupView>,
+    /// Namespaces that are modelled drives.
+    pub drives: ModelledDrives,
 }
 
 /// Everything a status shows; docs/json-schema/serve-status-1.json.
@@ -55,6 +59,7 @@ pub struct Status {
     pub rates: Rates,
     pub service: Vec<Latency>,
     pub energy: Vec<Energy>,
+    pub drives: Vec<ModelledDrive>,
     pub shifts: Shifts,
 }
 
@@ -167,9 +172,21 @@ pub struct Energy {
     pub profile: Option<String>,
 }
 
+/// A namespace whose timing and power are those of the twin's model of a drive.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ModelledDrive {
+    pub namespace: u32,
+    pub drive: String,
+    pub power_state: u8,
+    pub power_modelled_w: f64,
+    pub energy_modelled_j: f64,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Shifts {
     pub total: u64,
+    /// Frequencies asked for, which nobody sets.
+    pub unmet_frequency_requests: u64,
     pub last: Vec<Change>,
 }
 
@@ -188,6 +205,8 @@ struct Look {
     work: Work,
     measured: Vec<f64>,
     modelled: Vec<f64>,
+    /// Joules of the modelled drives.
+    drives: Vec<f64>,
 }
 
 struct Meters {
@@ -240,6 +259,7 @@ impl Observer {
             work,
             measured: meters.rapl.energies().map(|(_, joules, _)| joules).collect(),
             modelled: meters.model.joules().to_vec(),
+            drives: self.facts.drives.iter().map(|(_, drive)| drive.reading().joules).collect(),
         }
     }
 
@@ -272,6 +292,7 @@ impl Observer {
             },
             service: Kind::ALL.into_iter().map(|kind| self.latency(kind)).collect(),
             energy: energy(meters, before, &now, span),
+            drives: self.drives(before, &now, span),
             shifts: shifts(&snapshot),
         }
     }
@@ -316,6 +337,21 @@ impl Observer {
             Namespace { id, bytes, block_size, work: Kind::ALL.into_iter().map(done).collect() }
         };
         self.facts.namespaces.iter().enumerate().map(namespace).collect()
+    }
+
+    fn drives(&self, before: &Look, now: &Look, span: f64) -> Vec<ModelledDrive> {
+        let drive = |(index, (namespace, drive)): (usize, &(u32, Arc<Modelled>))| {
+            let Reading { drive, power_state, .. } = drive.reading();
+            let joules = now.drives[index];
+            ModelledDrive {
+                namespace: *namespace,
+                drive,
+                power_state,
+                power_modelled_w: (joules - before.drives[index]) / span,
+                energy_modelled_j: joules,
+            }
+        };
+        self.facts.drives.iter().enumerate().map(drive).collect()
     }
 
     fn connections(&self) -> Connections {
@@ -452,5 +488,6 @@ fn shifts(snapshot: &Snapshot) -> Shifts {
     };
     let hidden = snapshot.shifts.len().saturating_sub(SHIFTS);
     let last = snapshot.shifts[hidden..].iter().map(change).collect();
-    Shifts { total: snapshot.shifts_in_all, last }
+    let unmet_frequency_requests = snapshot.unmet_speeds;
+    Shifts { total: snapshot.shifts_in_all, unmet_frequency_requests, last }
 }

@@ -42,6 +42,13 @@ pub fn text(status: &Status) -> String {
         let (domain, joules) = (&energy.domain, energy.energy_j);
         let _ = writeln!(out, "{domain}: {power}, {joules:.1} J, {}{profile}", energy.source);
     }
+    if !status.drives.is_empty() {
+        let _ = writeln!(out, "\n{}", drives(status));
+    }
+    let unmet = status.shifts.unmet_frequency_requests;
+    if unmet > 0 {
+        let _ = writeln!(out, "\n{unmet} frequencies asked for that nobody sets");
+    }
     let _ = writeln!(out, "\n{} changes of the placement, the last ones:", status.shifts.total);
     for change in &status.shifts.last {
         let _ = writeln!(out, "{:10.3} s  {}: {}", change.at_s, change.what, change.reason);
@@ -125,6 +132,19 @@ fn namespaces(status: &Status) -> Table {
         ]
     });
     let header = ["namespace", "size", "reads", "read", "writes", "written", "errors"];
+    table(header, 1, rows.collect())
+}
+
+fn drives(status: &Status) -> Table {
+    let rows = status.drives.iter().map(|drive| {
+        [
+            format!("{} (namespace {})", drive.drive, drive.namespace),
+            drive.power_state.to_string(),
+            format!("{:.2}", drive.power_modelled_w),
+            format!("{:.1}", drive.energy_modelled_j),
+        ]
+    });
+    let header = ["modelled drive", "power state", "W (modelled)", "J (modelled)"];
     table(header, 1, rows.collect())
 }
 
