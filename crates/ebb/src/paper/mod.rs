@@ -19,6 +19,7 @@ use crate::progress::Progress;
 use crate::server::Server;
 use lab::Lab;
 use report::Report;
+use sandman::here::{self, HereArgs};
 use study::{Part, Study};
 
 /// PACMAN decides every five seconds and PACER learns for as long.
@@ -45,7 +46,8 @@ pub struct PaperArgs {
     #[arg(long = "figure", value_name = "NAME")]
     figures: Vec<String>,
     /// Simulated time of each run but those steady sooner [default: 90 s for pacer, but a day of 30
-    /// min and trainings of 5 min; 60 s for pacman. PACER ran 5 min]
+    /// min and trainings of 5 min; 60 s for pacman. PACER ran 5 min]; with --here: time
+    /// counted of each point, after half as long that is not [default: 4 s]
     #[arg(long, value_name = "DURATION")]
     duration: Option<Nanos>,
     /// Seed of everything random
@@ -60,10 +62,16 @@ pub struct PaperArgs {
     /// No progress
     #[arg(long, short)]
     quiet: bool,
+
+    #[command(flatten)]
+    here: HereArgs,
 }
 
 /// Repeats the evaluation and prints it.
 pub fn run(args: &PaperArgs) -> Result<()> {
+    if args.here.here {
+        return measure(args);
+    }
     let (report, length) = match args.name {
         Paper::Pacer => evaluate(args, "dorado-6000", pacer::PARTS, pacer::USUAL)?,
         Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS, pacman::USUAL)?,
@@ -81,6 +89,19 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         args.seed
     );
     Ok(())
+}
+
+/// Sandman's experiments on this machine.
+fn measure(args: &PaperArgs) -> Result<()> {
+    if args.name != Paper::Sandman {
+        return Err(usage("--here: only sandman's experiments can be measured on this machine"));
+    }
+    if args.threads.is_some() {
+        return Err(usage("--threads: points are measured one after another; see --cores"));
+    }
+    let PaperArgs { figures, duration, seed, quiet, json, .. } = args;
+    let (duration, seed, quiet, json) = (*duration, *seed, *quiet, *json);
+    here::run(&args.here, &here::Common { figures, duration, seed, quiet, json })
 }
 
 /// An evaluation on a storage server, and the usual length of its runs.

@@ -1,6 +1,6 @@
 //! `ebb probe`: what this machine can do.
 
-mod wake;
+pub mod wake;
 
 use anyhow::Result;
 use clap::Subcommand;

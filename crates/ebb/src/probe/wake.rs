@@ -176,7 +176,7 @@ fn woken_by(way: Way) -> &'static str {
 
 /// The CPU's name, with a hint where a hypervisor stands between: it adds to every wake-up that
 /// goes through the kernel.
-fn cpu_model(cpuinfo: &Path) -> String {
+pub fn cpu_model(cpuinfo: &Path) -> String {
     let text = fs::read_to_string(cpuinfo).unwrap_or_default();
     let value = |key: &str| {
         let line = text.lines().find(|line| line.starts_with(key))?;

@@ -77,7 +77,7 @@ fn curves(study: &mut Study, from: &str, runs: &[Shown]) {
 }
 
 /// The cloud traces beside the project, in `EBB_DATA`; none where it is not set.
-fn traces() -> Vec<PathBuf> {
+pub fn traces() -> Vec<PathBuf> {
     let Some(data) = std::env::var_os("EBB_DATA") else { return Vec::new() };
     let folder = Path::new(&data).join("traces/tencent_nvme_latency");
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };

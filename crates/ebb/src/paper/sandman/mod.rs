@@ -2,6 +2,7 @@
 
 mod bursts;
 mod cloud;
+pub mod here;
 mod lab;
 mod stable;
 
