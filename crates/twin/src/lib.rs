@@ -8,6 +8,7 @@ pub mod drive;
 pub mod engine;
 pub mod fan;
 pub mod faults;
+pub mod hdd;
 pub mod outcome;
 pub mod profile;
 pub mod reactor;

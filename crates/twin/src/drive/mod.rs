@@ -31,7 +31,7 @@ use background::Round;
 use gc::Pool;
 use media::Media;
 use meter::Meter;
-use spread::Spread;
+pub(crate) use spread::Spread;
 use state::{Cap, Change};
 
 pub use compose::ComposeError;
