@@ -16,5 +16,7 @@ pub mod thermal;
 pub mod vibration;
 
 pub use engine::{Run, TwinError, run};
-pub use outcome::{Energy, Observer, Outcome, Sample, ThermalTotals, Unobserved, Weather};
+pub use outcome::{
+    Energy, JobTotal, Observer, Outcome, Sample, ThermalTotals, Unobserved, Weather,
+};
 pub use profile::{Profile, ProfileError};

@@ -3,9 +3,10 @@
 use hdrhistogram::Histogram;
 
 use ebb_policy::units::{Celsius, Joules, Nanos, Rpm, Watts};
-use ebb_policy::{Controls, Decision, Signals};
+use ebb_policy::{Controls, Decision, QosClass, Signals};
 
 use crate::faults::FaultEvent;
+use crate::hdd::Wear;
 
 /// Energy by component; they always add up to [`Energy::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -133,6 +134,8 @@ pub struct Outcome {
     pub most_capped: Watts,
     /// Temperatures, fans, throttling; `None` where the profile does not model them.
     pub thermal: Option<ThermalTotals>,
+    /// Jobs, in the order of the workload.
+    pub jobs: Vec<JobTotal>,
 }
 
 /// What the thermal side of a run came to.
@@ -192,6 +195,50 @@ impl ThermalTotals {
     }
 }
 
+/// What one job came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobTotal {
+    /// Its name.
+    pub name: String,
+    /// How much it matters.
+    pub class: QosClass,
+    /// When it arrived, since the start of the run.
+    pub arrived: Nanos,
+    /// When it was admitted; `None` if never.
+    pub started: Option<Nanos>,
+    /// When it was done; `None` if the run ended before.
+    pub ended: Option<Nanos>,
+    /// Time for which it kept a core busy.
+    pub cpu: Nanos,
+    /// Bytes read from and written to drives.
+    pub disk_bytes: u64,
+    /// Time for which it did nothing but wait for drives: the study's I/O wait.
+    pub disk_wait: Nanos,
+    /// Time lost to shares below 1 and to frequencies below the highest.
+    pub throttled: Nanos,
+    /// Time from arrival to end that was promised.
+    pub objective: Option<Nanos>,
+}
+
+impl JobTotal {
+    /// From arrival to end.
+    #[must_use]
+    pub fn delay(&self) -> Option<Nanos> {
+        self.ended.map(|ended| ended - self.arrived)
+    }
+
+    /// Whether the promise was kept by `end`, the run's; `None` without one, or when the run
+    /// ended too early to tell.
+    #[must_use]
+    pub fn met(&self, end: Nanos) -> Option<bool> {
+        let objective = self.objective?;
+        match self.delay() {
+            Some(delay) => Some(delay <= objective),
+            None => (end > self.arrived + objective).then_some(false),
+        }
+    }
+}
+
 impl Energy {
     /// Adds another period's energy.
     pub(crate) fn add(&mut self, other: &Self) {
@@ -214,6 +261,8 @@ pub struct DriveTotal {
     pub bytes: u64,
     /// Energy.
     pub energy: Joules,
+    /// What wore its mechanics; nothing in an SSD.
+    pub wear: Wear,
 }
 
 /// Core-seconds by state, all cores together.
@@ -258,6 +307,7 @@ impl Outcome {
             background_pending: 0,
             most_capped: Watts(0.0),
             thermal: None,
+            jobs: Vec::new(),
         }
     }
     /// Exact mean latency in nanoseconds; 0 without requests.

@@ -77,16 +77,15 @@ impl Lab {
             Steer::Hold { cores, frequency } => Box::new(Hold::new(topology, cores, frequency)),
         };
         let mut watch = Watch::default();
-
+        let context = self.server.context(&experiment.workload, self.seed);
         let outcome = run(
             Run {
                 profile: &self.server.profile,
                 policy,
                 limits: Limits { ssd_budget, ..Limits::default() },
                 ssd_budget,
-                workload: experiment
-                    .workload
-                    .build(&self.server.context(&experiment.workload, self.seed))?,
+                workload: experiment.workload.build(&context)?,
+                jobs: experiment.workload.batch_jobs(&context)?,
                 seed: self.seed,
                 duration,
                 warmup,

@@ -32,6 +32,7 @@ pub fn maximum(
             limits: Limits::default(),
             ssd_budget: None,
             workload: spec.clone().saturating().build(&server.context(spec, seed))?,
+            jobs: Vec::new(),
             seed,
             duration: Some(WARMUP + MEASURED),
             warmup: WARMUP,

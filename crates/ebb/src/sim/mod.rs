@@ -2,6 +2,7 @@
 
 mod decisions;
 mod heat;
+mod jobs;
 mod list;
 mod maximum;
 mod options;

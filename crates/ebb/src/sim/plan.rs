@@ -6,7 +6,7 @@ use ebb_policy::registry::{self, PolicyError, Settings};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::Workload;
-use ebb_trace::generate::{Overrides, WorkloadSpec};
+use ebb_trace::generate::{Job, Overrides, WorkloadSpec};
 
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, Example};
@@ -139,6 +139,16 @@ impl Plan {
             Requests::Generated(spec) => {
                 let context = self.server.context(spec, self.seed);
                 Ok((spec.build(&context)?, Watch::default()))
+            }
+        }
+    }
+
+    /// The jobs beside them.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        match &self.requests {
+            Requests::Traces { .. } => Ok(Vec::new()),
+            Requests::Generated(spec) => {
+                Ok(spec.batch_jobs(&self.server.context(spec, self.seed))?)
             }
         }
     }

@@ -63,6 +63,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         limits: plan.limits(policy),
         ssd_budget: plan.ssd_budget(),
         workload,
+        jobs: plan.jobs()?,
         seed: plan.seed,
         duration: plan.duration,
         warmup: plan.warmup,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use ebb_twin::Outcome;
 
 use super::heat::{FaultLine, ThermalSummary};
+use super::jobs::{ClassSummary, DiskSummary, JobSummary, jobs};
 use super::plan::Plan;
 use super::run::RunResult;
 use crate::input::FileReport;
@@ -95,6 +96,15 @@ pub struct RunSummary {
     /// Injected faults in the order in which they began; absent without `--faults`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<Vec<FaultLine>>,
+    /// Jobs, in the order of the workload.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobSummary>,
+    /// Jobs by class.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassSummary>,
+    /// What hard disks did; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disks: Option<DiskSummary>,
 }
 
 /// Latencies in microseconds; quantiles to 3 digits.
@@ -151,6 +161,7 @@ impl RunSummary {
         let latency_us = Latency::new(outcome);
         let excess = latency_us.mean.zip(limit).map(|(mean, limit)| mean / limit - 1.0);
         let cores = &outcome.cores;
+        let jobs = jobs(outcome, outcome.span);
         Self {
             policy: result.policy.clone(),
             requests: outcome.requests,
@@ -182,6 +193,9 @@ impl RunSummary {
             decisions: result.log.count,
             thermal: outcome.thermal.as_ref().map(ThermalSummary::new),
             faults: faults.then(|| result.log.faults.iter().map(FaultLine::new).collect()),
+            classes: ClassSummary::of(&jobs),
+            jobs,
+            disks: DiskSummary::new(outcome),
         }
     }
 }

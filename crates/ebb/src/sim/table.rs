@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
 use super::heat::ThermalSummary;
+use super::jobs::ClassSummary;
 use super::plan::{Plan, Requests};
 use super::run::RunResult;
 use super::summary::{RunSummary, Summary};
@@ -166,6 +167,12 @@ fn rows(summary: &Summary) -> Vec<Row> {
     if summary.runs.iter().any(|run| run.thermal.is_some()) {
         rows.extend(heat());
     }
+    rows.extend(classes(summary));
+    if summary.runs.iter().any(|run| run.disks.is_some()) {
+        rows.push(row("seeks", Neither, |run| Some(run.disks?.seeks as f64)));
+        rows.push(row("revolutions lost", Lower, |run| Some(run.disks?.retries as f64)));
+        rows.push(row("spin-ups", Lower, |run| Some(run.disks?.spin_ups as f64)));
+    }
     if summary.ssd_budget_watts.is_some() {
         rows.push(row("over budget, s", Lower, |run| run.seconds_over_budget));
         rows.push(row("caps at most, W", Neither, |run| Some(run.most_capped_watts)));
@@ -193,6 +200,33 @@ fn heat() -> Vec<Row> {
     ]
 }
 
+/// Jobs by class.
+fn classes(summary: &Summary) -> Vec<Row> {
+    use Better::{Higher, Lower};
+    type Of = fn(&ClassSummary) -> Option<f64>;
+    let present = summary.runs.first().map(|run| run.classes.as_slice()).unwrap_or_default();
+    let rows = present.iter().flat_map(|class| {
+        let kept: Option<(&str, Better, Of)> =
+            (class.met + class.missed > 0).then_some(("in time", Higher, |c| Some(c.met as f64)));
+        let columns: [(&str, Better, Of); 4] = [
+            ("ended", Higher, |class| Some(class.ended as f64)),
+            ("delay, s", Lower, |class| class.mean_delay_seconds),
+            ("disk wait, s", Lower, |class| Some(class.disk_wait_seconds)),
+            ("throttled, s", Lower, |class| Some(class.throttled_seconds)),
+        ];
+        let name = format!("{:?}", class.class).to_lowercase();
+        let class = class.class;
+        columns.into_iter().chain(kept).map(move |(what, better, of)| Row {
+            name: format!("{name} {what}"),
+            better,
+            value: Box::new(move |run: &RunSummary| {
+                run.classes.iter().find(|other| other.class == class).and_then(of)
+            }),
+        })
+    });
+    rows.collect()
+}
+
 /// Energy by component, in the unit that suits the first run's total; without components that
 /// draw nothing.
 fn energy(summary: &Summary) -> Vec<Row> {
@@ -209,6 +243,7 @@ fn energy(summary: &Summary) -> Vec<Row> {
         let label = match name {
             "total" => format!("energy, {unit}"),
             "psu_loss" => "  supply loss".to_owned(),
+            "ssd" if summary.runs.iter().any(|run| run.disks.is_some()) => "  disks".to_owned(),
             name => format!("  {name}"),
         };
         let value =

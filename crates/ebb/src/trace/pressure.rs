@@ -101,6 +101,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
             limits: Limits::default(),
             ssd_budget: None,
             workload: spec.build(&server.context(&spec, args.seed))?,
+            jobs: Vec::new(),
             seed: args.seed,
             duration: Some(warmup + time),
             warmup,
@@ -182,6 +183,7 @@ fn workload(segment: &Segment, rate: Rate) -> WorkloadSpec {
         rocksdb: Vec::new(),
         readers: Vec::new(),
         arrivals: vec![part],
+        batch: Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use super::jobs::Jobs;
 use super::readers::Readers;
 use super::rocksdb::Rocksdb;
 use super::spec::{DriveShare, WorkloadSpec};
-use crate::request::Workload;
+use crate::request::{Request, Source, TraceError, Workload};
 
 /// What a workload must know of the server it is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,15 @@ pub(super) struct Target {
     pub(super) first: u16,
     pub(super) count: u16,
     pub(super) capacity: u64,
+}
+
+/// No requests.
+struct Nothing;
+
+impl Source for Nothing {
+    fn fill(&mut self, _: &mut Vec<Request>) -> Result<(), TraceError> {
+        Ok(())
+    }
 }
 
 /// A part of a workload and its devices, for results by part (PACMAN Fig. 5 c and d).
@@ -54,8 +63,14 @@ impl WorkloadSpec {
         whole.need(end > 0, "duration", "must be longer than zero")?;
         let closed = self.jobs.len() + self.rocksdb.len() + self.readers.len();
         match (closed, self.arrivals.len()) {
+            (0, 0) if !self.batch.is_empty() => {
+                // Checked here; whoever runs the jobs makes them anew.
+                self.batch_jobs(context)?;
+                Ok(Workload::Open(Box::new(Nothing)))
+            }
             (0, 0) => {
-                let reason = "give at least one [[jobs]], [[rocksdb]], [[readers]] or [[arrivals]]";
+                let reason = "give at least one [[jobs]], [[rocksdb]], [[readers]], [[arrivals]] \
+                              or [[batch]]";
                 Err(whole.wrong("parts", reason))
             }
             (1.., 1..) => {
@@ -120,7 +135,8 @@ impl WorkloadSpec {
         let rocksdb = self.rocksdb.iter().map(|part| (&part.name, part.drives));
         let readers = self.readers.iter().map(|part| (&part.name, part.drives));
         let arrivals = self.arrivals.iter().map(|part| (&part.name, part.drives));
-        let all = jobs.chain(rocksdb).chain(readers).chain(arrivals);
+        let io = self.batch.iter().filter_map(|part| Some((&part.name, part.io.as_ref()?.drives)));
+        let all = jobs.chain(rocksdb).chain(readers).chain(arrivals).chain(io);
         all.map(|(name, drives)| {
             let (first, count) = drives.of(devices);
             PartDevices { name: name.clone(), first, count }

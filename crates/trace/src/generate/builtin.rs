@@ -2,6 +2,7 @@
 
 use ebb_policy::units::{Bytes, Nanos};
 
+use super::eadc;
 use super::error::GenerateError;
 use super::spec::{
     AccessSpec, ArrivalSpec, DriveShare, Gaps, JobSpec, PhaseSpec, ReaderSpec, RocksdbSpec,
@@ -77,6 +78,46 @@ builtin! {
     "on-off", "bursts of rand-rw requests at 50% pressure, 1% between", "Ebb", on_off;
     "diurnal", "a day of rand-rw requests, 3% pressure with six peaks of 30%", "PACER Fig. 3, 5",
         diurnal;
+    "eadc-iv-w1", "5 BZIP2 jobs and TPC-H query 1", "EADC Table IV",
+        |name| eadc::table_iv(name, 5, 0, eadc::Q1);
+    "eadc-iv-w2", "5 BZIP2 jobs and TPC-H query 3", "EADC Table IV",
+        |name| eadc::table_iv(name, 5, 0, eadc::Q3);
+    "eadc-iv-w3", "5 BZIP2 jobs and TPC-H query 10", "EADC Table IV",
+        |name| eadc::table_iv(name, 5, 0, eadc::Q10);
+    "eadc-iv-w4", "5 BZIP2 jobs and TPC-H query 13", "EADC Table IV",
+        |name| eadc::table_iv(name, 5, 0, eadc::Q13);
+    "eadc-iv-w5", "5 BZIP2 jobs and TPC-H query 19", "EADC Table IV",
+        |name| eadc::table_iv(name, 5, 0, eadc::Q19);
+    "eadc-iv-w6", "3 BZIP2 and 2 HMMER jobs and TPC-H query 1", "EADC Table IV",
+        |name| eadc::table_iv(name, 3, 2, eadc::Q1);
+    "eadc-iv-w7", "3 BZIP2 and 2 HMMER jobs and TPC-H query 3", "EADC Table IV",
+        |name| eadc::table_iv(name, 3, 2, eadc::Q3);
+    "eadc-iv-w8", "3 BZIP2 and 2 HMMER jobs and TPC-H query 10", "EADC Table IV",
+        |name| eadc::table_iv(name, 3, 2, eadc::Q10);
+    "eadc-iv-w9", "3 BZIP2 and 2 HMMER jobs and TPC-H query 13", "EADC Table IV",
+        |name| eadc::table_iv(name, 3, 2, eadc::Q13);
+    "eadc-iv-w10", "3 BZIP2 and 2 HMMER jobs and TPC-H query 19", "EADC Table IV",
+        |name| eadc::table_iv(name, 3, 2, eadc::Q19);
+    "eadc-vi-w1", "2 HMMER and TPC-H query 1 on one socket, 3 HMMER on the other",
+        "EADC Table VI", |name| eadc::table_vi(name, 2, 3, eadc::Q1);
+    "eadc-vi-w2", "2 HMMER and TPC-H query 13 on one socket, 3 HMMER on the other",
+        "EADC Table VI", |name| eadc::table_vi(name, 2, 3, eadc::Q13);
+    "eadc-vi-w3", "2 HMMER and TPC-H query 19 on one socket, 3 HMMER on the other",
+        "EADC Table VI", |name| eadc::table_vi(name, 2, 3, eadc::Q19);
+    "eadc-vi-w4", "5 HMMER and TPC-H query 1 on one socket, 6 HMMER on the other",
+        "EADC Table VI", |name| eadc::table_vi(name, 5, 6, eadc::Q1);
+    "eadc-vi-w5", "5 HMMER and TPC-H query 13 on one socket, 6 HMMER on the other",
+        "EADC Table VI", |name| eadc::table_vi(name, 5, 6, eadc::Q13);
+    "eadc-vi-w6", "5 HMMER and TPC-H query 19 on one socket, 6 HMMER on the other",
+        "EADC Table VI", |name| eadc::table_vi(name, 5, 6, eadc::Q19);
+    "eadc-io", "random 64 KiB writes to every drive, as many as it takes", "EADC §V-A, Fig. 5",
+        eadc::random_writes;
+    "backup", "400 GB written in streams of every class, due within its RPO", "EADC Table I",
+        eadc::backup;
+    "restore", "400 GB read in streams of every class, due within its RTO", "EADC Table I",
+        eadc::restore;
+    "rebuild", "restore beside the rebuilding of 100 GB of a failed drive", "EADC §III-B",
+        eadc::rebuild;
 }
 
 /// A built-in workload.
@@ -91,7 +132,7 @@ pub fn by_name(name: &str) -> Result<WorkloadSpec, GenerateError> {
     })
 }
 
-const fn empty() -> WorkloadSpec {
+pub(super) const fn empty() -> WorkloadSpec {
     WorkloadSpec {
         name: String::new(),
         duration: None,
@@ -99,10 +140,11 @@ const fn empty() -> WorkloadSpec {
         rocksdb: Vec::new(),
         readers: Vec::new(),
         arrivals: Vec::new(),
+        batch: Vec::new(),
     }
 }
 
-fn jobs(name: &str, jobs: Vec<JobSpec>) -> WorkloadSpec {
+pub(super) fn jobs(name: &str, jobs: Vec<JobSpec>) -> WorkloadSpec {
     WorkloadSpec { name: name.to_owned(), jobs, ..empty() }
 }
 

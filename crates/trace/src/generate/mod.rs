@@ -4,10 +4,12 @@
 
 mod access;
 mod arrivals;
+mod batch;
 mod build;
 mod builtin;
 mod change;
 mod clients;
+mod eadc;
 mod error;
 mod jobs;
 mod load_csv;
@@ -24,6 +26,7 @@ mod text;
 
 use std::path::Path;
 
+pub use batch::{BatchIo, BatchSpec, Job, JobIo, recovery_point, recovery_time};
 pub use build::{BuildContext, PartDevices};
 pub use builtin::{BUILTIN, Builtin, by_name};
 pub use change::Overrides;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use ebb_policy::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+use super::batch::BatchSpec;
 use super::text::{Blocks, Rate, Share};
 
 /// A workload: either closed loops (`jobs`, `rocksdb`, `readers`, in any number) or open ones
-/// (`arrivals`), not both.
+/// (`arrivals`), not both; `batch` jobs beside them or alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
@@ -29,6 +30,9 @@ pub struct WorkloadSpec {
     /// Requests that come by the clock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<ArrivalSpec>,
+    /// Jobs on cores that run jobs, beside whatever else there is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batch: Vec<BatchSpec>,
 }
 
 /// A share of the server's devices, in their order.

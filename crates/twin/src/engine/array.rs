@@ -3,15 +3,16 @@
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{DriveSignals, DriveSpec, PowerState};
 
+use super::device::Device;
 use super::events::{Event, Events};
 use super::io::{Ios, Queue};
-use crate::drive::{Drive, DriveProfile};
-use crate::profile::{Profile, Raid, usable};
+use crate::hdd::Wear;
+use crate::profile::{DriveModel, Profile, Raid, usable};
 
 /// One drive and the commands that wait for a place in its queue.
 #[derive(Debug)]
 struct Slot {
-    drive: Drive,
+    device: Device,
     /// Commands sent and not completed.
     outstanding: u32,
     waiting: Queue,
@@ -50,10 +51,10 @@ pub(super) struct Place {
 }
 
 impl Array {
-    pub(super) fn new(profile: &Profile, model: &DriveProfile, seed: u64) -> Self {
+    pub(super) fn new(profile: &Profile, model: &DriveModel, seed: u64) -> Self {
         let count = usize::from(profile.drives.count);
         let slot = |index: u64| Slot {
-            drive: Drive::new(model, seed.wrapping_add(index)),
+            device: Device::new(model, seed.wrapping_add(index)),
             outstanding: 0,
             waiting: Queue::EMPTY,
             joules: 0.0,
@@ -64,7 +65,7 @@ impl Array {
             queue_depth: profile.drives.queue_depth,
             chunk_shift: profile.layout.chunk.0.trailing_zeros(),
             parity: profile.layout.raid.parity(),
-            capacity: usable(model.capacity.0),
+            capacity: usable(model.capacity().0),
             writes: Vec::with_capacity(count),
             writing: None,
             states: vec![0; count],
@@ -122,6 +123,22 @@ impl Array {
         }
     }
 
+    /// An access to the media of a hard disk ended.
+    pub(super) fn access_ended(&mut self, events: &mut Events, now: u64, drive: u16) {
+        self.slots[usize::from(drive)].device.access_ended(events, now, drive);
+    }
+    /// The amplitude of the vibration from now on, relative to what the fans of the
+    /// characterised server cause at full speed. Hard disks suffer from it.
+    pub(super) fn set_vibration(&mut self, now: u64, amplitude: f64) {
+        for slot in &mut self.slots {
+            slot.device.set_vibration(now, amplitude);
+        }
+    }
+    /// What wore each drive's mechanics; nothing in an SSD.
+    pub(super) fn wear(&self) -> impl Iterator<Item = Wear> {
+        self.slots.iter().map(|slot| slot.device.wear())
+    }
+
     /// The states in force.
     pub(super) fn states(&self) -> &[PowerState] {
         &self.states
@@ -129,7 +146,7 @@ impl Array {
     /// Sets states before the run starts, in no time.
     pub(super) fn preset(&mut self, states: &[PowerState]) {
         for (drive, ps) in states.iter().enumerate() {
-            self.slots[drive].drive.set_power_state(Nanos::ZERO, *ps);
+            self.slots[drive].device.set_power_state(Nanos::ZERO, *ps);
             self.states[drive] = *ps;
         }
         self.most_capped = self.capped();
@@ -152,7 +169,7 @@ impl Array {
         self.writing = self.writes.pop();
         if let Some((drive, ps)) = self.writing {
             let slot = &mut self.slots[usize::from(drive)];
-            let done = slot.drive.set_power_state(Nanos(now), ps);
+            let done = slot.device.set_power_state(Nanos(now), ps);
             events.push(done.0, Event::PowerState(drive));
             self.most_capped = self.most_capped.max(self.capped());
         }
@@ -177,7 +194,7 @@ impl Array {
     /// Sets the share of its power budget for work that each drive allows itself.
     pub(super) fn throttle(&mut self, now: Nanos, factors: impl Iterator<Item = f64>) {
         for (slot, factor) in self.slots.iter_mut().zip(factors) {
-            slot.drive.set_throttle(now, factor);
+            slot.device.set_throttle(now, factor);
         }
     }
     /// Largest sum of caps at any instant so far.
@@ -189,7 +206,7 @@ impl Array {
     pub(super) fn sense(&mut self, now: u64, length: u64, signals: &mut [DriveSignals]) -> f64 {
         let mut sum = 0.0;
         for ((slot, state), signal) in self.slots.iter_mut().zip(&self.states).zip(signals) {
-            let total = slot.drive.energy(Nanos(now)).0;
+            let total = slot.device.energy(Nanos(now)).0;
             let joules = total - std::mem::replace(&mut slot.joules, total);
             sum += joules;
             let power = (length > 0).then(|| Watts(joules / (length as f64 * 1e-9)));
@@ -201,10 +218,8 @@ impl Array {
 
 impl Slot {
     fn send(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
-        let command = &ios[io];
-        let done = self.drive.submit(Nanos(now), command.op, command.offset, command.bytes);
         self.outstanding += 1;
-        events.push(done.0, Event::DriveDone(command.drive, io));
+        self.device.submit(&ios[io], events, now, io);
     }
 }
 
@@ -218,8 +233,7 @@ mod tests {
     fn every_chunk_has_its_own_place_and_parity_is_never_on_the_data() {
         for (name, parity) in [("generic-1u", 1), ("dorado-6000", 2)] {
             let profile = Profile::load(name).unwrap();
-            let model = DriveProfile::builtin(&profile.drives.model).unwrap();
-            let array = Array::new(&profile, &model, 1);
+            let array = Array::new(&profile, profile.model().unwrap(), 1);
             let chunk = profile.layout.chunk.0;
             let data = (array.drives() - parity) as u64;
             let mut taken = HashSet::new();

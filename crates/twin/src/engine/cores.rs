@@ -69,6 +69,9 @@ pub(super) struct Cores {
     time: CoreTime,
 }
 
+/// Runs on a core in place of an I/O: a job.
+const JOB: u32 = u32::MAX - 1;
+
 /// Entries of a variation table; a power of two.
 const VARIATIONS: usize = 1024;
 
@@ -86,9 +89,9 @@ impl Cores {
     pub(super) fn new(profile: &Profile, seed: u64) -> Self {
         let mut cores = Vec::new();
         let mut groups = Vec::new();
-        for (index, stage) in profile.stage.iter().enumerate() {
+        for (index, stage) in profile.stages_and_jobs().enumerate() {
+            let count = usize::from(stage.cores);
             groups.push(Group {
-                stage: stage.clone(),
                 first: cores.len(),
                 active: stage.cores,
                 taking: stage.cores,
@@ -99,6 +102,7 @@ impl Cores {
                 poll_watts: 0.0,
                 variation: variation(stage.variation, seed ^ (index as u64) << 32),
                 watt_ns: 0.0,
+                stage,
             });
             let core = Core {
                 group: index as u32,
@@ -112,7 +116,7 @@ impl Cores {
                 booked: 0,
                 busy: 0,
             };
-            cores.extend(std::iter::repeat_n(core, usize::from(stage.cores)));
+            cores.extend(std::iter::repeat_n(core, count));
         }
         let mut this = Self {
             cpu: profile.cpu.clone(),
@@ -298,6 +302,32 @@ impl Cores {
             group.joined_at = now + self.cpu.unpark_latency.0;
         }
         group.active = wanted as u16;
+    }
+
+    /// Whether the core takes new work.
+    pub(super) fn takes_work(&self, core: usize) -> bool {
+        self.cores[core].active
+    }
+    /// A job begins to keep a core busy.
+    pub(super) fn start_job(&mut self, core: usize, now: u64) {
+        self.book(core, now);
+        self.cores[core].running = JOB;
+    }
+    /// The job leaves the core.
+    pub(super) fn stop_job(&mut self, core: usize, now: u64) {
+        self.book(core, now);
+        (self.cores[core].running, self.cores[core].idle_since) = (NONE, now);
+    }
+    pub(super) fn highest_frequency(&self) -> Hertz {
+        *self.cpu.frequencies.last().unwrap_or(&Hertz(1e9))
+    }
+    /// Adds what a core of a group drew for `span` ns beyond a busy core's mean, as a share of
+    /// its dynamic power.
+    pub(super) fn add_activity(&mut self, group: usize, span: u64, share: f64) {
+        let dynamic = self.groups[group].busy_watts - self.cpu.core_static.0;
+        let watt_ns = span as f64 * dynamic * share;
+        self.watt_ns += watt_ns;
+        self.groups[group].watt_ns += watt_ns;
     }
 
     /// Books all cores up to `now`; returns the energy since the last call.

@@ -16,6 +16,12 @@ pub(super) enum Event {
     Background,
     /// The power state last written to this drive is in force.
     PowerState(u16),
+    /// An access to the media of this hard disk ended.
+    Access(u16),
+    /// A job finished what it had to compute before its next I/O.
+    Burst(u32),
+    /// Jobs share the cores anew.
+    Slice,
 }
 
 impl Event {
@@ -26,6 +32,9 @@ impl Event {
             Self::Slot(slot) => 2 << 60 | u64::from(slot),
             Self::Background => 3 << 60,
             Self::PowerState(drive) => 4 << 60 | u64::from(drive),
+            Self::Access(drive) => 5 << 60 | u64::from(drive),
+            Self::Burst(job) => 6 << 60 | u64::from(job),
+            Self::Slice => 7 << 60,
         }
     }
     fn unpack(bits: u64) -> Self {
@@ -35,7 +44,10 @@ impl Event {
             1 => Self::DriveDone((bits >> 32) as u16, low),
             2 => Self::Slot(low),
             3 => Self::Background,
-            _ => Self::PowerState(low as u16),
+            4 => Self::PowerState(low as u16),
+            5 => Self::Access(low as u16),
+            6 => Self::Burst(low),
+            _ => Self::Slice,
         }
     }
 }
@@ -216,6 +228,9 @@ mod tests {
             Event::Slot(7),
             Event::Background,
             Event::PowerState(1023),
+            Event::Access(1023),
+            Event::Burst(9),
+            Event::Slice,
         ];
         for event in all {
             assert_eq!(Event::unpack(event.pack()), event);

@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Flush,
     /// A task of background work.
     Task,
+    /// A place of a failed drive that a job rebuilds.
+    Rebuild,
 }
 
 /// One I/O.

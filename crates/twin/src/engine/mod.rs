@@ -9,8 +9,10 @@ mod background;
 mod cache;
 mod climate;
 mod cores;
+mod device;
 mod events;
 mod io;
+mod jobs;
 mod log;
 mod meter;
 mod path;
@@ -22,6 +24,7 @@ use hdrhistogram::Histogram;
 
 use ebb_policy::units::{Celsius, Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
+use ebb_trace::generate::Job;
 use ebb_trace::{TraceError, Workload};
 
 use crate::outcome::{Observer, Outcome};
@@ -33,6 +36,7 @@ use climate::Climate;
 use cores::Cores;
 use events::{Event, Events};
 use io::{Ios, NONE, Queue};
+use jobs::Jobs;
 use meter::Meter;
 use pilot::Pilot;
 use supply::Supply;
@@ -50,6 +54,8 @@ pub struct Run<'a> {
     pub ssd_budget: Option<Watts>,
     /// Where requests come from.
     pub workload: Workload,
+    /// Jobs for the cores that run them, beside the requests.
+    pub jobs: Vec<Job>,
     /// Seed of everything random inside the server; the same for runs to be compared.
     pub seed: u64,
     /// When to stop taking requests; at the workload's end when `None`.
@@ -115,6 +121,9 @@ struct Engine<'a> {
     array: Array,
     cache: Option<ReadCache>,
     backlog: Option<Backlog>,
+    jobs: Option<Jobs>,
+    /// What a job ran into, to be told by whoever handles the event.
+    failed: Option<TwinError>,
     meter: Meter,
     pilot: Pilot,
     climate: Option<Climate>,
@@ -149,8 +158,8 @@ pub fn run(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinErr
 
 impl<'a> Engine<'a> {
     fn new(run: Run<'a>) -> Result<Self, TwinError> {
-        let Run { profile, policy, limits, ssd_budget, workload, seed, duration, .. } = run;
-        let model = profile.drive().ok_or_else(|| {
+        let Run { profile, policy, limits, ssd_budget, workload, jobs, seed, duration, .. } = run;
+        let model = profile.model().ok_or_else(|| {
             TwinError::Setup(format!("unknown drive model '{}'", profile.drives.model))
         })?;
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
@@ -165,6 +174,10 @@ impl<'a> Engine<'a> {
         if let Some(interval) = backlog.as_ref().and_then(Backlog::interval) {
             events.push(interval, Event::Background);
         }
+        let jobs = Jobs::new(profile, jobs)?;
+        if jobs.is_some() {
+            events.push(0, Event::Slice);
+        }
         let cache = profile.cache.as_ref();
         let until = duration.map_or(u64::MAX, |duration| duration.0);
         Ok(Self {
@@ -177,11 +190,13 @@ impl<'a> Engine<'a> {
             events,
             ios: Ios::default(),
             cores: Cores::new(profile, seed),
-            array: Array::new(profile, &model, seed),
+            array: Array::new(profile, model, seed),
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
             backlog,
+            jobs,
+            failed: None,
             meter: Meter::new(profile, histogram),
-            pilot: Pilot::new(&profile.topology_of(&model), policy, limits),
+            pilot: Pilot::new(&profile.topology_of(model), policy, limits),
             climate,
             arrivals: 0,
             users_in_flight: 0,
@@ -242,7 +257,8 @@ impl<'a> Engine<'a> {
 
     /// Whether no user waits and none will come.
     fn finished(&self) -> bool {
-        self.users_in_flight == 0 && !self.supply.has_planned()
+        let working = self.now < self.until && self.jobs.as_ref().is_some_and(|jobs| !jobs.done());
+        self.users_in_flight == 0 && !self.supply.has_planned() && !working
     }
 
     /// Carries out the next event.
@@ -271,9 +287,14 @@ impl<'a> Engine<'a> {
                 }
             }
             Some(Event::PowerState(_)) => self.array.written(&mut self.events, self.now),
+            Some(Event::Access(drive)) => {
+                self.array.access_ended(&mut self.events, self.now, drive);
+            }
+            Some(Event::Burst(job)) => self.burst(job),
+            Some(Event::Slice) => self.slice(),
             None => {}
         }
-        Ok(())
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Lets time pass to the end of the run and closes the books.
@@ -298,6 +319,10 @@ impl<'a> Engine<'a> {
         let mut outcome = self.meter.outcome;
         outcome.thermal = self.climate.as_ref().map(|climate| *climate.totals());
         outcome.most_capped = self.array.most_capped();
+        for (total, wear) in outcome.drives.iter_mut().zip(self.array.wear()) {
+            total.wear = wear;
+        }
+        outcome.jobs = self.jobs.as_ref().map(Jobs::totals).unwrap_or_default();
         if let Some(backlog) = &self.backlog {
             outcome.background_done = backlog.done();
             outcome.background_pending = backlog.pending();

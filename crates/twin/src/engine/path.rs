@@ -92,7 +92,7 @@ impl Engine<'_> {
         match kind {
             Kind::Task => return self.task_worked(io),
             Kind::Flush => return self.flushed(io),
-            Kind::User | Kind::Part => {}
+            Kind::User | Kind::Part | Kind::Rebuild => {}
         }
         if op == Op::Flush || (op == Op::Trim && stage == last) {
             return self.complete(io);
@@ -211,6 +211,7 @@ impl Engine<'_> {
         match (self.ios[parent].kind, self.ios[parent].op, self.ios[parent].old_read) {
             (Kind::Task, _, false) => self.task_write(parent),
             (Kind::Task, _, true) => self.task_done(parent),
+            (Kind::Rebuild, ..) => self.rebuilt(parent),
             (_, Op::Write, false) if !self.whole_stripes(parent) => {
                 self.ios[parent].old_read = true;
                 self.send_to_drives(parent);
@@ -234,7 +235,7 @@ impl Engine<'_> {
             backlog.written(bytes);
             self.start_tasks();
         }
-        if slot != NONE {
+        if slot != NONE && !self.job_answered(slot, bytes.into()) {
             let Self { supply, events, now, until, .. } = self;
             supply.completed(slot, answered, *now, *until, events);
         }

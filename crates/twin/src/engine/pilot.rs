@@ -60,6 +60,10 @@ impl Engine<'_> {
         let length = self.now - self.period_start;
         self.period_start = self.now;
         let span = Nanos(length);
+        if let Some(jobs) = &mut self.jobs {
+            jobs.settle(&mut self.cores, self.now);
+            jobs.sense(length, &mut self.pilot.signals.jobs);
+        }
         let signals = &mut self.pilot.signals;
         (signals.now, signals.period) = (Nanos(self.now), span);
         let cores = self.cores.take_joules(self.now);

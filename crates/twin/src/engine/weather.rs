@@ -31,6 +31,7 @@ impl Engine<'_> {
         passed?;
         climate.sense(&mut signals.cooling, &mut signals.drives);
         self.array.throttle(Nanos(self.now), climate.drive_factors());
+        self.array.set_vibration(self.now, climate.weather.vibration);
         Ok(Some((climate.weather.leakage, climate.weather.fans)))
     }
 

@@ -265,7 +265,7 @@ impl Hdd {
         access.place = self.geometry.place(access.offset);
         if ready.on_track && self.busy.is_none() {
             self.track = access.place.track;
-            return Some(self.run(now, now, Busy { access, cached: false }));
+            return Some(self.run(now, now, Busy { access, cached: false }, false));
         }
         self.waiting.push(access);
         self.start(now)
@@ -280,9 +280,10 @@ impl Hdd {
         self.state = 0;
         let busy = self.choose(ready)?;
         let place = busy.access.place;
-        let arrived = ready as f64 + self.position(ready, &place, busy.access.write);
+        let moving = self.position(ready, &place, busy.access.write);
         self.meter.wear.seeks += u64::from(place.cylinder != self.cylinder);
-        Some(self.run(ready, arrived as u64, busy))
+        let fresh = moving > CAUGHT * self.revolution;
+        Some(self.run(ready, ready + moving as u64, busy, fresh))
     }
 
     /// The access that the heads reach first, of the commands in the queue and the writes in
@@ -317,13 +318,15 @@ impl Hdd {
         seek + wait.max(0.0) * self.revolution
     }
 
-    /// Carries out an access whose first byte is under the head at `arrived`.
-    fn run(&mut self, now: u64, arrived: u64, busy: Busy) -> Nanos {
+    /// Carries out an access whose first byte is under the head at `arrived`. Each pass over a
+    /// track may have to be repeated; one that goes on where the head is was judged before.
+    fn run(&mut self, now: u64, arrived: u64, busy: Busy, mut fresh: bool) -> Nanos {
         let Access { write, mut place, mut offset, mut bytes, .. } = busy.access;
         let mut time = 0.0;
         loop {
             let here = bytes.min(place.left);
-            let repeated = f64::from(self.retries.draw(write));
+            let repeated = if fresh { f64::from(self.retries.draw(write)) } else { 0.0 };
+            fresh = true;
             time += (here as f64 / place.track_bytes as f64 + repeated) * self.revolution;
             bytes -= here;
             if bytes == 0 {

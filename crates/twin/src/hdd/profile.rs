@@ -185,9 +185,7 @@ impl HddProfile {
             exit,
         };
         let waiting = self.commanded().map(|idle| state(idle.power, false, idle.recovery));
-        DriveSpec {
-            states: [state(most, true, Nanos::ZERO)].into_iter().chain(waiting).collect(),
-        }
+        DriveSpec { states: [state(most, true, Nanos::ZERO)].into_iter().chain(waiting).collect() }
     }
 
     /// Power conditions that a host can demand.

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use ebb_policy::CoreRole;
 use ebb_policy::units::Watts;
 
-use super::{Declared, Profile, Stage, Wait};
+use super::{Declared, DriveModel, Profile, Stage, Wait};
 use crate::drive::DriveProfile;
 
 /// Why a profile was refused.
@@ -47,8 +48,18 @@ macro_rules! shipped {
 }
 
 /// The shipped profiles.
-const SHIPPED: &[(&str, &str)] =
-    shipped!["asg-1115s", "dorado-6000", "pass-10", "generic-1u", "thermal-1u"];
+const SHIPPED: &[(&str, &str)] = shipped![
+    "asg-1115s",
+    "dorado-6000",
+    "pass-10",
+    "generic-1u",
+    "thermal-1u",
+    "eadc-q",
+    "eadc-e2",
+    "eadc-e4",
+    "eadc-e6",
+    "backup-36",
+];
 
 impl Profile {
     /// Names of the shipped profiles.
@@ -103,27 +114,17 @@ impl Profile {
     fn find_drive(&mut self, folder: &Path) -> Result<(), Wrong> {
         let model = &self.drives.model;
         let unknown = |reason| Wrong { table: "drives", index: 0, key: "model", reason };
-        let base = match DriveProfile::builtin(model) {
-            Some(drive) => drive,
-            None => {
-                let text = std::fs::read_to_string(folder.join(model)).map_err(|_| {
-                    let valid = DriveProfile::names().collect::<Vec<_>>().join(", ");
-                    let reason = format!("unknown drive '{model}': neither a file nor one of");
-                    unknown(format!("{reason} {valid}"))
-                })?;
-                let refuse = |reason: String| unknown(format!("{model}: {}", reason.trim_end()));
-                DriveProfile::from_toml(&text).map_err(refuse)?
+        let base = DriveModel::find(model, folder).map_err(unknown)?;
+        let declared = |reason| Wrong { table: "drives", index: 0, key: "power_states", reason };
+        self.model = Some(match (&self.drives.power_states, base) {
+            (None, base) => base,
+            (Some(Declared { file, model }), DriveModel::Ssd(base)) => {
+                let composed = DriveProfile::compose(&folder.join(file), model, &base);
+                DriveModel::Ssd(composed.map_err(|error| declared(error.to_string()))?)
             }
-        };
-        self.drive = Some(match &self.drives.power_states {
-            None => base,
-            Some(Declared { file, model }) => {
-                DriveProfile::compose(&folder.join(file), model, &base).map_err(|error| Wrong {
-                    table: "drives",
-                    index: 0,
-                    key: "power_states",
-                    reason: error.to_string(),
-                })?
+            (Some(_), DriveModel::Hdd(_)) => {
+                let reason = "are those of NVMe drives: a hard disk has its own, leave them out";
+                return Err(declared(reason.to_owned()));
             }
         });
         Ok(())
@@ -138,9 +139,32 @@ impl Profile {
         for (index, stage) in self.stage.iter().enumerate() {
             stage.possible().map_err(|wrong| Wrong { index, ..wrong })?;
         }
+        self.possible_jobs()?;
         self.possible_drives()?;
         self.possible_board()?;
         self.possible_heat()
+    }
+
+    fn possible_jobs(&self) -> Result<(), Wrong> {
+        let Some(jobs) = &self.jobs else { return Ok(()) };
+        if !(1..=1024).contains(&jobs.slots) {
+            return wrong("jobs", "slots", format!("{} is not in 1..=1024", jobs.slots));
+        }
+        if jobs.cores.is_empty() {
+            return wrong("jobs", "slots", "at least one [[jobs.cores]] is needed".into());
+        }
+        for (index, group) in jobs.cores.iter().enumerate() {
+            let table = "jobs.cores";
+            if !(1..=1024).contains(&group.cores) {
+                let reason = format!("{} is not in 1..=1024", group.cores);
+                return Err(Wrong { table, index, key: "cores", reason });
+            }
+            if jobs.cores[..index].iter().any(|other| other.socket == group.socket) {
+                let reason = format!("socket {} has its cores already", group.socket);
+                return Err(Wrong { table, index, key: "socket", reason });
+            }
+        }
+        Ok(())
     }
 
     fn possible_cpu(&self) -> Result<(), Wrong> {
@@ -223,6 +247,10 @@ impl Profile {
 
 impl Stage {
     fn possible(&self) -> Result<(), Wrong> {
+        if self.role == CoreRole::Compute {
+            let reason = "cores that run jobs are no stage of a request: see [[jobs.cores]]";
+            return wrong("stage", "role", reason.into());
+        }
         if self.cores == 0 || self.min_cores == 0 || self.min_cores > self.cores {
             let reason = format!(
                 "{} cores, of which at least {} stay active: both must be 1 or more, the second \

@@ -6,6 +6,7 @@
 
 mod check;
 mod heat;
+mod model;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use crate::thermal::Thermal;
 use crate::vibration::Vibration;
 
 pub use check::ProfileError;
+pub use model::DriveModel;
 
 /// A storage server.
 #[derive(Debug, Clone, Deserialize)]
@@ -43,6 +45,8 @@ pub struct Profile {
     pub drives: Drives,
     /// Background work; none when absent.
     pub background: Option<Background>,
+    /// Cores that run jobs; the server takes none when absent.
+    pub jobs: Option<JobCores>,
     /// Memory, network, fans and the rest.
     pub board: Board,
     /// Power supply.
@@ -55,7 +59,7 @@ pub struct Profile {
     pub vibration: Option<Vibration>,
     /// The drive model, once it is found.
     #[serde(skip)]
-    drive: Option<DriveProfile>,
+    model: Option<DriveModel>,
 }
 
 /// Processors: frequencies, power, and how a core without work waits.
@@ -241,6 +245,28 @@ pub struct Background {
     pub race_tasks: u32,
 }
 
+/// Cores that run jobs, and how jobs share them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobCores {
+    /// Jobs that can be there at once; more wait outside.
+    pub slots: u16,
+    /// CPU time that a job loses when it moves to another socket, its caches cold.
+    pub migration: Nanos,
+    /// Groups of cores, one per socket.
+    pub cores: Vec<JobGroup>,
+}
+
+/// Cores of one socket that run jobs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobGroup {
+    /// The socket.
+    pub socket: u16,
+    /// Cores.
+    pub cores: u16,
+}
+
 /// Components that are not steered: constant power, memory and network also per byte moved.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -274,8 +300,17 @@ pub struct Psu {
 impl Profile {
     /// The model of the drives; `None` only for a profile that was not checked.
     #[must_use]
+    pub fn model(&self) -> Option<&DriveModel> {
+        self.model.as_ref()
+    }
+
+    /// The model of the drives where they are SSDs.
+    #[must_use]
     pub fn drive(&self) -> Option<DriveProfile> {
-        self.drive.clone()
+        match &self.model {
+            Some(DriveModel::Ssd(drive)) => Some(drive.clone()),
+            _ => None,
+        }
     }
 
     /// Sockets with a temperature of their own.
@@ -287,33 +322,49 @@ impl Profile {
     /// What the server has, as policies see it.
     #[must_use]
     pub fn topology(&self) -> Topology {
-        self.drive().map(|drive| self.topology_of(&drive)).unwrap_or_default()
+        self.model().map(|model| self.topology_of(model)).unwrap_or_default()
     }
 
     /// The same, when the drive model is at hand.
-    pub(crate) fn topology_of(&self, drive: &DriveProfile) -> Topology {
-        let groups = self.stage.iter().map(|stage| GroupSpec {
+    pub(crate) fn topology_of(&self, model: &DriveModel) -> Topology {
+        let groups = self.stages_and_jobs().map(|stage| GroupSpec {
             role: stage.role,
             cores: stage.cores,
             min_cores: stage.min_cores,
             socket: stage.socket,
         });
-        let drives: Vec<DriveSpec> = vec![drive.spec(); usize::from(self.drives.count)];
+        let drives: Vec<DriveSpec> = vec![model.spec(); usize::from(self.drives.count)];
         Topology {
             groups: groups.collect(),
             frequencies: self.cpu.frequencies.clone(),
             drives,
             sockets: self.sockets(),
             fans: self.fans.iter().flat_map(|fans| vec![fans.spec(); fans.count.into()]).collect(),
-            ..Topology::default()
+            jobs: self.jobs.as_ref().map_or(0, |jobs| jobs.slots),
         }
+    }
+
+    /// The core groups: the stages, then the cores that run jobs, which serve no requests.
+    pub(crate) fn stages_and_jobs(&self) -> impl Iterator<Item = Stage> {
+        let jobs = self.jobs.iter().flat_map(|jobs| &jobs.cores).map(|group| Stage {
+            role: CoreRole::Compute,
+            cores: group.cores,
+            min_cores: 1,
+            // Sockets are told apart where the profile gives them temperatures.
+            socket: Some(group.socket).filter(|socket| *socket < self.sockets()),
+            read_cycles: 0.0,
+            write_cycles: 0.0,
+            cycles_per_kib: 0.0,
+            variation: 0.0,
+        });
+        self.stage.iter().cloned().chain(jobs)
     }
 
     /// The volumes that requests can address: their number and the bytes of each. Without RAID
     /// each drive is one, else the array is one.
     #[must_use]
     pub fn volumes(&self) -> (u16, Bytes) {
-        let drive = self.drive().map_or(0, |drive| usable(drive.capacity.0));
+        let drive = self.model().map_or(0, |model| usable(model.capacity().0));
         match self.layout.raid {
             Raid::None => (self.drives.count, Bytes(drive)),
             raid => {

@@ -226,7 +226,9 @@ pub fn job(
     duration: Option<Nanos>,
 ) -> Run<'_> {
     let (limits, ssd_budget, warmup) = (Limits::default(), None, Nanos::ZERO);
-    Run { profile, policy, limits, ssd_budget, workload, seed: 7, duration, warmup, faults: None }
+    let jobs = Vec::new();
+    let (seed, faults) = (7, None);
+    Run { profile, policy, limits, ssd_budget, workload, jobs, seed, duration, warmup, faults }
 }
 
 pub fn simulate_with(

@@ -1,5 +1,6 @@
 //! What the generators promise, through the interface that the twin uses.
 
+mod batch;
 mod closed;
 mod files;
 mod open;

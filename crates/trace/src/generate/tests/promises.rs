@@ -74,7 +74,7 @@ proptest! {
         spec in any_builtin(),
         latencies in prop::collection::vec(1_000_u64..5_000_000, 2..40),
     ) {
-        prop_assume!(spec.arrivals.is_empty() && spec.rocksdb.is_empty());
+        prop_assume!(spec.arrivals.is_empty() && spec.rocksdb.is_empty() && spec.batch.is_empty());
         let even = run(&mut *closed(&spec, &SERVER), Nanos::from_micros(80), 20_000);
         let mut at = 0;
         let uneven = run_with(&mut *closed(&spec, &SERVER), 20_000, |_| {

@@ -1,0 +1,107 @@
+//! One drive of the array: an SSD, which tells at once when a command will complete, or a hard
+//! disk, which finds its own order and has an event for the end of each access.
+
+use ebb_policy::PowerState;
+use ebb_policy::units::{Joules, Nanos};
+
+use super::events::{Event, Events};
+use super::io::Io;
+use crate::drive::Drive;
+use crate::hdd::{Command, Completion, Hdd, Wear};
+use crate::profile::DriveModel;
+
+/// A drive.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a pointer less on the way of every SSD command")]
+pub(super) enum Device {
+    Ssd(Drive),
+    Hdd(Box<Disk>),
+}
+
+/// A hard disk and what it just completed.
+#[derive(Debug)]
+pub(super) struct Disk {
+    hdd: Hdd,
+    done: Vec<Completion>,
+}
+
+impl Disk {
+    fn tell(&mut self, events: &mut Events, drive: u16, access_ends: Option<Nanos>) {
+        for (at, io) in self.done.drain(..) {
+            events.push(at.0, Event::DriveDone(drive, io));
+        }
+        if let Some(end) = access_ends {
+            events.push(end.0, Event::Access(drive));
+        }
+    }
+}
+
+impl Device {
+    pub(super) fn new(model: &DriveModel, seed: u64) -> Self {
+        match model {
+            DriveModel::Ssd(profile) => Self::Ssd(Drive::new(profile, seed)),
+            DriveModel::Hdd(profile) => {
+                Self::Hdd(Box::new(Disk { hdd: Hdd::new(profile, seed), done: Vec::new() }))
+            }
+        }
+    }
+
+    /// Starts the command of `io`; its completion becomes an event, now or later.
+    #[inline]
+    pub(super) fn submit(&mut self, command: &Io, events: &mut Events, now: u64, io: u32) {
+        let Io { op, offset, bytes, drive, .. } = *command;
+        match self {
+            Self::Ssd(ssd) => {
+                let done = ssd.submit(Nanos(now), op, offset, bytes);
+                events.push(done.0, Event::DriveDone(drive, io));
+            }
+            Self::Hdd(disk) => {
+                let command = Command { token: io, op, offset, bytes };
+                let ends = disk.hdd.submit(Nanos(now), command, &mut disk.done);
+                disk.tell(events, drive, ends);
+            }
+        }
+    }
+
+    /// The access of a hard disk ended; the next begins.
+    pub(super) fn access_ended(&mut self, events: &mut Events, now: u64, drive: u16) {
+        if let Self::Hdd(disk) = self {
+            let ends = disk.hdd.ended(Nanos(now), &mut disk.done);
+            disk.tell(events, drive, ends);
+        }
+    }
+
+    pub(super) fn set_vibration(&mut self, now: u64, amplitude: f64) {
+        if let Self::Hdd(disk) = self {
+            disk.hdd.set_vibration(Nanos(now), amplitude);
+        }
+    }
+
+    /// Leaves an SSD a share of its power budget; hard disks do not throttle themselves.
+    pub(super) fn set_throttle(&mut self, now: Nanos, share: f64) {
+        if let Self::Ssd(ssd) = self {
+            ssd.set_throttle(now, share);
+        }
+    }
+
+    pub(super) fn set_power_state(&mut self, now: Nanos, ps: PowerState) -> Nanos {
+        match self {
+            Self::Ssd(ssd) => ssd.set_power_state(now, ps),
+            Self::Hdd(disk) => disk.hdd.set_power_state(now, ps),
+        }
+    }
+
+    pub(super) fn energy(&mut self, now: Nanos) -> Joules {
+        match self {
+            Self::Ssd(ssd) => ssd.energy(now),
+            Self::Hdd(disk) => disk.hdd.energy(now),
+        }
+    }
+
+    pub(super) fn wear(&self) -> Wear {
+        match self {
+            Self::Ssd(_) => Wear::default(),
+            Self::Hdd(disk) => disk.hdd.wear(),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A drive model: an SSD or a hard disk.
+
+use std::path::Path;
+
+use ebb_policy::DriveSpec;
+use ebb_policy::units::Bytes;
+
+use crate::drive::DriveProfile;
+use crate::hdd::HddProfile;
+
+/// A drive model.
+#[derive(Debug, Clone)]
+pub enum DriveModel {
+    /// An SSD: a `[drive]` table.
+    Ssd(DriveProfile),
+    /// A hard disk: an `[hdd]` table.
+    Hdd(HddProfile),
+}
+
+impl DriveModel {
+    /// The shipped model `name`, or else the one in the TOML file `name` in `folder`.
+    ///
+    /// # Errors
+    /// When there is neither, or the file describes no drive that can work.
+    pub fn find(name: &str, folder: &Path) -> Result<Self, String> {
+        let ssd = DriveProfile::builtin(name).map(Self::Ssd);
+        if let Some(model) = ssd.or_else(|| HddProfile::builtin(name).map(Self::Hdd)) {
+            return Ok(model);
+        }
+        let text = std::fs::read_to_string(folder.join(name)).map_err(|_| {
+            let names = DriveProfile::names().chain(HddProfile::names());
+            let valid = names.collect::<Vec<_>>().join(", ");
+            format!("unknown drive '{name}': neither a file nor one of {valid}")
+        })?;
+        let is_disk = text.lines().any(|line| line.trim_start().starts_with("[hdd]"));
+        let model = if is_disk {
+            HddProfile::from_toml(&text).map(Self::Hdd)
+        } else {
+            DriveProfile::from_toml(&text).map(Self::Ssd)
+        };
+        model.map_err(|reason| format!("{name}: {}", reason.trim_end()))
+    }
+
+    /// User capacity.
+    #[must_use]
+    pub fn capacity(&self) -> Bytes {
+        match self {
+            Self::Ssd(profile) => profile.capacity,
+            Self::Hdd(profile) => profile.capacity,
+        }
+    }
+
+    /// The power states, as policies see them.
+    #[must_use]
+    pub fn spec(&self) -> DriveSpec {
+        match self {
+            Self::Ssd(profile) => profile.spec(),
+            Self::Hdd(profile) => profile.spec(),
+        }
+    }
+}
