@@ -1,6 +1,6 @@
 //! Heat under injected faults and random load: the red line is crossed only where no fan could
 //! prevent it, and when faults end things return to normal.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)] // a failing seed is named
 
 mod common;
 
