@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{QUICK, data, json, path, prints, small_trace, valid};
+use common::{QUICK, data, fails, json, path, prints, small_trace, valid};
 use serde_json::Value;
 
 fn quick(more: &[&str]) -> Vec<&'static str> {
@@ -203,4 +203,44 @@ fn real_traces_run() {
         assert!(requests > 50 && requests <= most, "{file}: {requests}");
         assert_eq!(result["runs"][1]["requests"], requests);
     }
+}
+
+#[test]
+fn jobs_on_a_server_with_disks_are_told_one_by_one_and_by_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "mine.toml");
+    fs::write(
+        &file,
+        "name = \"mine\"\n[[batch]]\nname = \"verify\"\ninstances = 2\nclass = \"vital\"\n\
+         cpu = \"1 s\"\nobjective = \"1 min\"\n[batch.io]\nread = \"64 MiB\"\n\
+         request = \"256 KiB\"\nrandom = 0.5\n[[batch]]\nname = \"late\"\ncpu = \"9 s\"\n\
+         objective = \"3 s\"\n",
+    )
+    .unwrap();
+    let page = path(folder.path(), "report");
+    let args = ["sim", "--profile", "eadc-e6", "--workload", &file, "--report", &page];
+    let result = json(&[&args[..], &["--json"]].concat());
+    valid("sim-1", &result);
+    let run = &result["runs"][0];
+    assert_eq!(run["requests"], 512);
+    assert_eq!(run["jobs"].as_array().unwrap().len(), 3);
+    assert_eq!(run["jobs"][1]["name"], "verify-2");
+    assert_eq!((&run["jobs"][0]["met"], &run["jobs"][2]["met"]), (&true.into(), &false.into()));
+    let vital = &run["classes"][0];
+    assert_eq!(
+        (&vital["class"], &vital["ended"], &vital["met"]),
+        (&"vital".into(), &2.into(), &2.into())
+    );
+    assert!(vital["disk_wait_seconds"].as_f64().unwrap() > 0.5, "{vital}");
+    assert!(run["disks"]["seeks"].as_u64().unwrap() > 100);
+    let seconds = run["seconds"].as_f64().unwrap();
+    assert!((9.0..9.5).contains(&seconds), "ends with its last job: {seconds}");
+    let text = prints(&args);
+    for row in ["vital delay, s", "noncritical in time", "  disks", "revolutions lost"] {
+        assert!(text.contains(row), "{row}:\n{text}");
+    }
+    let html = fs::read_to_string(format!("{page}/index.html")).unwrap();
+    assert!(html.contains("jobs-table") && html.contains("verify-2"));
+    let (code, refused) = fails(&["sim", "--profile", "pass-10", "--workload", &file]);
+    assert!(code == 2 && refused.contains("no cores for them"), "{code}: {refused}");
 }

@@ -73,6 +73,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         TwinError::Request { .. } if plan.folds() == Some(false) => {
             usage(format!("{error} (--fold does that)"))
         }
+        TwinError::Setup(reason) => usage(reason),
         error => error.into(),
     })?;
     let (rows, log) = recorder.finish();

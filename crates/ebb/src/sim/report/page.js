@@ -66,6 +66,18 @@ const ROWS = [
     ["Leakage, J", "leakage_joules"], ["Vibration", "mean_vibration"],
     ["Cores throttled, s", "socket_throttled_seconds"], ["Drives throttled, s", "drive_throttled_seconds"]]
     .map(([name, key], index) => [name, (r) => (r.thermal ? r.thermal[key] : null), 0, index ? undefined : "first"]),
+  ...["critical", "vital", "sensitive", "noncritical"].flatMap((name) => {
+    const of = (key) => (r) => ((r.classes || []).find((c) => c.class === name) || {})[key] ?? null;
+    const title = name[0].toUpperCase() + name.slice(1);
+    return [[`${title} jobs ended`, of("ended"), 1, "first"],
+      ["mean delay, s", of("mean_delay_seconds"), -1, "part"],
+      ["disk wait, s", of("disk_wait_seconds"), -1, "part"],
+      ["throttled, s", of("throttled_seconds"), -1, "part"],
+      ["promises kept", of("met"), 1, "part"], ["promises broken", of("missed"), -1, "part"]];
+  }),
+  ["Seeks", (r) => (r.disks ? r.disks.seeks : null), 0, "first"],
+  ["Revolutions lost", (r) => (r.disks ? r.disks.retries : null), -1],
+  ["Spin-ups", (r) => (r.disks ? r.disks.spin_ups : null), -1],
   ["Over budget, s", (r) => r.seconds_over_budget, -1, "first"],
   ["Caps at most, W", (r) => (r.seconds_over_budget === null ? null : r.most_capped_watts), 0],
 ];
@@ -105,6 +117,29 @@ function summary() {
   $("summary-note").textContent = "Changes are against the first policy"
     + (limit === null ? "." : `; the SLA allows a mean latency of ${number(limit)} µs, `
       + `${short(100 * data.summary.plf)}% over its own, and is compared with that limit.`);
+}
+
+// Every job of every run: when it ended and what kept it.
+const JOB_COLUMNS = [["Delay, s", "delay_seconds"], ["CPU, s", "cpu_seconds"],
+  ["Disk wait, s", "disk_wait_seconds"], ["Throttled, s", "throttled_seconds"],
+  ["Disk, bytes", "disk_bytes"], ["Promised, s", "objective_seconds"]];
+
+function jobs() {
+  const runs = data.summary.runs.filter((run) => run.jobs);
+  if (!runs.length) return;
+  $("jobs").hidden = false;
+  const table = $("jobs-table");
+  const head = add(add(table, "thead"), "tr");
+  for (const name of ["Policy", "Job", "Class", ...JOB_COLUMNS.map(([name]) => name), "In time"]) add(head, "th", name);
+  const body = add(table, "tbody");
+  for (const run of runs) {
+    run.jobs.forEach((job, index) => {
+      const row = add(body, "tr", undefined, index ? undefined : "first");
+      for (const text of [run.policy, job.name, job.class]) add(row, "td", text);
+      for (const [, key] of JOB_COLUMNS) add(row, "td", number(job[key]));
+      add(row, "td", job.met === null ? "–" : job.met ? "yes" : "no", job.met === null ? "" : job.met ? "kept" : "broken");
+    });
+  }
 }
 
 function picker(target, choices, take) {
@@ -243,6 +278,7 @@ function log() {
 
 facts();
 summary();
+jobs();
 log();
 plots();
 heat();
