@@ -6,6 +6,7 @@
 //! written in the symbols of the paper it comes from.
 
 pub mod controls;
+pub mod cooling;
 pub mod cpu;
 pub mod guard;
 pub mod reactor;

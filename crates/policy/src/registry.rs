@@ -1,5 +1,9 @@
-//! The policies by name: the one list that the command line, the reports and the docs read.
+//! The policies by name: the one list that the command line, the reports and the docs read, and
+//! the one place that says who owns which control.
 
+use std::fmt;
+
+use crate::cooling::{Curve, Dlb, Dtm, Eadc, Jetc};
 use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams, PacerPlus};
 use crate::ssd::{Pacman, PacmanPlus, Sspc};
 use crate::topology::Topology;
@@ -13,12 +17,66 @@ pub struct Settings {
     pub plf: f64,
     /// Power the drives' caps may sum to; every drive in state 0 when `None`.
     pub ssd_budget: Option<Watts>,
+    /// Disk throughput by fan duty (EADC Fig. 5); disks that do not feel the fans when `None`.
+    pub curve: Option<Curve>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { plf: 0.2, ssd_budget: None }
+        Self { plf: 0.2, ssd_budget: None, curve: None }
     }
+}
+
+/// What a policy may own. Two policies that own the same cannot run together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owned {
+    /// Active cores of the groups.
+    ActiveCores,
+    /// Frequency of the groups.
+    Frequency,
+    /// How background work may run.
+    Background,
+    /// Power states of the drives.
+    PowerStates,
+    /// Fan duty.
+    Fans,
+    /// Frequency ceilings of the sockets. Not the frequency: the lower of the two is in force.
+    FrequencyCaps,
+    /// Share of the time for which jobs may run.
+    JobShares,
+    /// Sockets that jobs run on.
+    JobSockets,
+    /// Which waiting jobs may start.
+    Admission,
+}
+
+impl fmt::Display for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ActiveCores => "active cores",
+            Self::Frequency => "core frequency",
+            Self::Background => "background work",
+            Self::PowerStates => "drive power states",
+            Self::Fans => "fans",
+            Self::FrequencyCaps => "frequency ceilings",
+            Self::JobShares => "job shares",
+            Self::JobSockets => "job placement",
+            Self::Admission => "admission",
+        })
+    }
+}
+
+/// Who owns what, by kind of policy; [`ENTRIES`] refers to it.
+mod owns {
+    use super::Owned::{self, *};
+
+    pub const NOTHING: &[Owned] = &[];
+    pub const GOVERNOR: &[Owned] = &[Frequency];
+    pub const CORES: &[Owned] = &[ActiveCores, Frequency, Background];
+    pub const DRIVES: &[Owned] = &[PowerStates];
+    pub const FANS: &[Owned] = &[Fans, JobSockets];
+    pub const HEAT: &[Owned] = &[Fans, JobSockets, JobShares];
+    pub const CLIMATE: &[Owned] = &[Fans, JobSockets, JobShares, FrequencyCaps, Admission];
 }
 
 /// A policy as listed by `ebb sim --list`.
@@ -28,6 +86,8 @@ pub struct Entry {
     pub name: &'static str,
     /// One line for people.
     pub summary: &'static str,
+    /// The controls that it sets; it changes no others.
+    pub owns: &'static [Owned],
     make: Make,
 }
 
@@ -57,6 +117,19 @@ pub enum PolicyError {
         /// Number of drives.
         drives: usize,
     },
+    /// Two policies want to set the same.
+    #[error(
+        "policies '{first}' and '{second}' cannot run together: both set {control}; choose one \
+         of them, or run them one after the other"
+    )]
+    Common {
+        /// The one named first.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// What both own.
+        control: Owned,
+    },
     /// A parameter out of its range.
     #[error("{parameter} = {value} is out of range: {valid}")]
     Parameter {
@@ -74,31 +147,37 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "native",
         summary: "everything on: all cores at the highest frequency, drives uncapped",
+        owns: owns::NOTHING,
         make: |_, _| Ok(Box::new(Native)),
     },
     Entry {
         name: "ondemand",
         summary: "Linux's governor: frequency by the utilisation of the busiest core",
+        owns: owns::GOVERNOR,
         make: |topology, _| Ok(Box::new(Ondemand::new(topology))),
     },
     Entry {
         name: "pacer",
         summary: "cores and frequency follow the load within a tolerated latency increase (plf)",
+        owns: owns::CORES,
         make: |topology, settings| pacer(topology, settings, Adaptors::Both),
     },
     Entry {
         name: "pacer-cores",
         summary: "PACER with its Core Adaptor only",
+        owns: owns::CORES,
         make: |topology, settings| pacer(topology, settings, Adaptors::Cores),
     },
     Entry {
         name: "pacer-freq",
         summary: "PACER with its Freq Adaptor only",
+        owns: owns::CORES,
         make: |topology, settings| pacer(topology, settings, Adaptors::Frequency),
     },
     Entry {
         name: "pacer-plus",
         summary: "our own variant: PACER with a reserve for bursts, paid out of the tolerated loss",
+        owns: owns::CORES,
         make: |topology, settings| {
             Ok(Box::new(PacerPlus::new(topology, PacerParams::for_plf(settings.plf))?))
         },
@@ -106,27 +185,56 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "sspc",
         summary: "static storage power capping: one uniform drive cap that fits the budget",
+        owns: owns::DRIVES,
         make: |topology, settings| Ok(Box::new(Sspc::new(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "pacman",
         summary: "drive caps moved to where the measured power says they are needed",
+        owns: owns::DRIVES,
         make: |topology, settings| Ok(Box::new(Pacman::new(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "pacman-mean",
         summary: "PACMAN predicting with the mean power alone",
+        owns: owns::DRIVES,
         make: |topology, settings| Ok(Box::new(Pacman::mean(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "pacman-ema",
         summary: "PACMAN predicting with an exponential moving average",
+        owns: owns::DRIVES,
         make: |topology, settings| Ok(Box::new(Pacman::ema(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "pacman-plus",
         summary: "our own variant: max-min fair caps by measured power, every half second",
+        owns: owns::DRIVES,
         make: |topology, settings| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
+    },
+    Entry {
+        name: "dlb",
+        summary: "jobs spread by number, fans by a PI loop: the default that EADC is compared with",
+        owns: owns::FANS,
+        make: |topology, _| Ok(Box::new(Dlb::new(topology))),
+    },
+    Entry {
+        name: "dtm",
+        summary: "jobs moved from the hottest socket and throttled near the emergency, PI fans",
+        owns: owns::HEAT,
+        make: |topology, _| Ok(Box::new(Dtm::new(topology))),
+    },
+    Entry {
+        name: "jetc",
+        summary: "placement and fans decided together, at the lowest fan speed that keeps the limit",
+        owns: owns::FANS,
+        make: |topology, _| Ok(Box::new(Jetc::new(topology))),
+    },
+    Entry {
+        name: "eadc",
+        summary: "fans, jobs and admission by temperature and by what vibration costs the disks",
+        owns: owns::CLIMATE,
+        make: |topology, settings| Ok(Box::new(Eadc::new(topology, settings.curve.clone()))),
     },
 ];
 
@@ -142,24 +250,35 @@ fn pacer(
 /// Makes the policy `name`; `a+b` runs a and b together, in that order.
 ///
 /// # Errors
-/// Unknown names, impossible budgets and parameters out of range.
+/// Unknown names, two policies with a common control, impossible budgets and parameters out of
+/// range.
 pub fn make(
     name: &str,
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let one = |name: &str| {
-        let entry = ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let valid = ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-            PolicyError::Unknown { name: name.to_owned(), valid }
-        })?;
-        (entry.make)(topology, settings)
-    };
-    if !name.contains('+') {
-        return one(name);
+    let parts = name.split('+').map(|part| entry(part.trim())).collect::<Result<Vec<_>, _>>()?;
+    for (place, second) in parts.iter().enumerate() {
+        for first in &parts[..place] {
+            let common = first.owns.iter().find(|owned| second.owns.contains(owned));
+            if let Some(control) = common.copied() {
+                let (first, second) = (first.name, second.name);
+                return Err(PolicyError::Common { first, second, control });
+            }
+        }
     }
-    let parts = name.split('+').map(|part| one(part.trim())).collect::<Result<Vec<_>, _>>()?;
-    Ok(Box::new(Together(parts)))
+    if let [only] = parts[..] {
+        return (only.make)(topology, settings);
+    }
+    let made = parts.iter().map(|entry| (entry.make)(topology, settings));
+    Ok(Box::new(Together(made.collect::<Result<_, _>>()?)))
+}
+
+fn entry(name: &str) -> Result<&'static Entry, PolicyError> {
+    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let valid = ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        PolicyError::Unknown { name: name.to_owned(), valid }
+    })
 }
 
 /// Several policies that own different controls.
@@ -172,6 +291,29 @@ impl Policy for Together {
     fn step(&mut self, signals: &Signals, controls: &mut crate::Controls) {
         for policy in &mut self.0 {
             policy.step(signals, controls);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_with_a_common_control_are_refused_by_name() {
+        let (topology, settings) = (Topology::default(), Settings::default());
+        for (name, says) in [
+            ("eadc+jetc", "'eadc' and 'jetc' cannot run together: both set fans"),
+            ("pacer+ondemand", "both set core frequency"),
+            ("pacman+sspc", "both set drive power states"),
+            ("pacer+pacman+dlb+dtm", "'dlb' and 'dtm'"),
+            ("eadc+eadc", "'eadc' and 'eadc'"),
+        ] {
+            let error = make(name, &topology, &settings).err().map(|e| e.to_string());
+            assert!(error.as_ref().is_some_and(|e| e.contains(says)), "{name}: {error:?}");
+        }
+        for name in ["native+eadc", "pacer+pacman+eadc", "ondemand + sspc + jetc"] {
+            assert!(make(name, &topology, &settings).is_ok(), "{name}");
         }
     }
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Weather, budget, server};
+use common::{Weather, budget, heated};
+use ebb_policy::cooling::Curve;
 use ebb_policy::reactor::{
     self, CoreLoad, CoreSpec, Machine, Period, Placement, Queue, Queues, ThreadLoad,
 };
@@ -12,9 +13,10 @@ use ebb_policy::{Controls, Guard, Limits, PowerState};
 
 #[test]
 fn stepping_any_policy_and_the_guard_allocates_nothing() {
-    let topology = server(32);
+    let topology = heated(32);
     let ssd_budget = Some(budget(&topology, 0.4));
-    let settings = Settings { ssd_budget, ..Settings::default() };
+    let curve = Curve::new(vec![(0.2, 1.0), (0.4, 1.0), (0.6, 0.8), (1.0, 0.4)]).ok();
+    let settings = Settings { ssd_budget, curve, ..Settings::default() };
     for entry in ENTRIES {
         let mut policy = make(entry.name, &topology, &settings).unwrap();
         let mut guard = Guard::new(&topology, Limits { ssd_budget, ..Limits::default() });

@@ -73,7 +73,10 @@ impl Lab {
         let Experiment { plf, ssd_budget, duration, warmup, .. } = *experiment;
         let topology = &self.server.topology;
         let policy: Box<dyn Policy> = match experiment.steer {
-            Steer::Policy(name) => registry::make(name, topology, &Settings { plf, ssd_budget })?,
+            Steer::Policy(name) => {
+                let settings = Settings { plf, ssd_budget, ..Settings::default() };
+                registry::make(name, topology, &settings)?
+            }
             Steer::Hold { cores, frequency } => Box::new(Hold::new(topology, cores, frequency)),
         };
         let mut watch = Watch::default();

@@ -64,7 +64,7 @@ impl Plan {
         } else if policies.is_empty() {
             policies = vec!["native".to_owned()];
         }
-        let settings = Settings { plf: args.plf, ssd_budget };
+        let settings = Settings { plf: args.plf, ssd_budget, ..Settings::default() };
         // A wrong name is told even where nothing says yet what to run.
         check_policies(&policies, &server, &settings)?;
         options::something_to_run(args)?;

@@ -10,14 +10,17 @@
 //! In either state what leaves the guard is within the topology's bounds and the [`Limits`].
 //! Every change it makes is a decision with a reason that starts with `guard:`.
 
+mod thermal;
 mod trust;
 
 use crate::controls::GroupControl;
+use crate::cooling::{EMERGENCY, RED_LINE};
 use crate::ssd::{CAP_TOLERANCE, PowerDesc};
 use crate::topology::{GroupSpec, PowerState, Topology};
-use crate::units::{Hertz, Watts};
-use crate::{BackgroundMode, Controls, Signals};
+use crate::units::{Celsius, Hertz, Watts};
+use crate::{BackgroundMode, Controls, FanControl, Signals};
 
+use thermal::Thermal;
 use trust::{Trust, in_a_row};
 
 /// What no policy may exceed, and when signals are no longer believed.
@@ -35,10 +38,14 @@ pub struct Limits {
     pub patience_periods: u32,
     /// Good periods in a row after which a policy is trusted again.
     pub recovery_periods: u32,
+    /// Socket temperature from which the fans run at full speed, whoever owns them.
+    pub emergency: Celsius,
+    /// Socket temperature that is never to be crossed.
+    pub red_line: Celsius,
 }
 
 impl Default for Limits {
-    /// Half a group per period, 2 s of patience, 5 s of recovery; no budget.
+    /// Half a group per period, 2 s of patience, 5 s of recovery; no budget; EADC's temperatures.
     fn default() -> Self {
         Self {
             ssd_budget: None,
@@ -46,6 +53,8 @@ impl Default for Limits {
             park_share: 0.5,
             patience_periods: 4,
             recovery_periods: 10,
+            emergency: EMERGENCY,
+            red_line: RED_LINE,
         }
     }
 }
@@ -57,9 +66,11 @@ pub struct Guard {
     limits: Limits,
     desc: PowerDesc,
     trust: Trust,
+    thermal: Thermal,
     /// What left the guard last.
     groups: Vec<GroupControl>,
     drives: Vec<PowerState>,
+    fans: Vec<FanControl>,
     /// Periods in a row in which the drive reported a higher cap than was asked for.
     disobeyed: Vec<u32>,
     /// Caps of drives that keep a higher cap than asked for; zero for the others.
@@ -76,9 +87,11 @@ impl Guard {
             topology: topology.clone(),
             desc: PowerDesc::new(topology),
             trust: Trust::new(&limits),
+            thermal: Thermal::new(topology, &limits),
             limits,
             groups: native.groups().to_vec(),
             drives: native.drives().to_vec(),
+            fans: native.fans().to_vec(),
             disobeyed: vec![0; drives],
             taken: vec![Watts(0.0); drives],
         }
@@ -97,8 +110,10 @@ impl Guard {
         }
         self.watch_drives(signals);
         self.bound_drives(distrust.drives, controls);
+        self.thermal.bound(signals, &self.fans, distrust.drives, &self.topology, controls);
         self.groups.copy_from_slice(controls.groups());
         self.drives.copy_from_slice(controls.drives());
+        self.fans.copy_from_slice(controls.fans());
     }
 
     fn bound_cores(&self, g: usize, distrust: Option<&'static str>, controls: &mut Controls) {

@@ -284,6 +284,134 @@ fn a_clock_that_stands_still_means_stale_signals() {
     assert_eq!((bench.active(), bench.controls.drives()), (16, &[0; 4][..]));
 }
 
+/// A server with two sockets, three fans and four jobs, and what it is like now.
+fn warm_bench(temperature: f64) -> Bench {
+    let fan = crate::FanSpec { min_duty: 0.2, max_power: Watts(20.0) };
+    let server = Topology { sockets: 2, fans: vec![fan; 3], jobs: 4, ..server() };
+    let mut signals = Signals::new(&server);
+    signals.io.arrived = Some(100);
+    signals.io.completed = Some(100);
+    signals.io.mean_latency = Some(Nanos::from_micros(200));
+    signals.period = PERIOD;
+    let guard = Guard::new(&server, Limits::default());
+    let mut bench = Bench { guard, signals, controls: Controls::native(&server) };
+    bench.warm(Some(temperature));
+    bench
+}
+
+impl Bench {
+    /// Socket 1 says this from now on, socket 0 is cool.
+    fn warm(&mut self, temperature: Option<f64>) {
+        let at = self.signals.now + PERIOD;
+        let reading = |t: f64| crate::Reading { at, temperature: Celsius(t) };
+        self.signals.cooling.sockets[0] = Some(reading(50.0));
+        self.signals.cooling.sockets[1] = temperature.map(reading);
+    }
+
+    fn fan(&self) -> FanControl {
+        self.controls.fans()[1]
+    }
+}
+
+fn fans(duty: f64) -> impl Fn(&mut Controls) {
+    move |controls| (0..3).for_each(|f| controls.set_fan(f, FanControl::Duty(duty), "test:ask"))
+}
+
+#[test]
+fn fans_stay_within_their_bounds_and_slow_down_gradually() {
+    let mut bench = warm_bench(60.0);
+    for (asked, given, why) in [
+        (1.0, 1.0, vec![]),
+        (0.96, 0.96, vec![]),
+        (0.2, 0.91, vec!["guard:fan-rate"]),
+        (7.0, 1.0, vec!["guard:max-duty"]),
+        (f64::NAN, 1.0, vec!["guard:absurd-request"]),
+    ] {
+        bench.warm(Some(60.0));
+        let guarded = bench.period(fans(asked));
+        let duty = bench.fan().duty().unwrap();
+        assert!((duty - given).abs() < 1e-9, "{asked}: {duty}");
+        assert_eq!(reasons(&guarded), why, "{asked}");
+    }
+    for _ in 0..40 {
+        bench.warm(Some(60.0));
+        bench.period(fans(0.0));
+    }
+    assert_eq!(bench.fan(), FanControl::Duty(0.2));
+}
+
+#[test]
+fn at_the_emergency_threshold_the_fans_are_taken() {
+    let mut bench = warm_bench(60.0);
+    bench.period(fans(0.95));
+    bench.warm(Some(90.0));
+    assert_eq!(reasons(&bench.period(fans(0.95))), ["guard:emergency"]);
+    assert_eq!(bench.fan(), FanControl::Duty(1.0));
+    // Given back at the set point, after a while.
+    for cool in 1..13 {
+        bench.warm(Some(84.0));
+        bench.period(fans(0.95));
+        assert!(cool >= 10 || bench.fan() == FanControl::Duty(1.0), "{cool}");
+    }
+    assert_eq!(bench.fan(), FanControl::Duty(0.95));
+}
+
+#[test]
+fn at_the_red_line_everything_gives_way() {
+    let mut bench = warm_bench(60.0);
+    bench.warm(Some(96.0));
+    assert_eq!(reasons(&bench.period(fans(0.3))), ["guard:red-line"]);
+    assert_eq!(bench.fan(), FanControl::Duty(1.0));
+    assert_eq!(bench.controls.frequency_caps(), [Hertz(1.5e9); 2]);
+    assert!(bench.controls.job_shares().iter().all(|share| *share == 0.1));
+    assert!(crate::QosClass::ALL.iter().all(|class| !bench.controls.admits(*class)));
+}
+
+#[test]
+fn a_lost_sensor_ends_with_full_fans() {
+    let mut bench = warm_bench(70.0);
+    bench.period(fans(0.95));
+    let mut full = 0;
+    for _ in 0..60 {
+        bench.warm(None);
+        bench.period(fans(0.95));
+        full += usize::from(bench.fan() == FanControl::Duty(1.0));
+    }
+    // From 70 °C, at 1 K/s and two seconds' grace.
+    assert!((14..=18).contains(&full), "{full}");
+}
+
+#[test]
+fn signals_that_cannot_be_believed_give_the_fans_to_the_board() {
+    let mut bench = warm_bench(60.0);
+    bench.period(fans(0.95));
+    bench.signals.power.fans = Some(Watts(-3.0));
+    assert_eq!(reasons(&bench.period(fans(0.95))), ["guard:absurd-power"]);
+    assert_eq!(bench.fan(), FanControl::Firmware);
+}
+
+#[test]
+fn jobs_and_ceilings_stay_within_their_bounds() {
+    let mut bench = warm_bench(60.0);
+    let guarded = bench.period(|c| {
+        c.set_job_share(0, 0.0, "test:ask");
+        c.set_job_share(1, f64::NAN, "test:ask");
+        c.set_job_socket(2, Some(2), "test:ask");
+        c.set_frequency_cap(0, Hertz(2.2e9), "test:ask");
+        c.set_frequency_cap(1, Hertz(0.0), "test:ask");
+    });
+    assert_eq!(bench.controls.job_shares(), [0.1, 1.0, 1.0, 1.0]);
+    assert_eq!(bench.controls.job_sockets(), [None; 4]);
+    assert_eq!(bench.controls.frequency_caps(), [Hertz(2.0e9), Hertz(1.5e9)]);
+    let expected = [
+        "guard:unavailable-frequency",
+        "guard:job-share",
+        "guard:absurd-request",
+        "guard:no-such-socket",
+    ];
+    assert_eq!(reasons(&guarded), expected);
+}
+
 fn any_value() -> impl Strategy<Value = f64> {
     prop_oneof![
         8 => 0.0..30.0_f64,

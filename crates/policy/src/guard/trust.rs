@@ -107,6 +107,9 @@ fn io_missing(io: &IoSignals) -> bool {
 fn absurd(topology: &Topology, signals: &Signals) -> Option<&'static str> {
     if signals.groups.len() != topology.groups.len()
         || signals.drives.len() != topology.drives.len()
+        || signals.cooling.sockets.len() != usize::from(topology.sockets)
+        || signals.cooling.fans.len() != topology.fans.len()
+        || signals.jobs.len() != usize::from(topology.jobs)
     {
         return Some("guard:wrong-shape");
     }

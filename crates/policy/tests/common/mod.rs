@@ -1,8 +1,8 @@
 //! A server and its signals, drawn at random from a seed.
 
-use ebb_policy::topology::{CoreRole, DriveSpec, GroupSpec, PowerStateSpec, Topology};
-use ebb_policy::units::{Hertz, Nanos, Watts};
-use ebb_policy::{PERIOD, PowerState, Signals};
+use ebb_policy::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
+use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
+use ebb_policy::{JobSignals, PERIOD, PowerState, QosClass, Reading, Signals};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -36,6 +36,13 @@ pub fn server(drives: usize) -> Topology {
         drives: DRIVES.iter().cycle().take(drives).map(drive).collect(),
         ..Topology::default()
     }
+}
+
+/// The same with two sockets, six fans and twelve jobs.
+#[allow(dead_code, reason = "not every test has heat")]
+pub fn heated(drives: usize) -> Topology {
+    let fan = FanSpec { min_duty: 0.2, max_power: Watts(50.0) };
+    Topology { sockets: 2, fans: vec![fan; 6], jobs: 12, ..server(drives) }
 }
 
 /// The budget that is `share` of the way from the lowest caps to the highest.
@@ -97,6 +104,35 @@ impl Weather {
             let drive = &mut self.signals.drives[d];
             (drive.power, drive.state) = (power, state);
         }
+        self.heat();
         self.signals.power.total = self.value(300.0..900.0).map(Watts);
+    }
+
+    /// Temperatures that wander, jobs that come and go.
+    fn heat(&mut self) {
+        let at = self.signals.now;
+        self.signals.power.cpu = self.value(50.0..250.0).map(Watts);
+        self.signals.power.fans = self.value(5.0..300.0).map(Watts);
+        self.signals.cooling.inlet =
+            Some(Reading { at, temperature: Celsius(self.rng.random_range(20.0..30.0)) });
+        // Slow enough for sensors that are watched for jumps: a minute and a half from 40 to 100.
+        let phase = at.seconds() % 180.0 / 180.0;
+        let wave = 70.0 + 30.0 * (phase * std::f64::consts::TAU).sin();
+        for s in 0..self.signals.cooling.sockets.len() {
+            let offset = self.rng.random_range(0.0..2.0) + 6.0 * s as f64;
+            let reading = Reading { at, temperature: Celsius((wave + offset).round()) };
+            let lost = self.rng.random_bool(self.bad);
+            self.signals.cooling.sockets[s] = (!lost).then_some(reading);
+        }
+        for job in 0..self.signals.jobs.len() {
+            self.signals.jobs[job] = JobSignals {
+                present: self.rng.random_bool(0.8),
+                class: QosClass::ALL[job % 4],
+                socket: (job % 2) as u16,
+                cpu: self.rng.random_range(0.0..1.0),
+                disk_bytes: self.rng.random_range(0..50_000_000),
+                waiting: self.rng.random_bool(0.2),
+            };
+        }
     }
 }

@@ -44,7 +44,7 @@ fn profile() -> Profile {
 
 fn served(policy: &str) -> (Outcome, Owners) {
     let profile = profile();
-    let settings = Settings { plf: PLF, ssd_budget: Some(BUDGET) };
+    let settings = Settings { plf: PLF, ssd_budget: Some(BUDGET), ..Settings::default() };
     let policy = make(policy, &profile.topology(), &settings).unwrap();
     // PACER's rand-rw at a pressure of 3 %: 18 k IOPS.
     let source = Poisson::new(u64::MAX, 55_000.0, 8192, 0.7, 1);

@@ -1,0 +1,74 @@
+//! Dynamic thermal management after Choi et al. (ISLPED 2007), as EADC §VII tells it: "migrate
+//! workloads proactively to alleviate the maximum core temperature and the memory activity is
+//! throttled when the temperatures approach the emergency threshold. They use the default
+//! workload-independent PI based fan actuator".
+//!
+//! Of Choi et al. we could read the abstract only. Ours: the margin for a move, one move per
+//! sensor lag, and where throttling starts and ends. There is no control for memory activity
+//! here; the share of the time that the hot socket's jobs may run limits their memory accesses
+//! too, together with everything else they do.
+
+use crate::cooling::dlb::DefaultFans;
+use crate::cooling::placement::Placement;
+use crate::cooling::{EMERGENCY, SET_POINT};
+use crate::topology::Topology;
+use crate::{Controls, Policy, Signals};
+
+/// Difference of temperatures that is worth a move, in kelvin: clear of rounding and noise.
+const MARGIN: f64 = 4.0;
+/// Distance to the emergency threshold that counts as approaching it, in kelvin: two quanta.
+const APPROACH: f64 = 2.0;
+/// Share of the time that is left to a hot socket's jobs. All at once and late, a deeper cut would
+/// swing the die by more than the distance to the red line before the sensor shows it.
+const THROTTLED: f64 = 0.75;
+
+/// The controller.
+#[derive(Debug, Clone)]
+pub struct Dtm {
+    fans: DefaultFans,
+    placement: Placement,
+    /// Sockets whose jobs are throttled.
+    throttled: Vec<bool>,
+}
+
+impl Dtm {
+    /// DTM for `topology`.
+    #[must_use]
+    pub fn new(topology: &Topology) -> Self {
+        Self {
+            fans: DefaultFans::new(topology),
+            placement: Placement::new(topology.sockets),
+            throttled: vec![false; usize::from(topology.sockets)],
+        }
+    }
+
+    /// Reactive, and all or nothing per socket, with the set point as hysteresis.
+    fn throttle(&mut self, signals: &Signals, controls: &mut Controls) {
+        for (s, throttled) in self.throttled.iter_mut().enumerate() {
+            let Some(t) = self.fans.heat.socket(s) else { continue };
+            if t.now.0 >= EMERGENCY.0 - APPROACH {
+                *throttled = true;
+            } else if t.now <= SET_POINT {
+                *throttled = false;
+            }
+        }
+        for (j, job) in signals.jobs.iter().enumerate().take(controls.job_shares().len()) {
+            let hot = self.throttled.get(usize::from(job.socket)).copied().unwrap_or(false);
+            let share = if hot && job.present { THROTTLED } else { 1.0 };
+            controls.set_job_share(j, share, "dtm:near-emergency");
+        }
+    }
+}
+
+impl Policy for Dtm {
+    fn name(&self) -> &'static str {
+        "dtm"
+    }
+
+    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
+        let Some(dt) = self.fans.step(signals, controls, "dtm:temperature") else { return };
+        let seen = (signals, &self.fans.heat, dt);
+        self.placement.off_the_hottest(seen, MARGIN, controls, "dtm:hottest-socket");
+        self.throttle(signals, controls);
+    }
+}

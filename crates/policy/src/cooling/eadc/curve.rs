@@ -1,0 +1,205 @@
+//! The fan-disk characterisation curve (EADC Fig. 5), "segmented into either temperature-driven
+//! zones (Z1) or disk-performance-driven zones (Z2) according to the slope (m) of the curve"
+//! (§VI-B).
+
+/// Slope up to which the curve counts as flat, `m = 0`, in shares of throughput per unit of duty.
+/// Ours: 1 % of throughput for a step of 10 % PWM, the repeatability to expect of such a sweep.
+const FLAT: f64 = 0.1;
+/// Throughput that one fan step of zone Z2 may cost: "fan settings are discretized based on the
+/// disk sensitivity slope (m)" (§VI-B). Ours: half of what Fig. 5's legend can tell apart.
+const STEP: f64 = 0.05;
+
+/// What decides the fan speed at a duty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zone {
+    /// Flat: disks do not feel the fans, temperature alone decides.
+    Z1,
+    /// Falling: each step of fan speed costs disk throughput.
+    Z2,
+}
+
+/// Why points are no characterisation curve.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CurveError {
+    /// Fewer than two points.
+    #[error("the fan-disk curve has {0} points; sweep at least two fan duties")]
+    Short(usize),
+    /// A number outside its range.
+    #[error("point {point} of the fan-disk curve: {what} is {value}, not within 0 to 1")]
+    Range {
+        /// Its place, counted from 1.
+        point: usize,
+        /// Which number.
+        what: &'static str,
+        /// The number.
+        value: f64,
+    },
+    /// Duties that do not rise.
+    #[error(
+        "point {point} of the fan-disk curve: duty {duty} is not above the one before, \
+             {before}; order the points by duty, each once"
+    )]
+    Order {
+        /// Its place, counted from 1.
+        point: usize,
+        /// Its duty.
+        duty: f64,
+        /// The duty of the point before.
+        before: f64,
+    },
+    /// Throughput that rises with fan speed.
+    #[error(
+        "point {point} of the fan-disk curve: throughput {share} is above {before} at the \
+             lower duty before; faster fans do not speed disks up: measure longer at each duty"
+    )]
+    Rising {
+        /// Its place, counted from 1.
+        point: usize,
+        /// Its throughput.
+        share: f64,
+        /// The throughput of the point before.
+        before: f64,
+    },
+}
+
+/// Disk throughput by fan duty, as a share of the most that was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// (duty, share), by rising duty.
+    points: Vec<(f64, f64)>,
+    knee: f64,
+    levels: Vec<f64>,
+}
+
+impl Curve {
+    /// The curve through `points` (fan duty, share of the disks' throughput), both 0 to 1.
+    ///
+    /// # Errors
+    /// Points that are too few, out of range, out of order, or show a throughput that rises.
+    pub fn new(points: Vec<(f64, f64)>) -> Result<Self, CurveError> {
+        if points.len() < 2 {
+            return Err(CurveError::Short(points.len()));
+        }
+        for (index, (duty, share)) in points.iter().copied().enumerate() {
+            let point = index + 1;
+            for (what, value) in [("duty", duty), ("throughput", share)] {
+                if !(0.0..=1.0).contains(&value) {
+                    return Err(CurveError::Range { point, what, value });
+                }
+            }
+            let Some((before, above)) = index.checked_sub(1).map(|i| points[i]) else { continue };
+            if duty <= before {
+                return Err(CurveError::Order { point, duty, before });
+            }
+            if share > above {
+                return Err(CurveError::Rising { point, share, before: above });
+            }
+        }
+        let mut curve = Self { points, knee: 1.0, levels: Vec::new() };
+        curve.knee = curve.find_knee();
+        curve.levels = curve.find_levels();
+        Ok(curve)
+    }
+
+    /// Share of the disks' throughput that is left at `duty`; level beyond the ends.
+    #[must_use]
+    pub fn throughput(&self, duty: f64) -> f64 {
+        let after = self.points.partition_point(|(at, _)| *at < duty);
+        let Some((x1, y1)) = self.points.get(after).copied() else {
+            return self.points.last().map_or(1.0, |(_, share)| *share);
+        };
+        let Some((x0, y0)) = after.checked_sub(1).map(|i| self.points[i]) else { return y1 };
+        y0 + (y1 - y0) * (duty - x0) / (x1 - x0)
+    }
+
+    /// Where Z1 ends: the highest duty up to which no part of the curve is steeper than flat.
+    /// While disks are busy this is the most that the fans get.
+    #[must_use]
+    pub fn knee(&self) -> f64 {
+        self.knee
+    }
+
+    /// The zone that `duty` is in.
+    #[must_use]
+    pub fn zone(&self, duty: f64) -> Zone {
+        if duty > self.knee { Zone::Z2 } else { Zone::Z1 }
+    }
+
+    /// Fan settings from the knee to full speed. Each costs the disks at most [`STEP`] more than
+    /// the one before, so they lie closer where the slope is steeper.
+    #[must_use]
+    pub fn levels(&self) -> &[f64] {
+        &self.levels
+    }
+
+    fn find_knee(&self) -> f64 {
+        let steep = |pair: &&[(f64, f64)]| {
+            let [(x0, y0), (x1, y1)] = **pair else { return false };
+            (y0 - y1) / (x1 - x0) > FLAT
+        };
+        self.points.windows(2).find(steep).map_or(1.0, |pair| pair[0].0)
+    }
+
+    /// The settings are cut out of each part of the curve on its own.
+    fn find_levels(&self) -> Vec<f64> {
+        let mut levels = vec![self.knee];
+        for pair in self.points.windows(2).filter(|pair| pair[0].0 >= self.knee) {
+            let [(x0, y0), (x1, y1)] = *pair else { continue };
+            let cuts = ((y0 - y1) / STEP).ceil().max(1.0) as u32;
+            levels.extend((1..=cuts).map(|cut| x0 + (x1 - x0) * f64::from(cut) / f64::from(cuts)));
+        }
+        if levels.last().is_some_and(|last| *last < 1.0) {
+            levels.push(1.0);
+        }
+        levels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused_with_the_point_and_the_reason() {
+        for (points, says) in [
+            (vec![], "0 points"),
+            (vec![(0.2, 1.0)], "1 points"),
+            (vec![(0.2, 1.0), (0.2, 0.9)], "point 2 of the fan-disk curve: duty 0.2"),
+            (vec![(0.4, 1.0), (0.2, 1.0)], "not above the one before, 0.4"),
+            (vec![(0.2, 0.9), (0.4, 0.8), (0.6, 0.95)], "point 3"),
+            (vec![(0.2, 0.9), (0.4, 0.95)], "throughput 0.95 is above 0.9"),
+            (vec![(0.2, 1.0), (40.0, 0.9)], "duty is 40"),
+            (vec![(0.2, f64::NAN), (0.4, 0.9)], "throughput is NaN"),
+            (vec![(-0.1, 1.0), (0.4, 0.9)], "duty is -0.1"),
+        ] {
+            let error = Curve::new(points).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn zones_part_where_the_slope_begins() {
+        let curve =
+            Curve::new(vec![(0.0, 1.0), (0.3, 0.99), (0.5, 0.98), (0.6, 0.9), (1.0, 0.5)]).unwrap();
+        assert_eq!(curve.knee(), 0.5);
+        assert_eq!((curve.zone(0.5), curve.zone(0.51)), (Zone::Z1, Zone::Z2));
+        assert!((curve.throughput(0.8) - 0.7).abs() < 1e-12);
+        assert_eq!((curve.throughput(-1.0), curve.throughput(2.0)), (1.0, 0.5));
+        let flat = Curve::new(vec![(0.2, 1.0), (1.0, 0.95)]).unwrap();
+        assert_eq!((flat.knee(), flat.levels()), (1.0, &[1.0][..]));
+    }
+
+    #[test]
+    fn settings_lie_closer_where_the_slope_is_steeper() {
+        let curve = Curve::new(vec![(0.4, 1.0), (0.6, 0.9), (0.8, 0.6)]).unwrap();
+        let levels = curve.levels();
+        assert_eq!((levels[0], levels[levels.len() - 1]), (0.4, 1.0));
+        assert!(levels.is_sorted());
+        for pair in levels.windows(2) {
+            let cost = curve.throughput(pair[0]) - curve.throughput(pair[1]);
+            assert!(cost <= STEP + 1e-9, "{pair:?} costs {cost}");
+        }
+        let upto = |high: f64| levels.iter().filter(|level| **level <= high).count();
+        assert!(upto(0.8) - upto(0.6) > upto(0.6) - upto(0.4));
+    }
+}

@@ -1,0 +1,47 @@
+//! "The policy will throttle CPU activity via DVFS as the last resort if the cores reach the
+//! emergency temperature threshold" (§VI-B): a ceiling under each hot socket's frequencies, one
+//! step at a time. It is a ceiling of its own, so that it does not fight with who sets the
+//! frequencies.
+
+use crate::cooling::estimate::Estimator;
+use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
+use crate::units::Hertz;
+use crate::{Controls, Topology};
+
+/// The ceilings of all sockets.
+#[derive(Debug, Clone)]
+pub struct Dvfs {
+    frequencies: Vec<Hertz>,
+    /// Steps below the top, and seconds since the last change, of each socket.
+    sockets: Vec<(usize, f64)>,
+}
+
+impl Dvfs {
+    /// For `topology`, uncapped.
+    pub fn new(topology: &Topology) -> Self {
+        let sockets = vec![(0, 0.0); usize::from(topology.sockets)];
+        Self { frequencies: topology.frequencies.clone(), sockets }
+    }
+
+    /// One interval of `dt` seconds.
+    pub fn step(&mut self, heat: &Estimator, dt: f64, controls: &mut Controls) {
+        let Some(deepest) = self.frequencies.len().checked_sub(1) else { return };
+        for (s, (steps, since)) in self.sockets.iter_mut().enumerate() {
+            *since += dt;
+            let Some(t) = heat.socket(s) else { continue };
+            let reason = if t.now >= EMERGENCY && *steps < deepest {
+                (*steps, *since) = (*steps + 1, 0.0);
+                "eadc:emergency"
+            } else if t.ahead.0 < SET_POINT.0 - 2.0 * QUANTUM
+                && *steps > 0
+                && *since >= LAG.seconds()
+            {
+                (*steps, *since) = (*steps - 1, 0.0);
+                "eadc:cooled"
+            } else {
+                "eadc:emergency"
+            };
+            controls.set_frequency_cap(s, self.frequencies[deepest - *steps], reason);
+        }
+    }
+}

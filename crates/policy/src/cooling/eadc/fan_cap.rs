@@ -1,0 +1,54 @@
+//! "During periods of significant disk activity, we only allow fans to spin as fast as the
+//! specified limit. During periods of low disk activity, the limit on fan speed is lifted"
+//! (§VI-B). The limit is the knee of the curve, where zone Z2 begins.
+//!
+//! When throttling alone cannot keep the set point, the fans get more, one setting of Z2 at a
+//! time: "at thresholds between some fan step n and n+1, the controller assigns the minimum fan
+//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool.
+
+use crate::cooling::eadc::Curve;
+use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
+
+/// Distance below the set point at which a fan step is given back, in kelvin: more than what
+/// one step moves the temperature by where fans are fast.
+const RELAXED: f64 = 5.0;
+
+/// The limit in force.
+#[derive(Debug, Clone, Default)]
+pub struct FanCap {
+    /// Settings above the knee.
+    level: usize,
+    /// Seconds since the level changed.
+    since: f64,
+    emergency: bool,
+}
+
+impl FanCap {
+    /// The limit for an interval of `dt` seconds. `hot` is the temperature, `exhausted` says that
+    /// no job can be throttled further.
+    pub fn limit(&mut self, curve: &Curve, busy: bool, hot: f64, exhausted: bool, dt: f64) -> f64 {
+        self.emergency =
+            hot >= EMERGENCY.0 - QUANTUM || (self.emergency && hot > SET_POINT.0 - 2.0 * QUANTUM);
+        if !busy {
+            (self.level, self.since) = (0, 0.0);
+            return 1.0;
+        }
+        self.since += dt;
+        if self.since >= 2.0 * LAG.seconds() {
+            if exhausted && hot > SET_POINT.0 && self.level + 1 < curve.levels().len() {
+                (self.level, self.since) = (self.level + 1, 0.0);
+            } else if hot < SET_POINT.0 - RELAXED && self.level > 0 {
+                (self.level, self.since) = (self.level - 1, 0.0);
+            }
+        }
+        if self.emergency {
+            return 1.0;
+        }
+        curve.levels().get(self.level).copied().unwrap_or(1.0)
+    }
+
+    /// Whether the limit has been given up because of the temperature.
+    pub fn emergency(&self) -> bool {
+        self.emergency
+    }
+}

@@ -1,0 +1,204 @@
+//! Environment Aware Data Control: cooling that knows what fan vibration costs the disks (EADC
+//! §VI). A finite state machine "triggered by thermal, power and tachometer feedback":
+//!
+//! ```text
+//!              disks busy                     too hot at the cap
+//!   thermal ──────────────► capped ──────────────────────────────► throttling
+//!  (Z1, JETC) ◄────────────       ◄──────────────────────────────
+//!      │         disks idle         jobs have their time back          │
+//!      │                                                               ▼
+//!      └────────────── at the emergency threshold ──────────────► emergency
+//!                                                     no cap; DVFS, as the last resort
+//! ```
+//!
+//! | file | idea |
+//! |---|---|
+//! | `curve.rs` | the characterisation curve, zones Z1 and Z2 by slope, Fig. 5 |
+//! | `disks.rs` | significant disk activity, how much each job uses the disks |
+//! | `fan_cap.rs` | the limit on fan speed while disks are busy |
+//! | `throttle.rs` | progressive throttling of the jobs that use the disks least |
+//! | `stability.rs` | the global controller over fans and CPU cap, §VI-C |
+//! | `optimum.rs` | the optimal operating temperature, §VI-A and Fig. 8 |
+//! | `admission.rs` | admission by QoS class and thermal state |
+//! | `dvfs.rs` | the last resort |
+//! | `feed_forward.rs` | airflow for drives before they are too warm (ours) |
+//!
+//! Departures from the paper:
+//!
+//! * **"Control returns to the default JETC policy"** while disks are idle: its placement and its
+//!   look-ahead do, at the temperature of §VI-A instead of JETC's own. The two sections ask for
+//!   different ones, and JETC's is the one that §VII faults.
+//! * **Placement** is JETC's throughout; the paper says nothing of its own.
+//! * **10 ms scheduling** is the plant's: a policy sets each job's share of the time, the plant
+//!   cuts it into slices.
+//! * **Without a curve** there is no zone Z2 and no cap: nothing is assumed about disks that
+//!   nobody has characterised.
+
+mod admission;
+mod curve;
+mod disks;
+mod dvfs;
+mod fan_cap;
+mod feed_forward;
+mod optimum;
+mod stability;
+mod throttle;
+
+pub use curve::{Curve, CurveError, Zone};
+
+use crate::cooling::dlb::min_duty;
+use crate::cooling::estimate::{Estimate, Estimator};
+use crate::cooling::jetc;
+use crate::cooling::pi::Pi;
+use crate::cooling::placement::Placement;
+use crate::cooling::{Interval, SET_POINT, air, duty, set_fans};
+use crate::topology::Topology;
+use crate::{Controls, Policy, Signals};
+
+use admission::Admission;
+use disks::Disks;
+use dvfs::Dvfs;
+use fan_cap::FanCap;
+use feed_forward::FeedForward;
+use optimum::Optimum;
+use stability::{Proposals, Stability};
+use throttle::Throttle;
+
+/// The controller.
+#[derive(Debug, Clone)]
+pub struct Eadc {
+    curve: Option<Curve>,
+    min_duty: f64,
+    interval: Interval,
+    heat: Estimator,
+    pi: Pi,
+    target: f64,
+    /// Duty floor for the drives, and whether one of them is too warm already.
+    drives: (f64, bool),
+    /// Whether the target alone decided the fan speed in the last interval.
+    free: bool,
+    disks: Disks,
+    fan_cap: FanCap,
+    throttle: Throttle,
+    stability: Stability,
+    optimum: Optimum,
+    placement: Placement,
+    admission: Admission,
+    dvfs: Dvfs,
+    feed_forward: FeedForward,
+}
+
+impl Eadc {
+    /// EADC for `topology`, whose disks were characterised by `curve`.
+    #[must_use]
+    pub fn new(topology: &Topology, curve: Option<Curve>) -> Self {
+        Self {
+            curve,
+            min_duty: min_duty(topology),
+            interval: Interval::default(),
+            heat: Estimator::new(topology),
+            pi: Pi::default(),
+            target: SET_POINT.0,
+            drives: (0.0, false),
+            free: true,
+            disks: Disks::new(topology.jobs),
+            fan_cap: FanCap::default(),
+            throttle: Throttle::new(topology.jobs),
+            stability: Stability::default(),
+            optimum: Optimum::new(topology),
+            placement: Placement::new(topology.sockets),
+            admission: Admission::default(),
+            dvfs: Dvfs::new(topology),
+            feed_forward: FeedForward::new(topology),
+        }
+    }
+
+    /// What has to be watched in every period.
+    fn sense(&mut self, signals: &Signals, controls: &Controls, duty: f64) {
+        self.heat.update(signals, air(signals, controls.fans()));
+        self.disks.update(signals, controls.job_shares());
+        self.drives = self.feed_forward.update(signals, duty);
+        if let Some(hottest) = self.heat.hottest() {
+            self.optimum.update(signals, hottest, (self.free, duty, self.min_duty));
+        }
+    }
+
+    /// The most that the fans may have in this interval.
+    fn limit(&mut self, signals: &Signals, hot: f64, dt: f64) -> f64 {
+        let Some(curve) = &self.curve else { return 1.0 };
+        let exhausted = self.throttle.exhausted(signals);
+        let limit = self.fan_cap.limit(curve, self.disks.busy(), hot, exhausted, dt);
+        if self.drives.1 { 1.0 } else { limit.max(self.min_duty) }
+    }
+
+    /// Fans and CPU cap, decided together.
+    fn cool(
+        &mut self,
+        (duty, limit, dt): (f64, f64, f64),
+        hottest: Estimate,
+        signals: &Signals,
+        controls: &mut Controls,
+    ) {
+        // Nobody is throttled while the fans could still do it without harm to the disks.
+        let throttled = self.throttle.cap() < 1.0;
+        let low = if throttled { limit } else { self.min_duty.max(self.drives.0).min(limit) };
+        let target = self.optimum.target(self.free);
+        if target != self.target {
+            self.target = target;
+            self.pi.restart();
+        }
+        let (hot, mut pi) = (hottest.ahead.0, self.pi);
+        // The loop may ask for more than the limit: that is what throttling answers to.
+        let wanted = pi.step(duty, hot - target, dt, (low, 1.0));
+        let cap = self.throttle.cap();
+        let proposals = Proposals {
+            duty: (duty, wanted),
+            limit,
+            cap: (cap, self.throttle.propose(hot, dt)),
+            may_rise: !self.fan_cap.emergency(),
+        };
+        let (next, next_cap) = self.stability.decide(&proposals, dt);
+        // An answer that had to wait is still owed: the loop keeps the error it last acted on.
+        if next == wanted || next == limit {
+            self.pi = pi;
+        }
+        self.throttle.settle(next_cap, hot);
+        self.throttle.apply(&self.disks, signals, controls);
+        self.free = next_cap >= 1.0 && next < limit && self.drives.0 < next;
+        let next = if throttled { next } else { next.max(low) };
+        set_fans(controls, next, self.reason(next, limit));
+    }
+
+    fn reason(&self, duty: f64, limit: f64) -> &'static str {
+        if self.fan_cap.emergency() {
+            "eadc:emergency"
+        } else if duty >= limit && limit < 1.0 {
+            "eadc:disk-driven"
+        } else if duty <= self.drives.0 {
+            "eadc:drive-load"
+        } else {
+            "eadc:temperature-driven"
+        }
+    }
+}
+
+impl Policy for Eadc {
+    fn name(&self) -> &'static str {
+        "eadc"
+    }
+
+    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
+        let now = duty(signals, controls);
+        self.sense(signals, controls, now);
+        let Some(dt) = self.interval.due(signals.period) else { return };
+        let Some(hottest) = self.heat.hottest() else { return };
+        let limit = self.limit(signals, hottest.now.0, dt);
+        self.cool((now, limit, dt), hottest, signals, controls);
+        let seen = (signals, &self.heat, dt);
+        self.placement.by_heat(seen, jetc::MARGIN, controls, "eadc:hot-spot");
+        let throttled = self.throttle.cap() < 1.0;
+        let state = (hottest.now.0, throttled);
+        self.admission.decide((signals, &self.disks, dt), state, controls);
+        self.dvfs.step(&self.heat, dt, controls);
+    }
+}

@@ -1,0 +1,66 @@
+//! Joint energy, thermal and cooling management after Ayoub et al. (HPCA 2012): placement and
+//! fan speed decided together, at the lowest fan speed that keeps the limit. It knows nothing of
+//! disks.
+//!
+//! * **CPU actuator**: "saves cooling energy by reducing the hot spots between and within the CPU
+//!   sockets": `Placement::by_heat`, before the fans. Within a socket there is one sensor here.
+//! * **Memory actuator** (clustering of pages): nothing here can move pages. Left out.
+//! * **Fans**: JETC "tends to operate closer to peak thermal bounds than the default" and "allows
+//!   average temperatures to rise above the thermal set point" (EADC §VII). No number is given;
+//!   ours is two quanta above it, three below the emergency threshold. The temperature it acts on is
+//!   one sensor lag ahead ("Predict and act", EADC's [24]).
+
+use crate::cooling::dlb::min_duty;
+use crate::cooling::estimate::Estimator;
+use crate::cooling::pi::Pi;
+use crate::cooling::placement::Placement;
+use crate::cooling::{Interval, QUANTUM, SET_POINT, air, duty, set_fans};
+use crate::topology::Topology;
+use crate::{Controls, Policy, Signals};
+
+/// What JETC lets the hottest socket reach.
+const TARGET: f64 = SET_POINT.0 + 2.0 * QUANTUM;
+/// Difference of temperatures that is worth a move, in kelvin: clear of rounding and noise.
+pub(super) const MARGIN: f64 = 3.0;
+
+/// The controller.
+#[derive(Debug, Clone)]
+pub struct Jetc {
+    heat: Estimator,
+    pi: Pi,
+    placement: Placement,
+    interval: Interval,
+    min_duty: f64,
+}
+
+impl Jetc {
+    /// JETC for `topology`.
+    #[must_use]
+    pub fn new(topology: &Topology) -> Self {
+        Self {
+            heat: Estimator::new(topology),
+            pi: Pi::default(),
+            placement: Placement::new(topology.sockets),
+            interval: Interval::default(),
+            min_duty: min_duty(topology),
+        }
+    }
+}
+
+impl Policy for Jetc {
+    fn name(&self) -> &'static str {
+        "jetc"
+    }
+
+    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
+        let now = duty(signals, controls);
+        self.heat.update(signals, air(signals, controls.fans()));
+        let Some(dt) = self.interval.due(signals.period) else { return };
+        let Some(hottest) = self.heat.hottest() else { return };
+        let seen = (signals, &self.heat, dt);
+        self.placement.by_heat(seen, MARGIN, controls, "jetc:hot-spot");
+        let error = hottest.ahead.0 - TARGET;
+        let next = self.pi.step(now, error, dt, (self.min_duty, 1.0));
+        set_fans(controls, next, "jetc:temperature");
+    }
+}

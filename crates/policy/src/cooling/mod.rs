@@ -1,0 +1,102 @@
+//! Controllers of fans and heat: EADC and the baselines it is compared with (EADC §VII).
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `dlb.rs` | the default: threads spread by number, a PI fan loop |
+//! | `dtm.rs` | Choi et al.: work moved away from the hottest socket, throttled near the emergency |
+//! | `jetc.rs` | Ayoub et al.: placement and fans decided together, close to the limit |
+//! | `eadc/` | aware of what fan vibration costs the disks |
+//! | `pi.rs` | the fan loop that all of them share |
+//! | `estimate.rs`, `sensor.rs` | how hot it may be, by sensors that lag, round, fail and lie |
+//! | `placement.rs` | which socket a job runs on |
+
+mod dlb;
+mod dtm;
+mod eadc;
+mod estimate;
+mod jetc;
+mod pi;
+mod placement;
+mod sensor;
+#[cfg(test)]
+mod tests;
+
+pub use dlb::Dlb;
+pub use dtm::Dtm;
+pub use eadc::{Curve, CurveError, Eadc, Zone};
+pub use estimate::{Estimate, Estimator};
+pub use jetc::Jetc;
+
+use crate::units::{Celsius, Nanos, Rpm};
+use crate::{Controls, FanControl};
+
+/// Core thermal set point and fan trigger point (EADC §VII-A).
+pub const SET_POINT: Celsius = Celsius(85.0);
+/// Emergency threshold, at which hardware throttles by itself (EADC §VII-A).
+pub const EMERGENCY: Celsius = Celsius(90.0);
+/// `T_redline`, never to be crossed (EADC §IV-A gives no number). Ours: the same 5 K again above
+/// the emergency threshold, where processors of that time trip or come close to it.
+pub const RED_LINE: Celsius = Celsius(95.0);
+/// Lag of temperature sensors behind a change of load (EADC §VI-C; Kim et al., DATE 2014).
+pub const LAG: Nanos = Nanos::from_secs(10);
+/// Step of temperature readings, in kelvin (Kim et al., DATE 2014).
+pub const QUANTUM: f64 = 1.0;
+/// Fan control and I/O monitoring interval (EADC §VI-B).
+pub const INTERVAL: Nanos = Nanos::from_secs(1);
+/// Least share of the time that a throttled job keeps: nothing starves, whoever throttles.
+pub const MIN_JOB_SHARE: f64 = 0.1;
+
+/// Most that fans slow down per second, as duty: full to a third takes 13 s, a little more than
+/// the lag with which sensors show that it was too much. Speeding up is not limited.
+pub const SLOW_DOWN: f64 = 0.05;
+
+/// Speed below which a fan moves no air; the slowest server fans idle at several times that.
+const STANDSTILL: Rpm = Rpm(200.0);
+
+/// Lets every [`INTERVAL`] of a policy's periods through.
+#[derive(Debug, Clone, Default)]
+struct Interval {
+    elapsed: Nanos,
+}
+
+impl Interval {
+    /// Adds a period; the seconds since the last interval if one is over.
+    fn due(&mut self, period: Nanos) -> Option<f64> {
+        self.elapsed += period;
+        (self.elapsed >= INTERVAL).then(|| std::mem::take(&mut self.elapsed).seconds())
+    }
+}
+
+/// Weight of a new value in an exponential mean with time constant `tau`, after `dt` (seconds).
+fn weight(dt: f64, tau: f64) -> f64 {
+    -(-dt / tau).exp_m1()
+}
+
+/// The duty in force in all fans: what was asked for last, and before the first time what they
+/// report. A fan that does not obey is not averaged in, or it would pull the others with it.
+fn duty(signals: &crate::Signals, controls: &Controls) -> f64 {
+    let asked = controls.fans().first().copied().and_then(FanControl::duty);
+    let reported = || signals.cooling.fans.iter().filter_map(|fan| fan.duty).reduce(f64::max);
+    asked.or_else(reported).filter(|duty| duty.is_finite()).unwrap_or(1.0)
+}
+
+/// The air that the fans give, as a mean duty: what each reports, or was `asked` to do, and nothing
+/// for one that stands still.
+pub(crate) fn air(signals: &crate::Signals, asked: &[FanControl]) -> f64 {
+    let fans = signals.cooling.fans.iter().zip(asked);
+    let known = fans.filter_map(|(fan, asked)| {
+        let still = fan.speed.is_some_and(|speed| speed < STANDSTILL);
+        let duty = fan.duty.or(asked.duty())?;
+        Some(if still { 0.0 } else { duty })
+    });
+    let (sum, count) = known.fold((0.0, 0.0), |(sum, count), duty| (sum + duty, count + 1.0));
+    let mean = sum / count;
+    if mean.is_finite() { mean.clamp(0.0, 1.0) } else { 1.0 }
+}
+
+/// Runs every fan at `duty`: one air path, one speed.
+fn set_fans(controls: &mut Controls, duty: f64, reason: &'static str) {
+    for fan in 0..controls.fans().len() {
+        controls.set_fan(fan, FanControl::Duty(duty), reason);
+    }
+}

@@ -1,0 +1,144 @@
+//! The fan loop: a proportional-integral controller in velocity form.
+//!
+//! * **Velocity form**: what is computed is a change of what is in force. There is no stored
+//!   integral that could wind up while the fans are at a bound, refuse, or are in other hands,
+//!   and taking over from anybody is free of bumps.
+//! * **In the air's resistance, not in duty**. Convection improves with about the 0.8th power of
+//!   speed (Dittus and Boelter, turbulent flow), so a step of duty moves the temperature nine
+//!   times as far at 30 % as at 100 %. Kim et al. (DATE 2014) adapt the gains to the operating
+//!   fan speed for this reason; here the loop steers `r = duty^-0.8`, in which the plant is
+//!   about linear and one pair of gains serves every speed.
+//! * **A dead zone of one quantum** around the target: between two readings nobody knows more,
+//!   and acting on a toggling last digit is an oscillation (Kim et al.: "eliminating the fan
+//!   speed oscillation caused by temperature quantization"; their method is not in the abstract,
+//!   which is all that we could read).
+
+use crate::cooling::{QUANTUM, SLOW_DOWN};
+
+/// Exponent of the convective resistance by fan speed.
+const CONVECTION: f64 = 0.8;
+
+/// `K_p`, per kelvin. By Skogestad's rules for internal model control, `K_p = 1 / (k (lambda +
+/// theta))`: `theta` = 13 s (sensor 10 s, fan 2 s, interval 1 s), `lambda` = 2 `theta`, and `k`,
+/// in K/s per unit of `r`, the slope at which a socket heats: 100 W on 0.15 K/W of convection,
+/// with a time constant of 60 s, are 0.25. A plant that is four times as steep stays stable.
+const K_P: f64 = 1.0 / (0.25 * 39.0);
+/// `K_i` = `K_p / (4 (lambda + theta))`, per kelvin and second: slow enough for heavy heat sinks.
+const K_I: f64 = K_P / (4.0 * 39.0);
+
+/// Distance below the target within which fans at their low bound answer to a rise, in kelvin:
+/// what a heat sink warms by within two sensor lags at full load.
+const IDLE_BAND: f64 = 8.0;
+
+/// Air that moves by itself, as a duty: convection goes on when every fan stands still.
+const LEAST_AIR: f64 = 0.03;
+
+/// `r`: relative resistance to the air at `duty`; 1 at full speed.
+pub fn resistance(duty: f64) -> f64 {
+    duty.clamp(LEAST_AIR, 1.0).powf(-CONVECTION)
+}
+
+/// The duty with resistance `r`.
+fn duty_of(r: f64) -> f64 {
+    r.max(1.0).powf(-1.0 / CONVECTION)
+}
+
+/// The duty that carries the same heat at a temperature difference that is `ratio` of what
+/// `duty` needs; used to look ahead.
+pub fn duty_for(duty: f64, ratio: f64) -> f64 {
+    duty_of(resistance(duty) * ratio.max(1e-3))
+}
+
+/// `error` less a dead zone of a quantum on either side.
+pub fn dead_zone(error: f64) -> f64 {
+    error - error.clamp(-QUANTUM, QUANTUM)
+}
+
+/// The loop of all fans.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pi {
+    /// The error of the last interval, after the dead zone.
+    before: Option<f64>,
+}
+
+impl Pi {
+    /// The duty to follow `duty`, when the temperature is `error` kelvin above the target and
+    /// `dt` seconds have passed; within `low` and `high`.
+    pub fn step(&mut self, duty: f64, error: f64, dt: f64, (low, high): (f64, f64)) -> f64 {
+        let error = dead_zone(error);
+        let change = error - self.before.replace(error).unwrap_or(error);
+        let r = resistance(duty);
+        let low = low.min(high);
+        // Far below the target at the low bound a rise of the temperature is no reason to act:
+        // a loop with a stored integral would have wound down as far.
+        if duty <= low && error < -IDLE_BAND {
+            return low;
+        }
+        let moved = K_P * change + K_I * error * dt;
+        let mut next = if moved == 0.0 { duty } else { duty_of(r - moved) };
+        let slowest = duty - SLOW_DOWN * dt;
+        if next < slowest {
+            // What the rate holds back of the proportional part is owed, or a reading that
+            // toggles would ratchet the fans up.
+            next = slowest;
+            let owed = (moved - (r - resistance(next))) / K_P;
+            self.before = Some(error - owed);
+        }
+        next.clamp(low, high)
+    }
+
+    /// The target has changed: the error that it makes is no change of the temperature.
+    pub fn restart(&mut self) {
+        self.before = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn within_a_quantum_of_the_target_nothing_moves() {
+        let mut pi = Pi::default();
+        for error in [0.0, 1.0, -1.0, 0.5, -0.5, 1.0] {
+            assert_eq!(pi.step(0.37, error, 1.0, (0.2, 1.0)), 0.37);
+        }
+    }
+
+    #[test]
+    fn time_at_a_bound_leaves_nothing_to_unwind() {
+        let mut pi = Pi::default();
+        let mut duty = 0.3;
+        for _ in 0..1000 {
+            duty = pi.step(duty, 20.0, 1.0, (0.2, 0.6));
+        }
+        assert_eq!(duty, 0.6);
+        // Below the dead zone it comes down at once, however long it was held.
+        assert!(pi.step(duty, -2.0, 1.0, (0.2, 0.6)) < 0.6);
+    }
+
+    #[test]
+    fn a_toggling_reading_moves_to_and_fro_by_the_same() {
+        let (mut pi, mut duty) = (Pi::default(), 0.8);
+        for step in 0..210 {
+            let error = if step % 20 < 10 { -2.0 } else { -1.0 };
+            let next = pi.step(duty, error, 1.0, (0.2, 1.0));
+            assert!((next - duty).abs() <= 0.13, "{duty} {next}");
+            duty = next;
+        }
+        assert!(duty < 0.8, "it does not ratchet up: {duty}");
+    }
+
+    #[test]
+    fn a_kelvin_moves_slow_fans_less_than_fast_ones() {
+        let moved = |duty: f64| Pi::default().step(duty, 11.0, 1.0, (0.0, 1.0)) - duty;
+        assert!(moved(0.8) > 4.0 * moved(0.3), "{} {}", moved(0.8), moved(0.3));
+        assert!(moved(0.3) > 0.0);
+    }
+
+    #[test]
+    fn a_smaller_difference_needs_more_air() {
+        assert_eq!(duty_for(0.5, 1.0), 0.5);
+        assert!(duty_for(0.5, 0.8) > 0.6 && duty_for(0.5, 1.2) < 0.4);
+    }
+}

@@ -1,0 +1,157 @@
+//! What EADC does that the others do not.
+
+use super::*;
+use crate::controls::ControlName;
+
+/// A busy server with queries on its disks.
+fn mixed(compute_jobs: usize) -> Plant {
+    let mut jobs = vec![query()];
+    jobs.extend(vec![compute(1.0); compute_jobs]);
+    let mut plant = Plant::new(Physics::default(), jobs);
+    plant.curve = Some(fig5());
+    plant
+}
+
+#[test]
+fn busy_disks_cap_the_fans_at_the_knee_that_the_curve_has() {
+    for (knee, points) in [
+        (0.4, vec![(0.2, 1.0), (0.4, 1.0), (0.6, 0.9), (1.0, 0.4)]),
+        (0.55, vec![(0.2, 1.0), (0.55, 0.98), (0.7, 0.9), (1.0, 0.7)]),
+    ] {
+        let mut plant = mixed(14);
+        plant.curve = Some(Curve::new(points).unwrap());
+        let mut eadc = looped("eadc", plant);
+        eadc.run(1800);
+        for _ in 0..600 {
+            eadc.step();
+            assert!(eadc.duty() <= knee, "{} over {knee}", eadc.duty());
+        }
+        assert!(eadc.duty() >= knee - 1e-9, "the load needs all of it: {}", eadc.duty());
+        assert!(eadc.plant.hottest() <= SET_POINT.0 + 2.0, "{}", eadc.plant.hottest());
+    }
+}
+
+#[test]
+fn the_cap_is_lifted_when_the_disks_fall_idle() {
+    let mut eadc = looped("eadc", mixed(14));
+    eadc.run(1800);
+    assert_eq!(eadc.duty(), 0.4);
+    eadc.plant.jobs[0].disk = 0.0;
+    eadc.run(600);
+    assert!(eadc.duty() > 0.45, "{}", eadc.duty());
+    let shares = eadc.controls.job_shares();
+    assert!(shares.iter().all(|share| *share == 1.0), "{shares:?}");
+}
+
+#[test]
+fn jobs_that_use_the_disks_least_are_throttled_first() {
+    let mut plant = mixed(14);
+    for (job, disk) in plant.jobs.iter_mut().zip([150e6, 30e6, 20e6, 10e6]) {
+        job.disk = disk;
+    }
+    let mut eadc = looped("eadc", plant);
+    eadc.run(1800);
+    let mut throttled = false;
+    for _ in 0..600 {
+        eadc.step();
+        let shares = eadc.controls.job_shares();
+        assert!(shares[..4].iter().all(|share| *share == 1.0), "{shares:?}");
+        assert!(shares.iter().all(|share| *share >= MIN_JOB_SHARE));
+        // One after another, each down to its least.
+        let between = shares.iter().filter(|s| **s > MIN_JOB_SHARE && **s < 1.0).count();
+        assert!(between <= 1, "{shares:?}");
+        throttled |= shares.iter().any(|share| *share < 1.0);
+    }
+    assert!(throttled, "this load does not fit under the cap");
+}
+
+#[test]
+fn disks_work_faster_than_under_the_baselines() {
+    let bytes = |name: &str| {
+        let mut looped = looped(name, mixed(15));
+        looped.run(3600);
+        looped.plant.done[0].0
+    };
+    let [dlb, jetc, eadc] = ["dlb", "jetc", "eadc"].map(bytes);
+    assert!(eadc > 1.1 * dlb && eadc > jetc, "{dlb:e} {jetc:e} {eadc:e}");
+}
+
+#[test]
+fn a_write_burst_raises_the_airflow_before_the_drive_is_warm() {
+    let mut plant = mixed(1);
+    plant.curve = None;
+    let mut eadc = looped("eadc", plant);
+    eadc.run(1200);
+    let (before, cool) = (eadc.duty(), eadc.plant.drive);
+    eadc.plant.drive_power = 11.0;
+    eadc.run(10);
+    assert!(eadc.plant.drive - cool < 3.0, "it has hardly warmed yet");
+    assert!(eadc.duty() > before + 0.05, "{before} to {}", eadc.duty());
+    eadc.run(1800);
+    assert!(eadc.plant.drive < 60.0, "{}", eadc.plant.drive);
+    // What the temperature of the processors alone asks for would not have done.
+    let mut jetc = looped("jetc", mixed(1));
+    jetc.plant.drive_power = 11.0;
+    jetc.run(3000);
+    assert!(jetc.plant.drive > 60.0, "{}", jetc.plant.drive);
+}
+
+#[test]
+fn frequency_is_the_last_thing_that_gives() {
+    // Fans that cannot: two of six left, and heat that no job accounts for.
+    let mut plant = mixed(14);
+    plant.fan_faults[..4].fill(Some(FanFault::Dead));
+    plant.background = 3.0;
+    let mut eadc = looped("eadc", plant);
+    let (mut throttled_at, mut lowered_at) = (None, None);
+    for step in 0..3600 {
+        eadc.step();
+        for decision in eadc.controls.decisions() {
+            match decision.control {
+                ControlName::JobShare(_) if decision.to < decision.from => {
+                    throttled_at.get_or_insert(step);
+                }
+                ControlName::FrequencyCap(_) if decision.to < decision.from => {
+                    lowered_at.get_or_insert(step);
+                }
+                _ => {}
+            }
+        }
+    }
+    let throttled_at = throttled_at.unwrap();
+    assert!(lowered_at.is_none_or(|at| at >= throttled_at), "{throttled_at} {lowered_at:?}");
+    assert!(eadc.peak < RED_LINE.0, "{}", eadc.peak);
+}
+
+#[test]
+fn under_heat_the_classes_that_matter_most_are_let_in() {
+    let mut eadc = looped("eadc", mixed(14));
+    eadc.run(60);
+    assert!(QosClass::ALL.iter().all(|class| eadc.controls.admits(*class)), "cool");
+    eadc.plant.background = 6.0;
+    let mut refused = [0; 4];
+    for _ in 0..1200 {
+        eadc.step();
+        for class in QosClass::ALL {
+            refused[class as usize] += usize::from(!eadc.controls.admits(class));
+        }
+    }
+    assert_eq!(refused[QosClass::Critical as usize], 0);
+    assert!(refused[QosClass::Noncritical as usize] > 600, "{refused:?}");
+    assert!(refused.is_sorted(), "{refused:?}");
+}
+
+#[test]
+fn a_lost_sensor_brings_the_fans_up_by_itself() {
+    for name in POLICIES {
+        let mut looped = looped(name, mixed(8));
+        looped.run(1800);
+        let before = looped.duty();
+        looped.plant.sensor_faults[0] = Some(SensorFault::Lost);
+        looped.run(90);
+        assert_eq!(looped.duty(), 1.0, "{name}");
+        looped.plant.sensor_faults[0] = None;
+        looped.run(600);
+        assert!((looped.duty() - before).abs() < 0.2, "{name}: {before} {}", looped.duty());
+    }
+}

@@ -1,0 +1,40 @@
+//! The controllers in closed loop with a server that has heat.
+
+mod eadc;
+mod optimum;
+mod plant;
+mod safety;
+mod steady;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::registry::{Settings, make};
+use crate::{Policy, QosClass};
+use plant::{FanFault, Job, Loop, Physics, Plant, SensorFault};
+
+const POLICIES: [&str; 4] = ["dlb", "dtm", "jetc", "eadc"];
+
+/// Fig. 5 as §V-B tells it: flat to 40 %, pronounced above 50 %, 60 % lost at full speed.
+fn fig5() -> Curve {
+    let points = [(0.0, 1.0), (0.4, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
+    Curve::new(points.to_vec()).unwrap()
+}
+
+fn policy(name: &str, plant: &Plant) -> Box<dyn Policy> {
+    let settings = Settings { curve: plant.curve.clone(), ..Settings::default() };
+    make(name, &plant.topology, &settings).unwrap()
+}
+
+fn looped(name: &str, plant: Plant) -> Loop {
+    let policy = policy(name, &plant);
+    Loop::new(plant, policy)
+}
+
+fn compute(cpu: f64) -> Job {
+    Job { cpu, disk: 0.0, class: QosClass::Noncritical }
+}
+
+fn query() -> Job {
+    Job { cpu: 0.3, disk: 150e6, class: QosClass::Critical }
+}

@@ -1,0 +1,59 @@
+//! The temperature that EADC finds is the one where fans and leakage together need least.
+
+use super::*;
+use crate::{Controls, FanControl};
+
+/// Heat, and what is drawn, with the fans held at a duty for long.
+fn held(plant: &Plant, duty: f64) -> (f64, f64) {
+    let mut plant = plant.clone();
+    let mut controls = Controls::native(&plant.topology);
+    for fan in 0..controls.fans().len() {
+        controls.set_fan(fan, FanControl::Duty(duty), "test:held");
+    }
+    for _ in 0..4000 {
+        plant.sense(&controls);
+    }
+    let power = plant.signals.power;
+    (plant.hottest(), (power.cpu.unwrap() + power.fans.unwrap()).0)
+}
+
+#[test]
+fn it_finds_the_minimum_of_several_servers() {
+    let plain = Physics::default;
+    for (what, physics) in [
+        ("as it is", plain()),
+        ("twice the leakage", Physics { leakage: 30.0, ..plain() }),
+        ("steep leakage", Physics { growth: 0.035, leakage: 8.0, ..plain() }),
+        ("small fans", Physics { fans: 60.0, ..plain() }),
+        ("a warm inlet", Physics { ambient: 33.0, ..plain() }),
+        ("a late sensor", Physics { dead_time: true, ..plain() }),
+    ] {
+        let plant = Plant::new(physics, vec![compute(1.0); 8]);
+        let sweep = (10..=40).map(|step| held(&plant, f64::from(step) * 0.02));
+        let below = sweep.filter(|(t, _)| *t <= SET_POINT.0 + 1.0);
+        let (best, least) = below.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+        let mut eadc = looped("eadc", plant);
+        eadc.run(3 * 3600);
+        let (mut heat, mut power) = (0.0, 0.0);
+        for _ in 0..1200 {
+            eadc.step();
+            heat += eadc.plant.hottest() / 1200.0;
+            let drawn = eadc.plant.signals.power;
+            power += (drawn.cpu.unwrap() + drawn.fans.unwrap()).0 / 1200.0;
+        }
+        println!("{what}: {heat:.1} of {best:.1} °C, {power:.1} of {least:.1} W");
+        assert!(power <= 1.01 * least, "{what}: {power} of {least} W at {heat} of {best} °C");
+        // The curve is flat near its minimum, and EADC also moves jobs.
+        assert!((heat - best).abs() <= 10.0, "{what}: {heat} of {best} °C");
+    }
+}
+
+#[test]
+fn another_load_has_another_optimum() {
+    let mut eadc = looped("eadc", Plant::new(Physics::default(), vec![compute(1.0); 6]));
+    eadc.run(5400);
+    let light = eadc.plant.hottest();
+    eadc.plant.background = 4.0;
+    eadc.run(7200);
+    assert!(eadc.plant.hottest() > light + 3.0, "{light} {}", eadc.plant.hottest());
+}

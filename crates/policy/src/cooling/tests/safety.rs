@@ -1,0 +1,210 @@
+//! The red line, under random loads and faults, whatever the policy.
+
+use super::*;
+use crate::{Controls, FanControl, Signals};
+
+/// A policy that wants everything hot.
+struct Stoker;
+
+impl Policy for Stoker {
+    fn name(&self) -> &'static str {
+        "stoker"
+    }
+    fn step(&mut self, _: &Signals, controls: &mut Controls) {
+        for fan in 0..controls.fans().len() {
+            controls.set_fan(fan, FanControl::Duty(0.0), "test:stoker");
+        }
+        for job in 0..controls.job_shares().len() {
+            controls.set_job_share(job, 1.0, "test:stoker");
+        }
+    }
+}
+
+/// One thing that goes wrong for a while: what, when, how long (seconds).
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Sensor(usize, SensorFault),
+    Fan(usize, FanFault),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    fault: Fault,
+    from: u64,
+    to: u64,
+}
+
+/// With sensors that stick, or without.
+fn any_event(sticks: bool) -> impl Strategy<Value = Event> {
+    let sensor = prop_oneof![
+        Just(SensorFault::Lost),
+        Just(if sticks { SensorFault::Stuck } else { SensorFault::Lost }),
+        (-60.0..-12.0_f64).prop_map(SensorFault::Lies),
+        (5.0..60.0_f64).prop_map(SensorFault::Lies),
+        prop::sample::select(vec![f64::NAN, -273.0, 0.0, 255.0, f64::INFINITY])
+            .prop_map(SensorFault::Absurd),
+    ];
+    let fan = prop_oneof![Just(FanFault::Dead), Just(FanFault::Refuses)];
+    let fault = prop_oneof![
+        (0..2_usize, sensor).prop_map(|(s, fault)| Fault::Sensor(s, fault)),
+        (0..6_usize, fan).prop_map(|(f, fault)| Fault::Fan(f, fault)),
+    ];
+    (fault, 60..1500_u64, 10..900_u64).prop_map(|(fault, from, length)| Event {
+        fault,
+        from,
+        to: from + length,
+    })
+}
+
+fn any_server() -> impl Strategy<Value = Physics> {
+    (20.0..35.0_f64, 0.10..0.20_f64, 0.08..0.16_f64, 200.0..500.0_f64, 5.0..12.0_f64, any::<bool>())
+        .prop_map(|(ambient, conduction, convection, capacity, lag, dead_time)| Physics {
+            ambient,
+            conduction,
+            convection,
+            capacity,
+            lag,
+            dead_time,
+            ..Physics::default()
+        })
+}
+
+/// A sensor has one fault at a time: after a change from one lie to another nobody can tell what
+/// is true.
+fn one_by_one(events: Vec<Event>) -> Vec<Event> {
+    let mut kept: Vec<Event> = Vec::new();
+    for event in events {
+        let same = |other: &Event| match (event.fault, other.fault) {
+            (Fault::Sensor(a, _), Fault::Sensor(b, _)) => a == b,
+            _ => false,
+        };
+        let clash = |other: &Event| same(other) && event.from <= other.to && other.from <= event.to;
+        if !kept.iter().any(clash) {
+            kept.push(event);
+        }
+    }
+    kept
+}
+
+/// Puts the faults of second `t` in force.
+fn inflict(plant: &mut Plant, events: &[Event], t: u64) {
+    plant.sensor_faults.fill(None);
+    plant.fan_faults.fill(None);
+    for event in events.iter().filter(|event| (event.from..event.to).contains(&t)) {
+        match event.fault {
+            Fault::Sensor(s, fault) => plant.sensor_faults[s] = Some(fault),
+            Fault::Fan(f, fault) => plant.fan_faults[f] = Some(fault),
+        }
+    }
+}
+
+/// Whether these fans could hold the red line at all if everything were done: every fan that
+/// obeys at full speed, lowest frequency, jobs at their least, for ever.
+fn can_be_held(plant: &Plant, events: &[Event]) -> bool {
+    let mut times: Vec<_> = events.iter().map(|event| event.from).collect();
+    times.push(0);
+    times.iter().all(|t| {
+        let mut plant = plant.clone();
+        inflict(&mut plant, events, *t);
+        // One that refuses may do so at its slowest.
+        for fault in plant.fan_faults.iter_mut().flatten() {
+            *fault = FanFault::Dead;
+        }
+        plant.steady_rise() < RED_LINE.0 - 8.0
+    })
+}
+
+/// A server with its faults and how the load goes, a share for every two minutes.
+fn any_run(event: impl Strategy<Value = Event>) -> impl Strategy<Value = Run> {
+    let events = prop::collection::vec(event, 0..6).prop_map(one_by_one);
+    let loads = prop::collection::vec(0.0..1.0_f64, 20);
+    (any_server(), 2..17_usize, events, loads).prop_map(|(physics, jobs, events, loads)| Run {
+        physics,
+        jobs,
+        events,
+        loads,
+    })
+}
+
+#[derive(Debug, Clone)]
+struct Run {
+    physics: Physics,
+    jobs: usize,
+    events: Vec<Event>,
+    loads: Vec<f64>,
+}
+
+impl Run {
+    fn plant(&self) -> Plant {
+        let mut jobs = vec![compute(1.0); self.jobs];
+        jobs.push(query());
+        let mut plant = Plant::new(self.physics.clone(), jobs);
+        plant.curve = Some(fig5());
+        plant
+    }
+
+    /// All of it under `policy`; the highest temperature of the silicon.
+    fn peak(&self, policy: Box<dyn Policy>) -> f64 {
+        let mut looped = Loop::new(self.plant(), policy);
+        for t in 0..120 * self.loads.len() as u64 {
+            for job in 0..self.jobs {
+                looped.plant.jobs[job].cpu = self.loads[(t / 120) as usize].sqrt();
+            }
+            inflict(&mut looped.plant, &self.events, t);
+            looped.run(1);
+        }
+        looped.peak
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// Under every policy, and under one that wants everything hot: then the guard alone.
+    #[test]
+    fn the_red_line_is_not_crossed(run in any_run(any_event(false))) {
+        let plant = run.plant();
+        prop_assume!(can_be_held(&plant, &run.events));
+        let peak = run.peak(Box::new(Stoker));
+        prop_assert!(peak < RED_LINE.0, "{peak}");
+        for name in POLICIES {
+            let peak = run.peak(policy(name, &plant));
+            prop_assert!(peak < RED_LINE.0, "{name}: {peak}");
+        }
+    }
+
+    /// A sensor that sticks while the silicon warms up can only be found out by what it does not
+    /// follow. In one of some thousand runs that is late, by less than this.
+    #[test]
+    fn a_stuck_sensor_is_found_out(run in any_run(any_event(true))) {
+        let plant = run.plant();
+        prop_assume!(can_be_held(&plant, &run.events));
+        for name in POLICIES {
+            let peak = run.peak(policy(name, &plant));
+            prop_assert!(peak < RED_LINE.0 + 10.0, "{name}: {peak}");
+        }
+    }
+
+    /// Normal control returns within five minutes after the last fault has ended.
+    #[test]
+    fn when_faults_end_normal_control_returns(run in any_run(any_event(true)), load in 0.2..1.0_f64) {
+        for name in POLICIES {
+            let plant = run.plant();
+            let mut looped = looped(name, plant);
+            for t in 0..1200 {
+                for job in 0..run.jobs {
+                    looped.plant.jobs[job].cpu = load;
+                }
+                inflict(&mut looped.plant, &run.events, t);
+                looped.run(1);
+            }
+            inflict(&mut looped.plant, &[], 0);
+            looped.run(300);
+            for _ in 0..240 {
+                looped.step();
+                let fans = looped.controls.fans().iter().all(|fan| fan.duty().is_some());
+                prop_assert!(fans && !looped.guarded(), "{name}: {:?}", looped.controls.decisions());
+                prop_assert!(looped.plant.hottest() < EMERGENCY.0, "{name}");
+            }
+        }
+    }
+}
