@@ -58,6 +58,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "eadc-e2",
     "eadc-e4",
     "eadc-e6",
+    "eadc-lab",
     "backup-36",
 ];
 
