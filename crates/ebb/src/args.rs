@@ -8,6 +8,7 @@ use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio};
 use ebb_trace::Format;
 use ebb_trace::generate::{DriveShare, Rate, Share};
 
+use crate::characterise::CharacteriseArgs;
 use crate::load::args::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeCommand;
@@ -37,6 +38,8 @@ pub enum Command {
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.
     Serve(Box<ServeArgs>),
+    /// Sweep the fans of a simulated server and measure what its disks still do: EADC's curve.
+    Characterise(CharacteriseArgs),
     /// Measure what this machine can do.
     #[command(subcommand)]
     Probe(ProbeCommand),
@@ -65,6 +68,11 @@ pub struct SimArgs {
     /// native, the uncapped reference.
     #[arg(long, value_name = "POWER")]
     pub ssd_budget: Option<Watts>,
+
+    /// Disk throughput by fan duty, a file that `ebb characterise --out` wrote, for eadc [default:
+    /// disks that do not feel the fans].
+    #[arg(long, value_name = "FILE")]
+    pub curve: Option<PathBuf>,
 
     /// Stop taking requests after this time [default: the whole trace; 1 min of a generated
     /// workload that has no end of its own].

@@ -1,8 +1,9 @@
 //! The one binary of Ebb: `ebb sim` compares policies in the digital twin, `ebb trace` looks
-//! into block-I/O traces, `ebb paper` repeats published evaluations, `ebb probe` measures the
-//! machine. `docs/cli.md` describes every option.
+//! into block-I/O traces, `ebb paper` repeats published evaluations, `ebb characterise` finds what
+//! fans cost disks, `ebb probe` measures the machine. `docs/cli.md` describes every option.
 
 mod args;
+mod characterise;
 mod exit;
 mod input;
 mod load;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(*args),
+        Command::Characterise(args) => characterise::run(&args),
         Command::Probe(command) => probe::run(&command),
     };
     match done {

@@ -11,6 +11,7 @@ use ebb_trace::generate::{Job, Overrides, WorkloadSpec};
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, Example};
 use crate::args::SimArgs;
+use crate::characterise::read_curve;
 use crate::exit::usage;
 use crate::input::{Traces, Watch};
 use crate::progress::Progress;
@@ -64,7 +65,8 @@ impl Plan {
         } else if policies.is_empty() {
             policies = vec!["native".to_owned()];
         }
-        let settings = Settings { plf: args.plf, ssd_budget, ..Settings::default() };
+        let curve = args.curve.as_deref().map(read_curve).transpose()?;
+        let settings = Settings { plf: args.plf, ssd_budget, curve };
         // A wrong name is told even where nothing says yet what to run.
         check_policies(&policies, &server, &settings)?;
         options::something_to_run(args)?;

@@ -1,0 +1,285 @@
+//! `ebb characterise`: how fast a server's disks are at each fan speed, the curve that EADC uses
+//! (Fig. 5). In the twin; on real machines once they can be steered.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use ebb_policy::cooling::Curve;
+use ebb_policy::units::{Nanos, parse_ratio};
+use ebb_policy::{FanControl, Limits, Policy, Signals};
+use ebb_trace::generate;
+use ebb_twin::{Run, Unobserved};
+
+use crate::exit::usage;
+use crate::progress::Progress;
+use crate::server::Server;
+use crate::sim::in_parallel;
+
+/// Options of `ebb characterise`.
+///
+/// Steps the fans from full speed down while the disks do nothing but random writes, and prints
+/// what is left of their throughput at each step.
+#[derive(Debug, Args)]
+pub struct CharacteriseArgs {
+    /// Server: a shipped profile with fans and hard disks, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "eadc-e6")]
+    profile: String,
+    /// Distance between two fan duties, as 0.1 or 10%
+    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "10%")]
+    step: f64,
+    /// Time measured at each duty, after half of it to settle
+    #[arg(long, value_name = "TIME", default_value = "20 s")]
+    pause: Nanos,
+    /// Seed of everything random
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Write the curve to this TOML file, for `ebb sim --curve`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Duties tried at once; the results are the same for any number [default: all cores]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// A curve as it is kept in a file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CurveFile {
+    /// Where it comes from, for people.
+    #[serde(default)]
+    source: String,
+    /// (fan duty, share of the most that the disks did), by rising duty.
+    points: Vec<(f64, f64)>,
+}
+
+/// One step of a sweep.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Step {
+    /// PWM duty, 0 to 1.
+    pub duty: f64,
+    /// Bytes per second written.
+    pub bytes_per_second: f64,
+    /// The same as a share of the most at any duty.
+    pub throughput: f64,
+}
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema: u32,
+    simulated: bool,
+    profile: &'a str,
+    seed: u64,
+    steps: &'a [Step],
+    /// Duty at which disks begin to feel the fans.
+    knee: f64,
+}
+
+/// Sweeps and prints.
+pub fn run(args: &CharacteriseArgs) -> Result<()> {
+    if !(0.01..=0.5).contains(&args.step) {
+        return Err(usage(format!("--step {}: give a share from 1% to 50%", args.step)));
+    }
+    let server = Server::load(&args.profile)?;
+    let sweep = Sweep {
+        step: args.step,
+        pause: args.pause,
+        seed: args.seed,
+        threads: args.threads,
+        progress: &Progress::new(args.quiet),
+    };
+    let steps = sweep.run(&server)?;
+    let curve = curve_of(&steps)?;
+    if let Some(path) = &args.out {
+        let source = format!("simulated: ebb characterise --profile {}", args.profile);
+        let points = steps.iter().map(|step| (step.duty, step.throughput)).collect();
+        let text = toml::to_string(&CurveFile { source, points })?;
+        fs::write(path, text)
+            .with_context(|| format!("{}: cannot write the curve", path.display()))?;
+    }
+    if args.json {
+        let report = Report {
+            schema: 1,
+            simulated: true,
+            profile: &args.profile,
+            seed: args.seed,
+            steps: &steps,
+            knee: curve.knee(),
+        };
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", text(&args.profile, &steps, &curve));
+    }
+    Ok(())
+}
+
+fn text(profile: &str, steps: &[Step], curve: &Curve) -> String {
+    let mut text = format!("{profile}, simulated: random writes on all disks\n\n");
+    text.push_str("fan duty       MB/s  of the most\n");
+    for step in steps {
+        let bar = "━".repeat((step.throughput * 40.0).round() as usize);
+        let (duty, share) = (100.0 * step.duty, 100.0 * step.throughput);
+        let megabytes = step.bytes_per_second * 1e-6;
+        text.push_str(&format!("{duty:6.0} % {megabytes:10.1} {share:8.0} %     {bar}\n"));
+    }
+    text.push_str(&if curve.knee() < 1.0 {
+        format!(
+            "\nDisks feel the fans above {:.0} %: EADC keeps them there while disks are busy.\n",
+            100.0 * curve.knee()
+        )
+    } else {
+        "\nDisks do not feel the fans: temperature alone decides.\n".to_owned()
+    });
+    text
+}
+
+/// A sweep of the fans.
+pub struct Sweep<'a> {
+    /// Distance between duties.
+    pub step: f64,
+    /// Time measured at each.
+    pub pause: Nanos,
+    /// Seed.
+    pub seed: u64,
+    /// Runs at once; all cores when `None`.
+    pub threads: Option<u16>,
+    /// Where to show how far it is.
+    pub progress: &'a Progress,
+}
+
+impl Sweep<'_> {
+    /// Throughput by duty, from the lowest duty that turns the fans up to full speed.
+    ///
+    /// # Errors
+    /// A server without fans, or one that cannot be simulated.
+    pub fn run(&self, server: &Server) -> Result<Vec<Step>> {
+        let Some(fan) = server.topology.fans.first() else {
+            return Err(usage(format!(
+                "profile '{}' has no [fans]: there is nothing to sweep; choose one that has, \
+                 such as eadc-e6",
+                server.profile.name
+            )));
+        };
+        let least = fan.min_duty;
+        let steps = ((1.0 - least) / self.step - 1e-9).ceil() as usize;
+        let duties: Vec<_> =
+            (0..=steps).rev().map(|n| (1.0 - n as f64 * self.step).max(least)).collect();
+        let bar = self.progress.bar("fan sweep", Some(duties.len() as u64));
+        let rates = in_parallel(duties.len(), self.threads, |index| {
+            let rate = self.write(server, duties[index]);
+            bar.inc(1);
+            rate
+        });
+        bar.finish_and_clear();
+        let rates = rates?;
+        let most = rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let step = |(duty, rate): (f64, f64)| Step {
+            duty,
+            bytes_per_second: rate,
+            throughput: rate / most,
+        };
+        Ok(duties.into_iter().zip(rates).map(step).collect())
+    }
+
+    /// Bytes per second that the disks write with the fans at `duty`.
+    fn write(&self, server: &Server, duty: f64) -> Result<f64> {
+        let spec = generate::by_name("eadc-io")?;
+        let settle = Nanos(self.pause.0 / 2);
+        let outcome = ebb_twin::run(
+            Run {
+                profile: &server.profile,
+                policy: Box::new(HoldFans(duty)),
+                limits: Limits::default(),
+                ssd_budget: None,
+                workload: spec.build(&server.context(&spec, self.seed))?,
+                jobs: Vec::new(),
+                faults: None,
+                seed: self.seed,
+                duration: Some(settle + self.pause),
+                warmup: settle,
+            },
+            &mut Unobserved,
+        )?;
+        Ok(outcome.bytes as f64 / outcome.span.seconds())
+    }
+}
+
+/// The curve through `steps`. Where noise makes a faster fan's disks faster too, the lower value
+/// counts for both: the policy wants a curve that never rises.
+///
+/// # Errors
+/// Too few steps.
+pub fn curve_of(steps: &[Step]) -> Result<Curve> {
+    let mut least = 1.0_f64;
+    let falling = steps.iter().map(|step| {
+        least = least.min(step.throughput);
+        (step.duty, least)
+    });
+    Ok(Curve::new(falling.collect())?)
+}
+
+/// Reads a curve that `ebb characterise --out` wrote.
+///
+/// # Errors
+/// A file that cannot be read or is no curve.
+pub fn read_curve(path: &Path) -> Result<Curve> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| usage(format!("{}: cannot read the curve: {error}", path.display())))?;
+    let file: CurveFile = toml::from_str(&text)
+        .map_err(|error| usage(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
+    Curve::new(file.points).map_err(|error| usage(format!("{}: {error}", path.display())))
+}
+
+/// Holds all fans at one duty.
+pub struct HoldFans(pub f64);
+
+impl Policy for HoldFans {
+    fn name(&self) -> &'static str {
+        "hold-fans"
+    }
+    fn step(&mut self, _signals: &Signals, controls: &mut ebb_policy::Controls) {
+        for fan in 0..controls.fans().len() {
+            controls.set_fan(fan, FanControl::Duty(self.0), "hold:fans");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_does_not_make_a_curve_rise() {
+        let step = |duty, throughput| Step { duty, bytes_per_second: throughput, throughput };
+        let curve = curve_of(&[step(0.2, 0.99), step(0.4, 1.0), step(1.0, 0.4)]).unwrap();
+        assert_eq!(curve.throughput(0.4), 0.99);
+        assert_eq!(curve.throughput(1.0), 0.4);
+    }
+
+    #[test]
+    fn a_curve_comes_back_from_its_file_and_a_wrong_one_is_told_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("curve.toml");
+        fs::write(&path, "points = [[0.2, 1.0], [0.5, 0.97], [1.0, 0.4]]\n").unwrap();
+        assert_eq!(read_curve(&path).unwrap().throughput(1.0), 0.4);
+        for (text, says) in [
+            ("points = [[0.2, 0.5], [0.5, 0.9]]", "faster fans do not speed disks up"),
+            ("points = [[0.2, 0.5]]", "at least two"),
+            ("point = []", "unknown field"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let message = read_curve(&path).unwrap_err().to_string();
+            assert!(message.contains("curve.toml") && message.contains(says), "{message}");
+        }
+    }
+}

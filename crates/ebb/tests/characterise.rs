@@ -1,0 +1,41 @@
+//! `ebb characterise` end to end, and its curve in `ebb sim`.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{fails, json, prints, valid};
+
+const SHORT: [&str; 4] = ["--pause", "4 s", "--step", "20%"];
+
+#[test]
+fn fans_slow_the_disks_of_the_characterised_server_and_the_curve_says_from_where() {
+    let args = [&["characterise"], &SHORT[..], &["--json"]].concat();
+    let report = json(&args);
+    valid("characterise-1", &report);
+    let steps = report["steps"].as_array().unwrap();
+    let throughput: Vec<_> = steps.iter().map(|s| s["throughput"].as_f64().unwrap()).collect();
+    let (slow, full) = (throughput[0], *throughput.last().unwrap());
+    assert!(slow > 0.95 && (0.3..0.5).contains(&full), "{throughput:?}");
+    let knee = report["knee"].as_f64().unwrap();
+    assert!((0.2..=0.6).contains(&knee), "{knee}");
+    assert_eq!(prints(&args), prints(&[&args[..], &["--threads", "1"]].concat()));
+}
+
+#[test]
+fn a_curve_from_a_file_steers_eadc() {
+    let folder = tempfile::tempdir().unwrap();
+    let curve = folder.path().join("e6.toml");
+    let path = curve.to_str().unwrap();
+    prints(&[&["characterise"], &SHORT[..], &["--out", path]].concat());
+    let run = ["sim", "--profile", "eadc-e6", "--workload", "eadc-io", "--policy", "eadc"];
+    prints(&[&run[..], &["--duration", "5 s", "--curve", path]].concat());
+    let (code, error) =
+        fails(&[&run[..], &["--duration", "5 s", "--curve", "no-such.toml"]].concat());
+    assert!(code == 2 && error.contains("no-such.toml"), "{error}");
+}
+
+#[test]
+fn a_server_without_fans_is_refused_with_what_to_do() {
+    let (code, error) = fails(&["characterise", "--profile", "asg-1115s"]);
+    assert!(code == 2 && error.contains("has no [fans]"), "{error}");
+}
