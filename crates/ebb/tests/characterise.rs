@@ -5,7 +5,7 @@ mod common;
 
 use common::{fails, json, prints, valid};
 
-const SHORT: [&str; 4] = ["--pause", "4 s", "--step", "20%"];
+const SHORT: [&str; 4] = ["--pause", "20 s", "--step", "20%"];
 
 #[test]
 fn fans_slow_the_disks_of_the_characterised_server_and_the_curve_says_from_where() {

@@ -116,3 +116,18 @@ fn sandmans_parts_each_show_in_the_ablation_and_repeat_for_any_number_of_threads
     let watts = &curves.last().unwrap()["y"];
     assert!(watts[4].as_f64() < watts[0].as_f64(), "{watts}");
 }
+
+#[test]
+fn eadcs_disks_lose_over_fan_speed_what_they_were_calibrated_on() {
+    let report = report(&["paper", "eadc", "--figure", "5", "--figure", "6"]);
+    for row in report["rows"].as_array().unwrap() {
+        assert_eq!(row["kind"], "calibrated", "{row}");
+        assert!(deviation(row) < 0.03, "{row}");
+    }
+    let rack = &report["curves"].as_array().unwrap()[1];
+    assert_eq!(rack["figure"], "Fig. 6");
+    let speeds: Vec<_> =
+        rack["y"].as_array().unwrap().iter().map(|y| y.as_f64().unwrap()).collect();
+    assert!(speeds.windows(2).all(|pair| pair[1] <= 1.01 * pair[0]), "{speeds:?}");
+    assert!(speeds[5] < 0.6 * speeds[0], "{speeds:?}");
+}

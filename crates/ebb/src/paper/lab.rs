@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use ebb_policy::cooling::Curve;
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
@@ -9,6 +10,7 @@ use ebb_trace::generate::WorkloadSpec;
 use ebb_twin::{Observer, Outcome, Run, Sample, run};
 
 use super::hold::Hold;
+use crate::characterise::HoldFans;
 use crate::progress::Progress;
 use crate::server::Server;
 use crate::sim::{in_parallel, maximum};
@@ -20,6 +22,8 @@ pub enum Steer {
     Policy(&'static str),
     /// Fixed shares of cores and of the highest frequency.
     Hold { cores: f64, frequency: f64 },
+    /// A fixed duty of all fans.
+    Fans(f64),
 }
 
 /// One experiment.
@@ -28,6 +32,8 @@ pub struct Experiment {
     pub steer: Steer,
     pub plf: f64,
     pub ssd_budget: Option<Watts>,
+    /// Disk throughput by fan duty, for EADC.
+    pub curve: Option<Curve>,
     pub workload: WorkloadSpec,
     /// Simulated time; to the workload's own end when `None`.
     pub duration: Option<Nanos>,
@@ -45,6 +51,23 @@ pub struct Shown {
     pub active: Vec<(f64, u16)>,
     /// (end of the period in seconds, requests that arrived in it).
     pub arrived: Vec<(f64, u64)>,
+    /// Temperature and fans after each period, where the profile models them.
+    pub weather: Vec<Climate>,
+}
+
+/// Temperature and fans at one time.
+#[derive(Debug, Clone, Copy)]
+pub struct Climate {
+    pub seconds: f64,
+    /// The hottest socket.
+    pub celsius: f64,
+    /// Of the fastest fan, 0 to 1.
+    pub duty: f64,
+    /// Of the fastest fan.
+    pub rpm: f64,
+    /// Power of all fans, and leakage of all sockets, W.
+    pub fans: f64,
+    pub leakage: f64,
 }
 
 /// Where experiments run.
@@ -74,9 +97,10 @@ impl Lab {
         let topology = &self.server.topology;
         let policy: Box<dyn Policy> = match experiment.steer {
             Steer::Policy(name) => {
-                let settings = Settings { plf, ssd_budget, ..Settings::default() };
+                let settings = Settings { plf, ssd_budget, curve: experiment.curve.clone() };
                 registry::make(name, topology, &settings)?
             }
+            Steer::Fans(duty) => Box::new(HoldFans(duty)),
             Steer::Hold { cores, frequency } => Box::new(Hold::new(topology, cores, frequency)),
         };
         let mut watch = Watch::default();
@@ -96,8 +120,8 @@ impl Lab {
             },
             &mut watch,
         )?;
-        let Watch { latency, drive_watts, active, arrived } = watch;
-        Ok(Shown { outcome, latency, drive_watts, active, arrived })
+        let Watch { latency, drive_watts, active, arrived, weather } = watch;
+        Ok(Shown { outcome, latency, drive_watts, active, arrived, weather })
     }
 
     /// The most requests per second this server serves of `workload`.
@@ -112,6 +136,7 @@ struct Watch {
     drive_watts: Vec<Vec<Watts>>,
     active: Vec<(f64, u16)>,
     arrived: Vec<(f64, u64)>,
+    weather: Vec<Climate>,
 }
 
 impl Observer for Watch {
@@ -128,6 +153,22 @@ impl Observer for Watch {
             self.arrived.push((at, arrived));
         }
         self.drive_watts.push(signals.drives.iter().filter_map(|drive| drive.power).collect());
+        self.weather.extend(climate(sample));
         self.active.push((at, sample.controls.groups().iter().map(|group| group.active).sum()));
     }
+}
+
+/// Temperature and fans at the end of a period, where the profile models them.
+fn climate(sample: &Sample<'_>) -> Option<Climate> {
+    let weather = sample.weather?;
+    let duties = sample.signals.cooling.fans.iter().filter_map(|fan| fan.duty);
+    let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+    Some(Climate {
+        seconds: sample.signals.now.seconds(),
+        celsius: most(&mut weather.sockets.iter().map(|celsius| celsius.0)),
+        duty: duties.fold(0.0, f64::max),
+        rpm: most(&mut weather.fan_speeds.iter().map(|speed| speed.0)),
+        fans: (weather.fans / sample.length).0,
+        leakage: (weather.leakage / sample.length).0,
+    })
 }

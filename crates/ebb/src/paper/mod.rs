@@ -1,6 +1,7 @@
 //! `ebb paper`: each figure and table of a paper's evaluation, paper against twin.
 
 mod drive;
+mod eadc;
 mod hold;
 mod lab;
 mod pacer;
@@ -32,6 +33,8 @@ pub enum Paper {
     Pacer,
     /// PACMAN: SSD power caps under a budget (Figs. 1-9, Table I).
     Pacman,
+    /// EADC: fans, vibration, leakage and disks (Figs. 3-8, 10).
+    Eadc,
     /// Sandman: polled threads on as few cores as the load needs (slides).
     Sandman,
 }
@@ -75,6 +78,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     let (report, length) = match args.name {
         Paper::Pacer => evaluate(args, "dorado-6000", pacer::PARTS, pacer::USUAL)?,
         Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS, pacman::USUAL)?,
+        Paper::Eadc => evaluate(args, eadc::SERVER, eadc::PARTS, eadc::USUAL)?,
         Paper::Sandman => (sleep(args)?, "0.3 s to 20 s".into()),
     };
     if args.json {

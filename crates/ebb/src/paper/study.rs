@@ -64,8 +64,8 @@ impl Study {
     /// An experiment of `duration`, the first third of it not counted, without a budget.
     pub fn experiment(&self, steer: Steer, workload: WorkloadSpec, duration: Nanos) -> Experiment {
         let warmup = Nanos(duration.0 / 3);
-        let (ssd_budget, duration) = (None, Some(duration));
-        Experiment { steer, plf: 0.2, ssd_budget, workload, duration, warmup }
+        let (ssd_budget, curve, duration) = (None, None, Some(duration));
+        Experiment { steer, plf: 0.2, ssd_budget, curve, workload, duration, warmup }
     }
 }
 

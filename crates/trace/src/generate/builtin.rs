@@ -112,6 +112,8 @@ builtin! {
         "EADC Table VI", |name| eadc::table_vi(name, 5, 6, eadc::Q19);
     "eadc-io", "random 64 KiB writes to every drive, as many as it takes", "EADC §V-A, Fig. 5",
         eadc::random_writes;
+    "eadc-loadgen", "every core busy for hours, no I/O", "EADC §V-D, Fig. 3", eadc::load_gen;
+    "eadc-update", "4 GB of random writes to all disks", "EADC §V-C, Fig. 7", eadc::update;
     "backup", "400 GB written in streams of every class, due within its RPO", "EADC Table I",
         eadc::backup;
     "restore", "400 GB read in streams of every class, due within its RTO", "EADC Table I",

@@ -144,6 +144,27 @@ pub(super) fn random_writes(name: &str) -> WorkloadSpec {
     jobs(name, vec![job])
 }
 
+/// LoadGen, which keeps every core busy (§V-D): as many jobs as the servers of Table V have
+/// slots, longer than any experiment.
+pub(super) fn load_gen(name: &str) -> WorkloadSpec {
+    batch(name, vec![compute("loadgen", 16, None, 36_000)])
+}
+
+/// A fixed piece of work on the disks, "updating a Multi-TB database" (§V-C, Fig. 7). Assumed: 4 GB
+/// in random writes, small enough that the disks' write caches are not all there is.
+pub(super) fn update(name: &str) -> WorkloadSpec {
+    let io = BatchIo {
+        read: Bytes(0),
+        write: Bytes(4_000_000_000),
+        request: Bytes(64 << 10),
+        random: Share(1.0),
+        depth: 256,
+        drives: DriveShare::ALL,
+        rebuild: false,
+    };
+    batch(name, vec![stream("update", QosClass::Critical, 10.0, io)])
+}
+
 /// Bytes that a backup moves. Assumed, as is every cost below.
 const BACKUP: u64 = 400_000_000_000;
 

@@ -1,0 +1,99 @@
+//! Figs. 3, 4 and 8: leakage against fan power, and what is left below the limit.
+
+use anyhow::{Context, Result};
+
+use ebb_policy::units::Celsius;
+use ebb_trace::generate;
+use ebb_twin::ThermalTotals;
+
+use super::super::lab::{Shown, Steer};
+use super::super::study::Study;
+use super::{choose, whole};
+
+/// The server of these experiments.
+const SERVER: &str = "eadc-lab";
+/// Fan duties of the sweeps.
+const DUTIES: [f64; 11] = [0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0];
+/// Air at the inlet, °C: from cool to what vendors allow (Table III).
+const INLETS: [f64; 4] = [15.0, 20.0, 25.0, 30.0];
+/// "The emergency threshold 90°C" (§VII-A).
+const LIMIT: f64 = 90.0;
+
+/// One fan speed's steady state at full load: socket, fan power, leakage.
+#[derive(Clone, Copy)]
+struct Steady {
+    celsius: f64,
+    fans: f64,
+    leakage: f64,
+    rpm: f64,
+}
+
+/// Fig. 3: at 100 % utilisation, the sum of leakage and fan power over temperature. Fig. 8: the
+/// same sum, and the temperature that EADC finds by itself.
+pub fn leakage_and_fans(study: &mut Study) -> Result<()> {
+    choose(study, SERVER)?;
+    let steady = sweep(study, "Fig. 3")?;
+    let over = |value: fn(&Steady) -> f64| -> Vec<_> {
+        steady.iter().map(|at| (at.celsius, value(at))).collect()
+    };
+    let report = &mut study.report;
+    let series = |what: &str| format!("{what}, W, over the hottest socket, °C");
+    report.curve("Fig. 3", series("fans"), &over(|at| at.fans));
+    report.curve("Fig. 3", series("leakage"), &over(|at| at.leakage));
+    report.curve("Fig. 3", series("fans and leakage"), &over(|at| at.fans + at.leakage));
+    let best = steady
+        .iter()
+        .min_by(|a, b| (a.fans + a.leakage).total_cmp(&(b.fans + b.leakage)))
+        .copied()
+        .context("no fan speed keeps the server running at full load")?;
+    report.calibrated("Fig. 3", "temperature of the least sum, °C", 67.0, best.celsius);
+    report.calibrated("Fig. 3", "fan speed of the least sum, rpm", 2400.0, best.rpm);
+    found_on_line(study)
+}
+
+/// Where EADC keeps a loaded server whose disks are idle.
+fn found_on_line(study: &mut Study) -> Result<()> {
+    let workload = generate::by_name("eadc-loadgen")?;
+    let length = Some(study.length(super::USUAL));
+    let runs = study.lab.all("Fig. 8", &[whole(study, Steer::Policy("eadc"), workload, length)])?;
+    let run = &runs[0];
+    let last = run.weather.len() - run.weather.len() / 4;
+    let late = &run.weather[last.min(run.weather.len().saturating_sub(1))..];
+    let mean = late.iter().map(|at| at.celsius).sum::<f64>() / late.len().max(1) as f64;
+    let quantity = "temperature that EADC settles at, disks idle, °C";
+    study.report.validated("Fig. 8", quantity, 67.0, mean);
+    Ok(())
+}
+
+/// Fig. 4: head-room below the emergency threshold by fan speed, for several inlets.
+pub fn headroom(study: &mut Study) -> Result<()> {
+    for inlet in INLETS {
+        choose(study, SERVER)?;
+        if let Some(thermal) = &mut study.lab.server.profile.thermal {
+            thermal.inlet = Celsius(inlet);
+        }
+        let steady = sweep(study, "Fig. 4")?;
+        let points: Vec<_> = steady.iter().map(|at| (at.celsius, LIMIT - at.celsius)).collect();
+        let series = format!("head-room, K, over the hottest socket, °C; inlet {inlet} °C");
+        study.report.curve("Fig. 4", series, &points);
+    }
+    Ok(())
+}
+
+/// Full load at each duty. A server that gets too hot at a duty has no steady state there.
+fn sweep(study: &Study, label: &str) -> Result<Vec<Steady>> {
+    let workload = generate::by_name("eadc-loadgen")?;
+    let length = Some(study.length(super::USUAL));
+    let experiments = DUTIES.map(|duty| whole(study, Steer::Fans(duty), workload.clone(), length));
+    let runs = study.lab.all(label, &experiments)?;
+    Ok(runs.iter().filter_map(steady).collect())
+}
+
+fn steady(run: &Shown) -> Option<Steady> {
+    let ThermalTotals { socket_throttled, .. } = run.outcome.thermal?;
+    if socket_throttled.seconds() > 0.0 {
+        return None;
+    }
+    let last = run.weather.last()?;
+    Some(Steady { celsius: last.celsius, fans: last.fans, leakage: last.leakage, rpm: last.rpm })
+}
