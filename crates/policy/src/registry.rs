@@ -226,7 +226,7 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "jetc",
-        summary: "placement and fans decided together, at the lowest fan speed that keeps the limit",
+        summary: "placement and fans decided together, at the lowest speed that keeps the limit",
         owns: owns::FANS,
         make: |topology, _| Ok(Box::new(Jetc::new(topology))),
     },

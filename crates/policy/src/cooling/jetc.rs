@@ -7,8 +7,8 @@
 //! * **Memory actuator** (clustering of pages): nothing here can move pages. Left out.
 //! * **Fans**: JETC "tends to operate closer to peak thermal bounds than the default" and "allows
 //!   average temperatures to rise above the thermal set point" (EADC §VII). No number is given;
-//!   ours is two quanta above it, three below the emergency threshold. The temperature it acts on is
-//!   one sensor lag ahead ("Predict and act", EADC's [24]).
+//!   ours is two quanta above it, three below the emergency threshold. The temperature it acts on
+//!   is one sensor lag ahead ("Predict and act", EADC's [24]).
 
 use crate::cooling::dlb::min_duty;
 use crate::cooling::estimate::Estimator;

@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `dlb.rs` | the default: threads spread by number, a PI fan loop |
-//! | `dtm.rs` | Choi et al.: work moved away from the hottest socket, throttled near the emergency |
+//! | `dtm.rs` | Choi et al.: work moved off the hottest socket, throttled near the emergency |
 //! | `jetc.rs` | Ayoub et al.: placement and fans decided together, close to the limit |
 //! | `eadc/` | aware of what fan vibration costs the disks |
 //! | `pi.rs` | the fan loop that all of them share |

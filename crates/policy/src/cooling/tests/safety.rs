@@ -186,7 +186,10 @@ proptest! {
 
     /// Normal control returns within five minutes after the last fault has ended.
     #[test]
-    fn when_faults_end_normal_control_returns(run in any_run(any_event(true)), load in 0.2..1.0_f64) {
+    fn when_faults_end_normal_control_returns(
+        run in any_run(any_event(true)),
+        load in 0.2..1.0_f64,
+    ) {
         for name in POLICIES {
             let plant = run.plant();
             let mut looped = looped(name, plant);
@@ -202,7 +205,8 @@ proptest! {
             for _ in 0..240 {
                 looped.step();
                 let fans = looped.controls.fans().iter().all(|fan| fan.duty().is_some());
-                prop_assert!(fans && !looped.guarded(), "{name}: {:?}", looped.controls.decisions());
+                let decisions = looped.controls.decisions();
+                prop_assert!(fans && !looped.guarded(), "{name}: {decisions:?}");
                 prop_assert!(looped.plant.hottest() < EMERGENCY.0, "{name}");
             }
         }
