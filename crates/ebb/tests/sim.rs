@@ -43,6 +43,37 @@ fn json_keeps_its_contract() {
 }
 
 #[test]
+fn faults_are_listed_with_their_times_and_repeat() {
+    let folder = tempfile::tempdir().unwrap();
+    let decisions = path(folder.path(), "decisions.jsonl");
+    let series = path(folder.path(), "series.csv");
+    let hot = ["sim", "--profile", "thermal-1u", "--workload", "rand-rw", "--rate", "20 IOPS"];
+    let more = ["--policy", "native", "--policy", "pacer", "--duration", "2 min", "--faults", "3"];
+    let files = ["--decisions", &decisions, "--timeseries", &series, "--quiet"];
+    let args: Vec<&str> = hot.into_iter().chain(more).chain(files).collect();
+    let machine: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+    let result = json(&machine);
+    valid("sim-1", &result);
+    assert_eq!(result["faults_seed"], 3);
+    let runs = result["runs"].as_array().unwrap();
+    let faults = runs[0]["faults"].as_array().unwrap();
+    assert!(faults.len() > 2);
+    assert_eq!(runs[0]["faults"], runs[1]["faults"], "the same under every policy");
+    assert!(runs[0]["thermal"]["hottest_socket_celsius"].as_f64().unwrap() > 30.0);
+    assert_eq!(json(&machine), result, "and again");
+
+    let lines = fs::read_to_string(&decisions).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(|line| valid("decision-1", line));
+    let begins = |line: &&Value| line["control"] == "fault" && line["to"] == 1.0;
+    assert_eq!(lines.iter().filter(begins).count(), 2 * faults.len());
+    let heading = fs::read_to_string(&series).unwrap();
+    assert!(heading.lines().next().unwrap().contains("socket1_reading_celsius,socket1_throttled"));
+    let table = prints(&args);
+    assert!(table.contains("Injected faults (--faults 3)") && table.contains("socket at most, °C"));
+}
+
+#[test]
 fn any_number_of_threads_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let run = |threads: &str| {
