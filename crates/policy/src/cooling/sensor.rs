@@ -152,7 +152,7 @@ impl Sensor {
     fn follow(&mut self, now: f64, temperature: f64, (moved, up): (bool, bool), causes: Causes) {
         let under = *self.moved_under.get_or_insert(causes);
         // At rest the rise over the inlet goes with the load, and about half of it with the air.
-        let load = causes.load / under.load.max(1e-9) - 1.0;
+        let load = causes.load.max(1e-9) / under.load.max(1e-9) - 1.0;
         let air = (causes.air / under.air - 1.0) / 2.0;
         let ends = load < -0.01 || air < -0.01;
         if moved {

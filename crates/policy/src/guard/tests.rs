@@ -342,7 +342,7 @@ fn fans_stay_within_their_bounds_and_slow_down_gradually() {
 
 #[test]
 fn at_the_emergency_threshold_the_fans_are_taken() {
-    let mut bench = warm_bench(60.0);
+    let mut bench = warm_bench(88.0);
     bench.period(fans(0.95));
     bench.warm(Some(90.0));
     assert_eq!(reasons(&bench.period(fans(0.95))), ["guard:emergency"]);
