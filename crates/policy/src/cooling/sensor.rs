@@ -143,7 +143,10 @@ impl Sensor {
         let (dt, jump) = (at - before, temperature - last);
         let relief = causes.relieved && jump < 0.0 && self.offset >= 0.0;
         let relief = if relief { RELIEF * (last - causes.inlet).max(0.0) } else { 0.0 };
-        if jump.abs() > JUMP + JUMP_RATE * dt + relief {
+        if self.offset < 0.0 && jump > JUMP {
+            // The end of a lie, be it after a gap.
+            self.offset = (self.offset + jump).min(0.0);
+        } else if jump.abs() > JUMP + JUMP_RATE * dt + relief {
             self.offset += jump;
         }
     }

@@ -21,6 +21,12 @@ fn fig5() -> Curve {
     Curve::new(points.to_vec()).unwrap()
 }
 
+/// The same servers, loads and faults in every run: a campaign with a seed.
+fn seeded(cases: u32) -> ProptestConfig {
+    let rng_seed = proptest::test_runner::RngSeed::Fixed(4);
+    ProptestConfig { cases, rng_seed, ..ProptestConfig::default() }
+}
+
 fn policy(name: &str, plant: &Plant) -> Box<dyn Policy> {
     let settings = Settings { curve: plant.curve.clone(), ..Settings::default() };
     make(name, &plant.topology, &settings).unwrap()

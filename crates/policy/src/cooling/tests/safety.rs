@@ -158,7 +158,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(seeded(32))]
     /// Under every policy, and under one that wants everything hot: then the guard alone.
     #[test]
     fn the_red_line_is_not_crossed(run in any_run(any_event(false))) {

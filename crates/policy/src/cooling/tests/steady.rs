@@ -23,7 +23,7 @@ fn any_physics() -> impl Strategy<Value = Physics> {
 const BOUNDS: [(&str, f64, usize); 3] = [("dlb", 0.05, 2), ("jetc", 0.05, 2), ("eadc", 0.20, 60)];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(seeded(24))]
     /// The bound of `docs/policies/eadc.md`.
     #[test]
     fn at_a_steady_load_the_fans_come_to_rest(physics in any_physics(), jobs in 2..17_usize) {
