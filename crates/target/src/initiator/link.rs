@@ -27,6 +27,13 @@ pub(super) struct Agreed {
     pub max_h2c: usize,
 }
 
+impl Agreed {
+    /// The least that any target agrees to.
+    pub fn least(digests: Digests) -> Self {
+        Self { digests, alignment: 4, max_h2c: LEAST_H2C }
+    }
+}
+
 /// TCP 3.6.2.3: MAXH2CDATA is at least 4096.
 const LEAST_H2C: usize = 4096;
 /// TCP 3.6.2.3: CPDA is at most 31, that is 128 bytes.
@@ -49,7 +56,12 @@ impl Link {
             reserved: [0; 112],
         };
         (&stream).write_all(request.as_bytes())?;
-        let agreed = answer(&stream, wanted, timeout)?;
+        let agreed = answer(&stream, wanted, timeout).map_err(|error| match error {
+            Error::Violation(violation) => Error::Unsupported(format!(
+                "{address}: what answers there does not speak NVMe/TCP as it should: {violation}"
+            )),
+            error => error,
+        })?;
         stream.set_nonblocking(true)?;
         Ok(Self { stream, agreed })
     }

@@ -1,20 +1,21 @@
 //! One queue on a connection of its own.
 
 use std::collections::VecDeque;
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::IntoBytes;
 
-use super::link::Link;
+use super::link::{Agreed, Link};
 use super::outbox::Outbox;
 use super::receive::Inbox;
 use super::slot::{Completion, Slots};
 use super::{Error, Violation};
 use crate::wire::Sqe;
 use crate::wire::command::{io, sgl};
-use crate::wire::pdu::{self, CapsuleCmd, Kind, Terminate, Transfer, flag};
+use crate::wire::pdu::{self, CapsuleCmd, Digests, Kind, Terminate, Transfer, flag};
 
 /// Pieces of data PDUs made ready ahead of the socket; more wait in their slots.
 const AHEAD: usize = 64;
@@ -117,6 +118,21 @@ impl Queue {
             heard: Instant::now(),
             failed: false,
         }
+    }
+
+    /// A queue of `depth` commands over a socket whose ends have agreed on `digests` and nothing
+    /// else, with up to `in_capsule` bytes of data in command capsules: what a fuzzer talks to.
+    ///
+    /// # Errors
+    /// When the socket cannot be made non-blocking.
+    pub fn over(
+        stream: TcpStream,
+        digests: Digests,
+        depth: usize,
+        in_capsule: usize,
+    ) -> Result<Self, Error> {
+        stream.set_nonblocking(true)?;
+        Ok(Self::new(Link { stream, agreed: Agreed::least(digests) }, depth, in_capsule))
     }
 
     /// Sets how much data may go in a capsule from now on.
