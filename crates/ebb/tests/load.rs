@@ -39,7 +39,7 @@ fn a_closed_loop_counts_what_it_did() {
     let address = address(&peer);
     let args = against(
         &address,
-        &["--namespace", "1", "--rw", "randrw", "--mix", "70", "--duration", "300 ms", "--json"],
+        &["--namespace", "1", "--rw", "randrw", "--mix", "70", "--duration", "1 s", "--json"],
     );
     let more = ["--queue-depth", "8", "--connections", "3", "--digest", "header,data"];
     let report = json(&[&args[..], &more].concat());
@@ -87,6 +87,7 @@ fn an_open_loop_follows_its_schedule() {
     let part = |name: &str| {
         report.pointer(&format!("/bursts/{name}/count")).and_then(Value::as_u64).unwrap_or(0)
     };
+    assert_eq!(report["load"]["burst"]["rate"], 2000.0);
     assert_eq!(part("between") + part("onset") + part("rest"), count(&report, "/total/requests"));
     assert_eq!(count(&report, "/send_delay_ns/count"), count(&report, "/total/requests"));
 }
@@ -187,7 +188,7 @@ fn wrong_usage_says_what_would_be_right() {
         (&["--namespace", "7"], "the target has 1, 2"),
         (&["--namespace", "1,1"], "twice"),
         (&["--block-size", "1000 B"], "not a multiple"),
-        (&["--block-size", "256 KiB"], "at most 131072 bytes"),
+        (&["--block-size", "256 KiB"], "takes at most 128 KiB"),
         (&["--connections", "9"], "grants 8"),
         (&["--queue-depth", "100"], "more than the 127"),
         (&["--queue-depth", "200", "--namespace", "1"], "more than the 127"),

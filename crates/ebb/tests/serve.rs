@@ -311,13 +311,19 @@ fn a_signal_ends_it_in_order() {
 #[test]
 fn what_is_not_right_is_refused_with_the_remedy() {
     let ram = ["--namespace", "ram:1MiB"];
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 13] = [
         (&[], "--namespace ram:256MiB"),
         (&["--namespace", "ram:1MiB", "--scheduler", "wizard"], "sandman"),
         (&["--namespace", "tape:1MiB"], "tape"),
         (&["--namespace", "ram:1MiB", "--cores", "x"], "0-1,4"),
         (&["--namespace", "ram:1MiB", "--threads", "0"], "--threads"),
         (&["--namespace", "ram:1MiB", "--power-profile", "/none.toml"], "/none.toml"),
+        (&["--namespace", "ram:1MiB", "--max-transfer", "100KiB"], "--max-transfer: "),
+        (&["--namespace", "ram:1MiB", "--queue-depth", "1"], "--queue-depth: "),
+        (&["--namespace", "ram:1MiB", "--max-queues", "0"], "--max-queues: "),
+        (&["--namespace", "ram:1MiB", "--in-capsule", "1GiB"], "--in-capsule: "),
+        (&["--namespace", "ram:1MiB", "--max-connections", "0"], "--max-connections 0"),
+        (&["--namespace", "ram:1MiB", "--listen", "localhost:4420"], "127.0.0.1:4420"),
         (&["--json"], "--status"),
     ];
     for (args, words) in cases {

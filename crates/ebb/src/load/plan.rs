@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Bytes, Nanos};
 use ebb_target::initiator::{Controller, Host, Namespace, Target, discover};
 use ebb_target::wire::pdu::Digests;
 
@@ -221,21 +221,24 @@ impl Plan {
                 if bytes == 0 || !bytes.is_multiple_of(block) {
                     let given = if given { "" } else { " (the default)" };
                     return Err(usage(format!(
-                        "--block-size {bytes}{given} is not a multiple of namespace {id}'s blocks \
-                         of {block} bytes"
+                        "--block-size {}{given} is not a multiple of namespace {id}'s blocks of {}",
+                        Bytes(bytes),
+                        Bytes(block),
                     )));
                 }
                 if bytes / block > space.blocks {
                     return Err(usage(format!(
-                        "--block-size {bytes} is more than the {} bytes in use of namespace {id}",
-                        space.blocks * block
+                        "--block-size {} is more than the {} in use of namespace {id}",
+                        Bytes(bytes),
+                        Bytes(space.blocks * block),
                     )));
                 }
             }
             if bytes > self.most_bytes || block > self.most_bytes {
                 return Err(usage(format!(
-                    "--block-size {bytes}: the target takes at most {} bytes at once",
-                    self.most_bytes
+                    "--block-size {}: the target takes at most {} at once",
+                    Bytes(bytes.max(block)),
+                    Bytes(self.most_bytes),
                 )));
             }
             if self.verify && space.blocks > MOST_VERIFIED {
@@ -329,7 +332,8 @@ fn space(args: &LoadArgs, namespace: Namespace) -> Result<Space> {
     let aligned = offset.is_multiple_of(block) && size.is_none_or(|s| s.is_multiple_of(block));
     if !aligned {
         return Err(usage(format!(
-            "--offset and --size must be multiples of namespace {id}'s blocks of {block} bytes"
+            "--offset and --size must be multiples of namespace {id}'s blocks of {}",
+            Bytes(block),
         )));
     }
     let first = offset / block;
@@ -337,9 +341,9 @@ fn space(args: &LoadArgs, namespace: Namespace) -> Result<Space> {
     let count = size.map_or(rest, |size| size / block);
     if count == 0 || count > rest {
         return Err(usage(format!(
-            "--offset {offset} and --size leave nothing of namespace {id}, or go beyond its {} \
-             bytes",
-            namespace.bytes()
+            "--offset {} and --size leave nothing of namespace {id}, or go beyond its {}",
+            args.work.offset,
+            Bytes(namespace.bytes()),
         )));
     }
     Ok(Space { namespace, first, blocks: count })

@@ -82,9 +82,18 @@ struct LoadReport {
     threads: usize,
     mode: &'static str,
     rate: Option<f64>,
+    burst: Option<BurstReport>,
     header_digest: bool,
     data_digest: bool,
     seed: u64,
+}
+
+/// A higher rate at the end of each period.
+#[derive(Debug, Serialize)]
+struct BurstReport {
+    length_s: f64,
+    period_s: f64,
+    rate: f64,
 }
 
 /// Requests of one kind.
@@ -321,6 +330,14 @@ fn load(plan: &Plan) -> LoadReport {
             Pace::Open(schedule) => Some(schedule.rate),
             _ => None,
         },
+        burst: match &plan.pace {
+            Pace::Open(schedule) => schedule.burst.map(|burst| BurstReport {
+                length_s: burst.length.seconds(),
+                period_s: burst.period.seconds(),
+                rate: burst.rate.0,
+            }),
+            _ => None,
+        },
         header_digest: plan.target.digests.header,
         data_digest: plan.target.digests.data,
         seed: plan.seed,
@@ -351,10 +368,14 @@ impl Report {
             (Some(rw), Some(size)) => format!("{rw} of {}", text::bytes(size as f64)),
             _ => "trace".to_owned(),
         };
-        let pace = match load.rate {
+        let mut pace = match load.rate {
             Some(rate) => format!("open loop at {}/s", text::short(rate)),
             None => format!("{} loop", load.pace).replace("trace loop", "in real time"),
         };
+        if let Some(BurstReport { length_s, period_s, rate }) = load.burst {
+            let [length, period] = [length_s, period_s].map(text::seconds);
+            pace += &format!(" and {}/s for {length} every {period}", text::short(rate));
+        }
         let plural = if load.connections == 1 { "" } else { "s" };
         format!(
             "{what}, {pace}, {} connection{plural}, queue depth {}, {} thread{} ({}), seed {}, {}",

@@ -32,7 +32,7 @@ impl Kind {
         if let Some(rest) = text.strip_prefix("modelled:") {
             return Ok(Self::Modelled(Arc::new(Modelled::parse(rest)?)));
         }
-        let spec = text.parse().map_err(|error| usage(format!("--namespace {error}")))?;
+        let spec = text.parse().map_err(|error| usage(format!("--{error}")))?;
         Ok(Self::Real(spec))
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
-use ebb_target::controller::{Config, Namespace, Subsystem};
+use ebb_target::controller::{Config, ConfigError, Namespace, Subsystem};
 use ebb_target::reactor::{self, Runtime, Snapshot, Task, topology};
 use ebb_target::transport::{Group, Limits, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -94,6 +94,12 @@ impl Server {
         if threads == 0 {
             return Err(usage("--threads 0: connections need at least one thread"));
         }
+        if options.max_connections == Some(0) {
+            return Err(usage("--max-connections 0: nobody could connect"));
+        }
+        if options.buffers.is_some_and(|buffers| buffers < 2) {
+            return Err(usage("--buffers: a Compare takes two, so each thread needs at least 2"));
+        }
         // The listeners are threads too.
         let all = (threads + options.addresses().len()) as u16;
         let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
@@ -159,9 +165,22 @@ fn limits(options: &Options) -> Limits {
         max_transfer,
         max_h2c_data: max_transfer.max(4096),
         in_capsule: bytes(options.in_capsule, default.in_capsule),
-        buffers: options.buffers.unwrap_or(default.buffers).max(2),
+        buffers: options.buffers.unwrap_or(default.buffers),
         ..default
     }
+}
+
+/// An error with the option that it is about.
+fn named(error: &ConfigError) -> String {
+    let option = match error {
+        ConfigError::Nqn { .. } => "--nqn or --allow-host",
+        ConfigError::Number { field: "the largest transfer", .. } => "--max-transfer",
+        ConfigError::Number { field: "the queue depth", .. } => "--queue-depth",
+        ConfigError::Number { field: "the number of I/O queues", .. } => "--max-queues",
+        ConfigError::Number { field: "the data in a capsule", .. } => "--in-capsule",
+        _ => return error.to_string(),
+    };
+    format!("{option}: {error}")
 }
 
 /// The subsystem, and those of its namespaces that are modelled drives.
@@ -183,7 +202,7 @@ fn subsystem(options: &Options) -> anyhow::Result<(Arc<Subsystem>, ModelledDrive
     if !options.allow_host.is_empty() {
         config.allowed_hosts = Some(options.allow_host.clone());
     }
-    let subsystem = Subsystem::new(config).map_err(|error| usage(error.to_string()))?;
+    let subsystem = Subsystem::new(config).map_err(|error| usage(named(&error)))?;
     Ok((subsystem, devices.modelled))
 }
 

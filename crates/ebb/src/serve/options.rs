@@ -24,7 +24,7 @@ pub struct ServeArgs {
 
     /// Ask a running server, by the address of its metrics, what it does [default:
     /// 127.0.0.1:9420].
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, value_parser = address,
         conflicts_with_all = ["config", "namespace", "listen", "metrics"])]
     pub status: Option<Option<SocketAddr>>,
 
@@ -41,7 +41,7 @@ pub struct ServeArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
     /// Address and port to listen on; repeat it for several [default: 127.0.0.1:4420].
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Vec<SocketAddr>,
 
     /// CPUs to run on, one reactor each, the main one first, such as 0-1,4 [default: 0].
@@ -98,7 +98,7 @@ pub struct Options {
 
     /// Serve metrics for Prometheus and the status over HTTP here; whoever reaches it may read it
     /// [without it: off; without an address: 127.0.0.1:9420].
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, value_parser = address,
         default_missing_value = "127.0.0.1:9420")]
     pub metrics: Option<SocketAddr>,
 
@@ -122,6 +122,10 @@ impl ServeArgs {
             .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
         Ok(self.options.or(parse(&path, &text)?))
     }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:4420".to_owned())
 }
 
 fn parse(path: &Path, text: &str) -> anyhow::Result<Options> {

@@ -213,7 +213,12 @@ impl Config {
                 (1..=MAX_CONTROLLER / 2).contains(&controllers),
                 "1 to 32,759",
             ),
-            ("the number of I/O queues", self.max_io_queues.into(), self.max_io_queues > 0, "1 up"),
+            (
+                "the number of I/O queues",
+                self.max_io_queues.into(),
+                self.max_io_queues > 0,
+                "1 or more",
+            ),
             ("the queue depth", self.max_queue_depth.into(), self.max_queue_depth > 1, "2 or more"),
             (
                 "the largest transfer",
