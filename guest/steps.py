@@ -352,6 +352,35 @@ def restart(bed):
     bed.disconnect()
 
 
+def raid(bed):
+    """RAID-5: killed under fio, back without a member, then rebuilt; nothing is lost"""
+    if not bed.durable:
+        raise Skip("files cannot be served: io_uring is not allowed here")
+    members = [bed.folder / f"member{number}.img" for number in range(3)]
+
+    def namespace(*options):
+        return "raid5:" + ",".join([*map(str, members), *options])
+
+    def restart_with(*options):
+        bed.target.kill()
+        await_state(bed, "connecting")
+        bed.target.command[-1] = namespace(*options)
+        bed.target.start()
+        await_state(bed, "live")
+
+    bed.serve("raid", "--namespace", namespace("create", "size=64MiB"))
+    disk = bed.connect(*RECOVERY)[1]
+    start_fio(bed, disk, "raid", BACKGROUND)
+    members[1].rename(bed.folder / "lost.img")
+    restart_with("degraded")
+    still_writes(bed)
+    finish_fio(bed)
+    bed.guest.run(fio(disk, "raid", BACKGROUND, "--verify_only"))
+    restart_with("rebuild", "size=64MiB")
+    bed.guest.run(fio(disk, "sequential", "--rw=write --bs=256k --iodepth=4 --size=32m"))
+    bed.disconnect()
+
+
 def link_cut(bed):
     """the link is cut briefly, then until both ends give up; fio never notices"""
     bed.serve("cut", "--namespace", "ram:64MiB")
@@ -382,5 +411,5 @@ def farewell(bed):
 
 STEPS = [
     boot, discover, connect_all, listing, identify, logs, features, file_system, fio_verify,
-    commands, reset, disconnect, digests, allow_list, restart, link_cut, farewell,
+    commands, reset, disconnect, digests, allow_list, restart, raid, link_cut, farewell,
 ]
