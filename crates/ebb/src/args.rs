@@ -88,7 +88,7 @@ pub struct SimArgs {
     pub seed: u64,
 
     /// Break sensors, fans and frequencies from this seed, the same under every policy; for
-    /// profiles with a [thermal] section.
+    /// profiles with a `[thermal]` section.
     #[arg(long, value_name = "SEED")]
     pub faults: Option<u64>,
 

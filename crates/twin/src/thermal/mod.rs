@@ -1,6 +1,6 @@
 //! Heat: where it goes, what it costs, what it does to the cores.
 //!
-//! One file is one idea: the [network](network) of heat capacities along the air path, the air
+//! One file is one idea: the [network] of heat capacities along the air path, the air
 //! itself, sensors that lag and round, leakage that grows with temperature, the hardware's
 //! emergency throttling. All pure; the engine joins them in `engine/climate.rs`. Equations and
 //! constants: docs/models/thermal.md.

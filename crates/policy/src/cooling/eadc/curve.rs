@@ -125,7 +125,7 @@ impl Curve {
         if duty > self.knee { Zone::Z2 } else { Zone::Z1 }
     }
 
-    /// Fan settings from the knee to full speed. Each costs the disks at most [`STEP`] more than
+    /// Fan settings from the knee to full speed. Each costs the disks at most 5 % more than
     /// the one before, so they lie closer where the slope is steeper.
     #[must_use]
     pub fn levels(&self) -> &[f64] {
