@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use ebb_policy::cooling::Curve;
 use ebb_policy::units::{Nanos, parse_ratio};
-use ebb_policy::{FanControl, Limits, Policy, Signals};
+use ebb_policy::{FanControl, Limits, PERIOD, Policy, Signals};
 use ebb_trace::generate;
 use ebb_twin::{Run, Unobserved};
 
@@ -89,6 +89,9 @@ struct Report<'a> {
 pub fn run(args: &CharacteriseArgs) -> Result<()> {
     if !(0.01..=0.5).contains(&args.step) {
         return Err(usage(format!("--step {}: give a share from 1% to 50%", args.step)));
+    }
+    if args.pause < PERIOD {
+        return Err(usage(format!("--pause {}: give at least {PERIOD}", args.pause)));
     }
     let server = Server::load(&args.profile)?;
     let sweep = Sweep {

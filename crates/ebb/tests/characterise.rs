@@ -39,3 +39,11 @@ fn a_server_without_fans_is_refused_with_what_to_do() {
     let (code, error) = fails(&["characterise", "--profile", "asg-1115s"]);
     assert!(code == 2 && error.contains("has no [fans]"), "{error}");
 }
+
+#[test]
+fn nonsense_is_refused_with_the_option_it_is_in() {
+    for (option, value) in [("--step", "0"), ("--step", "90%"), ("--pause", "0 s")] {
+        let (code, error) = fails(&["characterise", option, value]);
+        assert!(code == 2 && error.contains(option), "{error}");
+    }
+}

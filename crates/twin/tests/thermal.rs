@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{Clients, Poisson, job, simulate, simulate_with};
+use common::{Clients, Held, Poisson, job, simulate, simulate_with};
+use ebb_policy::Policy;
 use ebb_policy::units::{Celsius, Joules, Nanos};
-use ebb_policy::{Controls, FanControl, Policy, Signals};
 use ebb_trace::{Op, Workload};
 use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, Weather, run};
 use rand::SeedableRng;
@@ -38,20 +38,6 @@ fn burning(watts: u32, changes: &[(&str, &str)]) -> Profile {
 /// Hardly any.
 fn idle() -> Workload {
     Workload::Open(Box::new(Poisson::new(1_000_000, 1e8, 4096, 0.5, 1)))
-}
-
-/// Holds all fans at a duty.
-struct Held(f64);
-
-impl Policy for Held {
-    fn name(&self) -> &'static str {
-        "held"
-    }
-    fn step(&mut self, _: &Signals, controls: &mut Controls) {
-        for fan in 0..controls.fans().len() {
-            controls.set_fan(fan, FanControl::Duty(self.0), "test:held");
-        }
-    }
 }
 
 /// What was seen of each period.

@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::job;
+use common::{Held, job};
+use ebb_policy::Policy;
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::units::{Celsius, Nanos};
-use ebb_policy::{Controls, FanControl, Policy, Signals};
 use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::faults::FaultEvent;
 use ebb_twin::{Observer, Profile, Run, Sample, run};
@@ -72,20 +72,6 @@ impl Closed for Phases {
         let offset = self.random.random_range(0..1u64 << 28) * 4096;
         let (op, recorded_latency) = (Op::Read, None);
         Some(Request { at, offset, bytes: 4096, device: 0, op, stream: slot, recorded_latency })
-    }
-}
-
-/// All fans at one duty. At full duty the simplest policy that is safe.
-struct Held(f64);
-
-impl Policy for Held {
-    fn name(&self) -> &'static str {
-        "held"
-    }
-    fn step(&mut self, _: &Signals, controls: &mut Controls) {
-        for fan in 0..controls.fans().len() {
-            controls.set_fan(fan, FanControl::Duty(self.0), "test:held");
-        }
     }
 }
 

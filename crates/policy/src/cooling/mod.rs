@@ -23,7 +23,7 @@ mod tests;
 
 pub use dlb::Dlb;
 pub use dtm::Dtm;
-pub use eadc::{Curve, CurveError, Eadc, Zone};
+pub use eadc::{Curve, CurveError, Eadc};
 pub use estimate::{Estimate, Estimator};
 pub use jetc::Jetc;
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Controls, Limits, Policy, Signals};
+use ebb_policy::{Controls, FanControl, Limits, Policy, Signals};
 use ebb_trace::{Closed, Op, Request, Source, TraceError, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Unobserved, run};
 use rand::{RngExt, SeedableRng};
@@ -239,4 +239,18 @@ pub fn simulate_with(
     observer: &mut dyn Observer,
 ) -> Outcome {
     run(job(profile, policy, workload, duration), observer).unwrap()
+}
+
+/// Holds all fans at a duty; at full duty the simplest policy that is safe.
+pub struct Held(pub f64);
+
+impl Policy for Held {
+    fn name(&self) -> &'static str {
+        "held"
+    }
+    fn step(&mut self, _: &Signals, controls: &mut Controls) {
+        for fan in 0..controls.fans().len() {
+            controls.set_fan(fan, FanControl::Duty(self.0), "test:held");
+        }
+    }
 }

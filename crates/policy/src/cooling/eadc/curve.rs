@@ -9,15 +9,6 @@ const FLAT: f64 = 0.1;
 /// disk sensitivity slope (m)" (§VI-B). Ours: half of what Fig. 5's legend can tell apart.
 const STEP: f64 = 0.05;
 
-/// What decides the fan speed at a duty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Zone {
-    /// Flat: disks do not feel the fans, temperature alone decides.
-    Z1,
-    /// Falling: each step of fan speed costs disk throughput.
-    Z2,
-}
-
 /// Why points are no characterisation curve.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CurveError {
@@ -119,12 +110,6 @@ impl Curve {
         self.knee
     }
 
-    /// The zone that `duty` is in.
-    #[must_use]
-    pub fn zone(&self, duty: f64) -> Zone {
-        if duty > self.knee { Zone::Z2 } else { Zone::Z1 }
-    }
-
     /// Fan settings from the knee to full speed. Each costs the disks at most 5 % more than
     /// the one before, so they lie closer where the slope is steeper.
     #[must_use]
@@ -182,7 +167,6 @@ mod tests {
         let curve =
             Curve::new(vec![(0.0, 1.0), (0.3, 0.99), (0.5, 0.98), (0.6, 0.9), (1.0, 0.5)]).unwrap();
         assert_eq!(curve.knee(), 0.5);
-        assert_eq!((curve.zone(0.5), curve.zone(0.51)), (Zone::Z1, Zone::Z2));
         assert!((curve.throughput(0.8) - 0.7).abs() < 1e-12);
         assert_eq!((curve.throughput(-1.0), curve.throughput(2.0)), (1.0, 0.5));
         let flat = Curve::new(vec![(0.2, 1.0), (1.0, 0.95)]).unwrap();

@@ -44,7 +44,7 @@ mod optimum;
 mod stability;
 mod throttle;
 
-pub use curve::{Curve, CurveError, Zone};
+pub use curve::{Curve, CurveError};
 
 use crate::cooling::dlb::min_duty;
 use crate::cooling::estimate::{Estimate, Estimator};

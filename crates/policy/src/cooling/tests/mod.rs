@@ -6,6 +6,8 @@ mod plant;
 mod safety;
 mod steady;
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -25,6 +27,26 @@ fn fig5() -> Curve {
 fn seeded(cases: u32) -> ProptestConfig {
     let rng_seed = proptest::test_runner::RngSeed::Fixed(4);
     ProptestConfig { cases, rng_seed, ..ProptestConfig::default() }
+}
+
+/// Servers with light and heavy heat sinks, strong and weak fans, both kinds of lag; `conduction`,
+/// `capacity` and `lag` from these ranges.
+fn any_physics(
+    conduction: Range<f64>,
+    capacity: Range<f64>,
+    lag: Range<f64>,
+) -> impl Strategy<Value = Physics> {
+    (20.0..35.0_f64, conduction, 0.08..0.16_f64, capacity, lag, any::<bool>()).prop_map(
+        |(ambient, conduction, convection, capacity, lag, dead_time)| Physics {
+            ambient,
+            conduction,
+            convection,
+            capacity,
+            lag,
+            dead_time,
+            ..Physics::default()
+        },
+    )
 }
 
 fn policy(name: &str, plant: &Plant) -> Box<dyn Policy> {

@@ -57,16 +57,7 @@ fn any_event(sticks: bool) -> impl Strategy<Value = Event> {
 }
 
 fn any_server() -> impl Strategy<Value = Physics> {
-    (20.0..35.0_f64, 0.10..0.20_f64, 0.08..0.16_f64, 200.0..500.0_f64, 5.0..12.0_f64, any::<bool>())
-        .prop_map(|(ambient, conduction, convection, capacity, lag, dead_time)| Physics {
-            ambient,
-            conduction,
-            convection,
-            capacity,
-            lag,
-            dead_time,
-            ..Physics::default()
-        })
+    any_physics(0.10..0.20, 200.0..500.0, 5.0..12.0)
 }
 
 /// A sensor has one fault at a time: after a change from one lie to another nobody can tell what
