@@ -159,6 +159,7 @@ impl Events {
     pub(super) fn next_time(&self) -> u64 {
         (self.next >> 64) as u64
     }
+    #[inline(always)] // Unpacking an event is choosing what handles it.
     pub(super) fn pop(&mut self) -> Option<Event> {
         let key = self.next;
         if key == NEVER {

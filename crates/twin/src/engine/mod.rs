@@ -122,8 +122,6 @@ struct Engine<'a> {
     cache: Option<ReadCache>,
     backlog: Option<Backlog>,
     jobs: Option<Jobs>,
-    /// What a job ran into, to be told by whoever handles the event.
-    failed: Option<TwinError>,
     meter: Meter,
     pilot: Pilot,
     climate: Option<Climate>,
@@ -194,7 +192,6 @@ impl<'a> Engine<'a> {
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
             backlog,
             jobs,
-            failed: None,
             meter: Meter::new(profile, histogram),
             pilot: Pilot::new(&profile.topology_of(model), policy, limits),
             climate,
@@ -257,8 +254,7 @@ impl<'a> Engine<'a> {
 
     /// Whether no user waits and none will come.
     fn finished(&self) -> bool {
-        let working = self.now < self.until && self.jobs.as_ref().is_some_and(|jobs| !jobs.done());
-        self.users_in_flight == 0 && !self.supply.has_planned() && !working
+        self.users_in_flight == 0 && !self.supply.has_planned() && !self.jobs_go_on()
     }
 
     /// Carries out the next event.
@@ -290,11 +286,11 @@ impl<'a> Engine<'a> {
             Some(Event::Access(drive)) => {
                 self.array.access_ended(&mut self.events, self.now, drive);
             }
-            Some(Event::Burst(job)) => self.burst(job),
-            Some(Event::Slice) => self.slice(),
+            Some(Event::Burst(job)) => return self.burst(job),
+            Some(Event::Slice) => return self.slice(),
             None => {}
         }
-        self.failed.take().map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Lets time pass to the end of the run and closes the books.

@@ -3,6 +3,7 @@
 use ebb_trace::{Op, Request};
 
 use super::io::{Io, Kind, NONE, mix};
+use super::jobs::FIRST_SLOT;
 use super::{Engine, TwinError};
 use crate::profile::Raid;
 
@@ -235,9 +236,11 @@ impl Engine<'_> {
             backlog.written(bytes);
             self.start_tasks();
         }
-        if slot != NONE && !self.job_answered(slot, bytes.into()) {
+        if slot < FIRST_SLOT {
             let Self { supply, events, now, until, .. } = self;
             supply.completed(slot, answered, *now, *until, events);
+        } else if slot != NONE {
+            self.job_answered(slot, bytes.into());
         }
     }
 }

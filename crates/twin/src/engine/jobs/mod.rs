@@ -23,7 +23,7 @@ use job::{Job, Pace, State};
 /// Length of a slice.
 const SLICE: u64 = 10_000_000;
 /// Slots of requests from here on are jobs'.
-const FIRST_SLOT: u32 = 1 << 31;
+pub(super) const FIRST_SLOT: u32 = 1 << 31;
 
 /// A core and the jobs on it.
 #[derive(Debug)]
@@ -323,44 +323,50 @@ fn progress(job: &mut Job, group: usize, cores: &mut Cores, now: u64) {
 }
 
 impl Engine<'_> {
+    /// Whether jobs are still to be done.
+    #[cold]
+    pub(super) fn jobs_go_on(&self) -> bool {
+        self.now < self.until && self.jobs.as_ref().is_some_and(|jobs| !jobs.done())
+    }
+
     /// A slice of the jobs begins.
-    pub(super) fn slice(&mut self) {
-        let Self { jobs, pilot, cores, events, now, .. } = self;
-        let Some(jobs) = jobs else { return };
+    #[inline(never)] // Out of the way of the events of requests.
+    pub(super) fn slice(&mut self) -> Result<(), TwinError> {
+        let Self { jobs: Some(jobs), pilot, cores, events, now, .. } = self else { return Ok(()) };
         jobs.slice(&pilot.controls, cores, events, *now);
-        self.send_jobs();
+        self.send_jobs()?;
         let over = self.jobs.as_ref().is_none_or(Jobs::done);
         if over {
             self.last_answer = self.last_answer.max(self.now);
         } else if self.now < self.until {
             self.events.push(self.now + SLICE, Event::Slice);
         }
+        Ok(())
     }
 
-    pub(super) fn burst(&mut self, job: u32) {
-        let Self { jobs, cores, events, now, .. } = self;
-        let Some(jobs) = jobs else { return };
+    /// The burst of a job is over.
+    #[inline(never)]
+    pub(super) fn burst(&mut self, job: u32) -> Result<(), TwinError> {
+        let Self { jobs: Some(jobs), cores, events, now, .. } = self else { return Ok(()) };
         jobs.burst(job, cores, events, *now);
         if jobs.done() {
             self.last_answer = self.last_answer.max(self.now);
         }
-        self.send_jobs();
+        self.send_jobs()
     }
 
-    /// The request in `slot` of a job was answered; `false` if the slot is no job's.
-    pub(super) fn job_answered(&mut self, slot: u32, bytes: u64) -> bool {
-        let Self { jobs: Some(jobs), cores, events, now, .. } = self else { return false };
-        if slot < FIRST_SLOT || slot == NONE {
-            return false;
+    /// The request in `slot` of a job was answered.
+    #[inline(never)]
+    pub(super) fn job_answered(&mut self, slot: u32, bytes: u64) {
+        if let Self { jobs: Some(jobs), cores, events, now, .. } = self {
+            jobs.answered(slot - FIRST_SLOT, bytes, cores, events, *now);
         }
-        jobs.answered(slot - FIRST_SLOT, bytes, cores, events, *now);
-        true
     }
 
     /// Sends the requests of jobs that have room for more.
-    fn send_jobs(&mut self) {
+    fn send_jobs(&mut self) -> Result<(), TwinError> {
         while let Some(index) = self.jobs.as_mut().and_then(|jobs| jobs.sending.pop()) {
-            let Self { jobs: Some(jobs), now, until, .. } = self else { return };
+            let Self { jobs: Some(jobs), now, until, .. } = self else { break };
             let job = &mut jobs.jobs[index as usize];
             if *now >= *until || job.may_send() == 0 {
                 continue;
@@ -369,14 +375,14 @@ impl Engine<'_> {
             if job.may_send() > 1 {
                 jobs.sending.push(index);
             }
-            let Some(request) = jobs.jobs[index as usize].next_request(*now, index) else { return };
+            let Some(request) = jobs.jobs[index as usize].next_request(*now, index) else { break };
             if rebuild {
                 self.rebuild(request.offset, request.bytes, FIRST_SLOT + index);
-            } else if let Err(error) = self.arrive(&request, FIRST_SLOT + index) {
-                self.failed = self.failed.take().or(Some(error));
-                return;
+            } else {
+                self.arrive(&request, FIRST_SLOT + index)?;
             }
         }
+        Ok(())
     }
 
     /// Reads a place of the last drive from the others; what it held is written there next.
