@@ -217,18 +217,12 @@ impl Sweep<'_> {
     }
 }
 
-/// The curve through `steps`. Where noise makes a faster fan's disks faster too, the lower value
-/// counts for both: the policy wants a curve that never rises.
+/// The curve through `steps`.
 ///
 /// # Errors
-/// Too few steps.
+/// Too few steps, or a throughput that rises.
 pub fn curve_of(steps: &[Step]) -> Result<Curve> {
-    let mut least = 1.0_f64;
-    let falling = steps.iter().map(|step| {
-        least = least.min(step.throughput);
-        (step.duty, least)
-    });
-    Ok(Curve::new(falling.collect())?)
+    Ok(Curve::new(steps.iter().map(|step| (step.duty, step.throughput)).collect())?)
 }
 
 /// Reads a curve that `ebb characterise --out` wrote.
@@ -260,14 +254,6 @@ impl Policy for HoldFans {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn noise_does_not_make_a_curve_rise() {
-        let step = |duty, throughput| Step { duty, bytes_per_second: throughput, throughput };
-        let curve = curve_of(&[step(0.2, 0.99), step(0.4, 1.0), step(1.0, 0.4)]).unwrap();
-        assert_eq!(curve.throughput(0.4), 0.99);
-        assert_eq!(curve.throughput(1.0), 0.4);
-    }
 
     #[test]
     fn a_curve_comes_back_from_its_file_and_a_wrong_one_is_told_with_its_name() {

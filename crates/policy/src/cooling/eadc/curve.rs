@@ -8,6 +8,8 @@ const FLAT: f64 = 0.1;
 /// Throughput that one fan step of zone Z2 may cost: "fan settings are discretized based on the
 /// disk sensitivity slope (m)" (§VI-B). Ours: half of what Fig. 5's legend can tell apart.
 const STEP: f64 = 0.05;
+/// Rise of the throughput from one duty to the next that is noise of the sweep, and not a mistake.
+const NOISE: f64 = 0.02;
 
 /// Why points are no characterisation curve.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -63,16 +65,17 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The curve through `points` (fan duty, share of the disks' throughput), both 0 to 1.
+    /// The curve through `points` (fan duty, share of the disks' throughput), both 0 to 1. Where
+    /// noise makes the disks of a faster fan faster, the lower value counts for both.
     ///
     /// # Errors
     /// Points that are too few, out of range, out of order, or show a throughput that rises.
-    pub fn new(points: Vec<(f64, f64)>) -> Result<Self, CurveError> {
+    pub fn new(mut points: Vec<(f64, f64)>) -> Result<Self, CurveError> {
         if points.len() < 2 {
             return Err(CurveError::Short(points.len()));
         }
-        for (index, (duty, share)) in points.iter().copied().enumerate() {
-            let point = index + 1;
+        for index in 0..points.len() {
+            let ((duty, share), point) = (points[index], index + 1);
             for (what, value) in [("duty", duty), ("throughput", share)] {
                 if !(0.0..=1.0).contains(&value) {
                     return Err(CurveError::Range { point, what, value });
@@ -82,9 +85,10 @@ impl Curve {
             if duty <= before {
                 return Err(CurveError::Order { point, duty, before });
             }
-            if share > above {
+            if share > above + NOISE {
                 return Err(CurveError::Rising { point, share, before: above });
             }
+            points[index].1 = share.min(above);
         }
         let mut curve = Self { points, knee: 1.0, levels: Vec::new() };
         curve.knee = curve.find_knee();
@@ -160,6 +164,12 @@ mod tests {
             let error = Curve::new(points).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn noise_does_not_make_a_curve_rise() {
+        let curve = Curve::new(vec![(0.2, 0.99), (0.4, 1.0), (1.0, 0.4)]).unwrap();
+        assert_eq!((curve.throughput(0.4), curve.throughput(1.0)), (0.99, 0.4));
     }
 
     #[test]

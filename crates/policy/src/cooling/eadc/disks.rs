@@ -12,7 +12,7 @@ use crate::cooling::{LAG, MIN_JOB_SHARE, weight};
 const BUSY: f64 = 0.10;
 const IDLE: f64 = 0.05;
 /// Throughput below which nobody waits for a disk, in bytes per second: a few requests.
-const NEGLIGIBLE: f64 = 1e6;
+pub const NEGLIGIBLE: f64 = 1e6;
 /// Time constants in seconds: of the server's throughput; of a job's, long against its phases.
 const SMOOTH: f64 = 2.0;
 const JOB: f64 = 30.0;

@@ -1,9 +1,10 @@
 //! "Progressively throttling the workloads with lower disk access rates to meet thermal
 //! constraints" (§VI-B). The CPU cap is one number, as in Kim et al. (DATE 2014): the share of
-//! all jobs' time that may be used. It is dealt out to those that use the disks most; the ones
-//! that use them least are throttled first, each down to `MIN_JOB_SHARE` before the next.
+//! all jobs' time that may be used. It is taken from those that use the disks least first, down to
+//! `MIN_JOB_SHARE`, then from the next. Jobs that use the disks about alike, within a factor of
+//! two, give up the same: if one of several gave up everything, all would wait for it in the end.
 
-use crate::cooling::eadc::disks::Disks;
+use crate::cooling::eadc::disks::{Disks, NEGLIGIBLE};
 use crate::cooling::pi::dead_zone;
 use crate::cooling::{MIN_JOB_SHARE, SET_POINT};
 use crate::{Controls, JobSignals, Signals};
@@ -19,7 +20,7 @@ pub struct Throttle {
     /// CPU cap in force, `MIN_JOB_SHARE` to 1.
     cap: f64,
     before: Option<f64>,
-    /// Slots, the one that uses the disks most first.
+    /// Slots, the one that uses the disks least first.
     order: Vec<usize>,
 }
 
@@ -63,18 +64,22 @@ impl Throttle {
 
     /// Deals the cap out.
     pub fn apply(&mut self, disks: &Disks, signals: &Signals, controls: &mut Controls) {
-        let cap = self.cap;
         let slots = signals.jobs.len().min(controls.job_shares().len());
+        let rate = |slot: &usize| disks.of_job(*slot);
         self.order.clear();
         self.order.extend((0..slots).filter(|slot| running(&signals.jobs[*slot])));
-        let rate = |slot: usize| disks.of_job(slot);
-        self.order.sort_unstable_by(|a, b| rate(*b).total_cmp(&rate(*a)).then(a.cmp(b)));
-        let mut left = cap * self.order.len() as f64;
-        for (place, slot) in self.order.iter().enumerate() {
-            let others = (self.order.len() - place - 1) as f64 * MIN_JOB_SHARE;
-            let share = (left - others).clamp(MIN_JOB_SHARE, 1.0);
-            left -= share;
-            controls.set_job_share(*slot, share, "eadc:uses-disks-least");
+        self.order.sort_unstable_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let mut cut = (1.0 - self.cap) * self.order.len() as f64;
+        let alike = |a: &usize, b: &usize| rate(b) <= NEGLIGIBLE.max(2.0 * rate(a));
+        let mut rest = &self.order[..];
+        while let Some(least) = rest.first() {
+            let (tier, above) = rest.split_at(rest.partition_point(|slot| alike(least, slot)));
+            let each = (cut / tier.len() as f64).min(1.0 - MIN_JOB_SHARE);
+            cut -= each * tier.len() as f64;
+            for slot in tier {
+                controls.set_job_share(*slot, 1.0 - each, "eadc:uses-disks-least");
+            }
+            rest = above;
         }
         for slot in (0..slots).filter(|slot| !running(&signals.jobs[*slot])) {
             controls.set_job_share(slot, 1.0, "eadc:no-job");
