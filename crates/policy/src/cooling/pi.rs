@@ -39,7 +39,7 @@ pub fn resistance(duty: f64) -> f64 {
 }
 
 /// The duty with resistance `r`.
-fn duty_of(r: f64) -> f64 {
+pub fn duty_of(r: f64) -> f64 {
     r.max(1.0).powf(-1.0 / CONVECTION)
 }
 

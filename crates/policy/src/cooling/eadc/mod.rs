@@ -75,8 +75,6 @@ pub struct Eadc {
     target: f64,
     /// Duty floor for the drives, and whether one of them is too warm already.
     drives: (f64, bool),
-    /// Whether the target alone decided the fan speed in the last interval.
-    free: bool,
     disks: Disks,
     fan_cap: FanCap,
     throttle: Throttle,
@@ -100,7 +98,6 @@ impl Eadc {
             pi: Pi::default(),
             target: SET_POINT.0,
             drives: (0.0, false),
-            free: true,
             disks: Disks::new(topology.jobs),
             fan_cap: FanCap::default(),
             throttle: Throttle::new(topology.jobs),
@@ -119,7 +116,7 @@ impl Eadc {
         self.disks.update(signals, controls.job_shares());
         self.drives = self.feed_forward.update(signals, duty);
         if let Some(hottest) = self.heat.hottest() {
-            self.optimum.update(signals, hottest, (self.free, duty, self.min_duty));
+            self.optimum.update(signals, hottest, duty);
         }
     }
 
@@ -142,7 +139,7 @@ impl Eadc {
         // Nobody is throttled while the fans could still do it without harm to the disks.
         let throttled = self.throttle.cap() < 1.0;
         let low = if throttled { limit } else { self.min_duty.max(self.drives.0).min(limit) };
-        let target = self.optimum.target(self.free);
+        let target = self.optimum.target();
         if target != self.target {
             self.target = target;
             self.pi.restart();
@@ -164,7 +161,6 @@ impl Eadc {
         }
         self.throttle.settle(next_cap, hot);
         self.throttle.apply(&self.disks, signals, controls);
-        self.free = next_cap >= 1.0 && next < limit && self.drives.0 < next;
         let next = if throttled { next } else { next.max(low) };
         set_fans(controls, next, self.reason(next, limit));
     }

@@ -1,25 +1,32 @@
 //! The optimal operational point (§VI-A, Fig. 8), found while running.
 //!
-//! Cool silicon leaks little and needs fast fans; hot silicon leaks much and needs slow ones. Fan
-//! power can be measured. Leakage cannot, but what follows from it can: power follows activity
-//! within a second, and temperature within a minute. So of the power of the processors,
+//! Cool silicon leaks little and needs fast fans; hot silicon leaks much and needs slow ones. At
+//! each temperature of a grid the sum of both is computed, and the least one is the target:
 //!
 //! ```text
-//! P_cpu = sigma A + P_idle(T)        sigma from changes within a period, where T stands still
-//! J(T)  = P_cpu - sigma (A - A_ref) + P_fan
+//! P_cpu    = sigma A + I(T)                   idle power and leakage
+//! J(T)     = I(T) + P_fan(duty(T))            Fig. 8's cumulative curve but for a constant
+//! duty(T)  from  T - T_in = P_cpu(T) (R_0 + R_1 r(duty))             r of `pi.rs`
 //! ```
 //!
-//! `J` is the cumulative curve of Fig. 8 but for a constant. Its points are measured one by one:
-//! the target temperature is held until nothing moves, `J` is averaged, and a pattern search over
-//! a grid of 2 K goes on from the best point, with strides of 8, 4 and 2 K. Nothing is assumed
-//! about the shape of the leakage or of the fans' power but that the sum has one minimum. When
-//! the load changes the curve is another one and the search starts again where it stands: "the
-//! optimal operational point [...] dynamically changes based on workload".
+//! What the paper measures on a bench is learned from what happens by itself:
 //!
-//! The search is not run while the fan cap or throttling is what decides.
+//! * **sigma**: power follows activity `A` at once and temperature slowly, so it comes from the
+//!   changes from one period to the next.
+//! * **I(T)**: `c + l exp(beta T)`, fitted to the means of what was seen at each temperature.
+//!   Warming up once is enough. The result hardly depends on `beta` within the range of silicon,
+//!   for the fit goes through what was measured around the optimum.
+//! * **P_fan**: the cube law (§V-C) through what the fans draw now and their rated power.
+//! * **R_0 + R_1 r**: their sum is what it is now, whenever the server has stood still for a while;
+//!   the part of convection in it is assumed. An error in that is smaller at every step, for each
+//!   target that is reached is a new place to start from.
+//!
+//! Nothing is held or tried out for the search's sake, and it goes on while the fan cap or
+//! throttling decides: "the optimal operational point [...] dynamically changes based on workload".
 
-use crate::cooling::estimate::Estimate;
-use crate::cooling::{QUANTUM, SET_POINT, weight};
+use crate::cooling::estimate::{Estimate, inlet};
+use crate::cooling::pi::{duty_of, resistance};
+use crate::cooling::{LAG, QUANTUM, SET_POINT, weight};
 use crate::topology::Topology;
 use crate::{CoreRole, Signals};
 
@@ -27,48 +34,56 @@ use crate::{CoreRole, Signals};
 const STEP: f64 = 2.0 * QUANTUM;
 /// Points of the grid; the last is the set point and the first is cool enough for any server.
 const POINTS: usize = 21;
-/// Strides of the pattern search, in steps.
-const STRIDES: [usize; 3] = [4, 2, 1];
-/// How long the target must have been held before and while `J` is averaged, in seconds: the
-/// time constant of a heat sink, within which what is left of a transient is a third.
-const SETTLE: f64 = 60.0;
-const AVERAGE: f64 = 20.0;
-/// Distance at which a target counts as reached, in kelvin: the loop rests anywhere within a
-/// quantum and a half of it, and comes closer only slowly.
-const REACHED: f64 = 2.5;
-/// How long a target may be out of reach before the search turns away from it, in seconds.
-const UNREACHED: f64 = 300.0;
-/// How long a found optimum is trusted before its neighbours are measured again, in seconds.
-const TRUSTED: f64 = 600.0;
-/// Time constants in seconds: of `sigma`; of the activity that says whether the load changed.
+/// `beta`, per kelvin: leakage doubles within about 25 K in the servers that we know of.
+const BETA: f64 = 0.028;
+/// Least distance of the temperatures that say how leakage grows, in points of the grid.
+const SPREAD: usize = 3;
+/// Share of `R_1 r` in the resistance where the server stands: 0.6 to 0.8 in those that we know of.
+/// It only says how much faster the fans must turn for a kelvin; a third more or less moves the
+/// optimum by a kelvin or two.
+const CONVECTION: f64 = 0.7;
+/// How long a server must have stood still before its resistance can be told, in seconds: about
+/// half the time constant of a heat sink after the last kelvin moved.
+const STILL: f64 = 40.0;
+/// What counts as standing still: kelvin, and relative change of air and of activity.
+const WITHIN: f64 = 1.5 * QUANTUM;
+const STEADY: f64 = 0.10;
+/// Time constants in seconds: of `sigma`; of a temperature's mean; of the present state.
 const SIGMA: f64 = 300.0;
-const ACTIVITY: f64 = 60.0;
-/// Relative change of the activity that makes another curve.
-const CHANGED: f64 = 0.10;
+const MEAN: f64 = 60.0;
+const PRESENT: f64 = 10.0;
+/// What another temperature must save to become the target: watts, and share of fans and leakage.
+const WORTH: (f64, f64) = (0.2, 0.005);
+
+/// A state of the server: air, its resistance, and what goes with them.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    temperature: f64,
+    r: f64,
+    activity: f64,
+    /// `(T - T_in) / P_cpu`, K/W.
+    theta: f64,
+}
 
 /// The search for the best temperature of the hottest socket.
 #[derive(Debug, Clone)]
 pub struct Optimum {
-    /// Groups whose activity counts, and whether the jobs' does in addition.
+    /// Whether the jobs' activity counts in addition to the groups'.
     jobs: bool,
-    /// `J` by grid point, W.
-    curve: [Option<f64>; POINTS],
-    /// Where the search is, and the ends that can be reached.
-    at: usize,
-    lowest: usize,
-    highest: usize,
+    /// Rated power of all fans, W, and their least duty.
+    fans: (f64, f64),
     /// Power and activity one period ago, and the sums for `sigma`.
     before: Option<(f64, f64)>,
     products: (f64, f64),
-    /// Slow mean of the activity, and the one that the curve belongs to.
-    activity: f64,
-    reference: Option<f64>,
-    /// Seconds since the target was set, for which it has been held, and since the search ended.
-    tried: f64,
-    held: f64,
-    found: f64,
-    /// Sum and number of values of `J` being averaged.
-    sum: (f64, f64),
+    /// `P_cpu - sigma A` as late as the sensors, and its mean at each point of the grid, W.
+    idle: Option<f64>,
+    seen: [Option<f64>; POINTS],
+    /// The server now, since when it stands still, and where it did so then.
+    now: Option<State>,
+    still: f64,
+    anchor: Option<State>,
+    /// Point of the grid that is the target.
+    target: usize,
 }
 
 /// The temperature at a grid point.
@@ -80,61 +95,46 @@ impl Optimum {
     /// Starts at the set point.
     pub fn new(topology: &Topology) -> Self {
         let compute = topology.groups.iter().any(|group| group.role == CoreRole::Compute);
+        let fans = topology.fans.iter();
+        let rated = fans.clone().map(|fan| fan.max_power.0).sum();
         Self {
             jobs: !compute,
-            curve: [None; POINTS],
-            at: POINTS - 1,
-            lowest: 0,
-            highest: POINTS - 1,
+            fans: (rated, fans.map(|fan| fan.min_duty).fold(0.0, f64::max)),
             before: None,
             products: (0.0, 0.0),
-            activity: 0.0,
-            reference: None,
-            tried: 0.0,
-            held: 0.0,
-            found: 0.0,
-            sum: (0.0, 0.0),
+            idle: None,
+            seen: [None; POINTS],
+            now: None,
+            still: 0.0,
+            anchor: None,
+            target: POINTS - 1,
         }
     }
 
-    /// The temperature to hold: the grid point under test while searching, else the best known.
-    pub fn target(&self, searching: bool) -> f64 {
-        at(if searching { self.at } else { self.best().unwrap_or(self.at) })
+    /// The temperature to hold.
+    pub fn target(&self) -> f64 {
+        at(self.target)
     }
 
-    /// Takes one period. `free` says that the target alone decides the fan speed; the fans are at
-    /// `duty` between `low` and full.
-    pub fn update(
-        &mut self,
-        signals: &Signals,
-        hottest: Estimate,
-        (free, duty, low): (bool, f64, f64),
-    ) {
+    /// Takes one period, with the fans at `duty`.
+    pub fn update(&mut self, signals: &Signals, hottest: Estimate, duty: f64) {
         let dt = signals.period.seconds();
         let (Some(cpu), Some(fans)) = (signals.power.cpu, signals.power.fans) else { return };
-        if dt <= 0.0 || !cpu.0.is_finite() || !fans.0.is_finite() {
+        if dt <= 0.0 || !(cpu.0 > 0.0 && cpu.0.is_finite() && fans.0.is_finite()) {
             return;
         }
         let activity = self.activity(signals);
         self.learn_sigma(cpu.0, activity, dt);
-        self.activity += (activity - self.activity) * weight(dt, ACTIVITY);
-        self.watch_load(dt);
-        if !free || !hottest.sound {
-            (self.held, self.tried, self.sum) = (0.0, 0.0, (0.0, 0.0));
+        if !hottest.sound {
+            (self.still, self.anchor) = (0.0, None);
             return;
         }
-        self.tried += dt;
-        let here = (hottest.now.0 - at(self.at)).abs() <= REACHED && hottest.rate == 0.0;
-        self.held = if here { self.held + dt } else { 0.0 };
-        if !here {
-            self.sum = (0.0, 0.0);
-            self.give_up(hottest.now.0, duty, low);
-        } else if self.held > SETTLE {
-            let j = cpu.0 - self.sigma() * (activity - self.reference.unwrap_or(activity)) + fans.0;
-            self.sum = (self.sum.0 + j, self.sum.1 + dt);
-            if self.sum.1 >= AVERAGE {
-                self.measured(self.sum.0 / (self.sum.1 / dt));
-            }
+        self.learn_idle(cpu.0 - self.sigma() * activity, hottest.now.0, dt);
+        let rise = hottest.now.0 - inlet(signals);
+        let (temperature, r, theta) = (hottest.now.0, resistance(duty), rise / cpu.0);
+        self.learn_resistance(State { temperature, r, activity, theta }, dt);
+        if self.still >= STILL {
+            self.choose(signals, (duty, fans.0));
         }
     }
 
@@ -159,80 +159,80 @@ impl Optimum {
         }
     }
 
-    /// Starts anew when the activity has changed.
-    fn watch_load(&mut self, dt: f64) {
-        let now = self.activity;
-        let reference = *self.reference.get_or_insert(now);
-        if (now - reference).abs() > CHANGED * now.max(reference).max(0.1) {
-            self.reference = Some(now);
-            self.curve = [None; POINTS];
-            (self.lowest, self.highest) = (0, POINTS - 1);
-            (self.tried, self.held, self.found, self.sum) = (0.0, 0.0, 0.0, (0.0, 0.0));
-        } else if self.settled() {
-            self.found += dt;
-            if self.found > TRUSTED {
-                self.forget_neighbours();
-            }
+    /// A first-order lag follows a ramp as late as its time constant.
+    fn learn_idle(&mut self, idle: f64, temperature: f64, dt: f64) {
+        let late = self.idle.get_or_insert(idle);
+        *late += (idle - *late) * weight(dt, LAG.seconds());
+        let point = (temperature - at(0)) / STEP;
+        if (-0.5..POINTS as f64 - 0.5).contains(&point) {
+            let mean = self.seen[point.round() as usize].get_or_insert(*late);
+            *mean += (*late - *mean) * weight(dt, MEAN);
         }
     }
 
-    /// A target that the fans cannot bring about, at either end of their range, ends the grid.
-    fn give_up(&mut self, temperature: f64, duty: f64, low: f64) {
-        if self.tried < UNREACHED {
+    fn learn_resistance(&mut self, state: State, dt: f64) {
+        let anchor = *self.anchor.get_or_insert(state);
+        let differs = |a: f64, b: f64| (a - b).abs() > STEADY * a.max(b);
+        let moved = (state.temperature - anchor.temperature).abs() > WITHIN
+            || differs(state.r, anchor.r)
+            || differs(state.activity.max(0.1), anchor.activity.max(0.1));
+        if moved {
+            (self.still, self.anchor, self.now) = (0.0, Some(state), None);
             return;
         }
-        let nearest = ((temperature - at(0)) / STEP).round().clamp(0.0, (POINTS - 1) as f64);
-        let nearest = nearest as usize;
-        if duty <= low + 1e-3 && nearest < self.at {
-            self.highest = nearest.max(self.lowest);
-        } else if duty >= 1.0 - 1e-3 && nearest > self.at {
-            self.lowest = nearest.min(self.highest);
+        self.still += dt;
+        if self.still < STILL {
+            return;
         }
-        self.at = self.at.clamp(self.lowest, self.highest);
-        (self.tried, self.held) = (0.0, 0.0);
-    }
-
-    fn measured(&mut self, j: f64) {
-        self.curve[self.at] = Some(j);
-        self.at = self.next();
-        (self.tried, self.held, self.found, self.sum) = (0.0, 0.0, 0.0, (0.0, 0.0));
-    }
-
-    fn best(&self) -> Option<usize> {
-        let known = |point: &usize| self.curve[*point].is_some();
-        let j = |point: usize| self.curve[point].unwrap_or(f64::MAX);
-        (self.lowest..=self.highest).filter(known).min_by(|a, b| j(*a).total_cmp(&j(*b)))
-    }
-
-    /// The next point to measure: an unknown neighbour of the best one, far ones first, unless one
-    /// nearer on the same side is already known to be worse; the best one itself when there is
-    /// none.
-    fn next(&self) -> usize {
-        let Some(best) = self.best() else { return self.at };
-        let between = |point: usize| point.min(best) + 1..point.max(best);
-        STRIDES
-            .iter()
-            .flat_map(|stride| [best.checked_sub(*stride), Some(best + stride)])
-            .flatten()
-            .filter(|point| (self.lowest..=self.highest).contains(point))
-            .filter(|point| between(*point).all(|nearer| self.curve[nearer].is_none()))
-            .find(|point| self.curve[*point].is_none())
-            .unwrap_or(best)
-    }
-
-    /// Whether every neighbour of the best point is known to be worse.
-    pub fn settled(&self) -> bool {
-        self.best().is_some_and(|best| self.next() == best && self.at == best)
-    }
-
-    fn forget_neighbours(&mut self) {
-        let keep = self.best();
-        for (point, j) in self.curve.iter_mut().enumerate() {
-            if keep.is_some_and(|best| best.abs_diff(point) == 1) {
-                *j = None;
-            }
+        let now = self.now.get_or_insert(state);
+        now.temperature = state.temperature;
+        for (mean, value) in [(&mut now.theta, state.theta), (&mut now.r, state.r)] {
+            *mean += (value - *mean) * weight(dt, PRESENT);
         }
-        self.at = self.next();
-        (self.tried, self.held, self.found) = (0.0, 0.0, 0.0);
     }
+
+    /// `l` of `I(T)`, W, once temperatures far enough apart have been seen.
+    fn leakage(&self) -> Option<f64> {
+        let known = || self.seen.iter().enumerate().filter_map(|(n, i)| Some((n, (*i)?)));
+        let (first, last) = (known().next()?.0, known().last()?.0);
+        if last - first < SPREAD {
+            return None;
+        }
+        let count = known().count() as f64;
+        let (sx, sy) = known().fold((0.0, 0.0), |s, (n, i)| (s.0 + growth(at(n)), s.1 + i));
+        let (x0, y0) = (sx / count, sy / count);
+        let (xy, xx) = known().fold((0.0, 0.0), |s, (n, i)| {
+            let x = growth(at(n)) - x0;
+            (s.0 + x * (i - y0), s.1 + x * x)
+        });
+        Some((xy / xx).max(0.0))
+    }
+
+    /// The point of the least `J`.
+    fn choose(&mut self, signals: &Signals, (duty, fans): (f64, f64)) {
+        let (Some(now), Some(l)) = (self.now, self.leakage()) else { return };
+        let Some(cpu) = signals.power.cpu else { return };
+        let slope = CONVECTION * now.theta / now.r;
+        let leaks = |t: f64| l * growth(t);
+        let cube = (self.fans.0 - fans).max(0.0) / (1.0 - duty.powi(3)).max(0.05);
+        let j = |point: usize| {
+            let t = at(point);
+            let power = cpu.0 + leaks(t) - leaks(now.temperature);
+            let r = now.r + ((t - inlet(signals)) / power.max(1.0) - now.theta) / slope;
+            let wanted = duty_of(r).max(self.fans.1);
+            let air = fans + cube * (wanted.powi(3) - duty.powi(3));
+            (r >= 1.0).then_some(leaks(t) + air)
+        };
+        let known = (0..POINTS).filter_map(|point| Some((point, j(point)?)));
+        let Some((best, least)) = known.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        let worth = WORTH.0.max(WORTH.1 * least);
+        if j(self.target).is_none_or(|here| least < here - worth) {
+            self.target = best;
+        }
+    }
+}
+
+/// `exp(beta T)`, 1 at the set point.
+fn growth(t: f64) -> f64 {
+    (BETA * (t - SET_POINT.0)).exp()
 }

@@ -77,7 +77,8 @@ impl Throttle {
             let each = (cut / tier.len() as f64).min(1.0 - MIN_JOB_SHARE);
             cut -= each * tier.len() as f64;
             for slot in tier {
-                controls.set_job_share(*slot, 1.0 - each, "eadc:uses-disks-least");
+                let share = (1.0 - each).max(MIN_JOB_SHARE);
+                controls.set_job_share(*slot, share, "eadc:uses-disks-least");
             }
             rest = above;
         }
