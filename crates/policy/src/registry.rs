@@ -236,6 +236,12 @@ pub const ENTRIES: &[Entry] = &[
         owns: owns::CLIMATE,
         make: |topology, settings| Ok(Box::new(Eadc::new(topology, settings.curve.clone()))),
     },
+    Entry {
+        name: "eadc-plus",
+        summary: "our own variant: lowers the hot socket's frequency before jobs have to pause",
+        owns: owns::CLIMATE,
+        make: |topology, settings| Ok(Box::new(Eadc::plus(topology, settings.curve.clone()))),
+    },
 ];
 
 fn pacer(

@@ -23,8 +23,14 @@ impl Dvfs {
         Self { frequencies: topology.frequencies.clone(), sockets }
     }
 
-    /// One interval of `dt` seconds.
-    pub fn step(&mut self, heat: &Estimator, dt: f64, controls: &mut Controls) {
+    /// One interval of `dt` seconds; `ceiling` is what a socket may have anyway.
+    pub fn step(
+        &mut self,
+        heat: &Estimator,
+        dt: f64,
+        mut ceiling: impl FnMut(usize) -> Hertz,
+        controls: &mut Controls,
+    ) {
         let Some(deepest) = self.frequencies.len().checked_sub(1) else { return };
         for (s, (steps, since)) in self.sockets.iter_mut().enumerate() {
             *since += dt;
@@ -41,7 +47,9 @@ impl Dvfs {
             } else {
                 "eadc:emergency"
             };
-            controls.set_frequency_cap(s, self.frequencies[deepest - *steps], reason);
+            let (last_resort, usual) = (self.frequencies[deepest - *steps], ceiling(s));
+            let reason = if usual < last_resort { "eadc:cpu-cap" } else { reason };
+            controls.set_frequency_cap(s, usual.min(last_resort), reason);
         }
     }
 }

@@ -16,7 +16,9 @@
 //! | `curve.rs` | the characterisation curve, zones Z1 and Z2 by slope, Fig. 5 |
 //! | `disks.rs` | significant disk activity, how much each job uses the disks |
 //! | `fan_cap.rs` | the limit on fan speed while disks are busy |
+//! | `cpu_cap.rs` | how much of the processors' work may be done, by temperature |
 //! | `throttle.rs` | progressive throttling of the jobs that use the disks least |
+//! | `ceilings.rs` | the same by frequency, for `eadc-plus` (ours) |
 //! | `stability.rs` | the global controller over fans and CPU cap, §VI-C |
 //! | `optimum.rs` | the optimal operating temperature, §VI-A and Fig. 8 |
 //! | `admission.rs` | admission by QoS class and thermal state |
@@ -35,6 +37,8 @@
 //!   nobody has characterised.
 
 mod admission;
+mod ceilings;
+mod cpu_cap;
 mod curve;
 mod disks;
 mod dvfs;
@@ -51,22 +55,35 @@ use crate::cooling::estimate::{Estimate, Estimator};
 use crate::cooling::jetc;
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
-use crate::cooling::{Interval, SET_POINT, air, duty, set_fans};
+use crate::cooling::{Interval, MIN_JOB_SHARE, SET_POINT, air, duty, set_fans};
 use crate::topology::Topology;
+use crate::units::Hertz;
 use crate::{Controls, Policy, Signals};
 
 use admission::Admission;
+use ceilings::Ceilings;
+use cpu_cap::CpuCaps;
 use disks::Disks;
 use dvfs::Dvfs;
 use fan_cap::FanCap;
 use feed_forward::FeedForward;
 use optimum::Optimum;
-use stability::{Proposals, Stability};
-use throttle::Throttle;
+use stability::{Fans, Stability};
+use throttle::{Throttle, running};
+
+/// What carries the CPU cap.
+#[derive(Debug, Clone)]
+enum Lever {
+    /// Shares of the jobs' time: the paper's.
+    Time(Throttle),
+    /// Frequency ceilings, a cap for each socket: ours.
+    Frequency(Ceilings),
+}
 
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Eadc {
+    name: &'static str,
     curve: Option<Curve>,
     min_duty: f64,
     interval: Interval,
@@ -77,7 +94,8 @@ pub struct Eadc {
     drives: (f64, bool),
     disks: Disks,
     fan_cap: FanCap,
-    throttle: Throttle,
+    caps: CpuCaps,
+    lever: Lever,
     stability: Stability,
     optimum: Optimum,
     placement: Placement,
@@ -90,7 +108,25 @@ impl Eadc {
     /// EADC for `topology`, whose disks were characterised by `curve`.
     #[must_use]
     pub fn new(topology: &Topology, curve: Option<Curve>) -> Self {
+        let lever = Lever::Time(Throttle::new(topology.jobs));
+        Self::with("eadc", topology, curve, (CpuCaps::new(1, MIN_JOB_SHARE), lever))
+    }
+
+    /// EADC with the CPU cap carried by frequencies before jobs have to pause.
+    #[must_use]
+    pub fn plus(topology: &Topology, curve: Option<Curve>) -> Self {
+        let caps = CpuCaps::new(topology.sockets, Ceilings::least(topology));
+        Self::with("eadc-plus", topology, curve, (caps, Lever::Frequency(Ceilings::new(topology))))
+    }
+
+    fn with(
+        name: &'static str,
+        topology: &Topology,
+        curve: Option<Curve>,
+        (caps, lever): (CpuCaps, Lever),
+    ) -> Self {
         Self {
+            name,
             curve,
             min_duty: min_duty(topology),
             interval: Interval::default(),
@@ -100,7 +136,8 @@ impl Eadc {
             drives: (0.0, false),
             disks: Disks::new(topology.jobs),
             fan_cap: FanCap::default(),
-            throttle: Throttle::new(topology.jobs),
+            caps,
+            lever,
             stability: Stability::default(),
             optimum: Optimum::new(topology),
             placement: Placement::new(topology.sockets),
@@ -123,7 +160,7 @@ impl Eadc {
     /// The most that the fans may have in this interval.
     fn limit(&mut self, signals: &Signals, hot: f64, dt: f64) -> f64 {
         let Some(curve) = &self.curve else { return 1.0 };
-        let exhausted = self.throttle.exhausted(signals);
+        let exhausted = self.caps.exhausted() || !signals.jobs.iter().any(running);
         let limit = self.fan_cap.limit(curve, self.disks.busy(), hot, exhausted, dt);
         if self.drives.1 { 1.0 } else { limit.max(self.min_duty) }
     }
@@ -133,11 +170,10 @@ impl Eadc {
         &mut self,
         (duty, limit, dt): (f64, f64, f64),
         hottest: Estimate,
-        signals: &Signals,
         controls: &mut Controls,
     ) {
         // Nobody is throttled while the fans could still do it without harm to the disks.
-        let throttled = self.throttle.cap() < 1.0;
+        let throttled = self.caps.throttled();
         let low = if throttled { limit } else { self.min_duty.max(self.drives.0).min(limit) };
         let target = self.optimum.target();
         if target != self.target {
@@ -147,22 +183,37 @@ impl Eadc {
         let (hot, mut pi) = (hottest.ahead.0, self.pi);
         // The loop may ask for more than the limit: that is what throttling answers to.
         let wanted = pi.step(duty, hot - target, dt, (low, 1.0));
-        let cap = self.throttle.cap();
-        let proposals = Proposals {
-            duty: (duty, wanted),
-            limit,
-            cap: (cap, self.throttle.propose(hot, dt)),
-            may_rise: !self.fan_cap.emergency(),
+        let heat = &self.heat;
+        let of_cap = |socket| match self.lever {
+            Lever::Time(_) => hot,
+            Lever::Frequency(_) => heat.socket(socket).map_or(hot, |t| t.ahead.0),
         };
-        let (next, next_cap) = self.stability.decide(&proposals, dt);
+        self.caps.propose(of_cap, dt);
+        let may_rise = !self.fan_cap.emergency();
+        let fans = Fans { duty, wanted, limit };
+        let (next, turn) = self.stability.decide(fans, &self.caps, may_rise, dt);
         // An answer that had to wait is still owed: the loop keeps the error it last acted on.
         if next == wanted || next == limit {
             self.pi = pi;
         }
-        self.throttle.settle(next_cap, hot);
-        self.throttle.apply(&self.disks, signals, controls);
+        self.caps.settle(turn, dt);
         let next = if throttled { next } else { next.max(low) };
         set_fans(controls, next, self.reason(next, limit));
+    }
+
+    /// Puts the CPU cap and the last resort in force.
+    fn restrain(&mut self, signals: &Signals, dt: f64, controls: &mut Controls) {
+        let caps = &self.caps;
+        match &mut self.lever {
+            Lever::Time(throttle) => {
+                throttle.apply(caps.at(0), &self.disks, signals, controls);
+                self.dvfs.step(&self.heat, dt, |_| Hertz(f64::MAX), controls);
+            }
+            Lever::Frequency(ceilings) => {
+                let ceiling = |socket| ceilings.next(socket, caps.at(socket));
+                self.dvfs.step(&self.heat, dt, ceiling, controls);
+            }
+        }
     }
 
     fn reason(&self, duty: f64, limit: f64) -> &'static str {
@@ -180,7 +231,7 @@ impl Eadc {
 
 impl Policy for Eadc {
     fn name(&self) -> &'static str {
-        "eadc"
+        self.name
     }
 
     fn step(&mut self, signals: &Signals, controls: &mut Controls) {
@@ -189,12 +240,11 @@ impl Policy for Eadc {
         let Some(dt) = self.interval.due(signals.period) else { return };
         let Some(hottest) = self.heat.hottest() else { return };
         let limit = self.limit(signals, hottest.now.0, dt);
-        self.cool((now, limit, dt), hottest, signals, controls);
+        self.cool((now, limit, dt), hottest, controls);
+        self.restrain(signals, dt, controls);
         let seen = (signals, &self.heat, dt);
         self.placement.by_heat(seen, jetc::MARGIN, controls, "eadc:hot-spot");
-        let throttled = self.throttle.cap() < 1.0;
-        let state = (hottest.now.0, throttled);
+        let state = (hottest.now.0, self.caps.throttled());
         self.admission.decide((signals, &self.disks, dt), state, controls);
-        self.dvfs.step(&self.heat, dt, controls);
     }
 }

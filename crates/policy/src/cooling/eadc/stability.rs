@@ -18,25 +18,19 @@
 //! 3. The CPU cap rises at most at a rate that the sensors can follow.
 
 use crate::cooling::LAG;
+use crate::cooling::eadc::cpu_cap::{CpuCaps, Turn};
 
-/// Fastest rise of the CPU cap per second. Ours: 40 K for all of it (see `throttle.rs`) then come
-/// at 0.4 K/s, 4 K within a sensor lag.
-const CAP_RISE: f64 = 0.01;
-
-/// What each local controller would do.
+/// What the fans' controller would do.
 #[derive(Debug, Clone, Copy)]
-pub struct Proposals {
-    /// Fan duty in force, and as its controller wants it.
-    pub duty: (f64, f64),
+pub struct Fans {
+    /// Duty in force, and as its controller wants it.
+    pub duty: f64,
+    pub wanted: f64,
     /// Most that the fans may have.
     pub limit: f64,
-    /// CPU cap in force, and as its controller wants it.
-    pub cap: (f64, f64),
-    /// The cap may rise.
-    pub may_rise: bool,
 }
 
-/// Decides between the two.
+/// Decides between fans and CPU caps.
 #[derive(Debug, Clone, Default)]
 pub struct Stability {
     /// Seconds since something last cooled.
@@ -44,28 +38,28 @@ pub struct Stability {
 }
 
 impl Stability {
-    /// Duty and CPU cap for the interval of `dt` seconds.
-    pub fn decide(&mut self, wanted: &Proposals, dt: f64) -> (f64, f64) {
+    /// The duty, and which way the CPU caps may move, in an interval of `dt` seconds; `may_rise`
+    /// says whether they may at all rise.
+    pub fn decide(&mut self, fans: Fans, caps: &CpuCaps, may_rise: bool, dt: f64) -> (f64, Turn) {
+        let Fans { duty, wanted, limit } = fans;
         self.since += dt;
         let settled = self.since >= LAG.seconds();
-        let ((duty, to_duty), (cap, to_cap)) = (wanted.duty, wanted.cap);
-        if duty > wanted.limit {
+        if duty > limit {
             // The limit came down: not an answer to the temperature, nor to wait for one.
-            return (wanted.limit, cap.min(to_cap));
+            return (limit, Turn::Lower);
         }
-        if to_duty > duty && duty < wanted.limit {
+        if wanted > duty && duty < limit {
             self.since = 0.0;
-            (to_duty.min(wanted.limit), cap)
-        } else if to_cap < cap {
+            (wanted.min(limit), Turn::Hold)
+        } else if caps.want_less() {
             self.since = 0.0;
-            (duty, to_cap)
-        } else if cap < 1.0 && to_cap > cap {
-            let rise = settled && wanted.may_rise;
-            (duty, if rise { to_cap.min(cap + CAP_RISE * dt) } else { cap })
-        } else if to_duty < duty && settled {
-            (to_duty, cap)
+            (duty, Turn::Lower)
+        } else if caps.want_more() {
+            (duty, if settled && may_rise { Turn::Raise } else { Turn::Hold })
+        } else if wanted < duty && settled {
+            (wanted, Turn::Hold)
         } else {
-            (duty, cap)
+            (duty, Turn::Hold)
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::registry::{Settings, make};
 use crate::{Policy, QosClass};
 use plant::{FanFault, Job, Loop, Physics, Plant, SensorFault};
 
-const POLICIES: [&str; 4] = ["dlb", "dtm", "jetc", "eadc"];
+const POLICIES: [&str; 5] = ["dlb", "dtm", "jetc", "eadc", "eadc-plus"];
 
 /// Fig. 5 as §V-B tells it: flat to 40 %, pronounced above 50 %, 60 % lost at full speed.
 fn fig5() -> Curve {
