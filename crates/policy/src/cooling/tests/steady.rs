@@ -3,10 +3,9 @@
 use super::*;
 
 /// Peak to peak duty, and turns by more than 1 % of duty, that are tolerated in 10 min at rest.
-/// `eadc` measures the neighbours of its optimum anew, and turns at most once in a sensor lag. None
-/// is stated for `dtm`, which never
-/// stops moving work to and fro.
-const BOUNDS: [(&str, f64, usize); 3] = [("dlb", 0.05, 2), ("jetc", 0.05, 2), ("eadc", 0.20, 60)];
+/// None is stated for `dtm`, which never stops moving work to and fro.
+const BOUNDS: [(&str, f64, usize); 4] =
+    [("dlb", 0.05, 2), ("jetc", 0.05, 2), ("eadc", 0.05, 2), ("eadc-plus", 0.05, 2)];
 
 proptest! {
     #![proptest_config(seeded(24))]
