@@ -3,9 +3,10 @@
 use super::*;
 
 /// Peak to peak duty, and turns by more than 1 % of duty, that are tolerated in 10 min at rest.
+/// `eadc` comes to rest anywhere, also where a reading toggles between two digits.
 /// None is stated for `dtm`, which never stops moving work to and fro.
 const BOUNDS: [(&str, f64, usize); 4] =
-    [("dlb", 0.05, 2), ("jetc", 0.05, 2), ("eadc", 0.05, 2), ("eadc-plus", 0.05, 2)];
+    [("dlb", 0.05, 2), ("jetc", 0.05, 2), ("eadc", 0.05, 20), ("eadc-plus", 0.05, 20)];
 
 proptest! {
     #![proptest_config(seeded(24))]
