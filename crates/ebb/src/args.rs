@@ -69,8 +69,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "POWER")]
     pub ssd_budget: Option<Watts>,
 
-    /// Disk throughput by fan duty, a file that `ebb characterise --out` wrote, for eadc and eadc-plus [default:
-    /// disks that do not feel the fans].
+    /// Disk throughput by fan duty, a file that `ebb characterise --out` wrote, for eadc and
+    /// eadc-plus [default: disks that do not feel the fans].
     #[arg(long, value_name = "FILE")]
     pub curve: Option<PathBuf>,
 
