@@ -194,7 +194,7 @@ impl Optimum {
     /// `l` of `I(T)`, W, once temperatures far enough apart have been seen.
     fn leakage(&self) -> Option<f64> {
         let known = || self.seen.iter().enumerate().filter_map(|(n, i)| Some((n, (*i)?)));
-        let (first, last) = (known().next()?.0, known().last()?.0);
+        let (first, last) = (known().next()?.0, known().next_back()?.0);
         if last - first < SPREAD {
             return None;
         }
