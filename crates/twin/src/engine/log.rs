@@ -7,10 +7,12 @@ use super::Engine;
 use super::io::{Io, Kind, NONE};
 
 impl Engine<'_> {
-    /// Acknowledges writes, in order, as far as the write-back buffer has room.
+    /// Acknowledges writes, in order, as far as the write-back buffer has room. One that is larger
+    /// than the buffer waits only for what is on its way out; the rest of a chunk stays.
     pub(super) fn acknowledge_writes(&mut self) {
         while let Some(io) = self.stalled.first() {
-            if self.unflushed + u64::from(self.ios[io].bytes) > self.write_buffer {
+            let full = self.unflushed + u64::from(self.ios[io].bytes) > self.write_buffer;
+            if full && self.unflushed > self.log_filled {
                 break;
             }
             self.stalled.pop(&self.ios);
@@ -38,6 +40,7 @@ impl Engine<'_> {
         let bytes = self.ios[io].bytes;
         self.ios.remove(io);
         self.append_to_log(bytes);
+        self.acknowledge_writes();
     }
 
     /// Adds bytes to the open chunks of the log; full ones are written, with parity once per
