@@ -1,5 +1,5 @@
-//! A server that somebody wrote by hand: a shipped profile, some of its numbers replaced by others,
-//! and one with every parameter absurd in some way is refused or can be simulated.
+//! A server that somebody wrote by hand: a shipped profile with some of its numbers replaced by
+//! others. It is refused or can be simulated, and the simulation ends.
 //!
 //! The first byte is the profile, the second the policy; then three bytes for each change: the
 //! number (two bytes) and what becomes of it.
@@ -14,8 +14,8 @@ use ebb_twin::{Profile, Run, Unobserved, run};
 use libfuzzer_sys::fuzz_target;
 
 const VALUES: [&str; 16] = [
-    "0", "-1", "1", "2", "0.5", "1e-9", "1e-300", "1e9", "1e18", "1e300", "-1e300", "inf", "-inf",
-    "nan", "18446744073709551616", "",
+    "0", "-1", "1", "2", "0.5", "0.000001", "1e-300", "1000", "999999999", "1e18", "1e300", "inf",
+    "-inf", "nan", "18446744073709551616", "",
 ];
 const POLICIES: [&str; 4] = ["native", "dlb", "eadc-plus", "pacer"];
 

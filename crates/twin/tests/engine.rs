@@ -259,7 +259,8 @@ fn raid_writes_cost_more_than_reads() {
 fn a_write_larger_than_the_write_buffer_is_still_acknowledged() {
     for buffer in ["1 KiB", "16 KiB", "65 KiB"] {
         let text = Profile::shipped_text("dorado-6000").unwrap();
-        let text = text.replace("write_buffer = \"8 GiB\"", &format!("write_buffer = \"{buffer}\""));
+        let text =
+            text.replace("write_buffer = \"8 GiB\"", &format!("write_buffer = \"{buffer}\""));
         let profile = Profile::parse(&text, "small").unwrap();
         let writes = Poisson::new(2000, 50_000.0, 24 << 10, 0.0, 1);
         let outcome = simulate(&profile, Workload::Open(Box::new(writes)), None);

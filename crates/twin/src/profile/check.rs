@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use ebb_policy::CoreRole;
-use ebb_policy::units::Watts;
 
 use super::{Declared, DriveModel, Profile, Stage, Wait};
 use crate::drive::DriveProfile;
@@ -133,6 +132,7 @@ impl Profile {
 
     /// Checks every value; the first impossible one is the error.
     fn possible(&self) -> Result<(), Wrong> {
+        self.possible_magnitudes()?;
         self.possible_cpu()?;
         if self.stage.is_empty() {
             return wrong("", "stage", "at least one [[stage]] is needed".into());
@@ -192,10 +192,7 @@ impl Profile {
                 return Err(Wrong { table, index, key: "after", reason });
             }
         }
-        positive("cpu", "uncore", cpu.uncore)?;
-        positive("cpu", "core_static", cpu.core_static)?;
-        positive("cpu", "core_dynamic", cpu.core_dynamic)?;
-        positive("cpu", "parked", cpu.parked)
+        Ok(())
     }
 
     fn possible_drives(&self) -> Result<(), Wrong> {
@@ -228,10 +225,6 @@ impl Profile {
     }
 
     fn possible_board(&self) -> Result<(), Wrong> {
-        positive("board", "memory", self.board.memory)?;
-        positive("board", "nic", self.board.nic)?;
-        positive("board", "fans", self.board.fans)?;
-        positive("board", "other", self.board.other)?;
         let curve = &self.psu.efficiency;
         let in_range = |(load, eff): &(f64, f64)| *load >= 0.0 && *eff > 0.0 && *eff <= 1.0;
         let rising = curve.windows(2).all(|pair| pair[0].0 < pair[1].0);
@@ -289,10 +282,6 @@ pub(super) fn wrong(table: &'static str, key: &'static str, reason: String) -> R
     Err(Wrong { table, index: 0, key, reason })
 }
 
-fn positive(table: &'static str, key: &'static str, power: Watts) -> Result<(), Wrong> {
-    if power.0 >= 0.0 { Ok(()) } else { wrong(table, key, format!("{power} is negative")) }
-}
-
 /// The line, from 1, on which `key` is set in the `index`th table named `table`; the table's own
 /// line when the key is absent.
 fn line_of(text: &str, table: &str, index: usize, key: &str) -> usize {
@@ -346,6 +335,9 @@ mod tests {
             ("after = \"600 us\"", "after = \"2 us\"", "later"),
             ("[0.05, 0.82]", "[0.05, 1.82]", "efficiency"),
             ("chunk = \"64 KiB\"", "chunk = \"65 KiB\"", "power of two"),
+            ("task_cycles = 400000.0", "task_cycles = 1e300", "0..=1e12"),
+            ("unpark_latency = \"200 us\"", "unpark_latency = \"7200 s\"", "above 3600 s"),
+            ("\"1.2 GHz\"", "\"1.2 Hz\"", "1.2 Hz is not from"),
         ] {
             let message = refuse(from, to);
             assert!(message.contains(says), "{message}");

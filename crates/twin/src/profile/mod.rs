@@ -6,6 +6,7 @@
 
 mod check;
 mod heat;
+mod magnitude;
 mod model;
 
 use std::path::PathBuf;
