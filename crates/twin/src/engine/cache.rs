@@ -15,7 +15,7 @@ pub(super) struct ReadCache {
 
 impl ReadCache {
     pub(super) fn new(cache: &Cache) -> Self {
-        let block = cache.block.0.max(512).next_power_of_two();
+        let block = cache.block.0;
         let sets = (cache.size.0 / block / WAYS as u64).max(1).next_power_of_two();
         Self { sets: vec![[0; WAYS]; sets as usize], block_shift: block.trailing_zeros() }
     }

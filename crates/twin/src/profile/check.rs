@@ -335,6 +335,8 @@ mod tests {
             ("after = \"600 us\"", "after = \"2 us\"", "later"),
             ("[0.05, 0.82]", "[0.05, 1.82]", "efficiency"),
             ("chunk = \"64 KiB\"", "chunk = \"65 KiB\"", "power of two"),
+            ("block = \"4 KiB\"", "block = \"0 KiB\"", "512 B"),
+            ("steady = \"20 MiB\"", "steady = \"999999999 MiB\"", "above 100 GiB"),
             ("task_cycles = 400000.0", "task_cycles = 1e300", "0..=1e12"),
             ("unpark_latency = \"200 us\"", "unpark_latency = \"7200 s\"", "above 3600 s"),
             ("\"1.2 GHz\"", "\"1.2 Hz\"", "1.2 Hz is not from"),

@@ -16,6 +16,10 @@ const POWER: Watts = Watts(1e6);
 const CYCLES: f64 = 1e12;
 /// Most bytes of a cache: 1 PiB.
 const BYTES: Bytes = Bytes(1 << 50);
+/// Smallest and largest block of a cache.
+const BLOCK: (Bytes, Bytes) = (Bytes(512), Bytes(1 << 30));
+/// Most background work per second: as much as a memory bus carries.
+const STEADY: Bytes = Bytes(100 << 30);
 
 impl Profile {
     /// Checks every magnitude.
@@ -66,8 +70,17 @@ impl Profile {
                 let reason = format!("{cycles} is not in 0..={CYCLES:e}");
                 return wrong("background", "task_cycles", reason);
             }
+            if background.steady > STEADY {
+                let reason = format!("{} is above {STEADY}", background.steady);
+                return wrong("background", "steady", reason);
+            }
         }
         let Some(cache) = &self.cache else { return Ok(()) };
+        let block = cache.block;
+        if !(BLOCK.0..=BLOCK.1).contains(&block) || !block.0.is_power_of_two() {
+            let reason = format!("{block} is not a power of two from {} to {}", BLOCK.0, BLOCK.1);
+            return wrong("cache", "block", reason);
+        }
         for (key, bytes) in [("size", cache.size), ("write_buffer", cache.write_buffer)] {
             if bytes > BYTES {
                 return wrong("cache", key, format!("{bytes} is above {BYTES}"));

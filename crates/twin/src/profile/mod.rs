@@ -152,7 +152,7 @@ const fn one() -> u16 {
 pub struct Cache {
     /// Bytes of read cache.
     pub size: Bytes,
-    /// Bytes per cached block.
+    /// Bytes per cached block, a power of two.
     pub block: Bytes,
     /// Battery-backed memory from which writes are acknowledged, to be flushed later to a
     /// log-structured array; 0 writes through, in place.
