@@ -154,6 +154,14 @@ impl Controls {
     pub fn fans(&self) -> &[FanControl] {
         &self.fans
     }
+    /// Frequency ceiling over a group whose cores are on `socket`; the lowest of all sockets where
+    /// they are on no one socket.
+    #[must_use]
+    pub fn ceiling(&self, socket: Option<u16>) -> Hertz {
+        let caps = self.frequency_caps.iter().enumerate();
+        let over = caps.filter(|(at, _)| socket.is_none_or(|socket| usize::from(socket) == *at));
+        over.map(|(_, cap)| *cap).fold(Hertz(f64::INFINITY), Hertz::min)
+    }
     /// Frequency ceiling of each socket: its cores run at the lower of this and what their group
     /// asks for, so that whoever sets the one need not know the other.
     #[must_use]

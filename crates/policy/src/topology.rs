@@ -113,6 +113,11 @@ impl Topology {
     pub fn frequency_at_least(&self, wanted: Hertz) -> Hertz {
         self.frequencies.iter().copied().find(|f| *f >= wanted).unwrap_or(self.max_frequency())
     }
+    /// The groups that serve users' I/O, by index. The others run jobs, and no latency says how
+    /// many of their cores are needed, or how fast.
+    pub fn io_groups(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.groups.len()).filter(|group| self.groups[*group].role != CoreRole::Compute)
+    }
     /// The lowest sum of drive caps that the power states allow.
     #[must_use]
     pub fn lowest_drive_budget(&self) -> Watts {

@@ -97,7 +97,7 @@ pub struct PacerPlus {
     topology: Topology,
     plf: f64,
     u_max: f64,
-    native: Vec<GroupControl>,
+    /// Of each group; nothing of those that run jobs.
     demand: Vec<Demand>,
     /// `b`, in requests.
     bunch: f64,
@@ -122,7 +122,6 @@ impl PacerPlus {
             topology: topology.clone(),
             plf,
             u_max,
-            native: Controls::native(topology).groups().to_vec(),
             demand: topology.groups.iter().map(|group| demand(group.cores)).collect(),
             bunch: 0.0,
             arrived: [f64::INFINITY; 2],
@@ -137,7 +136,9 @@ impl PacerPlus {
         let keep = (-period / MEMORY.seconds()).exp();
         let racing = controls.background() == BackgroundMode::Race;
         if let (Some((completed, _)), false) = (completions(&signals.io), racing) {
-            for (demand, group) in self.demand.iter_mut().zip(&signals.groups) {
+            for g in self.topology.io_groups() {
+                let Some(group) = signals.groups.get(g) else { continue };
+                let demand = &mut self.demand[g];
                 let f = group.frequency.unwrap_or(self.topology.max_frequency());
                 let speed = (f / self.topology.max_frequency()).clamp(0.0, 1.0);
                 if let Some(u) = utilisation(group) {
@@ -175,7 +176,7 @@ impl PacerPlus {
         let Some(l_baseline) = self.pacer.l_baseline() else { return };
         let requests = self.plausible(Some(completed), signals.period.seconds());
         let limit = (1.0 + self.plf) * l_baseline;
-        let native = controls.groups() == self.native;
+        let native = self.pacer.all_on(controls);
         let was_late = std::mem::replace(&mut self.late, false);
         let left = if native && !(was_late && latency > limit) {
             // Nothing is lost under native, however slow it is; nor does a slow one earn more.
@@ -193,7 +194,8 @@ impl PacerPlus {
         let highest = self.topology.max_frequency();
         let floors = self.pacer.floors();
         floors.frequency = Hertz(0.0);
-        for (g, demand) in self.demand.iter_mut().enumerate() {
+        for g in self.topology.io_groups() {
+            let demand = &mut self.demand[g];
             let GroupControl { active, frequency } = controls.groups()[g];
             let period = period.seconds();
             demand.reserve = demand.affordable(self.purse, self.bunch, self.u_max, period);
@@ -209,7 +211,8 @@ impl PacerPlus {
         let highest = self.topology.max_frequency();
         let share = self.demand.iter().map(|d| d.reserve / d.cores.max(1.0)).fold(0.0, f64::max);
         let least = self.topology.frequency_at_least(highest * share.min(1.0));
-        for (g, demand) in self.demand.iter().enumerate() {
+        for g in self.topology.io_groups() {
+            let demand = &self.demand[g];
             let f = controls.groups()[g].frequency.max(least);
             let active = cores(demand.reserve, f / highest).min(demand.cores as u16);
             controls.set_frequency(g, f, "pacer-plus:reserve");

@@ -2,6 +2,7 @@
 
 use crate::cpu::pacer::PacerParams;
 use crate::cpu::pacer::window::{completions, utilisation};
+use crate::topology::Topology;
 use crate::units::Nanos;
 use crate::{IoSignals, Signals};
 
@@ -28,10 +29,15 @@ impl BurstCheck {
     /// The reason, if this period shows a burst. `reference` is the latency to diverge from, in
     /// ns: the most that `plf` allows, so that a change of PACER's own within `plf` is not taken
     /// for a burst. To be called in every period.
-    pub fn check(&mut self, signals: &Signals, reference: f64) -> Option<&'static str> {
+    pub fn check(
+        &mut self,
+        signals: &Signals,
+        topology: &Topology,
+        reference: f64,
+    ) -> Option<&'static str> {
         let waited = std::mem::replace(&mut self.waiting, signals.io.in_flight > Some(0));
         let limit = reference * (1.0 + self.thresh);
-        if self.busy(signals) {
+        if self.busy(signals, topology) {
             return Some("pacer:burst-utilisation");
         }
         match completions(&signals.io)? {
@@ -44,9 +50,10 @@ impl BurstCheck {
         }
     }
 
-    /// A core group's utilisation surpasses 80 %.
-    pub fn busy(&self, signals: &Signals) -> bool {
-        signals.groups.iter().filter_map(utilisation).any(|u| u > self.utilisation)
+    /// The utilisation of a core group that serves I/O surpasses 80 %.
+    pub fn busy(&self, signals: &Signals, topology: &Topology) -> bool {
+        let groups = topology.io_groups().filter_map(|g| signals.groups.get(g));
+        groups.filter_map(utilisation).any(|u| u > self.utilisation)
     }
 }
 
@@ -74,6 +81,13 @@ impl IdleCheck {
 mod tests {
     use super::*;
     use crate::GroupSignals;
+    use crate::topology::{CoreRole, GroupSpec};
+
+    fn topology() -> Topology {
+        let role = CoreRole::FrontEnd;
+        let group = GroupSpec { role, cores: 8, min_cores: 1, socket: None };
+        Topology { groups: vec![group; 2], ..Topology::default() }
+    }
 
     fn signals(completed: Option<u64>, micros: u64, u: f64) -> Signals {
         let mean_latency = completed.filter(|n| *n > 0).map(|_| Nanos::from_micros(micros));
@@ -89,7 +103,7 @@ mod tests {
     #[test]
     fn latency_or_utilisation_is_a_burst() {
         let mut check = BurstCheck::new(&PacerParams::default());
-        let mut reason = |s: Signals| check.check(&s, 100_000.0);
+        let mut reason = |s: Signals| check.check(&s, &topology(), 100_000.0);
         assert_eq!(reason(signals(Some(100), 199, 0.8)), None);
         assert_eq!(reason(signals(Some(100), 201, 0.8)), Some("pacer:burst-latency"));
         assert_eq!(reason(signals(Some(19), 900, 0.1)), None, "too few to tell");
@@ -104,9 +118,9 @@ mod tests {
         let mut check = BurstCheck::new(&PacerParams::default());
         let mut stuck = signals(Some(0), 0, 0.1);
         stuck.io.in_flight = Some(3);
-        assert_eq!(check.check(&stuck, 100_000.0), None, "they may have come just now");
-        assert_eq!(check.check(&stuck, 100_000.0), Some("pacer:burst-stall"));
-        assert_eq!(check.check(&stuck, 400e6), None, "slow drives: nothing unusual");
+        assert_eq!(check.check(&stuck, &topology(), 100_000.0), None, "they may have come just now");
+        assert_eq!(check.check(&stuck, &topology(), 100_000.0), Some("pacer:burst-stall"));
+        assert_eq!(check.check(&stuck, &topology(), 400e6), None, "slow drives: nothing unusual");
     }
 
     #[test]

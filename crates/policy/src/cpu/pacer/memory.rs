@@ -76,7 +76,7 @@ impl Memory {
                 }
             }
             Saving::Frequency => {
-                let f = groups.first().map_or(Hertz(0.0), |group| group.frequency);
+                let f = topology.io_groups().next().map_or(Hertz(0.0), |g| groups[g].frequency);
                 let above = topology.frequencies.iter().copied().find(|other| *other > f);
                 self.frequency = self.frequency.max(above.unwrap_or(f));
             }
@@ -107,12 +107,15 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::{CoreRole, GroupSpec};
 
     const UNTIL: Nanos = Nanos::from_secs(110);
 
     fn topology() -> Topology {
         let frequencies = [1e9, 1.5e9, 2e9].map(Hertz).to_vec();
-        Topology { frequencies, ..Topology::default() }
+        let role = CoreRole::FrontEnd;
+        let group = GroupSpec { role, cores: 24, min_cores: 1, socket: None };
+        Topology { groups: vec![group; 2], frequencies, ..Topology::default() }
     }
 
     fn groups(active: [u16; 2], frequency: f64) -> [GroupControl; 2] {

@@ -23,7 +23,8 @@
 //! | `params.rs` | the hyperparameters |
 //!
 //! The Task Migrator (§IV-D) is the plant's: cores beyond `active` finish what they have and take
-//! no new work. Leaving Stable is printed with `l_div < l_unstable_thresh`, which contradicts the
+//! no new work. Groups of cores that run jobs are not PACER's: no latency says how many of them are
+//! needed. Leaving Stable is printed with `l_div < l_unstable_thresh`, which contradicts the
 //! prose ("exceeds") and the hysteresis; it is `>` here.
 
 mod checks;
@@ -88,6 +89,8 @@ pub struct Pacer {
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
     learned_at: Nanos,
+    /// The ceiling that heat imposed meanwhile.
+    learned_under: Hertz,
     /// How long the baseline, and a floor, is to be trusted.
     trusted_for: Nanos,
     /// The last setting that was measured to keep `plf`.
@@ -96,8 +99,8 @@ pub struct Pacer {
     relearning: bool,
     /// Periods for which to go on asking for `kept`.
     resume: u8,
-    /// What left the last step.
-    asked: Vec<GroupControl>,
+    /// What was in force, ceilings included, when the last step was over.
+    left: Vec<GroupControl>,
 }
 
 impl Pacer {
@@ -121,11 +124,12 @@ impl Pacer {
             floors: Floors { cores: vec![0; groups], frequency: Hertz(0.0) },
             l_baseline: 0.0,
             learned_at: Nanos::ZERO,
+            learned_under: topology.max_frequency(),
             trusted_for: params.baseline_age,
             kept: native.clone(),
             relearning: false,
             resume: 0,
-            asked: native.clone(),
+            left: native.clone(),
             native,
             params,
         })
@@ -141,12 +145,55 @@ impl Pacer {
         (self.l_baseline > 0.0).then_some(self.l_baseline)
     }
 
+    /// Asks for `wanted` in every group that serves I/O.
+    fn set(&self, controls: &mut Controls, wanted: &[GroupControl], reason: &'static str) {
+        for g in self.topology.io_groups() {
+            controls.set_active(g, wanted[g].active, reason);
+            controls.set_frequency(g, wanted[g].frequency, reason);
+        }
+    }
+
+    /// Whether just `wanted` is asked for.
+    fn asks(&self, controls: &Controls, wanted: &[GroupControl]) -> bool {
+        self.topology.io_groups().all(|g| controls.groups()[g] == wanted[g])
+    }
+
+    /// `wanted` in group `g`, as far as the ceilings allow. They belong to who keeps the heat.
+    fn under_ceiling(&self, g: usize, wanted: GroupControl, controls: &Controls) -> GroupControl {
+        let ceiling = controls.ceiling(self.topology.groups[g].socket);
+        GroupControl { frequency: wanted.frequency.min(ceiling), ..wanted }
+    }
+
+    /// Whether everything is on, as far as the ceilings allow.
+    pub(in crate::cpu) fn all_on(&self, controls: &Controls) -> bool {
+        let under = |g, wanted| self.under_ceiling(g, wanted, controls);
+        self.topology.io_groups().all(|g| under(g, controls.groups()[g]) == under(g, self.native[g]))
+    }
+
+    /// The lowest ceiling over a group that serves I/O, at most the highest frequency.
+    fn ceiling(&self, controls: &Controls) -> Hertz {
+        let groups = self.topology.io_groups();
+        let ceilings = groups.map(|g| self.under_ceiling(g, self.native[g], controls).frequency);
+        ceilings.fold(self.topology.max_frequency(), Hertz::min)
+    }
+
+    /// Takes down what is in force; whether it has changed.
+    fn notice(&mut self, controls: &Controls) -> bool {
+        let mut changed = false;
+        for g in self.topology.io_groups() {
+            let now = self.under_ceiling(g, controls.groups()[g], controls);
+            changed |= now != self.left[g];
+            self.left[g] = now;
+        }
+        changed
+    }
+
     fn enter_unstable(&mut self, controls: &mut Controls, reason: &'static str) {
         self.state = State::Unstable;
         self.windows.clear();
         self.kept.copy_from_slice(&self.native);
         (self.relearning, self.resume) = (false, 0);
-        set(controls, &self.native, reason);
+        self.set(controls, &self.native, reason);
         controls.set_background(BackgroundMode::Normal, reason);
     }
 
@@ -156,15 +203,15 @@ impl Pacer {
         self.memory.acquit();
         (self.relearning, self.resume) = (false, 0);
         self.background = Background::default();
-        set(controls, &self.native, "pacer:idle-race");
+        self.set(controls, &self.native, "pacer:idle-race");
         controls.set_background(BackgroundMode::Race, "pacer:idle-race");
     }
 
     fn unstable(&mut self, signals: &Signals, controls: &mut Controls) {
-        set(controls, &self.native, "pacer:unstable");
+        self.set(controls, &self.native, "pacer:unstable");
         let complete = self.windows.add(signals);
         // A load that the Burst-Check would throw out again at once is not stable.
-        if complete && self.windows.l_div() < self.params.stable_thresh && !self.burst.busy(signals)
+        if complete && self.windows.l_div() < self.params.stable_thresh && !self.burst.busy(signals, &self.topology)
         {
             self.enter_stable(signals.now, controls);
         }
@@ -176,6 +223,9 @@ impl Pacer {
             let forget_at = signals.now + self.trusted_for;
             self.memory.blame(controls.groups(), &self.topology, true, forget_at);
             self.enter_unstable(controls, reason);
+        } else if self.ceiling(controls) > self.learned_under {
+            // Under a ceiling native is slower: its latency would leave too much to be lost.
+            self.learn_again(controls, "pacer:ceiling-lifted");
         } else if self.resume > 0 {
             self.resume(controls);
         } else if self.windows.add(signals) {
@@ -192,9 +242,9 @@ impl Pacer {
         if signals.io.arrived.is_some_and(|n| n > 0) {
             self.enter_unstable(controls, "pacer:user-request");
         } else if self.background.resting(signals.background_pending, signals.period) {
-            set(controls, &self.kept, "pacer:idle-rest");
+            self.set(controls, &self.kept, "pacer:idle-rest");
         } else {
-            set(controls, &self.native, "pacer:idle-race");
+            self.set(controls, &self.native, "pacer:idle-race");
         }
     }
 }
@@ -209,15 +259,15 @@ impl Policy for Pacer {
     }
 
     fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        if controls.groups() != self.asked {
-            // Somebody else, such as the guard, has changed what is in force: what was measured
-            // so far belongs to another setting, and no saving of ours can be blamed.
+        if self.notice(controls) {
+            // Somebody else, such as the guard or who sets the ceilings, has changed what is in
+            // force: what was measured so far belongs to another setting, and no saving of ours
+            // can be blamed.
             self.windows.clear();
             self.memory.acquit();
-            self.asked.copy_from_slice(controls.groups());
         }
         let expected = self.l_baseline * (1.0 + self.params.plf);
-        let burst = self.burst.check(signals, expected);
+        let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
         match self.state {
             State::Idle => self.idle(signals, controls),
@@ -225,20 +275,12 @@ impl Policy for Pacer {
             State::Unstable => self.unstable(signals, controls),
             State::Stable => self.stable(signals, burst, controls),
         }
-        if controls.groups() != self.asked {
+        if self.notice(controls) {
             self.windows.clear();
-            self.asked.copy_from_slice(controls.groups());
         }
     }
 }
 
-/// Asks for `wanted` in every group.
-fn set(controls: &mut Controls, wanted: &[GroupControl], reason: &'static str) {
-    for (g, group) in wanted.iter().enumerate() {
-        controls.set_active(g, group.active, reason);
-        controls.set_frequency(g, group.frequency, reason);
-    }
-}
 
 #[cfg(test)]
 pub(in crate::cpu) mod tests;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Signals;
+use crate::topology::{CoreRole, GroupSpec};
 use crate::units::Hertz;
 
 fn pacer(plant: Plant, plf: f64, adaptors: Adaptors) -> Loop<Pacer> {
@@ -27,6 +28,21 @@ fn settled() -> Loop<Pacer> {
 fn is_native(run: &Loop<Pacer>) -> bool {
     run.controls.groups() == run.policy.native
         && run.controls.background() == BackgroundMode::Normal
+}
+
+/// The same server with a group of cores for jobs at place `at`.
+pub(in crate::cpu) fn beside_jobs(mut plant: Plant, at: usize) -> Plant {
+    let jobs = GroupSpec { role: CoreRole::Compute, cores: 16, min_cores: 1, socket: None };
+    plant.topology.groups.insert(at, jobs);
+    plant.service.insert(at, 0.0);
+    plant.signals = Signals::new(&plant.topology);
+    plant
+}
+
+/// What the cores for jobs report: busy for a minute, idle for a minute.
+pub(in crate::cpu) fn job_cores(signals: &mut Signals, at: usize, period: u32) {
+    let busy = if period / 120 % 2 == 0 { 1.0 } else { 0.0 };
+    (signals.groups[at].utilisation, signals.groups[at].busiest) = (Some(busy), Some(busy));
 }
 
 /// Reasons of the last step.
@@ -95,6 +111,24 @@ proptest! {
         let (strict, tolerant) = (capacity(plf), capacity(plf * times));
         let step = 3.0 * 2.6 + strict * 0.13 / 0.78;
         prop_assert!(tolerant <= strict + step, "{strict} with {plf}, {tolerant} with {times}x");
+    }
+
+    /// Cores that run jobs are none of PACER's business, however busy: it leaves them alone and
+    /// decides the rest as if they were not there.
+    #[test]
+    fn cores_that_run_jobs_make_no_difference(plant in plants(), at in 0_usize..=3, plf in 0.02..1.0) {
+        let (mut without, mut with) = (
+            pacer(plant.clone(), plf, Adaptors::Both),
+            pacer(beside_jobs(plant, at), plf, Adaptors::Both),
+        );
+        for period in 0..600 {
+            without.step();
+            with.step_with(|signals| job_cores(signals, at, period));
+            let mut groups = with.controls.groups().to_vec();
+            let jobs = groups.remove(at);
+            prop_assert_eq!(jobs, with.policy.native[at]);
+            prop_assert_eq!(groups, without.controls.groups(), "after {} periods", period);
+        }
     }
 
     /// Absurd and missing values neither panic nor stick: afterwards PACER saves again.

@@ -22,11 +22,12 @@
 //! Between the two divergence thresholds nothing more is saved, but what is owed is given back.
 
 use crate::Controls;
+use crate::controls::GroupControl;
 use crate::cpu::closest;
 use crate::cpu::pacer::core_adaptor::{self, Sizing};
 use crate::cpu::pacer::memory::Saving;
 use crate::cpu::pacer::params::LEARNING_SHARE;
-use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss, set};
+use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss};
 use crate::units::{Hertz, Nanos};
 
 /// Periods for which a setting is asked for again. Ours: twice what the guard needs to park a whole
@@ -43,12 +44,12 @@ impl Pacer {
         let (l_avg, old) = (self.windows.l_avg(), self.l_baseline);
         let same = (l_avg - old).abs() < self.params.stable_thresh * old;
         if std::mem::take(&mut self.relearning) && same {
-            self.learn(l_avg, now);
+            self.learn(l_avg, now, controls);
             self.resume = RESUME_PERIODS;
             self.resume(controls);
         } else {
             self.kept.copy_from_slice(&self.native);
-            let groups = (0..self.native.len()).map(|g| self.sizing(g, controls));
+            let groups = self.topology.io_groups().map(|g| self.sizing(g, controls));
             let overall = core_adaptor::overall(groups);
             self.cores.start(overall);
             self.tune(now, controls);
@@ -58,19 +59,19 @@ impl Pacer {
     /// Asks for the setting before the baseline was learned again, until it is in force. The guard
     /// parks only so many cores per period.
     pub(super) fn resume(&mut self, controls: &mut Controls) {
-        let there = controls.groups() == self.kept;
+        let there = self.asks(controls, &self.kept);
         self.resume = if there { 0 } else { self.resume - 1 };
-        set(controls, &self.kept, "pacer:resume");
+        self.set(controls, &self.kept, "pacer:resume");
     }
 
     /// Parameter Update, then the adaptors.
     pub(super) fn tune(&mut self, now: Nanos, controls: &mut Controls) {
         let l_cur = self.windows.l_avg();
         let calm = self.windows.l_div() < self.params.stable_thresh;
-        if controls.groups() == self.native && calm {
-            self.learn(l_cur, now);
+        if self.all_on(controls) && calm {
+            self.learn(l_cur, now, controls);
         } else if now.saturating_sub(self.learned_at) >= self.trusted_for {
-            self.learn_again(controls);
+            self.learn_again(controls, "pacer:baseline-age");
             return;
         }
         let loss = loss::loss_cur(l_cur, self.l_baseline);
@@ -86,18 +87,19 @@ impl Pacer {
         }
     }
 
-    fn learn(&mut self, l_avg: f64, now: Nanos) {
+    fn learn(&mut self, l_avg: f64, now: Nanos, controls: &Controls) {
         (self.l_baseline, self.learned_at) = (l_avg, now);
+        self.learned_under = self.ceiling(controls);
         let took = Nanos(self.windows.span().0.saturating_mul(LEARNING_SHARE));
         self.trusted_for = self.params.baseline_age.max(took);
     }
 
     /// Everything on, only to see the native latency.
-    fn learn_again(&mut self, controls: &mut Controls) {
+    pub(super) fn learn_again(&mut self, controls: &mut Controls, reason: &'static str) {
         self.state = State::Unstable;
         self.relearning = true;
         self.memory.acquit();
-        set(controls, &self.native, "pacer:baseline-age");
+        self.set(controls, &self.native, reason);
     }
 
     /// Uses slack up: fewer cores, or when there are none to take, a lower frequency.
@@ -112,18 +114,17 @@ impl Pacer {
 
     /// Core Adaptor; false when there is no core to take.
     fn take_cores(&mut self, distance: f64, controls: &mut Controls) -> bool {
-        let groups = 0..self.native.len();
         let old = self.cores;
         self.cores.update(distance, self.busiest(controls));
-        if groups.clone().any(|g| self.cores.held(self.sizing(g, controls))) {
+        if self.topology.io_groups().any(|g| self.cores.held(self.sizing(g, controls))) {
             self.cores = old;
         }
         let wanted = |g| self.cores.fewer(self.sizing(g, controls));
-        if groups.clone().all(|g| wanted(g) == controls.groups()[g].active) {
+        if self.topology.io_groups().all(|g| wanted(g) == controls.groups()[g].active) {
             return false;
         }
         self.memory.saving(Saving::Cores, controls.groups());
-        for g in groups {
+        for g in self.topology.io_groups() {
             let n_desired = self.cores.fewer(self.sizing(g, controls));
             controls.set_active(g, n_desired, "pacer:slack-cores");
         }
@@ -132,7 +133,7 @@ impl Pacer {
 
     fn lower_frequency(&mut self, distance: f64, controls: &mut Controls) {
         let Some(u) = self.busiest(controls) else { return };
-        let f_cur = frequency(controls);
+        let f_cur = self.frequency(controls.groups(), controls);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance).max(freq_adaptor::bearable(
             f_cur,
@@ -153,18 +154,20 @@ impl Pacer {
         let forget_at = now + self.trusted_for;
         let blamed = self.memory.blame(controls.groups(), &self.topology, severe, forget_at);
         self.cores.update(distance, self.busiest(controls));
-        if severe && controls.groups() == self.kept {
+        if severe && self.asks(controls, &self.kept) {
             // What kept `plf` once no longer does: the load is another.
             self.enter_unstable(controls, "pacer:loss-severe");
             return;
         } else if severe {
-            set(controls, &self.kept, "pacer:loss-severe");
+            self.set(controls, &self.kept, "pacer:loss-severe");
             return;
         }
-        let f_cur = frequency(controls);
+        let f_cur = self.frequency(controls.groups(), controls);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance);
-        let f = self.topology.frequency_at_least(f_desired);
+        // What a ceiling forbids cannot be given back; cores can.
+        let highest = self.frequency(&self.native, controls);
+        let f = self.topology.frequency_at_least(f_desired).min(highest);
         if blamed != Saving::Cores && f > f_cur {
             self.set_frequency(f, controls, "pacer:loss-frequency");
             if f_desired <= f {
@@ -172,7 +175,7 @@ impl Pacer {
             }
         }
         if self.params.adaptors != Adaptors::Frequency {
-            for g in 0..self.native.len() {
+            for g in self.topology.io_groups() {
                 let n_desired = self.cores.more(self.sizing(g, controls));
                 controls.set_active(g, n_desired, "pacer:loss-cores");
             }
@@ -184,7 +187,7 @@ impl Pacer {
     fn relieve(&mut self, controls: &mut Controls) -> bool {
         let limit = (self.params.max_utilisation + self.params.burst_utilisation) / 2.0;
         let mut relieved = false;
-        for g in 0..self.native.len() {
+        for g in self.topology.io_groups() {
             if let Some(n) = self.cores.relieve(self.sizing(g, controls), limit) {
                 controls.set_active(g, n, "pacer:load-cores");
                 relieved = true;
@@ -206,17 +209,19 @@ impl Pacer {
     }
 
     fn busiest(&self, controls: &Controls) -> Option<f64> {
-        core_adaptor::busiest((0..self.native.len()).map(|g| self.sizing(g, controls)))
+        core_adaptor::busiest(self.topology.io_groups().map(|g| self.sizing(g, controls)))
     }
 
     fn set_frequency(&self, f: Hertz, controls: &mut Controls, reason: &'static str) {
-        for g in 0..self.native.len() {
+        for g in self.topology.io_groups() {
             controls.set_frequency(g, f, reason);
         }
     }
-}
 
-/// `f_cur`: all groups run at one frequency, since there is one latency to steer by.
-fn frequency(controls: &Controls) -> Hertz {
-    controls.groups().iter().map(|group| group.frequency).fold(Hertz(0.0), Hertz::max)
+    /// The frequency of `groups` under the ceilings: one, since there is one latency to steer by,
+    /// but for sockets with unlike ceilings.
+    fn frequency(&self, groups: &[GroupControl], controls: &Controls) -> Hertz {
+        let under = |g: usize| self.under_ceiling(g, groups[g], controls).frequency;
+        self.topology.io_groups().map(under).fold(Hertz(0.0), Hertz::max)
+    }
 }

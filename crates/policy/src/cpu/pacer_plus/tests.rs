@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cpu::pacer::tests::plant::{Loop, Plant};
-use crate::cpu::pacer::tests::plants;
+use crate::cpu::pacer::tests::{beside_jobs, job_cores, plants};
 
 /// The Burst-Check's utilisation, and the period in seconds.
 const U_MAX: f64 = 0.8;
@@ -33,6 +33,24 @@ fn burst_after_calm(seconds: u64) -> Loop<PacerPlus> {
 
 fn demand(cores: f64, service: f64, sustained: f64) -> Demand {
     Demand { cores, service, sustained, ..Demand::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn cores_that_run_jobs_make_no_difference(plant in plants(), at in 0_usize..=3) {
+        let mut without = plus(plant.clone(), 0.2);
+        let mut with = plus(beside_jobs(plant, at), 0.2);
+        let all_on = with.controls.groups()[at];
+        for period in 0..600 {
+            without.step();
+            with.step_with(|signals| job_cores(signals, at, period));
+            let mut groups = with.controls.groups().to_vec();
+            prop_assert_eq!(groups.remove(at), all_on);
+            prop_assert_eq!(groups, without.controls.groups(), "after {} periods", period);
+        }
+    }
 }
 
 proptest! {
@@ -176,7 +194,7 @@ fn an_empty_purse_has_everything_on() {
     assert!(run.policy.purse > 0.0 && run.cores() < 48);
     run.step_with(|signals| signals.io.mean_latency = Some(Nanos::from_secs(2)));
     assert_eq!(run.policy.purse, 0.0);
-    assert_eq!(run.controls.groups(), run.policy.native);
+    assert_eq!(run.controls.groups(), Controls::native(&run.plant.topology).groups());
 }
 
 /// Work of a request is told from background work where periods without requests show the latter.
