@@ -1,12 +1,24 @@
 //! Drive-load feed-forward (ours): a heavy write burst raises the airflow before the drives are
 //! too warm. A drive takes minutes to warm up, so its power says it first.
 //!
-//! At rest a drive is `T_drive = T_in + P R`. From slow means of its power and of the duty,
-//! `R` is known at that airflow; the power of the last seconds then says where the temperature
-//! will end, `T_end = T_in + P_now R`. Where that is too much, `R` must shrink by
-//! `(T_limit - T_in) / (T_end - T_in)`, and with it the resistance to the air (`pi.rs`).
+//! A drive's heat balance is
+//!
+//! ```text
+//! C dT/dt = P - G (T - T_in) / r        r: resistance to the air at this duty (pi.rs), 1 at full
+//! ```
+//!
+//! `C` and `G` are learned from what is sensed: over each half minute the energy `E`, the warming
+//! `ΔT` and `X = ∫ (T - T_in)/r dt` are known, `E = C ΔT + G X`, and least squares over the last
+//! hours give both. Then the power of the last seconds says how warm the drive is going to be:
+//!
+//! ```text
+//! T(h) = T + (T_end - T) (1 - exp(-h G / (C r)))        T_end = T_in + P r / G
+//! ```
+//!
+//! The floor under the fan duty is the one with which no drive is too warm two minutes from now.
+//! So a short burst, or one that cool drives can take, costs no air.
 
-use crate::cooling::pi::duty_for;
+use crate::cooling::pi::{duty_for, resistance};
 use crate::cooling::weight;
 use crate::topology::Topology;
 use crate::{DriveSignals, Signals};
@@ -16,56 +28,130 @@ use crate::{DriveSignals, Signals};
 const LIMIT: f64 = 60.0;
 /// Distance that is kept from it, in kelvin.
 const MARGIN: f64 = 5.0;
-/// Time constants in seconds: of a drive's temperature; of its power, clear of single requests.
-const SLOW: f64 = 120.0;
+/// `h`, in seconds: some times what the fans need to speed up, and the least that a drive of some
+/// hundred grams needs to warm by what a burst adds.
+const AHEAD: f64 = 120.0;
+/// Time constant of the power now, in seconds: clear of single requests.
 const FAST: f64 = 3.0;
-/// Power below which nothing can be said of `R`, in watts.
-const LEAST: f64 = 0.5;
-/// How fast the floor sinks, in duty per second: one unit within the drives' time constant.
-const SINK: f64 = 1.0 / SLOW;
+/// Length of a window, and how long windows are remembered, in seconds.
+const WINDOW: f64 = 30.0;
+const MEMORY: f64 = 3600.0;
+/// `C` before anything is known, in J/K: between an SSD (150) and a 3.5-inch disk (600). It counts
+/// as much as one window in which the temperature moved by one kelvin, what a reading is rounded to.
+const CAPACITY: f64 = 300.0;
+/// How fast the floor sinks, in duty per second: one unit in two minutes, as `h`.
+const SINK: f64 = 1.0 / AHEAD;
+
+/// One drive's heat balance.
+#[derive(Debug, Clone, Default)]
+struct Balance {
+    /// Power of the last seconds, W.
+    power: Option<f64>,
+    /// The open window: its length, `E` and `X`; the temperature at its start.
+    open: (f64, f64, f64),
+    from: Option<f64>,
+    /// Sums of ΔT², ΔT X, X², ΔT E, X E over the windows.
+    sums: [f64; 5],
+}
+
+impl Balance {
+    /// Takes `dt` seconds at `watts` and `t` degrees, `rise` = (T - T_in)/r.
+    fn learn(&mut self, watts: f64, t: f64, rise: f64, dt: f64) {
+        let power = self.power.get_or_insert(watts);
+        *power += (watts - *power) * weight(dt, FAST);
+        let from = *self.from.get_or_insert(t);
+        let (span, energy, x) = &mut self.open;
+        (*span, *energy, *x) = (*span + dt, *energy + watts * dt, *x + rise * dt);
+        if *span >= WINDOW {
+            let (warming, energy, x) = (t - from, *energy, *x);
+            let keep = 1.0 - weight(*span, MEMORY);
+            let new = [warming * warming, warming * x, x * x, warming * energy, x * energy];
+            for (sum, new) in self.sums.iter_mut().zip(new) {
+                *sum = *sum * keep + new;
+            }
+            self.skip();
+        }
+    }
+
+    /// Something was not sensed: starts another window.
+    fn skip(&mut self) {
+        (self.open, self.from) = ((0.0, 0.0, 0.0), None);
+    }
+
+    /// `C` and `G`, J/K and W/K; `None` until the drive was warmer than the air for a while.
+    fn learned(&self) -> Option<(f64, f64)> {
+        let [tt, tx, xx, te, xe] = self.sums;
+        let (tt, te) = (tt + 1.0, te + CAPACITY);
+        let det = tt * xx - tx * tx;
+        let (c, g) = ((te * xx - xe * tx) / det, (tt * xe - tx * te) / det);
+        (det > 0.0 && c > 0.0 && g > 0.0).then_some((c, g))
+    }
+
+    /// The least resistance of `1` (full speed) to `r` that keeps the drive below the limit until
+    /// [`AHEAD`], from `t` degrees with the air at `inlet`.
+    fn bearable(&self, t: f64, inlet: f64, r: f64) -> f64 {
+        let (Some(watts), Some((c, g))) = (self.power, self.learned()) else { return r };
+        let ahead = |r: f64| {
+            let end = inlet + watts * r / g;
+            t + (end - t) * -(-AHEAD * g / (c * r)).exp_m1()
+        };
+        let (mut low, mut high) = (1.0, r);
+        if ahead(high) <= LIMIT - MARGIN {
+            return high;
+        }
+        for _ in 0..12 {
+            let mid = (low + high) / 2.0;
+            if ahead(mid) > LIMIT - MARGIN { high = mid } else { low = mid }
+        }
+        low
+    }
+}
 
 /// A floor under the fan duty for the drives' sake.
 #[derive(Debug, Clone)]
 pub struct FeedForward {
-    /// Slow and fast mean power of each drive, W.
-    power: Vec<Option<(f64, f64)>>,
-    duty: Option<f64>,
+    drives: Vec<Balance>,
     floor: f64,
 }
 
 impl FeedForward {
     /// For the drives of `topology`.
     pub fn new(topology: &Topology) -> Self {
-        Self { power: vec![None; topology.drives.len()], duty: None, floor: 0.0 }
+        Self { drives: vec![Balance::default(); topology.drives.len()], floor: 0.0 }
     }
 
     /// Takes one period with the fans at `duty`; returns the floor, and whether a drive is over
     /// its limit already, so that no fan cap may hold the air back.
     pub fn update(&mut self, signals: &Signals, duty: f64) -> (f64, bool) {
         let dt = signals.period.seconds();
-        let mean = self.duty.get_or_insert(duty);
-        *mean += (duty - *mean) * weight(dt, SLOW);
-        let mean = *mean;
+        let r = resistance(duty);
+        // The slowest that the fans may be.
+        let slowest = resistance(0.0);
         let inlet = signals.cooling.inlet.map(|reading| reading.temperature.0);
-        let (mut wanted, mut over) = (0.0_f64, false);
-        for (drive, power) in signals.drives.iter().zip(&mut self.power) {
-            let DriveSignals { power: Some(watts), temperature: Some(t), .. } = *drive else {
+        let inlet = inlet.filter(|inlet| (-40.0..=80.0).contains(inlet));
+        let (mut least, mut over) = (slowest, false);
+        for (drive, balance) in signals.drives.iter().zip(&mut self.drives) {
+            let Some((watts, t)) = sensed(drive) else {
+                balance.skip();
                 continue;
             };
-            let (slow, fast) = power.get_or_insert((watts.0, watts.0));
-            *slow += (watts.0 - *slow) * weight(dt, SLOW);
-            *fast += (watts.0 - *fast) * weight(dt, FAST);
-            over |= t.0 >= LIMIT;
-            let Some(inlet) = inlet.filter(|inlet| *slow > LEAST && t.0 > inlet + 1.0) else {
+            over |= t >= LIMIT;
+            let Some(inlet) = inlet else {
+                balance.skip();
                 continue;
             };
-            let end = inlet + (t.0 - inlet) * *fast / *slow;
-            let room = LIMIT - MARGIN - inlet;
-            if end > LIMIT - MARGIN {
-                wanted = wanted.max(duty_for(mean, room.max(1.0) / (end - inlet)));
-            }
+            balance.learn(watts, t, (t - inlet) / r, dt);
+            least = least.min(balance.bearable(t, inlet, slowest));
         }
+        let wanted = if least < slowest { duty_for(1.0, least) } else { 0.0 };
         self.floor = wanted.max(self.floor - SINK * dt);
         (self.floor, over)
     }
+}
+
+/// Power and temperature, if both are there and possible.
+fn sensed(drive: &DriveSignals) -> Option<(f64, f64)> {
+    let watts = drive.power.map(|power| power.0).filter(|watts| (0.0..=200.0).contains(watts))?;
+    let t = drive.temperature.map(|t| t.0).filter(|t| (-40.0..=150.0).contains(t))?;
+    Some((watts, t))
 }

@@ -81,13 +81,20 @@ fn a_write_burst_raises_the_airflow_before_the_drive_is_warm() {
     plant.curve = None;
     let mut eadc = looped("eadc", plant);
     eadc.run(1200);
-    let (before, cool) = (eadc.duty(), eadc.plant.drive);
+    let before = eadc.duty();
     eadc.plant.drive_power = 11.0;
+    // What a short burst adds, the drive can take.
     eadc.run(10);
-    assert!(eadc.plant.drive - cool < 3.0, "it has hardly warmed yet");
-    assert!(eadc.duty() > before + 0.05, "{before} to {}", eadc.duty());
-    eadc.run(1800);
-    assert!(eadc.plant.drive < 60.0, "{}", eadc.plant.drive);
+    assert!((eadc.duty() - before).abs() < 0.02, "{before} to {}", eadc.duty());
+    let rises = (0..600).find(|_| {
+        eadc.run(1);
+        eadc.duty() > before + 0.05
+    });
+    assert!(rises.is_some() && eadc.plant.drive < 55.0, "{rises:?} s, {}", eadc.plant.drive);
+    for _ in 0..1800 {
+        eadc.run(1);
+        assert!(eadc.plant.drive < 57.0, "{}", eadc.plant.drive);
+    }
     // What the temperature of the processors alone asks for would not have done.
     let mut jetc = looped("jetc", mixed(1));
     jetc.plant.drive_power = 11.0;
