@@ -5,7 +5,7 @@ use rand_distr::{Distribution, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::units::{Hertz, Nanos, Watts};
-use ebb_policy::{GroupControl, GroupSignals};
+use ebb_policy::{CoreRole, GroupControl, GroupSignals};
 use ebb_trace::Op;
 
 use super::events::{Event, Events};
@@ -52,6 +52,8 @@ struct Group {
     variation: Vec<f32>,
     /// Energy since the last [`Cores::socket_watts`], in watt-nanoseconds.
     watt_ns: f64,
+    /// Waits for work by polling; cores for jobs leave that to the operating system.
+    polls: bool,
 }
 
 /// All cores.
@@ -102,6 +104,7 @@ impl Cores {
                 poll_watts: 0.0,
                 variation: variation(stage.variation, seed ^ (index as u64) << 32),
                 watt_ns: 0.0,
+                polls: profile.cpu.wait == Wait::Poll && stage.role != CoreRole::Compute,
                 stage,
             });
             let core = Core {
@@ -226,7 +229,7 @@ impl Cores {
         } else if !core.active {
             self.time.parked.0 += span;
             self.watt_ns += span as f64 * self.cpu.parked.0;
-        } else if self.cpu.wait == Wait::Poll {
+        } else if group.polls {
             self.time.polling.0 += span;
             self.watt_ns += span as f64 * group.poll_watts;
         } else {

@@ -53,6 +53,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "pass-10",
     "generic-1u",
     "thermal-1u",
+    "converged-1u",
     "eadc-q",
     "eadc-e2",
     "eadc-e4",
