@@ -26,6 +26,11 @@ impl Poisson {
         let random = Pcg64Mcg::seed_from_u64(42);
         Self { left, gap_ns, bytes, read_share, devices, span: 1 << 40, at: 0.0, random }
     }
+
+    /// The same with other draws.
+    pub fn seeded(self, seed: u64) -> Self {
+        Self { random: Pcg64Mcg::seed_from_u64(seed), ..self }
+    }
 }
 
 impl Source for Poisson {
