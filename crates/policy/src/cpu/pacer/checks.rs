@@ -118,7 +118,11 @@ mod tests {
         let mut check = BurstCheck::new(&PacerParams::default());
         let mut stuck = signals(Some(0), 0, 0.1);
         stuck.io.in_flight = Some(3);
-        assert_eq!(check.check(&stuck, &topology(), 100_000.0), None, "they may have come just now");
+        assert_eq!(
+            check.check(&stuck, &topology(), 100_000.0),
+            None,
+            "they may have come just now"
+        );
         assert_eq!(check.check(&stuck, &topology(), 100_000.0), Some("pacer:burst-stall"));
         assert_eq!(check.check(&stuck, &topology(), 400e6), None, "slow drives: nothing unusual");
     }

@@ -18,6 +18,7 @@
 //! | `loss.rs` | `loss_cur`, `loss_distance` |
 //! | `core_adaptor.rs` | Core Adaptor: `u_desired`, `n_desired`, `α`, `β`; core groups, §IV-E |
 //! | `freq_adaptor.rs` | Freq Adaptor: `f_desired`, `γ` |
+//! | `ceiling.rs` | ours: the ceilings of who keeps the heat |
 //! | `idle.rs` | Background Task Scheduler, §IV-D |
 //! | `memory.rs` | ours: no limit cycles |
 //! | `params.rs` | the hyperparameters |
@@ -27,6 +28,7 @@
 //! needed. Leaving Stable is printed with `l_div < l_unstable_thresh`, which contradicts the
 //! prose ("exceeds") and the hysteresis; it is `>` here.
 
+mod ceiling;
 mod checks;
 mod core_adaptor;
 mod freq_adaptor;
@@ -45,6 +47,7 @@ use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
 use crate::{BackgroundMode, Controls, Policy, Signals};
 
+use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
 use core_adaptor::CoreAdaptor;
 use idle::Background;
@@ -86,11 +89,10 @@ pub struct Pacer {
     cores: CoreAdaptor,
     memory: Memory,
     floors: Floors,
+    ceilings: Ceilings,
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
     learned_at: Nanos,
-    /// The ceiling that heat imposed meanwhile.
-    learned_under: Hertz,
     /// How long the baseline, and a floor, is to be trusted.
     trusted_for: Nanos,
     /// The last setting that was measured to keep `plf`.
@@ -99,8 +101,8 @@ pub struct Pacer {
     relearning: bool,
     /// Periods for which to go on asking for `kept`.
     resume: u8,
-    /// What was in force, ceilings included, when the last step was over.
-    left: Vec<GroupControl>,
+    /// What left the last step.
+    asked: Vec<GroupControl>,
 }
 
 impl Pacer {
@@ -121,15 +123,15 @@ impl Pacer {
             background: Background::default(),
             cores: CoreAdaptor::new(params.alpha, params.beta, params.max_utilisation),
             memory: Memory::new(groups),
+            ceilings: Ceilings::new(groups, params.stable_thresh),
             floors: Floors { cores: vec![0; groups], frequency: Hertz(0.0) },
             l_baseline: 0.0,
             learned_at: Nanos::ZERO,
-            learned_under: topology.max_frequency(),
             trusted_for: params.baseline_age,
             kept: native.clone(),
             relearning: false,
             resume: 0,
-            left: native.clone(),
+            asked: native.clone(),
             native,
             params,
         })
@@ -158,33 +160,15 @@ impl Pacer {
         self.topology.io_groups().all(|g| controls.groups()[g] == wanted[g])
     }
 
-    /// `wanted` in group `g`, as far as the ceilings allow. They belong to who keeps the heat.
-    fn under_ceiling(&self, g: usize, wanted: GroupControl, controls: &Controls) -> GroupControl {
-        let ceiling = controls.ceiling(self.topology.groups[g].socket);
-        GroupControl { frequency: wanted.frequency.min(ceiling), ..wanted }
-    }
-
-    /// Whether everything is on, as far as the ceilings allow.
+    /// Whether everything is on.
     pub(in crate::cpu) fn all_on(&self, controls: &Controls) -> bool {
-        let under = |g, wanted| self.under_ceiling(g, wanted, controls);
-        self.topology.io_groups().all(|g| under(g, controls.groups()[g]) == under(g, self.native[g]))
+        self.asks(controls, &self.native)
     }
 
-    /// The lowest ceiling over a group that serves I/O, at most the highest frequency.
-    fn ceiling(&self, controls: &Controls) -> Hertz {
-        let groups = self.topology.io_groups();
-        let ceilings = groups.map(|g| self.under_ceiling(g, self.native[g], controls).frequency);
-        ceilings.fold(self.topology.max_frequency(), Hertz::min)
-    }
-
-    /// Takes down what is in force; whether it has changed.
+    /// Takes down what is asked for; whether it has changed.
     fn notice(&mut self, controls: &Controls) -> bool {
-        let mut changed = false;
-        for g in self.topology.io_groups() {
-            let now = self.under_ceiling(g, controls.groups()[g], controls);
-            changed |= now != self.left[g];
-            self.left[g] = now;
-        }
+        let changed = !self.asks(controls, &self.asked);
+        self.asked.copy_from_slice(controls.groups());
         changed
     }
 
@@ -210,9 +194,9 @@ impl Pacer {
     fn unstable(&mut self, signals: &Signals, controls: &mut Controls) {
         self.set(controls, &self.native, "pacer:unstable");
         let complete = self.windows.add(signals);
+        let calm = complete && self.windows.l_div() < self.params.stable_thresh;
         // A load that the Burst-Check would throw out again at once is not stable.
-        if complete && self.windows.l_div() < self.params.stable_thresh && !self.burst.busy(signals, &self.topology)
-        {
+        if calm && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
             self.enter_stable(signals.now, controls);
         }
     }
@@ -223,8 +207,7 @@ impl Pacer {
             let forget_at = signals.now + self.trusted_for;
             self.memory.blame(controls.groups(), &self.topology, true, forget_at);
             self.enter_unstable(controls, reason);
-        } else if self.ceiling(controls) > self.learned_under {
-            // Under a ceiling native is slower: its latency would leave too much to be lost.
+        } else if self.ceilings.lifted() && self.ceilings.still() {
             self.learn_again(controls, "pacer:ceiling-lifted");
         } else if self.resume > 0 {
             self.resume(controls);
@@ -260,12 +243,12 @@ impl Policy for Pacer {
 
     fn step(&mut self, signals: &Signals, controls: &mut Controls) {
         if self.notice(controls) {
-            // Somebody else, such as the guard or who sets the ceilings, has changed what is in
-            // force: what was measured so far belongs to another setting, and no saving of ours
-            // can be blamed.
+            // Somebody else, such as the guard, has changed what is in force: what was measured
+            // so far belongs to another setting, and no saving of ours can be blamed.
             self.windows.clear();
             self.memory.acquit();
         }
+        self.ceilings.update(&self.topology, controls, signals.period.seconds());
         let expected = self.l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
@@ -280,7 +263,6 @@ impl Policy for Pacer {
         }
     }
 }
-
 
 #[cfg(test)]
 pub(in crate::cpu) mod tests;

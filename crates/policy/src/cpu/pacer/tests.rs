@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Signals;
-use crate::topology::{CoreRole, GroupSpec};
+use crate::topology::{CoreRole, GroupSpec, Topology};
 use crate::units::Hertz;
 
 fn pacer(plant: Plant, plf: f64, adaptors: Adaptors) -> Loop<Pacer> {
@@ -129,6 +129,39 @@ proptest! {
             prop_assert_eq!(jobs, with.policy.native[at]);
             prop_assert_eq!(groups, without.controls.groups(), "after {} periods", period);
         }
+    }
+
+    /// Under ceilings, steady or alternating from second to second, PACER saves and keeps `plf`
+    /// of what native does under them; when they are lifted, of what native does without.
+    #[test]
+    fn ceilings_of_heat_are_not_ours_to_make_up_for(
+        plant in plants(), plf in 0.05..1.0, least in 6_usize..14, alternates in any::<bool>(),
+    ) {
+        // Not so hot that even native is short of cores.
+        let plant = Plant { rate: plant.rate.min(100e3), noise: 0.0, ..plant };
+        let plant = Plant { topology: Topology { sockets: 1, ..plant.topology }, ..plant };
+        let mut run = pacer(Plant { signals: Signals::new(&plant.topology), ..plant }, plf, Adaptors::Both);
+        let frequencies = run.plant.topology.frequencies.clone();
+        let (mut loss, mut fewest, mut lifted) = ((0.0, 0.0), u16::MAX, 0.0);
+        for period in 0..2400 {
+            let up = usize::from(alternates && period / 2 % 2 == 0);
+            let ceiling = if period < 1200 { frequencies[least + up] } else { frequencies[14] };
+            run.controls.set_frequency_cap(0, ceiling, "test:heat");
+            let relative = |groups: &[GroupControl]| {
+                run.plant.latency(&run.plant.under(&run.controls, groups))
+            };
+            let relative = relative(run.controls.groups()) / relative(&run.policy.native);
+            if (240..1200).contains(&period) {
+                loss = (loss.0 + relative, loss.1 + 1.0);
+                fewest = fewest.min(run.cores());
+            } else if period >= 1320 {
+                lifted += relative / 1080.0;
+            }
+            run.step();
+        }
+        prop_assert!(fewest < 96, "nothing was saved under the ceiling");
+        prop_assert!(loss.0 / loss.1 <= 1.0 + plf, "under the ceiling: {}", loss.0 / loss.1);
+        prop_assert!(lifted <= 1.0 + plf, "afterwards: {lifted}");
     }
 
     /// Absurd and missing values neither panic nor stick: afterwards PACER saves again.

@@ -44,7 +44,7 @@ impl Pacer {
         let (l_avg, old) = (self.windows.l_avg(), self.l_baseline);
         let same = (l_avg - old).abs() < self.params.stable_thresh * old;
         if std::mem::take(&mut self.relearning) && same {
-            self.learn(l_avg, now, controls);
+            self.learn(l_avg, now);
             self.resume = RESUME_PERIODS;
             self.resume(controls);
         } else {
@@ -68,8 +68,9 @@ impl Pacer {
     pub(super) fn tune(&mut self, now: Nanos, controls: &mut Controls) {
         let l_cur = self.windows.l_avg();
         let calm = self.windows.l_div() < self.params.stable_thresh;
-        if self.all_on(controls) && calm {
-            self.learn(l_cur, now, controls);
+        let still = self.ceilings.still();
+        if self.all_on(controls) && calm && still {
+            self.learn(l_cur, now);
         } else if now.saturating_sub(self.learned_at) >= self.trusted_for {
             self.learn_again(controls, "pacer:baseline-age");
             return;
@@ -82,14 +83,14 @@ impl Pacer {
             return;
         }
         self.kept.copy_from_slice(controls.groups());
-        if !self.relieve(controls) && calm && distance > self.params.deadband {
+        if !self.relieve(controls) && calm && still && distance > self.params.deadband {
             self.save(distance, controls);
         }
     }
 
-    fn learn(&mut self, l_avg: f64, now: Nanos, controls: &Controls) {
+    fn learn(&mut self, l_avg: f64, now: Nanos) {
         (self.l_baseline, self.learned_at) = (l_avg, now);
-        self.learned_under = self.ceiling(controls);
+        self.ceilings.learn();
         let took = Nanos(self.windows.span().0.saturating_mul(LEARNING_SHARE));
         self.trusted_for = self.params.baseline_age.max(took);
     }
@@ -133,7 +134,7 @@ impl Pacer {
 
     fn lower_frequency(&mut self, distance: f64, controls: &mut Controls) {
         let Some(u) = self.busiest(controls) else { return };
-        let f_cur = self.frequency(controls.groups(), controls);
+        let f_cur = self.frequency(controls.groups());
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance).max(freq_adaptor::bearable(
             f_cur,
@@ -162,11 +163,11 @@ impl Pacer {
             self.set(controls, &self.kept, "pacer:loss-severe");
             return;
         }
-        let f_cur = self.frequency(controls.groups(), controls);
+        let f_cur = self.frequency(controls.groups());
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance);
         // What a ceiling forbids cannot be given back; cores can.
-        let highest = self.frequency(&self.native, controls);
+        let highest = self.frequency(&self.native);
         let f = self.topology.frequency_at_least(f_desired).min(highest);
         if blamed != Saving::Cores && f > f_cur {
             self.set_frequency(f, controls, "pacer:loss-frequency");
@@ -218,10 +219,11 @@ impl Pacer {
         }
     }
 
-    /// The frequency of `groups` under the ceilings: one, since there is one latency to steer by,
-    /// but for sockets with unlike ceilings.
-    fn frequency(&self, groups: &[GroupControl], controls: &Controls) -> Hertz {
-        let under = |g: usize| self.under_ceiling(g, groups[g], controls).frequency;
+    /// `f_cur`: the frequency of `groups` under the ceilings; one, since there is one latency to
+    /// steer by, but for sockets with unlike ceilings.
+    fn frequency(&self, groups: &[GroupControl]) -> Hertz {
+        let highest = self.topology.max_frequency();
+        let under = |g: usize| groups[g].frequency.min(highest * self.ceilings.share(g));
         self.topology.io_groups().map(under).fold(Hertz(0.0), Hertz::max)
     }
 }

@@ -68,6 +68,14 @@ impl Plant {
         self.other + cpu.sum::<f64>()
     }
 
+    /// What `groups` come to under the ceilings of `controls`.
+    pub fn under(&self, controls: &Controls, groups: &[GroupControl]) -> Vec<GroupControl> {
+        let ceilings = self.topology.groups.iter().map(|group| controls.ceiling(group.socket));
+        let each = groups.iter().zip(ceilings);
+        each.map(|(group, f)| GroupControl { frequency: group.frequency.min(f), ..*group })
+            .collect()
+    }
+
     pub fn native_latency(&self) -> f64 {
         self.latency(Controls::native(&self.topology).groups())
     }
@@ -86,7 +94,8 @@ impl Plant {
     /// One period under `controls`.
     pub fn sense(&mut self, controls: &Controls) -> &Signals {
         let noisy = 1.0 + self.noise * self.random();
-        let latency = self.latency(controls.groups()) * noisy;
+        let groups = self.under(controls, controls.groups());
+        let latency = self.latency(&groups) * noisy;
         let requests = (self.rate * PERIOD.seconds()) as u64;
         let mean_latency = (requests > 0).then_some(Nanos::from_seconds(latency));
         self.signals.now += PERIOD;
@@ -99,7 +108,7 @@ impl Plant {
             ..IoSignals::default()
         };
         for g in 0..self.service.len() {
-            let control = controls.groups()[g];
+            let control = groups[g];
             let u = self.utilisation(g, control).min(1.0);
             self.signals.groups[g] = GroupSignals {
                 active: control.active,
