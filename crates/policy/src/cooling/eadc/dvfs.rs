@@ -35,7 +35,9 @@ impl Dvfs {
         for (s, (steps, since)) in self.sockets.iter_mut().enumerate() {
             *since += dt;
             let Some(t) = heat.socket(s) else { continue };
-            let reason = if t.now >= EMERGENCY && *steps < deepest {
+            // A sensor shows what a step does only after its lag; the guard has the red line.
+            let seen = *steps == 0 || *since >= LAG.seconds();
+            let reason = if t.now >= EMERGENCY && *steps < deepest && seen {
                 (*steps, *since) = (*steps + 1, 0.0);
                 "eadc:emergency"
             } else if t.ahead.0 < SET_POINT.0 - 2.0 * QUANTUM
