@@ -5,16 +5,17 @@
 //! combinations; whoever leaves the fans alone runs beside `dlb`, the default board, since without
 //! it the fans would be compared and not the policies.
 //!
-//! Margins, and where they come from:
+//! Margins, and where they come from. Compared are sums over three seeds.
 //!
-//! * **Energy 1 %** over the best of the others. A policy changes when and how often another one
-//!   acts: PACER's steps are whole cores, taken by windows of 200 requests.
+//! * **Energy 1 %** over the best of the others, and over what the savings of each alone multiply
+//!   to. Under the hot inlet the same policy differs by 1.2 % from seed to seed.
 //! * **Latency 3 %** over `plf`, as in `policies/pacer.rs`: windows of 40 s against PACER's of 5 s.
 //!   PACER promises a loss over the server without PACER, so the same policies without it are the
 //!   reference: caps cost latency too, whoever steers the cores. Where the load jumps PACER alone
 //!   loses more than `plf` (docs/policies/pacer.md); together it may lose no more than that.
-//! * Budget, red line and the jobs' time are promises of one policy, which the others must not
-//!   break: no margin, but 0.1 % of the jobs' time for what slices round.
+//! * **Jobs 1 %** of their time more than under `eadc` alone, which deals it out: alone it differs
+//!   by that much from seed to seed.
+//! * The budget and the red line hold without a margin.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,15 +36,16 @@ const PLF: f64 = 0.2;
 const BUDGET: Watts = Watts(100.0);
 const ENERGY_MARGIN: f64 = 0.01;
 const LATENCY_MARGIN: f64 = 0.03;
-const JOB_MARGIN: f64 = 0.001;
-/// Time for the drives' and PACER's first dozen steps, and time that is counted.
-const SETTLED: Nanos = Nanos::from_secs(60);
-const END: Nanos = Nanos::from_secs(180);
+const JOB_MARGIN: f64 = 0.01;
+/// Time for PACER's first dozen steps, or for the heat sinks to get warm; end of what is counted.
+const COOL: (u64, u64) = (60, 180);
+const WARM: (u64, u64) = (480, 960);
 const TURN: Nanos = Nanos::from_secs(20);
 /// The cores are slowed down by this much, and get that much less to do: tests have no time for
 /// the requests that would keep them busy.
 const SLOWER: f64 = 8.0;
 
+const SEEDS: [u64; 3] = [1, 2, 3];
 /// All combinations; the first ones are each alone.
 const ALONE: [&str; 3] = ["pacer+dlb", "pacman+dlb", "eadc"];
 const PAIRS: [&str; 3] = ["pacer+pacman+dlb", "pacer+eadc", "pacman+eadc"];
@@ -81,7 +83,7 @@ fn bursts(seed: u64) -> Workload {
         let turned = transform::cut(turned, Nanos::ZERO, TURN).unwrap();
         Box::new(transform::shift(turned, Nanos(TURN.0 * turn))) as Box<dyn Source>
     };
-    Workload::Open(Box::new(Chain((0..END.0 / TURN.0).map(turn).collect())))
+    Workload::Open(Box::new(Chain((0..WARM.1 / 20).map(turn).collect())))
 }
 
 /// Computing without end.
@@ -138,6 +140,7 @@ struct Scene {
     inlet: &'static str,
     load: fn(u64) -> Workload,
     jobs: usize,
+    seconds: (u64, u64),
 }
 
 impl Scene {
@@ -149,9 +152,9 @@ impl Scene {
             limits: Limits { ssd_budget: Some(BUDGET), ..Limits::default() },
             ssd_budget: Some(BUDGET),
             jobs: jobs(self.jobs),
-            warmup: SETTLED,
+            warmup: Nanos::from_secs(self.seconds.0),
             seed,
-            ..job(&profile, policy, (self.load)(seed), Some(END))
+            ..job(&profile, policy, (self.load)(seed), Some(Nanos::from_secs(self.seconds.1)))
         };
         let mut owners = Owners::default();
         let outcome = run(job, &mut owners).unwrap();
@@ -159,74 +162,99 @@ impl Scene {
         outcome
     }
 
-    fn holds(&self, seed: u64) {
-        let names = ["dlb"].iter().chain(&ALONE).chain(&PAIRS).chain([&TRIO]);
-        let runs: BTreeMap<&str, Outcome> =
-            names.map(|name| (*name, self.run(name, seed))).collect();
-        for (name, run) in &runs {
-            let heat = run.thermal.unwrap();
-            println!(
-                "{} {seed} {name}: {:.2} kJ, {:.0} us, {:.1} °C, {} capped, {} throttled",
-                self.name,
-                run.energy.total().0 / 1e3,
-                run.mean_latency() / 1e3,
-                heat.hottest_socket.0,
-                run.most_capped,
-                held_back(run),
-            );
+    /// The sums over the seeds, by policy.
+    fn sums(&self) -> BTreeMap<&'static str, Sum> {
+        let names = ["dlb"].into_iter().chain(ALONE).chain(PAIRS).chain([TRIO]);
+        let sum = |name: &'static str| {
+            let sum = SEEDS.map(|seed| Sum::of(&self.run(name, seed))).into_iter().reduce(Sum::add);
+            println!("{}, {name}: {:?}", self.name, sum.unwrap());
+            (name, sum.unwrap())
+        };
+        names.map(sum).collect()
+    }
+
+    fn holds(&self) {
+        let sums = self.sums();
+        let (trio, dlb, name) = (sums[TRIO], sums["dlb"], self.name);
+        for other in ALONE.iter().chain(&PAIRS) {
+            let ratio = trio.joules / sums[other].joules;
+            assert!(ratio <= 1.0 + ENERGY_MARGIN, "{name}: {ratio} of the energy of {other}");
         }
-        let trio = &runs[TRIO];
-        for name in ALONE.iter().chain(&PAIRS) {
-            let ratio = trio.energy.total().0 / runs[name].energy.total().0;
-            assert!(ratio <= 1.0 + ENERGY_MARGIN, "{} {seed}: {ratio} of {name}", self.name);
-        }
-        let loss = |with, without| runs[with].mean_latency() / runs[without].mean_latency() - 1.0;
+        // Nobody undoes another's saving: together they save what each saves alone.
+        let alone: f64 = ALONE.iter().map(|one| sums[one].joules / dlb.joules).product();
+        let fight = trio.joules / dlb.joules / alone;
+        assert!(fight <= 1.0 + ENERGY_MARGIN, "{name}: {fight} of what each saves alone");
+        let loss = |with, without| sums[with].latency / sums[without].latency - 1.0;
         let most = PLF.max(loss("pacer+dlb", "dlb")) + LATENCY_MARGIN;
         for (with, without) in [("pacer+eadc", "eadc"), (TRIO, "pacman+eadc")] {
             let loss = loss(with, without);
-            assert!(loss <= most, "{} {seed}: {with} loses {loss}, alone {most}", self.name);
+            assert!(loss <= most, "{name}: {with} loses {loss}, alone {most}");
         }
-        self.promises(seed, &runs);
-    }
-
-    /// What one policy keeps alone is kept by all together.
-    fn promises(&self, seed: u64, runs: &BTreeMap<&str, Outcome>) {
-        let (trio, name) = (&runs[TRIO], self.name);
-        assert!(trio.most_capped <= BUDGET, "{name} {seed}: {}", trio.most_capped);
-        assert_eq!(trio.over_budget, Nanos::ZERO, "{name} {seed}");
-        let heat = |name: &str| runs[name].thermal.unwrap();
-        assert!(heat(TRIO).hottest_socket < Celsius(95.0), "{name} {seed}");
-        let emergency = |name: &&str| heat(name).socket_throttled;
-        assert!(emergency(&TRIO) <= ALONE.iter().map(emergency).max().unwrap());
-        let all = self.jobs as f64 * (END - SETTLED).seconds();
-        let least = ALONE.iter().map(|name| held_back(&runs[name]).seconds());
-        let most = least.fold(f64::INFINITY, f64::min) + JOB_MARGIN * all;
-        let held = held_back(trio);
-        assert!(held.seconds() <= most, "{name} {seed}: jobs held back for {held}, not {most} s");
+        assert!(trio.capped <= BUDGET, "{name}: {}", trio.capped);
+        assert_eq!(trio.over_budget, Nanos::ZERO, "{name}");
+        assert!(trio.hottest < Celsius(95.0), "{name}: {}", trio.hottest);
+        let jobs = (SEEDS.len() * self.jobs) as f64 * self.seconds.1 as f64;
+        let most = sums["eadc"].held_back + JOB_MARGIN * jobs;
+        assert!(trio.held_back <= most, "{name}: jobs lose {} s, not {most} s", trio.held_back);
     }
 }
 
-/// Time that the jobs lost to shares and frequencies.
-fn held_back(run: &Outcome) -> Nanos {
-    run.jobs.iter().fold(Nanos::ZERO, |sum, job| sum + job.throttled)
+/// What runs with several seeds came to.
+#[derive(Debug, Clone, Copy)]
+struct Sum {
+    joules: f64,
+    /// Sum of the mean latencies, in ns.
+    latency: f64,
+    hottest: Celsius,
+    capped: Watts,
+    over_budget: Nanos,
+    /// Seconds that the jobs lost to shares and frequencies.
+    held_back: f64,
 }
 
-const STEADY: Scene = Scene { name: "steady", inlet: "25 C", load: steady, jobs: 18 };
-const BURSTS: Scene = Scene { name: "bursts", inlet: "25 C", load: bursts, jobs: 18 };
-/// Hot enough that not even full fans hold the set point with every job at work.
-const HOT: Scene = Scene { name: "hot inlet", inlet: "40 C", load: bursts, jobs: 24 };
+impl Sum {
+    fn of(run: &Outcome) -> Self {
+        Self {
+            joules: run.energy.total().0,
+            latency: run.mean_latency(),
+            hottest: run.thermal.unwrap().hottest_socket,
+            capped: run.most_capped,
+            over_budget: run.over_budget,
+            held_back: run.jobs.iter().map(|job| job.throttled.seconds()).sum(),
+        }
+    }
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            joules: self.joules + other.joules,
+            latency: self.latency + other.latency,
+            hottest: self.hottest.max(other.hottest),
+            capped: self.capped.max(other.capped),
+            over_budget: self.over_budget + other.over_budget,
+            held_back: self.held_back + other.held_back,
+        }
+    }
+}
+
+const STEADY: Scene =
+    Scene { name: "steady", inlet: "25 C", load: steady, jobs: 18, seconds: COOL };
+const BURSTS: Scene =
+    Scene { name: "bursts", inlet: "25 C", load: bursts, jobs: 18, seconds: COOL };
+/// So hot that fans by the sensors alone come too late: the hardware throttles under `dlb`.
+const HOT: Scene =
+    Scene { name: "hot inlet", inlet: "40 C", load: bursts, jobs: 24, seconds: WARM };
 
 #[test]
 fn under_a_steady_load() {
-    [1, 2].into_iter().for_each(|seed| STEADY.holds(seed));
+    STEADY.holds();
 }
 
 #[test]
 fn under_bursts_of_writes() {
-    [1, 2].into_iter().for_each(|seed| BURSTS.holds(seed));
+    BURSTS.holds();
 }
 
 #[test]
 fn with_a_hot_inlet() {
-    [1, 2].into_iter().for_each(|seed| HOT.holds(seed));
+    HOT.holds();
 }

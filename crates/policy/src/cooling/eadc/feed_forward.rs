@@ -19,15 +19,15 @@
 //! So a short burst, or one that cool drives can take, costs no air.
 
 use crate::cooling::pi::{duty_for, resistance};
-use crate::cooling::weight;
+use crate::cooling::{QUANTUM, weight};
 use crate::topology::Topology;
 use crate::{DriveSignals, Signals};
 
 /// What a drive may reach: the operating limit that makers of nearline disks state (60 °C);
 /// enterprise SSDs throttle at 70 °C or above.
 const LIMIT: f64 = 60.0;
-/// Distance that is kept from it, in kelvin.
-const MARGIN: f64 = 5.0;
+/// Distance that is kept from it, in kelvin: the drive's reading and the inlet's are rounded.
+const MARGIN: f64 = 2.0 * QUANTUM;
 /// `h`, in seconds: some times what the fans need to speed up, and the least that a drive of some
 /// hundred grams needs to warm by what a burst adds.
 const AHEAD: f64 = 120.0;
