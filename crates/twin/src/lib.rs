@@ -5,6 +5,7 @@
 //! the very code that runs in production. See `docs/models/`.
 
 pub mod drive;
+pub mod drive_file;
 pub mod engine;
 pub mod fan;
 pub mod faults;
@@ -15,6 +16,7 @@ pub mod reactor;
 pub mod thermal;
 pub mod vibration;
 
+pub use drive_file::{DriveFile, DriveHeat};
 pub use engine::{Run, TwinError, run};
 pub use outcome::{
     Energy, JobTotal, Observer, Outcome, Sample, ThermalTotals, Unobserved, Weather,

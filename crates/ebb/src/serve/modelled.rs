@@ -13,6 +13,7 @@ use ebb_policy::units::Nanos;
 use ebb_target::controller::{PowerControl, PowerState};
 use ebb_target::device::{self, Channel, Device, Done, Geometry, Io, Op, Spec};
 use ebb_target::wire::Status;
+use ebb_twin::DriveFile;
 use ebb_twin::drive::{Drive, DriveProfile};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,

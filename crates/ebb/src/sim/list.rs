@@ -61,10 +61,11 @@ pub fn print(json: bool) -> Result<()> {
 
 fn part(to: &mut impl Write, heading: &str, items: &[Item]) -> io::Result<()> {
     writeln!(to, "{heading}:")?;
-    for item in items {
-        match item.source {
-            Some(source) => writeln!(to, "  {:<13} {} [{source}]", item.name, item.summary)?,
-            None => writeln!(to, "  {:<13} {}", item.name, item.summary)?,
+    let width = items.iter().map(|item| item.name.len()).max().unwrap_or(0);
+    for Item { name, summary, source } in items {
+        match source {
+            Some(source) => writeln!(to, "  {name:<width$} {summary} [{source}]")?,
+            None => writeln!(to, "  {name:<width$} {summary}")?,
         }
     }
     Ok(())

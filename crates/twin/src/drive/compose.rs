@@ -7,6 +7,7 @@ use ebb_policy::units::{Bytes, Nanos, Watts};
 use serde::Deserialize;
 
 use super::profile::{DriveProfile, State};
+use crate::drive_file::DriveFile;
 
 /// Why a drive could not be composed.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ pub enum ComposeError {
         model: String,
         /// Name of the base profile.
         base: String,
-        /// What [`DriveProfile::validate`] says.
+        /// What [`DriveFile::validate`] says.
         reason: String,
     },
 }

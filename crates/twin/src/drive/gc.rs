@@ -162,6 +162,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DriveFile;
     use proptest::prelude::*;
 
     fn profile() -> GcProfile {

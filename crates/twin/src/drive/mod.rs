@@ -114,7 +114,7 @@ pub struct Drive {
 impl Drive {
     /// A drive at the state its profile starts in; `seed` varies the media latencies.
     ///
-    /// The profile must be valid ([`DriveProfile::validate`]).
+    /// The profile must be valid ([`crate::DriveFile::validate`]).
     #[must_use]
     pub fn new(profile: &DriveProfile, seed: u64) -> Self {
         let meter = Meter::new(profile);

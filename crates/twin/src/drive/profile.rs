@@ -1,19 +1,10 @@
 //! What one drive model can do and what it draws, as read from a TOML `[drive]` table.
 
-use std::sync::OnceLock;
-
 use ebb_policy::units::{Bytes, Joules, Nanos, Watts};
 use ebb_policy::{DriveSpec, PowerStateSpec};
 use serde::{Deserialize, Serialize};
 
-/// Profiles shipped with the twin; each file gives the source of every constant.
-pub(super) const BUILTIN: [(&str, &str); 5] = [
-    ("pm1743", include_str!("../../profiles/drives/pm1743.toml")),
-    ("dorado-ssd", include_str!("../../profiles/drives/dorado-ssd.toml")),
-    ("pass-nvme", include_str!("../../profiles/drives/pass-nvme.toml")),
-    ("client-m2", include_str!("../../profiles/drives/client-m2.toml")),
-    ("generic-nvme", include_str!("../../profiles/drives/generic-nvme.toml")),
-];
+use crate::drive_file::{DriveFile, DriveHeat};
 
 /// One drive model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +33,8 @@ pub struct DriveProfile {
     pub idle: Vec<Idle>,
     /// Garbage collection.
     pub gc: GcProfile,
+    /// What heat does to it; needed in servers with temperatures.
+    pub heat: Option<DriveHeat>,
 }
 
 /// Flash units (dies, or planes that read on their own) and how data stripes over them.
@@ -194,40 +187,30 @@ pub struct GcProfile {
     pub free: f64,
 }
 
-/// A profile file: the `[drive]` table alone.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    drive: DriveProfile,
+impl DriveFile for DriveProfile {
+    const TABLE: &'static str = "drive";
+    const SHIPPED: &'static [(&'static str, &'static str)] = &[
+        ("pm1743", include_str!("../../profiles/drives/pm1743.toml")),
+        ("dorado-ssd", include_str!("../../profiles/drives/dorado-ssd.toml")),
+        ("pass-nvme", include_str!("../../profiles/drives/pass-nvme.toml")),
+        ("client-m2", include_str!("../../profiles/drives/client-m2.toml")),
+        ("generic-nvme", include_str!("../../profiles/drives/generic-nvme.toml")),
+    ];
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.check_shape()?;
+        self.check_costs()?;
+        self.check_power()?;
+        self.check_gc()?;
+        DriveHeat::check(self.heat.as_ref())
+    }
 }
 
 impl DriveProfile {
-    /// The shipped profile `name`.
-    #[must_use]
-    pub fn builtin(name: &str) -> Option<Self> {
-        static PARSED: OnceLock<Vec<DriveProfile>> = OnceLock::new();
-        let parsed = PARSED.get_or_init(|| {
-            // A test parses every shipped file, so none is left out here.
-            BUILTIN.iter().filter_map(|(_, text)| Self::from_toml(text).ok()).collect()
-        });
-        parsed.iter().find(|profile| profile.name == name).cloned()
-    }
-
-    /// Names of the shipped profiles.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILTIN.iter().map(|(name, _)| *name)
-    }
-
-    /// Reads a file that holds one `[drive]` table.
-    ///
-    /// # Errors
-    /// What the TOML reader or [`DriveProfile::validate`] found, with the line where known.
-    pub fn from_toml(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        file.drive.validate()?;
-        Ok(file.drive)
-    }
-
     /// The power states, as policies see them.
     #[must_use]
     pub fn spec(&self) -> DriveSpec {
@@ -240,38 +223,23 @@ impl DriveProfile {
         DriveSpec { states: self.states.iter().map(state).collect() }
     }
 
-    /// Checks that the numbers describe a drive that can work.
-    ///
-    /// # Errors
-    /// The first key that does not, with what would be valid.
-    pub fn validate(&self) -> Result<(), String> {
-        self.check_shape()?;
-        self.check_costs()?;
-        self.check_power()?;
-        self.check_gc().map_err(|error| self.named(&error))
-    }
-
-    fn named(&self, error: &str) -> String {
-        format!("drive '{}': {error}", self.name)
-    }
-
     fn check_shape(&self) -> Result<(), String> {
         let Parallelism { units, page } = self.parallelism;
         if !units.is_power_of_two() || units > 1 << 16 {
             let valid = "must be a power of two up to 65536";
-            return Err(self.named(&format!("parallelism.units = {units} {valid}")));
+            return Err(format!("parallelism.units = {units} {valid}"));
         }
         if !page.0.is_power_of_two() || !(512..=1 << 24).contains(&page.0) {
             let valid = "must be a power of two from 512 B to 16 MiB";
-            return Err(self.named(&format!("parallelism.page = {page} {valid}")));
+            return Err(format!("parallelism.page = {page} {valid}"));
         }
         if self.capacity.0 < page.0 {
-            return Err(self.named("capacity must be at least one page"));
+            return Err("capacity must be at least one page".to_owned());
         }
         let regulation = self.controller.regulation;
         if !(Nanos::from_micros(100)..=Nanos::from_secs(1)).contains(&regulation) {
             let valid = "must lie between 100 us and 1 s, well inside the 10 s of NVMe's ACTP";
-            return Err(self.named(&format!("controller.regulation = {regulation} {valid}")));
+            return Err(format!("controller.regulation = {regulation} {valid}"));
         }
         Ok(())
     }
@@ -284,7 +252,7 @@ impl DriveProfile {
             ("gc.copy_per_second", self.gc.copy_per_second),
         ] {
             if rate.0 < 1_000_000 {
-                return Err(self.named(&format!("{key} = {rate} must be at least 1 MB")));
+                return Err(format!("{key} = {rate} must be at least 1 MB"));
             }
         }
         for (key, energy) in [
@@ -295,7 +263,7 @@ impl DriveProfile {
             ("gc.energy_per_gb", self.gc.energy_per_gb),
         ] {
             if energy.0 < 0.0 {
-                return Err(self.named(&format!("{key} = {energy} must not be negative")));
+                return Err(format!("{key} = {energy} must not be negative"));
             }
         }
         Ok(())
@@ -304,30 +272,30 @@ impl DriveProfile {
     fn check_power(&self) -> Result<(), String> {
         let BasePower { ready, active, knee } = self.power;
         if ready.0 <= 0.0 || active < ready || knee.0 <= 0.0 {
-            return Err(self.named("power: need 0 < ready <= active and knee > 0"));
+            return Err("power: need 0 < ready <= active and knee > 0".to_owned());
         }
         if !(1..=32).contains(&self.states.len()) || !self.states[0].operational {
-            return Err(self.named("states: NVMe has 1 to 32, the first operational"));
+            return Err("states: NVMe has 1 to 32, the first operational".to_owned());
         }
         for (ps, pair) in self.states.windows(2).enumerate() {
             if pair[1].operational && !pair[0].operational || pair[1].max_power > pair[0].max_power
             {
                 let next = ps + 1;
                 let valid = "sort by max_power, operational ones first";
-                return Err(self.named(&format!("states: {next} follows {ps} wrongly; {valid}")));
+                return Err(format!("states: {next} follows {ps} wrongly; {valid}"));
             }
         }
         for (ps, state) in self.states.iter().enumerate().filter(|(_, s)| s.operational) {
             if state.max_power <= ready {
                 let power = state.max_power;
                 let valid = format!("must exceed power.ready = {ready}");
-                return Err(self.named(&format!("states: max_power {power} of {ps} {valid}")));
+                return Err(format!("states: max_power {power} of {ps} {valid}"));
             }
         }
         let mut last = (Nanos::ZERO, ready);
         for idle in &self.idle {
             if idle.after < last.0 || idle.power > last.1 || idle.power.0 < 0.0 {
-                return Err(self.named("idle: sort by `after`; power must fall from power.ready"));
+                return Err("idle: sort by `after`; power must fall from power.ready".to_owned());
             }
             last = (idle.after, idle.power);
         }

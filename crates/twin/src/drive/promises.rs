@@ -2,6 +2,7 @@
 
 use super::tests::{closed_loop, profile};
 use super::*;
+use crate::DriveFile;
 
 const SECOND: u64 = 1_000_000_000;
 

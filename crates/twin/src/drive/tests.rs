@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::DriveFile;
 use ebb_policy::units::Watts;
 
 pub(super) fn profile(name: &str) -> DriveProfile {
@@ -11,7 +12,7 @@ pub(super) fn profile(name: &str) -> DriveProfile {
 
 #[test]
 fn every_shipped_profile_is_valid_and_reads_back() {
-    for (name, text) in super::profile::BUILTIN {
+    for &(name, text) in DriveProfile::SHIPPED {
         let parsed = DriveProfile::from_toml(text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(parsed.name, name);
         assert_eq!(DriveProfile::builtin(name), Some(parsed));

@@ -94,6 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::DriveFile;
 
     proptest! {
         /// Bytes lie in order, on cylinders that exist, and neighbours are neighbours.

@@ -101,7 +101,7 @@ pub struct Hdd {
 impl Hdd {
     /// A disk at rest, ready, its heads at the outer edge; `seed` varies the retries.
     ///
-    /// The profile must be valid ([`HddProfile::validate`]).
+    /// The profile must be valid ([`crate::DriveFile::validate`]).
     #[must_use]
     pub fn new(profile: &HddProfile, seed: u64) -> Self {
         let geometry = Geometry::new(profile);

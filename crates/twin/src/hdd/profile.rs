@@ -1,18 +1,11 @@
 //! What one hard disk model can do and what it draws, as read from a TOML `[hdd]` table.
 
-use std::sync::OnceLock;
-
 use ebb_policy::units::{Bytes, Nanos, Watts};
 use ebb_policy::{DriveSpec, PowerStateSpec};
 use serde::{Deserialize, Serialize};
 
 use super::seek::SeekCurve;
-
-/// Profiles shipped with the twin; each file gives the source of every constant.
-const BUILTIN: [(&str, &str); 2] = [
-    ("es3-4tb", include_str!("../../profiles/drives/es3-4tb.toml")),
-    ("exos-x18", include_str!("../../profiles/drives/exos-x18.toml")),
-];
+use crate::drive_file::{DriveFile, DriveHeat};
 
 /// One hard disk model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +44,8 @@ pub struct HddProfile {
     /// Power conditions it falls into by itself, shallowest first.
     #[serde(default)]
     pub idle: Vec<HddIdle>,
+    /// What heat does to it; needed in servers with temperatures.
+    pub heat: Option<DriveHeat>,
 }
 
 /// Movement of the heads.
@@ -137,40 +132,28 @@ pub struct HddIdle {
     pub stopped: bool,
 }
 
-/// A profile file: the `[hdd]` table alone.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    hdd: HddProfile,
+impl DriveFile for HddProfile {
+    const TABLE: &'static str = "hdd";
+    const SHIPPED: &'static [(&'static str, &'static str)] = &[
+        ("es3-4tb", include_str!("../../profiles/drives/es3-4tb.toml")),
+        ("exos-x18", include_str!("../../profiles/drives/exos-x18.toml")),
+    ];
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.check_mechanics()?;
+        self.check_power()?;
+        if self.heat.as_ref().is_some_and(|heat| heat.throttle.is_some()) {
+            return Err("heat.throttle: hard disks do not slow themselves down".to_owned());
+        }
+        DriveHeat::check(self.heat.as_ref())
+    }
 }
 
 impl HddProfile {
-    /// The shipped profile `name`.
-    #[must_use]
-    pub fn builtin(name: &str) -> Option<Self> {
-        static PARSED: OnceLock<Vec<HddProfile>> = OnceLock::new();
-        let parsed = PARSED.get_or_init(|| {
-            // A test parses every shipped file, so none is left out here.
-            BUILTIN.iter().filter_map(|(_, text)| Self::from_toml(text).ok()).collect()
-        });
-        parsed.iter().find(|profile| profile.name == name).cloned()
-    }
-
-    /// Names of the shipped profiles.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILTIN.iter().map(|(name, _)| *name)
-    }
-
-    /// Reads a file that holds one `[hdd]` table.
-    ///
-    /// # Errors
-    /// What the TOML reader or [`HddProfile::validate`] found, with the line where known.
-    pub fn from_toml(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        file.hdd.validate()?;
-        Ok(file.hdd)
-    }
-
     /// The power states, as policies see them: 0 works, the others are the power conditions
     /// that take time to leave, entered on demand.
     #[must_use]
@@ -193,15 +176,6 @@ impl HddProfile {
         self.idle.iter().filter(|idle| idle.recovery > Nanos::ZERO)
     }
 
-    /// Checks that the numbers describe a disk that can work.
-    ///
-    /// # Errors
-    /// The first key that does not, with what would be valid.
-    pub fn validate(&self) -> Result<(), String> {
-        let checked = self.check_mechanics().and_then(|()| self.check_power());
-        checked.map_err(|error| format!("hard disk '{}': {error}", self.name))
-    }
-
     fn check_mechanics(&self) -> Result<(), String> {
         let need = |valid: bool, error: &str| if valid { Ok(()) } else { Err(error.to_owned()) };
         need((1_000.0..=30_000.0).contains(&self.rpm), "rpm must lie in 1000 to 30000")?;
@@ -209,7 +183,7 @@ impl HddProfile {
         need(self.capacity.0 >= 1 << 30, "capacity must be at least 1 GiB")?;
         let (outer, inner) = (self.outer_rate.0, self.inner_rate.0);
         let rates = inner >= 1_000_000 && inner <= outer && outer <= self.interface.0;
-        need(rates, "need 1 MB <= inner_rate <= outer_rate <= interface")?;
+        need(rates, "inner_rate: need 1 MB <= inner_rate <= outer_rate <= interface")?;
         need((1..=256).contains(&self.queue), "queue must lie in 1 to 256")?;
         let cache = &self.write_cache;
         let holds = !cache.enabled || (1..=4096).contains(&cache.writes) && cache.size.0 >= 1 << 20;
@@ -266,7 +240,7 @@ mod tests {
 
     #[test]
     fn every_shipped_profile_is_valid_and_reads_back() {
-        for (name, text) in BUILTIN {
+        for &(name, text) in HddProfile::SHIPPED {
             let parsed = HddProfile::from_toml(text).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(parsed.name, name);
             assert_eq!(HddProfile::builtin(name), Some(parsed));

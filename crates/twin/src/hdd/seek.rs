@@ -74,6 +74,7 @@ impl SeekCurve {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DriveFile;
     use crate::hdd::HddProfile;
 
     #[test]

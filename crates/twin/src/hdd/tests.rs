@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::DriveFile;
 use ebb_policy::units::Watts;
 
 pub(super) type Next = Box<dyn FnMut(u64) -> (Op, u64, u32)>;

@@ -1,9 +1,8 @@
 //! Reading a profile, and refusing one that could not exist.
 
-use std::path::Path;
-
 use ebb_policy::CoreRole;
 
+use super::base::Layers;
 use super::{Declared, DriveModel, Profile, Stage, Wait};
 use crate::drive::DriveProfile;
 
@@ -54,6 +53,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "generic-1u",
     "thermal-1u",
     "converged-1u",
+    "asg-1115s-thermal",
+    "dorado-6000-thermal",
     "eadc-q",
     "eadc-e2",
     "eadc-e4",
@@ -94,40 +95,36 @@ impl Profile {
     /// # Errors
     /// When the text is not TOML, has unknown or missing keys, or states an impossible server.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ProfileError> {
-        let mut profile: Self = toml::from_str(text).map_err(|reason| ProfileError::Syntax {
-            origin: origin.to_owned(),
-            reason: Box::new(reason),
-        })?;
-        let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
-        profile.find_drive(folder).and_then(|()| profile.possible()).map_err(|wrong| {
-            ProfileError::Value {
-                origin: origin.to_owned(),
-                line: line_of(text, wrong.table, wrong.index, wrong.key),
-                key: wrong.key,
-                reason: wrong.reason,
-            }
-        })?;
+        let layers = Layers::read(text, origin)?;
+        let mut profile = layers.merge()?;
+        let found = profile.find_drive(&layers).and_then(|()| profile.possible());
+        found.map_err(|wrong| layers.locate(wrong))?;
         Ok(profile)
     }
 
-    /// Finds the drive model: a shipped one, or the one in a file of `folder`, with the power
-    /// states of another drive if it says so.
-    fn find_drive(&mut self, folder: &Path) -> Result<(), Wrong> {
+    /// Finds the drive model: a shipped one, or the one in a file beside the text that names it,
+    /// with the power states of another drive if it says so.
+    fn find_drive(&mut self, layers: &Layers) -> Result<(), Wrong> {
         let model = &self.drives.model;
         let unknown = |reason| Wrong { table: "drives", index: 0, key: "model", reason };
-        let base = DriveModel::find(model, folder).map_err(unknown)?;
+        let base = DriveModel::find(model, layers.folder_of("drives", "model")).map_err(unknown)?;
         let declared = |reason| Wrong { table: "drives", index: 0, key: "power_states", reason };
-        self.model = Some(match (&self.drives.power_states, base) {
+        let model = match (&self.drives.power_states, base) {
             (None, base) => base,
             (Some(Declared { file, model }), DriveModel::Ssd(base)) => {
-                let composed = DriveProfile::compose(&folder.join(file), model, &base);
+                let file = layers.folder_of("drives", "power_states").join(file);
+                let composed = DriveProfile::compose(&file, model, &base);
                 DriveModel::Ssd(composed.map_err(|error| declared(error.to_string()))?)
             }
             (Some(_), DriveModel::Hdd(_)) => {
                 let reason = "are those of NVMe drives: a hard disk has its own, leave them out";
                 return Err(declared(reason.to_owned()));
             }
-        });
+        };
+        if let Some(thermal) = &mut self.thermal {
+            thermal.drive.heat = model.heat().cloned();
+        }
+        self.model = Some(model);
         Ok(())
     }
 
@@ -281,27 +278,6 @@ pub(super) struct Wrong {
 
 pub(super) fn wrong(table: &'static str, key: &'static str, reason: String) -> Result<(), Wrong> {
     Err(Wrong { table, index: 0, key, reason })
-}
-
-/// The line, from 1, on which `key` is set in the `index`th table named `table`; the table's own
-/// line when the key is absent.
-fn line_of(text: &str, table: &str, index: usize, key: &str) -> usize {
-    let (mut current, mut seen, mut header) = ("", 0, 1);
-    for (number, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if line.starts_with('[') && line.ends_with(']') {
-            current = line.trim_matches(['[', ']']).trim();
-            if current == table {
-                (seen, header) = (seen + 1, number + 1);
-            }
-        } else if current == table
-            && (table.is_empty() || seen == index + 1)
-            && line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
-        {
-            return number + 1;
-        }
-    }
-    header
 }
 
 #[cfg(test)]

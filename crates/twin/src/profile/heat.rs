@@ -101,17 +101,10 @@ fn possible_thermal(thermal: &Thermal) -> Result<(), Wrong> {
         return wrong("thermal.drive", "rows", "must be 1 or more".into());
     }
     above_zero("thermal.drive", "to_air_k_per_w", drive.to_air_k_per_w)?;
-    above_zero("thermal.drive", "j_per_k", drive.j_per_k)?;
     within("thermal.drive", "start", drive.start.0, thermal.inlet.0, 150.0)?;
-    above_zero("thermal.drive", "throttle_floor", drive.throttle_floor)?;
-    within("thermal.drive", "throttle_floor", drive.throttle_floor, 0.0, 1.0)?;
-    match (drive.throttle, drive.throttle_full) {
-        (None, None) => {}
-        (Some(from), Some(to)) if to > from => {}
-        _ => {
-            let reason = "throttle and throttle_full go together, the second the hotter";
-            return wrong("thermal.drive", "throttle_full", reason.into());
-        }
+    if drive.heat.is_none() {
+        let reason = "the server has [thermal], but this drive model no table `heat`".into();
+        return wrong("drives", "model", reason);
     }
     within("thermal.leakage", "power", leakage.power.0, 0.0, 1000.0)?;
     within("thermal.leakage", "at", leakage.at.0, 0.0, 150.0)?;
@@ -216,7 +209,6 @@ mod tests {
             ("per_kelvin = 0.045", "per_kelvin = -0.045", "not in"),
             ("release = \"85 C\"", "release = \"95 C\"", "above `at`"),
             ("trip = \"105 C\"", "trip = \"80 C\"", "not above `at`"),
-            ("throttle_full = \"80 C\"", "throttle_full = \"60 C\"", "the hotter"),
             ("interval = \"1 s\"", "interval = \"0 s\"", "not in"),
             ("[0.2, 2000.0]", "[0.2, 12000.0]", "rise from one to the next"),
             ("[1.0, 10500.0]", "[0.9, 10500.0]", "the last duty is 1.0"),

@@ -4,6 +4,7 @@
 //! marked *calibrated* were set from a published component figure, *assumed* from judgement;
 //! none was chosen for a headline result (see `docs/profiles.md`).
 
+mod base;
 mod check;
 mod heat;
 mod magnitude;
@@ -30,6 +31,8 @@ pub use model::DriveModel;
 pub struct Profile {
     /// Name on the command line.
     pub name: String,
+    /// Another profile, shipped or a file beside this one, that holds what this one does not set.
+    pub base: Option<String>,
     /// One line for people.
     pub summary: String,
     /// Time a request spends outside the server's own stages (fabric and client), per request.

@@ -6,6 +6,7 @@ use ebb_policy::DriveSpec;
 use ebb_policy::units::Bytes;
 
 use crate::drive::DriveProfile;
+use crate::drive_file::{DriveFile, DriveHeat};
 use crate::hdd::HddProfile;
 
 /// A drive model.
@@ -47,6 +48,15 @@ impl DriveModel {
         match self {
             Self::Ssd(profile) => profile.capacity,
             Self::Hdd(profile) => profile.capacity,
+        }
+    }
+
+    /// What heat does to it.
+    #[must_use]
+    pub fn heat(&self) -> Option<&DriveHeat> {
+        match self {
+            Self::Ssd(profile) => profile.heat.as_ref(),
+            Self::Hdd(profile) => profile.heat.as_ref(),
         }
     }
 

@@ -15,6 +15,8 @@ use serde::Deserialize;
 
 use ebb_policy::units::Celsius;
 
+use crate::drive_file::DriveHeat;
+
 pub use air::Air;
 pub use emergency::{Emergency, EmergencySpec};
 pub use leakage::Leakage;
@@ -36,8 +38,8 @@ pub struct Thermal {
     pub draught_m3_s: f64,
     /// Sockets.
     pub socket: SocketSpec,
-    /// Drives.
-    pub drive: DriveHeat,
+    /// Drives in their bays.
+    pub drive: Bays,
     /// Leakage of a socket.
     pub leakage: Leakage,
     /// Sensors of the sockets.
@@ -65,43 +67,36 @@ pub struct SocketSpec {
     pub start: Celsius,
 }
 
-/// A drive in its bay.
+/// The bays that the drives are in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DriveHeat {
+pub struct Bays {
     /// Rows of bays, one behind the other.
     #[serde(default = "one_row")]
     pub rows: u16,
     /// Resistance from a drive to the air at the reference flow, K/W.
     pub to_air_k_per_w: f64,
-    /// Heat capacity of a drive, J/K.
-    pub j_per_k: f64,
     /// Temperature at the start.
     pub start: Celsius,
-    /// Where it begins to slow itself down (NVMe: TMT1); never, when absent.
-    pub throttle: Option<Celsius>,
-    /// Where it has slowed down as far as it goes (NVMe: TMT2); needed with `throttle`.
-    pub throttle_full: Option<Celsius>,
-    /// Share of its power budget for work that is left there.
-    #[serde(default = "quarter")]
-    pub throttle_floor: f64,
+    /// What the drive model says of heat, once it is found.
+    #[serde(skip)]
+    pub heat: Option<DriveHeat>,
 }
 
 const fn one_row() -> u16 {
     1
 }
 
-const fn quarter() -> f64 {
-    0.25
-}
-
-impl DriveHeat {
+impl Bays {
+    /// Heat capacity of a drive, J/K; none where nothing is known of it.
+    #[must_use]
+    pub fn j_per_k(&self) -> f64 {
+        self.heat.as_ref().map_or(0.0, |heat| heat.j_per_k)
+    }
     /// Share of its power budget for work that a drive at this temperature allows itself.
     #[must_use]
     pub fn factor(&self, celsius: f64) -> f64 {
-        let (Some(from), Some(to)) = (self.throttle, self.throttle_full) else { return 1.0 };
-        let way = ((celsius - from.0) / (to.0 - from.0)).clamp(0.0, 1.0);
-        1.0 - way * (1.0 - self.throttle_floor)
+        self.heat.as_ref().map_or(1.0, |heat| heat.factor(celsius))
     }
 }
 

@@ -82,7 +82,7 @@ impl Network {
         let SocketSpec { die_j_per_k, sink_j_per_k, .. } = self.spec.socket;
         let sockets = self.sockets.iter();
         let sockets: f64 = sockets.map(|s| die_j_per_k * s.die + sink_j_per_k * s.sink).sum();
-        self.spec.drive.j_per_k * self.drives.iter().sum::<f64>() + sockets
+        self.spec.drive.j_per_k() * self.drives.iter().sum::<f64>() + sockets
     }
 
     /// Lets `seconds` pass; returns the heat that left with the air, in joules.
@@ -101,7 +101,7 @@ impl Network {
         let better = air.convection(self.spec.reference_flow_m3_s);
         let mut celsius = air.inlet;
         let to_air = better / self.spec.drive.to_air_k_per_w;
-        let stays = self.spec.drive.j_per_k * rate;
+        let stays = self.spec.drive.j_per_k() * rate;
         for (drives, heat) in
             self.drives.chunks_mut(self.per_row).zip(heat.drives.chunks(self.per_row))
         {

@@ -20,14 +20,16 @@ pub(crate) fn spec() -> Thermal {
             sink_j_per_k: 300.0,
             start: Celsius(24.0),
         },
-        drive: DriveHeat {
+        drive: Bays {
             rows: 2,
             to_air_k_per_w: 1.5,
-            j_per_k: 350.0,
             start: Celsius(24.0),
-            throttle: Some(Celsius(70.0)),
-            throttle_full: Some(Celsius(80.0)),
-            throttle_floor: 0.25,
+            heat: Some(DriveHeat {
+                j_per_k: 350.0,
+                throttle: Some(Celsius(70.0)),
+                throttle_full: Some(Celsius(80.0)),
+                throttle_floor: 0.25,
+            }),
         },
         leakage: Leakage { power: Watts(14.0), at: Celsius(67.0), per_kelvin: 0.045 },
         sensor: SensorSpec {
@@ -116,7 +118,7 @@ fn hot_drives_slow_down_between_their_two_thresholds() {
     let drive = spec().drive;
     let factors = [60.0, 70.0, 75.0, 80.0, 95.0].map(|celsius| drive.factor(celsius));
     assert_eq!(factors, [1.0, 1.0, 0.625, 0.25, 0.25]);
-    let never = DriveHeat { throttle: None, ..drive };
+    let never = Bays { heat: drive.heat.map(|heat| DriveHeat { throttle: None, ..heat }), ..drive };
     assert_eq!(never.factor(95.0), 1.0);
 }
 
