@@ -22,12 +22,45 @@ enum Better {
     Neither,
 }
 
+/// What a value is, and how it is told against the first policy's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Against {
+    /// A quantity, in percent of it.
+    Ratio,
+    /// A whole number, likewise.
+    Count,
+    /// By the difference in this unit: a share of degrees above freezing says nothing.
+    Difference(&'static str),
+}
+
+impl Against {
+    /// The value for people; [`Against::Count`] and those of a thousand or more are whole.
+    fn show(self, value: f64) -> String {
+        if self == Self::Count { grouped(value) } else { number(value) }
+    }
+
+    /// `value` against `reference`; nothing where there is no ratio.
+    fn tell(self, value: f64, reference: f64) -> Option<String> {
+        match self {
+            Self::Ratio | Self::Count => {
+                (reference != 0.0).then(|| percent(value / reference - 1.0))
+            }
+            Self::Difference(unit) => {
+                let difference = value - reference;
+                let text = format!("{difference:+.1} {unit}");
+                Some(if difference.abs() < 0.05 { "=".to_owned() } else { text })
+            }
+        }
+    }
+}
+
 type Value = Box<dyn Fn(&RunSummary) -> Option<f64>>;
 
 /// One line of the table.
 struct Row {
     name: String,
     better: Better,
+    against: Against,
     value: Value,
 }
 
@@ -102,20 +135,17 @@ fn line(row: &Row, runs: &[&RunSummary]) -> Vec<Cell> {
     let reference = runs.first().and_then(|first| (row.value)(first));
     for (index, run) in runs.iter().enumerate() {
         let value = (row.value)(run);
-        let text = value.map_or("–".to_owned(), number);
-        let change = match (value, reference) {
-            (Some(value), Some(reference)) if index > 0 && reference != 0.0 => {
-                Some(value / reference - 1.0)
-            }
-            _ => None,
-        };
+        let text = value.map_or("–".to_owned(), |value| row.against.show(value));
+        let change = value.zip(reference).filter(|_| index > 0);
         // The first column has nothing to compare with.
-        let cell = match change {
-            Some(change) => Cell::new(format!("{text} {:>7}", percent(change))),
+        let cell = match change.and_then(|(value, reference)| row.against.tell(value, reference)) {
+            Some(change) => Cell::new(format!("{text} {change:>7}")),
             None if index > 0 => Cell::new(format!("{text} {:>7}", "")),
             None => Cell::new(text),
         };
-        cells.push(coloured(cell, row.better, change).set_alignment(CellAlignment::Right));
+        let ratio = change.map(|(value, reference)| value / reference - 1.0);
+        let ratio = ratio.filter(|ratio| ratio.is_finite());
+        cells.push(coloured(cell, row.better, ratio).set_alignment(CellAlignment::Right));
     }
     cells
 }
@@ -148,15 +178,19 @@ fn sla(runs: &[&RunSummary]) -> Vec<Cell> {
 
 fn rows(summary: &Summary) -> Vec<Row> {
     use Better::{Higher, Lower, Neither};
-    let row = |name: &str, better, value: fn(&RunSummary) -> Option<f64>| Row {
+    type Of = fn(&RunSummary) -> Option<f64>;
+    let with = |name: &str, better, against, value: Of| Row {
         name: name.to_owned(),
         better,
+        against,
         value: Box::new(value),
     };
+    let row = |name: &str, better, value: Of| with(name, better, Against::Ratio, value);
+    let count = |name: &str, better, value: Of| with(name, better, Against::Count, value);
     let mut rows = energy(summary);
     rows.push(row("mean power, W", Lower, |run| Some(run.mean_watts)));
     rows.push(row("peak power, W", Lower, |run| Some(run.peak_watts)));
-    rows.push(row("requests", Neither, |run| Some(run.requests as f64)));
+    rows.push(count("requests", Neither, |run| Some(run.requests as f64)));
     rows.push(row("IOPS", Higher, |run| Some(run.iops)));
     rows.push(row("IOPS/W", Higher, |run| Some(run.iops_per_watt)));
     rows.push(row("MB/J", Higher, |run| Some(run.bytes_per_joule * 1e-6)));
@@ -169,9 +203,9 @@ fn rows(summary: &Summary) -> Vec<Row> {
     }
     rows.extend(classes(summary));
     if summary.runs.iter().any(|run| run.disks.is_some()) {
-        rows.push(row("seeks", Neither, |run| Some(run.disks?.seeks as f64)));
-        rows.push(row("revolutions lost", Lower, |run| Some(run.disks?.retries as f64)));
-        rows.push(row("spin-ups", Lower, |run| Some(run.disks?.spin_ups as f64)));
+        rows.push(count("seeks", Neither, |run| Some(run.disks?.seeks as f64)));
+        rows.push(count("revolutions lost", Lower, |run| Some(run.disks?.retries as f64)));
+        rows.push(count("spin-ups", Lower, |run| Some(run.disks?.spin_ups as f64)));
     }
     if summary.ssd_budget_watts.is_some() {
         rows.push(row("over budget, s", Lower, |run| run.seconds_over_budget));
@@ -182,43 +216,49 @@ fn rows(summary: &Summary) -> Vec<Row> {
 
 /// Temperatures, fans and throttling.
 fn heat() -> Vec<Row> {
+    use Against::{Difference, Ratio};
     use Better::{Lower, Neither};
-    let row = |name: &str, better, value: fn(&ThermalSummary) -> f64| Row {
+    let row = |name: &str, better, against, value: fn(&ThermalSummary) -> f64| Row {
         name: name.to_owned(),
         better,
+        against,
         value: Box::new(move |run| run.thermal.as_ref().map(value)),
     };
     vec![
-        row("socket at most, °C", Neither, |heat| heat.hottest_socket_celsius),
-        row("socket mean, °C", Neither, |heat| heat.mean_socket_celsius),
-        row("drive at most, °C", Neither, |heat| heat.hottest_drive_celsius),
-        row("fan duty, %", Neither, |heat| heat.mean_fan_duty * 100.0),
-        row("leakage, J", Lower, |heat| heat.leakage_joules),
-        row("vibration", Neither, |heat| heat.mean_vibration),
-        row("cores throttled, s", Lower, |heat| heat.socket_throttled_seconds),
-        row("drives throttled, s", Lower, |heat| heat.drive_throttled_seconds),
+        row("socket at most, °C", Neither, Difference("K"), |heat| heat.hottest_socket_celsius),
+        row("socket mean, °C", Neither, Difference("K"), |heat| heat.mean_socket_celsius),
+        row("drive at most, °C", Neither, Difference("K"), |heat| heat.hottest_drive_celsius),
+        // Points of percent: a percentage of a percentage is read wrongly.
+        row("fan duty, %", Neither, Difference("pt"), |heat| heat.mean_fan_duty * 100.0),
+        row("leakage, J", Lower, Ratio, |heat| heat.leakage_joules),
+        row("vibration", Neither, Ratio, |heat| heat.mean_vibration),
+        row("cores throttled, s", Lower, Ratio, |heat| heat.socket_throttled_seconds),
+        row("drives throttled, s", Lower, Ratio, |heat| heat.drive_throttled_seconds),
     ]
 }
 
 /// Jobs by class.
 fn classes(summary: &Summary) -> Vec<Row> {
+    use Against::{Count, Ratio};
     use Better::{Higher, Lower};
     type Of = fn(&ClassSummary) -> Option<f64>;
     let present = summary.runs.first().map(|run| run.classes.as_slice()).unwrap_or_default();
     let rows = present.iter().flat_map(|class| {
-        let kept: Option<(&str, Better, Of)> =
-            (class.met + class.missed > 0).then_some(("in time", Higher, |c| Some(c.met as f64)));
-        let columns: [(&str, Better, Of); 4] = [
-            ("ended", Higher, |class| Some(class.ended as f64)),
-            ("delay, s", Lower, |class| class.mean_delay_seconds),
-            ("disk wait, s", Lower, |class| Some(class.disk_wait_seconds)),
-            ("throttled, s", Lower, |class| Some(class.throttled_seconds)),
+        let kept: Option<(&str, Better, Against, Of)> =
+            (class.met + class.missed > 0)
+                .then_some(("in time", Higher, Count, |class| Some(class.met as f64)));
+        let columns: [(&str, Better, Against, Of); 4] = [
+            ("ended", Higher, Count, |class| Some(class.ended as f64)),
+            ("delay, s", Lower, Ratio, |class| class.mean_delay_seconds),
+            ("disk wait, s", Lower, Ratio, |class| Some(class.disk_wait_seconds)),
+            ("throttled, s", Lower, Ratio, |class| Some(class.throttled_seconds)),
         ];
         let name = format!("{:?}", class.class).to_lowercase();
         let class = class.class;
-        columns.into_iter().chain(kept).map(move |(what, better, of)| Row {
+        columns.into_iter().chain(kept).map(move |(what, better, against, of)| Row {
             name: format!("{name} {what}"),
             better,
+            against,
             value: Box::new(move |run: &RunSummary| {
                 run.classes.iter().find(|other| other.class == class).and_then(of)
             }),
@@ -248,7 +288,7 @@ fn energy(summary: &Summary) -> Vec<Row> {
         };
         let value =
             move |run: &RunSummary| run.energy_joules.get(name).map(|joules| joules * scale);
-        Row { name: label, better: Better::Lower, value: Box::new(value) }
+        Row { name: label, better: Better::Lower, against: Against::Ratio, value: Box::new(value) }
     };
     names.into_iter().filter(drawn).map(row).collect()
 }

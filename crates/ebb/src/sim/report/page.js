@@ -13,7 +13,7 @@ function number(value) {
   if (size >= 1e9) return (value / 1e9).toFixed(3) + " G";
   if (size >= 1e6) return (value / 1e6).toFixed(3) + " M";
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
-  if (size === 0) return "0";
+  if (Number.isInteger(value)) return String(value);
   return size < 0.01 ? value.toExponential(2) : value.toPrecision(4);
 }
 
@@ -46,7 +46,15 @@ function facts() {
   $("version").textContent = `Ebb ${data.version}. Every number here comes from Ebb's digital twin.`;
 }
 
-// Name, value, and which direction is better: -1 lower, 1 higher, 0 neither.
+// The difference in a unit: a share of degrees above freezing says nothing.
+function difference(by, unit) {
+  if (!isFinite(by)) return "";
+  return Math.abs(by) < 0.05 ? "=" : `${by > 0 ? "+" : "−"}${Math.abs(by).toFixed(1)} ${unit}`;
+}
+
+// Name, value, which direction is better (-1 lower, 1 higher, 0 neither), style, and the unit of
+// what is told as a difference.
+const heated = (key, scale = 1) => (run) => (run.thermal ? run.thermal[key] * scale : null);
 const ROWS = [
   ["Energy, J", (r) => r.energy_joules.total, -1, "first"],
   ...["cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"].map((name) =>
@@ -61,11 +69,14 @@ const ROWS = [
   ["p50, µs", (r) => r.latency_us.p50, -1, "part"],
   ["p99, µs", (r) => r.latency_us.p99, -1, "part"],
   ["p99.9, µs", (r) => r.latency_us.p99_9, -1, "part"],
-  ...[["Socket at most, °C", "hottest_socket_celsius"], ["Socket mean, °C", "mean_socket_celsius"],
-    ["Drive at most, °C", "hottest_drive_celsius"], ["Fan duty, share", "mean_fan_duty"],
-    ["Leakage, J", "leakage_joules"], ["Vibration", "mean_vibration"],
-    ["Cores throttled, s", "socket_throttled_seconds"], ["Drives throttled, s", "drive_throttled_seconds"]]
-    .map(([name, key], index) => [name, (r) => (r.thermal ? r.thermal[key] : null), 0, index ? undefined : "first"]),
+  ["Socket at most, °C", heated("hottest_socket_celsius"), 0, "first", "K"],
+  ["Socket mean, °C", heated("mean_socket_celsius"), 0, undefined, "K"],
+  ["Drive at most, °C", heated("hottest_drive_celsius"), 0, undefined, "K"],
+  ["Fan duty, %", heated("mean_fan_duty", 100), 0, undefined, "pt"],
+  ["Leakage, J", heated("leakage_joules"), -1],
+  ["Vibration", heated("mean_vibration"), 0],
+  ["Cores throttled, s", heated("socket_throttled_seconds"), -1],
+  ["Drives throttled, s", heated("drive_throttled_seconds"), -1],
   ...["critical", "vital", "sensitive", "noncritical"].flatMap((name) => {
     const of = (key) => (r) => ((r.classes || []).find((c) => c.class === name) || {})[key] ?? null;
     const title = name[0].toUpperCase() + name.slice(1);
@@ -93,14 +104,15 @@ function summary() {
     cell.append(run.policy);
   });
   const body = add(table, "tbody");
-  for (const [name, value, better, className] of ROWS) {
+  for (const [name, value, better, className, unit] of ROWS) {
     if (all.every((run) => value(run) === null || (className === "part" && value(run) === 0))) continue;
     const row = add(body, "tr", undefined, className);
     add(row, "td", name);
     all.forEach((run, index) => {
       const share = value(run) / value(all[0]) - 1;
       const cell = add(row, "td", number(value(run)) + " ");
-      if (all.length > 1) add(cell, "small", index > 0 ? change(share) : "");
+      const told = unit ? difference(value(run) - value(all[0]), unit) : change(share);
+      if (all.length > 1) add(cell, "small", index > 0 ? told : "");
       if (index > 0 && better !== 0 && Math.abs(share) >= 0.01) {
         cell.className = share > 0 === better > 0 ? "good" : "bad";
       }
