@@ -11,8 +11,11 @@ use super::run::RunResult;
 use super::summary::{RunSummary, Summary};
 use crate::text::{grouped, number, percent, seconds, short};
 
-/// Policies in one table; more get a table of their own, beside the first again.
-const ABREAST: usize = 5;
+/// Columns of the screen where that is no terminal; at least two policies stand side by side.
+const SCREEN: usize = 100;
+/// Columns that names and the first policy take, and each further policy.
+const FIRST: usize = 36;
+const FURTHER: usize = 16;
 
 /// Which direction is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,7 +104,9 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
 pub fn print(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let Some((first, others)) = summary.runs.split_first() else { return Ok(()) };
     let rows = rows(summary);
-    let mut chunks = others.chunks(ABREAST - 1);
+    // Those that do not fit get a table of their own, beside the first again.
+    let screen = Table::new().width().map_or(SCREEN, usize::from);
+    let mut chunks = others.chunks((screen.saturating_sub(FIRST) / FURTHER).max(1));
     let mut runs: Vec<&RunSummary> = vec![first];
     runs.extend(chunks.next().unwrap_or_default());
     one(to, &rows, &runs)?;
@@ -344,4 +349,28 @@ fn faults(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
         writeln!(to, "  and {} more (--json, --decisions FILE)", all.len() - FAULTS)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temperatures_are_told_apart_by_kelvins_and_counts_are_whole() {
+        let kelvins = Against::Difference("K");
+        let told = |value, reference| kelvins.tell(value, reference).unwrap();
+        assert_eq!(
+            [told(86.31, 89.5), told(40.0, 40.04), told(10.0, 0.0)],
+            ["-3.2 K", "=", "+10.0 K"]
+        );
+        assert_eq!(Against::Ratio.tell(2.0, 4.0).unwrap(), "-50.0%");
+        assert_eq!(Against::Ratio.tell(2.0, 0.0), None);
+        assert_eq!(
+            (Against::Count.show(1.0), Against::Ratio.show(1.0)),
+            ("1".into(), "1.000".into())
+        );
+        assert!(
+            heat().iter().filter(|row| row.name.contains("°C")).all(|row| row.against == kelvins)
+        );
+    }
 }

@@ -9,8 +9,10 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 // Paul Tol's "bright" scheme: told apart by the colour-blind, on light and on dark.
 const POLICY = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#888888"];
 const colour = (index) => POLICY[index % POLICY.length];
+// Files call the energy of drives "ssd" whatever they are.
+const DRIVES = data.summary.runs.some((run) => run.disks) ? "disks" : "ssd";
 const COMPONENTS = [
-  ["cpu", "cpu_w", "#4477aa"], ["ssd", "ssd_w", "#ee6677"], ["memory", "memory_w", "#ccbb44"],
+  ["cpu", "cpu_w", "#4477aa"], [DRIVES, "ssd_w", "#ee6677"], ["memory", "memory_w", "#ccbb44"],
   ["nic", "nic_w", "#66ccee"], ["fans", "fans_w", "#228833"], ["other", "other_w", "#999999"],
   ["supply loss", "psu_loss_w", "#bbaacc"],
 ];
@@ -149,7 +151,7 @@ function energyBars(target) {
     const names = runs.map((run) => run.policy);
     const traces = COMPONENTS.map(([label, name, fill]) => ({
       type: "bar", orientation: "h", name: label, y: names, marker: { color: fill },
-      x: data.summary.runs.map((run) => run.energy_joules[name === "psu_loss_w" ? "psu_loss" : label]),
+      x: data.summary.runs.map((run) => run.energy_joules[name.replace(/_w$/, "")]),
       hovertemplate: "%{x:.4s}J",
     }));
     return { traces, extra: {

@@ -58,7 +58,7 @@ const heated = (key, scale = 1) => (run) => (run.thermal ? run.thermal[key] * sc
 const ROWS = [
   ["Energy, J", (r) => r.energy_joules.total, -1, "first"],
   ...["cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"].map((name) =>
-    [name === "psu_loss" ? "supply loss" : name, (r) => r.energy_joules[name], -1, "part"]),
+    [name === "psu_loss" ? "supply loss" : name === "ssd" ? DRIVES : name, (r) => r.energy_joules[name], -1, "part"]),
   ["Mean power, W", (r) => r.mean_watts, -1, "first"],
   ["Peak power, W", (r) => r.peak_watts, -1],
   ["Requests", (r) => r.requests, 0, "first"],
@@ -142,12 +142,14 @@ function jobs() {
   $("jobs").hidden = false;
   const table = $("jobs-table");
   const head = add(add(table, "thead"), "tr");
-  for (const name of ["Policy", "Job", "Class", ...JOB_COLUMNS.map(([name]) => name), "In time"]) add(head, "th", name);
+  const texts = ["Policy", "Job", "Class"];
+  for (const name of texts) add(head, "th", name, "text");
+  for (const name of [...JOB_COLUMNS.map(([name]) => name), "In time"]) add(head, "th", name);
   const body = add(table, "tbody");
   for (const run of runs) {
     run.jobs.forEach((job, index) => {
       const row = add(body, "tr", undefined, index ? undefined : "first");
-      for (const text of [run.policy, job.name, job.class]) add(row, "td", text);
+      for (const text of [run.policy, job.name, job.class]) add(row, "td", text, "text");
       for (const [, key] of JOB_COLUMNS) add(row, "td", number(job[key]));
       add(row, "td", job.met === null ? "–" : job.met ? "yes" : "no", job.met === null ? "" : job.met ? "kept" : "broken");
     });
@@ -214,12 +216,15 @@ function plots() {
     map(element, run);
   });
   const choices = [["states", "power state"], ["watts", "power"]];
-  picker("map-pick", data.caps.length > 1 ? choices : choices.slice(1),
-    (value) => { shown = value; drawn.forEach((again) => again()); });
+  const states = data.caps.length > 1;
+  // One button alone would be no choice.
+  if (states) picker("map-pick", choices, (value) => { shown = value; drawn.forEach((again) => again()); });
+  else $("map-pick").hidden = true;
   const coarse = runs.some((run) => run.map.rows_per_point > 1);
-  $("map-note").textContent = (data.caps.length > 1 ? "Higher states have lower power caps."
-    : `These drives have one operational power state, of ${data.caps[0]} W.`)
-    + (coarse ? " A cell stands for several periods: the deepest state in them, the mean of the power." : "");
+  $("map-note").textContent = (states ? "Higher states have lower power caps."
+    : `Power; these drives have one operational power state, of ${short(data.caps[0])} W.`)
+    + (coarse ? ` A cell stands for several periods: ${states ? "the deepest state in them, " : ""}`
+      + "the mean of the power." : "");
 }
 
 function heat() {
@@ -229,9 +234,19 @@ function heat() {
   $("heat").hidden = false;
   each(sockets, "temperatures", (name, element) => overTime(element,
     `Die of ${name.replace(/(\d+)_celsius/, " $1")}`, name, { unit: "°C", yaxis: { rangemode: "normal" } }));
-  const fans = series.filter((name) => /^fan\d+_duty$/.test(name));
-  each(fans.slice(0, 8), "fans", (name, element) => overTime(element,
-    `Duty of ${name.replace(/(\d+)_duty/, " $1")}`, name, { unit: "%", scale: 100, shape: "hv" }));
+  overTime("drive-heat", "Hottest drive", "hottest_drive_celsius", { unit: "°C", yaxis: { rangemode: "normal" } });
+  overTime("exhaust", "Air at the exhaust", "exhaust_celsius", { unit: "°C", yaxis: { rangemode: "normal" } });
+  // Fans that do the same share a chart.
+  const fans = new Map();
+  for (const name of series.filter((name) => /^fan\d+_duty$/.test(name))) {
+    const same = JSON.stringify(runs.map((run) => run.series[name]));
+    fans.set(same, [...(fans.get(same) || []), name]);
+  }
+  each([...fans.values()].slice(0, 8), "fans", (names, element) => {
+    const numbers = names.map((name) => name.replace(/\D/g, ""));
+    overTime(element, `Duty of ${numbers.length > 1 ? "fans" : "fan"} ${numbers.join(", ")}`, names[0],
+      { unit: "%", scale: 100, shape: "hv" });
+  });
   overTime("leakage", "Leakage", "leakage_w", { unit: "W" });
   overTime("vibration", "Relative amplitude of vibration", "vibration", { unit: "" });
   const faults = data.summary.runs.map((run) => run.faults || []).reduce((a, b) => (b.length > a.length ? b : a), []);
@@ -241,18 +256,37 @@ function heat() {
 }
 
 const CONTROLS = { active_cores: "active cores", frequency_hz: "frequency", power_state: "power state",
-  background: "background work" };
+  background: "background work", fan_duty: "fan duty", frequency_cap_hz: "frequency cap",
+  job_share: "share of a job", job_socket: "socket of a job", admit: "admission" };
 const SHOWN = 500;
 
 function value(control, from) {
-  if (control === "frequency_hz") return (from / 1e9).toFixed(2) + " GHz";
+  if (control === "frequency_hz" || control === "frequency_cap_hz") {
+    return from === null ? "none" : (from / 1e9).toFixed(2) + " GHz";
+  }
+  if (control === "fan_duty") return from < 0 ? "firmware's" : (100 * from).toFixed(1) + "%";
+  if (control === "job_share") return (100 * from).toFixed(0) + "%";
+  if (control === "job_socket") return from < 0 ? "any" : `socket ${from}`;
+  if (control === "admit") return from ? "let in" : "wait";
   if (control === "background") return from ? "race" : "normal";
   if (control === "power_state" && data.caps[from] !== undefined) return `${from} (${data.caps[from]} W)`;
   return String(from);
 }
 
+// Decisions, in which what several fans, jobs or sockets were told at once is one.
+function together(shown) {
+  const all = [];
+  for (const [time, control, of, ...rest] of shown) {
+    const last = all[all.length - 1];
+    const same = JSON.stringify([time, control, of.replace(/\d+$/, ""), ...rest]);
+    if (last && /\d$/.test(of) && last.same === same) last.of.push(of.replace(/^\D+/, ""));
+    else all.push({ same, of: [of], entry: [time, control, ...rest] });
+  }
+  return all.map(({ of, entry: [time, control, ...rest] }) => [time, control, of.join(", "), ...rest]);
+}
+
 function log() {
-  const entries = runs.flatMap((run) => run.decisions.shown.map(([time, control, of, from, to, reason]) => {
+  const entries = runs.flatMap((run) => together(run.decisions.shown).map(([time, control, of, from, to, reason]) => {
     const cells = [time.toFixed(1), run.policy, CONTROLS[control] || control, of.replaceAll("_", " "),
       value(control, from), value(control, to), run.decisions.reasons[reason][0]];
     return { policy: run.policy, reason: cells[6], cells, text: cells.join(" ").toLowerCase() };
@@ -269,6 +303,7 @@ function log() {
   ["time, s", "policy", "control", "of", "from", "to", "reason"].forEach((name) => add(head, "th", name));
   const body = add($("log"), "tbody");
   const all = runs.reduce((sum, run) => sum + run.decisions.count, 0);
+  const cut = runs.some((run) => run.decisions.shown.length < run.decisions.count);
   const show = () => {
     const policy = $("log-policy").value, reason = $("log-reason").value;
     const words = $("log-search").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -279,9 +314,9 @@ function log() {
       const row = add(body, "tr");
       entry.cells.forEach((cell) => add(row, "td", cell));
     }
-    $("log-note").textContent = `${all} decisions in all`
-      + (entries.length < all ? `, of which the page has the first and last 1000 of each policy (--decisions FILE writes all)` : "")
-      + `; ${found.length} match` + (found.length > SHOWN ? `, the first ${SHOWN} are shown.` : ".");
+    $("log-note").textContent = `${all} decisions in all; what several parts were told at once is one line`
+      + (cut ? `, of which the page has the first and last 1000 of each policy (--decisions FILE writes all)` : "")
+      + `; ${found.length} lines match` + (found.length > SHOWN ? `, the first ${SHOWN} are shown.` : ".");
   };
   $("log-filter").addEventListener("input", show);
   $("log-filter").addEventListener("submit", (event) => event.preventDefault());
