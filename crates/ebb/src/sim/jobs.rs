@@ -57,7 +57,9 @@ pub struct ClassSummary {
     pub jobs: usize,
     /// Of these, done by the end of the run.
     pub ended: usize,
-    /// Mean delay of those; null when none was.
+    /// Mean time from arrival to admission of those that were admitted; null when none was.
+    pub mean_admission_seconds: Option<f64>,
+    /// Mean delay of those that are done; null when none was.
     pub mean_delay_seconds: Option<f64>,
     /// Longest.
     pub max_delay_seconds: Option<f64>,
@@ -81,13 +83,15 @@ impl ClassSummary {
     fn new(class: QosClass, jobs: &[JobSummary]) -> Option<Self> {
         let jobs: Vec<&JobSummary> = jobs.iter().filter(|job| job.class == class).collect();
         let delays: Vec<f64> = jobs.iter().filter_map(|job| job.delay_seconds).collect();
+        let admitted: Vec<f64> = jobs.iter().filter_map(|job| job.admission_seconds).collect();
+        let mean = |of: &[f64]| (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64);
         let met = |kept| jobs.iter().filter(|job| job.met == Some(kept)).count();
-        let some = !delays.is_empty();
         (!jobs.is_empty()).then(|| Self {
             class,
             jobs: jobs.len(),
             ended: delays.len(),
-            mean_delay_seconds: some.then(|| delays.iter().sum::<f64>() / delays.len() as f64),
+            mean_admission_seconds: mean(&admitted),
+            mean_delay_seconds: mean(&delays),
             max_delay_seconds: delays.iter().copied().reduce(f64::max),
             disk_wait_seconds: jobs.iter().map(|job| job.disk_wait_seconds).sum(),
             throttled_seconds: jobs.iter().map(|job| job.throttled_seconds).sum(),

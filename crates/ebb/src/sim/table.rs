@@ -249,18 +249,24 @@ fn classes(summary: &Summary) -> Vec<Row> {
     type Of = fn(&ClassSummary) -> Option<f64>;
     let present = summary.runs.first().map(|run| run.classes.as_slice()).unwrap_or_default();
     let rows = present.iter().flat_map(|class| {
-        let kept: Option<(&str, Better, Against, Of)> =
-            (class.met + class.missed > 0)
-                .then_some(("in time", Higher, Count, |class| Some(class.met as f64)));
-        let columns: [(&str, Better, Against, Of); 4] = [
-            ("ended", Higher, Count, |class| Some(class.ended as f64)),
-            ("delay, s", Lower, Ratio, |class| class.mean_delay_seconds),
-            ("disk wait, s", Lower, Ratio, |class| Some(class.disk_wait_seconds)),
-            ("throttled, s", Lower, Ratio, |class| Some(class.throttled_seconds)),
+        let all = || summary.runs.iter().flat_map(|run| &run.classes);
+        let of_class = || all().filter(|other| other.class == class.class);
+        let late = of_class().any(|class| class.missed > 0);
+        let promised = late || of_class().any(|class| class.met > 0);
+        let waited = of_class().any(|class| class.mean_admission_seconds > Some(0.0));
+        let columns: [(bool, &str, Better, Against, Of); 7] = [
+            (true, "ended", Higher, Count, |class| Some(class.ended as f64)),
+            (promised, "in time", Higher, Count, |class| Some(class.met as f64)),
+            (late, "late", Lower, Count, |class| Some(class.missed as f64)),
+            (waited, "let in after, s", Lower, Ratio, |class| class.mean_admission_seconds),
+            (true, "delay, s", Lower, Ratio, |class| class.mean_delay_seconds),
+            (true, "disk wait, s", Lower, Ratio, |class| Some(class.disk_wait_seconds)),
+            (true, "throttled, s", Lower, Ratio, |class| Some(class.throttled_seconds)),
         ];
         let name = format!("{:?}", class.class).to_lowercase();
         let class = class.class;
-        columns.into_iter().chain(kept).map(move |(what, better, against, of)| Row {
+        let shown = columns.into_iter().filter(|(shown, ..)| *shown);
+        shown.map(move |(_, what, better, against, of)| Row {
             name: format!("{name} {what}"),
             better,
             against,

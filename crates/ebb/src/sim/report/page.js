@@ -81,10 +81,11 @@ const ROWS = [
     const of = (key) => (r) => ((r.classes || []).find((c) => c.class === name) || {})[key] ?? null;
     const title = name[0].toUpperCase() + name.slice(1);
     return [[`${title} jobs ended`, of("ended"), 1, "first"],
+      ["promises kept", of("met"), 1, "part"], ["promises broken", of("missed"), -1, "part"],
+      ["let in after, s", of("mean_admission_seconds"), -1, "part"],
       ["mean delay, s", of("mean_delay_seconds"), -1, "part"],
       ["disk wait, s", of("disk_wait_seconds"), -1, "part"],
-      ["throttled, s", of("throttled_seconds"), -1, "part"],
-      ["promises kept", of("met"), 1, "part"], ["promises broken", of("missed"), -1, "part"]];
+      ["throttled, s", of("throttled_seconds"), -1, "part"]];
   }),
   ["Seeks", (r) => (r.disks ? r.disks.seeks : null), 0, "first"],
   ["Revolutions lost", (r) => (r.disks ? r.disks.retries : null), -1],
@@ -132,7 +133,7 @@ function summary() {
 }
 
 // Every job of every run: when it ended and what kept it.
-const JOB_COLUMNS = [["Delay, s", "delay_seconds"], ["CPU, s", "cpu_seconds"],
+const JOB_COLUMNS = [["Let in after, s", "admission_seconds"], ["Delay, s", "delay_seconds"], ["CPU, s", "cpu_seconds"],
   ["Disk wait, s", "disk_wait_seconds"], ["Throttled, s", "throttled_seconds"],
   ["Disk, bytes", "disk_bytes"], ["Promised, s", "objective_seconds"]];
 
