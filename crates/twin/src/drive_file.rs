@@ -70,15 +70,18 @@ pub struct DriveHeat {
     /// Where it has slowed down as far as it goes (NVMe: TMT2, or CCTEMP); needed with `throttle`.
     pub throttle_full: Option<Celsius>,
     /// Share of its power budget for work that is left there.
-    #[serde(default = "quarter")]
+    #[serde(default = "floor")]
     pub throttle_floor: f64,
 }
 
-const fn quarter() -> f64 {
-    0.25
+const fn floor() -> f64 {
+    DriveHeat::FLOOR
 }
 
 impl DriveHeat {
+    /// What is left to a hot drive where nothing else is known: assumed.
+    pub const FLOOR: f64 = 0.25;
+
     /// Share of its power budget for work that a drive at this temperature allows itself.
     #[must_use]
     pub fn factor(&self, celsius: f64) -> f64 {
@@ -87,13 +90,11 @@ impl DriveHeat {
         1.0 - way * (1.0 - self.throttle_floor)
     }
 
-    /// Checks the table of a drive, if it has one.
-    pub(crate) fn check(heat: Option<&Self>) -> Result<(), String> {
-        let Some(Self { j_per_k, throttle, throttle_full, throttle_floor }) = heat else {
-            return Ok(());
-        };
+    /// The first key that cannot be, and why.
+    pub(crate) fn impossible(&self) -> Option<(&'static str, String)> {
+        let Self { j_per_k, throttle, throttle_full, throttle_floor } = self;
         if !(*j_per_k > 0.0 && j_per_k.is_finite()) {
-            return Err(format!("heat.j_per_k = {j_per_k} is not physical: it must be above 0"));
+            return Some(("j_per_k", format!("{j_per_k} is not physical: it must be above 0")));
         }
         let rising = match (throttle, throttle_full) {
             (None, None) => true,
@@ -101,14 +102,20 @@ impl DriveHeat {
             _ => false,
         };
         if !rising {
-            return Err("heat.throttle_full: it and throttle go together, the second the hotter, \
-                        both from 0 to 150 C"
-                .to_owned());
+            let reason = "throttle and throttle_full go together, the second the hotter, from 0 to \
+                          150 C";
+            return Some(("throttle_full", reason.to_owned()));
         }
-        if !(*throttle_floor > 0.0 && *throttle_floor <= 1.0) {
-            return Err(format!("heat.throttle_floor = {throttle_floor} is not in 0 to 1"));
+        let possible = *throttle_floor > 0.0 && *throttle_floor <= 1.0;
+        (!possible).then(|| ("throttle_floor", format!("{throttle_floor} is not in 0 to 1")))
+    }
+
+    /// Checks the table of a drive, if it has one.
+    pub(crate) fn check(heat: Option<&Self>) -> Result<(), String> {
+        match heat.and_then(Self::impossible) {
+            Some((key, reason)) => Err(format!("heat.{key}: {reason}")),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -122,7 +122,7 @@ impl Profile {
             }
         };
         if let Some(thermal) = &mut self.thermal {
-            thermal.drive.heat = model.heat().cloned();
+            thermal.drive.inherit(model.heat());
         }
         self.model = Some(model);
         Ok(())

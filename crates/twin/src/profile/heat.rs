@@ -102,9 +102,12 @@ fn possible_thermal(thermal: &Thermal) -> Result<(), Wrong> {
     }
     above_zero("thermal.drive", "to_air_k_per_w", drive.to_air_k_per_w)?;
     within("thermal.drive", "start", drive.start.0, thermal.inlet.0, 150.0)?;
-    if drive.heat.is_none() {
-        let reason = "the server has [thermal], but this drive model no table `heat`".into();
-        return wrong("drives", "model", reason);
+    let Some(heat) = &drive.heat else {
+        let reason = "this drive model has no table `heat`: state it, or j_per_k here".into();
+        return wrong("thermal.drive", "j_per_k", reason);
+    };
+    if let Some((key, reason)) = heat.impossible() {
+        return wrong("thermal.drive", key, reason);
     }
     within("thermal.leakage", "power", leakage.power.0, 0.0, 1000.0)?;
     within("thermal.leakage", "at", leakage.at.0, 0.0, 150.0)?;
@@ -220,6 +223,32 @@ mod tests {
         ] {
             let message = refuse(from, to);
             assert!(message.contains(says), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_server_may_state_the_drives_heat_and_is_held_to_physics_too() {
+        let with = |lines: &str| {
+            let text = Profile::shipped_text("thermal-1u").unwrap();
+            let (before, after) = text.split_once("[thermal.drive]").unwrap();
+            let text = format!("{before}[thermal.drive]\n{lines}{after}");
+            Profile::parse(&text, "my.toml").map(|profile| profile.thermal.unwrap().drive.heat)
+        };
+        let own = with("throttle = \"60 C\"\nthrottle_full = \"65 C\"\n").unwrap().unwrap();
+        assert_eq!((own.j_per_k, own.factor(60.0), own.factor(65.0)), (150.0, 1.0, 0.25));
+        assert_eq!(with("j_per_k = 900.0\n").unwrap().unwrap().j_per_k, 900.0);
+        let line = 1 + Profile::shipped_text("thermal-1u")
+            .unwrap()
+            .lines()
+            .take_while(|line| !line.starts_with("[thermal.drive]"))
+            .count();
+        for (lines, place, says) in [
+            ("j_per_k = 0.0\n", format!("my.toml:{}: j_per_k", line + 1), "not physical"),
+            ("throttle = \"60 C\"\n", format!("my.toml:{line}: throttle_full"), "together"),
+            ("throttle_floor = 2.0\n", format!("my.toml:{}: throttle_floor", line + 1), "0 to 1"),
+        ] {
+            let message = with(lines).unwrap_err().to_string();
+            assert!(message.starts_with(&place) && message.contains(says), "{message}");
         }
     }
 

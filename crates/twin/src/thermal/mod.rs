@@ -78,7 +78,16 @@ pub struct Bays {
     pub to_air_k_per_w: f64,
     /// Temperature at the start.
     pub start: Celsius,
-    /// What the drive model says of heat, once it is found.
+    /// Heat capacity of a drive with its carrier, J/K; the drive model's when absent.
+    pub j_per_k: Option<f64>,
+    /// Where the host lets drives begin to slow down (NVMe: TMT1 of Host Controlled Thermal
+    /// Management); the drive model's when absent.
+    pub throttle: Option<Celsius>,
+    /// Where they have slowed down as far as they go (TMT2); needed with `throttle`.
+    pub throttle_full: Option<Celsius>,
+    /// Share of its power budget for work that is left there; the drive model's when absent.
+    pub throttle_floor: Option<f64>,
+    /// What holds of the drives, once their model is found.
     #[serde(skip)]
     pub heat: Option<DriveHeat>,
 }
@@ -88,6 +97,25 @@ const fn one_row() -> u16 {
 }
 
 impl Bays {
+    /// Takes from the drive model what is not stated here.
+    pub(crate) fn inherit(&mut self, model: Option<&DriveHeat>) {
+        let own = self.throttle.is_some() || self.throttle_full.is_some();
+        let of_model = |of: fn(&DriveHeat) -> Option<Celsius>| model.and_then(of);
+        let j_per_k = self.j_per_k.or(model.map(|model| model.j_per_k));
+        self.heat = j_per_k.map(|j_per_k| DriveHeat {
+            j_per_k,
+            throttle: if own { self.throttle } else { of_model(|model| model.throttle) },
+            throttle_full: if own {
+                self.throttle_full
+            } else {
+                of_model(|model| model.throttle_full)
+            },
+            throttle_floor: self
+                .throttle_floor
+                .or(model.map(|model| model.throttle_floor))
+                .unwrap_or(DriveHeat::FLOOR),
+        });
+    }
     /// Heat capacity of a drive, J/K; none where nothing is known of it.
     #[must_use]
     pub fn j_per_k(&self) -> f64 {

@@ -24,6 +24,10 @@ pub(crate) fn spec() -> Thermal {
             rows: 2,
             to_air_k_per_w: 1.5,
             start: Celsius(24.0),
+            j_per_k: None,
+            throttle: None,
+            throttle_full: None,
+            throttle_floor: None,
             heat: Some(DriveHeat {
                 j_per_k: 350.0,
                 throttle: Some(Celsius(70.0)),
