@@ -30,9 +30,9 @@ impl Default for Settings {
 /// What a policy may own. Two policies that own the same cannot run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owned {
-    /// Active cores of the groups.
+    /// Active cores of the groups that serve users' I/O. Of those that run jobs nobody parks any.
     ActiveCores,
-    /// Frequency of the groups.
+    /// Frequency of those groups; of all groups for `ondemand`, as Linux's governor has it.
     Frequency,
     /// How background work may run.
     Background,
@@ -89,6 +89,30 @@ pub struct Entry {
     /// The controls that it sets; it changes no others.
     pub owns: &'static [Owned],
     make: Make,
+}
+
+impl Entry {
+    /// Why the policy sets nothing on this server under these settings; `None` where it does.
+    #[must_use]
+    pub fn idle(&self, topology: &Topology, settings: &Settings) -> Option<&'static str> {
+        let capped = topology.drives.iter().any(|drive| drive.operational().len() > 1);
+        let there = |owned: &Owned| match owned {
+            Owned::ActiveCores | Owned::Frequency | Owned::Background => true,
+            Owned::PowerStates => capped,
+            Owned::Fans => !topology.fans.is_empty(),
+            Owned::FrequencyCaps => topology.sockets > 0,
+            Owned::JobShares | Owned::JobSockets | Owned::Admission => topology.jobs > 0,
+        };
+        if self.owns.is_empty() || self.owns.iter().any(there) {
+            let budgeted = self.owns == owns::DRIVES && settings.ssd_budget.is_none();
+            return budgeted.then_some("without a budget every drive keeps state 0");
+        }
+        Some(if self.owns == owns::DRIVES {
+            "no drive of this server has a second power state"
+        } else {
+            "this server has no temperatures and no fans"
+        })
+    }
 }
 
 type Make = fn(&Topology, &Settings) -> Result<Box<dyn Policy>, PolicyError>;
@@ -253,6 +277,20 @@ fn pacer(
     Ok(Box::new(Pacer::new(topology, params)?))
 }
 
+/// The parts of `name`, `a+b`, that set nothing on this server, and why.
+///
+/// # Errors
+/// Unknown names.
+pub fn idle(
+    name: &str,
+    topology: &Topology,
+    settings: &Settings,
+) -> Result<Vec<(&'static str, &'static str)>, PolicyError> {
+    let parts = name.split('+').map(|part| entry(part.trim())).collect::<Result<Vec<_>, _>>()?;
+    let idle = parts.iter().filter_map(|entry| Some((entry.name, entry.idle(topology, settings)?)));
+    Ok(idle.collect())
+}
+
 /// Makes the policy `name`; `a+b` runs a and b together, in that order.
 ///
 /// # Errors
@@ -304,6 +342,32 @@ impl Policy for Together {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::{DriveSpec, PowerStateSpec};
+    use crate::units::Nanos;
+
+    #[test]
+    fn who_has_nothing_to_set_says_why() {
+        let bare = Topology::default();
+        let settings = Settings::default();
+        let idle = |name: &str, settings: &Settings| idle(name, &bare, settings).unwrap();
+        assert_eq!(idle("native+pacer", &settings), []);
+        let [(first, drives), (second, fans)] = idle("pacer+pacman+eadc", &settings)[..] else {
+            panic!()
+        };
+        assert_eq!((first, second), ("pacman", "eadc"));
+        assert!(drives.contains("power state") && fans.contains("no fans"));
+        let state = |watts| PowerStateSpec {
+            max_power: Watts(watts),
+            operational: true,
+            entry: Nanos::ZERO,
+            exit: Nanos::ZERO,
+        };
+        let drives = vec![DriveSpec { states: vec![state(25.0), state(9.0)] }];
+        let topology = Topology { drives, ..Topology::default() };
+        let of = |settings: &Settings| super::idle("pacman", &topology, settings).unwrap();
+        assert!(of(&settings)[0].1.contains("without a budget"));
+        assert_eq!(of(&Settings { ssd_budget: Some(Watts(40.0)), ..settings }), []);
+    }
 
     #[test]
     fn policies_with_a_common_control_are_refused_by_name() {

@@ -124,6 +124,21 @@ impl Plan {
         policy(name, &self.server, &self.settings)
     }
 
+    /// Policies of this plan that have nothing to set, each once, and why.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for name in &self.policies {
+            let idle = registry::idle(name, &self.server.topology, &self.settings);
+            for (part, why) in idle.unwrap_or_default() {
+                let note = format!("{part} sets nothing on {}: {why}", self.server.profile.name);
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+        notes
+    }
+
     /// What the guard enforces on the policy `name`: nothing but the server's own bounds on
     /// native, which is the uncapped reference.
     pub fn limits(&self, name: &str) -> Limits {

@@ -43,6 +43,9 @@ pub struct Summary {
     pub faults_seed: Option<u64>,
     /// What became of the trace files.
     pub traces: Vec<FileReport>,
+    /// What a reader must know beside the numbers: policies that set nothing here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// One per policy, in the order given; the first is the reference.
     pub runs: Vec<RunSummary>,
 }
@@ -145,6 +148,7 @@ impl Summary {
             pressure: plan.pressure,
             faults_seed: plan.faults,
             traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
+            notes: plan.notes(),
             runs: results.iter().map(run).collect(),
         }
     }

@@ -325,6 +325,9 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
             short(budget)
         )?;
     }
+    for note in &summary.notes {
+        writeln!(to, "Note: {note}.")?;
+    }
     faults(to, summary)?;
     for file in results.first().map(|first| first.files.as_slice()).unwrap_or_default() {
         if file.malformed > 0 {
