@@ -114,11 +114,29 @@ fn many_policies_stay_within_100_columns() {
     let mut args = vec!["sim", "--profile", "asg-1115s", "--workload", "web", "--rate", "500"];
     args.extend(["--duration", "1 s", "--ssd-budget", "224 W"]);
     names.for_each(|name| args.extend(["--policy", name]));
-    args.extend(["--policy", "pacer+pacman"]);
+    args.extend(["--policy", "pacer+pacman+eadc", "--policy", "native+pacer+pacman+eadc"]);
     let text = prints(&args);
     let table = text.lines().skip(2).take_while(|line| !line.starts_with("SLA: "));
     assert!(table.clone().all(|line| line.chars().count() <= 100), "{text}");
     assert!(table.filter(|line| line.contains("native")).count() > 1, "each table has it");
+    let note = "Note: eadc sets nothing on asg-1115s: this server has no temperatures and no fans.";
+    assert_eq!(text.matches(note).count(), 1, "{text}");
+}
+
+#[test]
+fn three_policies_together_say_who_did_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("decisions.jsonl");
+    let load = ["--workload", "poisson", "--rate", "5000 IOPS", "--ssd-budget", "100 W"];
+    let args = ["sim", "--profile", "converged-1u", "--policy", "pacer+pacman+eadc", "--json"];
+    let more = ["--duration", "20 s", "--decisions", log.to_str().unwrap()];
+    let result = json(&[&args[..], &load, &more].concat());
+    valid("sim-1", &result);
+    assert!(result.get("notes").is_none(), "everybody has something to set: {result}");
+    let decisions = std::fs::read_to_string(&log).unwrap();
+    for who in ["pacer:", "pacman:", "eadc:"] {
+        assert!(decisions.contains(&format!("\"reason\":\"{who}")), "{who}");
+    }
 }
 
 #[test]

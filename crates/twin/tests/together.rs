@@ -78,7 +78,7 @@ fn steady(seed: u64) -> Workload {
 /// By turns 20 s of small requests and 20 s of as many large ones, mostly writes.
 fn bursts(seed: u64) -> Workload {
     let turn = |turn: u64| {
-        let (bytes, reads) = if turn % 2 == 0 { (8 << 10, 0.7) } else { (256 << 10, 0.2) };
+        let (bytes, reads) = if turn.is_multiple_of(2) { (8 << 10, 0.7) } else { (256 << 10, 0.2) };
         let turned = requests(10e3, bytes, reads, seed * 1000 + turn);
         let turned = transform::cut(turned, Nanos::ZERO, TURN).unwrap();
         Box::new(transform::shift(turned, Nanos(TURN.0 * turn))) as Box<dyn Source>

@@ -16,6 +16,8 @@ const SCREEN: usize = 100;
 /// Columns that names and the first policy take, and each further policy.
 const FIRST: usize = 36;
 const FURTHER: usize = 16;
+/// Widest name of a policy on one line: a number and its change.
+const WIDEST: usize = 16;
 
 /// Which direction is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,7 +126,8 @@ fn one(to: &mut impl Write, rows: &[Row], runs: &[&RunSummary]) -> io::Result<()
     if !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) {
         table.force_no_tty();
     }
-    let names = runs.iter().map(|run| Cell::new(&run.policy).set_alignment(CellAlignment::Right));
+    let name = |run: &&RunSummary| Cell::new(broken(&run.policy));
+    let names = runs.iter().map(name).map(|cell| cell.set_alignment(CellAlignment::Right));
     table.set_header([Cell::new("")].into_iter().chain(names));
     for row in rows {
         table.add_row(line(row, runs));
@@ -133,6 +136,20 @@ fn one(to: &mut impl Write, rows: &[Row], runs: &[&RunSummary]) -> io::Result<()
     // Narrow, so that five policies fit into 100 columns.
     table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 1)));
     writeln!(to, "{table}")
+}
+
+/// The name of policies that run together, on several lines where it is wider than their numbers.
+fn broken(name: &str) -> String {
+    let (mut text, mut width) = (String::new(), 0);
+    for part in name.split_inclusive('+') {
+        if width > 0 && width + part.len() > WIDEST {
+            text.push('\n');
+            width = 0;
+        }
+        text.push_str(part);
+        width += part.len();
+    }
+    text
 }
 
 fn line(row: &Row, runs: &[&RunSummary]) -> Vec<Cell> {

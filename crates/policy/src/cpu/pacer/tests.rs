@@ -41,7 +41,7 @@ pub(in crate::cpu) fn beside_jobs(mut plant: Plant, at: usize) -> Plant {
 
 /// What the cores for jobs report: busy for a minute, idle for a minute.
 pub(in crate::cpu) fn job_cores(signals: &mut Signals, at: usize, period: u32) {
-    let busy = if period / 120 % 2 == 0 { 1.0 } else { 0.0 };
+    let busy = if (period / 120).is_multiple_of(2) { 1.0 } else { 0.0 };
     (signals.groups[at].utilisation, signals.groups[at].busiest) = (Some(busy), Some(busy));
 }
 

@@ -107,8 +107,7 @@ impl Plant {
             in_flight: Some(0),
             ..IoSignals::default()
         };
-        for g in 0..self.service.len() {
-            let control = groups[g];
+        for (g, control) in groups.into_iter().enumerate() {
             let u = self.utilisation(g, control).min(1.0);
             self.signals.groups[g] = GroupSignals {
                 active: control.active,
