@@ -51,7 +51,7 @@ impl Closed for Writers {
         *sent += 1;
         Some(Request {
             at: if calm { now + Nanos::from_millis(50) } else { now },
-            offset: (*sent * 8 + u64::from(slot)) % (1 << 18) << 22,
+            offset: ((*sent * 8 + u64::from(slot)) % (1 << 18)) << 22,
             bytes: if calm { 64 << 10 } else { 4 << 20 },
             device: (slot % 2) as u16,
             op: Op::Write,
