@@ -37,7 +37,7 @@ const FAST: f64 = 3.0;
 const WINDOW: f64 = 30.0;
 const MEMORY: f64 = 3600.0;
 /// `C` before anything is known, in J/K: between an SSD (150) and a 3.5-inch disk (600). It counts
-/// as much as one window in which the temperature moved by one kelvin, what a reading is rounded to.
+/// as much as one window in which the temperature moved by one kelvin, the step of a reading.
 const CAPACITY: f64 = 300.0;
 /// How fast the floor sinks, in duty per second: one unit in two minutes, as `h`.
 const SINK: f64 = 1.0 / AHEAD;

@@ -1,11 +1,11 @@
 //! The frequency ceilings over the cores that serve I/O. They belong to who keeps the heat; ours is
 //! the rule of what PACER makes of them:
 //!
-//! * The frequency in force is the lower of PACER's and the ceiling, and what `plf` is relative to is
+//! * The frequency in force is the lower of PACER's and the ceiling, and `plf` is relative to
 //!   *native under the ceiling*: heat slows a server down whoever steers its cores. A baseline that
 //!   was learned under a lower ceiling would leave too much to be lost, so it is learned again when
 //!   the ceiling has been lifted.
-//! * While a ceiling moves nothing is learned and nothing more is saved: the heat is being answered,
+//! * While a ceiling moves nothing is learned and nothing more is saved: heat is being answered,
 //!   and the answer is not to be mistaken for the load.
 //!
 //! A ceiling may alternate between two frequencies from second to second to keep one between them,

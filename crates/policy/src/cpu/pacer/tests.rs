@@ -116,7 +116,11 @@ proptest! {
     /// Cores that run jobs are none of PACER's business, however busy: it leaves them alone and
     /// decides the rest as if they were not there.
     #[test]
-    fn cores_that_run_jobs_make_no_difference(plant in plants(), at in 0_usize..=3, plf in 0.02..1.0) {
+    fn cores_that_run_jobs_make_no_difference(
+        plant in plants(),
+        at in 0_usize..=3,
+        plf in 0.02..1.0,
+    ) {
         let (mut without, mut with) = (
             pacer(plant.clone(), plf, Adaptors::Both),
             pacer(beside_jobs(plant, at), plf, Adaptors::Both),
@@ -140,7 +144,8 @@ proptest! {
         // Not so hot that even native is short of cores.
         let plant = Plant { rate: plant.rate.min(100e3), noise: 0.0, ..plant };
         let plant = Plant { topology: Topology { sockets: 1, ..plant.topology }, ..plant };
-        let mut run = pacer(Plant { signals: Signals::new(&plant.topology), ..plant }, plf, Adaptors::Both);
+        let signals = Signals::new(&plant.topology);
+        let mut run = pacer(Plant { signals, ..plant }, plf, Adaptors::Both);
         let frequencies = run.plant.topology.frequencies.clone();
         let (mut loss, mut fewest, mut lifted) = ((0.0, 0.0), u16::MAX, 0.0);
         for period in 0..2400 {
