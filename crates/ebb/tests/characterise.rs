@@ -28,7 +28,9 @@ fn a_curve_from_a_file_steers_eadc() {
     let path = curve.to_str().unwrap();
     prints(&[&["characterise"], &SHORT[..], &["--out", path]].concat());
     let run = ["sim", "--profile", "eadc-e6", "--workload", "eadc-io", "--policy", "eadc"];
-    prints(&[&run[..], &["--duration", "5 s", "--curve", path]].concat());
+    let with = prints(&[&run[..], &["--duration", "5 s", "--curve", path]].concat());
+    let without = prints(&[&run[..], &["--duration", "5 s"]].concat());
+    assert!(without.contains("Note: eadc was given no --curve") && !with.contains("Note:"));
     let (code, error) =
         fails(&[&run[..], &["--duration", "5 s", "--curve", "no-such.toml"]].concat());
     assert!(code == 2 && error.contains("no-such.toml"), "{error}");

@@ -124,9 +124,19 @@ impl Plan {
         policy(name, &self.server, &self.settings)
     }
 
-    /// Policies of this plan that have nothing to set, each once, and why.
+    /// Policies of this plan that have nothing to set, each once, and why; and what they lack.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        let profile = &self.server.profile;
+        let eadc = |name: &String| name.split('+').any(|part| part.trim().starts_with("eadc"));
+        let blind = self.settings.curve.is_none() && profile.vibration.is_some();
+        if blind && self.policies.iter().any(eadc) {
+            notes.push(format!(
+                "eadc was given no --curve and takes the disks not to feel the fans; `ebb \
+                 characterise --profile {} --out curve.toml` measures one",
+                profile.name
+            ));
+        }
         for name in &self.policies {
             let idle = registry::idle(name, &self.server.topology, &self.settings);
             for (part, why) in idle.unwrap_or_default() {
