@@ -92,6 +92,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "SEED")]
     pub faults: Option<u64>,
 
+    /// End all faults at this time [default: they go on].
+    #[arg(long, value_name = "TIME", requires = "faults")]
+    pub faults_until: Option<Nanos>,
+
     #[command(flatten)]
     pub trace: TraceInput,
 

@@ -49,6 +49,7 @@ fn faults_are_listed_with_their_times_and_repeat() {
     let series = path(folder.path(), "series.csv");
     let hot = ["sim", "--profile", "thermal-1u", "--workload", "rand-rw", "--rate", "20 IOPS"];
     let more = ["--policy", "native", "--policy", "pacer", "--duration", "2 min", "--faults", "3"];
+    let more = [&more[..], &["--faults-until", "90 s"]].concat();
     let files = ["--decisions", &decisions, "--timeseries", &series, "--quiet"];
     let args: Vec<&str> = hot.into_iter().chain(more).chain(files).collect();
     let machine: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
@@ -58,6 +59,8 @@ fn faults_are_listed_with_their_times_and_repeat() {
     let runs = result["runs"].as_array().unwrap();
     let faults = runs[0]["faults"].as_array().unwrap();
     assert!(faults.len() > 2);
+    assert_eq!(result["faults_until_s"], 90.0);
+    assert!(faults.iter().all(|fault| fault["until_s"].as_f64().unwrap() <= 90.0));
     assert_eq!(runs[0]["faults"], runs[1]["faults"], "the same under every policy");
     assert!(runs[0]["thermal"]["hottest_socket_celsius"].as_f64().unwrap() > 30.0);
     assert_eq!(json(&machine), result, "and again");

@@ -18,6 +18,23 @@ const LENGTHS: (f64, f64) = (5.0, 45.0);
 /// Most kelvins by which a lying sensor is off.
 const MOST_OFF: f64 = 25.0;
 
+/// A campaign: its seed, and when it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Faults {
+    /// What all of it is drawn from.
+    pub seed: u64,
+    /// When every fault has ended and no more begin; never when `None`.
+    pub until: Option<Nanos>,
+}
+
+impl Faults {
+    /// Faults without end.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self { seed, until: None }
+    }
+}
+
 /// One thing that fails.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
@@ -107,7 +124,7 @@ pub struct FaultEvent {
     pub fault: Fault,
 }
 
-/// A seeded campaign: faults in the order in which they begin, without end.
+/// A seeded campaign: faults in the order in which they begin.
 ///
 /// At any time at least half of the fans are unharmed (of two, one), and no part has two faults.
 #[derive(Debug, Clone)]
@@ -115,18 +132,20 @@ pub struct Campaign {
     random: Pcg64Mcg,
     sockets: u16,
     fans: u16,
+    until: Nanos,
     next: FaultEvent,
     active: Vec<FaultEvent>,
 }
 
 impl Campaign {
-    /// The campaign of `seed` on a server with so many sockets and fans, at least one of each.
+    /// The campaign `faults` on a server with so many sockets and fans, at least one of each.
     #[must_use]
-    pub fn new(seed: u64, sockets: u16, fans: u16) -> Self {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
+    pub fn new(faults: Faults, sockets: u16, fans: u16) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(faults.seed);
+        let until = faults.until.unwrap_or(Nanos(u64::MAX));
         let (sockets, fans) = (sockets.max(1), fans.max(1));
         let next = draw(&mut random, Nanos::ZERO, sockets, fans);
-        Self { random, sockets, fans, next, active: Vec::new() }
+        Self { random, sockets, fans, until, next, active: Vec::new() }
     }
 
     /// Faults in force.
@@ -150,9 +169,10 @@ impl Campaign {
             if self.next.from > now {
                 return;
             }
-            let event = self.next;
+            let mut event = self.next;
             self.next = draw(&mut self.random, event.from, self.sockets, self.fans);
-            if self.allowed(&event.fault) {
+            event.until = event.until.min(self.until);
+            if event.from < event.until && self.allowed(&event.fault) {
                 self.active.push(event);
                 tell(&event, true);
             }
@@ -196,7 +216,7 @@ mod tests {
 
     /// All that begins and ends in so many seconds, looked at every `step` ms.
     fn events(seed: u64, seconds: u64, step: u64) -> Vec<(FaultEvent, bool)> {
-        let mut campaign = Campaign::new(seed, 2, 6);
+        let mut campaign = Campaign::new(Faults::seeded(seed), 2, 6);
         let mut told = Vec::new();
         for tick in 0..=seconds * 1000 / step {
             campaign.advance(Nanos::from_millis(tick * step), |event, begins| {
@@ -220,6 +240,28 @@ mod tests {
     }
 
     #[test]
+    fn an_end_cuts_the_campaign_and_changes_nothing_before() {
+        for seed in 0..20 {
+            let until = Some(Nanos::from_secs(200));
+            let mut campaign = Campaign::new(Faults { seed, until }, 2, 6);
+            let mut told = Vec::new();
+            for tick in 0..400 {
+                campaign.advance(Nanos::from_secs(tick), |event, begins| {
+                    told.push((event.from, event.fault, begins));
+                });
+            }
+            assert!(campaign.active().is_empty());
+            let without: Vec<_> = events(seed, 199, 1000)
+                .into_iter()
+                .map(|(event, begins)| (event.from, event.fault, begins))
+                .collect();
+            assert_eq!(told[..without.len()], without);
+            let end = Nanos::from_secs(200);
+            assert!(told[without.len()..].iter().all(|(from, _, begins)| !begins || *from < end));
+        }
+    }
+
+    #[test]
     fn every_kind_occurs_and_what_begins_ends() {
         let told = events(3, 20_000, 500);
         let kinds: BTreeSet<_> = told.iter().map(|(event, _)| event.fault.reason()).collect();
@@ -231,7 +273,7 @@ mod tests {
     #[test]
     fn half_of_the_fans_stay_whole_and_no_part_fails_twice() {
         for seed in 0..50 {
-            let mut campaign = Campaign::new(seed, 2, 6);
+            let mut campaign = Campaign::new(Faults::seeded(seed), 2, 6);
             for tick in 0..4000 {
                 campaign.advance(Nanos::from_millis(tick * 500), |_, _| {});
                 let active = campaign.active();

@@ -8,6 +8,7 @@ use common::{Clients, Held, Poisson, job, simulate, simulate_with};
 use ebb_policy::Policy;
 use ebb_policy::units::{Celsius, Joules, Nanos};
 use ebb_trace::{Op, Workload};
+use ebb_twin::faults::Faults;
 use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, Weather, run};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -188,7 +189,8 @@ fn a_trip_ends_the_run_and_says_why() {
 #[test]
 fn the_same_seeds_give_the_same_run_and_the_same_faults() {
     let profile = server();
-    let once = |faults| {
+    let once = |seed: Option<u64>| {
+        let faults = seed.map(Faults::seeded);
         let end = Some(Nanos::from_secs(90));
         let native = Box::new(ebb_policy::cpu::Native);
         let mut seen = Seen::default();
@@ -205,7 +207,7 @@ fn faults_need_something_that_can_fail() {
     let profile = Profile::load("generic-1u").unwrap();
     let end = Some(Nanos::from_secs(1));
     let native = Box::new(ebb_policy::cpu::Native);
-    let job = Run { faults: Some(1), ..job(&profile, native, idle(), end) };
+    let job = Run { faults: Some(Faults::seeded(1)), ..job(&profile, native, idle(), end) };
     let message = run(job, &mut Unobserved).unwrap_err().to_string();
     assert!(message.contains("[thermal]"), "{message}");
 }

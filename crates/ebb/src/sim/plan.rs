@@ -7,6 +7,7 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::Workload;
 use ebb_trace::generate::{Job, Overrides, WorkloadSpec};
+use ebb_twin::faults::Faults;
 
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, Example};
@@ -41,8 +42,8 @@ pub struct Plan {
     pub warmup: Nanos,
     /// Seed of everything random.
     pub seed: u64,
-    /// Seed of injected faults.
-    pub faults: Option<u64>,
+    /// Injected faults.
+    pub faults: Option<Faults>,
     /// Share of [`Plan::maximum`] that was asked for.
     pub pressure: Option<f64>,
     /// Most requests per second, where it was measured.
@@ -83,7 +84,7 @@ impl Plan {
                 Nanos::ZERO
             })),
             seed: args.seed,
-            faults: args.faults,
+            faults: args.faults.map(|seed| Faults { seed, until: args.faults_until }),
             pressure: args.workload.pressure,
             maximum: None,
             example,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use ebb_policy::units::Nanos;
 use ebb_twin::Outcome;
 
 use super::heat::{FaultLine, ThermalSummary};
@@ -41,6 +42,9 @@ pub struct Summary {
     /// Seed of the injected faults; absent without `--faults`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_seed: Option<u64>,
+    /// When all faults had ended, s; absent without `--faults-until`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults_until_s: Option<f64>,
     /// What became of the trace files.
     pub traces: Vec<FileReport>,
     /// What a reader must know beside the numbers: policies that set nothing here.
@@ -146,7 +150,8 @@ impl Summary {
             ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),
             maximum_iops: plan.maximum,
             pressure: plan.pressure,
-            faults_seed: plan.faults,
+            faults_seed: plan.faults.map(|faults| faults.seed),
+            faults_until_s: plan.faults.and_then(|faults| faults.until).map(Nanos::seconds),
             traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
             notes: plan.notes(),
             runs: results.iter().map(run).collect(),

@@ -8,6 +8,7 @@
 //! | `eadc/` | aware of what fan vibration costs the disks |
 //! | `pi.rs` | the fan loop that all of them share |
 //! | `estimate.rs`, `sensor.rs` | how hot it may be, by sensors that lag, round, fail and lie |
+//! | `soak.rs` | what load and air do to a temperature, to tell heat from a bad sensor |
 //! | `placement.rs` | which socket a job runs on |
 
 mod dlb;
@@ -18,6 +19,7 @@ mod jetc;
 mod pi;
 mod placement;
 mod sensor;
+mod soak;
 #[cfg(test)]
 mod tests;
 

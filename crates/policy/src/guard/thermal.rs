@@ -9,14 +9,22 @@
 //!     └── at the set point, recovery_periods long ┘ └──── one lag ahead below the emergency ───┘
 //! ```
 //!
+//! A load that has just come counts before the sensor shows it: what it adds to the die at once can
+//! be more than what lies between emergency and red line.
+//!
 //! What is compared is the worst case of `cooling/estimate.rs`: a sensor that is lost, stuck or
 //! lying grows hotter by its age, and so ends in `full` by itself.
 
-use crate::cooling::{Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, SET_POINT, SLOW_DOWN, air};
+use crate::cooling::{
+    Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SET_POINT, SLOW_DOWN, air,
+};
 use crate::guard::Limits;
 use crate::topology::Topology;
 use crate::units::{Celsius, Hertz};
 use crate::{Controls, FanControl, QosClass, Signals};
+
+/// What a reading that is rounded can hide.
+const ROUNDING: Celsius = Celsius(QUANTUM);
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +32,28 @@ enum State {
     Calm,
     Full,
     Red,
+}
+
+/// A control that the guard may hold back: what was asked for and what it left of that. Whoever
+/// does not set it again still asks for the same.
+#[derive(Debug, Clone, Copy)]
+struct Held<T> {
+    asked: T,
+    left: T,
+}
+
+impl<T: Copy + PartialEq> Held<T> {
+    fn new(native: T) -> Self {
+        Self { asked: native, left: native }
+    }
+
+    /// What is asked for, when this is what stands there.
+    fn asked(&mut self, stands: T) -> T {
+        if stands != self.left {
+            self.asked = stands;
+        }
+        self.asked
+    }
 }
 
 /// Keeps the thermal limits.
@@ -36,6 +66,14 @@ pub struct Thermal {
     state: State,
     /// Periods in a row at or below the set point.
     cool: u32,
+    /// Share of frequency, job time that is given back since red; 1 when all of it is. What comes
+    /// back at once warms the die by more than can be told from a fire.
+    rein: f64,
+    /// The fans when the state last was calm.
+    fans: Vec<FanControl>,
+    ceilings: Vec<Held<Hertz>>,
+    shares: Vec<Held<f64>>,
+    admit: [Held<bool>; QosClass::ALL.len()],
     min_duty: Vec<f64>,
     frequencies: (Hertz, Hertz),
     sockets: u16,
@@ -50,6 +88,11 @@ impl Thermal {
             recovery: limits.recovery_periods.max(1),
             state: State::Calm,
             cool: 0,
+            rein: 1.0,
+            fans: vec![FanControl::Firmware; topology.fans.len()],
+            ceilings: vec![Held::new(topology.max_frequency()); usize::from(topology.sockets)],
+            shares: vec![Held::new(1.0); usize::from(topology.jobs)],
+            admit: [Held::new(true); QosClass::ALL.len()],
             min_duty: topology.fans.iter().map(|fan| fan.min_duty.clamp(0.0, 1.0)).collect(),
             frequencies: (topology.min_frequency(), topology.max_frequency()),
             sockets: topology.sockets,
@@ -66,7 +109,11 @@ impl Thermal {
         controls: &mut Controls,
     ) {
         self.heat.update(signals, air(signals, before));
+        let was = self.state;
         self.judge();
+        self.release_fans(was, controls);
+        let rise = SLOW_DOWN * signals.period.seconds();
+        self.rein = if self.state == State::Red { 0.0 } else { (self.rein + rise).min(1.0) };
         for (fan, before) in before.iter().enumerate() {
             self.bound_fan(fan, signals, *before, distrust, controls);
         }
@@ -75,16 +122,33 @@ impl Thermal {
     }
 
     fn judge(&mut self) {
-        let Some(Estimate { now, ahead, .. }) = self.heat.hottest() else { return };
-        self.cool = if now <= SET_POINT { self.cool.saturating_add(1) } else { 0 };
+        let Some(Estimate { now, ahead, surged, .. }) = self.heat.hottest() else { return };
+        // What red took is back before the fans slow down.
+        let cool = now <= SET_POINT && self.rein >= 1.0;
+        self.cool = if cool { self.cool.saturating_add(1) } else { 0 };
         self.state = match self.state {
-            _ if ahead >= self.red_line => State::Red,
+            _ if ahead.max(surged) + ROUNDING >= self.red_line => State::Red,
             State::Red if ahead >= self.emergency => State::Red,
             State::Red => State::Full,
             _ if now >= self.emergency => State::Full,
             State::Full if self.cool < self.recovery => State::Full,
             _ => State::Calm,
         };
+    }
+
+    /// Gives fans that the board had back to it: no policy would.
+    fn release_fans(&mut self, was: State, controls: &mut Controls) {
+        let calm = self.state == State::Calm;
+        if was == State::Calm && !calm {
+            self.fans.copy_from_slice(controls.fans());
+        } else if was != State::Calm && calm {
+            for (fan, before) in self.fans.iter().enumerate() {
+                if *before == FanControl::Firmware && controls.fans()[fan] == FanControl::Duty(1.0)
+                {
+                    controls.set_fan(fan, FanControl::Firmware, "guard:released");
+                }
+            }
+        }
     }
 
     fn bound_fan(
@@ -122,37 +186,49 @@ impl Thermal {
 
     /// Ceilings are frequencies that cores can run at; native is none.
     fn bound_ceilings(
-        &self,
+        &mut self,
         distrust: Option<&'static str>,
         topology: &Topology,
         controls: &mut Controls,
     ) {
         let (lowest, highest) = self.frequencies;
-        for socket in 0..controls.frequency_caps().len() {
-            let asked = controls.frequency_caps()[socket];
-            let (ceiling, reason) = match (self.state, distrust) {
-                (State::Red, _) => (lowest, "guard:red-line"),
-                (_, Some(reason)) => (highest, reason),
-                _ if !asked.0.is_finite() => (highest, "guard:absurd-request"),
-                _ => {
-                    let below = topology.frequencies.iter().rev().find(|f| **f <= asked);
-                    (below.copied().unwrap_or(lowest), "guard:unavailable-frequency")
-                }
+        let most = if self.rein < 1.0 { lowest + (highest - lowest) * self.rein } else { highest };
+        for (socket, held) in self.ceilings.iter_mut().enumerate() {
+            let asked = held.asked(controls.frequency_caps()[socket]);
+            let (asked, reason) = match distrust {
+                Some(reason) => (highest, reason),
+                None if !asked.0.is_finite() => (highest, "guard:absurd-request"),
+                None if topology.frequencies.contains(&asked) => (asked, "guard:released"),
+                None => (asked, "guard:unavailable-frequency"),
             };
+            let (asked, reason) = match self.state {
+                State::Red => (lowest, "guard:red-line"),
+                _ if asked > most => (most, "guard:recovering"),
+                _ => (asked, reason),
+            };
+            let below = topology.frequencies.iter().rev().find(|f| **f <= asked);
+            let ceiling = below.copied().unwrap_or(lowest);
             controls.set_frequency_cap(socket, ceiling, reason);
+            held.left = ceiling;
         }
     }
 
-    fn bound_jobs(&self, distrust: Option<&'static str>, controls: &mut Controls) {
-        for job in 0..controls.job_shares().len() {
-            let asked = controls.job_shares()[job];
-            let (share, reason) = match (self.state, distrust) {
-                (State::Red, _) => (MIN_JOB_SHARE, "guard:red-line"),
-                (_, Some(reason)) => (1.0, reason),
-                _ if !asked.is_finite() => (1.0, "guard:absurd-request"),
-                _ => (asked.clamp(MIN_JOB_SHARE, 1.0), "guard:job-share"),
+    fn bound_jobs(&mut self, distrust: Option<&'static str>, controls: &mut Controls) {
+        let most = MIN_JOB_SHARE + (1.0 - MIN_JOB_SHARE) * self.rein;
+        for (job, held) in self.shares.iter_mut().enumerate() {
+            let asked = held.asked(controls.job_shares()[job]);
+            let (asked, reason) = match distrust {
+                Some(reason) => (1.0, reason),
+                None if !asked.is_finite() => (1.0, "guard:absurd-request"),
+                None => (asked.clamp(MIN_JOB_SHARE, 1.0), "guard:job-share"),
+            };
+            let (share, reason) = match self.state {
+                State::Red => (MIN_JOB_SHARE, "guard:red-line"),
+                _ if asked > most => (most, "guard:recovering"),
+                _ => (asked, reason),
             };
             controls.set_job_share(job, share, reason);
+            held.left = share;
             let socket = controls.job_sockets()[job];
             if let Some(reason) = distrust {
                 controls.set_job_socket(job, None, reason);
@@ -160,12 +236,16 @@ impl Thermal {
                 controls.set_job_socket(job, None, "guard:no-such-socket");
             }
         }
-        for class in QosClass::ALL {
-            match (self.state, distrust) {
-                (State::Red, _) => controls.set_admit(class, false, "guard:red-line"),
-                (_, Some(reason)) => controls.set_admit(class, true, reason),
-                _ => {}
-            }
+        for (class, held) in QosClass::ALL.into_iter().zip(&mut self.admit) {
+            let asked = held.asked(controls.admits(class)) || distrust.is_some();
+            let (admit, reason) = match (self.state, distrust) {
+                (State::Red, _) => (false, "guard:red-line"),
+                _ if self.rein < 1.0 => (false, "guard:recovering"),
+                (_, Some(reason)) => (asked, reason),
+                _ => (asked, "guard:released"),
+            };
+            controls.set_admit(class, admit, reason);
+            held.left = admit;
         }
     }
 }

@@ -6,7 +6,7 @@ use ebb_policy::{CoolingSignals, DriveSignals, FanControl, FanSignals};
 
 use super::TwinError;
 use crate::fan::{Fan, FanFault, Fans};
-use crate::faults::{Campaign, Fault, FaultEvent};
+use crate::faults::{Campaign, Fault, FaultEvent, Faults};
 use crate::outcome::{ThermalTotals, Weather};
 use crate::profile::Profile;
 use crate::thermal::{Air, Emergency, Heat, Network, Sensor, SensorFault, Thermal};
@@ -41,7 +41,7 @@ pub(super) struct Climate {
 
 impl Climate {
     /// The climate that the profile describes, if it does.
-    pub(super) fn new(profile: &Profile, seed: u64, faults: Option<u64>) -> Option<Self> {
+    pub(super) fn new(profile: &Profile, seed: u64, faults: Option<Faults>) -> Option<Self> {
         let spec = profile.thermal.clone()?;
         let fans_spec = profile.fans.clone()?;
         let drives = usize::from(profile.drives.count);
@@ -62,7 +62,7 @@ impl Climate {
             drive_watts: vec![0.0; drives],
             fans: vec![fan; count],
             duties: vec![duty; count],
-            campaign: faults.map(|seed| Campaign::new(seed, sockets as u16, fans_spec.count)),
+            campaign: faults.map(|faults| Campaign::new(faults, sockets as u16, fans_spec.count)),
             news: Vec::new(),
             weather: Weather::new(sockets, count, drives),
             totals: ThermalTotals::default(),

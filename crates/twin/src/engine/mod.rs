@@ -27,6 +27,7 @@ use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::generate::Job;
 use ebb_trace::{TraceError, Workload};
 
+use crate::faults::Faults;
 use crate::outcome::{Observer, Outcome};
 use crate::profile::Profile;
 use array::Array;
@@ -62,8 +63,8 @@ pub struct Run<'a> {
     pub duration: Option<Nanos>,
     /// Time at the start that is simulated but not counted, rounded up to control periods.
     pub warmup: Nanos,
-    /// Seed of injected faults of sensors, fans and frequencies; none when `None`.
-    pub faults: Option<u64>,
+    /// Injected faults of sensors, fans and frequencies.
+    pub faults: Option<Faults>,
 }
 
 /// Why a run could not be finished.

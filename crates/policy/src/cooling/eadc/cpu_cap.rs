@@ -87,7 +87,7 @@ impl CpuCaps {
         }
     }
 
-    /// Puts in force what `turn` lets through. The rest leaves its error to be answered.
+    /// Puts in force what `turn` lets through. What is held back leaves its error to be answered.
     pub fn settle(&mut self, turn: Turn, dt: f64) {
         for cap in &mut self.caps {
             let next = match turn {
@@ -95,7 +95,9 @@ impl CpuCaps {
                 Turn::Lower => cap.wanted.min(cap.now),
                 Turn::Raise => cap.wanted.clamp(cap.now, cap.now + RISE * dt),
             };
-            if next != cap.now || next >= 1.0 {
+            // Below the set point nothing is owed to a rise: the cap goes on coming back.
+            let free = next >= 1.0 || (cap.wanted == cap.now && cap.error < 0.0);
+            if next != cap.now || free {
                 cap.before = Some(cap.error);
             }
             cap.now = next;

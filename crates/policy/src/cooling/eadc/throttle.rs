@@ -36,7 +36,7 @@ impl Throttle {
             let each = (cut / tier.len() as f64).min(1.0 - MIN_JOB_SHARE);
             cut -= each * tier.len() as f64;
             for slot in tier {
-                let share = (1.0 - each).max(MIN_JOB_SHARE);
+                let share = (1.0 - each).clamp(MIN_JOB_SHARE, 1.0);
                 controls.set_job_share(*slot, share, "eadc:uses-disks-least");
             }
             rest = above;

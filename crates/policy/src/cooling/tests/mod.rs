@@ -1,5 +1,6 @@
 //! The controllers in closed loop with a server that has heat.
 
+mod campaign;
 mod eadc;
 mod optimum;
 mod plant;

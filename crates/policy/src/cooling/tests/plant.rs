@@ -303,6 +303,7 @@ impl Plant {
     }
 
     fn report(&mut self, busy: &[f64], controls: &Controls, period: f64) {
+        let top = self.topology.max_frequency();
         let now = self.signals.now;
         for (s, socket) in self.sockets.iter_mut().enumerate() {
             let honest = socket.sensor.round();
@@ -317,6 +318,7 @@ impl Plant {
             self.signals.cooling.sockets[s] =
                 said.map(|t| Reading { at: now, temperature: Celsius(t) });
             self.signals.groups[s].active = 8;
+            self.signals.groups[s].frequency = Some(controls.frequency_caps()[s].min(top));
             self.signals.groups[s].utilisation = Some((busy[s] / 8.0).min(1.0));
         }
         self.signals.cooling.inlet =
@@ -385,9 +387,11 @@ impl Loop {
         }
     }
 
-    /// Whether the guard changed something in the last period.
+    /// Whether the guard changed something in the last period, but for a fan that is to slow down
+    /// too fast.
     pub fn guarded(&self) -> bool {
-        self.controls.decisions().iter().any(|d| d.reason.starts_with("guard:"))
+        let reasons = || self.controls.decisions().iter().map(|d| d.reason);
+        reasons().any(|reason| reason.starts_with("guard:") && reason != "guard:fan-rate")
     }
 
     /// The duty of the first fan; full when the board has it.

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Controls, FanControl, Signals};
 
 /// A policy that wants everything hot.
-struct Stoker;
+pub struct Stoker;
 
 impl Policy for Stoker {
     fn name(&self) -> &'static str {
@@ -22,20 +22,20 @@ impl Policy for Stoker {
 
 /// One thing that goes wrong for a while: what, when, how long (seconds).
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+pub enum Fault {
     Sensor(usize, SensorFault),
     Fan(usize, FanFault),
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Event {
+pub struct Event {
     fault: Fault,
     from: u64,
     to: u64,
 }
 
 /// With sensors that stick, or without.
-fn any_event(sticks: bool) -> impl Strategy<Value = Event> {
+pub fn any_event(sticks: bool) -> impl Strategy<Value = Event> {
     let sensor = prop_oneof![
         Just(SensorFault::Lost),
         Just(if sticks { SensorFault::Stuck } else { SensorFault::Lost }),
@@ -78,7 +78,7 @@ fn one_by_one(events: Vec<Event>) -> Vec<Event> {
 }
 
 /// Puts the faults of second `t` in force.
-fn inflict(plant: &mut Plant, events: &[Event], t: u64) {
+pub fn inflict(plant: &mut Plant, events: &[Event], t: u64) {
     plant.sensor_faults.fill(None);
     plant.fan_faults.fill(None);
     for event in events.iter().filter(|event| (event.from..event.to).contains(&t)) {
@@ -91,7 +91,7 @@ fn inflict(plant: &mut Plant, events: &[Event], t: u64) {
 
 /// Whether these fans could hold the red line at all if everything were done: every fan that
 /// obeys at full speed, lowest frequency, jobs at their least, for ever.
-fn can_be_held(plant: &Plant, events: &[Event]) -> bool {
+pub fn can_be_held(plant: &Plant, events: &[Event]) -> bool {
     let mut times: Vec<_> = events.iter().map(|event| event.from).collect();
     times.push(0);
     times.iter().all(|t| {
@@ -106,7 +106,7 @@ fn can_be_held(plant: &Plant, events: &[Event]) -> bool {
 }
 
 /// A server with its faults and how the load goes, a share for every two minutes.
-fn any_run(event: impl Strategy<Value = Event>) -> impl Strategy<Value = Run> {
+pub fn any_run(event: impl Strategy<Value = Event>) -> impl Strategy<Value = Run> {
     let events = prop::collection::vec(event, 0..6).prop_map(one_by_one);
     let loads = prop::collection::vec(0.0..1.0_f64, 20);
     (any_server(), 2..17_usize, events, loads).prop_map(|(physics, jobs, events, loads)| Run {
@@ -118,15 +118,15 @@ fn any_run(event: impl Strategy<Value = Event>) -> impl Strategy<Value = Run> {
 }
 
 #[derive(Debug, Clone)]
-struct Run {
-    physics: Physics,
-    jobs: usize,
-    events: Vec<Event>,
-    loads: Vec<f64>,
+pub struct Run {
+    pub physics: Physics,
+    pub jobs: usize,
+    pub events: Vec<Event>,
+    pub loads: Vec<f64>,
 }
 
 impl Run {
-    fn plant(&self) -> Plant {
+    pub fn plant(&self) -> Plant {
         let mut jobs = vec![compute(1.0); self.jobs];
         jobs.push(query());
         let mut plant = Plant::new(self.physics.clone(), jobs);
@@ -134,8 +134,34 @@ impl Run {
         plant
     }
 
+    /// Faults for 20 min at a steady `load`; for how many seconds after them the guard still acts,
+    /// the board has a fan, jobs are held back or the silicon is at the emergency threshold.
+    ///
+    /// That a fan slows down too fast for the guard is no matter of heat: `eadc` goes to its cap
+    /// at once when disks become busy.
+    pub fn returns(&self, name: &str, load: f64) -> f64 {
+        let mut looped = looped(name, self.plant());
+        for t in 0..1200 {
+            for job in 0..self.jobs {
+                looped.plant.jobs[job].cpu = load;
+            }
+            inflict(&mut looped.plant, &self.events, t);
+            looped.run(1);
+        }
+        inflict(&mut looped.plant, &[], 0);
+        let mut last = 0.0;
+        for step in 1..=2400 {
+            looped.step();
+            let fans = looped.controls.fans().iter().all(|fan| fan.duty().is_some());
+            if !fans || looped.guarded() || looped.plant.hottest() >= EMERGENCY.0 {
+                last = f64::from(step) / 2.0;
+            }
+        }
+        last
+    }
+
     /// All of it under `policy`; the highest temperature of the silicon.
-    fn peak(&self, policy: Box<dyn Policy>) -> f64 {
+    pub fn peak(&self, policy: Box<dyn Policy>) -> f64 {
         let mut looped = Loop::new(self.plant(), policy);
         for t in 0..120 * self.loads.len() as u64 {
             for job in 0..self.jobs {
@@ -147,6 +173,9 @@ impl Run {
         looped.peak
     }
 }
+
+/// Seconds after the last fault within which normal control returns.
+pub const RETURN: f64 = 360.0;
 
 proptest! {
     #![proptest_config(seeded(32))]
@@ -163,44 +192,27 @@ proptest! {
         }
     }
 
-    /// A sensor that sticks while the silicon warms up can only be found out by what it does not
-    /// follow. In one of some thousand runs that is late, by less than this.
+    /// A sensor that sticks while the silicon warms up is found out by what it does not follow.
     #[test]
     fn a_stuck_sensor_is_found_out(run in any_run(any_event(true))) {
         let plant = run.plant();
         prop_assume!(can_be_held(&plant, &run.events));
         for name in POLICIES {
             let peak = run.peak(policy(name, &plant));
-            prop_assert!(peak < RED_LINE.0 + 10.0, "{name}: {peak}");
+            prop_assert!(peak < RED_LINE.0, "{name}: {peak}");
         }
     }
 
-    /// Normal control returns within five minutes after the last fault has ended. Not so for `dtm`,
-    /// whose moves to and fro bring it to the guard now and then without any fault.
+    /// Normal control returns within six minutes after the last fault has ended. Not always for
+    /// `jetc`, which works within 3 K of the emergency threshold and meets it without any fault.
     #[test]
     fn when_faults_end_normal_control_returns(
         run in any_run(any_event(true)),
         load in 0.2..1.0_f64,
     ) {
-        for name in ["dlb", "jetc", "eadc"] {
-            let plant = run.plant();
-            let mut looped = looped(name, plant);
-            for t in 0..1200 {
-                for job in 0..run.jobs {
-                    looped.plant.jobs[job].cpu = load;
-                }
-                inflict(&mut looped.plant, &run.events, t);
-                looped.run(1);
-            }
-            inflict(&mut looped.plant, &[], 0);
-            looped.run(300);
-            for _ in 0..240 {
-                looped.step();
-                let fans = looped.controls.fans().iter().all(|fan| fan.duty().is_some());
-                let decisions = looped.controls.decisions();
-                prop_assert!(fans && !looped.guarded(), "{name}: {decisions:?}");
-                prop_assert!(looped.plant.hottest() < EMERGENCY.0, "{name}");
-            }
+        for name in POLICIES.into_iter().filter(|name| *name != "jetc") {
+            let seconds = run.returns(name, load);
+            prop_assert!(seconds <= RETURN, "{name}: {seconds} s");
         }
     }
 }

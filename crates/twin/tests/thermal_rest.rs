@@ -1,0 +1,179 @@
+//! Rest and return of the whole server: at a steady load the fans come to rest, and when faults
+//! end the server is back at what it is without them.
+#![allow(clippy::unwrap_used, clippy::panic)] // a failing case is named
+
+mod common;
+
+use common::job as run_of;
+use ebb_policy::cooling::Curve;
+use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::{Hertz, Nanos};
+use ebb_policy::{Decision, QosClass};
+use ebb_trace::generate::Job;
+use ebb_trace::{Closed, Op, Request, Workload};
+use ebb_twin::faults::Faults;
+use ebb_twin::{Observer, Profile, Run, Sample, run};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// Profiles, and how many jobs or, on the first one, hot requests at a time they have: a load that
+/// needs fans between least and full.
+const SERVERS: [(&str, u32); 4] =
+    [("thermal-1u", 40), ("eadc-e6", 14), ("eadc-e4", 12), ("backup-36", 22)];
+const FIRST: &str = SERVERS[0].0;
+
+/// Clients that are always active.
+struct Steady(u32, Pcg64Mcg);
+
+impl Closed for Steady {
+    fn slots(&self) -> u32 {
+        self.0
+    }
+    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
+        let offset = self.1.random_range(0..1u64 << 28) * 4096;
+        let (op, recorded_latency) = (Op::Read, None);
+        Some(Request {
+            at: now,
+            offset,
+            bytes: 4096,
+            device: 0,
+            op,
+            stream: slot,
+            recorded_latency,
+        })
+    }
+}
+
+/// `thermal-1u` has no cores for jobs: requests that keep one busy for 50 ms make its heat.
+fn server(name: &str) -> Profile {
+    let mut text = Profile::shipped_text(name).unwrap().to_owned();
+    if name == FIRST {
+        text = text
+            .replace("read_cycles = 14000.0", "read_cycles = 140000000.0")
+            .replace("read_cycles = 4500.0", "read_cycles = 45000000.0")
+            .replace("read_cycles = 9000.0", "read_cycles = 90000000.0")
+            .replace("core_dynamic = \"4 W\"", "core_dynamic = \"10 W\"");
+    }
+    Profile::parse(&text, name).unwrap()
+}
+
+fn compute(number: u32) -> Job {
+    Job {
+        name: "compute".to_owned(),
+        class: QosClass::Noncritical,
+        socket: Some((number % 2) as u16),
+        start: Nanos::ZERO,
+        cpu: Nanos::from_secs(100_000),
+        clock: Hertz(2.7e9),
+        fixed: 0.0,
+        activity: 1.0,
+        io: None,
+        objective: None,
+    }
+}
+
+/// What was seen of each period.
+#[derive(Default)]
+struct Watch {
+    duties: Vec<f64>,
+    requests: Vec<f64>,
+    latency: Vec<f64>,
+    /// Cores' worth of work of all jobs.
+    work: Vec<f64>,
+    /// When the guard last changed something.
+    guarded: Nanos,
+}
+
+impl Observer for Watch {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let signals = sample.signals;
+        let fans = &signals.cooling.fans;
+        self.duties.push(fans.iter().map(|fan| fan.duty.unwrap()).sum::<f64>() / fans.len() as f64);
+        self.requests.push(signals.io.completed.unwrap() as f64);
+        self.latency.push(signals.io.mean_latency.map_or(0.0, |latency| latency.seconds()));
+        self.work.push(signals.jobs.iter().filter(|job| job.present).map(|job| job.cpu).sum());
+    }
+    fn decision(&mut self, decision: &Decision) {
+        if decision.reason.starts_with("guard:") {
+            self.guarded = decision.at;
+        }
+    }
+}
+
+fn watched((name, load): (&str, u32), policy: &str, seconds: u64, faults: Option<Faults>) -> Watch {
+    let profile = server(name);
+    let points = vec![(0.0, 1.0), (0.4, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
+    let settings = Settings { curve: Some(Curve::new(points).unwrap()), ..Settings::default() };
+    let policy = make(policy, &profile.topology(), &settings).unwrap();
+    let (clients, jobs) = if name == FIRST { (load, 0) } else { (1, load) };
+    let jobs = (0..jobs).map(compute).collect();
+    let workload = Workload::Closed(Box::new(Steady(clients, Pcg64Mcg::seed_from_u64(1))));
+    let mut watch = Watch::default();
+    let end = Some(Nanos::from_secs(seconds));
+    let job = Run { jobs, faults, ..run_of(&profile, policy, workload, end) };
+    run(job, &mut watch).unwrap_or_else(|error| panic!("{name}: {error}"));
+    watch
+}
+
+/// The last `seconds`.
+fn last(values: &[f64], seconds: usize) -> &[f64] {
+    &values[values.len() - 2 * seconds..]
+}
+
+/// Peak to peak, and turns by more than a hundredth.
+fn swing(duties: &[f64]) -> (f64, usize) {
+    let (mut low, mut high, mut turns) = (1.0_f64, 0.0_f64, 0);
+    let (mut before, mut up) = (duties[0], None);
+    for &duty in duties {
+        (low, high) = (low.min(duty), high.max(duty));
+        if (duty - before).abs() > 1e-2 {
+            turns += usize::from(up == Some(duty < before));
+            (up, before) = (Some(duty > before), duty);
+        }
+    }
+    (high - low, turns)
+}
+
+/// The bounds of `docs/policies/eadc.md`: peak to peak, and turns in ten minutes.
+const BOUNDS: [(&str, f64, usize); 4] =
+    [("dlb", 0.08, 10), ("jetc", 0.08, 10), ("eadc", 0.12, 90), ("eadc-plus", 0.12, 90)];
+
+#[test]
+fn at_a_steady_load_the_fans_come_to_rest() {
+    for server in SERVERS {
+        for (policy, most, often) in BOUNDS {
+            let watch = watched(server, policy, 2100, None);
+            let (swing, turns) = swing(last(&watch.duties, 600));
+            let what = format!("{server:?} {policy}");
+            assert!(swing <= most && turns <= often, "{what}: {swing}, {turns} turns");
+            let duty = watch.duties.last().unwrap();
+            assert!((0.21..0.99).contains(duty), "{what}: {duty} is a bound");
+        }
+    }
+}
+
+/// Within five minutes the guard is silent, and from then on work and latency are those of the same
+/// run without faults; EADC's fans may still be on their way to its optimum.
+#[test]
+fn when_faults_end_the_server_is_as_if_there_had_been_none() {
+    let until = Nanos::from_secs(240);
+    for server in SERVERS {
+        for policy in ["dlb", "jetc", "eadc", "eadc-plus", "native"] {
+            let free = watched(server, policy, 660, None);
+            for seed in 0..2 {
+                let faults = Faults { seed, until: Some(until) };
+                let watch = watched(server, policy, 660, Some(faults));
+                let what = format!("{server:?} {policy}, seed {seed}");
+                let silent = watch.guarded;
+                assert!(silent <= until + Nanos::from_secs(300), "{what}: guard at {silent}");
+                let mean = |values: &[f64]| last(values, 120).iter().sum::<f64>() / 240.0;
+                let (duty, usual) = (mean(&watch.duties), mean(&free.duties));
+                assert!((duty - usual).abs() < 0.4, "{what}: duty {duty}, without {usual}");
+                let same = |a: &[f64], b: &[f64]| (mean(a) - mean(b)).abs() <= 0.07 * mean(b);
+                assert!(same(&watch.requests, &free.requests), "{what}: requests");
+                assert!(same(&watch.latency, &free.latency), "{what}: latency");
+                assert!(same(&watch.work, &free.work), "{what}: work");
+            }
+        }
+    }
+}
