@@ -48,7 +48,7 @@ objective = "7 d"
         [("critical", "30 min"), ("vital", "2 h"), ("sensitive", "24 h"), ("noncritical", "7 d")];
     for (class, objective) in classes {
         text += &format!(
-            "[[batch]]\nname = \"restore-{class}\"\nclass = \"{class}\"\nstart = \"400 s\"\n\
+            "[[batch]]\nname = \"restore-{class}\"\nclass = \"{class}\"\nstart = \"150 s\"\n\
              cpu = \"60 s\"\nactivity = 0.7\nobjective = \"{objective}\"\n\
              io = {{ read = \"60 GB\", request = \"1 MiB\", depth = 16 }}\n"
         );

@@ -130,8 +130,8 @@ impl Plan {
         let mut notes = Vec::new();
         let profile = &self.server.profile;
         let eadc = |name: &String| name.split('+').any(|part| part.trim().starts_with("eadc"));
-        let blind = self.settings.curve.is_none() && profile.vibration.is_some();
-        if blind && self.policies.iter().any(eadc) {
+        let disks = profile.drive().is_none() && profile.vibration.is_some();
+        if disks && self.settings.curve.is_none() && self.policies.iter().any(eadc) {
             notes.push(format!(
                 "eadc was given no --curve and takes the disks not to feel the fans; `ebb \
                  characterise --profile {} --out curve.toml` measures one",
