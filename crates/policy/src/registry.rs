@@ -8,7 +8,7 @@ use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams, PacerPlus};
 use crate::ssd::{Pacman, PacmanPlus, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
-use crate::{Policy, Signals};
+use crate::{ControlName, Policy, Signals};
 
 /// What the operator states: the tolerated loss and the budget.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +48,24 @@ pub enum Owned {
     JobSockets,
     /// Which waiting jobs may start.
     Admission,
+}
+
+impl Owned {
+    /// What must be owned to set `control`.
+    #[must_use]
+    pub fn of(control: ControlName) -> Self {
+        match control {
+            ControlName::ActiveCores(_) => Self::ActiveCores,
+            ControlName::Frequency(_) => Self::Frequency,
+            ControlName::PowerState(_) => Self::PowerStates,
+            ControlName::Background => Self::Background,
+            ControlName::FanDuty(_) => Self::Fans,
+            ControlName::FrequencyCap(_) => Self::FrequencyCaps,
+            ControlName::JobShare(_) => Self::JobShares,
+            ControlName::JobSocket(_) => Self::JobSockets,
+            ControlName::Admit(_) => Self::Admission,
+        }
+    }
 }
 
 impl fmt::Display for Owned {

@@ -4,21 +4,7 @@ mod common;
 
 use common::{Weather, budget, heated};
 use ebb_policy::registry::{ENTRIES, Owned, Settings, make};
-use ebb_policy::{ControlName, Controls, PowerState};
-
-fn owned(control: ControlName) -> Owned {
-    match control {
-        ControlName::ActiveCores(_) => Owned::ActiveCores,
-        ControlName::Frequency(_) => Owned::Frequency,
-        ControlName::PowerState(_) => Owned::PowerStates,
-        ControlName::Background => Owned::Background,
-        ControlName::FanDuty(_) => Owned::Fans,
-        ControlName::FrequencyCap(_) => Owned::FrequencyCaps,
-        ControlName::JobShare(_) => Owned::JobShares,
-        ControlName::JobSocket(_) => Owned::JobSockets,
-        ControlName::Admit(_) => Owned::Admission,
-    }
-}
+use ebb_policy::{Controls, PowerState};
 
 #[test]
 fn no_policy_sets_what_it_does_not_own() {
@@ -35,7 +21,7 @@ fn no_policy_sets_what_it_does_not_own() {
             controls.begin(weather.signals.now);
             policy.step(&weather.signals, &mut controls);
             for decision in controls.decisions() {
-                let control = owned(decision.control);
+                let control = Owned::of(decision.control);
                 assert!(entry.owns.contains(&control), "{} sets {control}", entry.name);
                 if !seen.contains(&control) {
                     seen.push(control);

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use common::{Chain, Poisson, job};
 use ebb_policy::registry::{ENTRIES, Owned, Settings, make};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
-use ebb_policy::{ControlName, Decision, Limits, QosClass};
+use ebb_policy::{Decision, Limits, QosClass};
 use ebb_trace::generate::Job;
 use ebb_trace::{Source, Workload, transform};
 use ebb_twin::{Observer, Outcome, Profile, Run, run};
@@ -110,25 +110,11 @@ struct Owners {
     foreign: Vec<Decision>,
 }
 
-fn owned(control: ControlName) -> Owned {
-    match control {
-        ControlName::ActiveCores(_) => Owned::ActiveCores,
-        ControlName::Frequency(_) => Owned::Frequency,
-        ControlName::PowerState(_) => Owned::PowerStates,
-        ControlName::Background => Owned::Background,
-        ControlName::FanDuty(_) => Owned::Fans,
-        ControlName::FrequencyCap(_) => Owned::FrequencyCaps,
-        ControlName::JobShare(_) => Owned::JobShares,
-        ControlName::JobSocket(_) => Owned::JobSockets,
-        ControlName::Admit(_) => Owned::Admission,
-    }
-}
-
 impl Observer for Owners {
     fn decision(&mut self, decision: &Decision) {
         let by = decision.reason.split(':').next().unwrap();
         let owner = ENTRIES.iter().find(|entry| entry.name == by);
-        let owns = owner.is_some_and(|entry| entry.owns.contains(&owned(decision.control)));
+        let owns = owner.is_some_and(|entry| entry.owns.contains(&Owned::of(decision.control)));
         if !owns && by != "guard" && by != "sspc" {
             self.foreign.push(*decision);
         }

@@ -368,6 +368,22 @@ fn at_the_red_line_everything_gives_way() {
 }
 
 #[test]
+fn what_the_red_line_took_comes_back_to_those_who_never_set_it() {
+    let mut bench = warm_bench(60.0);
+    let native = bench.controls.frequency_caps().to_vec();
+    bench.warm(Some(96.0));
+    bench.period(fans(0.3));
+    assert_ne!(bench.controls.frequency_caps(), native);
+    for _ in 0..120 {
+        bench.warm(Some(60.0));
+        bench.period(fans(0.3));
+    }
+    assert_eq!(bench.controls.frequency_caps(), native);
+    assert!(bench.controls.job_shares().iter().all(|share| *share == 1.0));
+    assert!(crate::QosClass::ALL.iter().all(|class| bench.controls.admits(*class)));
+}
+
+#[test]
 fn a_lost_sensor_ends_with_full_fans() {
     let mut bench = warm_bench(70.0);
     bench.period(fans(0.95));

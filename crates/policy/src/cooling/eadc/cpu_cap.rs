@@ -81,8 +81,11 @@ impl CpuCaps {
             let change = cap.error - cap.before.unwrap_or(cap.error);
             let moved = K_P * change + K_I * cap.error * dt;
             // Nobody is throttled below the set point, nor let go above it, for a toggling digit.
-            let moved = if cap.error > 0.0 { moved.max(0.0) } else { moved.min(0.0) };
-            let moved = if cap.error == 0.0 { 0.0 } else { moved };
+            let moved = match cap.error {
+                error if error > 0.0 => moved.max(0.0),
+                error if error < 0.0 => moved.min(0.0),
+                _ => 0.0,
+            };
             cap.wanted = (cap.now - moved).clamp(self.least, 1.0);
         }
     }
