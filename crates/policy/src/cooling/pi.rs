@@ -6,8 +6,9 @@
 //! * **In the air's resistance, not in duty**. Convection improves with about the 0.8th power of
 //!   speed (Dittus and Boelter, turbulent flow), so a step of duty moves the temperature nine
 //!   times as far at 30 % as at 100 %. Kim et al. (DATE 2014) adapt the gains to the operating
-//!   fan speed for this reason; here the loop steers `r = duty^-0.8`, in which the plant is
-//!   about linear and one pair of gains serves every speed.
+//!   fan speed for this reason; here the loop steers `ln r` with `r = duty^-0.8`: what a step of
+//!   it adds to a heat sink's heat is a share of the power, whatever the speed.
+//! * **Half a quantum of play** in what is read, so that a toggling digit moves nothing.
 //! * **A dead zone of one quantum** around the target: between two readings nobody knows more,
 //!   and acting on a toggling last digit is an oscillation (Kim et al.: "eliminating the fan
 //!   speed oscillation caused by temperature quantization"; their method is not in the abstract,
@@ -20,9 +21,9 @@ const CONVECTION: f64 = 0.8;
 
 /// `K_p`, per kelvin. By Skogestad's rules for internal model control, `K_p = 1 / (k (lambda +
 /// theta))`: `theta` = 13 s (sensor 10 s, fan 2 s, interval 1 s), `lambda` = 2 `theta`, and `k`,
-/// in K/s per unit of `r`, the slope at which a socket heats: 100 W on 0.15 K/W of convection,
-/// with a time constant of 60 s, are 0.25. A plant that is four times as steep stays stable.
-const K_P: f64 = 1.0 / (0.25 * 39.0);
+/// in K/s per unit of `ln r`, the power of a socket over the heat capacity of its sink: 150 W on
+/// 300 J/K are 0.5. A plant that is four times as steep stays stable.
+const K_P: f64 = 1.0 / (0.5 * 39.0);
 /// `K_i` = `K_p / (4 (lambda + theta))`, per kelvin and second: slow enough for heavy heat sinks.
 const K_I: f64 = K_P / (4.0 * 39.0);
 
@@ -59,13 +60,18 @@ pub fn dead_zone(error: f64) -> f64 {
 pub struct Pi {
     /// The error of the last interval, after the dead zone.
     before: Option<f64>,
+    /// The error with half a quantum of play on either side.
+    seen: Option<f64>,
 }
 
 impl Pi {
     /// The duty to follow `duty`, when the temperature is `error` kelvin above the target and
     /// `dt` seconds have passed; within `low` and `high`.
     pub fn step(&mut self, duty: f64, error: f64, dt: f64, (low, high): (f64, f64)) -> f64 {
-        let error = dead_zone(error);
+        let half = QUANTUM / 2.0;
+        let seen = self.seen.map_or(error, |seen| seen.clamp(error - half, error + half));
+        self.seen = Some(seen);
+        let error = dead_zone(seen);
         let change = error - self.before.replace(error).unwrap_or(error);
         let r = resistance(duty);
         let low = low.min(high);
@@ -75,13 +81,13 @@ impl Pi {
             return low;
         }
         let moved = K_P * change + K_I * error * dt;
-        let mut next = if moved == 0.0 { duty } else { duty_of(r - moved) };
+        let mut next = if moved == 0.0 { duty } else { duty_of(r * (-moved).exp()) };
         let slowest = duty - SLOW_DOWN * dt;
         if next < slowest {
             // What the rate holds back of the proportional part is owed, or a reading that
             // toggles would ratchet the fans up.
             next = slowest;
-            let owed = (moved - (r - resistance(next))) / K_P;
+            let owed = (moved - (r / resistance(next)).ln()) / K_P;
             self.before = Some(error - owed);
         }
         next.clamp(low, high)
@@ -89,7 +95,7 @@ impl Pi {
 
     /// The target has changed: the error that it makes is no change of the temperature.
     pub fn restart(&mut self) {
-        self.before = None;
+        *self = Self::default();
     }
 }
 
@@ -132,7 +138,7 @@ mod tests {
     #[test]
     fn a_kelvin_moves_slow_fans_less_than_fast_ones() {
         let moved = |duty: f64| Pi::default().step(duty, 11.0, 1.0, (0.0, 1.0)) - duty;
-        assert!(moved(0.8) > 4.0 * moved(0.3), "{} {}", moved(0.8), moved(0.3));
+        assert!(moved(0.8) > 2.0 * moved(0.3), "{} {}", moved(0.8), moved(0.3));
         assert!(moved(0.3) > 0.0);
     }
 

@@ -3,10 +3,9 @@
 use super::*;
 
 /// Peak to peak duty, and turns by more than 1 % of duty, that are tolerated in 10 min at rest.
-/// `eadc` comes to rest anywhere, also where a reading toggles between two digits.
 /// None is stated for `dtm`, which never stops moving work to and fro.
 pub const BOUNDS: [(&str, f64, usize); 4] =
-    [("dlb", 0.06, 20), ("jetc", 0.06, 20), ("eadc", 0.05, 30), ("eadc-plus", 0.05, 30)];
+    [("dlb", 0.03, 6), ("jetc", 0.03, 6), ("eadc", 0.03, 6), ("eadc-plus", 0.03, 6)];
 
 /// A server with heat sinks and lags from wider ranges, and how many jobs it runs.
 pub fn any_rest() -> impl Strategy<Value = (Physics, usize)> {
