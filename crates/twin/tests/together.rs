@@ -24,6 +24,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Chain, Poisson, job};
+use ebb_policy::cooling::Curve;
 use ebb_policy::registry::{ENTRIES, Owned, Settings, make};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Decision, Limits, QosClass};
@@ -45,14 +46,17 @@ const TURN: Nanos = Nanos::from_secs(20);
 /// the requests that would keep them busy.
 const SLOWER: f64 = 8.0;
 
+const SSD: &str = "pm1743";
+const HDD: &str = "es3-4tb";
 const SEEDS: [u64; 3] = [1, 2, 3];
 /// All combinations; the first ones are each alone.
 const ALONE: [&str; 3] = ["pacer+dlb", "pacman+dlb", "eadc"];
 const PAIRS: [&str; 3] = ["pacer+pacman+dlb", "pacer+eadc", "pacman+eadc"];
 const TRIO: &str = "pacer+pacman+eadc";
 
-fn server(inlet: &str) -> Profile {
+fn server(inlet: &str, drives: &str) -> Profile {
     let text = Profile::shipped_text("converged-1u").unwrap();
+    let text = text.replace("model = \"pm1743\"", &format!("model = \"{drives}\""));
     // The drives start as warm as the air.
     let text = text.replace("start = \"35 C\"", "start = \"40 C\"");
     let text = text.replace("inlet = \"25 C\"", &format!("inlet = \"{inlet}\""));
@@ -84,6 +88,11 @@ fn bursts(seed: u64) -> Workload {
         Box::new(transform::shift(turned, Nanos(TURN.0 * turn))) as Box<dyn Source>
     };
     Workload::Open(Box::new(Chain((0..WARM.1 / 20).map(turn).collect())))
+}
+
+/// Random reads for disks.
+fn scattered(seed: u64) -> Workload {
+    Workload::Open(Box::new(requests(250.0 * SLOWER, 64 << 10, 0.9, seed)))
 }
 
 /// Computing without end.
@@ -123,6 +132,7 @@ impl Observer for Owners {
 
 struct Scene {
     name: &'static str,
+    drives: &'static str,
     inlet: &'static str,
     load: fn(u64) -> Workload,
     jobs: usize,
@@ -131,8 +141,12 @@ struct Scene {
 
 impl Scene {
     fn run(&self, policy: &str, seed: u64) -> Outcome {
-        let profile = server(self.inlet);
-        let settings = Settings { plf: PLF, ssd_budget: Some(BUDGET), ..Settings::default() };
+        let profile = server(self.inlet, self.drives);
+        let points =
+            vec![(0.0, 1.0), (0.4, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
+        let curve = (self.drives == HDD).then(|| Curve::new(points).unwrap());
+        let settings =
+            Settings { plf: PLF, ssd_budget: Some(BUDGET), curve, ..Settings::default() };
         let policy = make(policy, &profile.topology(), &settings).unwrap();
         let job = Run {
             limits: Limits { ssd_budget: Some(BUDGET), ..Limits::default() },
@@ -223,12 +237,15 @@ impl Sum {
 }
 
 const STEADY: Scene =
-    Scene { name: "steady", inlet: "25 C", load: steady, jobs: 18, seconds: COOL };
+    Scene { name: "steady", drives: SSD, inlet: "25 C", load: steady, jobs: 18, seconds: COOL };
 const BURSTS: Scene =
-    Scene { name: "bursts", inlet: "25 C", load: bursts, jobs: 18, seconds: COOL };
+    Scene { name: "bursts", drives: SSD, inlet: "25 C", load: bursts, jobs: 18, seconds: COOL };
 /// So hot that fans by the sensors alone come too late: the hardware throttles under `dlb`.
 const HOT: Scene =
-    Scene { name: "hot inlet", inlet: "40 C", load: bursts, jobs: 24, seconds: WARM };
+    Scene { name: "hot inlet", drives: SSD, inlet: "40 C", load: bursts, jobs: 24, seconds: WARM };
+/// Hard disks, which fans shake, at about a third of what they can do.
+const DISKS: Scene =
+    Scene { name: "disks", drives: HDD, inlet: "32 C", load: scattered, jobs: 22, seconds: WARM };
 
 #[test]
 fn under_a_steady_load() {
@@ -238,6 +255,11 @@ fn under_a_steady_load() {
 #[test]
 fn under_bursts_of_writes() {
     BURSTS.holds();
+}
+
+#[test]
+fn with_disks() {
+    DISKS.holds();
 }
 
 #[test]
