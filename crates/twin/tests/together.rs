@@ -145,8 +145,7 @@ impl Scene {
         let points =
             vec![(0.0, 1.0), (0.4, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
         let curve = (self.drives == HDD).then(|| Curve::new(points).unwrap());
-        let settings =
-            Settings { plf: PLF, ssd_budget: Some(BUDGET), curve, ..Settings::default() };
+        let settings = Settings { plf: PLF, ssd_budget: Some(BUDGET), curve };
         let policy = make(policy, &profile.topology(), &settings).unwrap();
         let job = Run {
             limits: Limits { ssd_budget: Some(BUDGET), ..Limits::default() },

@@ -1,6 +1,7 @@
 //! The red line, under random loads and faults, whatever the policy.
 
 use super::*;
+use crate::registry::{ENTRIES, Entry, Owned};
 use crate::{Controls, FanControl, Signals};
 
 /// A policy that wants everything hot.
@@ -135,7 +136,7 @@ impl Run {
     }
 
     /// Faults for 20 min at a steady `load`; for how many seconds after them the guard still acts,
-    /// the board has a fan, jobs are held back or the silicon is at the emergency threshold.
+    /// the board has a fan, jobs are held back by a policy that never does or the silicon is at the emergency threshold.
     ///
     /// That a fan slows down too fast for the guard is no matter of heat: `eadc` goes to its cap
     /// at once when disks become busy.
@@ -149,11 +150,14 @@ impl Run {
             looped.run(1);
         }
         inflict(&mut looped.plant, &[], 0);
+        let own = |entry: &&Entry| entry.name == name && entry.owns.contains(&Owned::JobShares);
+        let throttles = ENTRIES.iter().any(|entry| own(&entry));
         let mut last = 0.0;
         for step in 1..=2400 {
             looped.step();
             let fans = looped.controls.fans().iter().all(|fan| fan.duty().is_some());
-            if !fans || looped.guarded() || looped.plant.hottest() >= EMERGENCY.0 {
+            let held = !throttles && looped.controls.job_shares().iter().any(|share| *share < 1.0);
+            if !fans || held || looped.guarded() || looped.plant.hottest() >= EMERGENCY.0 {
                 last = f64::from(step) / 2.0;
             }
         }

@@ -5,7 +5,7 @@ use super::*;
 /// Peak to peak duty, and turns by more than 1 % of duty, that are tolerated in 10 min at rest.
 /// None is stated for `dtm`, which never stops moving work to and fro.
 pub const BOUNDS: [(&str, f64, usize); 4] =
-    [("dlb", 0.03, 6), ("jetc", 0.03, 6), ("eadc", 0.03, 6), ("eadc-plus", 0.03, 6)];
+    [("dlb", 0.03, 6), ("jetc", 0.03, 6), ("eadc", 0.04, 6), ("eadc-plus", 0.04, 6)];
 
 /// A server with heat sinks and lags from wider ranges, and how many jobs it runs.
 pub fn any_rest() -> impl Strategy<Value = (Physics, usize)> {
