@@ -19,7 +19,8 @@ const SOAK: f64 = 45.0;
 const LEARN: f64 = 600.0;
 /// Sound readings before what it can be at most is known, in seconds.
 const ENOUGH: f64 = 300.0;
-/// How far the truth may be from the model: by that factor, and so many kelvin.
+/// How far the truth may be from the model: by that factor, twice if it is another socket's, and so
+/// many kelvin.
 const GENEROUS: f64 = 1.5;
 const MARGIN: f64 = 10.0;
 
@@ -108,6 +109,7 @@ impl Soak {
     /// known.
     pub fn bounds(&self) -> (f64, f64) {
         let Some(k) = self.sure() else { return (0.0, f64::MAX) };
-        (k * self.h / GENEROUS - MARGIN, k * self.h * GENEROUS + MARGIN)
+        let generous = if self.learnt().is_some() { GENEROUS } else { GENEROUS.powi(2) };
+        (k * self.h / generous - MARGIN, k * self.h * generous + MARGIN)
     }
 }

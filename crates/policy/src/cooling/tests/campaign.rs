@@ -121,6 +121,8 @@ fn what_once_crossed_the_red_line_does_not() {
     }
     // It sticks at 81 degrees while the load is such that little changes: late, by a kelvin.
     assert!(peak(2133, true, "dlb").unwrap() < RED_LINE.0 + 2.0);
+    // Another socket's heat took a lie for the truth.
+    assert!(peak(749, false, "eadc").unwrap() < RED_LINE.0 - 2.0);
     for seed in [377, 380, 1353, 2716] {
         let peak = peak(seed, false, "stoker").unwrap();
         assert!(peak < RED_LINE.0, "seed {seed}: {peak}");
