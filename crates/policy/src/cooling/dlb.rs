@@ -63,7 +63,7 @@ impl Dlb {
     /// DLB for `topology`.
     #[must_use]
     pub fn new(topology: &Topology) -> Self {
-        let (fans, placement) = (DefaultFans::new(topology), Placement::new(topology.sockets));
+        let (fans, placement) = (DefaultFans::new(topology), Placement::new(topology));
         Self { fans, placement }
     }
 }

@@ -37,7 +37,7 @@ impl Dtm {
     pub fn new(topology: &Topology) -> Self {
         Self {
             fans: DefaultFans::new(topology),
-            placement: Placement::new(topology.sockets),
+            placement: Placement::new(topology),
             throttled: vec![false; usize::from(topology.sockets)],
         }
     }

@@ -40,7 +40,7 @@ impl Jetc {
         Self {
             heat: Estimator::new(topology),
             pi: Pi::default(),
-            placement: Placement::new(topology.sockets),
+            placement: Placement::new(topology),
             interval: Interval::default(),
             min_duty: min_duty(topology),
         }

@@ -140,7 +140,7 @@ impl Eadc {
             lever,
             stability: Stability::default(),
             optimum: Optimum::new(topology),
-            placement: Placement::new(topology.sockets),
+            placement: Placement::new(topology),
             admission: Admission::default(),
             dvfs: Dvfs::new(topology),
             feed_forward: FeedForward::new(topology),

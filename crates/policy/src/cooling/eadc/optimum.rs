@@ -75,9 +75,10 @@ pub struct Optimum {
     /// Power and activity one period ago, and the sums for `sigma`.
     before: Option<(f64, f64)>,
     products: (f64, f64),
-    /// `P_cpu - sigma A` as late as the sensors, and its mean at each point of the grid, W.
-    idle: Option<f64>,
-    seen: [Option<f64>; POINTS],
+    /// Power and activity as late as the sensors, and their means at each point of the grid: what
+    /// is idle power follows from them once `sigma` is known.
+    late: Option<(f64, f64)>,
+    seen: [Option<(f64, f64)>; POINTS],
     /// The server now, since when it stands still, and where it did so then.
     now: Option<State>,
     still: f64,
@@ -102,7 +103,7 @@ impl Optimum {
             fans: (rated, fans.map(|fan| fan.min_duty).fold(0.0, f64::max)),
             before: None,
             products: (0.0, 0.0),
-            idle: None,
+            late: None,
             seen: [None; POINTS],
             now: None,
             still: 0.0,
@@ -129,7 +130,7 @@ impl Optimum {
             (self.still, self.anchor) = (0.0, None);
             return;
         }
-        self.learn_idle(cpu.0 - self.sigma() * activity, hottest.now.0, dt);
+        self.learn_means((cpu.0, activity), hottest.now.0, dt);
         let rise = hottest.now.0 - inlet(signals);
         let (temperature, r, theta) = (hottest.now.0, resistance(duty), rise / cpu.0);
         self.learn_resistance(State { temperature, r, activity, theta }, dt);
@@ -160,13 +161,17 @@ impl Optimum {
     }
 
     /// A first-order lag follows a ramp as late as its time constant.
-    fn learn_idle(&mut self, idle: f64, temperature: f64, dt: f64) {
-        let late = self.idle.get_or_insert(idle);
-        *late += (idle - *late) * weight(dt, LAG.seconds());
+    fn learn_means(&mut self, now: (f64, f64), temperature: f64, dt: f64) {
+        let follow = |mean: &mut (f64, f64), to: (f64, f64), time: f64| {
+            mean.0 += (to.0 - mean.0) * weight(dt, time);
+            mean.1 += (to.1 - mean.1) * weight(dt, time);
+        };
+        let late = self.late.get_or_insert(now);
+        follow(late, now, LAG.seconds());
         let point = (temperature - at(0)) / STEP;
         if (-0.5..POINTS as f64 - 0.5).contains(&point) {
-            let mean = self.seen[point.round() as usize].get_or_insert(*late);
-            *mean += (*late - *mean) * weight(dt, MEAN);
+            let late = *late;
+            follow(self.seen[point.round() as usize].get_or_insert(late), late, MEAN);
         }
     }
 
@@ -193,7 +198,10 @@ impl Optimum {
 
     /// `l` of `I(T)`, W, once temperatures far enough apart have been seen.
     fn leakage(&self) -> Option<f64> {
-        let known = || self.seen.iter().enumerate().filter_map(|(n, i)| Some((n, (*i)?)));
+        let sigma = self.sigma();
+        let idle =
+            |seen: Option<(f64, f64)>| seen.map(|(power, activity)| power - sigma * activity);
+        let known = || self.seen.iter().enumerate().filter_map(|(n, s)| Some((n, idle(*s)?)));
         let (first, last) = (known().next()?.0, known().next_back()?.0);
         if last - first < SPREAD {
             return None;
