@@ -156,7 +156,8 @@ fn possible_fans(fans: &Fans) -> Result<(), Wrong> {
                       rise from one to the next, the last duty is 1.0";
         return wrong("fans", "pwm_to_rpm", reason.into());
     }
-    within("fans", "stall_duty", fans.stall_duty, 0.0, fans.spec().min_duty)?;
+    // It starts again at the first point's duty: stalling above that, it never would.
+    within("fans", "stall_duty", fans.stall_duty, 0.0, table[0].0)?;
     within("fans", "floor", fans.floor.0, 0.0, 100.0)?;
     above_zero("fans", "watts_per_rpm3", fans.watts_per_rpm3)?;
     let most = fans.spec().max_power;
@@ -215,6 +216,9 @@ mod tests {
             ("interval = \"1 s\"", "interval = \"0 s\"", "not in"),
             ("[0.2, 2000.0]", "[0.2, 12000.0]", "rise from one to the next"),
             ("[1.0, 10500.0]", "[0.9, 10500.0]", "the last duty is 1.0"),
+            ("stall_duty = 0.05", "stall_duty = 0.3", "0.3 is not in 0..=0.2"),
+            ("stall_duty = 0.05", "stall_duty = 2.0", "2 is not in 0..=0.2"),
+            ("stall_duty = 0.05", "stall_duty = nan", "NaN is not in"),
             ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = -1e-11", "not physical"),
             ("firmware = [[45.0, 0.2]", "firmware = [[99.0, 0.2]", "never falls"),
             ("full_speed = 1.0", "full_speed = -1.0", "not in"),
