@@ -79,6 +79,9 @@ const fn floor() -> f64 {
 }
 
 impl DriveHeat {
+    /// Heat capacities that a drive can have, J/K: from a gram to a hundred kilogrammes at 0.9
+    /// kJ/(kg K).
+    const CAPACITY: std::ops::RangeInclusive<f64> = 0.9..=9e4;
     /// What is left to a hot drive where nothing else is known: assumed.
     pub const FLOOR: f64 = 0.25;
 
@@ -93,8 +96,10 @@ impl DriveHeat {
     /// The first key that cannot be, and why.
     pub(crate) fn impossible(&self) -> Option<(&'static str, String)> {
         let Self { j_per_k, throttle, throttle_full, throttle_floor } = self;
-        if !(*j_per_k > 0.0 && j_per_k.is_finite()) {
-            return Some(("j_per_k", format!("{j_per_k} is not physical: it must be above 0")));
+        if !Self::CAPACITY.contains(j_per_k) {
+            let (least, most) = (Self::CAPACITY.start(), Self::CAPACITY.end());
+            let reason = format!("{j_per_k} is not physical: a drive holds {least} to {most} J/K");
+            return Some(("j_per_k", reason));
         }
         let rising = match (throttle, throttle_full) {
             (None, None) => true,

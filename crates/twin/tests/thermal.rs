@@ -187,6 +187,16 @@ fn a_trip_ends_the_run_and_says_why() {
 }
 
 #[test]
+fn a_die_whose_temperature_is_no_number_trips_too() {
+    // No profile says so; who builds one in code may.
+    let mut profile = server();
+    profile.fans.as_mut().unwrap().airflow_m3_s = 1e308;
+    let end = Some(Nanos::from_secs(10));
+    let error = run(job(&profile, Box::new(Held(1.0)), idle(), end), &mut Unobserved).unwrap_err();
+    assert!(matches!(error, TwinError::Trip { .. }), "{error}");
+}
+
+#[test]
 fn the_same_seeds_give_the_same_run_and_the_same_faults() {
     let profile = server();
     let once = |seed: Option<u64>| {

@@ -213,7 +213,8 @@ impl Climate {
             let die = self.network.die(socket);
             sensor.observe(now, die);
             emergency.observe(&self.spec.emergency, die);
-            if die >= self.spec.emergency.trip.0 {
+            // A die whose temperature is no number is not one that runs on.
+            if die.is_nan() || die >= self.spec.emergency.trip.0 {
                 let temperature = Celsius(die);
                 return Err(TwinError::Trip { socket: socket as u16, at: now, temperature });
             }

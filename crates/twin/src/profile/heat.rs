@@ -8,6 +8,21 @@ use crate::vibration::Vibration;
 
 /// Highest place with servers that vendors allow: 10,000 ft (EADC Table III), rounded up.
 const HIGHEST: f64 = 3100.0;
+/// Thermal resistance, K/W: from a cold plate to a bare chip without a heat sink.
+const RESISTANCE: (f64, f64) = (1e-3, 100.0);
+/// Heat capacity, J/K: from a thin die (a cm² of silicon 0.5 mm thick holds 0.08) to 100 kg of
+/// copper.
+const CAPACITY: (f64, f64) = (0.01, 4e4);
+/// Air through a chassis or a fan, m³/s: from a fan of 10 mm to that of a whole row of racks.
+const FLOW: (f64, f64) = (1e-5, 100.0);
+/// Draught through standing fans, m³/s; the most is the flow of the fans.
+const DRAUGHT: f64 = 1e-6;
+/// Speed of a turning fan, rpm. The fastest of `fan_power_rpm.csv` comes to 29,500.
+const SPEED: (f64, f64) = (10.0, 1e5);
+/// Power of a fan at full speed, W: from one of a laptop to that of a rack's door.
+const FAN_POWER: (f64, f64) = (0.01, 1000.0);
+/// Most leakage of a socket at its trip, W: several times what any socket can be fed with.
+const LEAKAGE: f64 = 5000.0;
 
 impl Profile {
     /// Checks `[thermal]`, `[fans]` and `[vibration]`.
@@ -16,7 +31,9 @@ impl Profile {
             (Some(thermal), Some(fans)) => {
                 possible_thermal(thermal)?;
                 possible_emergency(&thermal.emergency, self)?;
+                possible_leakage(thermal)?;
                 possible_fans(fans)?;
+                possible_draught(thermal, fans)?;
                 possible_curves(fans)?;
                 if self.board.fans.0 != 0.0 {
                     let reason = "must be 0 W where [fans] models them, or they count twice";
@@ -73,34 +90,60 @@ fn within(
     }
 }
 
-/// A resistance, capacity or flow: physical only above 0.
-fn above_zero(table: &'static str, key: &'static str, value: f64) -> Result<(), Wrong> {
-    if value > 0.0 && value.is_finite() {
-        Ok(())
-    } else {
-        wrong(table, key, format!("{value} is not physical: it must be above 0"))
+/// A resistance, capacity or flow: physical only above 0, and in the range of what is built.
+fn physical(
+    table: &'static str,
+    key: &'static str,
+    value: f64,
+    (least, most): (f64, f64),
+) -> Result<(), Wrong> {
+    if value.is_nan() || value <= 0.0 {
+        return wrong(table, key, format!("{value} is not physical: it must be above 0"));
     }
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let reason = format!("{value:e} is not physical: nothing built lies outside {least}..={most}");
+    wrong(table, key, reason)
 }
 
 fn possible_thermal(thermal: &Thermal) -> Result<(), Wrong> {
-    let Thermal { socket, drive, leakage, sensor, .. } = thermal;
+    let Thermal { leakage, sensor, .. } = thermal;
     within("thermal", "inlet", thermal.inlet.0, -20.0, 60.0)?;
     within("thermal", "altitude_m", thermal.altitude_m, -500.0, HIGHEST)?;
-    above_zero("thermal", "reference_flow_m3_s", thermal.reference_flow_m3_s)?;
-    above_zero("thermal", "draught_m3_s", thermal.draught_m3_s)?;
+    physical("thermal", "reference_flow_m3_s", thermal.reference_flow_m3_s, FLOW)?;
+    possible_socket(thermal)?;
+    possible_bays(thermal)?;
+    within("thermal.leakage", "power", leakage.power.0, 0.0, 1000.0)?;
+    within("thermal.leakage", "at", leakage.at.0, 0.0, 150.0)?;
+    // Above a doubling in 7 K no published silicon; below 0 it would fall with heat.
+    within("thermal.leakage", "per_kelvin", leakage.per_kelvin, 0.0, 0.1)?;
+    possible_sensor(sensor)
+}
+
+fn possible_socket(thermal: &Thermal) -> Result<(), Wrong> {
+    let socket = &thermal.socket;
     if socket.rows.is_empty() || socket.rows.len() > 16 || socket.rows.iter().any(|row| *row > 15) {
         let reason = "one row number from 0 to 15 for each of 1 to 16 sockets";
         return wrong("thermal.socket", "rows", reason.into());
     }
-    above_zero("thermal.socket", "die_to_sink_k_per_w", socket.die_to_sink_k_per_w)?;
-    above_zero("thermal.socket", "sink_to_air_k_per_w", socket.sink_to_air_k_per_w)?;
-    above_zero("thermal.socket", "die_j_per_k", socket.die_j_per_k)?;
-    above_zero("thermal.socket", "sink_j_per_k", socket.sink_j_per_k)?;
-    within("thermal.socket", "start", socket.start.0, thermal.inlet.0, 150.0)?;
+    for (key, value, range) in [
+        ("die_to_sink_k_per_w", socket.die_to_sink_k_per_w, RESISTANCE),
+        ("sink_to_air_k_per_w", socket.sink_to_air_k_per_w, RESISTANCE),
+        ("die_j_per_k", socket.die_j_per_k, CAPACITY),
+        ("sink_j_per_k", socket.sink_j_per_k, CAPACITY),
+    ] {
+        physical("thermal.socket", key, value, range)?;
+    }
+    within("thermal.socket", "start", socket.start.0, thermal.inlet.0, 150.0)
+}
+
+fn possible_bays(thermal: &Thermal) -> Result<(), Wrong> {
+    let drive = &thermal.drive;
     if drive.rows == 0 {
         return wrong("thermal.drive", "rows", "must be 1 or more".into());
     }
-    above_zero("thermal.drive", "to_air_k_per_w", drive.to_air_k_per_w)?;
+    physical("thermal.drive", "to_air_k_per_w", drive.to_air_k_per_w, RESISTANCE)?;
     within("thermal.drive", "start", drive.start.0, thermal.inlet.0, 150.0)?;
     let Some(heat) = &drive.heat else {
         let reason = "this drive model has no table `heat`: state it, or j_per_k here".into();
@@ -109,11 +152,25 @@ fn possible_thermal(thermal: &Thermal) -> Result<(), Wrong> {
     if let Some((key, reason)) = heat.impossible() {
         return wrong("thermal.drive", key, reason);
     }
-    within("thermal.leakage", "power", leakage.power.0, 0.0, 1000.0)?;
-    within("thermal.leakage", "at", leakage.at.0, 0.0, 150.0)?;
-    // Above a doubling in 7 K no published silicon; below 0 it would fall with heat.
-    within("thermal.leakage", "per_kelvin", leakage.per_kelvin, 0.0, 0.1)?;
-    possible_sensor(sensor)
+    Ok(())
+}
+
+/// Heat and leakage feed each other up to the trip, not beyond what numbers can hold.
+fn possible_leakage(thermal: &Thermal) -> Result<(), Wrong> {
+    let trip = thermal.emergency.trip;
+    let most = thermal.leakage.power(trip.0, 1.0);
+    if most <= LEAKAGE {
+        return Ok(());
+    }
+    let reason =
+        format!("a socket would leak {most:.3e} W at its trip, {trip}: at most {LEAKAGE} W is");
+    wrong("thermal.leakage", "power", format!("{reason} physical"))
+}
+
+/// What remains when every fan stands is less than what they give.
+fn possible_draught(thermal: &Thermal, fans: &Fans) -> Result<(), Wrong> {
+    let full = f64::from(fans.count) * fans.airflow_m3_s;
+    physical("thermal", "draught_m3_s", thermal.draught_m3_s, (DRAUGHT, full))
 }
 
 fn possible_sensor(sensor: &SensorSpec) -> Result<(), Wrong> {
@@ -136,6 +193,7 @@ fn possible_emergency(emergency: &EmergencySpec, profile: &Profile) -> Result<()
         let reason = format!("{} is not above `at`, {}", emergency.trip, emergency.at);
         return wrong(table, "trip", reason);
     }
+    within(table, "trip", emergency.trip.0, 0.0, 200.0)?;
     let highest = profile.cpu.frequencies.last().copied().unwrap_or_default();
     if emergency.frequency.0 <= 0.0 || emergency.frequency > highest {
         let reason = format!("{} is not above 0 Hz and up to {highest}", emergency.frequency);
@@ -150,23 +208,22 @@ fn possible_fans(fans: &Fans) -> Result<(), Wrong> {
     }
     let table = &fans.pwm_to_rpm;
     let rising = table.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1);
-    let positive = table.iter().all(|(duty, rpm)| *duty >= 0.0 && *rpm > 0.0 && *rpm < 1e5);
+    let positive =
+        table.iter().all(|(duty, rpm)| *duty >= 0.0 && (SPEED.0..=SPEED.1).contains(rpm));
     if table.len() < 2 || !rising || !positive || table.last().is_some_and(|last| last.0 != 1.0) {
         let reason = "two or more points [duty, rpm], out of order or out of range: both must \
-                      rise from one to the next, the last duty is 1.0";
+                      rise from one to the next, the last duty is 1.0, speeds are from 10 to \
+                      100000 rpm";
         return wrong("fans", "pwm_to_rpm", reason.into());
     }
     // It starts again at the first point's duty: stalling above that, it never would.
     within("fans", "stall_duty", fans.stall_duty, 0.0, table[0].0)?;
     within("fans", "floor", fans.floor.0, 0.0, 100.0)?;
-    above_zero("fans", "watts_per_rpm3", fans.watts_per_rpm3)?;
-    let most = fans.spec().max_power;
-    if most.0 > 1000.0 {
-        let reason = format!("{most:.0} for one fan at full speed: no server fan draws that");
-        return wrong("fans", "watts_per_rpm3", reason);
-    }
+    let (least, most) = FAN_POWER;
+    let cube = fans.top().0.powi(3);
+    physical("fans", "watts_per_rpm3", fans.watts_per_rpm3, (least / cube, most / cube))?;
     within("fans", "inertia", fans.inertia.seconds(), 0.0, 60.0)?;
-    above_zero("fans", "airflow_m3_s", fans.airflow_m3_s)?;
+    physical("fans", "airflow_m3_s", fans.airflow_m3_s, FLOW)?;
     within("fans", "backflow", fans.backflow, 0.0, 1.0)
 }
 
@@ -208,6 +265,22 @@ mod tests {
             ("die_to_sink_k_per_w = 0.12", "die_to_sink_k_per_w = -0.12", "not physical"),
             ("die_j_per_k = 20.0", "die_j_per_k = 0.0", "not physical"),
             ("draught_m3_s = 0.002", "draught_m3_s = 0.0", "not physical"),
+            ("draught_m3_s = 0.002", "draught_m3_s = 0.2", "nothing built"),
+            ("die_to_sink_k_per_w = 0.12", "die_to_sink_k_per_w = 1e-300", "nothing built"),
+            ("sink_to_air_k_per_w = 0.2", "sink_to_air_k_per_w = 1e308", "nothing built"),
+            ("sink_to_air_k_per_w = 0.2", "sink_to_air_k_per_w = 5e-324", "nothing built"),
+            ("sink_j_per_k = 250.0", "sink_j_per_k = 1e308", "nothing built"),
+            ("die_j_per_k = 20.0", "die_j_per_k = 1e-9", "nothing built"),
+            ("to_air_k_per_w = 2.0", "to_air_k_per_w = inf", "nothing built"),
+            ("reference_flow_m3_s = 0.1", "reference_flow_m3_s = 1e-300", "nothing built"),
+            ("airflow_m3_s = 0.0237", "airflow_m3_s = 1e308", "nothing built"),
+            ("airflow_m3_s = 0.0237", "airflow_m3_s = 1e-320", "nothing built"),
+            ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = 1e308", "nothing built"),
+            ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = 1e-320", "nothing built"),
+            ("[1.0, 10500.0]", "[1.0, 1e9]", "10 to 100000 rpm"),
+            ("[0.2, 2000.0]", "[0.2, 1e-9]", "10 to 100000 rpm"),
+            ("power = \"8 W\"", "power = \"990 W\"", "a socket would leak"),
+            ("trip = \"105 C\"", "trip = \"1e300 C\"", "not in"),
             ("to_air_k_per_w = 2.0", "to_air_k_per_w = nan", "not physical"),
             ("altitude_m = 0.0", "altitude_m = 9000.0", "not in"),
             ("per_kelvin = 0.045", "per_kelvin = -0.045", "not in"),
