@@ -30,7 +30,8 @@ impl Profile {
         match (&self.thermal, &self.fans) {
             (Some(thermal), Some(fans)) => {
                 possible_thermal(thermal)?;
-                possible_emergency(&thermal.emergency, self)?;
+                self.possible_rows(thermal)?;
+                possible_emergency(thermal, self)?;
                 possible_leakage(thermal)?;
                 possible_fans(fans)?;
                 possible_draught(thermal, fans)?;
@@ -57,6 +58,15 @@ impl Profile {
                 within("vibration", "external", *external, 0.0, 10.0)
             }
         }
+    }
+
+    /// No row of bays is empty.
+    fn possible_rows(&self, thermal: &Thermal) -> Result<(), Wrong> {
+        let (rows, drives) = (thermal.drive.rows, self.drives.count);
+        if (1..=drives).contains(&rows) {
+            return Ok(());
+        }
+        wrong("thermal.drive", "rows", format!("{rows} is not in 1..={drives}, one drive in each"))
     }
 
     /// Every stage lies on a socket that there is.
@@ -140,9 +150,6 @@ fn possible_socket(thermal: &Thermal) -> Result<(), Wrong> {
 
 fn possible_bays(thermal: &Thermal) -> Result<(), Wrong> {
     let drive = &thermal.drive;
-    if drive.rows == 0 {
-        return wrong("thermal.drive", "rows", "must be 1 or more".into());
-    }
     physical("thermal.drive", "to_air_k_per_w", drive.to_air_k_per_w, RESISTANCE)?;
     within("thermal.drive", "start", drive.start.0, thermal.inlet.0, 150.0)?;
     let Some(heat) = &drive.heat else {
@@ -152,7 +159,17 @@ fn possible_bays(thermal: &Thermal) -> Result<(), Wrong> {
     if let Some((key, reason)) = heat.impossible() {
         return wrong("thermal.drive", key, reason);
     }
-    Ok(())
+    match heat.throttle {
+        Some(throttle) if throttle <= thermal.inlet => {
+            let reason = format!(
+                "drives slow down from {throttle} on, which is not above the inlet, {}: they \
+                 always would",
+                thermal.inlet
+            );
+            wrong("thermal.drive", "throttle", reason)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Heat and leakage feed each other up to the trip, not beyond what numbers can hold.
@@ -182,11 +199,19 @@ fn possible_sensor(sensor: &SensorSpec) -> Result<(), Wrong> {
     within(table, "noise", sensor.noise.0, 0.0, 10.0)
 }
 
-fn possible_emergency(emergency: &EmergencySpec, profile: &Profile) -> Result<(), Wrong> {
-    let table = "thermal.emergency";
+fn possible_emergency(thermal: &Thermal, profile: &Profile) -> Result<(), Wrong> {
+    let (table, emergency, inlet) = ("thermal.emergency", &thermal.emergency, thermal.inlet);
     within(table, "at", emergency.at.0, 40.0, 150.0)?;
     if emergency.release > emergency.at {
         let reason = format!("{} is above `at`, {}", emergency.release, emergency.at);
+        return wrong(table, "release", reason);
+    }
+    if emergency.release <= inlet {
+        let reason = format!(
+            "{} is not above the inlet, {inlet}: no die gets so cold, and once throttled it would \
+             stay so",
+            emergency.release
+        );
         return wrong(table, "release", reason);
     }
     if emergency.trip <= emergency.at {
@@ -194,6 +219,13 @@ fn possible_emergency(emergency: &EmergencySpec, profile: &Profile) -> Result<()
         return wrong(table, "trip", reason);
     }
     within(table, "trip", emergency.trip.0, 0.0, 200.0)?;
+    if thermal.socket.start >= emergency.trip {
+        let reason = format!(
+            "{} is not below the trip, {}: the server would be off",
+            thermal.socket.start, emergency.trip
+        );
+        return wrong("thermal.socket", "start", reason);
+    }
     let highest = profile.cpu.frequencies.last().copied().unwrap_or_default();
     if emergency.frequency.0 <= 0.0 || emergency.frequency > highest {
         let reason = format!("{} is not above 0 Hz and up to {highest}", emergency.frequency);
@@ -227,16 +259,27 @@ fn possible_fans(fans: &Fans) -> Result<(), Wrong> {
     within("fans", "backflow", fans.backflow, 0.0, 1.0)
 }
 
-/// The firmware's curves: duty never falls with temperature.
+/// The firmware's curves: duty never falls with temperature, and that of the sockets keeps the
+/// fans turning; that of the drives only adds to it.
 fn possible_curves(fans: &Fans) -> Result<(), Wrong> {
-    let curves = [("firmware", &fans.firmware, 1), ("firmware_drives", &fans.firmware_drives, 0)];
-    for (key, curve, least) in curves {
+    let turns = fans.spec().min_duty;
+    let curves =
+        [("firmware", &fans.firmware, 1, turns), ("firmware_drives", &fans.firmware_drives, 0, 0.0)];
+    for (key, curve, fewest, least) in curves {
         let rising = curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
-        let duties = curve.iter().all(|(_, duty)| (0.0..=1.0).contains(duty));
-        if curve.len() < least || !rising || !duties {
-            let reason = "points [°C, duty] with rising temperature and a duty from 0 to 1 that \
-                          never falls";
+        // A temperature that is no number is in no range.
+        let points = curve.iter().all(|(celsius, duty)| {
+            (-50.0..=200.0).contains(celsius) && (0.0..=1.0).contains(duty)
+        });
+        if curve.len() < fewest || !rising || !points {
+            let reason = "points [°C, duty] with a rising temperature from -50 to 200 and a duty \
+                          from 0 to 1 that never falls";
             return wrong("fans", key, reason.into());
+        }
+        if let Some((_, duty)) = curve.first().filter(|(_, duty)| *duty < least) {
+            let reason =
+                format!("a duty of {duty} does not start a fan that stands: {least} or more does");
+            return wrong("fans", key, reason);
         }
     }
     Ok(())
@@ -294,6 +337,15 @@ mod tests {
             ("stall_duty = 0.05", "stall_duty = nan", "NaN is not in"),
             ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = -1e-11", "not physical"),
             ("firmware = [[45.0, 0.2]", "firmware = [[99.0, 0.2]", "never falls"),
+            ("firmware = [[45.0, 0.2]", "firmware = [[45.0, 0.02]", "does not start a fan"),
+            ("firmware = [[45.0, 0.2]", "firmware = [[45.0, 0.19]", "does not start a fan"),
+            ("firmware = [[45.0, 0.2], [60.0, 0.4], [80.0, 1.0]]", "firmware = [[nan, 0.2]]", "°C"),
+            ("firmware_drives = [[45.0, 0.2], [65.0, 1.0]]", "firmware_drives = [[inf, 1]]", "°C"),
+            ("release = \"85 C\"", "release = \"-300 C\"", "not above the inlet"),
+            ("release = \"85 C\"", "release = \"25 C\"", "not above the inlet"),
+            ("start = \"45 C\"", "start = \"105 C\"", "not below the trip"),
+            ("rows = 1", "rows = 0", "not in 1..="),
+            ("rows = 1", "rows = 60000", "not in 1..="),
             ("full_speed = 1.0", "full_speed = -1.0", "not in"),
             ("rows = [0, 0]", "rows = []", "1 to 16 sockets"),
             ("fans = \"0 W\"", "fans = \"40 W\"", "count twice"),
@@ -322,6 +374,11 @@ mod tests {
         for (lines, place, says) in [
             ("j_per_k = 0.0\n", format!("my.toml:{}: j_per_k", line + 1), "not physical"),
             ("throttle = \"60 C\"\n", format!("my.toml:{line}: throttle_full"), "together"),
+            (
+                "throttle = \"25 C\"\nthrottle_full = \"65 C\"\n",
+                format!("my.toml:{}: throttle", line + 1),
+                "not above the inlet",
+            ),
             ("throttle_floor = 2.0\n", format!("my.toml:{}: throttle_floor", line + 1), "0 to 1"),
         ] {
             let message = with(lines).unwrap_err().to_string();
