@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
-use ebb_policy::cooling::Curve;
+use ebb_policy::cooling::{Curve, CurveError};
 use ebb_policy::units::{Nanos, parse_ratio};
 use ebb_policy::{FanControl, Limits, PERIOD, Policy, Signals};
 use ebb_trace::generate;
@@ -54,13 +55,16 @@ pub struct CharacteriseArgs {
 /// A curve as it is kept in a file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CurveFile {
+struct CurveFile<Points> {
     /// Where it comes from, for people.
     #[serde(default)]
     source: String,
     /// (fan duty, share of the most that the disks did), by rising duty.
-    points: Vec<(f64, f64)>,
+    points: Points,
 }
+
+/// Points with their places in the text.
+type Placed = Spanned<Vec<Spanned<(f64, f64)>>>;
 
 /// One step of a sweep.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -105,7 +109,7 @@ pub fn run(args: &CharacteriseArgs) -> Result<()> {
     let curve = curve_of(&steps)?;
     if let Some(path) = &args.out {
         let source = format!("simulated: ebb characterise --profile {}", args.profile);
-        let points = steps.iter().map(|step| (step.duty, step.throughput)).collect();
+        let points: Vec<_> = steps.iter().map(|step| (step.duty, step.throughput)).collect();
         let text = toml::to_string(&CurveFile { source, points })?;
         fs::write(path, text)
             .with_context(|| format!("{}: cannot write the curve", path.display()))?;
@@ -232,9 +236,21 @@ pub fn curve_of(steps: &[Step]) -> Result<Curve> {
 pub fn read_curve(path: &Path) -> Result<Curve> {
     let text = fs::read_to_string(path)
         .map_err(|error| usage(format!("{}: cannot read the curve: {error}", path.display())))?;
-    let file: CurveFile = toml::from_str(&text)
+    let CurveFile::<Placed> { points, .. } = toml::from_str(&text)
         .map_err(|error| usage(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
-    Curve::new(file.points).map_err(|error| usage(format!("{}: {error}", path.display())))
+    let all = points.span().start;
+    let (points, places): (Vec<_>, Vec<_>) =
+        points.into_inner().into_iter().map(|point| (*point.as_ref(), point.span().start)).unzip();
+    Curve::new(points).map_err(|error| {
+        let place = match error {
+            CurveError::Range { point, .. }
+            | CurveError::Order { point, .. }
+            | CurveError::Rising { point, .. } => places.get(point - 1).copied(),
+            CurveError::Short(_) => None,
+        };
+        let line = 1 + text[..place.unwrap_or(all)].matches('\n').count();
+        usage(format!("{}:{line}: {error}", path.display()))
+    })
 }
 
 /// Holds all fans at one duty.
@@ -261,14 +277,21 @@ mod tests {
         let path = folder.path().join("curve.toml");
         fs::write(&path, "points = [[0.2, 1.0], [0.5, 0.97], [1.0, 0.4]]\n").unwrap();
         assert_eq!(read_curve(&path).unwrap().throughput(1.0), 0.4);
-        for (text, says) in [
-            ("points = [[0.2, 0.5], [0.5, 0.9]]", "faster fans do not speed disks up"),
-            ("points = [[0.2, 0.5]]", "at least two"),
-            ("point = []", "unknown field"),
+        for (text, line, says) in [
+            ("points = [[0.2, 0.5], [0.5, 0.9]]", 1, "faster fans do not speed disks up"),
+            ("points = [\n[0.2, 0.5],\n[0.5, 0.9],\n]", 3, "faster fans do not speed disks up"),
+            ("source = \"x\"\n\npoints = [\n[0.5, 0.5],\n[0.2, 0.5]]", 5, "order the points"),
+            ("points = [\n[0.2, 0.5],\n# more\n[0.5, nan]]", 4, "throughput is NaN"),
+            ("points = [\n[0.2, 0.5], [0.5, 0.4],\n[40, 0.3]]", 3, "duty is 40"),
+            ("# none\npoints = [[0.2, 0.5]]", 2, "at least two"),
+            ("\npoint = []", 2, "unknown field"),
         ] {
             fs::write(&path, text).unwrap();
             let message = read_curve(&path).unwrap_err().to_string();
-            assert!(message.contains("curve.toml") && message.contains(says), "{message}");
+            let place = format!("curve.toml:{line}: ");
+            // The TOML reader tells the line in its own words.
+            let told = message.contains(&place) || message.contains(&format!("line {line},"));
+            assert!(told && message.contains(says), "{message}");
         }
     }
 }

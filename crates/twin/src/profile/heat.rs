@@ -263,14 +263,16 @@ fn possible_fans(fans: &Fans) -> Result<(), Wrong> {
 /// fans turning; that of the drives only adds to it.
 fn possible_curves(fans: &Fans) -> Result<(), Wrong> {
     let turns = fans.spec().min_duty;
-    let curves =
-        [("firmware", &fans.firmware, 1, turns), ("firmware_drives", &fans.firmware_drives, 0, 0.0)];
+    let curves = [
+        ("firmware", &fans.firmware, 1, turns),
+        ("firmware_drives", &fans.firmware_drives, 0, 0.0),
+    ];
     for (key, curve, fewest, least) in curves {
         let rising = curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
         // A temperature that is no number is in no range.
-        let points = curve.iter().all(|(celsius, duty)| {
-            (-50.0..=200.0).contains(celsius) && (0.0..=1.0).contains(duty)
-        });
+        let points = curve
+            .iter()
+            .all(|(celsius, duty)| (-50.0..=200.0).contains(celsius) && (0.0..=1.0).contains(duty));
         if curve.len() < fewest || !rising || !points {
             let reason = "points [°C, duty] with a rising temperature from -50 to 200 and a duty \
                           from 0 to 1 that never falls";
