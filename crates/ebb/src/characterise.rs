@@ -1,19 +1,19 @@
 //! `ebb characterise`: how fast a server's disks are at each fan speed, the curve that EADC uses
-//! (Fig. 5). In the twin; on real machines once they can be steered.
+//! (Fig. 5). In the twin only; docs/cli.md says what a real machine would need.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use ebb_policy::cooling::{Curve, CurveError};
 use ebb_policy::units::{Nanos, parse_ratio};
-use ebb_policy::{FanControl, Limits, PERIOD, Policy, Signals};
+use ebb_policy::{ControlName, Decision, FanControl, Limits, PERIOD, Policy, Signals};
 use ebb_trace::generate;
-use ebb_twin::{Run, Unobserved};
+use ebb_twin::{Observer, Run, Sample};
 
 use crate::exit::usage;
 use crate::progress::Progress;
@@ -22,8 +22,8 @@ use crate::sim::in_parallel;
 
 /// Options of `ebb characterise`.
 ///
-/// Steps the fans from full speed down while the disks do nothing but random writes, and prints
-/// what is left of their throughput at each step.
+/// Runs the server once at each fan duty while the disks do nothing but random writes, and prints
+/// what is left of their throughput at each.
 #[derive(Debug, Args)]
 pub struct CharacteriseArgs {
     /// Server: a shipped profile with fans and hard disks, or a TOML file
@@ -98,6 +98,13 @@ pub fn run(args: &CharacteriseArgs) -> Result<()> {
         return Err(usage(format!("--pause {}: give at least {PERIOD}", args.pause)));
     }
     let server = Server::load(&args.profile)?;
+    let inertia = server.profile.fans.as_ref().map_or(Nanos::ZERO, |fans| fans.inertia);
+    // Half of it for three time constants: 95 % of the way to the new speed.
+    let settled = Nanos(inertia.0.saturating_mul(6));
+    if args.pause < settled {
+        let reason = format!("the fans' inertia is {inertia}: give at least {settled}");
+        return Err(usage(format!("--pause {}: {reason}", args.pause)));
+    }
     let sweep = Sweep {
         step: args.step,
         pause: args.pause,
@@ -165,10 +172,12 @@ pub struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Throughput by duty, from the lowest duty that turns the fans up to full speed.
+    /// Throughput by duty, from the lowest duty that turns the fans up to full speed; each is a
+    /// run of its own.
     ///
     /// # Errors
-    /// A server without fans, or one that cannot be simulated.
+    /// A server without fans, one that cannot be simulated, or one that does not keep its fans at
+    /// a duty.
     pub fn run(&self, server: &Server) -> Result<Vec<Step>> {
         let Some(fan) = server.topology.fans.first() else {
             return Err(usage(format!(
@@ -202,6 +211,7 @@ impl Sweep<'_> {
     fn write(&self, server: &Server, duty: f64) -> Result<f64> {
         let spec = generate::by_name("eadc-io")?;
         let settle = Nanos(self.pause.0 / 2);
+        let mut held = Held::new(duty, settle);
         let outcome = ebb_twin::run(
             Run {
                 profile: &server.profile,
@@ -215,9 +225,70 @@ impl Sweep<'_> {
                 duration: Some(settle + self.pause),
                 warmup: settle,
             },
-            &mut Unobserved,
+            &mut held,
         )?;
+        held.check()?;
         Ok(outcome.bytes as f64 / outcome.span.seconds())
+    }
+}
+
+/// Most by which the mean duty in force may miss the one to be measured; well below the smallest
+/// step.
+const MISS: f64 = 0.002;
+
+/// Watches whether the fans were at the duty that the throughput is booked for: the guard takes
+/// them away from one under which the server gets too hot, and lets them slow down only so fast.
+struct Held {
+    duty: f64,
+    /// End of settling.
+    from: Nanos,
+    /// Sum over fans and measured periods of the duty in force, its number of terms.
+    sum: f64,
+    count: f64,
+    /// Why the guard last set another one.
+    reason: Option<&'static str>,
+}
+
+impl Held {
+    fn new(duty: f64, from: Nanos) -> Self {
+        Self { duty, from, sum: 0.0, count: 0.0, reason: None }
+    }
+
+    fn check(&self) -> Result<()> {
+        let mean = self.sum / self.count;
+        if (mean - self.duty).abs() <= MISS {
+            return Ok(());
+        }
+        let (asked, mean) = (100.0 * self.duty, 100.0 * mean);
+        let remedy = match self.reason {
+            Some("guard:fan-rate") => "it lets fans slow down only so fast: give a longer --pause",
+            _ => {
+                "the server gets too hot at this duty, so that the disks are never used at it: \
+                 give [thermal] a cooler inlet or [fans] more air, or raise the first duty of \
+                 pwm_to_rpm to the lowest that the server can be kept at"
+            }
+        };
+        let reason = self.reason.unwrap_or("no decision of the guard");
+        bail!("fans at {asked:.0} %: {mean:.1} % were in force on average ({reason}); {remedy}")
+    }
+}
+
+impl Observer for Held {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        if sample.signals.now > self.from {
+            let duties = sample.signals.cooling.fans.iter().filter_map(|fan| fan.duty);
+            for duty in duties {
+                self.sum += duty;
+                self.count += 1.0;
+            }
+        }
+    }
+
+    fn decision(&mut self, decision: &Decision) {
+        let fan = matches!(decision.control, ControlName::FanDuty(_));
+        if fan && decision.reason.starts_with("guard:") {
+            self.reason = Some(decision.reason);
+        }
     }
 }
 

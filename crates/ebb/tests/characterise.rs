@@ -42,9 +42,44 @@ fn a_server_without_fans_is_refused_with_what_to_do() {
     assert!(code == 2 && error.contains("has no [fans]"), "{error}");
 }
 
+/// `eadc-e6` as a file with texts replaced.
+fn changed(folder: &std::path::Path, changes: &[(&str, &str)]) -> String {
+    let base = "base = \"eadc-e6\"\nname = \"hot\"\nsummary = \"a hot one\"\n".to_owned();
+    let text = changes.iter().fold(base, |text, (table, key)| format!("{text}[{table}]\n{key}\n"));
+    let path = folder.join("hot.toml");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_duty_that_the_guard_does_not_leave_in_force_is_no_point_of_the_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("curve.toml");
+    let hot = [("thermal", "inlet = \"58 C\""), ("thermal.socket", "start = \"91 C\"")];
+    let hot = changed(folder.path(), &[&hot[..], &[("cpu", "uncore = \"120 W\"")]].concat());
+    let sweep = ["characterise", "--profile", &hot, "--step", "40%", "--out", out.to_str().unwrap()];
+    let (code, error) = fails(&sweep);
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("fans at 20 %") && error.contains("in force on average"), "{error}");
+    assert!(error.contains("(guard:") && error.contains("cooler inlet"), "{error}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn fans_that_slow_down_for_too_long_are_told_from_heat() {
+    let folder = tempfile::tempdir().unwrap();
+    let fast = "firmware = [[20.0, 1.0]]\ninertia = \"0.1 s\"";
+    let fast = changed(folder.path(), &[("fans", fast)]);
+    let sweep = ["characterise", "--profile", &fast, "--step", "40%", "--pause"];
+    let (code, error) = fails(&[&sweep[..], &["4 s"]].concat());
+    assert!(code == 1 && error.contains("guard:fan-rate"), "{error}");
+    assert!(error.contains("longer --pause"), "{error}");
+    prints(&[&sweep[..], &["40 s"]].concat());
+}
+
 #[test]
 fn nonsense_is_refused_with_the_option_it_is_in() {
-    for (option, value) in [("--step", "0"), ("--step", "90%"), ("--pause", "0 s")] {
+    for (option, value) in [("--step", "0"), ("--step", "90%"), ("--pause", "0 s"), ("--pause", "8 s")] {
         let (code, error) = fails(&["characterise", option, value]);
         assert!(code == 2 && error.contains(option), "{error}");
     }

@@ -3,7 +3,7 @@
 use super::Profile;
 use super::check::{Wrong, wrong};
 use crate::fan::Fans;
-use crate::thermal::{EmergencySpec, SensorSpec, Thermal};
+use crate::thermal::{SensorSpec, Thermal};
 use crate::vibration::Vibration;
 
 /// Highest place with servers that vendors allow: 10,000 ft (EADC Table III), rounded up.
