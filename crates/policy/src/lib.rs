@@ -9,6 +9,7 @@ pub mod controls;
 pub mod cooling;
 pub mod cpu;
 pub mod guard;
+mod possible;
 pub mod reactor;
 pub mod registry;
 pub mod signals;

@@ -1,11 +1,13 @@
 //! How hot each socket may be: its sensor (`sensor.rs`) watched against its load and the air.
 
+use crate::Signals;
+use crate::cooling::load::Load;
 use crate::cooling::pi::resistance;
 use crate::cooling::sensor::{Causes, Sensor};
 use crate::cooling::{LAG, SET_POINT, weight};
+use crate::possible::{is_inlet, is_power};
 use crate::topology::Topology;
-use crate::units::{Celsius, Hertz, Nanos};
-use crate::{GroupSignals, JobSignals, Signals};
+use crate::units::{Celsius, Nanos};
 
 /// What a sensor that has never spoken is taken to have said at first: warm enough that its
 /// silence brings the fans up within a quarter of a minute.
@@ -37,7 +39,9 @@ pub struct Estimate {
 #[derive(Debug, Clone)]
 struct Socket {
     sensor: Option<Sensor>,
-    /// Load of the last period, and smoothed.
+    /// Load of the last period in which it was known, that with what it counts at rest, and
+    /// smoothed.
+    last: Option<f64>,
     at_once: f64,
     load: f64,
     largest: f64,
@@ -51,46 +55,63 @@ pub struct Estimator {
     sockets: Vec<Socket>,
     /// Whether activity is known by socket; the power of all of them otherwise.
     by_socket: bool,
-    /// Socket of each group, where known.
-    groups: Vec<Option<u16>>,
-    highest: Hertz,
+    load: Load,
+    /// Air that the fans give, as a duty, and temperature of the inlet in °C, where they ever were
+    /// known.
+    air: Option<f64>,
+    inlet: Option<f64>,
 }
 
 impl Estimator {
     /// For the sockets of `topology`.
     #[must_use]
     pub fn new(topology: &Topology) -> Self {
-        let groups: Vec<_> = topology.groups.iter().map(|group| group.socket).collect();
-        let socket = Socket { sensor: None, at_once: 0.0, load: 0.0, largest: 0.0, peak: 0.0 };
+        let load = Load::new(topology);
+        let socket =
+            Socket { sensor: None, last: None, at_once: 0.0, load: 0.0, largest: 0.0, peak: 0.0 };
         Self {
             now: Nanos::ZERO,
             sockets: vec![socket; usize::from(topology.sockets)],
-            by_socket: topology.jobs > 0 || groups.iter().any(Option::is_some),
-            groups,
-            highest: topology.max_frequency(),
+            by_socket: topology.jobs > 0 || load.by_socket(),
+            load,
+            air: None,
+            inlet: None,
         }
     }
 
-    /// Takes one period; `air` is what the fans give, as a duty.
-    pub fn update(&mut self, signals: &Signals, air: f64) {
+    /// Takes one period; `air` is what the fans give, as a duty, where known. What cannot be true
+    /// counts as not sensed.
+    pub fn update(&mut self, signals: &Signals, air: Option<f64>) {
         self.now = signals.now;
         let dt = signals.period.seconds();
-        let air = resistance(air);
-        let inlet = inlet(signals);
+        let inlet = signals.cooling.inlet.map(|reading| reading.temperature);
+        let inlet = inlet.filter(|inlet| is_inlet(*inlet)).map(|inlet| inlet.0);
+        let sensed = keep(&mut self.air, air) & keep(&mut self.inlet, inlet);
+        let surroundings = (resistance(self.air()), self.inlet(), sensed);
         for s in 0..self.sockets.len() {
             let load = if self.by_socket {
-                self.activity(signals, s)
+                self.load.work(signals, Some(s))
             } else {
-                signals.power.cpu.map_or(0.0, |power| power.0)
+                signals.power.cpu.filter(|power| is_power(*power)).map(|power| power.0)
             };
             let reading = signals.cooling.sockets.get(s).copied().flatten();
             let idle = if self.by_socket { IDLE } else { 0.0 };
             let sibling = self.sibling(s);
             let socket = &mut self.sockets[s];
-            let causes = socket.causes(load, dt, idle, (air, inlet));
+            let causes = socket.causes(load, dt, idle, surroundings);
             let sensor = socket.sensor.get_or_insert_with(|| Sensor::new(signals.now, UNHEARD));
             sensor.update(signals.now, reading, causes, sibling);
         }
+    }
+
+    /// The air that the fans give, as a duty.
+    pub(super) fn air(&self) -> f64 {
+        self.air.unwrap_or(1.0)
+    }
+
+    /// `T_amb`, °C; the warm end of what data centres keep to where nobody measures it.
+    pub(super) fn inlet(&self) -> f64 {
+        self.inlet.unwrap_or(35.0)
     }
 
     /// What the sensors of other sockets tell of heat, for sockets are built alike.
@@ -99,22 +120,9 @@ impl Estimator {
         others.filter_map(|(_, other)| other.sensor.as_ref()?.heat()).reduce(f64::max)
     }
 
-    /// Cores' worth of work at the highest frequency on `socket`; groups that are on no one socket
-    /// count nowhere.
-    fn activity(&self, signals: &Signals, socket: usize) -> f64 {
-        let here = |on: &Option<u16>| on.map(usize::from) == Some(socket);
-        let groups = || signals.groups.iter().zip(&self.groups).filter(|(_, on)| here(on));
-        let busy =
-            |group: &GroupSignals| group.utilisation.unwrap_or(0.0) * f64::from(group.active);
-        // Power falls with `f V^2`, between the square and the cube; a lower bound on the fall.
-        let pace = |group: &GroupSignals| {
-            group.frequency.map_or(1.0, |f| (f / self.highest).clamp(0.0, 1.0).powi(2))
-        };
-        let on_groups = groups().map(|(group, _)| busy(group) * pace(group)).sum::<f64>();
-        let pace = groups().map(|(group, _)| pace(group)).reduce(f64::max).unwrap_or(1.0);
-        let jobs =
-            signals.jobs.iter().filter(|job| job.present && usize::from(job.socket) == socket);
-        on_groups + pace * jobs.map(|job: &JobSignals| job.cpu).sum::<f64>()
+    /// Cores' worth of work on all of the server; `None` while that is not known.
+    pub(super) fn work(&self, signals: &Signals) -> Option<f64> {
+        self.load.work(signals, None)
     }
 
     /// The estimate of `socket`; `None` before the first update and for sockets that are not.
@@ -146,7 +154,15 @@ impl Estimator {
 }
 
 impl Socket {
-    fn causes(&mut self, load: f64, dt: f64, idle: f64, (air, inlet): (f64, f64)) -> Causes {
+    fn causes(
+        &mut self,
+        load: Option<f64>,
+        dt: f64,
+        idle: f64,
+        (air, inlet, sensed): (f64, f64, bool),
+    ) -> Causes {
+        let sensed = keep(&mut self.last, load) & sensed;
+        let load = self.last.unwrap_or(0.0);
         self.load += (load - self.load) * weight(dt, SMOOTH);
         self.peak = load.max(self.peak * (-dt / RELIEF).exp());
         self.largest = self.largest.max(self.load);
@@ -155,12 +171,13 @@ impl Socket {
         let gone = 1.0 - (load + rest) / (self.peak + rest).max(1e-9);
         let relief = 1.5 * gone / (1.0 + air);
         self.at_once = load + rest;
-        Causes { load: self.load + rest, air, inlet, relief }
+        Causes { load: self.load + rest, sensed, air, inlet, relief }
     }
 }
 
-/// `T_amb`, °C; the warm end of what data centres keep to where nobody measures it.
-pub(super) fn inlet(signals: &Signals) -> f64 {
-    let known = signals.cooling.inlet.map(|reading| reading.temperature.0);
-    known.filter(|t| (-30.0..=70.0).contains(t)).unwrap_or(35.0)
+/// Keeps the last known value. Whether it is the present one; a plant that never tells it is as if
+/// it never changed.
+fn keep(last: &mut Option<f64>, now: Option<f64>) -> bool {
+    *last = now.or(*last);
+    now.is_some() || last.is_none()
 }

@@ -8,6 +8,7 @@
 //! | `eadc/` | aware of what fan vibration costs the disks |
 //! | `pi.rs` | the fan loop that all of them share |
 //! | `estimate.rs`, `sensor.rs` | how hot it may be, by sensors that lag, round, fail and lie |
+//! | `load.rs` | how busy the processors are |
 //! | `soak.rs` | what load and air do to a temperature, to tell heat from a bad sensor |
 //! | `placement.rs` | which socket a job runs on |
 
@@ -16,6 +17,7 @@ mod dtm;
 mod eadc;
 mod estimate;
 mod jetc;
+mod load;
 mod pi;
 mod placement;
 mod sensor;
@@ -29,6 +31,7 @@ pub use eadc::{Curve, CurveError, Eadc};
 pub use estimate::{Estimate, Estimator};
 pub use jetc::Jetc;
 
+use crate::possible::is_duty;
 use crate::units::{Celsius, Nanos, Rpm};
 use crate::{Controls, FanControl};
 
@@ -77,23 +80,24 @@ fn weight(dt: f64, tau: f64) -> f64 {
 /// The duty in force in all fans: what was asked for last, and before the first time what they
 /// report. A fan that does not obey is not averaged in, or it would pull the others with it.
 fn duty(signals: &crate::Signals, controls: &Controls) -> f64 {
-    let asked = controls.fans().first().copied().and_then(FanControl::duty);
-    let reported = || signals.cooling.fans.iter().filter_map(|fan| fan.duty).reduce(f64::max);
-    asked.or_else(reported).filter(|duty| duty.is_finite()).unwrap_or(1.0)
+    let possible = |duty: &f64| is_duty(*duty);
+    let asked = controls.fans().first().copied().and_then(FanControl::duty).filter(possible);
+    let fans = signals.cooling.fans.iter();
+    let reported = || fans.filter_map(|fan| fan.duty.filter(possible)).reduce(f64::max);
+    asked.or_else(reported).unwrap_or(1.0).min(1.0)
 }
 
 /// The air that the fans give, as a mean duty: what each reports, or was `asked` to do, and nothing
-/// for one that stands still.
-pub(crate) fn air(signals: &crate::Signals, asked: &[FanControl]) -> f64 {
+/// for one that stands still. `None` when neither is known of any fan.
+pub(crate) fn air(signals: &crate::Signals, asked: &[FanControl]) -> Option<f64> {
     let fans = signals.cooling.fans.iter().zip(asked);
     let known = fans.filter_map(|(fan, asked)| {
         let still = fan.speed.is_some_and(|speed| speed < STANDSTILL);
-        let duty = fan.duty.or(asked.duty())?;
+        let duty = fan.duty.into_iter().chain(asked.duty()).find(|duty| is_duty(*duty))?;
         Some(if still { 0.0 } else { duty })
     });
     let (sum, count) = known.fold((0.0, 0.0), |(sum, count), duty| (sum + duty, count + 1.0));
-    let mean = sum / count;
-    if mean.is_finite() { mean.clamp(0.0, 1.0) } else { 1.0 }
+    (count > 0.0).then(|| (sum / count).min(1.0))
 }
 
 /// Runs every fan at `duty`: one air path, one speed.

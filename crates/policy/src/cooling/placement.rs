@@ -2,7 +2,7 @@
 //! where it is heat: one move at a time, then a pause, so that the heat has time to show it; and
 //! only to cores that have the time, for a job that shares a core takes twice as long.
 
-use crate::cooling::estimate::{Estimator, inlet};
+use crate::cooling::estimate::Estimator;
 use crate::cooling::{LAG, MIN_JOB_SHARE};
 use crate::topology::Topology;
 use crate::{Controls, CoreRole, Signals};
@@ -126,7 +126,7 @@ impl Placement {
         let work = (0..signals.jobs.len()).filter_map(|j| runs(signals, j));
         let load = work.map(|(_, cpu)| cpu).sum::<f64>() / self.cores.len() as f64;
         // Moving `cpu` changes the difference of temperatures by twice what it heats.
-        let rise = heat_per_core(signals, (at(hottest) + at(coolest)) / 2.0, load);
+        let rise = heat_per_core((at(hottest) + at(coolest)) / 2.0 - heat.inlet(), load);
         let after = |cpu: f64| (gap - 2.0 * cpu * rise).abs();
         let best = (0..signals.jobs.len())
             .filter_map(|j| Some((j, runs(signals, j)?)))
@@ -145,6 +145,6 @@ impl Placement {
 
 /// Kelvin per core's worth of work, from the mean rise of the sockets over the inlet and their
 /// mean load. It counts the heat of idling as work's, so it errs towards leaving jobs alone.
-fn heat_per_core(signals: &Signals, mean: f64, load: f64) -> f64 {
-    (mean - inlet(signals)).max(0.0) / load.max(0.5)
+fn heat_per_core(rise: f64, load: f64) -> f64 {
+    rise.max(0.0) / load.max(0.5)
 }

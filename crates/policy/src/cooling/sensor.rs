@@ -52,6 +52,8 @@ const KEPT: usize = 16;
 pub struct Causes {
     /// How busy the socket is, in any unit, averaged over some seconds.
     pub load: f64,
+    /// Whether all of these are sensed now; what is not is as it was when it last was.
+    pub sensed: bool,
     /// Relative resistance to the air (see `pi.rs`).
     pub air: f64,
     /// Temperature of the air at the inlet, °C.
@@ -136,7 +138,7 @@ impl Sensor {
         self.sane_at = at;
         let moves = ((temperature - last).abs() < QUANTUM / 2.0, temperature > last);
         if !self.stands_still(now, moves) {
-            self.correct(at, temperature, causes.inlet);
+            self.correct(at, temperature, causes);
         }
     }
 
@@ -190,14 +192,14 @@ impl Sensor {
 
     /// Believes a reading. A sensor that lies low is corrected by what it jumped; one that lies
     /// high is safe.
-    fn correct(&mut self, at: f64, temperature: f64, inlet: f64) {
+    fn correct(&mut self, at: f64, temperature: f64, Causes { inlet, sensed, .. }: Causes) {
         let (least, most) = self.soak.bounds();
         if self.offset < 0.0 && temperature - self.offset > inlet + most {
             // No heat can have made it so hot: what jumped was no lie, or a smaller one.
             let honest = temperature > inlet + least;
             self.offset = if honest { 0.0 } else { (temperature - inlet - most).min(0.0) };
         }
-        if self.offset == 0.0 {
+        if self.offset == 0.0 && sensed {
             self.soak.learn(temperature - inlet, at - self.believed.0);
         }
         self.believe(at, temperature - self.offset.min(0.0));

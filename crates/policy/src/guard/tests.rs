@@ -284,6 +284,10 @@ fn a_clock_that_stands_still_means_stale_signals() {
     assert_eq!((bench.active(), bench.controls.drives()), (16, &[0; 4][..]));
 }
 
+fn reading(value: f64) -> Option<crate::Reading> {
+    Some(crate::Reading { at: Nanos::ZERO, temperature: Celsius(value) })
+}
+
 /// A server with two sockets, three fans and four jobs, and what it is like now.
 fn warm_bench(temperature: f64) -> Bench {
     let fan = crate::FanSpec { min_duty: 0.2, max_power: Watts(20.0) };
@@ -404,6 +408,38 @@ fn signals_that_cannot_be_believed_give_the_fans_to_the_board() {
     bench.signals.power.fans = Some(Watts(-3.0));
     assert_eq!(reasons(&bench.period(fans(0.95))), ["guard:absurd-power"]);
     assert_eq!(bench.fan(), FanControl::Firmware);
+}
+
+#[test]
+fn what_inlet_fans_and_jobs_cannot_be_is_not_believed() {
+    type Lie = fn(&mut Signals, f64);
+    let lies: [(&str, Lie); 4] = [
+        ("guard:absurd-temperature", |s, value| {
+            s.cooling.inlet = reading(value);
+        }),
+        ("guard:absurd-fan", |s, value| s.cooling.fans[2].duty = Some(value)),
+        ("guard:absurd-fan", |s, value| s.cooling.fans[0].speed = Some(crate::units::Rpm(value))),
+        ("guard:absurd-job", |s, value| {
+            s.jobs[3].present = true;
+            s.jobs[3].cpu = value;
+        }),
+    ];
+    for (why, lie) in lies {
+        for value in [f64::NAN, f64::INFINITY, -50.0, 1e30] {
+            let mut bench = warm_bench(60.0);
+            bench.signals.cooling.inlet = reading(25.0);
+            bench.period(fans(0.95));
+            assert_eq!(bench.fan(), FanControl::Duty(0.95));
+            lie(&mut bench.signals, value);
+            bench.warm(Some(60.0));
+            assert_eq!(reasons(&bench.period(fans(0.95))), [why], "{value}");
+            assert_eq!(bench.fan(), FanControl::Firmware, "{why} {value}");
+        }
+    }
+    // An empty slot says nothing.
+    let mut bench = warm_bench(60.0);
+    bench.signals.jobs[0].cpu = f64::NAN;
+    assert_eq!(bench.period(fans(0.95)), []);
 }
 
 #[test]

@@ -3,21 +3,11 @@
 //! says is used either.
 
 use crate::guard::Limits;
-use crate::signals::{DriveSignals, GroupSignals, IoSignals};
-use crate::topology::{DriveSpec, Topology};
-use crate::units::{Celsius, Hertz, Nanos, Watts};
+use crate::possible::{absurd_drive, absurd_group, absurd_surroundings, is_power};
+use crate::signals::IoSignals;
+use crate::topology::Topology;
+use crate::units::Nanos;
 use crate::{PowerSignals, Signals};
-
-/// Averages over a period may overshoot 1 by the jitter of its two ends.
-const MAX_UTILISATION: f64 = 1.05;
-/// Boost clocks may exceed the highest settable frequency, by less than this factor.
-const MAX_FREQUENCY_FACTOR: f64 = 2.0;
-/// A mean over a whole period above this multiple of `MP(0)` is not a drive's power.
-const MAX_DRIVE_POWER_FACTOR: f64 = 3.0;
-/// Twice what the largest single servers are supplied with.
-const MAX_SERVER_POWER: Watts = Watts(20_000.0);
-/// Composite temperatures outside are conversion errors (0 K means "not reported").
-const TEMPERATURES: std::ops::RangeInclusive<f64> = -40.0..=150.0;
 
 /// Why a policy is not followed at present, by what is taken out of its hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,45 +104,14 @@ fn absurd(topology: &Topology, signals: &Signals) -> Option<&'static str> {
         return Some("guard:wrong-shape");
     }
     let PowerSignals { total, cpu, ssd, fans } = signals.power;
-    if [total, cpu, ssd, fans].iter().flatten().any(|p| !is_power(*p, MAX_SERVER_POWER)) {
+    if [total, cpu, ssd, fans].iter().flatten().any(|power| !is_power(*power)) {
         return Some("guard:absurd-power");
     }
     let highest = topology.max_frequency();
     let mut groups = signals.groups.iter().zip(&topology.groups);
     let mut drives = signals.drives.iter().zip(&topology.drives);
     groups
-        .find_map(|(group, spec)| absurd_group(group, spec.cores, highest))
+        .find_map(|(group, spec)| absurd_group(group, spec, highest))
         .or_else(|| drives.find_map(|(drive, spec)| absurd_drive(drive, spec)))
-}
-
-fn absurd_group(group: &GroupSignals, cores: u16, highest: Hertz) -> Option<&'static str> {
-    let GroupSignals { active, utilisation, busiest, frequency } = *group;
-    let share = |u: f64| (0.0..=MAX_UTILISATION).contains(&u);
-    let clock = |f: Hertz| (0.0..=highest.0 * MAX_FREQUENCY_FACTOR).contains(&f.0);
-    if active > cores {
-        Some("guard:absurd-core-count")
-    } else if !utilisation.is_none_or(share) || !busiest.is_none_or(share) {
-        Some("guard:absurd-utilisation")
-    } else if !frequency.is_none_or(clock) {
-        Some("guard:absurd-frequency")
-    } else {
-        None
-    }
-}
-
-fn absurd_drive(drive: &DriveSignals, spec: &DriveSpec) -> Option<&'static str> {
-    let most = spec.cap(0) * MAX_DRIVE_POWER_FACTOR;
-    let warm = |t: Celsius| TEMPERATURES.contains(&t.0);
-    if !drive.power.is_none_or(|p| is_power(p, most)) {
-        Some("guard:absurd-drive-power")
-    } else if !drive.temperature.is_none_or(warm) {
-        Some("guard:absurd-temperature")
-    } else {
-        None
-    }
-}
-
-/// NaN is in no range.
-fn is_power(power: Watts, most: Watts) -> bool {
-    (0.0..=most.0).contains(&power.0)
+        .or_else(|| absurd_surroundings(signals))
 }

@@ -152,9 +152,7 @@ impl Eadc {
         self.heat.update(signals, air(signals, controls.fans()));
         self.disks.update(signals, controls.job_shares());
         self.drives = self.feed_forward.update(signals, duty);
-        if let Some(hottest) = self.heat.hottest() {
-            self.optimum.update(signals, hottest, duty);
-        }
+        self.optimum.update(signals, &self.heat, duty);
     }
 
     /// The most that the fans may have in this interval.

@@ -24,11 +24,13 @@
 //! Nothing is held or tried out for the search's sake, and it goes on while the fan cap or
 //! throttling decides: "the optimal operational point [...] dynamically changes based on workload".
 
-use crate::cooling::estimate::{Estimate, inlet};
+use crate::Signals;
+use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::{duty_of, resistance};
 use crate::cooling::{LAG, QUANTUM, SET_POINT, weight};
+use crate::possible::is_power;
 use crate::topology::Topology;
-use crate::{CoreRole, Signals};
+use crate::units::Watts;
 
 /// Width of the grid, in kelvin: two quanta.
 const STEP: f64 = 2.0 * QUANTUM;
@@ -68,8 +70,6 @@ struct State {
 /// The search for the best temperature of the hottest socket.
 #[derive(Debug, Clone)]
 pub struct Optimum {
-    /// Whether the jobs' activity counts in addition to the groups'.
-    jobs: bool,
     /// Rated power of all fans, W, and their least duty.
     fans: (f64, f64),
     /// Power and activity one period ago, and the sums for `sigma`.
@@ -95,11 +95,9 @@ fn at(point: usize) -> f64 {
 impl Optimum {
     /// Starts at the set point.
     pub fn new(topology: &Topology) -> Self {
-        let compute = topology.groups.iter().any(|group| group.role == CoreRole::Compute);
         let fans = topology.fans.iter();
         let rated = fans.clone().map(|fan| fan.max_power.0).sum();
         Self {
-            jobs: !compute,
             fans: (rated, fans.map(|fan| fan.min_duty).fold(0.0, f64::max)),
             before: None,
             products: (0.0, 0.0),
@@ -118,33 +116,30 @@ impl Optimum {
     }
 
     /// Takes one period, with the fans at `duty`.
-    pub fn update(&mut self, signals: &Signals, hottest: Estimate, duty: f64) {
+    pub fn update(&mut self, signals: &Signals, heat: &Estimator, duty: f64) {
         let dt = signals.period.seconds();
-        let (Some(cpu), Some(fans)) = (signals.power.cpu, signals.power.fans) else { return };
-        if dt <= 0.0 || !(cpu.0 > 0.0 && cpu.0.is_finite() && fans.0.is_finite()) {
+        let power = |power: Option<Watts>| power.filter(|power| is_power(*power));
+        let sensed = power(signals.power.cpu).zip(power(signals.power.fans));
+        let (Some((cpu, fans)), Some(hottest)) = (sensed, heat.hottest()) else { return };
+        if dt <= 0.0 || cpu <= Watts(0.0) {
             return;
         }
-        let activity = self.activity(signals);
+        let Some(activity) = heat.work(signals) else {
+            (self.before, self.still, self.anchor) = (None, 0.0, None);
+            return;
+        };
         self.learn_sigma(cpu.0, activity, dt);
         if !hottest.sound {
             (self.still, self.anchor) = (0.0, None);
             return;
         }
         self.learn_means((cpu.0, activity), hottest.now.0, dt);
-        let rise = hottest.now.0 - inlet(signals);
+        let rise = hottest.now.0 - heat.inlet();
         let (temperature, r, theta) = (hottest.now.0, resistance(duty), rise / cpu.0);
         self.learn_resistance(State { temperature, r, activity, theta }, dt);
         if self.still >= STILL {
-            self.choose(signals, (duty, fans.0));
+            self.choose((cpu.0, heat.inlet()), (duty, fans.0));
         }
-    }
-
-    /// Work in cores' worth.
-    fn activity(&self, signals: &Signals) -> f64 {
-        let groups = signals.groups.iter();
-        let cores = groups.map(|g| g.utilisation.unwrap_or(0.0) * f64::from(g.active)).sum::<f64>();
-        let jobs = signals.jobs.iter().filter(|job| job.present);
-        cores + if self.jobs { jobs.map(|job| job.cpu).sum::<f64>() } else { 0.0 }
     }
 
     /// `sigma`, W per core's worth of work.
@@ -217,16 +212,15 @@ impl Optimum {
     }
 
     /// The point of the least `J`.
-    fn choose(&mut self, signals: &Signals, (duty, fans): (f64, f64)) {
+    fn choose(&mut self, (cpu, inlet): (f64, f64), (duty, fans): (f64, f64)) {
         let (Some(now), Some(l)) = (self.now, self.leakage()) else { return };
-        let Some(cpu) = signals.power.cpu else { return };
         let slope = CONVECTION * now.theta / now.r;
         let leaks = |t: f64| l * growth(t);
         let cube = (self.fans.0 - fans).max(0.0) / (1.0 - duty.powi(3)).max(0.05);
         let j = |point: usize| {
             let t = at(point);
-            let power = cpu.0 + leaks(t) - leaks(now.temperature);
-            let r = now.r + ((t - inlet(signals)) / power.max(1.0) - now.theta) / slope;
+            let power = cpu + leaks(t) - leaks(now.temperature);
+            let r = now.r + ((t - inlet) / power.max(1.0) - now.theta) / slope;
             let wanted = duty_of(r).max(self.fans.1);
             let air = fans + cube * (wanted.powi(3) - duty.powi(3));
             (r >= 1.0).then_some(leaks(t) + air)

@@ -4,6 +4,7 @@ mod campaign;
 mod eadc;
 mod optimum;
 mod plant;
+mod poison;
 mod safety;
 mod steady;
 

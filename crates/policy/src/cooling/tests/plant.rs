@@ -1,6 +1,7 @@
 //! A small server with heat: sockets one behind the other in the air of some fans, sensors that
 //! lag and round, jobs, drives, and faults. Numbers are of the size that EADC's E6 has.
 
+use super::poison::{Field, poison};
 use crate::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
 use crate::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use crate::{
@@ -360,6 +361,8 @@ pub struct Loop {
     pub policy: Box<dyn Policy>,
     pub controls: Controls,
     guard: Guard,
+    /// What the signals say instead of the truth.
+    pub poison: Option<(Field, f64)>,
     /// Hottest silicon so far.
     pub peak: f64,
 }
@@ -368,16 +371,19 @@ impl Loop {
     pub fn new(plant: Plant, policy: Box<dyn Policy>) -> Self {
         let controls = Controls::native(&plant.topology);
         let guard = Guard::new(&plant.topology, Limits::default());
-        Self { plant, policy, controls, guard, peak: f64::MIN }
+        Self { plant, policy, controls, guard, poison: None, peak: f64::MIN }
     }
 
     /// One period.
     pub fn step(&mut self) {
         self.plant.sense(&self.controls);
-        let signals = &self.plant.signals;
+        let mut signals = self.plant.signals.clone();
+        if let Some((field, value)) = self.poison {
+            poison(&mut signals, field, value);
+        }
         self.controls.begin(signals.now);
-        self.policy.step(signals, &mut self.controls);
-        self.guard.check(signals, &mut self.controls);
+        self.policy.step(&signals, &mut self.controls);
+        self.guard.check(&signals, &mut self.controls);
         self.peak = self.peak.max(self.plant.hottest());
     }
 
