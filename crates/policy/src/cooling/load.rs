@@ -1,4 +1,5 @@
-//! How busy the processors are. One count for all that learns from it.
+//! How busy the processors are. One count for all that learns from it, in which nothing counts
+//! twice.
 
 use crate::possible::{absurd_group, is_job};
 use crate::topology::{CoreRole, GroupSpec, Topology};
@@ -43,8 +44,8 @@ impl Load {
             group.frequency.map_or(1.0, |f| (f / self.highest).clamp(0.0, 1.0).powi(2))
         };
         let on_groups = groups().map(|(group, _)| busy(group) * pace(group)).sum::<f64>();
-        let compute = socket.is_none() && groups().any(|(_, g)| g.role == CoreRole::Compute);
-        if compute {
+        // What jobs do is part of what the cores that run them say.
+        if groups().any(|(_, spec)| spec.role == CoreRole::Compute) {
             return Some(on_groups);
         }
         let pace = groups().map(|(group, _)| pace(group)).reduce(f64::max).unwrap_or(1.0);
