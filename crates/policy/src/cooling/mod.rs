@@ -100,6 +100,12 @@ pub(crate) fn air(signals: &crate::Signals, asked: &[FanControl]) -> Option<f64>
     (count > 0.0).then(|| (sum / count).min(1.0))
 }
 
+/// Share of the fans that blow, by the `air` that they give when asked for `duty`. One that refuses
+/// to slow down is not counted on.
+fn blowing(duty: f64, air: f64) -> f64 {
+    if duty > 0.0 { (air / duty).clamp(0.05, 1.0) } else { 1.0 }
+}
+
 /// Runs every fan at `duty`: one air path, one speed.
 fn set_fans(controls: &mut Controls, duty: f64, reason: &'static str) {
     for fan in 0..controls.fans().len() {

@@ -19,7 +19,7 @@
 //! So a short burst, or one that cool drives can take, costs no air.
 
 use crate::cooling::pi::{duty_for, resistance};
-use crate::cooling::{QUANTUM, weight};
+use crate::cooling::{QUANTUM, blowing, weight};
 use crate::topology::Topology;
 use crate::{DriveSignals, Signals};
 
@@ -120,11 +120,11 @@ impl FeedForward {
         Self { drives: vec![Balance::default(); topology.drives.len()], floor: 0.0 }
     }
 
-    /// Takes one period with the fans at `duty`; returns the floor, and whether a drive is over
-    /// its limit already, so that no fan cap may hold the air back.
-    pub fn update(&mut self, signals: &Signals, duty: f64) -> (f64, bool) {
+    /// Takes one period in which the fans were asked for `duty` and gave `air`; returns the floor,
+    /// and whether a drive is over its limit already, so that no fan cap may hold the air back.
+    pub fn update(&mut self, signals: &Signals, duty: f64, air: f64) -> (f64, bool) {
         let dt = signals.period.seconds();
-        let r = resistance(duty);
+        let r = resistance(air);
         // The slowest that the fans may be.
         let slowest = resistance(0.0);
         let inlet = signals.cooling.inlet.map(|reading| reading.temperature.0);
@@ -143,7 +143,9 @@ impl FeedForward {
             balance.learn(watts, t, (t - inlet) / r, dt);
             least = least.min(balance.bearable(t, inlet, slowest));
         }
-        let wanted = if least < slowest { duty_for(1.0, least) } else { 0.0 };
+        // Those that blow have to make up for those that do not.
+        let needed = || (duty_for(1.0, least) / blowing(duty, air)).min(1.0);
+        let wanted = if least < slowest { needed() } else { 0.0 };
         self.floor = wanted.max(self.floor - SINK * dt);
         (self.floor, over)
     }

@@ -151,7 +151,7 @@ impl Eadc {
     fn sense(&mut self, signals: &Signals, controls: &Controls, duty: f64) {
         self.heat.update(signals, air(signals, controls.fans()));
         self.disks.update(signals, controls.job_shares());
-        self.drives = self.feed_forward.update(signals, duty);
+        self.drives = self.feed_forward.update(signals, duty, self.heat.air());
         self.optimum.update(signals, &self.heat, duty);
     }
 

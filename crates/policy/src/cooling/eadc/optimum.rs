@@ -27,7 +27,7 @@
 use crate::Signals;
 use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::{duty_of, resistance};
-use crate::cooling::{LAG, QUANTUM, SET_POINT, weight};
+use crate::cooling::{LAG, QUANTUM, SET_POINT, blowing, weight};
 use crate::possible::is_power;
 use crate::topology::Topology;
 use crate::units::Watts;
@@ -115,7 +115,8 @@ impl Optimum {
         at(self.target)
     }
 
-    /// Takes one period, with the fans at `duty`.
+    /// Takes one period, in which the fans were asked for `duty`. What it learns is learned of the air
+    /// that they gave.
     pub fn update(&mut self, signals: &Signals, heat: &Estimator, duty: f64) {
         let dt = signals.period.seconds();
         let power = |power: Option<Watts>| power.filter(|power| is_power(*power));
@@ -135,10 +136,10 @@ impl Optimum {
         }
         self.learn_means((cpu.0, activity), hottest.now.0, dt);
         let rise = hottest.now.0 - heat.inlet();
-        let (temperature, r, theta) = (hottest.now.0, resistance(duty), rise / cpu.0);
+        let (temperature, r, theta) = (hottest.now.0, resistance(heat.air()), rise / cpu.0);
         self.learn_resistance(State { temperature, r, activity, theta }, dt);
         if self.still >= STILL {
-            self.choose((cpu.0, heat.inlet()), (duty, fans.0));
+            self.choose((cpu.0, heat.inlet()), (duty, heat.air(), fans.0));
         }
     }
 
@@ -211,19 +212,21 @@ impl Optimum {
         Some((xy / xx).max(0.0))
     }
 
-    /// The point of the least `J`.
-    fn choose(&mut self, (cpu, inlet): (f64, f64), (duty, fans): (f64, f64)) {
+    /// The point of the least `J`, with the fans that blow.
+    fn choose(&mut self, (cpu, inlet): (f64, f64), (duty, air, fans): (f64, f64, f64)) {
         let (Some(now), Some(l)) = (self.now, self.leakage()) else { return };
         let slope = CONVECTION * now.theta / now.r;
         let leaks = |t: f64| l * growth(t);
-        let cube = (self.fans.0 - fans).max(0.0) / (1.0 - duty.powi(3)).max(0.05);
+        let blowing = blowing(duty, air);
+        let duty = air / blowing;
+        let cube = (self.fans.0 * blowing - fans).max(0.0) / (1.0 - duty.powi(3)).max(0.05);
         let j = |point: usize| {
             let t = at(point);
             let power = cpu + leaks(t) - leaks(now.temperature);
             let r = now.r + ((t - inlet) / power.max(1.0) - now.theta) / slope;
-            let wanted = duty_of(r).max(self.fans.1);
+            let wanted = (duty_of(r) / blowing).max(self.fans.1);
             let air = fans + cube * (wanted.powi(3) - duty.powi(3));
-            (r >= 1.0).then_some(leaks(t) + air)
+            (r >= resistance(blowing)).then_some(leaks(t) + air)
         };
         let known = (0..POINTS).filter_map(|point| Some((point, j(point)?)));
         let Some((best, least)) = known.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };

@@ -103,6 +103,24 @@ fn a_write_burst_raises_the_airflow_before_the_drive_is_warm() {
 }
 
 #[test]
+fn what_is_learned_of_the_drives_stays_true_when_half_of_the_fans_die() {
+    let mut plant = mixed(1);
+    plant.curve = None;
+    let mut eadc = looped("eadc", plant);
+    eadc.plant.drive_power = 9.0;
+    eadc.run(3600);
+    eadc.plant.fan_faults[..3].fill(Some(FanFault::Dead));
+    eadc.plant.drive_power = 11.0;
+    let mut most = 0.0_f64;
+    for _ in 0..3600 {
+        eadc.run(1);
+        most = most.max(eadc.plant.drive);
+    }
+    assert!(most < 60.0, "{most}");
+    assert!(eadc.duty() < 0.9, "{}", eadc.duty());
+}
+
+#[test]
 fn frequency_is_the_last_thing_that_gives() {
     // Fans that cannot: two of six left, and heat that no job accounts for.
     let mut plant = mixed(14);

@@ -20,16 +20,23 @@ fn held(plant: &Plant, duty: f64) -> (f64, f64) {
 #[test]
 fn it_finds_the_minimum_of_several_servers() {
     let plain = Physics::default;
-    for (what, physics) in [
-        ("as it is", plain()),
-        ("twice the leakage", Physics { leakage: 30.0, ..plain() }),
-        ("steep leakage", Physics { growth: 0.035, leakage: 8.0, ..plain() }),
-        ("small fans", Physics { fans: 60.0, ..plain() }),
-        ("a warm inlet", Physics { ambient: 33.0, ..plain() }),
-        ("a late sensor", Physics { dead_time: true, ..plain() }),
+    let fault = |dead: usize, fault| [vec![Some(fault); dead], vec![None; 6 - dead]].concat();
+    for (what, physics, jobs, faults) in [
+        ("as it is", plain(), 8, vec![None; 6]),
+        ("twice the leakage", Physics { leakage: 30.0, ..plain() }, 8, vec![None; 6]),
+        ("steep leakage", Physics { growth: 0.035, leakage: 8.0, ..plain() }, 8, vec![None; 6]),
+        ("small fans", Physics { fans: 60.0, ..plain() }, 8, vec![None; 6]),
+        ("a warm inlet", Physics { ambient: 33.0, ..plain() }, 8, vec![None; 6]),
+        ("a late sensor", Physics { dead_time: true, ..plain() }, 8, vec![None; 6]),
+        ("half of the fans dead", plain(), 5, fault(3, FanFault::Dead)),
+        ("half dead, small", Physics { fans: 60.0, ..plain() }, 5, fault(3, FanFault::Dead)),
+        ("half dead, leaky", Physics { leakage: 20.0, ..plain() }, 5, fault(3, FanFault::Dead)),
+        ("one that refuses", plain(), 5, fault(1, FanFault::Refuses)),
+        ("half that refuse", plain(), 5, fault(3, FanFault::Refuses)),
     ] {
-        let plant = Plant::new(physics, vec![compute(1.0); 8]);
-        let sweep = (10..=40).map(|step| held(&plant, f64::from(step) * 0.02));
+        let mut plant = Plant::new(physics, vec![compute(1.0); jobs]);
+        plant.fan_faults = faults;
+        let sweep = (10..=50).map(|step| held(&plant, f64::from(step) * 0.02));
         let below = sweep.filter(|(t, _)| *t <= SET_POINT.0 + 1.0);
         let (best, least) = below.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
         let mut eadc = looped("eadc", plant);
@@ -44,7 +51,7 @@ fn it_finds_the_minimum_of_several_servers() {
         println!("{what}: {heat:.1} of {best:.1} °C, {power:.1} of {least:.1} W");
         assert!(power <= 1.01 * least, "{what}: {power} of {least} W at {heat} of {best} °C");
         // The curve is flat near its minimum, and EADC also moves jobs.
-        assert!((heat - best).abs() <= 10.0, "{what}: {heat} of {best} °C");
+        assert!((heat - best).abs() <= 5.0, "{what}: {heat} of {best} °C");
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Physics {
     pub leakage: f64,
     /// Growth of leakage per kelvin.
     pub growth: f64,
-    /// W of all fans at full speed, and at rest.
+    /// W of all fans: what grows with the cube of the speed, and at rest; a dead one draws nothing.
     pub fans: f64,
     pub fans_idle: f64,
     /// Share of a socket's rise that the one behind it breathes, at full speed.
@@ -146,7 +146,8 @@ impl Plant {
             min_cores: 1,
             socket: Some(socket),
         };
-        let fan = FanSpec { min_duty: 0.2, max_power: Watts(physics.fans / fans as f64) };
+        let rated = (physics.fans + physics.fans_idle) / fans as f64;
+        let fan = FanSpec { min_duty: 0.2, max_power: Watts(rated) };
         let topology = Topology {
             groups: (0..sockets).map(group).collect(),
             frequencies: (10..=26).map(|step| Hertz(f64::from(step) * 1e8)).collect(),
@@ -214,8 +215,11 @@ impl Plant {
     }
 
     fn fan_power(&self) -> f64 {
-        let cubes = self.speeds.iter().map(|speed| speed.powi(3)).sum::<f64>();
-        self.physics.fans_idle + self.physics.fans * cubes / self.speeds.len() as f64
+        let alive = |(fault, _): &(&Option<FanFault>, _)| **fault != Some(FanFault::Dead);
+        let fans = self.fan_faults.iter().zip(&self.speeds).filter(alive);
+        let drawn =
+            fans.map(|(_, speed)| self.physics.fans_idle + self.physics.fans * speed.powi(3));
+        drawn.sum::<f64>() / self.speeds.len() as f64
     }
 
     /// Share of the disks' throughput that the vibration leaves.
