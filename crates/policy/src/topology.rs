@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Hertz, Nanos, Watts};
+use crate::units::{Celsius, Hertz, Nanos, Watts};
 
 /// The task of a core group (PACER §IV-E).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +53,21 @@ pub struct PowerStateSpec {
 pub struct DriveSpec {
     /// Descriptors indexed by power state number.
     pub states: Vec<PowerStateSpec>,
+    /// The hottest that it may be: where it slows itself down (NVMe: `WCTEMP`, or TMT1), or its
+    /// maker's operating limit; `None` when nobody knows.
+    pub limit: Option<Celsius>,
 }
 
 impl DriveSpec {
+    /// The limit of drives of which nobody knows it: what makers of nearline disks state for
+    /// operation (Seagate Exos X18 data sheet). Enterprise SSDs bear more.
+    pub const LIMIT: Celsius = Celsius(60.0);
+
+    /// The hottest that it may be.
+    #[must_use]
+    pub fn hottest(&self) -> Celsius {
+        self.limit.unwrap_or(Self::LIMIT)
+    }
     /// The operational states, fastest first; a policy never leaves them.
     #[must_use]
     pub fn operational(&self) -> &[PowerStateSpec] {

@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::{Clients, Held, simulate_with};
+use common::{Clients, Held, job, simulate_with};
+use ebb_policy::Limits;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_trace::{Op, Workload};
 use ebb_twin::thermal::{Air, Heat, Network};
-use ebb_twin::{Outcome, Profile, Unobserved};
+use ebb_twin::{Outcome, Profile, Run, Unobserved, run};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
@@ -20,22 +21,55 @@ fn writes(profile: &Profile) -> Workload {
     Workload::Closed(Box::new(Clients { slots, bytes: 4 << 20, op: Op::Write, devices, random }))
 }
 
-fn held(profile: &Profile, duty: f64, seconds: u64) -> Outcome {
+fn held(profile: &Profile, duty: f64, seconds: u64, limits: Limits) -> Outcome {
     let end = Some(Nanos::from_secs(seconds));
-    simulate_with(profile, Box::new(Held(duty)), writes(profile), end, &mut Unobserved)
+    let job = job(profile, Box::new(Held(duty)), writes(profile), end);
+    run(Run { limits, ..job }, &mut Unobserved).unwrap()
+}
+
+/// A guard that lets drives get as hot as they will.
+fn careless() -> Limits {
+    Limits { drive: Some(Celsius(200.0)), ..Limits::default() }
 }
 
 #[test]
 fn drives_heat_up_under_writes_and_throttle_only_where_fans_are_slow() {
     let profile = Profile::load("asg-1115s-thermal").unwrap();
     let limit = profile.model().unwrap().heat().unwrap().throttle.unwrap();
-    let (fast, slow) = (held(&profile, 1.0, 600), held(&profile, 0.2, 600));
+    let held = |duty: f64, limits: Limits| held(&profile, duty, 600, limits);
+    let (fast, slow) = (held(1.0, careless()), held(0.2, careless()));
     let (cool, hot) = (fast.thermal.as_ref().unwrap(), slow.thermal.as_ref().unwrap());
     assert!(cool.hottest_drive > Celsius(35.0) && cool.hottest_drive < limit);
     assert_eq!(cool.drive_throttled, Nanos::ZERO);
     assert!(hot.hottest_drive > limit, "{}", hot.hottest_drive);
     assert!(hot.drive_throttled > Nanos::ZERO);
     assert!(slow.bytes < fast.bytes, "{} {}", slow.bytes, fast.bytes);
+    // The guard does not let a policy that wants slow fans do that.
+    let guarded = held(0.2, Limits::default());
+    let thermal = guarded.thermal.as_ref().unwrap();
+    assert!(thermal.hottest_drive <= limit, "{}", thermal.hottest_drive);
+    assert_eq!((thermal.drive_throttled, guarded.bytes), (Nanos::ZERO, fast.bytes));
+}
+
+#[test]
+fn policies_know_how_much_heat_each_drive_bears() {
+    for (name, limit) in [
+        ("asg-1115s-thermal", 80.0),
+        ("dorado-6000-thermal", 65.0),
+        ("thermal-1u", 70.0),
+        ("eadc-e6", 60.0),
+        ("backup-36", 60.0),
+    ] {
+        let topology = Profile::load(name).unwrap().topology();
+        let limits = topology.drives.iter().map(|drive| drive.hottest());
+        assert!(
+            topology.drives.len() > 1 && limits.eq(vec![Celsius(limit); topology.drives.len()])
+        );
+    }
+    let text = Profile::shipped_text("thermal-1u").unwrap();
+    let own = "[thermal.drive]\nthrottle = \"66 C\"\nthrottle_full = \"68 C\"";
+    let topology = Profile::parse(&text.replace("[thermal.drive]", own), "own").unwrap().topology();
+    assert_eq!(topology.drives[0].limit, Some(Celsius(66.0)));
 }
 
 #[test]

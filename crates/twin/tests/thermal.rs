@@ -5,8 +5,8 @@
 mod common;
 
 use common::{Clients, Held, Poisson, job, simulate, simulate_with};
-use ebb_policy::Policy;
 use ebb_policy::units::{Celsius, Joules, Nanos};
+use ebb_policy::{Limits, Policy};
 use ebb_trace::{Op, Workload};
 use ebb_twin::faults::Faults;
 use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, Weather, run};
@@ -165,7 +165,10 @@ fn hot_drives_do_less() {
     };
     let run = |duty| {
         let end = Some(Nanos::from_secs(12));
-        simulate_with(&profile, Box::new(Held(duty)), writes(), end, &mut Unobserved)
+        // Without the guard, which would blow.
+        let limits = Limits { drive: Some(Celsius(200.0)), ..Limits::default() };
+        let job = job(&profile, Box::new(Held(duty)), writes(), end);
+        run(Run { limits, ..job }, &mut Unobserved).unwrap()
     };
     let (cool, throttled) = (run(1.0), run(0.2));
     assert_eq!(cool.thermal.unwrap().drive_throttled, Nanos::ZERO);

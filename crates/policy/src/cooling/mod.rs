@@ -9,10 +9,12 @@
 //! | `pi.rs` | the fan loop that all of them share |
 //! | `estimate.rs`, `sensor.rs` | how hot it may be, by sensors that lag, round, fail and lie |
 //! | `load.rs` | how busy the processors are |
+//! | `drives.rs` | how hot each drive may be |
 //! | `soak.rs` | what load and air do to a temperature, to tell heat from a bad sensor |
 //! | `placement.rs` | which socket a job runs on |
 
 mod dlb;
+pub(crate) mod drives;
 mod dtm;
 mod eadc;
 mod estimate;
@@ -73,7 +75,7 @@ impl Interval {
 }
 
 /// Weight of a new value in an exponential mean with time constant `tau`, after `dt` (seconds).
-fn weight(dt: f64, tau: f64) -> f64 {
+pub(crate) fn weight(dt: f64, tau: f64) -> f64 {
     -(-dt / tau).exp_m1()
 }
 

@@ -42,10 +42,14 @@ pub struct Limits {
     pub emergency: Celsius,
     /// Socket temperature that is never to be crossed.
     pub red_line: Celsius,
+    /// Drive temperature from which the fans run at full speed, whoever owns them; each drive's own
+    /// limit ([`crate::DriveSpec::hottest`]) when `None`.
+    pub drive: Option<Celsius>,
 }
 
 impl Default for Limits {
-    /// Half a group per period, 2 s of patience, 5 s of recovery; no budget; EADC's temperatures.
+    /// Half a group per period, 2 s of patience, 5 s of recovery; no budget; EADC's temperatures,
+    /// the drives' own limits.
     fn default() -> Self {
         Self {
             ssd_budget: None,
@@ -55,6 +59,7 @@ impl Default for Limits {
             recovery_periods: 10,
             emergency: EMERGENCY,
             red_line: RED_LINE,
+            drive: None,
         }
     }
 }

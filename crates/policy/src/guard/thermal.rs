@@ -12,11 +12,17 @@
 //! A load that has just come counts before the sensor shows it: what it adds to the die at once can
 //! be more than what lies between emergency and red line.
 //!
-//! What is compared is the worst case of `cooling/estimate.rs`: a sensor that is lost, stuck or
-//! lying grows hotter by its age, and so ends in `full` by itself.
+//! Drives are the fans' matter alone: full speed when one reaches its limit, whoever has the fans,
+//! for a policy that took them took the board's care of the drives away too. From there on the fans
+//! follow the drives' temperatures until none is near its limit, for a policy that cannot see them
+//! would have them hot again, and the fans would swing.
+//!
+//! What is compared is the worst case of `cooling/estimate.rs` and `cooling/drives.rs`: a sensor
+//! that is lost, stuck or lying grows hotter by its age, and so ends in `full` by itself.
 
+use crate::cooling::drives::Drives;
 use crate::cooling::{
-    Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SET_POINT, SLOW_DOWN, air,
+    Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SET_POINT, SLOW_DOWN, air, weight,
 };
 use crate::guard::Limits;
 use crate::topology::Topology;
@@ -25,6 +31,10 @@ use crate::{Controls, FanControl, QosClass, Signals};
 
 /// What a reading that is rounded can hide.
 const ROUNDING: Celsius = Celsius(QUANTUM);
+
+/// Time constant of the duty for hot drives, in seconds: clear of a toggling digit, short against
+/// the minutes in which a drive warms up.
+const SMOOTH: f64 = 30.0;
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +70,9 @@ impl<T: Copy + PartialEq> Held<T> {
 #[derive(Debug)]
 pub struct Thermal {
     heat: Estimator,
+    drives: Drives,
+    /// Duty for the drives since one was at its limit; 0 when none is near it any more.
+    drive_floor: f64,
     emergency: Celsius,
     red_line: Celsius,
     recovery: u32,
@@ -69,7 +82,7 @@ pub struct Thermal {
     /// Share of frequency, job time that is given back since red; 1 when all of it is. What comes
     /// back at once warms the die by more than can be told from a fire.
     rein: f64,
-    /// The fans when the state last was calm.
+    /// The fans when it last was calm.
     fans: Vec<FanControl>,
     ceilings: Vec<Held<Hertz>>,
     shares: Vec<Held<f64>>,
@@ -83,6 +96,8 @@ impl Thermal {
     pub fn new(topology: &Topology, limits: &Limits) -> Self {
         Self {
             heat: Estimator::new(topology),
+            drives: Drives::new(topology, limits.drive),
+            drive_floor: 0.0,
             emergency: limits.emergency,
             red_line: limits.red_line,
             recovery: limits.recovery_periods.max(1),
@@ -109,8 +124,10 @@ impl Thermal {
         controls: &mut Controls,
     ) {
         self.heat.update(signals, air(signals, before));
-        let was = self.state;
+        self.drives.update(signals);
+        let was = self.calm();
         self.judge();
+        self.judge_drives(signals.period.seconds());
         self.release_fans(was, controls);
         let rise = SLOW_DOWN * signals.period.seconds();
         self.rein = if self.state == State::Red { 0.0 } else { (self.rein + rise).min(1.0) };
@@ -119,6 +136,11 @@ impl Thermal {
         }
         self.bound_ceilings(distrust, topology, controls);
         self.bound_jobs(distrust, controls);
+    }
+
+    /// Whether the fans are left to whoever has them.
+    fn calm(&self) -> bool {
+        self.state == State::Calm && self.drive_floor < 1.0
     }
 
     fn judge(&mut self) {
@@ -136,12 +158,23 @@ impl Thermal {
         };
     }
 
+    fn judge_drives(&mut self, dt: f64) {
+        let wanted = self.drives.duty();
+        self.drive_floor = if self.drives.over().is_some_and(|over| over >= 0.0) {
+            1.0
+        } else if self.drive_floor == 0.0 || wanted == 0.0 {
+            0.0
+        } else {
+            self.drive_floor + (wanted - self.drive_floor) * weight(dt, SMOOTH)
+        };
+    }
+
     /// Gives fans that the board had back to it: no policy would.
-    fn release_fans(&mut self, was: State, controls: &mut Controls) {
-        let calm = self.state == State::Calm;
-        if was == State::Calm && !calm {
+    fn release_fans(&mut self, was: bool, controls: &mut Controls) {
+        let calm = self.calm();
+        if was && !calm {
             self.fans.copy_from_slice(controls.fans());
-        } else if was != State::Calm && calm {
+        } else if !was && calm {
             for (fan, before) in self.fans.iter().enumerate() {
                 if *before == FanControl::Firmware && controls.fans()[fan] == FanControl::Duty(1.0)
                 {
@@ -165,6 +198,7 @@ impl Thermal {
         let (control, reason) = match (self.state, distrust, controls.fans()[fan]) {
             (State::Red, _, _) => (FanControl::Duty(1.0), "guard:red-line"),
             (State::Full, _, _) => (FanControl::Duty(1.0), "guard:emergency"),
+            _ if self.drive_floor >= 1.0 => (FanControl::Duty(1.0), "guard:hot-drive"),
             (State::Calm, Some(reason), _) => (FanControl::Firmware, reason),
             (State::Calm, None, FanControl::Firmware) => return,
             (State::Calm, None, FanControl::Duty(duty)) => {
@@ -174,6 +208,8 @@ impl Thermal {
                     (FanControl::Duty(1.0), "guard:absurd-request")
                 } else if duty > 1.0 {
                     (FanControl::Duty(1.0), "guard:max-duty")
+                } else if duty.max(slowest) < self.drive_floor {
+                    (FanControl::Duty(self.drive_floor), "guard:hot-drive")
                 } else if duty < slowest && slowest >= self.min_duty[fan] {
                     (FanControl::Duty(slowest), "guard:fan-rate")
                 } else {

@@ -19,6 +19,7 @@ fn state(max_power: f64, operational: bool) -> PowerStateSpec {
 pub fn topology(drives: &[Vec<f64>]) -> Topology {
     let drive = |caps: &Vec<f64>| DriveSpec {
         states: caps.iter().map(|mp| state(*mp, true)).chain([state(0.05, false)]).collect(),
+        limit: None,
     };
     let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
     Topology {

@@ -26,6 +26,7 @@ pub fn state(max_power: f64, operational: bool) -> PowerStateSpec {
 pub fn server(drives: usize) -> Topology {
     let drive = |caps: &&[f64]| DriveSpec {
         states: caps.iter().map(|w| state(*w, true)).chain([state(0.05, false)]).collect(),
+        limit: None,
     };
     let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
     Topology {

@@ -220,7 +220,8 @@ impl DriveProfile {
             entry: state.entry,
             exit: state.exit,
         };
-        DriveSpec { states: self.states.iter().map(state).collect() }
+        let limit = self.heat.as_ref().and_then(|heat| heat.throttle);
+        DriveSpec { states: self.states.iter().map(state).collect(), limit }
     }
 
     fn check_shape(&self) -> Result<(), String> {

@@ -168,7 +168,9 @@ impl HddProfile {
             exit,
         };
         let waiting = self.commanded().map(|idle| state(idle.power, false, idle.recovery));
-        DriveSpec { states: [state(most, true, Nanos::ZERO)].into_iter().chain(waiting).collect() }
+        let states = [state(most, true, Nanos::ZERO)].into_iter().chain(waiting).collect();
+        // The limit of disks that nothing is known of is that of nearline disks.
+        DriveSpec { states, limit: None }
     }
 
     /// Power conditions that a host can demand.

@@ -337,7 +337,10 @@ impl Profile {
             min_cores: stage.min_cores,
             socket: stage.socket,
         });
-        let drives: Vec<DriveSpec> = vec![model.spec(); usize::from(self.drives.count)];
+        let bays = self.thermal.as_ref().and_then(|thermal| thermal.drive.heat.as_ref());
+        let mut drive = model.spec();
+        drive.limit = bays.and_then(|heat| heat.throttle).or(drive.limit);
+        let drives: Vec<DriveSpec> = vec![drive; usize::from(self.drives.count)];
         Topology {
             groups: groups.collect(),
             frequencies: self.cpu.frequencies.clone(),

@@ -17,17 +17,16 @@
 //!
 //! The floor under the fan duty is the one with which no drive is too warm two minutes from now.
 //! So a short burst, or one that cool drives can take, costs no air.
+//!
+//! A drive whose power nobody measures, or whose balance is not known yet, gets more air the
+//! closer it comes to its limit: later, and more of it.
 
+use crate::cooling::drives::{Drives, MARGIN, plausible};
 use crate::cooling::pi::{duty_for, resistance};
 use crate::cooling::{QUANTUM, blowing, weight};
 use crate::topology::Topology;
 use crate::{DriveSignals, Signals};
 
-/// What a drive may reach: the operating limit that makers of nearline disks state (60 °C);
-/// enterprise SSDs throttle at 70 °C or above.
-const LIMIT: f64 = 60.0;
-/// Distance that is kept from it, in kelvin: the drive's reading and the inlet's are rounded.
-const MARGIN: f64 = 2.0 * QUANTUM;
 /// `h`, in seconds: some times what the fans need to speed up, and the least that a drive of some
 /// hundred grams needs to warm by what a burst adds.
 const AHEAD: f64 = 120.0;
@@ -87,23 +86,23 @@ impl Balance {
         (det > 0.0 && c > 0.0 && g > 0.0).then_some((c, g))
     }
 
-    /// The least resistance of `1` (full speed) to `r` that keeps the drive below the limit until
-    /// [`AHEAD`], from `t` degrees with the air at `inlet`.
-    fn bearable(&self, t: f64, inlet: f64, r: f64) -> f64 {
-        let (Some(watts), Some((c, g))) = (self.power, self.learned()) else { return r };
+    /// The most resistance of `1` (full speed) to `r` that keeps the drive below `most` until
+    /// [`AHEAD`], from `t` degrees with the air at `inlet`; `None` before its balance is known.
+    fn bearable(&self, (t, most): (f64, f64), inlet: f64, r: f64) -> Option<f64> {
+        let (watts, (c, g)) = (self.power?, self.learned()?);
         let ahead = |r: f64| {
             let end = inlet + watts * r / g;
             t + (end - t) * -(-AHEAD * g / (c * r)).exp_m1()
         };
         let (mut low, mut high) = (1.0, r);
-        if ahead(high) <= LIMIT - MARGIN {
-            return high;
+        if ahead(high) <= most {
+            return Some(high);
         }
         for _ in 0..12 {
             let mid = (low + high) / 2.0;
-            if ahead(mid) > LIMIT - MARGIN { high = mid } else { low = mid }
+            if ahead(mid) > most { high = mid } else { low = mid }
         }
-        low
+        Some(low)
     }
 }
 
@@ -111,49 +110,57 @@ impl Balance {
 #[derive(Debug, Clone)]
 pub struct FeedForward {
     drives: Vec<Balance>,
+    heat: Drives,
     floor: f64,
+    over: bool,
 }
 
 impl FeedForward {
     /// For the drives of `topology`.
     pub fn new(topology: &Topology) -> Self {
-        Self { drives: vec![Balance::default(); topology.drives.len()], floor: 0.0 }
+        Self {
+            drives: vec![Balance::default(); topology.drives.len()],
+            heat: Drives::new(topology, None),
+            floor: 0.0,
+            over: false,
+        }
     }
 
     /// Takes one period in which the fans were asked for `duty` and gave `air`; returns the floor,
-    /// and whether a drive is over its limit already, so that no fan cap may hold the air back.
+    /// and whether a drive comes so close to its limit that no fan cap may hold this air back.
     pub fn update(&mut self, signals: &Signals, duty: f64, air: f64) -> (f64, bool) {
         let dt = signals.period.seconds();
         let r = resistance(air);
-        // The slowest that the fans may be.
-        let slowest = resistance(0.0);
         let inlet = signals.cooling.inlet.map(|reading| reading.temperature.0);
         let inlet = inlet.filter(|inlet| (-40.0..=80.0).contains(inlet));
-        let (mut least, mut over) = (slowest, false);
-        for (drive, balance) in signals.drives.iter().zip(&mut self.drives) {
-            let Some((watts, t)) = sensed(drive) else {
+        self.heat.update(signals);
+        let slow = self.heat.slow();
+        let mut least = slow;
+        let drives = signals.drives.iter().zip(&mut self.drives).zip(self.heat.worst());
+        for ((drive, balance), worst) in drives {
+            let ahead = if let (Some((watts, t)), Some(inlet)) = (sensed(drive), inlet) {
+                balance.learn(watts, t, (t - inlet) / r, dt);
+                worst.and_then(|(t, limit)| balance.bearable((t, limit - MARGIN), inlet, slow))
+            } else {
                 balance.skip();
-                continue;
+                None
             };
-            over |= t >= LIMIT;
-            let Some(inlet) = inlet else {
-                balance.skip();
-                continue;
-            };
-            balance.learn(watts, t, (t - inlet) / r, dt);
-            least = least.min(balance.bearable(t, inlet, slowest));
+            let now = || worst.map(|worst| self.heat.by_temperature(worst));
+            least = least.min(ahead.or_else(now).unwrap_or(slow));
         }
+        // Given back only well below the margin, where the floor holds it.
+        let from = if self.over { -2.0 * MARGIN } else { -QUANTUM };
+        self.over = self.heat.over().is_some_and(|over| over >= from);
         // Those that blow have to make up for those that do not.
         let needed = || (duty_for(1.0, least) / blowing(duty, air)).min(1.0);
-        let wanted = if least < slowest { needed() } else { 0.0 };
+        let wanted = if least < slow { needed() } else { 0.0 };
         self.floor = wanted.max(self.floor - SINK * dt);
-        (self.floor, over)
+        (self.floor, self.over)
     }
 }
 
 /// Power and temperature, if both are there and possible.
 fn sensed(drive: &DriveSignals) -> Option<(f64, f64)> {
     let watts = drive.power.map(|power| power.0).filter(|watts| (0.0..=200.0).contains(watts))?;
-    let t = drive.temperature.map(|t| t.0).filter(|t| (-40.0..=150.0).contains(t))?;
-    Some((watts, t))
+    Some((watts, plausible(drive.temperature)?))
 }

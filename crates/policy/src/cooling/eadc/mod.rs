@@ -90,7 +90,7 @@ pub struct Eadc {
     heat: Estimator,
     pi: Pi,
     target: f64,
-    /// Duty floor for the drives, and whether one of them is too warm already.
+    /// Duty floor for the drives, and whether one of them needs it above the cap.
     drives: (f64, bool),
     disks: Disks,
     fan_cap: FanCap,
@@ -160,7 +160,8 @@ impl Eadc {
         let Some(curve) = &self.curve else { return 1.0 };
         let exhausted = self.caps.exhausted() || !signals.jobs.iter().any(running);
         let limit = self.fan_cap.limit(curve, self.disks.busy(), hot, exhausted, dt);
-        if self.drives.1 { 1.0 } else { limit.max(self.min_duty) }
+        let (floor, over) = self.drives;
+        limit.max(self.min_duty).max(if over { floor } else { 0.0 })
     }
 
     /// Fans and CPU cap, decided together.

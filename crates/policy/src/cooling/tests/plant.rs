@@ -130,6 +130,7 @@ fn drive() -> DriveSpec {
             entry: latency,
             exit: latency,
         }],
+        limit: Some(Celsius(70.0)),
     }
 }
 

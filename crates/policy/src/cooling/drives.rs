@@ -1,0 +1,95 @@
+//! How hot each drive may be: its last reading, and what it can have warmed by since. And the air
+//! that its temperature alone asks for.
+
+use crate::Signals;
+use crate::cooling::QUANTUM;
+use crate::cooling::dlb::min_duty;
+use crate::cooling::pi::{duty_of, resistance};
+use crate::topology::Topology;
+use crate::units::{Celsius, Nanos};
+
+/// What a drive that has fallen silent is taken to warm by, in K/s: an SSD of 150 J/K that goes
+/// from rest to all the 15 W that it can write with, in air that takes no more than before.
+const SLEW: f64 = 0.1;
+
+/// Distance that is kept from a drive's limit, in kelvin: its reading and the inlet's are rounded.
+pub(crate) const MARGIN: f64 = 2.0 * QUANTUM;
+/// Distance from the limit where air by temperature alone begins, in kelvin. All of it is given at
+/// [`MARGIN`]: a fifth of `ln r` per kelvin, which Skogestad's rules (`pi.rs`) give for an SSD of
+/// 15 W on 150 J/K; a disk changes more slowly.
+const BAND: f64 = 8.0;
+
+/// One drive.
+#[derive(Debug, Clone, Copy)]
+struct Drive {
+    limit: f64,
+    /// When it last said how hot it is.
+    last: Option<(Nanos, f64)>,
+}
+
+/// The drives' temperatures at worst. A drive that has never told its own counts for nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Drives {
+    now: Nanos,
+    drives: Vec<Drive>,
+    /// Resistance to the air with the fans as slow as they may be.
+    slow: f64,
+}
+
+impl Drives {
+    /// For the drives of `topology`, each with the limit given, or else its own.
+    pub fn new(topology: &Topology, limit: Option<Celsius>) -> Self {
+        let of = |own: Celsius| limit.unwrap_or(own).0;
+        let drives =
+            topology.drives.iter().map(|drive| Drive { limit: of(drive.hottest()), last: None });
+        let slow = resistance(min_duty(topology));
+        Self { now: Nanos::ZERO, drives: drives.collect(), slow }
+    }
+
+    /// Takes one period.
+    pub fn update(&mut self, signals: &Signals) {
+        self.now = signals.now;
+        for (drive, signal) in self.drives.iter_mut().zip(&signals.drives) {
+            if let Some(t) = plausible(signal.temperature) {
+                drive.last = Some((signals.now, t));
+            }
+        }
+    }
+
+    /// Temperature at worst and limit of each drive, °C; `None` for one that never spoke.
+    pub fn worst(&self) -> impl Iterator<Item = Option<(f64, f64)>> + '_ {
+        self.drives.iter().map(|drive| {
+            let (at, t) = drive.last?;
+            Some((t + SLEW * self.now.saturating_sub(at).seconds(), drive.limit))
+        })
+    }
+
+    /// How far the worst of them is above its limit, in kelvin; `None` when nothing is known.
+    pub fn over(&self) -> Option<f64> {
+        self.worst().flatten().map(|(t, limit)| t - limit).reduce(f64::max)
+    }
+}
+
+impl Drives {
+    /// Resistance to the air with the fans as slow as they may be.
+    pub fn slow(&self) -> f64 {
+        self.slow
+    }
+
+    /// The resistance for a drive at `t` of which nothing more than its `limit` is known.
+    pub fn by_temperature(&self, (t, limit): (f64, f64)) -> f64 {
+        let near = (t - (limit - BAND)) / (BAND - MARGIN);
+        self.slow.powf(1.0 - near.clamp(0.0, 1.0))
+    }
+
+    /// The duty that all of them ask for by their temperatures; 0 when none is near its limit.
+    pub fn duty(&self) -> f64 {
+        let least = self.worst().flatten().map(|worst| self.by_temperature(worst));
+        least.reduce(f64::min).filter(|r| *r < self.slow).map_or(0.0, duty_of)
+    }
+}
+
+/// A reading, where it can be one.
+pub(crate) fn plausible(reading: Option<Celsius>) -> Option<f64> {
+    reading.map(|t| t.0).filter(|t| (-40.0..=150.0).contains(t))
+}
