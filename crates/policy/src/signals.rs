@@ -67,6 +67,9 @@ pub struct DriveSignals {
     pub state: Option<PowerState>,
     /// Composite temperature.
     pub temperature: Option<Celsius>,
+    /// Share of the period in which it had a command to serve, 0 to 1 (`io_ticks` of Linux's
+    /// `/proc/diskstats`).
+    pub utilisation: Option<f64>,
 }
 
 /// What a temperature sensor said.

@@ -18,6 +18,9 @@ struct Slot {
     waiting: Queue,
     /// Energy reported so far.
     joules: f64,
+    /// Up to when its work has been counted, and how long it had any since its last report, ns.
+    since: u64,
+    busy: u64,
 }
 
 /// All drives.
@@ -58,6 +61,8 @@ impl Array {
             outstanding: 0,
             waiting: Queue::EMPTY,
             joules: 0.0,
+            since: 0,
+            busy: 0,
         };
         Self {
             slots: (0..count as u64).map(slot).collect(),
@@ -117,6 +122,7 @@ impl Array {
     /// The drive completed a command: sends the next one that waits.
     pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
         let slot = &mut self.slots[usize::from(drive)];
+        slot.work_until(now);
         slot.outstanding -= 1;
         if let Some(next) = slot.waiting.pop(ios) {
             slot.send(ios, events, now, next);
@@ -210,14 +216,25 @@ impl Array {
             let joules = total - std::mem::replace(&mut slot.joules, total);
             sum += joules;
             let power = (length > 0).then(|| Watts(joules / (length as f64 * 1e-9)));
-            *signal = DriveSignals { power, state: Some(*state), temperature: None };
+            slot.work_until(now);
+            let busy = std::mem::take(&mut slot.busy);
+            let utilisation = (length > 0).then(|| busy as f64 / length as f64);
+            *signal = DriveSignals { power, state: Some(*state), temperature: None, utilisation };
         }
         sum
     }
 }
 
 impl Slot {
+    /// Counts the time up to `now` in which it had commands.
+    fn work_until(&mut self, now: u64) {
+        let before = std::mem::replace(&mut self.since, now);
+        if self.outstanding > 0 {
+            self.busy += now - before;
+        }
+    }
     fn send(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
+        self.work_until(now);
         self.outstanding += 1;
         self.device.submit(&ios[io], events, now, io);
     }

@@ -1,27 +1,56 @@
 //! Which periods have significant disk activity, and how much each job uses the disks.
 //!
 //! "We track the disk intensity of workloads by monitoring IO throughput per second via the OS"
-//! (§VI-B). What is significant is not said. Ours: a tenth of the most that was seen, down to a
-//! twentieth, so that one rate near the threshold does not switch the fans to and fro; and the
+//! (§VI-B). What is significant is not said, and bytes do not tell: random reads, which vibration
+//! harms the most, move few of them, and the more it harms the fewer. Ours is the time for which
+//! disks have something to do, which grows with the harm: a tenth of one disk's time, down to a
+//! twentieth, so that a load near the threshold does not switch the fans to and fro; and the
 //! activity must have been gone for one sensor lag.
+//!
+//! Where nobody counts that time: the same shares of the most bytes, or requests, per second in
+//! the last minutes.
 
 use crate::Signals;
 use crate::cooling::{LAG, MIN_JOB_SHARE, weight};
 
-/// Shares of the largest throughput at which disks become busy and idle.
+/// Shares of one disk's time, or else of the largest rates, at which disks become busy and idle.
 const BUSY: f64 = 0.10;
 const IDLE: f64 = 0.05;
 /// Throughput below which nobody waits for a disk, in bytes per second: a few requests.
 pub const NEGLIGIBLE: f64 = 1e6;
-/// Time constants in seconds: of the server's throughput; of a job's, long against its phases.
+/// The same in requests per second: a tenth of what one disk can do at random.
+const FEW: f64 = 10.0;
+/// Time constants in seconds: of the server's activity; of a job's throughput, long against its
+/// phases; of the largest rates, long against pauses of one workload.
 const SMOOTH: f64 = 2.0;
 const JOB: f64 = 30.0;
+const MEMORY: f64 = 300.0;
+
+/// Something per second, and the most that it was.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rate {
+    now: f64,
+    most: f64,
+}
+
+impl Rate {
+    fn update(&mut self, count: u64, dt: f64) {
+        self.now += (count as f64 / dt - self.now) * weight(dt, SMOOTH);
+        self.most = self.now.max(self.most * (-dt / MEMORY).exp());
+    }
+
+    fn over(&self, share: f64, negligible: f64) -> bool {
+        self.now > (share * self.most).max(negligible)
+    }
+}
 
 /// Disk activity of the server and its jobs.
 #[derive(Debug, Clone)]
 pub struct Disks {
-    rate: f64,
-    most: f64,
+    /// How many disks have something to do, smoothed; `None` when nobody counts.
+    at_work: Option<f64>,
+    bytes: Rate,
+    requests: Rate,
     quiet: f64,
     busy: bool,
     jobs: Vec<f64>,
@@ -31,7 +60,8 @@ impl Disks {
     /// For `jobs` slots.
     pub fn new(jobs: u16) -> Self {
         let jobs = vec![0.0; usize::from(jobs)];
-        Self { rate: 0.0, most: 0.0, quiet: 0.0, busy: false, jobs }
+        let (bytes, requests) = (Rate::default(), Rate::default());
+        Self { at_work: None, bytes, requests, quiet: 0.0, busy: false, jobs }
     }
 
     /// Takes one period, in which the jobs might run for `shares` of the time.
@@ -40,15 +70,10 @@ impl Disks {
         if dt <= 0.0 {
             return;
         }
-        // Jobs' I/O may or may not be counted among the users': never add the two.
-        let jobs: u64 = signals.jobs.iter().map(|job| job.disk_bytes).sum();
-        let bytes = signals.io.bytes.unwrap_or(0).max(jobs) as f64;
-        self.rate += (bytes / dt - self.rate) * weight(dt, SMOOTH);
-        self.most = self.most.max(self.rate);
-        let over = |share: f64| self.rate > (share * self.most).max(NEGLIGIBLE);
-        if over(BUSY) {
+        self.watch(signals, dt);
+        if self.over(BUSY) {
             (self.busy, self.quiet) = (true, 0.0);
-        } else if !over(IDLE) {
+        } else if !self.over(IDLE) {
             self.quiet += dt;
             self.busy &= self.quiet < LAG.seconds();
         }
@@ -60,6 +85,26 @@ impl Disks {
         }
     }
 
+    fn watch(&mut self, signals: &Signals, dt: f64) {
+        let shares = signals.drives.iter().filter_map(|drive| drive.utilisation);
+        // The share of a period may overshoot 1 by the jitter of its two ends.
+        let shares = shares.filter(|share| share.is_finite()).map(|share| share.clamp(0.0, 1.0));
+        let at_work = shares.reduce(|sum, share| sum + share);
+        self.at_work = at_work.map(|now| {
+            let mean = self.at_work.unwrap_or(now);
+            mean + (now - mean) * weight(dt, SMOOTH)
+        });
+        // Jobs' I/O may or may not be counted among the users': never add the two.
+        let jobs: u64 = signals.jobs.iter().map(|job| job.disk_bytes).sum();
+        self.bytes.update(signals.io.bytes.unwrap_or(0).max(jobs), dt);
+        self.requests.update(signals.io.completed.unwrap_or(0), dt);
+    }
+
+    fn over(&self, share: f64) -> bool {
+        let rates = || self.bytes.over(share, NEGLIGIBLE) || self.requests.over(share, FEW);
+        self.at_work.map_or_else(rates, |disks| disks > share)
+    }
+
     /// Whether fan vibration costs somebody something now.
     pub fn busy(&self) -> bool {
         self.busy
@@ -68,5 +113,66 @@ impl Disks {
     /// Bytes per second of the job in `slot` when it may run.
     pub fn of_job(&self, slot: usize) -> f64 {
         self.jobs.get(slot).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PERIOD;
+    use crate::topology::{DriveSpec, Topology};
+
+    const DISKS: usize = 8;
+
+    /// Runs for `seconds` with each disk at work for these shares of the time.
+    fn run(disks: &mut Disks, seconds: u32, rates: (u64, u64), shares: Option<[f64; DISKS]>) {
+        let drives = vec![DriveSpec { states: Vec::new(), limit: None }; DISKS];
+        let mut signals = Signals::new(&Topology { drives, ..Topology::default() });
+        signals.period = PERIOD;
+        // Per second to per period.
+        let (bytes, requests) = rates;
+        (signals.io.bytes, signals.io.completed) = (Some(bytes / 2), Some(requests / 2));
+        for (drive, share) in signals.drives.iter_mut().zip(shares.iter().flatten()) {
+            drive.utilisation = Some(*share);
+        }
+        for _ in 0..2 * seconds {
+            disks.update(&signals, &[]);
+        }
+    }
+
+    /// After a stream on all disks, whoever uses one of them keeps the server busy.
+    #[test]
+    fn one_disk_at_work_is_activity_whatever_there_was_before() {
+        let one =
+            |share: f64| Some(std::array::from_fn(|disk| if disk == 3 { share } else { 0.0 }));
+        // Bytes and requests per second, the disk's time: a query, random reads, and the same with
+        // most of the rate lost to vibration.
+        for (rates, share) in
+            [((100_000_000, 100), 0.7), ((400_000, 100), 1.0), ((40_000, 10), 1.0)]
+        {
+            for counted in [true, false] {
+                if !counted && rates.1 < 100 {
+                    continue;
+                }
+                let mut disks = Disks::new(0);
+                run(&mut disks, 600, (1_400_000_000, 1400), Some([1.0; DISKS]).filter(|_| counted));
+                assert!(disks.busy());
+                for _ in 0..60 {
+                    run(&mut disks, 30, rates, one(share).filter(|_| counted));
+                    assert!(disks.busy(), "{rates:?}, counted {counted}");
+                }
+                run(&mut disks, 25, (0, 0), Some([0.0; DISKS]).filter(|_| counted));
+                assert!(!disks.busy(), "{rates:?}, counted {counted}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_now_and_then_is_no_activity() {
+        for shares in [Some([0.005; DISKS]), None] {
+            let mut disks = Disks::new(0);
+            run(&mut disks, 600, (40_000, 8), shares);
+            assert!(!disks.busy());
+        }
     }
 }

@@ -129,6 +129,21 @@ fn what_is_learned_of_the_drives_stays_true_when_half_of_the_fans_die() {
 }
 
 #[test]
+fn one_disk_at_work_keeps_the_cap_after_a_stream_on_all() {
+    let mut plant = mixed(14);
+    plant.jobs[0].disk = 1.4e9;
+    let mut eadc = looped("eadc", plant);
+    eadc.run(1800);
+    for rate in [150e6, 75e6] {
+        eadc.plant.jobs[0].disk = rate;
+        for _ in 0..1200 {
+            eadc.step();
+            assert!(eadc.duty() <= 0.4, "{rate:e}: {}", eadc.duty());
+        }
+    }
+}
+
+#[test]
 fn frequency_is_the_last_thing_that_gives() {
     // Fans that cannot: two of six left, and heat that no job accounts for.
     let mut plant = mixed(14);

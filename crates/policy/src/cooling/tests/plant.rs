@@ -356,6 +356,7 @@ impl Plant {
             power: Some(Watts(self.drive_power)),
             state: Some(0),
             temperature: Some(Celsius(self.drive.round())),
+            utilisation: None,
         };
     }
 }

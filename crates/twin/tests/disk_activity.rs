@@ -1,0 +1,111 @@
+//! What counts as disk activity, in a whole server: while anybody waits for a disk the fans stay
+//! under EADC's cap, whatever went before, and when nobody does the cap is gone.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::job as run_of;
+use ebb_policy::QosClass;
+use ebb_policy::cooling::Curve;
+use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::{Hertz, Nanos};
+use ebb_trace::generate::Job;
+use ebb_trace::{Closed, Op, Request, Workload};
+use ebb_twin::{Observer, Profile, Run, Sample, run};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+const DISKS: u16 = 8;
+/// A stream on every disk until here, then random reads on one of them, then nothing.
+const STREAM: Nanos = Nanos::from_secs(300);
+const RANDOM: Nanos = Nanos::from_secs(900);
+const END: Nanos = Nanos::from_secs(1500);
+/// Duty at which disks begin to feel the fans.
+const KNEE: f64 = 0.4;
+
+/// One reader for each disk.
+struct Readers {
+    sent: [u64; DISKS as usize],
+    random: Pcg64Mcg,
+}
+
+impl Closed for Readers {
+    fn slots(&self) -> u32 {
+        DISKS.into()
+    }
+    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
+        let sent = &mut self.sent[slot as usize];
+        *sent += 1;
+        let (at, offset, bytes) = if now < STREAM {
+            (now, *sent << 20, 1 << 20)
+        } else if slot > 0 || now >= RANDOM {
+            (END, 0, 4096)
+        } else {
+            (now, self.random.random_range(0..1_u64 << 28) * 4096, 4096)
+        };
+        let (op, recorded_latency) = (Op::Read, None);
+        Some(Request { at, offset, bytes, device: slot as u16, op, stream: slot, recorded_latency })
+    }
+}
+
+/// Heat that wants more air than the knee allows.
+fn compute(number: u32) -> Job {
+    Job {
+        name: "compute".to_owned(),
+        class: QosClass::Noncritical,
+        socket: Some((number % 2) as u16),
+        start: Nanos::ZERO,
+        cpu: Nanos::from_secs(100_000),
+        clock: Hertz(2.7e9),
+        fixed: 0.0,
+        activity: 1.0,
+        io: None,
+        objective: None,
+    }
+}
+
+/// Time, duty and requests of each period.
+#[derive(Default)]
+struct Watch(Vec<(Nanos, f64, u64)>);
+
+impl Observer for Watch {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let signals = sample.signals;
+        let duty = signals.cooling.fans[0].duty.unwrap();
+        self.0.push((signals.now, duty, signals.io.completed.unwrap()));
+    }
+}
+
+#[test]
+fn random_reads_on_one_disk_keep_the_cap_and_idle_disks_lift_it() {
+    let text = Profile::shipped_text("eadc-e6").unwrap();
+    let text = text.replace("raid = \"raid5\"", "raid = \"none\"");
+    let profile = Profile::parse(&text, "e6").unwrap();
+    assert_eq!(profile.volumes().0, DISKS);
+    let points = vec![(0.0, 1.0), (KNEE, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
+    for name in ["eadc", "eadc-plus"] {
+        let curve = Some(Curve::new(points.clone()).unwrap());
+        let settings = Settings { curve, ..Settings::default() };
+        let policy = make(name, &profile.topology(), &settings).unwrap();
+        let readers = Readers { sent: [0; DISKS as usize], random: Pcg64Mcg::seed_from_u64(1) };
+        let workload = Workload::Closed(Box::new(readers));
+        let mut watch = Watch::default();
+        let jobs = (0..16).map(compute).collect();
+        let job = Run { jobs, ..run_of(&profile, policy, workload, Some(END)) };
+        run(job, &mut watch).unwrap();
+        let between = |from: Nanos, to: Nanos| {
+            watch.0.iter().filter(move |(now, ..)| *now > from && *now <= to)
+        };
+        let most = |from, to| between(from, to).map(|(_, duty, _)| *duty).fold(0.0, f64::max);
+        let requests: u64 = between(STREAM, RANDOM).map(|(.., requests)| requests).sum();
+        println!(
+            "{name}: duty {} and {} with {requests} reads, {} idle",
+            most(Nanos::from_secs(60), STREAM),
+            most(STREAM, RANDOM),
+            most(RANDOM, END)
+        );
+        assert!(requests > 600 * 50, "{requests} reads");
+        assert!(most(Nanos::from_secs(60), RANDOM) <= KNEE);
+        assert!(most(RANDOM, END) > KNEE + 0.05, "nobody waits for a disk");
+    }
+}
