@@ -84,7 +84,7 @@ fn is_input(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<GenerateError>()
         || cause.is::<InvalidOption>()
         || cause.is::<UnitError>()
-        || cause.is::<TwinError>()
+        || cause.downcast_ref().is_some_and(|error| !matches!(error, TwinError::Trip(_)))
         || is_cpu(cause)
 }
 
@@ -97,6 +97,8 @@ fn is_cpu(cause: &(dyn std::error::Error + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
+    use ebb_policy::units::{Celsius, Nanos};
+    use ebb_twin::Trip;
 
     use super::*;
 
@@ -105,6 +107,15 @@ mod tests {
         let error = anyhow::Error::from(Usage("no".into())).context("while trying");
         assert_eq!(code(&error), 2);
         assert_eq!(message(&error), "while trying: no");
+    }
+
+    #[test]
+    fn a_server_that_gets_too_hot_failed_at_its_work() {
+        let (at, temperature) = (Nanos::from_secs(7), Celsius(96.0));
+        let trip = TwinError::Trip(Trip { socket: 0, at, temperature });
+        assert_eq!(code(&anyhow::Error::from(trip).context("policy dlb")), 1);
+        let setup = TwinError::Setup("no cores".into());
+        assert_eq!(code(&anyhow::Error::from(setup)), 2);
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub mod thermal;
 pub mod vibration;
 
 pub use drive_file::{DriveFile, DriveHeat};
-pub use engine::{Run, TwinError, run};
+pub use engine::{Run, TwinError, run, run_to_trip};
 pub use outcome::{
-    Energy, JobTotal, Observer, Outcome, Sample, ThermalTotals, Unobserved, Weather,
+    Energy, JobTotal, Observer, Outcome, Sample, ThermalTotals, Trip, Unobserved, Weather,
 };
 pub use profile::{Profile, ProfileError};

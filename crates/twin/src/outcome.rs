@@ -136,6 +136,23 @@ pub struct Outcome {
     pub thermal: Option<ThermalTotals>,
     /// Jobs, in the order of the workload.
     pub jobs: Vec<JobTotal>,
+    /// How the server switched itself off before the end, if it did; all else is up to then.
+    pub trip: Option<Trip>,
+}
+
+/// A die got so hot that the server switched itself off.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error(
+    "thermal trip: socket {socket} reached {temperature:.1} at {at} and the server switched \
+     itself off; it needs more airflow (fans, a cooler inlet, a lower altitude) or less load"
+)]
+pub struct Trip {
+    /// Which socket.
+    pub socket: u16,
+    /// When.
+    pub at: Nanos,
+    /// Of its die.
+    pub temperature: Celsius,
 }
 
 /// What the thermal side of a run came to.
@@ -308,6 +325,7 @@ impl Outcome {
             most_capped: Watts(0.0),
             thermal: None,
             jobs: Vec::new(),
+            trip: None,
         }
     }
     /// Exact mean latency in nanoseconds; 0 without requests.

@@ -9,7 +9,7 @@ use ebb_policy::units::{Celsius, Joules, Nanos};
 use ebb_policy::{Limits, Policy};
 use ebb_trace::{Op, Workload};
 use ebb_twin::faults::Faults;
-use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, Weather, run};
+use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, Weather, run, run_to_trip};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
@@ -187,6 +187,16 @@ fn a_trip_ends_the_run_and_says_why() {
     assert!(matches!(error, TwinError::Trip { .. }), "{error}");
     let message = error.to_string();
     assert!(message.contains("thermal trip: socket") && message.contains("airflow"), "{message}");
+    // The same as an outcome: all that was up to then, in whole periods.
+    let mut seen = Seen::default();
+    let outcome = run_to_trip(job(&doomed, Box::new(Held(0.2)), idle(), end), &mut seen).unwrap();
+    let trip = outcome.trip.unwrap();
+    assert_eq!(TwinError::Trip(trip).to_string(), message);
+    let late = outcome.span - trip.at;
+    assert!(trip.at > Nanos::ZERO && late < ebb_policy::PERIOD, "{trip:?} {}", outcome.span);
+    assert!(outcome.energy.total().0 > 0.0);
+    assert!(outcome.thermal.unwrap().hottest_socket >= trip.temperature);
+    assert_eq!(seen.weather.len() as u64, outcome.span.0 / ebb_policy::PERIOD.0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use ebb_policy::{Signals, Topology};
 use ebb_twin::faults::FaultEvent;
-use ebb_twin::{ThermalTotals, Weather};
+use ebb_twin::{ThermalTotals, Trip, Weather};
 
 /// What the thermal side of a run came to.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -40,6 +40,24 @@ impl ThermalSummary {
             socket_throttled_seconds: totals.socket_throttled.seconds(),
             drive_throttled_seconds: totals.drive_throttled.seconds(),
         }
+    }
+}
+
+/// How a server switched itself off for heat.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct TripLine {
+    /// When, since the start of the run.
+    pub at_s: f64,
+    /// Whose die was too hot.
+    pub socket: u16,
+    /// How hot.
+    pub celsius: f64,
+}
+
+impl TripLine {
+    /// `trip` in numbers.
+    pub fn new(trip: &Trip) -> Self {
+        Self { at_s: trip.at.seconds(), socket: trip.socket, celsius: trip.temperature.0 }
     }
 }
 

@@ -17,7 +17,7 @@ mod timeseries;
 
 use std::io::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::args::SimArgs;
 use crate::exit::check_folder;
@@ -67,7 +67,13 @@ pub fn run(args: &SimArgs) -> Result<()> {
         let shown = Shown { plan: &plan, summary: &summary, results: &results };
         shown.print(&mut to, output.quiet, page.as_deref())?;
     }
-    Ok(to.flush()?)
+    to.flush()?;
+    let tripped = summary.runs.iter().filter(|run| run.trip.is_some());
+    let tripped: Vec<_> = tripped.map(|run| run.policy.as_str()).collect();
+    if tripped.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow!("the server switched itself off for heat under {}", tripped.join(", ")))
 }
 
 /// What people see.

@@ -28,7 +28,7 @@ pub struct Keep {
 pub struct RunResult {
     /// The policy as asked for.
     pub policy: String,
-    /// What it came to.
+    /// What it came to, to its end or to a thermal trip.
     pub outcome: Outcome,
     /// A row per control period, if asked for.
     pub rows: Option<Spool>,
@@ -69,7 +69,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         warmup: plan.warmup,
         faults: plan.faults,
     };
-    let outcome = ebb_twin::run(run, &mut recorder).map_err(|error| match error {
+    let outcome = ebb_twin::run_to_trip(run, &mut recorder).map_err(|error| match error {
         TwinError::Request { .. } if plan.folds() == Some(false) => {
             usage(format!("{error} (--fold does that)"))
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use ebb_policy::units::Nanos;
 use ebb_twin::Outcome;
 
-use super::heat::{FaultLine, ThermalSummary};
+use super::heat::{FaultLine, ThermalSummary, TripLine};
 use super::jobs::{ClassSummary, DiskSummary, JobSummary, jobs};
 use super::plan::Plan;
 use super::run::RunResult;
@@ -59,6 +59,9 @@ pub struct Summary {
 pub struct RunSummary {
     /// The policy.
     pub policy: String,
+    /// How the server switched itself off, where it did: all other numbers are up to then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trip: Option<TripLine>,
     /// Requests completed.
     pub requests: u64,
     /// Of these, reads.
@@ -81,7 +84,8 @@ pub struct RunSummary {
     pub bytes_per_joule: f64,
     /// From arrival to completion; null without requests.
     pub latency_us: Latency,
-    /// Whether the mean latency is at most `sla_limit_us`; null without requests.
+    /// Whether the mean latency is at most `sla_limit_us`, and the server stayed on; null without
+    /// requests.
     pub sla_kept: Option<bool>,
     /// The first policy's mean latency times (1 + plf).
     pub sla_limit_us: Option<f64>,
@@ -173,6 +177,7 @@ impl RunSummary {
         let jobs = jobs(outcome, outcome.span);
         Self {
             policy: result.policy.clone(),
+            trip: outcome.trip.as_ref().map(TripLine::new),
             requests: outcome.requests,
             reads: outcome.reads,
             bytes: outcome.bytes,
@@ -184,7 +189,7 @@ impl RunSummary {
             iops_per_watt: per(outcome.requests as f64, total),
             bytes_per_joule: per(outcome.bytes as f64, total),
             latency_us,
-            sla_kept: excess.map(|excess| excess <= 0.0),
+            sla_kept: excess.map(|excess| excess <= 0.0 && outcome.trip.is_none()),
             sla_limit_us: limit,
             sla_excess: excess,
             seconds_over_budget: budgeted.then(|| outcome.over_budget.seconds()),

@@ -158,7 +158,9 @@ fn line(row: &Row, runs: &[&RunSummary]) -> Vec<Cell> {
     for (index, run) in runs.iter().enumerate() {
         let value = (row.value)(run);
         let text = value.map_or("–".to_owned(), |value| row.against.show(value));
-        let change = value.zip(reference).filter(|_| index > 0);
+        // A run that a trip cut short is compared with nothing, nor anything with it.
+        let whole = run.trip.is_none() && runs[0].trip.is_none();
+        let change = value.zip(reference).filter(|_| index > 0 && whole);
         // The first column has nothing to compare with.
         let cell = match change.and_then(|(value, reference)| row.against.tell(value, reference)) {
             Some(change) => Cell::new(format!("{text} {change:>7}")),
@@ -186,6 +188,7 @@ fn sla(runs: &[&RunSummary]) -> Vec<Cell> {
     let mut cells = vec![Cell::new("SLA (see below)")];
     for (index, run) in runs.iter().enumerate() {
         let cell = match (index, run.sla_excess) {
+            _ if run.trip.is_some() => Cell::new("tripped").fg(Color::Red),
             (0, _) => Cell::new("reference"),
             (_, None) => Cell::new("–"),
             (_, Some(excess)) if excess <= 0.0 => {
@@ -209,7 +212,11 @@ fn rows(summary: &Summary) -> Vec<Row> {
     };
     let row = |name: &str, better, value: Of| with(name, better, Against::Ratio, value);
     let count = |name: &str, better, value: Of| with(name, better, Against::Count, value);
-    let mut rows = energy(summary);
+    let mut rows = Vec::new();
+    if summary.runs.iter().any(|run| run.trip.is_some()) {
+        rows.push(row("tripped at, s", Neither, |run| Some(run.trip?.at_s)));
+    }
+    rows.extend(energy(summary));
     rows.push(row("mean power, W", Lower, |run| Some(run.mean_watts)));
     rows.push(row("peak power, W", Lower, |run| Some(run.peak_watts)));
     rows.push(count("requests", Neither, |run| Some(run.requests as f64)));
@@ -340,6 +347,16 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
             to,
             "Budget of the drives: {} W; over it count periods of 0.5 s of higher mean power.",
             short(budget)
+        )?;
+    }
+    for run in &summary.runs {
+        let Some(trip) = run.trip else { continue };
+        writeln!(
+            to,
+            "Thermal trip: under {} socket {} reached {:.1} °C at {:.1} s and the server switched \
+             itself off.\n  Its numbers end there and are compared with nothing. It needs more \
+             airflow (fans, a cooler\n  inlet, a lower altitude) or less load.",
+            run.policy, trip.socket, trip.celsius, trip.at_s
         )?;
     }
     for note in &summary.notes {

@@ -1,13 +1,12 @@
 //! The climate of the server: fans, air, temperatures and what they do, joined once per control
 //! period from the period's powers, in steps of 100 ms.
 
-use ebb_policy::units::{Celsius, Joules, Nanos, Rpm, Watts};
+use ebb_policy::units::{Celsius, Joules, Nanos, Rpm};
 use ebb_policy::{CoolingSignals, DriveSignals, FanControl, FanSignals};
 
-use super::TwinError;
 use crate::fan::{Fan, FanFault, Fans};
 use crate::faults::{Campaign, Fault, FaultEvent, Faults};
-use crate::outcome::{ThermalTotals, Weather};
+use crate::outcome::{ThermalTotals, Trip, Weather};
 use crate::profile::Profile;
 use crate::thermal::{Air, Emergency, Heat, Network, Sensor, SensorFault, Thermal};
 use crate::vibration::Vibration;
@@ -37,6 +36,8 @@ pub(super) struct Climate {
     pub(super) news: Vec<(FaultEvent, bool)>,
     pub(super) weather: Weather,
     totals: ThermalTotals,
+    /// The first die that got so hot that the server switched itself off.
+    pub(super) trip: Option<Trip>,
 }
 
 impl Climate {
@@ -66,6 +67,7 @@ impl Climate {
             news: Vec::new(),
             weather: Weather::new(sockets, count, drives),
             totals: ThermalTotals::default(),
+            trip: None,
             vibration: profile.vibration,
             network,
             fans_spec,
@@ -101,10 +103,8 @@ impl Climate {
     }
 
     /// Lets a period of `length` that ends at `now` pass with the powers in
-    /// [`Climate::socket_watts`] and of the drives, sockets at `voltage`, fans as asked.
-    ///
-    /// # Errors
-    /// When a die got so hot that the server switched itself off.
+    /// [`Climate::socket_watts`] and of the drives, sockets at `voltage`, fans as asked. After a
+    /// trip the period is lived through to its end, so that its books can be closed.
     pub(super) fn step(
         &mut self,
         now: u64,
@@ -112,7 +112,7 @@ impl Climate {
         voltage: &[f64],
         drives: &[DriveSignals],
         asked: &[FanControl],
-    ) -> Result<(), TwinError> {
+    ) {
         for (watts, drive) in self.drive_watts.iter_mut().zip(drives) {
             *watts = drive.power.unwrap_or_default().0;
         }
@@ -129,12 +129,11 @@ impl Climate {
             if seconds > 0.0 {
                 self.warm(blown, seconds);
             }
-            self.feel(Nanos(at))?;
+            self.feel(Nanos(at));
         }
         self.weather.leakage = Joules(leakage);
         self.weather.fans = Joules(fans);
         self.note(length);
-        Ok(())
     }
 
     /// Puts faults in force that begin by `at`, and ends those that end.
@@ -206,7 +205,7 @@ impl Climate {
     }
 
     /// Sensors read, the hardware throttles or switches off.
-    fn feel(&mut self, now: Nanos) -> Result<(), TwinError> {
+    fn feel(&mut self, now: Nanos) {
         self.inlet.observe(now, self.spec.inlet.0);
         let sockets = self.sensors.iter_mut().zip(&mut self.emergency).enumerate();
         for (socket, (sensor, emergency)) in sockets {
@@ -215,11 +214,10 @@ impl Climate {
             emergency.observe(&self.spec.emergency, die);
             // A die whose temperature is no number is not one that runs on.
             if die.is_nan() || die >= self.spec.emergency.trip.0 {
-                let temperature = Celsius(die);
-                return Err(TwinError::Trip { socket: socket as u16, at: now, temperature });
+                let (socket, temperature) = (socket as u16, Celsius(die));
+                self.trip.get_or_insert(Trip { socket, at: now, temperature });
             }
         }
-        Ok(())
     }
 
     fn note_temperatures(&mut self) {
@@ -287,10 +285,5 @@ impl Weather {
             vibration: 0.0,
             exhaust: Celsius(0.0),
         }
-    }
-    /// Mean leakage over a period of `length`.
-    #[must_use]
-    pub fn leakage_power(&self, length: Nanos) -> Watts {
-        if length > Nanos::ZERO { self.leakage / length } else { Watts(0.0) }
     }
 }

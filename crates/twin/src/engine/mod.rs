@@ -22,13 +22,13 @@ mod weather;
 
 use hdrhistogram::Histogram;
 
-use ebb_policy::units::{Celsius, Nanos, Watts};
+use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::generate::Job;
 use ebb_trace::{TraceError, Workload};
 
 use crate::faults::Faults;
-use crate::outcome::{Observer, Outcome};
+use crate::outcome::{Observer, Outcome, Trip};
 use crate::profile::Profile;
 use array::Array;
 use background::Backlog;
@@ -87,18 +87,8 @@ pub enum TwinError {
     #[error("{0}")]
     Setup(String),
     /// A die got so hot that the server switched itself off.
-    #[error(
-        "thermal trip: socket {socket} reached {temperature:.1} at {at} and the server switched \
-         itself off; it needs more airflow (fans, a cooler inlet, a lower altitude) or less load"
-    )]
-    Trip {
-        /// Which socket.
-        socket: u16,
-        /// When.
-        at: Nanos,
-        /// Of its die.
-        temperature: Celsius,
-    },
+    #[error(transparent)]
+    Trip(#[from] Trip),
 }
 
 /// Longest latency told apart in the histogram, nanoseconds: one hour.
@@ -147,12 +137,28 @@ struct Engine<'a> {
 /// Simulates `run` to its end.
 ///
 /// # Errors
-/// When the workload's trace is unreadable or asks for what the server does not have.
+/// When the workload's trace is unreadable or asks for what the server does not have, or the
+/// server switches itself off for heat.
 pub fn run(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinError> {
+    let outcome = run_to_trip(run, observer)?;
+    match outcome.trip {
+        Some(trip) => Err(trip.into()),
+        None => Ok(outcome),
+    }
+}
+
+/// Simulates `run` to its end or, as [`Outcome::trip`] tells, to the end of the control period in
+/// which the server switched itself off for heat.
+///
+/// # Errors
+/// When the workload's trace is unreadable or asks for what the server does not have.
+pub fn run_to_trip(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinError> {
     let mut engine = Engine::new(run)?;
     engine.open(observer);
-    engine.serve(observer)?;
-    engine.close(observer)
+    match engine.serve(observer).and_then(|()| engine.rest(observer)) {
+        Ok(()) | Err(TwinError::Trip(_)) => Ok(engine.close()),
+        Err(error) => Err(error),
+    }
 }
 
 impl<'a> Engine<'a> {
@@ -294,8 +300,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Lets time pass to the end of the run and closes the books.
-    fn close(mut self, observer: &mut dyn Observer) -> Result<Outcome, TwinError> {
+    /// Lets time pass to the end of the run.
+    fn rest(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
         let asked = if self.until == u64::MAX { 0 } else { self.until };
         let end = asked.max(self.last_answer).max(self.now);
         let mut next_tick = self.period_start + PERIOD.0;
@@ -313,7 +319,13 @@ impl<'a> Engine<'a> {
         if end > self.period_start {
             self.tick(observer)?;
         }
+        Ok(())
+    }
+
+    /// Closes the books.
+    fn close(self) -> Outcome {
         let mut outcome = self.meter.outcome;
+        outcome.trip = self.climate.as_ref().and_then(|climate| climate.trip);
         outcome.thermal = self.climate.as_ref().map(|climate| *climate.totals());
         outcome.most_capped = self.array.most_capped();
         for (total, wear) in outcome.drives.iter_mut().zip(self.array.wear()) {
@@ -324,6 +336,6 @@ impl<'a> Engine<'a> {
             outcome.background_done = backlog.done();
             outcome.background_pending = backlog.pending();
         }
-        Ok(outcome)
+        outcome
     }
 }

@@ -55,7 +55,7 @@ impl Engine<'_> {
     /// The end of a control period.
     ///
     /// # Errors
-    /// When the server switched itself off for heat.
+    /// When the server switched itself off for heat in it; its books are closed all the same.
     pub(super) fn tick(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
         let length = self.now - self.period_start;
         self.period_start = self.now;
@@ -70,7 +70,7 @@ impl Engine<'_> {
         let mut cpu = cores + (self.profile.cpu.uncore * span).0;
         let ssd = self.array.sense(self.now, length, &mut signals.drives);
         let mut fans = self.profile.board.fans * span;
-        if let Some((leakage, blown)) = self.pass_weather(length, observer)? {
+        if let Some((leakage, blown)) = self.pass_weather(length, observer) {
             cpu += leakage.0;
             fans = blown;
         }
@@ -100,7 +100,8 @@ impl Engine<'_> {
                 climate.restart();
             }
         }
-        Ok(())
+        let trip = self.climate.as_ref().and_then(|climate| climate.trip);
+        trip.map_or(Ok(()), |trip| Err(trip.into()))
     }
 
     fn report(&self, observer: &mut dyn Observer) {

@@ -4,35 +4,31 @@
 use ebb_policy::GroupControl;
 use ebb_policy::units::{Joules, Nanos};
 
-use super::{Engine, TwinError};
+use super::Engine;
 use crate::outcome::Observer;
 
 impl Engine<'_> {
     /// Lets the climate go through the period of `length` ns that ends now, under the controls in
     /// force. Returns leakage and the fans' energy where the profile models them.
-    ///
-    /// # Errors
-    /// When the server switched itself off.
     pub(super) fn pass_weather(
         &mut self,
         length: u64,
         observer: &mut dyn Observer,
-    ) -> Result<Option<(Joules, Joules)>, TwinError> {
-        let Some(climate) = &mut self.climate else { return Ok(None) };
+    ) -> Option<(Joules, Joules)> {
+        let climate = self.climate.as_mut()?;
         let signals = &mut self.pilot.signals;
         let uncore = self.profile.cpu.uncore;
         self.cores.socket_watts(Nanos(length), uncore, climate.socket_watts());
         let voltages = self.cores.voltages(usize::from(self.profile.sockets()));
         let fans = self.pilot.controls.fans();
-        let passed = climate.step(self.now, length, &voltages, &signals.drives, fans);
+        climate.step(self.now, length, &voltages, &signals.drives, fans);
         for (event, begins) in &climate.news {
             observer.fault(event, *begins);
         }
-        passed?;
         climate.sense(&mut signals.cooling, &mut signals.drives);
         self.array.throttle(Nanos(self.now), climate.drive_factors());
         self.array.set_vibration(self.now, climate.weather.vibration);
-        Ok(Some((climate.weather.leakage, climate.weather.fans)))
+        Some((climate.weather.leakage, climate.weather.fans))
     }
 
     /// What is asked of a group, as its sockets take it: never above their ceilings nor, in an

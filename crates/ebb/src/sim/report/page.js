@@ -43,6 +43,12 @@ function facts() {
   for (const file of s.traces) {
     if (file.malformed) add($("facts"), "li", `${file.file}: ${file.malformed} malformed records passed over`);
   }
+  for (const run of s.runs) {
+    if (run.trip) {
+      add($("facts"), "li", `${run.policy}: thermal trip at ${run.trip.at_s.toFixed(1)} s, socket ${run.trip.socket} `
+        + `at ${run.trip.celsius.toFixed(1)} °C; its numbers end there`, "broken");
+    }
+  }
   $("version").textContent = `Ebb ${data.version}. Every number here comes from Ebb's digital twin.`;
 }
 
@@ -56,6 +62,7 @@ function difference(by, unit) {
 // what is told as a difference.
 const heated = (key, scale = 1) => (run) => (run.thermal ? run.thermal[key] * scale : null);
 const ROWS = [
+  ["Tripped at, s", (r) => (r.trip ? r.trip.at_s : null), 0, "first"],
   ["Energy, J", (r) => r.energy_joules.total, -1, "first"],
   ...["cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"].map((name) =>
     [name === "psu_loss" ? "supply loss" : name === "ssd" ? DRIVES : name, (r) => r.energy_joules[name], -1, "part"]),
@@ -110,9 +117,11 @@ function summary() {
     const row = add(body, "tr", undefined, className);
     add(row, "td", name);
     all.forEach((run, index) => {
-      const share = value(run) / value(all[0]) - 1;
+      // A run that a trip cut short is compared with nothing, nor anything with it.
+      const whole = ![run, all[0]].some((one) => one.trip || value(one) === null);
+      const share = whole ? value(run) / value(all[0]) - 1 : NaN;
       const cell = add(row, "td", number(value(run)) + " ");
-      const told = unit ? difference(value(run) - value(all[0]), unit) : change(share);
+      const told = !whole ? "" : unit ? difference(value(run) - value(all[0]), unit) : change(share);
       if (all.length > 1) add(cell, "small", index > 0 ? told : "");
       if (index > 0 && better !== 0 && Math.abs(share) >= 0.01) {
         cell.className = share > 0 === better > 0 ? "good" : "bad";
@@ -122,9 +131,9 @@ function summary() {
   const row = add(body, "tr", undefined, "first");
   add(row, "td", "SLA");
   all.forEach((run, index) => {
-    const text = index === 0 ? "reference" : run.sla_kept === null ? "–"
+    const text = run.trip ? "tripped" : index === 0 ? "reference" : run.sla_kept === null ? "–"
       : `${run.sla_kept ? "kept" : "broken"} ${change(run.sla_excess)}`;
-    add(row, "td", text, index === 0 ? "" : run.sla_kept ? "kept" : "broken");
+    add(row, "td", text, run.trip ? "broken" : index === 0 ? "" : run.sla_kept ? "kept" : "broken");
   });
   const limit = all[0].sla_limit_us;
   $("summary-note").textContent = "Changes are against the first policy"
