@@ -139,6 +139,67 @@ fn classes_wait_until_they_are_admitted() {
     assert!(started >= late && started < late + Nanos::from_secs(1), "{started}");
 }
 
+/// Runs `jobs` on a server with room for so many at once, noncritical ones admitted or not.
+fn in_slots(slots: u16, jobs: Vec<Job>, admitted: bool, observer: &mut dyn Observer) -> Outcome {
+    let mut profile = Profile::load("eadc-e6").unwrap();
+    profile.jobs.as_mut().unwrap().slots = slots;
+    let set = Set(move |controls: &mut Controls| {
+        controls.set_admit(QosClass::Noncritical, admitted, "test:admission");
+    });
+    let workload = Workload::Open(Box::new(Nothing));
+    let end = Some(Nanos::from_secs(8));
+    run(Run { jobs, ..run_of(&profile, Box::new(set), workload, end) }, observer).unwrap()
+}
+
+/// Which classes were seen in slots, whatever the slot.
+#[derive(Default)]
+struct Classes(Vec<QosClass>);
+impl Observer for Classes {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let jobs = sample.signals.jobs.iter();
+        self.0.extend(jobs.filter(|job| job.present).map(|job| job.class));
+    }
+}
+
+#[test]
+fn jobs_that_are_refused_hold_no_slot_against_one_that_is_admitted() {
+    let start = Nanos::from_secs(2);
+    let critical = Job { class: QosClass::Critical, start, ..compute(1) };
+    for slots in [1, 2] {
+        let jobs = vec![compute(1), compute(1), compute(1), critical.clone()];
+        let mut seen = Classes::default();
+        let outcome = in_slots(slots, jobs, false, &mut seen);
+        assert_eq!(outcome.jobs[3].started, Some(start), "{slots} slots");
+        assert!(outcome.jobs[3].ended.is_some(), "{slots} slots");
+        assert!(outcome.jobs[..3].iter().all(|job| job.started.is_none()), "{slots} slots");
+        assert!(seen.0.contains(&QosClass::Critical), "{slots} slots");
+        // Before and after it a refused one is seen waiting.
+        assert_eq!(seen.0.last(), Some(&QosClass::Noncritical), "{slots} slots");
+    }
+}
+
+#[test]
+fn slots_go_by_class_then_by_age_and_running_jobs_keep_theirs() {
+    use QosClass::{Critical, Noncritical, Vital};
+    let at = |class, tenths: u64| {
+        let start = Nanos::from_millis(100 * tenths);
+        Job { class, start, ..compute(1) }
+    };
+    let jobs = vec![
+        at(Noncritical, 0),
+        at(Noncritical, 3),
+        at(Noncritical, 2),
+        at(Vital, 4),
+        at(Critical, 5),
+    ];
+    let outcome = in_slots(1, jobs, true, &mut Unobserved);
+    let mut order: Vec<usize> = (0..5).collect();
+    order.sort_by_key(|job| outcome.jobs[*job].started.unwrap());
+    assert_eq!(order, [0, 4, 3, 2, 1]);
+    let ends: Vec<_> = order.iter().map(|job| outcome.jobs[*job].ended.unwrap()).collect();
+    assert!(ends.is_sorted(), "{ends:?}");
+}
+
 /// Follows the signals of the first two slots.
 #[derive(Default)]
 struct Watch {

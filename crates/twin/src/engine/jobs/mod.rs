@@ -145,27 +145,51 @@ impl Jobs {
 
     /// Jobs whose time has come take slots; those whose class is admitted start.
     fn arrive(&mut self, controls: &Controls, cores: &Cores, now: u64) {
-        for index in 0..self.jobs.len() {
+        for index in self.queue(controls, now) {
             let job = &self.jobs[index];
-            if job.state != State::Outside || job.total.arrived.0 > now {
+            if job.slot.is_none() || !controls.admits(job.class()) {
                 continue;
             }
-            if job.slot.is_none() {
-                let free = self.slots.iter().position(Option::is_none);
-                let Some(free) = free else { continue };
-                self.slots[free] = Some(index as u32);
-                self.jobs[index].slot = Some(free as u16);
-            }
-            let job = &self.jobs[index];
-            if controls.admits(job.class()) {
-                let socket = self.wanted_socket(job, controls).or(job.socket());
-                let Some(seat) = self.emptiest(cores, socket) else { continue };
-                self.seats[seat].jobs.push(index as u32);
-                self.jobs[index].seat = seat;
-                self.jobs[index].start(now);
-                self.sending.push(index as u32);
+            let socket = self.wanted_socket(job, controls).or(job.socket());
+            let Some(seat) = self.emptiest(cores, socket) else { continue };
+            self.seats[seat].jobs.push(index as u32);
+            self.jobs[index].seat = seat;
+            self.jobs[index].start(now);
+            self.sending.push(index as u32);
+        }
+    }
+
+    /// Jobs that are there and not started, with the slots that running ones leave: admitted
+    /// classes first, then the class that matters most, then the oldest. One that waits gives its
+    /// slot up to one that comes before it, so that it holds back none.
+    fn queue(&mut self, controls: &Controls, now: u64) -> Vec<usize> {
+        let there = |job: &Job| job.state == State::Outside && job.total.arrived.0 <= now;
+        let mut queue: Vec<_> = (0..self.jobs.len()).filter(|i| there(&self.jobs[*i])).collect();
+        if queue.is_empty() {
+            return queue;
+        }
+        queue.sort_by_key(|index| {
+            let job = &self.jobs[*index];
+            (!controls.admits(job.class()), job.class(), job.total.arrived, *index)
+        });
+        let runs = |slot: &Option<u32>| {
+            slot.is_some_and(|job| self.jobs[job as usize].state != State::Outside)
+        };
+        let left = self.slots.iter().filter(|slot| !runs(slot)).count();
+        for index in queue.iter().skip(left) {
+            if let Some(slot) = self.jobs[*index].slot.take() {
+                self.slots[usize::from(slot)] = None;
             }
         }
+        for index in queue.iter().take(left) {
+            if self.jobs[*index].slot.is_some() {
+                continue;
+            }
+            let Some(free) = self.slots.iter().position(Option::is_none) else { break };
+            self.slots[free] = Some(*index as u32);
+            self.jobs[*index].slot = Some(free as u16);
+        }
+        queue
     }
 
     /// The socket that the policy asks for, if it has cores for jobs.
