@@ -105,13 +105,13 @@ pub struct FanSignals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QosClass {
-    /// Recovery within 30 min, no data lost.
+    /// No data may be lost.
     Critical,
-    /// Recovery within 2 h.
+    /// Minutes of data may be.
     Vital,
-    /// Recovery within 12 to 24 h.
+    /// Hours.
     Sensitive,
-    /// Recovery within a day to a week.
+    /// A day.
     #[default]
     Noncritical,
 }
@@ -119,6 +119,32 @@ pub enum QosClass {
 impl QosClass {
     /// Every class, the one that matters most first.
     pub const ALL: [Self; 4] = [Self::Critical, Self::Vital, Self::Sensitive, Self::Noncritical];
+
+    /// The time to recover that the class is promised, the RTO of EADC Table I. The table lists
+    /// five times of recovery and on what medium each class reaches them; that the classes take
+    /// the rows in order, the last one the rest, is assumed. Where a row has a range
+    /// (12 to 24 h), its end is what is promised.
+    #[must_use]
+    pub const fn recovery_time(self) -> Nanos {
+        Nanos::from_secs(match self {
+            Self::Critical => 30 * 60,
+            Self::Vital => 2 * 3600,
+            Self::Sensitive => 24 * 3600,
+            Self::Noncritical => 7 * 24 * 3600,
+        })
+    }
+
+    /// The longest time between two backups that the class is promised, the RPO of the same rows;
+    /// none for `Critical`, whose 0 minutes no backup from time to time can keep.
+    #[must_use]
+    pub const fn recovery_point(self) -> Option<Nanos> {
+        Some(Nanos::from_secs(match self {
+            Self::Critical => return None,
+            Self::Vital => 15 * 60,
+            Self::Sensitive => 6 * 3600,
+            Self::Noncritical => 24 * 3600,
+        }))
+    }
 }
 
 /// One slot for a job during one period.
@@ -136,6 +162,10 @@ pub struct JobSignals {
     pub disk_bytes: u64,
     /// Not admitted yet.
     pub waiting: bool,
+    /// Time since it arrived.
+    pub age: Nanos,
+    /// Time from arrival to end that it was promised, where the host knows of a promise.
+    pub objective: Option<Nanos>,
 }
 
 /// Mean power during one period, by component; `total` is what the wall supplies.

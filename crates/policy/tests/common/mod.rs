@@ -133,6 +133,7 @@ impl Weather {
                 cpu: self.rng.random_range(0.0..1.0),
                 disk_bytes: self.rng.random_range(0..50_000_000),
                 waiting: self.rng.random_bool(0.2),
+                ..JobSignals::default()
             };
         }
     }

@@ -141,33 +141,6 @@ pub struct JobIo {
     pub rebuild: bool,
 }
 
-/// The time to recover that a class is promised, the RTO of EADC Table I. The table lists five
-/// times of recovery and on what medium each class reaches them; that the classes take the rows in
-/// order, the last one the rest, is assumed.
-#[must_use]
-pub fn recovery_time(class: QosClass) -> Nanos {
-    let minutes = match class {
-        QosClass::Critical => 30,
-        QosClass::Vital => 2 * 60,
-        QosClass::Sensitive => 24 * 60,
-        QosClass::Noncritical => 7 * 24 * 60,
-    };
-    Nanos::from_secs(minutes * 60)
-}
-
-/// The longest time between two backups that a class is promised, the RPO of the same rows; none
-/// for `Critical`, whose 0 minutes no backup from time to time can keep.
-#[must_use]
-pub fn recovery_point(class: QosClass) -> Option<Nanos> {
-    let minutes = match class {
-        QosClass::Critical => return None,
-        QosClass::Vital => 15,
-        QosClass::Sensitive => 6 * 60,
-        QosClass::Noncritical => 24 * 60,
-    };
-    Some(Nanos::from_secs(minutes * 60))
-}
-
 impl BatchSpec {
     fn check(&self, place: Place<'_>) -> Result<(), GenerateError> {
         place.need(self.instances > 0, "instances", "must be one or more")?;

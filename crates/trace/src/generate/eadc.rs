@@ -7,7 +7,7 @@
 use ebb_policy::QosClass;
 use ebb_policy::units::{Bytes, Hertz, Nanos};
 
-use super::batch::{BatchIo, BatchSpec, recovery_point, recovery_time};
+use super::batch::{BatchIo, BatchSpec};
 use super::builtin::{empty, jobs};
 use super::spec::{AccessSpec, DriveShare, JobSpec, WorkloadSpec};
 use super::text::{Blocks, Rate, Share};
@@ -202,7 +202,7 @@ fn sequential(read: u64, write: u64) -> BatchIo {
 /// Writes, deduplicated and compressed at 400 MB/s a core; due within the class's RPO.
 pub(super) fn backup(name: &str) -> WorkloadSpec {
     streams(name, |bytes, class| BatchSpec {
-        objective: recovery_point(class),
+        objective: class.recovery_point(),
         ..stream("backup", class, bytes as f64 / 400e6, sequential(0, bytes))
     })
 }
@@ -210,7 +210,7 @@ pub(super) fn backup(name: &str) -> WorkloadSpec {
 /// Reads, decompressed and checked at 1 GB/s a core; due within the class's RTO.
 pub(super) fn restore(name: &str) -> WorkloadSpec {
     streams(name, |bytes, class| BatchSpec {
-        objective: Some(recovery_time(class)),
+        objective: Some(class.recovery_time()),
         ..stream("restore", class, bytes as f64 / 1e9, sequential(bytes, 0))
     })
 }

@@ -26,7 +26,7 @@ mod text;
 
 use std::path::Path;
 
-pub use batch::{BatchIo, BatchSpec, Job, JobIo, recovery_point, recovery_time};
+pub use batch::{BatchIo, BatchSpec, Job, JobIo};
 pub use build::{BuildContext, PartDevices};
 pub use builtin::{BUILTIN, Builtin, by_name};
 pub use change::Overrides;

@@ -62,7 +62,7 @@ impl Engine<'_> {
         let span = Nanos(length);
         if let Some(jobs) = &mut self.jobs {
             jobs.settle(&mut self.cores, self.now);
-            jobs.sense(length, &mut self.pilot.signals.jobs);
+            jobs.sense(self.now, length, &mut self.pilot.signals.jobs);
         }
         let signals = &mut self.pilot.signals;
         (signals.now, signals.period) = (Nanos(self.now), span);

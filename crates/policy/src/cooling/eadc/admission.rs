@@ -8,19 +8,26 @@
 //!
 //! | state | entered | admitted |
 //! |---|---|---|
-//! | cool | below the set point, nothing throttled | all |
-//! | warm | above the set point, or jobs are throttled | Critical; Vital while its jobs use disks |
+//! | cool | up to 87 °C, nothing throttled | all |
+//! | warm | above it, or jobs are throttled | Critical; Vital while its jobs use disks |
 //! | hot | at the emergency threshold | Critical |
 //!
-//! A class that has waited for half of its recovery time objective (Table I) is admitted unless
-//! it is hot: an objective missed for the temperature's sake is still missed.
+//! 87 °C are the set point and two steps of the sensor, within which a settled loop moves.
+//!
+//! A class of which a job has waited for half of what it was promised is admitted unless it is hot:
+//! an objective missed for the temperature's sake is still missed. Where the host knows of no
+//! promise, the nearer of the class's two objectives (Table I) stands for it, as the job may be a
+//! restore or a backup.
 
 use crate::cooling::eadc::disks::Disks;
 use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT, weight};
-use crate::{Controls, QosClass, Signals};
+use crate::units::Nanos;
+use crate::{Controls, JobSignals, QosClass, Signals};
 
-/// Half of the recovery time objectives of Table I, in seconds: 30 min, 2 h, 12 h, 1 day.
-const PATIENCE: [f64; 4] = [900.0, 3600.0, 21_600.0, 43_200.0];
+/// Share of what a job was promised that it may wait to be admitted; the rest is for its work.
+const PATIENCE: f64 = 0.5;
+/// Temperature above which it is warm, °C.
+const WARM: f64 = SET_POINT.0 + 2.0 * QUANTUM;
 /// Time constant of what a class uses, in seconds.
 const HISTORY: f64 = 300.0;
 
@@ -39,8 +46,8 @@ pub struct Admission {
     heat: Heat,
     /// Seconds since the state would have been a cooler one.
     calm: f64,
-    /// Seconds for which a job of each class has been waiting.
-    waited: [f64; 4],
+    /// Whether a job of each class has waited long enough.
+    aged: [bool; 4],
     /// Disk bytes per second of a job of each class, once one was seen.
     used: [Option<f64>; 4],
 }
@@ -65,7 +72,7 @@ impl Admission {
     fn judge(&mut self, hot: f64, throttled: bool, dt: f64) {
         let now = if hot >= EMERGENCY.0 {
             Heat::Hot
-        } else if throttled || hot > SET_POINT.0 + 2.0 * QUANTUM {
+        } else if throttled || hot > WARM {
             Heat::Warm
         } else {
             Heat::Cool
@@ -79,9 +86,7 @@ impl Admission {
     fn learn(&mut self, signals: &Signals, disks: &Disks, dt: f64) {
         for class in QosClass::ALL {
             let of = || signals.jobs.iter().enumerate().filter(move |(_, job)| job.class == class);
-            let waits = of().any(|(_, job)| job.present && job.waiting);
-            let waited = &mut self.waited[class as usize];
-            *waited = if waits { *waited + dt } else { 0.0 };
+            self.aged[class as usize] = of().any(|(_, job)| aged(job));
             let running = || of().filter(|(_, job)| job.present && !job.waiting);
             let count = running().count() as f64;
             if count > 0.0 {
@@ -93,7 +98,7 @@ impl Admission {
     }
 
     fn admits(&self, class: QosClass) -> (bool, &'static str) {
-        let aged = self.waited[class as usize] >= PATIENCE[class as usize];
+        let aged = self.aged[class as usize];
         match self.heat {
             Heat::Cool => (true, "eadc:cool"),
             _ if class == QosClass::Critical => (true, "eadc:critical"),
@@ -112,5 +117,71 @@ impl Admission {
         let Some(own) = self.used[class as usize] else { return true };
         let seen = || self.used.iter().flatten();
         own > 0.0 && own >= seen().sum::<f64>() / seen().count().max(1) as f64
+    }
+}
+
+/// Whether a job has waited for as long as its promise allows.
+fn aged(job: &JobSignals) -> bool {
+    let nearer = |class: QosClass| match class.recovery_point() {
+        Some(point) => class.recovery_time().min(point),
+        None => class.recovery_time(),
+    };
+    let promised: Nanos = job.objective.unwrap_or_else(|| nearer(job.class));
+    job.present && job.waiting && job.age.seconds() >= PATIENCE * promised.seconds()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(class: QosClass, age: u64, objective: Option<Nanos>) -> JobSignals {
+        let age = Nanos::from_secs(age);
+        JobSignals { present: true, waiting: true, class, age, objective, ..JobSignals::default() }
+    }
+
+    #[test]
+    fn half_of_a_promise_is_left_for_the_work() {
+        let minutes = |m: u64| Some(Nanos::from_secs(60 * m));
+        for (class, promised, patient) in [
+            (QosClass::Vital, minutes(15), 450),
+            (QosClass::Noncritical, minutes(2), 60),
+            // Without a promise the nearer of RTO and RPO: 15 min, 6 h, 24 h.
+            (QosClass::Vital, None, 450),
+            (QosClass::Sensitive, None, 3 * 3600),
+            (QosClass::Noncritical, None, 12 * 3600),
+            (QosClass::Critical, None, 900),
+        ] {
+            assert!(!aged(&waits(class, patient - 1, promised)), "{class:?} {promised:?}");
+            assert!(aged(&waits(class, patient, promised)), "{class:?} {promised:?}");
+        }
+        let runs = JobSignals { waiting: false, ..waits(QosClass::Vital, 10_000, None) };
+        assert!(!aged(&runs));
+        assert!(!aged(&JobSignals { present: false, ..waits(QosClass::Vital, 10_000, None) }));
+    }
+
+    #[test]
+    fn what_every_class_is_promised_leaves_its_patience_time() {
+        for class in QosClass::ALL {
+            for promised in [Some(class.recovery_time()), class.recovery_point()] {
+                let Some(promised) = promised else { continue };
+                let half = promised.0 / 2_000_000_000;
+                for known in [Some(promised), None] {
+                    assert!(aged(&waits(class, half, known)), "{class:?} {promised}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_up_to_two_steps_above_the_set_point_is_it_cool() {
+        let state = |hot, throttled| {
+            let mut admission = Admission::default();
+            admission.judge(hot, throttled, 1.0);
+            admission.heat
+        };
+        assert_eq!(state(87.0, false), Heat::Cool);
+        assert_eq!(state(87.1, false), Heat::Warm);
+        assert_eq!(state(50.0, true), Heat::Warm);
+        assert_eq!(state(90.0, false), Heat::Hot);
     }
 }

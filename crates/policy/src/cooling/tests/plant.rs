@@ -346,6 +346,7 @@ impl Plant {
                 cpu,
                 disk_bytes: bytes as u64,
                 waiting: false,
+                ..JobSignals::default()
             };
         }
         self.signals.io.arrived = Some(1);

@@ -3,7 +3,7 @@
 use ebb_policy::QosClass;
 
 use super::*;
-use crate::generate::{BUILTIN, BatchSpec, GenerateError, recovery_time};
+use crate::generate::{BUILTIN, BatchSpec, GenerateError};
 
 fn parse(text: &str) -> WorkloadSpec {
     let folder = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn the_studys_tables_come_out() {
     let all: u64 = backup.iter().map(bytes).sum();
     for (job, share) in backup.iter().zip([0.15, 0.2, 0.25, 0.4]) {
         assert!((bytes(job) as f64 / all as f64 - share).abs() < 1e-3, "{}", job.name);
-        assert_eq!(job.objective, Some(recovery_time(job.class)));
+        assert_eq!(job.objective, Some(job.class.recovery_time()));
     }
 }
 

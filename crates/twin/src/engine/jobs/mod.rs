@@ -104,8 +104,8 @@ impl Jobs {
         }
     }
 
-    /// Reports each slot over a period of `length` ns, all being settled.
-    pub(super) fn sense(&mut self, length: u64, signals: &mut [JobSignals]) {
+    /// Reports each slot over a period of `length` ns that ends `now`, all being settled.
+    pub(super) fn sense(&mut self, now: u64, length: u64, signals: &mut [JobSignals]) {
         for (slot, signal) in self.slots.iter().zip(signals) {
             *signal = JobSignals::default();
             let Some(job) = slot.map(|job| &mut self.jobs[job as usize]) else { continue };
@@ -118,6 +118,8 @@ impl Jobs {
                 cpu: if length > 0 { (busy as f64 / length as f64).min(1.0) } else { 0.0 },
                 disk_bytes: bytes,
                 waiting: job.state == State::Outside,
+                age: Nanos(now.saturating_sub(job.total.arrived.0)),
+                objective: job.total.objective,
             };
         }
     }
