@@ -61,6 +61,8 @@ pub struct Sample<'a> {
     pub length: Nanos,
     /// Temperatures, fans and vibration as they are, where the profile models them.
     pub weather: Option<&'a Weather>,
+    /// What all hard disks together did since the start of the run; nothing in SSDs.
+    pub wear: Wear,
 }
 
 /// The thermal side of one control period: the truth behind the sensors. Temperatures and speeds

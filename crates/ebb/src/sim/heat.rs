@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use ebb_policy::{Signals, Topology};
+use ebb_policy::{Controls, QosClass, Signals, Topology};
 use ebb_twin::faults::FaultEvent;
-use ebb_twin::{ThermalTotals, Trip, Weather};
+use ebb_twin::hdd::Wear;
+use ebb_twin::{Sample, ThermalTotals, Trip};
 
 /// What the thermal side of a run came to.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -105,16 +106,31 @@ pub fn columns(topology: &Topology) -> Vec<String> {
         names.push(format!("fan{fan}_duty"));
         names.push(format!("fan{fan}_rpm"));
     }
-    names.extend(
-        ["leakage_w", "vibration", "hottest_drive_celsius", "exhaust_celsius"].map(str::to_owned),
-    );
+    names.extend(REST.map(str::to_owned));
+    if topology.jobs > 0 {
+        names.extend(JOBS.map(str::to_owned));
+        names.extend(QosClass::ALL.map(|class| format!("admit_{class:?}").to_lowercase()));
+    }
     names
 }
 
-/// One row, in the order of [`columns`]; a lost sensor is absent.
-pub fn fill(row: &mut Vec<f64>, signals: &Signals, weather: Option<&Weather>, seconds: f64) {
-    let Some(weather) = weather else { return };
-    let cooling = &signals.cooling;
+/// Columns of the thermal side that are not of each part.
+const REST: [&str; 6] = [
+    "leakage_w",
+    "vibration",
+    "hottest_drive_celsius",
+    "exhaust_celsius",
+    "revolutions_lost",
+    "vibration_loss",
+];
+/// Columns of jobs; what each one was told is in the log of decisions.
+const JOBS: [&str; 4] = ["jobs_running", "jobs_waiting", "job_share_mean", "job_share_least"];
+
+/// One row, in the order of [`columns`]; a lost sensor is absent. `wear` is this period's.
+pub fn fill(row: &mut Vec<f64>, sample: &Sample<'_>, wear: &Wear) {
+    let Sample { signals, controls, length, .. } = sample;
+    let Some(weather) = sample.weather else { return };
+    let (cooling, seconds) = (&signals.cooling, length.seconds());
     let sockets = weather.sockets.iter().zip(&weather.throttled).zip(&cooling.sockets);
     for ((die, throttled), reading) in sockets {
         row.push(die.0);
@@ -127,6 +143,28 @@ pub fn fill(row: &mut Vec<f64>, signals: &Signals, weather: Option<&Weather>, se
     }
     let hottest = weather.drives.iter().map(|drive| drive.0).fold(f64::NAN, f64::max);
     row.extend([weather.leakage.0 / seconds, weather.vibration, hottest, weather.exhaust.0]);
+    row.extend([wear.retries as f64, wear.loss().unwrap_or(f64::NAN)]);
+    if !signals.jobs.is_empty() {
+        jobs(row, signals, controls);
+    }
+}
+
+/// Jobs that run and wait, the shares of the former, and which classes are let in.
+fn jobs(row: &mut Vec<f64>, signals: &Signals, controls: &Controls) {
+    let there = signals.jobs.iter().zip(controls.job_shares()).filter(|(job, _)| job.present);
+    let (mut running, mut waiting, mut sum, mut least) = (0.0, 0.0, 0.0, f64::NAN);
+    for (job, share) in there {
+        if job.waiting {
+            waiting += 1.0;
+        } else {
+            running += 1.0;
+            sum += share;
+            least = share.min(least);
+        }
+    }
+    // Without any there is no mean: 0 / 0.
+    row.extend([running, waiting, sum / running, least]);
+    row.extend(QosClass::ALL.map(|class| f64::from(u8::from(controls.admits(class)))));
 }
 
 #[cfg(test)]
@@ -139,7 +177,10 @@ mod tests {
         let columns_of = |name| columns(&Server::load(name).unwrap().topology);
         assert!(columns_of("generic-1u").is_empty());
         let hot = columns_of("thermal-1u");
-        assert_eq!(hot.len(), 2 * 3 + 6 * 2 + 4);
+        assert_eq!(hot.len(), 2 * 3 + 6 * 2 + 6);
         assert_eq!((hot[0].as_str(), hot[6].as_str()), ("socket0_celsius", "fan0_duty"));
+        let with_jobs = columns_of("eadc-e6");
+        assert_eq!(with_jobs.len(), 2 * 3 + 6 * 2 + 6 + 4 + 4);
+        assert_eq!(with_jobs.last().unwrap(), "admit_noncritical");
     }
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use ebb_policy::QosClass;
 use ebb_policy::units::Nanos;
+use ebb_twin::hdd::Wear;
 use ebb_twin::{JobTotal, Outcome};
 
 /// One job.
@@ -111,8 +112,12 @@ pub fn jobs(outcome: &Outcome, end: Nanos) -> Vec<JobSummary> {
 pub struct DiskSummary {
     /// Seeks to another cylinder.
     pub seeks: u64,
-    /// Revolutions lost to vibration.
+    /// Revolutions lost to vibration, but those of reading ahead.
     pub retries: u64,
+    /// Time for which the heads were at work.
+    pub busy_seconds: f64,
+    /// Share of it that vibration cost; null where there was none.
+    pub vibration_loss: Option<f64>,
     /// Loads of the heads onto the platters.
     pub head_loads: u64,
     /// Starts of the spindle.
@@ -122,15 +127,15 @@ pub struct DiskSummary {
 impl DiskSummary {
     /// That of a run; `None` without hard disks.
     pub fn new(outcome: &Outcome) -> Option<Self> {
-        let sum = |of: fn(&ebb_twin::hdd::Wear) -> u64| {
-            outcome.drives.iter().map(|drive| of(&drive.wear)).sum()
-        };
-        let this = Self {
-            seeks: sum(|wear| wear.seeks),
-            retries: sum(|wear| wear.retries),
-            head_loads: sum(|wear| wear.loads),
-            spin_ups: sum(|wear| wear.spin_ups),
-        };
-        (this.seeks + this.retries + this.head_loads + this.spin_ups > 0).then_some(this)
+        let wear: Wear = outcome.drives.iter().map(|drive| drive.wear).sum();
+        let moved = wear.seeks + wear.retries + wear.loads + wear.spin_ups > 0;
+        (moved || wear.busy > Nanos::ZERO).then(|| Self {
+            seeks: wear.seeks,
+            retries: wear.retries,
+            busy_seconds: wear.busy.seconds(),
+            vibration_loss: wear.loss(),
+            head_loads: wear.loads,
+            spin_ups: wear.spin_ups,
+        })
     }
 }

@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Decision, Topology};
 use ebb_twin::faults::FaultEvent;
+use ebb_twin::hdd::Wear;
 use ebb_twin::{Energy, Observer, Sample};
 
 use super::decisions::{fault_line, line};
@@ -167,6 +168,8 @@ pub struct Recorder {
     rows: Option<(Spool, Vec<f64>)>,
     log: Log,
     completed: u64,
+    /// What hard disks had done by the end of the last period.
+    wear: Wear,
 }
 
 impl Recorder {
@@ -188,6 +191,7 @@ impl Recorder {
             rows: if rows { Some((Spool::new(width)?, Vec::with_capacity(width))) } else { None },
             log: Log { file, ..Log::default() },
             completed: 0,
+            wear: Wear::default(),
         })
     }
 
@@ -209,7 +213,8 @@ impl Observer for Recorder {
         }
         if let Some((spool, row)) = &mut self.rows {
             row.clear();
-            fill(row, sample);
+            fill(row, sample, &sample.wear.since(&self.wear));
+            self.wear = sample.wear;
             spool.push(row);
         }
     }
@@ -223,9 +228,9 @@ impl Observer for Recorder {
     }
 }
 
-/// One row, in the order of [`Columns`].
-fn fill(row: &mut Vec<f64>, sample: &Sample<'_>) {
-    let Sample { signals, controls: _, energy, length, weather } = sample;
+/// One row, in the order of [`Columns`]; `wear` is this period's.
+fn fill(row: &mut Vec<f64>, sample: &Sample<'_>, wear: &Wear) {
+    let Sample { signals, energy, length, .. } = sample;
     let some = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
     let micros = |value: Option<Nanos>| value.map_or(f64::NAN, Nanos::micros);
     let seconds = length.seconds();
@@ -242,7 +247,7 @@ fn fill(row: &mut Vec<f64>, sample: &Sample<'_>) {
         row.push(group.busiest.unwrap_or(f64::NAN));
         row.push(group.frequency.map_or(f64::NAN, |frequency| frequency.0));
     }
-    heat::fill(row, signals, *weather, seconds);
+    heat::fill(row, sample, wear);
     for drive in &signals.drives {
         row.push(drive.state.map_or(f64::NAN, f64::from));
         row.push(drive.power.map_or(f64::NAN, |power| power.0));

@@ -233,6 +233,9 @@ fn rows(summary: &Summary) -> Vec<Row> {
     rows.extend(classes(summary));
     if summary.runs.iter().any(|run| run.disks.is_some()) {
         rows.push(count("seeks", Neither, |run| Some(run.disks?.seeks as f64)));
+        rows.push(with("vibration loss, %", Lower, Against::Difference("pt"), |run| {
+            Some(100.0 * run.disks?.vibration_loss?)
+        }));
         rows.push(count("revolutions lost", Lower, |run| Some(run.disks?.retries as f64)));
         rows.push(count("spin-ups", Lower, |run| Some(run.disks?.spin_ups as f64)));
     }
@@ -260,7 +263,7 @@ fn heat() -> Vec<Row> {
         // Points of percent: a percentage of a percentage is read wrongly.
         row("fan duty, %", Neither, Difference("pt"), |heat| heat.mean_fan_duty * 100.0),
         row("leakage, J", Lower, Ratio, |heat| heat.leakage_joules),
-        row("vibration", Neither, Ratio, |heat| heat.mean_vibration),
+        row("vibration amplitude", Neither, Ratio, |heat| heat.mean_vibration),
         row("cores throttled, s", Lower, Ratio, |heat| heat.socket_throttled_seconds),
         row("drives throttled, s", Lower, Ratio, |heat| heat.drive_throttled_seconds),
     ]

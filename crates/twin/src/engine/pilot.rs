@@ -88,10 +88,10 @@ impl Engine<'_> {
         self.meter.outcome.cores.add(self.cores.take_time());
         self.pilot.step();
         self.report(observer);
-        let Self { pilot, climate, .. } = self;
-        let Pilot { signals, controls, .. } = pilot;
-        let weather = climate.as_ref().map(|climate| &climate.weather);
-        observer.sample(&Sample { signals, controls, energy, length: span, weather });
+        let Pilot { signals, controls, .. } = &self.pilot;
+        let weather = self.climate.as_ref().map(|climate| &climate.weather);
+        let wear = self.array.wear().sum();
+        observer.sample(&Sample { signals, controls, energy, length: span, weather, wear });
         self.apply();
         if self.warmup > 0 && self.now >= self.warmup {
             self.warmup = 0;

@@ -1,6 +1,8 @@
 //! Reading ahead: after a read the disk goes on reading into its buffer while nothing else is to
 //! be done, so that a stream of reads does not lose a revolution between two of them.
 
+use ebb_policy::units::Nanos;
+
 use super::profile::HddProfile;
 
 /// What reading ahead has of a read.
@@ -28,6 +30,9 @@ pub(super) struct Ahead {
     slope: f64,
     /// Revolutions in the time of a track and a switch.
     turn: f64,
+    /// Time for which it read, and what of it vibration cost on average, ns.
+    worked: f64,
+    lost: f64,
 }
 
 impl Ahead {
@@ -44,6 +49,8 @@ impl Ahead {
             outer: outer * 1e-9,
             slope: (inner - outer) * 1e-9 / profile.capacity.0 as f64,
             turn: revolution / period,
+            worked: 0.0,
+            lost: 0.0,
         }
     }
 
@@ -59,9 +66,18 @@ impl Ahead {
             let slower = 1.0 + self.turn * failure / (1.0 - failure);
             let rate = (self.outer + self.slope * self.next as f64) / slower;
             let gained = now.saturating_sub(self.at) as f64 * rate;
-            self.buffered = (self.buffered + gained).min(self.most);
+            let gained = gained.min(self.most - self.buffered);
+            self.buffered += gained;
+            let time = gained / rate;
+            self.worked += time;
+            self.lost += time * (1.0 - 1.0 / slower);
         }
         self.at = now;
+    }
+
+    /// Time for which it read, and what of it vibration cost.
+    pub(super) fn worked(&self) -> (Nanos, Nanos) {
+        (Nanos(self.worked as u64), Nanos(self.lost as u64))
     }
 
     /// The head leaves the stream.

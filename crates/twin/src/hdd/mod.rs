@@ -215,7 +215,14 @@ impl Hdd {
     /// What wore the mechanics so far.
     #[must_use]
     pub fn wear(&self) -> Wear {
-        Wear { retries: self.retries.count, ..self.meter.wear }
+        let Wear { busy, lost, .. } = self.meter.wear;
+        let (ahead, ahead_lost) = self.ahead.worked();
+        Wear {
+            retries: self.retries.count,
+            busy: busy + ahead,
+            lost: lost + ahead_lost,
+            ..self.meter.wear
+        }
     }
 
     fn begin(&mut self, now: Nanos) -> u64 {
@@ -322,11 +329,12 @@ impl Hdd {
     /// track may have to be repeated; one that goes on where the head is was judged before.
     fn run(&mut self, now: u64, arrived: u64, busy: Busy, mut fresh: bool) -> Nanos {
         let Access { write, mut place, mut offset, mut bytes, .. } = busy.access;
-        let mut time = 0.0;
+        let (mut time, mut lost) = (0.0, 0.0);
         loop {
             let here = bytes.min(place.left);
             let repeated = if fresh { f64::from(self.retries.draw(write)) } else { 0.0 };
             fresh = true;
+            lost += repeated * self.revolution;
             time += (here as f64 / place.track_bytes as f64 + repeated) * self.revolution;
             bytes -= here;
             if bytes == 0 {
@@ -344,6 +352,8 @@ impl Hdd {
         };
         let end = arrived + (time as u64).max(1);
         self.meter.work(arrived, at, end, transfer);
+        self.meter.wear.busy.0 += end - now;
+        self.meter.wear.lost.0 += lost as u64;
         self.ahead.stop(now, self.retries.chance(false));
         self.busy = Some(busy);
         Nanos(end)

@@ -1,6 +1,10 @@
 //! Energy over time and wear: work as phases of known power, power conditions between.
 //! Units: W, ns, nJ (1 W for 1 ns is 1 nJ).
 
+use std::iter::Sum;
+
+use ebb_policy::units::Nanos;
+
 use super::profile::HddProfile;
 
 /// How often the mechanics did what wears them.
@@ -12,8 +16,46 @@ pub struct Wear {
     pub loads: u64,
     /// Seeks to another cylinder.
     pub seeks: u64,
-    /// Revolutions lost to vibration.
+    /// Revolutions lost to vibration, but those of reading ahead.
     pub retries: u64,
+    /// Time for which the heads sought, waited for the platter, transferred or read ahead.
+    pub busy: Nanos,
+    /// Of it, what vibration cost: passes over tracks repeated, reading ahead included.
+    pub lost: Nanos,
+}
+
+impl Wear {
+    /// Share of the working time that vibration cost; `None` where there was none.
+    #[must_use]
+    pub fn loss(&self) -> Option<f64> {
+        (self.busy > Nanos::ZERO).then(|| self.lost.seconds() / self.busy.seconds())
+    }
+
+    /// What came on top of `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            spin_ups: self.spin_ups - before.spin_ups,
+            loads: self.loads - before.loads,
+            seeks: self.seeks - before.seeks,
+            retries: self.retries - before.retries,
+            busy: self.busy - before.busy,
+            lost: self.lost - before.lost,
+        }
+    }
+}
+
+impl Sum for Wear {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            spin_ups: sum.spin_ups + one.spin_ups,
+            loads: sum.loads + one.loads,
+            seeks: sum.seeks + one.seeks,
+            retries: sum.retries + one.retries,
+            busy: sum.busy + one.busy,
+            lost: sum.lost + one.lost,
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

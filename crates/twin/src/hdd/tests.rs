@@ -331,3 +331,31 @@ fn no_command_starves() {
         plant.submit(now, near(n % 400));
     }
 }
+
+/// What the disk tells of its lost time is what a saturated disk's throughput falls by, by
+/// accesses of its own and by reading ahead.
+#[test]
+fn the_time_lost_to_vibration_is_the_throughput_lost() {
+    let spec = profile("es3-4tb");
+    let stream = || -> Next { Box::new(|n| (Op::Read, n << 18, 1 << 18)) };
+    for (what, make, depth) in [
+        ("random writes", &(|| random(&spec, Op::Write, 1 << 16)) as &dyn Fn() -> Next, 16),
+        ("stream", &stream, 1),
+    ] {
+        let at = |amplitude: f64| {
+            let mut disk = Hdd::new(&spec, 1);
+            disk.set_vibration(Nanos::ZERO, amplitude);
+            let rate = closed_loop(&mut disk, depth, Nanos::from_secs(60), make()).0;
+            (rate, disk.wear())
+        };
+        let (still, calm) = at(0.0);
+        assert_eq!((calm.lost, calm.retries, calm.loss()), (Nanos::ZERO, 0, Some(0.0)), "{what}");
+        for amplitude in [0.7, 0.85, 1.0] {
+            let (rate, wear) = at(amplitude);
+            let (loss, told) = (1.0 - rate / still, wear.loss().unwrap());
+            assert!((told - loss).abs() < 0.04, "{what} at {amplitude}: {told}, in truth {loss}");
+            assert!(wear.busy <= Nanos::from_secs(61), "{what}: {}", wear.busy);
+        }
+    }
+    assert_eq!(Hdd::new(&spec, 1).wear().loss(), None, "a disk without work loses nothing");
+}

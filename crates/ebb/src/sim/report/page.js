@@ -81,7 +81,7 @@ const ROWS = [
   ["Drive at most, °C", heated("hottest_drive_celsius"), 0, undefined, "K"],
   ["Fan duty, %", heated("mean_fan_duty", 100), 0, undefined, "pt"],
   ["Leakage, J", heated("leakage_joules"), -1],
-  ["Vibration", heated("mean_vibration"), 0],
+  ["Vibration amplitude", heated("mean_vibration"), 0],
   ["Cores throttled, s", heated("socket_throttled_seconds"), -1],
   ["Drives throttled, s", heated("drive_throttled_seconds"), -1],
   ...["critical", "vital", "sensitive", "noncritical"].flatMap((name) => {
@@ -95,6 +95,7 @@ const ROWS = [
       ["throttled, s", of("throttled_seconds"), -1, "part"]];
   }),
   ["Seeks", (r) => (r.disks ? r.disks.seeks : null), 0, "first"],
+  ["Vibration loss, % of disk time", (r) => (r.disks && r.disks.vibration_loss !== null ? 100 * r.disks.vibration_loss : null), -1, undefined, "pt"],
   ["Revolutions lost", (r) => (r.disks ? r.disks.retries : null), -1],
   ["Spin-ups", (r) => (r.disks ? r.disks.spin_ups : null), -1],
   ["Over budget, s", (r) => r.seconds_over_budget, -1, "first"],
@@ -259,6 +260,13 @@ function heat() {
   });
   overTime("leakage", "Leakage", "leakage_w", { unit: "W" });
   overTime("vibration", "Relative amplitude of vibration", "vibration", { unit: "" });
+  const some = (name) => runs.some((run) => run.series[name].mean.some((value) => value !== null));
+  if (some("vibration_loss")) {
+    overTime(chart("heat-more"), "Disk time lost to vibration", "vibration_loss", { unit: "%", scale: 100 });
+  }
+  if (series.includes("job_share_mean") && some("job_share_mean")) {
+    overTime(chart("heat-more"), "Share of the time that jobs may run, mean of jobs", "job_share_mean", { unit: "%", scale: 100 });
+  }
   const faults = data.summary.runs.map((run) => run.faults || []).reduce((a, b) => (b.length > a.length ? b : a), []);
   for (const fault of faults) {
     add($("faults"), "li", `${fault.from_s.toFixed(1)} s to ${fault.until_s.toFixed(1)} s: ${fault.what}`);
