@@ -89,8 +89,10 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     println!(
         "Simulated: every twin number comes from the digital twin, {length} a run, seed {}.\n\
          calibrated: the number set a constant of the model. validated: it is only compared.\n\
+         {}\
          docs/papers.md explains every deviation.",
-        args.seed
+        args.seed,
+        report.reading()
     );
     Ok(())
 }

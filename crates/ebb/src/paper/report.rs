@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::text::short;
 
-/// Whether a number set the profile or only checks it. The two never mix: no constant is chosen
-/// because it moves a validated row.
+/// Whether a number set the profile or only checks it. They never mix: no constant is chosen
+/// because it moves a row of another kind than the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -14,6 +14,19 @@ pub enum Kind {
     Calibrated,
     /// A result that is only compared.
     Validated,
+    /// A stated number beside another comparison than the one it was stated for, because of what
+    /// else the text says: a reading of the paper, which validates nothing.
+    Reinterpreted,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Calibrated => "calibrated",
+            Self::Validated => "validated",
+            Self::Reinterpreted => "reinterpreted",
+        }
+    }
 }
 
 /// One number that the text states.
@@ -25,12 +38,15 @@ pub struct Row {
     pub quantity: String,
     /// What the paper states.
     pub paper: f64,
-    /// What the twin gives.
-    pub twin: f64,
+    /// What the twin gives; null where it has no such number.
+    pub twin: Option<f64>,
+    /// Why it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// How the two are related.
     pub kind: Kind,
-    /// `twin / paper - 1`.
-    pub deviation: f64,
+    /// `twin / paper - 1`; null where the twin has no such number.
+    pub deviation: Option<f64>,
 }
 
 /// One curve of the twin, where a figure has no stated number at each point.
@@ -59,7 +75,7 @@ pub struct Report {
 
 impl Default for Report {
     fn default() -> Self {
-        Self { schema: 1, rows: Vec::new(), curves: Vec::new() }
+        Self { schema: 2, rows: Vec::new(), curves: Vec::new() }
     }
 }
 
@@ -72,14 +88,35 @@ impl Report {
     pub fn validated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
         self.row(figure, quantity, paper, twin, Kind::Validated);
     }
+    /// Adds a number beside another comparison than the one it was stated for.
+    pub fn reinterpreted(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+        self.row(figure, quantity, paper, twin, Kind::Reinterpreted);
+    }
+    /// Adds a number to compare that the twin does not have, and why.
+    pub fn missing(&mut self, figure: &'static str, quantity: &str, paper: f64, note: String) {
+        let (quantity, kind) = (quantity.into(), Kind::Validated);
+        let (twin, deviation, note) = (None, None, Some(note));
+        self.rows.push(Row { figure, quantity, paper, twin, note, kind, deviation });
+    }
     fn row(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64, kind: Kind) {
-        let deviation = twin / paper - 1.0;
-        self.rows.push(Row { figure, quantity: quantity.into(), paper, twin, kind, deviation });
+        let (quantity, deviation) = (quantity.into(), Some(twin / paper - 1.0));
+        let (twin, note) = (Some(twin), None);
+        self.rows.push(Row { figure, quantity, paper, twin, note, kind, deviation });
     }
     /// Adds a curve from (x, y) points.
     pub fn curve(&mut self, figure: &'static str, series: String, points: &[(f64, f64)]) {
         let (x, y) = points.iter().copied().unzip();
         self.curves.push(Curve { figure, series, x, y });
+    }
+
+    /// What people must know of rows that are not validated, where there are any.
+    pub fn reading(&self) -> &'static str {
+        if self.rows.iter().any(|row| row.kind == Kind::Reinterpreted) {
+            "reinterpreted: the paper's number stands beside another comparison than the one it was \
+             stated\n  for, as the rest of its text suggests. It validates nothing.\n"
+        } else {
+            ""
+        }
     }
 
     /// For people: one line a number, then one line a curve.
@@ -93,12 +130,10 @@ impl Report {
             table.set_width(110);
         }
         for row in &self.rows {
-            let kind = match row.kind {
-                Kind::Calibrated => "calibrated",
-                Kind::Validated => "validated",
-            };
-            let deviation = percent(row.deviation);
-            let (paper, twin) = (number(row.paper), number(row.twin));
+            let note = row.note.as_deref().unwrap_or("–");
+            let twin = row.twin.map_or(note.to_owned(), number);
+            let deviation = row.deviation.map_or("–".to_owned(), percent);
+            let (paper, kind) = (number(row.paper), row.kind.name());
             table.add_row([row.figure, &row.quantity, &paper, &twin, &deviation, kind]);
         }
         for column in 2..5 {
@@ -171,11 +206,13 @@ mod tests {
 
     #[test]
     fn json_follows_the_published_schema() {
-        let schema = include_str!("../../../../docs/json-schema/paper-1.json");
+        let schema = include_str!("../../../../docs/json-schema/paper-2.json");
         let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
         let mut report = Report::default();
         report.calibrated("Table I", "CPU at its peak, W", 210.0, 209.0);
         report.validated("Fig. 5", "x", 2.0, 1.5);
+        report.reinterpreted("Fig. 5", "y", 2.0, 1.5);
+        report.missing("Fig. 7", "z", 2.0, "no saving".into());
         report.curve("Fig. 6", "y over x".into(), &[(0.0, 1.0), (1.0, 2.0)]);
         let json = serde_json::to_value(&report).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
@@ -186,7 +223,22 @@ mod tests {
     fn the_deviation_is_relative_to_the_paper() {
         let mut report = Report::default();
         report.validated("Fig. 5", "x", 2.0, 1.5);
-        assert_eq!(report.rows[0].deviation, -0.25);
+        assert_eq!(report.rows[0].deviation, Some(-0.25));
         assert!(report.text().contains("-25.0 %"), "{}", report.text());
+    }
+
+    #[test]
+    fn a_number_of_another_comparison_or_none_at_all_cannot_be_taken_for_a_validation() {
+        let mut report = Report::default();
+        report.reinterpreted("Fig. 10", "over full fans", 60.0, 55.0);
+        report.missing("Fig. 10", "over JETC, x", 1.8, "no saving".into());
+        let text = report.text();
+        let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap();
+        assert!(line("over full fans").ends_with("reinterpreted"), "{text}");
+        assert!(line("over JETC").contains("no saving"), "{text}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["rows"][0]["kind"], "reinterpreted");
+        assert!(json["rows"][1]["twin"].is_null() && json["rows"][1]["deviation"].is_null());
+        assert_eq!(json["rows"][1]["note"], "no saving");
     }
 }

@@ -2,13 +2,15 @@
 
 use anyhow::{Context, Result};
 
+use ebb_policy::cooling::{Curve, EMERGENCY};
 use ebb_policy::units::Celsius;
 use ebb_trace::generate;
 use ebb_twin::ThermalTotals;
 
-use super::super::lab::{Shown, Steer};
+use super::super::lab::{Climate, Shown, Steer};
+use super::super::report::Report;
 use super::super::study::Study;
-use super::{choose, whole};
+use super::{characterise, choose, whole};
 
 /// The server of these experiments.
 const SERVER: &str = "eadc-lab";
@@ -16,8 +18,6 @@ const SERVER: &str = "eadc-lab";
 const DUTIES: [f64; 11] = [0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0];
 /// Air at the inlet, °C: from cool to what vendors allow (Table III).
 const INLETS: [f64; 4] = [15.0, 20.0, 25.0, 30.0];
-/// "The emergency threshold 90°C" (§VII-A).
-const LIMIT: f64 = 90.0;
 
 /// One fan speed's steady state at full load: socket, fan power, leakage.
 #[derive(Clone, Copy)]
@@ -26,10 +26,19 @@ struct Steady {
     fans: f64,
     leakage: f64,
     rpm: f64,
+    /// Fan duty.
+    duty: f64,
 }
 
-/// Fig. 3: at 100 % utilisation, the sum of leakage and fan power over temperature. Fig. 8: the
-/// same sum, and the temperature that EADC finds by itself.
+impl Steady {
+    /// What is left to the emergency threshold, K (§IV-A).
+    fn headroom(&self) -> f64 {
+        EMERGENCY.0 - self.celsius
+    }
+}
+
+/// Fig. 3: at 100 % utilisation, the sum of leakage and fan power over temperature. Fig. 8: all
+/// that temperature dictates, and the temperature that EADC finds by itself.
 pub fn leakage_and_fans(study: &mut Study) -> Result<()> {
     choose(study, SERVER)?;
     let steady = sweep(study, "Fig. 3")?;
@@ -48,7 +57,28 @@ pub fn leakage_and_fans(study: &mut Study) -> Result<()> {
         .context("no fan speed keeps the server running at full load")?;
     report.calibrated("Fig. 3", "temperature of the least sum, °C", 67.0, best.celsius);
     report.calibrated("Fig. 3", "fan speed of the least sum, rpm", 2400.0, best.rpm);
+    let (_, curve) = characterise(study)?;
+    normalised(&mut study.report, &steady, &curve);
     found_on_line(study)
+}
+
+/// Fig. 8: "y-axis the normalized values for various parameters", here as shares of the most.
+fn normalised(report: &mut Report, steady: &[Steady], disks: &Curve) {
+    let mut add = |what: &str, of: &dyn Fn(&Steady) -> f64| {
+        let most = steady.iter().map(of).fold(f64::MIN_POSITIVE, f64::max);
+        let points: Vec<_> = steady.iter().map(|at| (at.celsius, of(at) / most)).collect();
+        report.curve(
+            "Fig. 8",
+            format!("{what}, of the most, over the hottest socket, °C"),
+            &points,
+        );
+    };
+    add("fans", &|at| at.fans);
+    add("leakage", &|at| at.leakage);
+    add("fans and leakage", &|at| at.fans + at.leakage);
+    add("head-room", &Steady::headroom);
+    add("vibration (fan speed)", &|at| at.rpm);
+    add("disk throughput", &|at| disks.throughput(at.duty));
 }
 
 /// Where EADC keeps a loaded server whose disks are idle.
@@ -73,7 +103,7 @@ pub fn headroom(study: &mut Study) -> Result<()> {
             thermal.inlet = Celsius(inlet);
         }
         let steady = sweep(study, "Fig. 4")?;
-        let points: Vec<_> = steady.iter().map(|at| (at.celsius, LIMIT - at.celsius)).collect();
+        let points: Vec<_> = steady.iter().map(|at| (at.celsius, at.headroom())).collect();
         let series = format!("head-room, K, over the hottest socket, °C; inlet {inlet} °C");
         study.report.curve("Fig. 4", series, &points);
     }
@@ -95,5 +125,6 @@ fn steady(run: &Shown) -> Option<Steady> {
         return None;
     }
     let last = run.weather.last()?;
-    Some(Steady { celsius: last.celsius, fans: last.fans, leakage: last.leakage, rpm: last.rpm })
+    let Climate { celsius, fans, leakage, rpm, duty, .. } = *last;
+    Some(Steady { celsius, fans, leakage, rpm, duty })
 }

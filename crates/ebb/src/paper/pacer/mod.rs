@@ -85,7 +85,7 @@ mod tests {
         let farthest = |ratios: &[f64]| {
             let mut report = Report::default();
             similar(&mut report, "Fig. 10", ratios.iter().copied());
-            report.rows[0].twin
+            report.rows[0].twin.unwrap()
         };
         assert_eq!(farthest(&[1.0, 0.5, 1.9]), 0.5);
         assert_eq!(farthest(&[1.0, 0.6, 1.9]), 1.9);
