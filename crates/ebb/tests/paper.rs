@@ -1,5 +1,5 @@
 //! `ebb paper` end to end, on its cheapest figures.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
@@ -135,4 +135,121 @@ fn eadcs_disks_lose_over_fan_speed_what_they_were_calibrated_on() {
         rack["y"].as_array().unwrap().iter().map(|y| y.as_f64().unwrap()).collect();
     assert!(speeds.windows(2).all(|pair| pair[1] <= 1.01 * pair[0]), "{speeds:?}");
     assert!(speeds[5] < 0.6 * speeds[0], "{speeds:?}");
+}
+
+/// The points of the first curve of `figure` whose series begins so, by rising x.
+fn curve(report: &Value, figure: &str, series: &str) -> Vec<(f64, f64)> {
+    let curves = report["curves"].as_array().unwrap().iter();
+    let is = |curve: &&Value| {
+        curve["figure"] == figure && curve["series"].as_str().unwrap().starts_with(series)
+    };
+    let curve = curves.clone().find(is);
+    let curve = curve.unwrap_or_else(|| panic!("{figure} has no curve of {series}"));
+    let numbers = |name: &str| curve[name].as_array().unwrap().iter().map(|v| v.as_f64().unwrap());
+    let mut points: Vec<_> = numbers("x").zip(numbers("y")).collect();
+    assert!(points.len() >= 4 && points.iter().all(|(x, y)| x.is_finite() && y.is_finite()));
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+/// The twin's value of the row whose quantity begins so.
+fn twin(report: &Value, figure: &str, quantity: &str, kind: &str) -> f64 {
+    let rows = report["rows"].as_array().unwrap().iter();
+    let is = |row: &&Value| {
+        row["figure"] == figure && row["quantity"].as_str().unwrap().starts_with(quantity)
+    };
+    let row = rows.clone().find(is);
+    let row = row.unwrap_or_else(|| panic!("{figure} has no row of {quantity}"));
+    assert_eq!(row["kind"], kind, "{row}");
+    row["twin"].as_f64().unwrap()
+}
+
+/// Whether y falls (-1) or rises (1) with x from each point to the next, but for `slack`.
+fn goes(points: &[(f64, f64)], sign: f64, slack: f64) -> bool {
+    points.windows(2).all(|pair| sign * (pair[1].1 - pair[0].1) >= -slack)
+}
+
+#[test]
+fn eadcs_heat_goes_as_the_study_has_it() {
+    let args = ["paper", "eadc", "--figure", "3", "--figure", "4", "--figure", "7"];
+    let report = report(&[&args[..], &["--figure", "8", "--duration", "240 s"]].concat());
+    // Fig. 3: cooling costs fans, heat costs leakage, and their sum is least between.
+    let of = |what| curve(&report, "Fig. 3", what);
+    let (fans, leakage, sum) = (of("fans, W"), of("leakage, W"), of("fans and leakage, W"));
+    assert!(goes(&fans, -1.0, 0.1) && goes(&leakage, 1.0, 0.1), "{fans:?} {leakage:?}");
+    let least = sum.iter().map(|at| at.1).fold(f64::INFINITY, f64::min);
+    assert!(sum[0].1 > 1.2 * least && sum[sum.len() - 1].1 > 1.05 * least, "{sum:?}");
+    let best = twin(&report, "Fig. 3", "temperature of the least sum", "calibrated");
+    assert!((60.0..75.0).contains(&best), "{best}");
+    let rpm = twin(&report, "Fig. 3", "fan speed of the least sum", "calibrated");
+    assert!((1800.0..3000.0).contains(&rpm), "{rpm}");
+    // Fig. 4: what is left below 90 °C, and less of it in warmer air.
+    let inlet = |inlet: u32| {
+        curve(
+            &report,
+            "Fig. 4",
+            &format!("head-room, K, over the hottest socket, °C; inlet {inlet}"),
+        )
+    };
+    for at in [15, 20, 25, 30].map(inlet).concat() {
+        assert!((at.0 + at.1 - 90.0).abs() < 1e-9 && at.1 > 0.0, "{at:?}");
+    }
+    assert!(inlet(15)[0].1 > inlet(30)[0].1 + 10.0);
+    // Fig. 7: what the disks lose, the work takes longer and costs more.
+    let (time, energy) = (curve(&report, "Fig. 7", "time"), curve(&report, "Fig. 7", "energy"));
+    assert!(goes(&time, 1.0, 0.01) && goes(&energy, 1.0, 0.01), "{time:?} {energy:?}");
+    let longer = twin(&report, "Fig. 7", "time of the work at 20 %", "validated");
+    assert!((1.15..1.4).contains(&longer), "{longer}");
+    // Fig. 8: all of it over temperature, as shares of the most.
+    for (what, sign) in [
+        ("fans, of", -1.0),
+        ("leakage, of", 1.0),
+        ("head-room, of", -1.0),
+        ("vibration", -1.0),
+        ("disk throughput, of", 1.0),
+    ] {
+        let points = curve(&report, "Fig. 8", what);
+        assert!(goes(&points, sign, 0.01), "{what}: {points:?}");
+        let most = points.iter().map(|at| at.1).fold(0.0, f64::max);
+        assert!((most - 1.0).abs() < 1e-9, "{what}: {points:?}");
+        assert!(points.iter().any(|at| at.1 < 0.8), "{what}: {points:?}");
+    }
+    let settled = twin(&report, "Fig. 8", "temperature that EADC settles at", "validated");
+    assert!((best - settled).abs() < 8.0, "{settled}, least at {best}");
+}
+
+#[test]
+fn eadcs_policies_stand_beside_what_the_study_states() {
+    let report = report(&["paper", "eadc", "--figure", "10"]);
+    let validated = |figure, quantity| twin(&report, figure, quantity, "validated");
+    let within = |value: f64, from: f64, to: f64| assert!((from..to).contains(&value), "{value}");
+    within(validated("Fig. 10(a)", "EADC's disk wait saved on E6"), 0.0, 100.0);
+    within(validated("Fig. 10(b)", "EADC's energy saved, mean"), 0.0, 100.0);
+    within(validated("§VII-A", "highest fan duty under EADC"), 20.0, 60.0);
+    within(validated("§VII-A", "speedup of query 19 on E6"), 1.0, 3.0);
+    within(validated("§VII-A", "speedup of queries, mean"), -2.0, 100.0);
+    within(validated("§VII-A", "disk bandwidth lost to vibration under DLB"), 0.0, 70.0);
+    for which in ["E2, most", "E6, mean", "E6, W4"] {
+        within(validated("§VII-A", &format!("throttling under EADC on {which}")), 0.0, 50.0);
+    }
+    // As the paper states them, or that there is nothing to be a multiple of.
+    let rows = report["rows"].as_array().unwrap();
+    for (name, stated) in [("JETC", 1.8), ("DTM", 4.5)] {
+        let quantity = format!("EADC's energy saving over {name}'s on E6, x");
+        let row = rows.iter().find(|row| row["quantity"] == quantity.as_str()).unwrap();
+        assert_eq!(row["paper"], stated);
+        match row["twin"].as_f64() {
+            Some(times) => assert!(times > 0.0, "{row}"),
+            None => assert!(row["note"].as_str().unwrap().contains("no saving"), "{row}"),
+        }
+    }
+    // Over fans at full speed, which is not what the paper says it compares with.
+    let reading = |figure, quantity| twin(&report, figure, quantity, "reinterpreted");
+    within(reading("Fig. 10(a)", "disk wait saved on E6 over full fans"), 30.0, 80.0);
+    within(reading("Fig. 10(b)", "energy saved on E6 over full fans"), 30.0, 80.0);
+    within(reading("§VII-A", "speedup of query 19 on E6 over full fans"), 1.2, 3.0);
+    for policy in ["dtm", "jetc", "eadc:", "eadc-plus"] {
+        assert_eq!(curve(&report, "Fig. 10(a)", policy).len(), 4, "Q, E2, E4, E6");
+        assert_eq!(curve(&report, "Fig. 10(b)", policy).len(), 4, "Q, E2, E4, E6");
+    }
 }

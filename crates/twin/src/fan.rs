@@ -130,8 +130,9 @@ impl Fan {
         self.fault = fault;
     }
 
-    /// Lets `seconds` pass at `duty`; returns the mean power. Exact for a constant duty, hence
-    /// the same in one step or in many.
+    /// Lets `seconds` pass at `duty`; returns the mean power. Speed is exact for a constant duty,
+    /// hence the same in one step or in many. Power takes speed to change evenly within the step:
+    /// near enough for steps well below the inertia.
     pub fn step(&mut self, fans: &Fans, duty: f64, seconds: f64) -> Watts {
         let first = fans.pwm_to_rpm.first().map_or(0.0, |point| point.0);
         let stands = self.speed < 1.0;

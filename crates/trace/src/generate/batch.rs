@@ -43,7 +43,7 @@ pub struct BatchSpec {
     /// I/O to the drives; the CPU time is spread evenly over its requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<BatchIo>,
-    /// Time from arrival to end that was promised; by class for what restores data when absent.
+    /// Time from arrival to end that was promised, if any was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<Nanos>,
 }
