@@ -57,7 +57,8 @@ fn a_duty_that_the_guard_does_not_leave_in_force_is_no_point_of_the_curve() {
     let out = folder.path().join("curve.toml");
     let hot = [("thermal", "inlet = \"58 C\""), ("thermal.socket", "start = \"91 C\"")];
     let hot = changed(folder.path(), &[&hot[..], &[("cpu", "uncore = \"120 W\"")]].concat());
-    let sweep = ["characterise", "--profile", &hot, "--step", "40%", "--out", out.to_str().unwrap()];
+    let sweep =
+        ["characterise", "--profile", &hot, "--step", "40%", "--out", out.to_str().unwrap()];
     let (code, error) = fails(&sweep);
     assert_eq!(code, 1, "{error}");
     assert!(error.contains("fans at 20 %") && error.contains("in force on average"), "{error}");
@@ -79,7 +80,9 @@ fn fans_that_slow_down_for_too_long_are_told_from_heat() {
 
 #[test]
 fn nonsense_is_refused_with_the_option_it_is_in() {
-    for (option, value) in [("--step", "0"), ("--step", "90%"), ("--pause", "0 s"), ("--pause", "8 s")] {
+    for (option, value) in
+        [("--step", "0"), ("--step", "90%"), ("--pause", "0 s"), ("--pause", "8 s")]
+    {
         let (code, error) = fails(&["characterise", option, value]);
         assert!(code == 2 && error.contains(option), "{error}");
     }

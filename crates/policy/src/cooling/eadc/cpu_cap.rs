@@ -2,16 +2,21 @@
 //! work that may be done, by temperature. EADC has one for the server, whose cap is dealt out to
 //! jobs (`throttle.rs`); its variant has one per socket, whose cap is a frequency (`ceilings.rs`).
 
-use crate::cooling::SET_POINT;
 use crate::cooling::pi::dead_zone;
+use crate::cooling::{LAG, SET_POINT};
 
-/// `K_p` per kelvin and `K_i` per kelvin and second, as for the fans (`pi.rs`) with `G` = 40 K
-/// for all of the cap, which is about what full load warms a socket by.
-const K_P: f64 = 60.0 / (40.0 * 39.0);
+/// `G`, what all of the cap warms a socket by in the end, in kelvin.
+const G: f64 = 40.0;
+/// `K_p` per kelvin and `K_i` per kelvin and second, as for the fans (`pi.rs`) with this `G`.
+const K_P: f64 = 60.0 / (G * 39.0);
 const K_I: f64 = K_P / 60.0;
-/// Fastest rise of a cap per second. Ours: 40 K for all of it then come at 0.4 K/s, 4 K within a
-/// sensor lag.
+/// Fastest rise of a cap per second near the set point. Ours: 40 K for all of it then come at
+/// 0.4 K/s, 4 K within a sensor lag.
 const RISE: f64 = 0.01;
+/// Distance below the set point from which no loop decides, in kelvin: the cap just comes back,
+/// within two sensor lags by no more than what warms to the set point. At this distance that is
+/// twice [`RISE`]; the loop then has four lags to stop it.
+const FAR: f64 = 16.0;
 
 /// Which way the caps may move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +35,8 @@ struct Cap {
     /// In force, and what the loop alone would make of it.
     now: f64,
     wanted: f64,
-    /// Error now, and the one last answered, K.
+    /// How far below the set point it is, the error now, and the one last answered, K.
+    room: f64,
     error: f64,
     before: Option<f64>,
 }
@@ -45,7 +51,7 @@ pub struct CpuCaps {
 impl CpuCaps {
     /// `count` caps between `least` and 1.
     pub fn new(count: u16, least: f64) -> Self {
-        let cap = Cap { now: 1.0, wanted: 1.0, error: 0.0, before: None };
+        let cap = Cap { now: 1.0, wanted: 1.0, room: 0.0, error: 0.0, before: None };
         Self { caps: vec![cap; usize::from(count)], least }
     }
 
@@ -77,7 +83,8 @@ impl CpuCaps {
     /// Looks at the temperatures `hot` after `dt` seconds.
     pub fn propose(&mut self, hot: impl Fn(usize) -> f64, dt: f64) {
         for (index, cap) in self.caps.iter_mut().enumerate() {
-            cap.error = dead_zone(hot(index) - SET_POINT.0);
+            cap.room = SET_POINT.0 - hot(index);
+            cap.error = dead_zone(-cap.room);
             let change = cap.error - cap.before.unwrap_or(cap.error);
             let moved = K_P * change + K_I * cap.error * dt;
             // Nobody is throttled below the set point, nor let go above it, for a toggling digit.
@@ -86,7 +93,8 @@ impl CpuCaps {
                 error if error < 0.0 => moved.min(0.0),
                 _ => 0.0,
             };
-            cap.wanted = (cap.now - moved).clamp(self.least, 1.0);
+            let wanted = if cap.room > FAR { 1.0 } else { cap.now - moved };
+            cap.wanted = wanted.clamp(self.least, 1.0);
         }
     }
 
@@ -96,7 +104,10 @@ impl CpuCaps {
             let next = match turn {
                 Turn::Hold => cap.now,
                 Turn::Lower => cap.wanted.min(cap.now),
-                Turn::Raise => cap.wanted.clamp(cap.now, cap.now + RISE * dt),
+                Turn::Raise => {
+                    let rise = RISE.max(cap.room / (G * 2.0 * LAG.seconds()));
+                    cap.wanted.clamp(cap.now, cap.now + rise * dt)
+                }
             };
             // Below the set point nothing is owed to a rise: the cap goes on coming back.
             let free = next >= 1.0 || (cap.wanted == cap.now && cap.error < 0.0);
@@ -105,5 +116,33 @@ impl CpuCaps {
             }
             cap.now = next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds that a cap at its least takes to come back at a constant temperature.
+    fn back(hot: f64) -> usize {
+        let mut caps = CpuCaps::new(1, 0.1);
+        caps.caps[0].now = 0.1;
+        let back = (0..1000).find(|_| {
+            let before = caps.at(0);
+            caps.propose(|_| hot, 1.0);
+            caps.settle(Turn::Raise, 1.0);
+            let (rose, room) = (caps.at(0) - before, SET_POINT.0 - hot);
+            // Two lags of it warm by less than there is room for, 8 K at least.
+            assert!(rose * G * 20.0 <= room.max(8.0) + 1e-9, "{rose} at {hot} °C");
+            !caps.throttled()
+        });
+        back.unwrap_or(1000)
+    }
+
+    #[test]
+    fn the_colder_it_is_the_sooner_a_cap_is_back() {
+        assert!(back(50.0) < 25 && back(65.0) < 40, "{} {}", back(50.0), back(65.0));
+        assert!(back(80.0) > 200, "near the set point the loop decides: {}", back(80.0));
+        assert_eq!(back(84.5), 1000, "within the dead zone nothing comes back");
     }
 }

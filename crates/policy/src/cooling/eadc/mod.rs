@@ -86,6 +86,7 @@ pub struct Eadc {
     name: &'static str,
     curve: Option<Curve>,
     min_duty: f64,
+    highest: Hertz,
     interval: Interval,
     heat: Estimator,
     pi: Pi,
@@ -129,6 +130,7 @@ impl Eadc {
             name,
             curve,
             min_duty: min_duty(topology),
+            highest: topology.max_frequency(),
             interval: Interval::default(),
             heat: Estimator::new(topology),
             pi: Pi::default(),
@@ -152,7 +154,12 @@ impl Eadc {
         self.heat.update(signals, air(signals, controls.fans()));
         self.disks.update(signals, controls.job_shares());
         self.drives = self.feed_forward.update(signals, duty, self.heat.air());
-        self.optimum.update(signals, &self.heat, duty);
+        // What work draws at another frequency would count as leakage.
+        if controls.frequency_caps().iter().any(|ceiling| *ceiling < self.highest) {
+            self.optimum.skip();
+        } else {
+            self.optimum.update(signals, &self.heat, duty);
+        }
     }
 
     /// The most that the fans may have in this interval.
@@ -192,7 +199,7 @@ impl Eadc {
         let fans = Fans { duty, wanted, limit };
         let (next, turn) = self.stability.decide(fans, &self.caps, may_rise, dt);
         // An answer that had to wait is still owed: the loop keeps the error it last acted on.
-        if next == wanted || next == limit {
+        if next == wanted || next >= limit {
             self.pi = pi;
         }
         self.caps.settle(turn, dt);

@@ -143,6 +143,12 @@ impl Optimum {
         }
     }
 
+    /// Passes over a period that tells nothing.
+    pub fn skip(&mut self) {
+        (self.before, self.late, self.now) = (None, None, None);
+        (self.still, self.anchor) = (0.0, None);
+    }
+
     /// `sigma`, W per core's worth of work.
     fn sigma(&self) -> f64 {
         if self.products.1 > 1e-3 { (self.products.0 / self.products.1).max(0.0) } else { 0.0 }

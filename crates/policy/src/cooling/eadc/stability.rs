@@ -15,10 +15,12 @@
 //! 1. At most one of the two moves in an interval: no heat is answered twice.
 //! 2. What warms waits until one lag has passed since what cools: its effect is seen before it is
 //!    taken back. What cools never waits.
-//! 3. The CPU cap rises at most at a rate that the sensors can follow.
+//! 3. The CPU cap rises at most at a rate that the sensors can follow: the further below the set
+//!    point the faster (`cpu_cap.rs`), so that after a fault the fans need not wait for it long.
+//! 4. Fans slow down no faster than the guard lets them, also when their limit comes down.
 
-use crate::cooling::LAG;
 use crate::cooling::eadc::cpu_cap::{CpuCaps, Turn};
+use crate::cooling::{LAG, SLOW_DOWN};
 
 /// What the fans' controller would do.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +48,7 @@ impl Stability {
         let settled = self.since >= LAG.seconds();
         if duty > limit {
             // The limit came down: not an answer to the temperature, nor to wait for one.
-            return (limit, Turn::Lower);
+            return (limit.max(duty - SLOW_DOWN * dt), Turn::Lower);
         }
         if wanted > duty && duty < limit {
             self.since = 0.0;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::controls::ControlName;
+use crate::units::Hertz;
 
 /// A busy server with queries on its disks.
 fn mixed(compute_jobs: usize) -> Plant {
@@ -200,5 +201,30 @@ fn a_lost_sensor_brings_the_fans_up_by_itself() {
         looped.plant.sensor_faults[0] = None;
         looped.run(600);
         assert!((looped.duty() - before).abs() < 0.2, "{name}: {before} {}", looped.duty());
+    }
+}
+
+#[test]
+fn after_a_fault_jobs_soon_have_their_time_back_and_the_guard_needs_no_fan_rate() {
+    for name in ["eadc", "eadc-plus"] {
+        let mut looped = looped(name, mixed(8));
+        looped.run(1800);
+        looped.plant.sensor_faults[0] = Some(SensorFault::Lost);
+        looped.run(90);
+        let held_back = |looped: &Loop| {
+            let lowered = |f: &Hertz| *f < looped.plant.topology.max_frequency();
+            looped.controls.job_shares().iter().any(|share| *share < 1.0)
+                || looped.controls.frequency_caps().iter().any(lowered)
+        };
+        assert!(held_back(&looped), "{name}: the fault costs nothing");
+        looped.plant.sensor_faults[0] = None;
+        let mut periods = 0;
+        for period in 0..600 {
+            looped.step();
+            let rated = looped.controls.decisions().iter().any(|d| d.reason == "guard:fan-rate");
+            assert!(!rated, "{name}: the guard held the fans back in period {period}");
+            periods = if held_back(&looped) { period } else { periods };
+        }
+        assert!(periods < 2 * 80, "{name}: held back for {periods} periods");
     }
 }
