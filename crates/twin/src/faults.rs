@@ -11,39 +11,62 @@ use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::units::Nanos;
 
-/// Mean time between the beginnings of two faults.
+/// Mean time between the beginnings of two faults of the usual kinds.
 const MEAN_GAP: Nanos = Nanos::from_secs(20);
+/// The same of those that [`Extent::Wide`] adds.
+const WIDE_GAP: Nanos = Nanos::from_secs(5);
 /// Shortest and longest fault, seconds.
 const LENGTHS: (f64, f64) = (5.0, 45.0);
 /// Most kelvins by which a lying sensor is off.
 const MOST_OFF: f64 = 25.0;
+/// What makes another stream of random numbers of the same seed.
+const OTHER: u64 = 0x7_1DE5_C0DE;
 
-/// A campaign: its seed, and when it is over.
+/// How much may fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// Sensors and frequencies of sockets, at most half of the fans at a time.
+    #[default]
+    Usual,
+    /// Also the sensors of the inlet and the drives, power states and job shares that are
+    /// refused, and all fans but one. What is usual comes at the same times, except that a part
+    /// which has failed already does not fail twice.
+    Wide,
+}
+
+/// A campaign: its seed, how much may fail, and when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
     /// What all of it is drawn from.
     pub seed: u64,
     /// When every fault has ended and no more begin; never when `None`.
     pub until: Option<Nanos>,
+    /// How much may fail.
+    pub extent: Extent,
 }
 
 impl Faults {
-    /// Faults without end.
+    /// The usual faults, without end.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self { seed, until: None }
+        Self { seed, until: None, extent: Extent::Usual }
+    }
+    /// All kinds of faults, without end.
+    #[must_use]
+    pub fn wide(seed: u64) -> Self {
+        Self { extent: Extent::Wide, ..Self::seeded(seed) }
     }
 }
 
 /// One thing that fails.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
-    /// The sensor of this socket gives no reading.
-    SensorLost(u16),
-    /// The sensor of this socket repeats its last reading.
-    SensorStuck(u16),
-    /// The sensor of this socket is off by so many kelvins.
-    SensorLying(u16, f64),
+    /// The sensor gives no reading.
+    SensorLost(Place),
+    /// The sensor repeats its last reading.
+    SensorStuck(Place),
+    /// The sensor is off by so many kelvins.
+    SensorLying(Place, f64),
     /// The rotor of this fan is held.
     FanStalled(u16),
     /// This fan has no power.
@@ -53,6 +76,31 @@ pub enum Fault {
     /// The cores of this socket keep their frequency whatever is asked; the hardware's own
     /// emergency throttling still works.
     FrequencyRefusing(u16),
+    /// This drive keeps its power state whatever is asked.
+    StateRefusing(u16),
+    /// Every job keeps its share whatever is asked.
+    SharesRefusing,
+}
+
+/// Where a sensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In this socket.
+    Socket(u16),
+    /// In this drive.
+    Drive(u16),
+    /// In the air at the inlet.
+    Inlet,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(socket) => write!(f, "socket {socket}"),
+            Self::Drive(drive) => write!(f, "drive {drive}"),
+            Self::Inlet => f.write_str("the inlet"),
+        }
+    }
 }
 
 impl Fault {
@@ -67,19 +115,27 @@ impl Fault {
             Self::FanDead(_) => "fault:fan-dead",
             Self::FanRefusing(_) => "fault:fan-refusing",
             Self::FrequencyRefusing(_) => "fault:frequency-refusing",
+            Self::StateRefusing(_) => "fault:state-refusing",
+            Self::SharesRefusing => "fault:shares-refusing",
         }
     }
-    /// What fails: `fan3`, `socket0`.
+    /// What fails: `fan3`, `socket0`, `drive5`, `inlet`, `jobs`.
     #[must_use]
     pub fn part(&self) -> String {
         match self {
             Self::FanStalled(fan) | Self::FanDead(fan) | Self::FanRefusing(fan) => {
                 format!("fan{fan}")
             }
-            Self::SensorLost(socket)
-            | Self::SensorStuck(socket)
-            | Self::SensorLying(socket, _)
-            | Self::FrequencyRefusing(socket) => format!("socket{socket}"),
+            Self::SensorLost(place) | Self::SensorStuck(place) | Self::SensorLying(place, _) => {
+                match place {
+                    Place::Socket(socket) => format!("socket{socket}"),
+                    Place::Drive(drive) => format!("drive{drive}"),
+                    Place::Inlet => "inlet".to_owned(),
+                }
+            }
+            Self::FrequencyRefusing(socket) => format!("socket{socket}"),
+            Self::StateRefusing(drive) => format!("drive{drive}"),
+            Self::SharesRefusing => "jobs".to_owned(),
         }
     }
     /// The fan that it harms.
@@ -90,25 +146,30 @@ impl Fault {
             _ => None,
         }
     }
-    /// Whether both concern the same sensor, fan or frequency.
+    /// Whether it is an actuator other than a fan that does not obey.
+    fn refuses(&self) -> bool {
+        matches!(self, Self::FrequencyRefusing(_) | Self::StateRefusing(_) | Self::SharesRefusing)
+    }
+    /// Whether both concern the same sensor, fan or other actuator.
     fn same_part(&self, other: &Self) -> bool {
-        let frequency = |fault: &Self| matches!(fault, Self::FrequencyRefusing(_));
-        self.part() == other.part() && frequency(self) == frequency(other)
+        self.part() == other.part() && self.refuses() == other.refuses()
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SensorLost(socket) => write!(f, "sensor of socket {socket} lost"),
-            Self::SensorStuck(socket) => write!(f, "sensor of socket {socket} stuck"),
-            Self::SensorLying(socket, off) => write!(f, "sensor of socket {socket} off by {off} K"),
+            Self::SensorLost(place) => write!(f, "sensor of {place} lost"),
+            Self::SensorStuck(place) => write!(f, "sensor of {place} stuck"),
+            Self::SensorLying(place, off) => write!(f, "sensor of {place} off by {off} K"),
             Self::FanStalled(fan) => write!(f, "fan {fan} stalled"),
             Self::FanDead(fan) => write!(f, "fan {fan} dead"),
             Self::FanRefusing(fan) => write!(f, "fan {fan} refuses its duty"),
             Self::FrequencyRefusing(socket) => {
                 write!(f, "socket {socket} refuses its frequency")
             }
+            Self::StateRefusing(drive) => write!(f, "drive {drive} refuses its power state"),
+            Self::SharesRefusing => f.write_str("jobs refuse their shares"),
         }
     }
 }
@@ -124,28 +185,71 @@ pub struct FaultEvent {
     pub fault: Fault,
 }
 
+/// How many of each there are to fail, at least one.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    /// Sockets.
+    pub sockets: u16,
+    /// Fans.
+    pub fans: u16,
+    /// Drives.
+    pub drives: u16,
+}
+
 /// A seeded campaign: faults in the order in which they begin.
 ///
-/// At any time at least half of the fans are unharmed (of two, one), and no part has two faults.
+/// At any time at least half of the fans are unharmed (of two, one; of a wide campaign, one), and
+/// no part has two faults.
 #[derive(Debug, Clone)]
 pub struct Campaign {
-    random: Pcg64Mcg,
-    sockets: u16,
-    fans: u16,
+    parts: Parts,
     until: Nanos,
-    next: FaultEvent,
+    /// Most fans that may be harmed at a time.
+    most_fans: usize,
+    streams: Vec<Stream>,
     active: Vec<FaultEvent>,
 }
 
+/// Faults of some kinds, one after the other.
+#[derive(Debug, Clone)]
+struct Stream {
+    random: Pcg64Mcg,
+    draw: fn(&mut Pcg64Mcg, Nanos, Parts) -> FaultEvent,
+    next: FaultEvent,
+}
+
+impl Stream {
+    fn new(seed: u64, parts: Parts, draw: fn(&mut Pcg64Mcg, Nanos, Parts) -> FaultEvent) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let next = draw(&mut random, Nanos::ZERO, parts);
+        Self { random, draw, next }
+    }
+
+    fn take(&mut self, parts: Parts) -> FaultEvent {
+        let next = (self.draw)(&mut self.random, self.next.from, parts);
+        std::mem::replace(&mut self.next, next)
+    }
+}
+
 impl Campaign {
-    /// The campaign `faults` on a server with so many sockets and fans, at least one of each.
+    /// The campaign `faults` on a server with these parts.
     #[must_use]
-    pub fn new(faults: Faults, sockets: u16, fans: u16) -> Self {
-        let mut random = Pcg64Mcg::seed_from_u64(faults.seed);
-        let until = faults.until.unwrap_or(Nanos(u64::MAX));
-        let (sockets, fans) = (sockets.max(1), fans.max(1));
-        let next = draw(&mut random, Nanos::ZERO, sockets, fans);
-        Self { random, sockets, fans, until, next, active: Vec::new() }
+    pub fn new(faults: Faults, parts: Parts) -> Self {
+        let Parts { sockets, fans, drives } = parts;
+        let parts = Parts { sockets: sockets.max(1), fans: fans.max(1), drives: drives.max(1) };
+        let mut streams = vec![Stream::new(faults.seed, parts, usual)];
+        let mut most_fans = parts.fans / 2;
+        if faults.extent == Extent::Wide {
+            streams.push(Stream::new(faults.seed ^ OTHER, parts, more));
+            most_fans = parts.fans - 1;
+        }
+        Self {
+            parts,
+            until: faults.until.unwrap_or(Nanos(u64::MAX)),
+            most_fans: most_fans.into(),
+            streams,
+            active: Vec::new(),
+        }
     }
 
     /// Faults in force.
@@ -158,7 +262,10 @@ impl Campaign {
     /// before it: ends first, so that a part may fail again at once.
     pub fn advance(&mut self, now: Nanos, mut tell: impl FnMut(&FaultEvent, bool)) {
         loop {
-            let until = self.next.from.min(now);
+            let Some(stream) = self.streams.iter_mut().min_by_key(|stream| stream.next.from) else {
+                return;
+            };
+            let until = stream.next.from.min(now);
             self.active.retain(|event| {
                 let lasts = event.until > until;
                 if !lasts {
@@ -166,11 +273,10 @@ impl Campaign {
                 }
                 lasts
             });
-            if self.next.from > now {
+            if stream.next.from > now {
                 return;
             }
-            let mut event = self.next;
-            self.next = draw(&mut self.random, event.from, self.sockets, self.fans);
+            let mut event = stream.take(self.parts);
             event.until = event.until.min(self.until);
             if event.from < event.until && self.allowed(&event.fault) {
                 self.active.push(event);
@@ -184,26 +290,55 @@ impl Campaign {
             return false;
         }
         let harmed = self.active.iter().filter(|event| event.fault.fan().is_some()).count();
-        fault.fan().is_none() || harmed < usize::from(self.fans / 2)
+        fault.fan().is_none() || harmed < self.most_fans
     }
 }
 
-/// The fault after one that began at `last`.
-fn draw(random: &mut Pcg64Mcg, last: Nanos, sockets: u16, fans: u16) -> FaultEvent {
-    let gap: f64 = Exp1.sample(random);
-    let from = last + Nanos((gap * MEAN_GAP.0 as f64) as u64 + 1);
-    let length = random.random_range(LENGTHS.0..LENGTHS.1);
-    let (socket, fan) = (random.random_range(0..sockets), random.random_range(0..fans));
-    // Halves of a kelvin read well in logs.
-    let off = (random.random_range(-MOST_OFF..MOST_OFF) * 2.0).round() / 2.0;
+/// When a fault begins that follows one at `last`, and how many seconds it lasts.
+fn time(random: &mut Pcg64Mcg, last: Nanos, gap: Nanos) -> (Nanos, f64) {
+    let share: f64 = Exp1.sample(random);
+    let from = last + Nanos((share * gap.0 as f64) as u64 + 1);
+    (from, random.random_range(LENGTHS.0..LENGTHS.1))
+}
+
+/// Halves of a kelvin read well in logs.
+fn off(random: &mut Pcg64Mcg) -> f64 {
+    (random.random_range(-MOST_OFF..MOST_OFF) * 2.0).round() / 2.0
+}
+
+/// The usual fault after one that began at `last`. Seeds mean what they mean by the order of the
+/// draws.
+fn usual(random: &mut Pcg64Mcg, last: Nanos, parts: Parts) -> FaultEvent {
+    let (from, length) = time(random, last, MEAN_GAP);
+    let (socket, fan) = (random.random_range(0..parts.sockets), random.random_range(0..parts.fans));
+    let (off, place) = (off(random), Place::Socket(socket));
     let fault = match random.random_range(0..7) {
-        0 => Fault::SensorLost(socket),
-        1 => Fault::SensorStuck(socket),
-        2 => Fault::SensorLying(socket, off),
+        0 => Fault::SensorLost(place),
+        1 => Fault::SensorStuck(place),
+        2 => Fault::SensorLying(place, off),
         3 => Fault::FanStalled(fan),
         4 => Fault::FanDead(fan),
         5 => Fault::FanRefusing(fan),
         _ => Fault::FrequencyRefusing(socket),
+    };
+    FaultEvent { from, until: from + Nanos((length * 1e9) as u64), fault }
+}
+
+/// The same of a wide campaign's other faults: half of them harm fans.
+fn more(random: &mut Pcg64Mcg, last: Nanos, parts: Parts) -> FaultEvent {
+    let (from, length) = time(random, last, WIDE_GAP);
+    let (drive, fan) = (random.random_range(0..parts.drives), random.random_range(0..parts.fans));
+    let inlet = random.random_bool(0.5);
+    let (off, place) = (off(random), if inlet { Place::Inlet } else { Place::Drive(drive) });
+    let fault = match random.random_range(0..10) {
+        0 => Fault::SensorLost(place),
+        1 => Fault::SensorStuck(place),
+        2 => Fault::SensorLying(place, off),
+        3 => Fault::StateRefusing(drive),
+        4 => Fault::SharesRefusing,
+        5 => Fault::FanStalled(fan),
+        6 => Fault::FanRefusing(fan),
+        _ => Fault::FanDead(fan),
     };
     FaultEvent { from, until: from + Nanos((length * 1e9) as u64), fault }
 }
@@ -214,9 +349,15 @@ mod tests {
 
     use super::*;
 
+    const PARTS: Parts = Parts { sockets: 2, fans: 6, drives: 8 };
+
     /// All that begins and ends in so many seconds, looked at every `step` ms.
     fn events(seed: u64, seconds: u64, step: u64) -> Vec<(FaultEvent, bool)> {
-        let mut campaign = Campaign::new(Faults::seeded(seed), 2, 6);
+        all(Faults::seeded(seed), seconds, step)
+    }
+
+    fn all(faults: Faults, seconds: u64, step: u64) -> Vec<(FaultEvent, bool)> {
+        let mut campaign = Campaign::new(faults, PARTS);
         let mut told = Vec::new();
         for tick in 0..=seconds * 1000 / step {
             campaign.advance(Nanos::from_millis(tick * step), |event, begins| {
@@ -243,7 +384,7 @@ mod tests {
     fn an_end_cuts_the_campaign_and_changes_nothing_before() {
         for seed in 0..20 {
             let until = Some(Nanos::from_secs(200));
-            let mut campaign = Campaign::new(Faults { seed, until }, 2, 6);
+            let mut campaign = Campaign::new(Faults { until, ..Faults::seeded(seed) }, PARTS);
             let mut told = Vec::new();
             for tick in 0..400 {
                 campaign.advance(Nanos::from_secs(tick), |event, begins| {
@@ -261,27 +402,59 @@ mod tests {
         }
     }
 
+    /// A change of this is a change of what every seed means: say so where it is told.
     #[test]
-    fn every_kind_occurs_and_what_begins_ends() {
-        let told = events(3, 20_000, 500);
-        let kinds: BTreeSet<_> = told.iter().map(|(event, _)| event.fault.reason()).collect();
-        assert_eq!(kinds.len(), 7);
-        let count = |which| told.iter().filter(|(_, begins)| *begins == which).count();
-        assert!(count(true) - count(false) < 10, "{} {}", count(true), count(false));
+    fn seeds_mean_what_they_meant() {
+        let told = events(7, 60, 1000);
+        let told: Vec<_> = told.iter().filter(|(_, begins)| *begins).collect();
+        let words = |(event, _): &&(FaultEvent, bool)| {
+            format!("{:.3} {:.3} {}", event.from.seconds(), event.until.seconds(), event.fault)
+        };
+        let said = ["20.706 44.756 sensor of socket 0 off by -10.5 K"];
+        assert_eq!(told.iter().map(words).collect::<Vec<_>>(), said);
     }
 
     #[test]
-    fn half_of_the_fans_stay_whole_and_no_part_fails_twice() {
+    fn a_wide_campaign_has_the_usual_faults_too() {
+        for seed in 0..20 {
+            let wide = all(Faults::wide(seed), 600, 1000);
+            let usual = events(seed, 600, 1000);
+            let in_wide = |event: &(FaultEvent, bool)| wide.contains(event);
+            // All but fans, of which one may have failed before.
+            assert!(usual.iter().filter(|(event, _)| event.fault.fan().is_none()).all(in_wide));
+            assert!(wide.len() > 3 * usual.len());
+        }
+    }
+
+    #[test]
+    fn every_kind_occurs_and_what_begins_ends() {
+        for (faults, most) in [(Faults::seeded(3), 7), (Faults::wide(3), 9)] {
+            let told = all(faults, 20_000, 500);
+            let kinds: BTreeSet<_> = told.iter().map(|(event, _)| event.fault.reason()).collect();
+            assert_eq!(kinds.len(), most);
+            let count = |which| told.iter().filter(|(_, begins)| *begins == which).count();
+            assert!(count(true) - count(false) < 20, "{} {}", count(true), count(false));
+        }
+    }
+
+    #[test]
+    fn some_of_the_fans_stay_whole_and_no_part_fails_twice() {
+        let mut most = 0;
         for seed in 0..50 {
-            let mut campaign = Campaign::new(Faults::seeded(seed), 2, 6);
-            for tick in 0..4000 {
-                campaign.advance(Nanos::from_millis(tick * 500), |_, _| {});
-                let active = campaign.active();
-                let harmed: Vec<_> = active.iter().filter_map(|e| e.fault.fan()).collect();
-                assert!(harmed.len() <= 3);
-                let distinct: BTreeSet<_> = harmed.iter().collect();
-                assert_eq!(distinct.len(), harmed.len());
+            for (faults, limit) in [(Faults::seeded(seed), 3), (Faults::wide(seed), 5)] {
+                let mut campaign = Campaign::new(faults, PARTS);
+                for tick in 0..4000 {
+                    campaign.advance(Nanos::from_millis(tick * 500), |_, _| {});
+                    let active = campaign.active();
+                    let harmed: Vec<_> = active.iter().filter_map(|e| e.fault.fan()).collect();
+                    assert!(harmed.len() <= limit);
+                    most = most.max(harmed.len());
+                    let parts: BTreeSet<_> =
+                        active.iter().map(|e| (e.fault.part(), e.fault.refuses())).collect();
+                    assert_eq!(parts.len(), active.len());
+                }
             }
         }
+        assert_eq!(most, 5);
     }
 }

@@ -161,7 +161,7 @@ fn when_faults_end_the_server_is_as_if_there_had_been_none() {
         for policy in ["dlb", "jetc", "eadc", "eadc-plus", "native"] {
             let free = watched(server, policy, 660, None);
             for seed in 0..2 {
-                let faults = Faults { seed, until: Some(until) };
+                let faults = Faults { until: Some(until), ..Faults::seeded(seed) };
                 let watch = watched(server, policy, 660, Some(faults));
                 let what = format!("{server:?} {policy}, seed {seed}");
                 let silent = watch.guarded;

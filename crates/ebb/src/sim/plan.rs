@@ -84,7 +84,9 @@ impl Plan {
                 Nanos::ZERO
             })),
             seed: args.seed,
-            faults: args.faults.map(|seed| Faults { seed, until: args.faults_until }),
+            faults: args
+                .faults
+                .map(|seed| Faults { until: args.faults_until, ..Faults::seeded(seed) }),
             pressure: args.workload.pressure,
             maximum: None,
             example,

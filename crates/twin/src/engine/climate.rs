@@ -5,7 +5,7 @@ use ebb_policy::units::{Celsius, Joules, Nanos, Rpm};
 use ebb_policy::{CoolingSignals, DriveSignals, FanControl, FanSignals};
 
 use crate::fan::{Fan, FanFault, Fans};
-use crate::faults::{Campaign, Fault, FaultEvent, Faults};
+use crate::faults::{Campaign, Fault, FaultEvent, Faults, Parts, Place};
 use crate::outcome::{ThermalTotals, Trip, Weather};
 use crate::profile::Profile;
 use crate::thermal::{Air, Emergency, Heat, Network, Sensor, SensorFault, Thermal};
@@ -26,6 +26,7 @@ pub(super) struct Climate {
     duties: Vec<f64>,
     sensors: Vec<Sensor>,
     inlet: Sensor,
+    drive_sensors: Vec<DriveSensor>,
     emergency: Vec<Emergency>,
     /// Power of each socket without leakage, then with it; of each drive.
     socket_watts: Vec<f64>,
@@ -54,6 +55,8 @@ impl Climate {
         let duty = fans_spec.firmware_duty(Some(start), Some(spec.drive.start.0));
         let count = usize::from(fans_spec.count);
         let fan = Fan::new(&fans_spec, duty);
+        let parts =
+            Parts { sockets: sockets as u16, fans: fans_spec.count, drives: profile.drives.count };
         let mut climate = Self {
             sensors: (0..sockets).map(sensor).collect(),
             inlet: Sensor::new(&spec.sensor, spec.inlet.0, seed ^ (0x71E7 << 32)),
@@ -63,7 +66,8 @@ impl Climate {
             drive_watts: vec![0.0; drives],
             fans: vec![fan; count],
             duties: vec![duty; count],
-            campaign: faults.map(|faults| Campaign::new(faults, sockets as u16, fans_spec.count)),
+            drive_sensors: vec![DriveSensor::new(spec.drive.start.0); drives],
+            campaign: faults.map(|faults| Campaign::new(faults, parts)),
             news: Vec::new(),
             weather: Weather::new(sockets, count, drives),
             totals: ThermalTotals::default(),
@@ -87,8 +91,19 @@ impl Climate {
     }
     /// Whether the cores of this socket keep their frequency whatever is asked.
     pub(super) fn refuses_frequency(&self, socket: u16) -> bool {
-        let refuses = |event: &FaultEvent| event.fault == Fault::FrequencyRefusing(socket);
-        self.campaign.as_ref().is_some_and(|campaign| campaign.active().iter().any(refuses))
+        self.is_active(Fault::FrequencyRefusing(socket))
+    }
+    /// Whether this drive keeps its power state whatever is asked.
+    pub(super) fn refuses_state(&self, drive: usize) -> bool {
+        self.is_active(Fault::StateRefusing(drive as u16))
+    }
+    /// Whether jobs keep their shares whatever is asked.
+    pub(super) fn refuses_shares(&self) -> bool {
+        self.is_active(Fault::SharesRefusing)
+    }
+    fn is_active(&self, fault: Fault) -> bool {
+        let active = self.campaign.as_ref().map_or(&[][..], |campaign| campaign.active());
+        active.iter().any(|event| event.fault == fault)
     }
     /// Share of its power budget for work that each drive allows itself.
     pub(super) fn drive_factors(&self) -> impl Iterator<Item = f64> + '_ {
@@ -138,27 +153,31 @@ impl Climate {
 
     /// Puts faults in force that begin by `at`, and ends those that end.
     fn break_and_mend(&mut self, at: Nanos) {
-        let Some(campaign) = &mut self.campaign else { return };
-        let (sensors, fans, news) = (&mut self.sensors, &mut self.fans, &mut self.news);
+        let Self { campaign, sensors, inlet, drive_sensors, fans, news, .. } = self;
+        let Some(campaign) = campaign else { return };
         campaign.advance(at, |event, begins| {
             news.push((*event, begins));
             let fan_fault = |fault| if begins { fault } else { FanFault::None };
-            let sensor_fault = |fault| if begins { fault } else { SensorFault::None };
+            let mut set_sensor = |place, fault| {
+                let fault = if begins { fault } else { SensorFault::None };
+                match place {
+                    Place::Socket(socket) => sensors[usize::from(socket)].set_fault(fault),
+                    Place::Drive(drive) => drive_sensors[usize::from(drive)].fault = fault,
+                    Place::Inlet => inlet.set_fault(fault),
+                }
+            };
             match event.fault {
-                Fault::SensorLost(socket) => {
-                    sensors[usize::from(socket)].set_fault(sensor_fault(SensorFault::Lost));
-                }
-                Fault::SensorStuck(socket) => {
-                    sensors[usize::from(socket)].set_fault(sensor_fault(SensorFault::Stuck));
-                }
-                Fault::SensorLying(socket, off) => {
-                    sensors[usize::from(socket)].set_fault(sensor_fault(SensorFault::Lying(off)));
-                }
+                Fault::SensorLost(place) => set_sensor(place, SensorFault::Lost),
+                Fault::SensorStuck(place) => set_sensor(place, SensorFault::Stuck),
+                Fault::SensorLying(place, off) => set_sensor(place, SensorFault::Lying(off)),
                 Fault::FanStalled(fan) => {
                     fans[usize::from(fan)].set_fault(fan_fault(FanFault::Stalled));
                 }
                 Fault::FanDead(fan) => fans[usize::from(fan)].set_fault(fan_fault(FanFault::Dead)),
-                Fault::FanRefusing(_) | Fault::FrequencyRefusing(_) => {}
+                Fault::FanRefusing(_)
+                | Fault::FrequencyRefusing(_)
+                | Fault::StateRefusing(_)
+                | Fault::SharesRefusing => {}
             }
         });
     }
@@ -169,7 +188,10 @@ impl Climate {
             hottest.zip(sensor.reading()).map(|(a, reading)| a.max(reading.temperature.0))
         };
         let socket = self.sensors.iter().fold(Some(f64::NEG_INFINITY), hottest);
-        let drive = self.network.drives().iter().copied().reduce(f64::max);
+        let hottest = |hottest: Option<f64>, sensor: &DriveSensor| {
+            hottest.zip(sensor.reading()).map(|(a, reading)| a.max(reading))
+        };
+        let drive = self.drive_sensors.iter().fold(Some(f64::NEG_INFINITY), hottest);
         let firmware = self.fans_spec.firmware_duty(socket, drive);
         let refusing = self.campaign.as_ref().map_or(&[][..], |campaign| campaign.active());
         let mut watts = 0.0;
@@ -207,6 +229,9 @@ impl Climate {
     /// Sensors read, the hardware throttles or switches off.
     fn feel(&mut self, now: Nanos) {
         self.inlet.observe(now, self.spec.inlet.0);
+        for (sensor, celsius) in self.drive_sensors.iter_mut().zip(self.network.drives()) {
+            sensor.observe(*celsius);
+        }
         let sockets = self.sensors.iter_mut().zip(&mut self.emergency).enumerate();
         for (socket, (sensor, emergency)) in sockets {
             let die = self.network.die(socket);
@@ -267,8 +292,34 @@ impl Climate {
             *signal = FanSignals { duty: Some(*duty), speed: Some(fan.speed()) };
         }
         // NVMe states a drive's temperature in whole kelvins.
-        for (signal, celsius) in drives.iter_mut().zip(self.network.drives()) {
-            signal.temperature = Some(Celsius(celsius.round()));
+        for (signal, sensor) in drives.iter_mut().zip(&self.drive_sensors) {
+            signal.temperature = sensor.reading().map(|celsius| Celsius(celsius.round()));
+        }
+    }
+}
+
+/// The sensor of a drive: without lag.
+#[derive(Debug, Clone, Copy)]
+struct DriveSensor {
+    celsius: f64,
+    fault: SensorFault,
+}
+
+impl DriveSensor {
+    fn new(celsius: f64) -> Self {
+        Self { celsius, fault: SensorFault::None }
+    }
+    fn observe(&mut self, celsius: f64) {
+        if self.fault != SensorFault::Stuck {
+            self.celsius = celsius;
+        }
+    }
+    /// What it says, °C.
+    fn reading(self) -> Option<f64> {
+        match self.fault {
+            SensorFault::Lost => None,
+            SensorFault::Lying(off) => Some(self.celsius + off),
+            SensorFault::None | SensorFault::Stuck => Some(self.celsius),
         }
     }
 }

@@ -118,7 +118,8 @@ impl Engine<'_> {
             self.cores.apply(group, control, self.now);
         }
         let writes = Guard::drive_writes(self.array.states(), controls);
-        let writes: Vec<_> = writes.collect();
+        let refuses = |drive| self.climate.as_ref().is_some_and(|c| c.refuses_state(drive));
+        let writes: Vec<_> = writes.filter(|(drive, _)| !refuses(*drive)).collect();
         self.array.plan(writes.into_iter(), &mut self.events, self.now);
         if let Some(backlog) = &mut self.backlog {
             backlog.set_mode(controls.background());

@@ -299,8 +299,8 @@ mod tests {
         let line = text[..text.find(from).unwrap()].lines().count() + 1;
         let message = Profile::parse(&broken, "my.toml").unwrap_err().to_string();
         let place = message.strip_prefix("my.toml:").and_then(|rest| rest.split_once(':'));
-        let told: usize = place.unwrap().0.parse().unwrap();
-        assert!(told.abs_diff(line) <= 1, "line {line}: {message}");
+        let told = place.and_then(|(line, _)| line.parse::<usize>().ok());
+        assert!(told.is_some_and(|told| told.abs_diff(line) <= 1), "line {line}: {message}");
         message
     }
 
@@ -325,7 +325,7 @@ mod tests {
             ("[1.0, 10500.0]", "[1.0, 1e9]", "10 to 100000 rpm"),
             ("[0.2, 2000.0]", "[0.2, 1e-9]", "10 to 100000 rpm"),
             ("power = \"8 W\"", "power = \"990 W\"", "a socket would leak"),
-            ("trip = \"105 C\"", "trip = \"1e300 C\"", "not in"),
+            ("trip = \"105 C\"", "trip = \"900 C\"", "not in"),
             ("to_air_k_per_w = 2.0", "to_air_k_per_w = nan", "not physical"),
             ("altitude_m = 0.0", "altitude_m = 9000.0", "not in"),
             ("per_kelvin = 0.045", "per_kelvin = -0.045", "not in"),
@@ -342,8 +342,12 @@ mod tests {
             ("firmware = [[45.0, 0.2]", "firmware = [[45.0, 0.02]", "does not start a fan"),
             ("firmware = [[45.0, 0.2]", "firmware = [[45.0, 0.19]", "does not start a fan"),
             ("firmware = [[45.0, 0.2], [60.0, 0.4], [80.0, 1.0]]", "firmware = [[nan, 0.2]]", "°C"),
-            ("firmware_drives = [[45.0, 0.2], [65.0, 1.0]]", "firmware_drives = [[inf, 1]]", "°C"),
-            ("release = \"85 C\"", "release = \"-300 C\"", "not above the inlet"),
+            (
+                "firmware_drives = [[45.0, 0.2], [65.0, 1.0]]",
+                "firmware_drives = [[inf, 1.0]]",
+                "°C",
+            ),
+            ("release = \"85 C\"", "release = \"-30 C\"", "not above the inlet"),
             ("release = \"85 C\"", "release = \"25 C\"", "not above the inlet"),
             ("start = \"45 C\"", "start = \"105 C\"", "not below the trip"),
             ("rows = 1", "rows = 0", "not in 1..="),

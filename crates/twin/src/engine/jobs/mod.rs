@@ -12,6 +12,7 @@ use ebb_policy::units::Nanos;
 use ebb_policy::{Controls, JobSignals};
 use ebb_trace::generate::Job as Spec;
 
+use super::climate::Climate;
 use super::cores::Cores;
 use super::events::{Event, Events};
 use super::io::{Io, Kind, NONE};
@@ -43,6 +44,8 @@ pub(super) struct Jobs {
     jobs: Vec<Job>,
     seats: Vec<Seat>,
     slots: Vec<Option<u32>>,
+    /// Share in force in each slot.
+    shares: Vec<f64>,
     migration: Nanos,
     slice_end: u64,
     /// Jobs that may send requests.
@@ -79,6 +82,7 @@ impl Jobs {
             jobs: specs.into_iter().map(Job::new).collect(),
             seats,
             slots: vec![None; usize::from(cores.slots)],
+            shares: Vec::new(),
             migration: cores.migration,
             slice_end: 0,
             sending: Vec::new(),
@@ -135,7 +139,7 @@ impl Jobs {
         self.move_about(controls, cores);
         for (slot, job) in self.slots.iter().enumerate() {
             if let Some(job) = job {
-                let share = controls.job_shares().get(slot).copied().unwrap_or(1.0);
+                let share = self.shares.get(slot).copied().unwrap_or(1.0);
                 self.jobs[*job as usize].share(share, now);
             }
         }
@@ -358,7 +362,13 @@ impl Engine<'_> {
     /// A slice of the jobs begins.
     #[inline(never)] // Out of the way of the events of requests.
     pub(super) fn slice(&mut self) -> Result<(), TwinError> {
-        let Self { jobs: Some(jobs), pilot, cores, events, now, .. } = self else { return Ok(()) };
+        let Self { jobs: Some(jobs), pilot, cores, events, now, climate, .. } = self else {
+            return Ok(());
+        };
+        if !climate.as_ref().is_some_and(Climate::refuses_shares) {
+            jobs.shares.clear();
+            jobs.shares.extend_from_slice(pilot.controls.job_shares());
+        }
         jobs.slice(&pilot.controls, cores, events, *now);
         self.send_jobs()?;
         let over = self.jobs.as_ref().is_none_or(Jobs::done);
