@@ -365,6 +365,25 @@ fn without_the_hardware_the_guard_holds_it_and_nothing_else_does() {
     assert!(!blind.violations.is_empty() && blind.hottest > RED_LINE, "{blind:?}");
 }
 
+/// The numbers of docs/models/thermal.md: how far the guard goes where the hardware does nothing.
+#[test]
+#[ignore = "prints, asserts nothing of the numbers"]
+fn how_far_the_guard_goes() {
+    for (core, policies, seeds) in [("8 W", &POLICIES[..], 6), ("14 W", &POLICIES[..], 16)] {
+        let case = Case::requests(bare(core));
+        for name in policies {
+            for (what, limits) in [("guard", Limits::default()), ("blind", blind())] {
+                for (extent, faults) in ["usual", "wide"].into_iter().zip(EXTENTS) {
+                    let told = campaign(&case, &[name], 0..seeds, faults, &limits);
+                    let (over, hottest) = (told.violations.len(), told.hottest);
+                    println!("{core}, {name}, {what}, {extent}: {over}/{seeds}, {hottest:.1} °C");
+                    assert_eq!(told.runs as u64, seeds);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_guard_makes_up_for_fans_held_too_slow() {
     let case = Case::requests(bare("8 W"));
