@@ -226,7 +226,8 @@ fn jobs_move_to_the_socket_asked_for_and_signals_tell() {
             controls.set_job_socket(0, Some(1), "test:move");
         }
     };
-    let jobs = vec![compute(4), reader(800)];
+    // Of one class, so that they take slots in this order.
+    let jobs = vec![Job { class: QosClass::Critical, ..compute(4) }, reader(800)];
     let outcome = try_with("eadc-e6", jobs, set, None, &mut watch).unwrap();
     assert_eq!(watch.sockets[..3], [0, 0, 0]);
     assert_eq!(watch.sockets[5], 1);
