@@ -217,7 +217,7 @@ mod tests {
             prop_assert!((noisy.knee() - noiseless.knee()).abs() <= 0.1, "{}", noisy.knee());
             // As many settings as a coarse sweep has, none of which costs more.
             let levels = noisy.levels();
-            prop_assert!(levels.is_sorted() && levels.len() <= 20, "{levels:?}");
+            prop_assert!(levels.is_sorted() && levels.len() <= 25, "{levels:?}");
             for pair in levels.windows(2) {
                 let cost = noisy.throughput(pair[0]) - noisy.throughput(pair[1]);
                 prop_assert!(cost <= STEP + 1e-9, "{pair:?} costs {cost}");
