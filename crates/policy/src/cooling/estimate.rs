@@ -29,8 +29,6 @@ pub struct Estimate {
     pub ahead: Celsius,
     /// The same with what a load that has just come adds before the sensor shows it.
     pub surged: Celsius,
-    /// How fast it changes, in K/s.
-    pub rate: f64,
     /// Whether a current reading is behind it.
     pub sound: bool,
 }
@@ -135,7 +133,6 @@ impl Estimator {
             now: Celsius(worst),
             ahead: Celsius(worst + rate.max(0.0) * LAG.seconds()),
             surged: Celsius(worst + sensor.surge(socket.at_once)),
-            rate,
             sound: sensor.is_sound(self.now),
         })
     }
@@ -147,7 +144,6 @@ impl Estimator {
             now: a.now.max(b.now),
             ahead: a.ahead.max(b.ahead),
             surged: a.surged.max(b.surged),
-            rate: if a.ahead >= b.ahead { a.rate } else { b.rate },
             sound: a.sound && b.sound,
         })
     }

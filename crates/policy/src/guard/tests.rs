@@ -543,6 +543,24 @@ fn jobs_and_ceilings_stay_within_their_bounds() {
     assert_eq!(reasons(&guarded), expected);
 }
 
+#[test]
+fn the_guide_has_every_reason_and_no_other() {
+    let reasons = |text: &'static str| {
+        let after = text.split("guard:").skip(1);
+        let end = |rest: &str| rest.find(|c: char| !(c.is_ascii_lowercase() || c == '-'));
+        let names = after.map(move |rest| &rest[..end(rest).unwrap_or(rest.len())]);
+        names.filter(|name| !name.is_empty()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let code = [
+        include_str!("mod.rs"),
+        include_str!("thermal.rs"),
+        include_str!("trust.rs"),
+        include_str!("../possible.rs"),
+    ];
+    let given = code.into_iter().flat_map(reasons).collect();
+    assert_eq!(reasons(include_str!("../../../../docs/policies/guard.md")), given);
+}
+
 fn any_value() -> impl Strategy<Value = f64> {
     prop_oneof![
         8 => 0.0..30.0_f64,
