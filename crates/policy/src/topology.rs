@@ -103,6 +103,8 @@ pub struct Topology {
     pub drives: Vec<DriveSpec>,
     /// Processor sockets with a temperature of their own; 0 when unknown.
     pub sockets: u16,
+    /// Temperature at which the sockets slow down by themselves; `None` when unknown.
+    pub throttle: Option<Celsius>,
     /// Fans; fan signals and controls follow this order.
     pub fans: Vec<FanSpec>,
     /// Slots for jobs (work that is not users' I/O); 0 when there are none.

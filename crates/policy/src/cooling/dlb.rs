@@ -8,7 +8,7 @@
 use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
-use crate::cooling::{Interval, SET_POINT, air, duty, set_fans};
+use crate::cooling::{Interval, air, duty, set_fans};
 use crate::topology::Topology;
 use crate::{Controls, Policy, Signals};
 
@@ -41,7 +41,7 @@ impl DefaultFans {
         let now = duty(signals, controls);
         self.heat.update(signals, air(signals, controls.fans()));
         let dt = self.interval.due(signals.period)?;
-        let error = self.heat.hottest()?.now - SET_POINT;
+        let error = self.heat.hottest()?.now - self.heat.thresholds().set_point;
         set_fans(controls, self.pi.step(now, error.0, dt, (self.min_duty, 1.0)), reason);
         Some(dt)
     }

@@ -8,9 +8,9 @@
 //! here; the share of the time that the hot socket's jobs may run limits their memory accesses
 //! too, together with everything else they do.
 
+use crate::cooling::Thresholds;
 use crate::cooling::dlb::DefaultFans;
 use crate::cooling::placement::Placement;
-use crate::cooling::{EMERGENCY, SET_POINT};
 use crate::topology::Topology;
 use crate::{Controls, Policy, Signals};
 
@@ -44,11 +44,12 @@ impl Dtm {
 
     /// Reactive, and all or nothing per socket, with the set point as hysteresis.
     fn throttle(&mut self, signals: &Signals, controls: &mut Controls) {
+        let Thresholds { set_point, emergency, .. } = self.fans.heat.thresholds();
         for (s, throttled) in self.throttled.iter_mut().enumerate() {
             let Some(t) = self.fans.heat.socket(s) else { continue };
-            if t.now.0 >= EMERGENCY.0 - APPROACH {
+            if t.now.0 >= emergency.0 - APPROACH {
                 *throttled = true;
-            } else if t.now <= SET_POINT {
+            } else if t.now <= set_point {
                 *throttled = false;
             }
         }

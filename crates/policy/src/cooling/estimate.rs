@@ -4,14 +4,15 @@ use crate::Signals;
 use crate::cooling::load::Load;
 use crate::cooling::pi::resistance;
 use crate::cooling::sensor::{Causes, Sensor};
-use crate::cooling::{LAG, SET_POINT, weight};
+use crate::cooling::{LAG, Thresholds, weight};
 use crate::possible::{is_inlet, is_power};
 use crate::topology::Topology;
 use crate::units::{Celsius, Nanos};
 
-/// What a sensor that has never spoken is taken to have said at first: warm enough that its
+/// What a sensor that has never spoken is taken to have said at first, below the set point: warm
+/// enough that its
 /// silence brings the fans up within a quarter of a minute.
-const UNHEARD: f64 = SET_POINT.0 - 10.0;
+const UNHEARD: Celsius = Celsius(10.0);
 /// Averages of load, in seconds: long against slices and disk waits, short against heat.
 const SMOOTH: f64 = 10.0;
 /// How long a fall of the load explains a falling die, in seconds: twice the lag.
@@ -54,6 +55,7 @@ pub struct Estimator {
     /// Whether activity is known by socket; the power of all of them otherwise.
     by_socket: bool,
     load: Load,
+    thresholds: Thresholds,
     /// Air that the fans give, as a duty, and temperature of the inlet in °C, where they ever were
     /// known.
     air: Option<f64>,
@@ -72,6 +74,7 @@ impl Estimator {
             sockets: vec![socket; usize::from(topology.sockets)],
             by_socket: topology.jobs > 0 || load.by_socket(),
             load,
+            thresholds: Thresholds::new(topology),
             air: None,
             inlet: None,
         }
@@ -97,9 +100,15 @@ impl Estimator {
             let sibling = self.sibling(s);
             let socket = &mut self.sockets[s];
             let causes = socket.causes(load, dt, idle, surroundings);
-            let sensor = socket.sensor.get_or_insert_with(|| Sensor::new(signals.now, UNHEARD));
+            let unheard = (self.thresholds.set_point - UNHEARD).0;
+            let sensor = socket.sensor.get_or_insert_with(|| Sensor::new(signals.now, unheard));
             sensor.update(signals.now, reading, causes, sibling);
         }
+    }
+
+    /// What the temperatures are held against.
+    pub fn thresholds(&self) -> Thresholds {
+        self.thresholds
     }
 
     /// The air that the fans give, as a duty.

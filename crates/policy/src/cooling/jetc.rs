@@ -14,12 +14,12 @@ use crate::cooling::dlb::min_duty;
 use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
-use crate::cooling::{Interval, QUANTUM, SET_POINT, air, duty, set_fans};
+use crate::cooling::{Interval, QUANTUM, air, duty, set_fans};
 use crate::topology::Topology;
 use crate::{Controls, Policy, Signals};
 
-/// What JETC lets the hottest socket reach.
-const TARGET: f64 = SET_POINT.0 + 2.0 * QUANTUM;
+/// What JETC lets the hottest socket reach above the set point, in kelvin.
+const ABOVE: f64 = 2.0 * QUANTUM;
 /// Difference of temperatures that is worth a move, in kelvin: clear of rounding and noise.
 pub(super) const MARGIN: f64 = 3.0;
 
@@ -59,7 +59,7 @@ impl Policy for Jetc {
         let Some(hottest) = self.heat.hottest() else { return };
         let seen = (signals, &self.heat, dt);
         self.placement.by_heat(seen, MARGIN, controls, "jetc:hot-spot");
-        let error = hottest.ahead.0 - TARGET;
+        let error = hottest.ahead.0 - (self.heat.thresholds().set_point.0 + ABOVE);
         let next = self.pi.step(now, error, dt, (self.min_duty, 1.0));
         set_fans(controls, next, "jetc:temperature");
     }

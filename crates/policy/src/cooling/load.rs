@@ -25,7 +25,7 @@ impl Load {
     }
 
     /// Cores' worth of work at the highest frequency on `socket`, where groups that are on no one
-    /// socket count nowhere, or on all of the server. `None` when what is said of it cannot be true.
+    /// socket count nowhere, or on all of the server. `None` when what is said cannot be true.
     pub fn work(&self, signals: &Signals, socket: Option<usize>) -> Option<f64> {
         let here = |on: Option<u16>| socket.is_none() || on.map(usize::from) == socket;
         let groups = || signals.groups.iter().zip(&self.groups).filter(|(_, g)| here(g.socket));

@@ -35,7 +35,7 @@ pub use jetc::Jetc;
 
 use crate::possible::is_duty;
 use crate::units::{Celsius, Nanos, Rpm};
-use crate::{Controls, FanControl};
+use crate::{Controls, FanControl, Topology};
 
 /// Core thermal set point and fan trigger point (EADC §VII-A).
 pub const SET_POINT: Celsius = Celsius(85.0);
@@ -44,6 +44,35 @@ pub const EMERGENCY: Celsius = Celsius(90.0);
 /// `T_redline`, never to be crossed (EADC §IV-A gives no number). Ours: the same 5 K again above
 /// the emergency threshold, where processors of that time trip or come close to it.
 pub const RED_LINE: Celsius = Celsius(95.0);
+/// What the temperatures of one server are held against.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Thresholds {
+    /// See [`SET_POINT`].
+    pub set_point: Celsius,
+    /// See [`EMERGENCY`].
+    pub emergency: Celsius,
+    /// See [`RED_LINE`].
+    pub red_line: Celsius,
+}
+
+impl Thresholds {
+    /// EADC's, or as much below them as the hardware of `topology` throttles earlier.
+    #[must_use]
+    pub fn new(topology: &Topology) -> Self {
+        let earlier = EMERGENCY - topology.throttle.unwrap_or(EMERGENCY).min(EMERGENCY);
+        Self {
+            set_point: SET_POINT - earlier,
+            emergency: EMERGENCY - earlier,
+            red_line: RED_LINE - earlier,
+        }
+    }
+
+    /// What `t` degrees here are to a server that throttles at [`EMERGENCY`].
+    fn as_usual(&self, t: f64) -> f64 {
+        t + (EMERGENCY - self.emergency).0
+    }
+}
+
 /// Lag of temperature sensors behind a change of load (EADC §VI-C; Kim et al., DATE 2014).
 pub const LAG: Nanos = Nanos::from_secs(10);
 /// Step of temperature readings, in kelvin (Kim et al., DATE 2014).

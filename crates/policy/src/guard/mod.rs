@@ -38,9 +38,10 @@ pub struct Limits {
     pub patience_periods: u32,
     /// Good periods in a row after which a policy is trusted again.
     pub recovery_periods: u32,
-    /// Socket temperature from which the fans run at full speed, whoever owns them.
+    /// Socket temperature from which the fans run at full speed, whoever owns them; lower where
+    /// the hardware throttles earlier.
     pub emergency: Celsius,
-    /// Socket temperature that is never to be crossed.
+    /// Socket temperature that is never to be crossed; lower where the hardware throttles earlier.
     pub red_line: Celsius,
     /// Drive temperature from which the fans run at full speed, whoever owns them; each drive's own
     /// limit ([`crate::DriveSpec::hottest`]) when `None`.

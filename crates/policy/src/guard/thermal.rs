@@ -22,7 +22,7 @@
 
 use crate::cooling::drives::Drives;
 use crate::cooling::{
-    Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SET_POINT, SLOW_DOWN, air, weight,
+    Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SLOW_DOWN, Thresholds, air, weight,
 };
 use crate::guard::Limits;
 use crate::topology::Topology;
@@ -73,6 +73,7 @@ pub struct Thermal {
     drives: Drives,
     /// Duty for the drives since one was at its limit; 0 when none is near it any more.
     drive_floor: f64,
+    set_point: Celsius,
     emergency: Celsius,
     red_line: Celsius,
     recovery: u32,
@@ -94,12 +95,14 @@ pub struct Thermal {
 
 impl Thermal {
     pub fn new(topology: &Topology, limits: &Limits) -> Self {
+        let thresholds = Thresholds::new(topology);
         Self {
             heat: Estimator::new(topology),
             drives: Drives::new(topology, limits.drive),
             drive_floor: 0.0,
-            emergency: limits.emergency,
-            red_line: limits.red_line,
+            set_point: thresholds.set_point,
+            emergency: limits.emergency.min(thresholds.emergency),
+            red_line: limits.red_line.min(thresholds.red_line),
             recovery: limits.recovery_periods.max(1),
             state: State::Calm,
             cool: 0,
@@ -146,7 +149,7 @@ impl Thermal {
     fn judge(&mut self) {
         let Some(Estimate { now, ahead, surged, .. }) = self.heat.hottest() else { return };
         // What red took is back before the fans slow down.
-        let cool = now <= SET_POINT && self.rein >= 1.0;
+        let cool = now <= self.set_point && self.rein >= 1.0;
         self.cool = if cool { self.cool.saturating_add(1) } else { 0 };
         self.state = match self.state {
             _ if ahead.max(surged) + ROUNDING >= self.red_line => State::Red,

@@ -346,6 +346,7 @@ impl Profile {
             frequencies: self.cpu.frequencies.clone(),
             drives,
             sockets: self.sockets(),
+            throttle: self.thermal.as_ref().map(|thermal| thermal.emergency.at),
             fans: self.fans.iter().flat_map(|fans| vec![fans.spec(); fans.count.into()]).collect(),
             jobs: self.jobs.as_ref().map_or(0, |jobs| jobs.slots),
         }

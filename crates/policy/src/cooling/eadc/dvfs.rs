@@ -4,7 +4,7 @@
 //! frequencies.
 
 use crate::cooling::estimate::Estimator;
-use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
+use crate::cooling::{LAG, QUANTUM, Thresholds};
 use crate::units::Hertz;
 use crate::{Controls, Topology};
 
@@ -32,15 +32,16 @@ impl Dvfs {
         controls: &mut Controls,
     ) {
         let Some(deepest) = self.frequencies.len().checked_sub(1) else { return };
+        let Thresholds { set_point, emergency, .. } = heat.thresholds();
         for (s, (steps, since)) in self.sockets.iter_mut().enumerate() {
             *since += dt;
             let Some(t) = heat.socket(s) else { continue };
             // A sensor shows what a step does only after its lag; the guard has the red line.
             let seen = *steps == 0 || *since >= LAG.seconds();
-            let reason = if t.now >= EMERGENCY && *steps < deepest && seen {
+            let reason = if t.now >= emergency && *steps < deepest && seen {
                 (*steps, *since) = (*steps + 1, 0.0);
                 "eadc:emergency"
-            } else if t.ahead.0 < SET_POINT.0 - 2.0 * QUANTUM
+            } else if t.ahead.0 < set_point.0 - 2.0 * QUANTUM
                 && *steps > 0
                 && *since >= LAG.seconds()
             {

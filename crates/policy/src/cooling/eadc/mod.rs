@@ -55,7 +55,7 @@ use crate::cooling::estimate::{Estimate, Estimator};
 use crate::cooling::jetc;
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
-use crate::cooling::{Interval, MIN_JOB_SHARE, SET_POINT, air, duty, set_fans};
+use crate::cooling::{Interval, MIN_JOB_SHARE, Thresholds, air, duty, set_fans};
 use crate::topology::Topology;
 use crate::units::Hertz;
 use crate::{Controls, Policy, Signals};
@@ -134,7 +134,7 @@ impl Eadc {
             interval: Interval::default(),
             heat: Estimator::new(topology),
             pi: Pi::default(),
-            target: SET_POINT.0,
+            target: Thresholds::new(topology).set_point.0,
             drives: (0.0, false),
             disks: Disks::new(topology.jobs),
             fan_cap: FanCap::default(),
@@ -190,9 +190,12 @@ impl Eadc {
         // The loop may ask for more than the limit: that is what throttling answers to.
         let wanted = pi.step(duty, hot - target, dt, (low, 1.0));
         let heat = &self.heat;
-        let of_cap = |socket| match self.lever {
-            Lever::Time(_) => hot,
-            Lever::Frequency(_) => heat.socket(socket).map_or(hot, |t| t.ahead.0),
+        let of_cap = |socket| {
+            let hot = match self.lever {
+                Lever::Time(_) => hot,
+                Lever::Frequency(_) => heat.socket(socket).map_or(hot, |t| t.ahead.0),
+            };
+            heat.thresholds().as_usual(hot)
         };
         self.caps.propose(of_cap, dt);
         let may_rise = !self.fan_cap.emergency();
@@ -248,12 +251,13 @@ impl Policy for Eadc {
         self.sense(signals, controls, now);
         let Some(dt) = self.interval.due(signals.period) else { return };
         let Some(hottest) = self.heat.hottest() else { return };
-        let limit = self.limit(signals, hottest.now.0, dt);
+        let hot = self.heat.thresholds().as_usual(hottest.now.0);
+        let limit = self.limit(signals, hot, dt);
         self.cool((now, limit, dt), hottest, controls);
         self.restrain(signals, dt, controls);
         let seen = (signals, &self.heat, dt);
         self.placement.by_heat(seen, jetc::MARGIN, controls, "eadc:hot-spot");
-        let state = (hottest.now.0, self.caps.throttled());
+        let state = (hot, self.caps.throttled());
         self.admission.decide((signals, &self.disks, dt), state, controls);
     }
 }

@@ -27,7 +27,7 @@
 use crate::Signals;
 use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::{duty_of, resistance};
-use crate::cooling::{LAG, QUANTUM, SET_POINT, blowing, weight};
+use crate::cooling::{LAG, QUANTUM, SET_POINT, Thresholds, blowing, weight};
 use crate::possible::is_power;
 use crate::topology::Topology;
 use crate::units::Watts;
@@ -70,6 +70,8 @@ struct State {
 /// The search for the best temperature of the hottest socket.
 #[derive(Debug, Clone)]
 pub struct Optimum {
+    /// The last point of the grid, °C.
+    set_point: f64,
     /// Rated power of all fans, W, and their least duty.
     fans: (f64, f64),
     /// Power and activity one period ago, and the sums for `sigma`.
@@ -87,17 +89,13 @@ pub struct Optimum {
     target: usize,
 }
 
-/// The temperature at a grid point.
-fn at(point: usize) -> f64 {
-    SET_POINT.0 - STEP * (POINTS - 1 - point) as f64
-}
-
 impl Optimum {
     /// Starts at the set point.
     pub fn new(topology: &Topology) -> Self {
         let fans = topology.fans.iter();
         let rated = fans.clone().map(|fan| fan.max_power.0).sum();
         Self {
+            set_point: Thresholds::new(topology).set_point.0,
             fans: (rated, fans.map(|fan| fan.min_duty).fold(0.0, f64::max)),
             before: None,
             products: (0.0, 0.0),
@@ -110,13 +108,18 @@ impl Optimum {
         }
     }
 
-    /// The temperature to hold.
-    pub fn target(&self) -> f64 {
-        at(self.target)
+    /// The temperature at a grid point.
+    fn at(&self, point: usize) -> f64 {
+        self.set_point - STEP * (POINTS - 1 - point) as f64
     }
 
-    /// Takes one period, in which the fans were asked for `duty`. What it learns is learned of the air
-    /// that they gave.
+    /// The temperature to hold.
+    pub fn target(&self) -> f64 {
+        self.at(self.target)
+    }
+
+    /// Takes one period, in which the fans were asked for `duty`. What it learns is learned of the
+    /// air that they gave.
     pub fn update(&mut self, signals: &Signals, heat: &Estimator, duty: f64) {
         let dt = signals.period.seconds();
         let power = |power: Option<Watts>| power.filter(|power| is_power(*power));
@@ -168,9 +171,9 @@ impl Optimum {
             mean.0 += (to.0 - mean.0) * weight(dt, time);
             mean.1 += (to.1 - mean.1) * weight(dt, time);
         };
+        let point = (temperature - self.at(0)) / STEP;
         let late = self.late.get_or_insert(now);
         follow(late, now, LAG.seconds());
-        let point = (temperature - at(0)) / STEP;
         if (-0.5..POINTS as f64 - 0.5).contains(&point) {
             let late = *late;
             follow(self.seen[point.round() as usize].get_or_insert(late), late, MEAN);
@@ -209,10 +212,10 @@ impl Optimum {
             return None;
         }
         let count = known().count() as f64;
-        let (sx, sy) = known().fold((0.0, 0.0), |s, (n, i)| (s.0 + growth(at(n)), s.1 + i));
+        let (sx, sy) = known().fold((0.0, 0.0), |s, (n, i)| (s.0 + growth(self.at(n)), s.1 + i));
         let (x0, y0) = (sx / count, sy / count);
         let (xy, xx) = known().fold((0.0, 0.0), |s, (n, i)| {
-            let x = growth(at(n)) - x0;
+            let x = growth(self.at(n)) - x0;
             (s.0 + x * (i - y0), s.1 + x * x)
         });
         Some((xy / xx).max(0.0))
@@ -227,7 +230,7 @@ impl Optimum {
         let duty = air / blowing;
         let cube = (self.fans.0 * blowing - fans).max(0.0) / (1.0 - duty.powi(3)).max(0.05);
         let j = |point: usize| {
-            let t = at(point);
+            let t = self.at(point);
             let power = cpu + leaks(t) - leaks(now.temperature);
             let r = now.r + ((t - inlet) / power.max(1.0) - now.theta) / slope;
             let wanted = (duty_of(r) / blowing).max(self.fans.1);
@@ -243,7 +246,7 @@ impl Optimum {
     }
 }
 
-/// `exp(beta T)`, 1 at the set point.
+/// `exp(beta T)`, 1 at EADC's set point.
 fn growth(t: f64) -> f64 {
     (BETA * (t - SET_POINT.0)).exp()
 }

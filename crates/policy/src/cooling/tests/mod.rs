@@ -8,6 +8,7 @@ mod plant;
 mod poison;
 mod safety;
 mod steady;
+mod thresholds;
 
 use std::ops::Range;
 

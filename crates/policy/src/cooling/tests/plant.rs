@@ -154,6 +154,7 @@ impl Plant {
             frequencies: (10..=26).map(|step| Hertz(f64::from(step) * 1e8)).collect(),
             drives: vec![drive()],
             sockets,
+            throttle: None,
             fans: vec![fan; fans],
             jobs: jobs.len() as u16,
         };

@@ -91,9 +91,9 @@ fn made(name: &str, plant: Plant) -> Loop {
     if name == "stoker" { Loop::new(plant, Box::new(Stoker)) } else { looped(name, plant) }
 }
 
-/// A server with little to do (that of jobs, or known by its power only), whose sensors say `value` in `field` for a while if anything; then
-/// it is well again, then both temperatures stick and all the work comes. The hottest silicon, and
-/// whether the fans went to full speed.
+/// A server with little to do (by jobs, or known by its power only), whose sensors say `value` in
+/// `field` for a while if anything; then it is well again, then both temperatures stick and all the
+/// work comes. The hottest silicon, and whether the fans went to full speed.
 fn sticks_later(name: &str, by_jobs: bool, lie: Option<(Field, f64, u64)>) -> (f64, bool) {
     let (jobs, background) = if by_jobs { (16, 0.0) } else { (0, 1.6) };
     let mut plant = Plant::new(Physics::default(), vec![compute(0.2); jobs]);
