@@ -55,7 +55,11 @@ fn changed(folder: &std::path::Path, changes: &[(&str, &str)]) -> String {
 fn a_duty_that_the_guard_does_not_leave_in_force_is_no_point_of_the_curve() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("curve.toml");
-    let hot = [("thermal", "inlet = \"58 C\""), ("thermal.socket", "start = \"91 C\"")];
+    let hot = [
+        ("thermal", "inlet = \"58 C\""),
+        ("thermal.drive", "start = \"58 C\""),
+        ("thermal.socket", "start = \"91 C\""),
+    ];
     let hot = changed(folder.path(), &[&hot[..], &[("cpu", "uncore = \"120 W\"")]].concat());
     let sweep =
         ["characterise", "--profile", &hot, "--step", "40%", "--out", out.to_str().unwrap()];

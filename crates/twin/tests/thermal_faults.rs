@@ -12,7 +12,7 @@ use ebb_policy::{Limits, Policy, QosClass};
 use ebb_trace::generate::Job;
 use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::fan::Fan;
-use ebb_twin::faults::{FaultEvent, Faults};
+use ebb_twin::faults::{Fault, FaultEvent, Faults, Place};
 use ebb_twin::thermal::{Air, Heat, Network, leakage};
 use ebb_twin::{Observer, Profile, Run, Sample, run};
 use rand::{RngExt, SeedableRng};
@@ -430,4 +430,64 @@ fn every_policy_meets_the_same_faults() {
         assert_eq!(native, of(Box::new(Held(1.0))));
         assert!(!native.is_empty());
     }
+}
+
+/// Checks that drives and inlet show what is wrong with them.
+#[derive(Default)]
+struct Shows {
+    /// With the number of samples that each has lasted for.
+    active: Vec<(Fault, u32)>,
+    before: Vec<ebb_policy::DriveSignals>,
+    seen: std::collections::BTreeSet<&'static str>,
+}
+
+impl Observer for Shows {
+    fn fault(&mut self, event: &FaultEvent, begins: bool) {
+        if begins {
+            self.active.push((event.fault, 0));
+        } else {
+            self.active.retain(|(fault, _)| *fault != event.fault);
+        }
+    }
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let (signals, weather) = (sample.signals, sample.weather.unwrap());
+        let celsius = |drive: u16| signals.drives[usize::from(drive)].temperature;
+        for (fault, lasted) in &mut self.active {
+            *lasted += 1;
+            match *fault {
+                Fault::SensorLost(Place::Inlet) => assert!(signals.cooling.inlet.is_none()),
+                Fault::SensorLost(Place::Drive(drive)) => assert!(celsius(drive).is_none()),
+                Fault::SensorLying(Place::Drive(drive), off) => {
+                    let lie = celsius(drive).unwrap() - weather.drives[usize::from(drive)];
+                    assert!((lie.0 - off).abs() < 1.5, "{lie} against {off}");
+                }
+                Fault::SensorStuck(Place::Drive(drive)) if *lasted > 1 => {
+                    assert_eq!(celsius(drive), self.before[usize::from(drive)].temperature);
+                }
+                // A write that was under way takes effect.
+                Fault::StateRefusing(drive) if *lasted > 2 => {
+                    let (drive, before) = (usize::from(drive), &self.before);
+                    assert_eq!(signals.drives[drive].state, before[drive].state);
+                }
+                _ => continue,
+            }
+            self.seen.insert(fault.reason());
+        }
+        self.before.clone_from(&signals.drives);
+    }
+}
+
+#[test]
+fn drives_and_inlet_show_what_is_wrong_with_them() {
+    let case = Case::requests(server());
+    let mut shows = Shows::default();
+    for seed in 0..4 {
+        let workload = Workload::Closed(Box::new(Phases::new(seed)));
+        let limits = Limits { ssd_budget: case.budget, ..Limits::default() };
+        let job = job(&case.profile, case.policy("pacman+eadc"), workload, Some(LENGTH));
+        let (faults, ssd_budget) = (Some(Faults::wide(seed)), case.budget);
+        (shows.active, shows.before) = (Vec::new(), Vec::new());
+        run(Run { faults, limits, ssd_budget, ..job }, &mut shows).unwrap();
+    }
+    assert_eq!(shows.seen.len(), 4, "{:?}", shows.seen);
 }
