@@ -12,7 +12,7 @@ name = "stubborn"
 summary = "thermal-1u whose own fan control does nothing"
 base = "thermal-1u"
 [cpu]
-uncore = "220 W"
+uncore = "260 W"
 [thermal.emergency]
 trip = "91 C"
 [fans]

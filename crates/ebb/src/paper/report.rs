@@ -112,8 +112,8 @@ impl Report {
     /// What people must know of rows that are not validated, where there are any.
     pub fn reading(&self) -> &'static str {
         if self.rows.iter().any(|row| row.kind == Kind::Reinterpreted) {
-            "reinterpreted: the paper's number stands beside another comparison than the one it was \
-             stated\n  for, as the rest of its text suggests. It validates nothing.\n"
+            "reinterpreted: the paper's number stands beside another comparison than the one it \
+             was\n  stated for, as the rest of its text suggests. It validates nothing.\n"
         } else {
             ""
         }
@@ -234,7 +234,7 @@ mod tests {
         report.missing("Fig. 10", "over JETC, x", 1.8, "no saving".into());
         let text = report.text();
         let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap();
-        assert!(line("over full fans").ends_with("reinterpreted"), "{text}");
+        assert!(line("over full fans").trim_end().ends_with("reinterpreted"), "{text}");
         assert!(line("over JETC").contains("no saving"), "{text}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["rows"][0]["kind"], "reinterpreted");

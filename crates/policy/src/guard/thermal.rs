@@ -22,7 +22,8 @@
 
 use crate::cooling::drives::Drives;
 use crate::cooling::{
-    Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SLOW_DOWN, Thresholds, air, weight,
+    EMERGENCY, Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SLOW_DOWN, Thresholds, air,
+    weight,
 };
 use crate::guard::Limits;
 use crate::topology::Topology;
@@ -96,13 +97,14 @@ pub struct Thermal {
 impl Thermal {
     pub fn new(topology: &Topology, limits: &Limits) -> Self {
         let thresholds = Thresholds::new(topology);
+        let earlier = EMERGENCY - thresholds.emergency;
         Self {
             heat: Estimator::new(topology),
             drives: Drives::new(topology, limits.drive),
             drive_floor: 0.0,
             set_point: thresholds.set_point,
-            emergency: limits.emergency.min(thresholds.emergency),
-            red_line: limits.red_line.min(thresholds.red_line),
+            emergency: limits.emergency - earlier,
+            red_line: limits.red_line - earlier,
             recovery: limits.recovery_periods.max(1),
             state: State::Calm,
             cool: 0,

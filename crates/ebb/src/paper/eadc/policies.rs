@@ -203,8 +203,8 @@ fn times(report: &mut Report, (name, stated): (&str, f64), own: f64, other: f64)
 }
 
 /// The published savings beside those over fans that always turn at full speed: only such fans
-/// cost E6 the 60 % of its "disk bandwidth degradation" that §VII-A tells of the default policy. The
-/// text states them over DLB: what stands here is our reading.
+/// cost E6 the 60 % of its "disk bandwidth degradation" that §VII-A tells of the default policy.
+/// The text states them over DLB: what stands here is our reading.
 fn over_full_speed(report: &mut Report, runs: &Table) {
     let saved = |of| saving(runs, 1, of);
     let quantity = "disk wait saved on E6 over full fans, %";
