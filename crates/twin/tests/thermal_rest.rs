@@ -136,7 +136,7 @@ fn swing(duties: &[f64]) -> (f64, usize) {
 
 /// The bounds of `docs/policies/eadc.md`: peak to peak, and turns in ten minutes.
 const BOUNDS: [(&str, f64, usize); 4] =
-    [("dlb", 0.03, 15), ("jetc", 0.03, 15), ("eadc", 0.1, 30), ("eadc-plus", 0.1, 30)];
+    [("dlb", 0.03, 15), ("jetc", 0.03, 15), ("eadc", 0.15, 30), ("eadc-plus", 0.15, 30)];
 
 #[test]
 fn at_a_steady_load_the_fans_come_to_rest() {

@@ -7,10 +7,8 @@ use crate::cooling::{LAG, SET_POINT};
 
 /// `G`, what all of the cap warms a socket by in the end, in kelvin.
 const G: f64 = 40.0;
-/// `K_p` per kelvin, by Skogestad's rules as for the fans (`pi.rs`): what a cap takes is work, half
-/// of a socket's power, so `k` is half as large. `K_i` per kelvin and second: slower, and fans that
-/// are at their limit leave it to the emergency threshold.
-const K_P: f64 = 1.0 / (0.25 * 39.0);
+/// `K_p` per kelvin and `K_i` per kelvin and second, as for the fans (`pi.rs`) with this `G`.
+const K_P: f64 = 60.0 / (G * 39.0);
 const K_I: f64 = K_P / 60.0;
 /// Fastest rise of a cap per second near the set point. Ours: 40 K for all of it then come at
 /// 0.4 K/s, 4 K within a sensor lag.
@@ -41,8 +39,6 @@ struct Cap {
     room: f64,
     error: f64,
     before: Option<f64>,
-    /// What the loop would take below the set point, where nobody is throttled.
-    kept: f64,
 }
 
 /// The loops, all with the same bounds.
@@ -55,7 +51,7 @@ pub struct CpuCaps {
 impl CpuCaps {
     /// `count` caps between `least` and 1.
     pub fn new(count: u16, least: f64) -> Self {
-        let cap = Cap { now: 1.0, wanted: 1.0, room: 0.0, error: 0.0, before: None, kept: 0.0 };
+        let cap = Cap { now: 1.0, wanted: 1.0, room: 0.0, error: 0.0, before: None };
         Self { caps: vec![cap; usize::from(count)], least }
     }
 
@@ -91,7 +87,6 @@ impl CpuCaps {
             cap.error = dead_zone(-cap.room);
             let change = cap.error - cap.before.unwrap_or(cap.error);
             let moved = K_P * change + K_I * cap.error * dt;
-            cap.kept = if cap.error < 0.0 { moved.max(0.0) } else { 0.0 };
             // Nobody is throttled below the set point, nor let go above it, for a toggling digit.
             let moved = match cap.error {
                 error if error > 0.0 => moved.max(0.0),
@@ -114,22 +109,12 @@ impl CpuCaps {
                     cap.wanted.clamp(cap.now, cap.now + rise * dt)
                 }
             };
-            // Below the set point a rise lowers nothing, but counts against coming back: readings
-            // in whole kelvin rise at once and then stand still.
+            // Below the set point nothing is owed to a rise: the cap goes on coming back.
             let free = next >= 1.0 || (cap.wanted == cap.now && cap.error < 0.0);
             if next != cap.now || free {
-                let kept = if next < 1.0 { cap.kept / K_P } else { 0.0 };
-                cap.before = Some(cap.error - kept);
+                cap.before = Some(cap.error);
             }
             cap.now = next;
-        }
-    }
-
-    /// What fans beyond their limit cooled was not for the caps to answer, nor is it to be given
-    /// back.
-    pub fn restart(&mut self) {
-        for cap in &mut self.caps {
-            cap.before = Some(cap.error);
         }
     }
 }
@@ -157,7 +142,7 @@ mod tests {
     #[test]
     fn the_colder_it_is_the_sooner_a_cap_is_back() {
         assert!(back(50.0) < 25 && back(65.0) < 40, "{} {}", back(50.0), back(65.0));
-        assert!(back(80.0) > 100, "near the set point the loop decides: {}", back(80.0));
+        assert!(back(80.0) > 200, "near the set point the loop decides: {}", back(80.0));
         assert_eq!(back(84.5), 1000, "within the dead zone nothing comes back");
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! When throttling alone cannot keep the set point, the fans get more, one setting of Z2 at a
 //! time: "at thresholds between some fan step n and n+1, the controller assigns the minimum fan
-//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool.
+//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool; it
+//! comes back a setting higher, or the same would happen again, for ever.
 
 use crate::cooling::eadc::Curve;
 use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
@@ -12,14 +13,18 @@ use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
 /// Distance below the set point at which a fan step is given back, in kelvin: more than what
 /// one step moves the temperature by where fans are fast.
 const RELAXED: f64 = 5.0;
+/// How long it must have been so, in seconds: heat sinks are slow, and a step given back too soon
+/// comes again.
+const PATIENCE: f64 = 300.0;
 
 /// The limit in force.
 #[derive(Debug, Clone, Default)]
 pub struct FanCap {
     /// Settings above the knee.
     level: usize,
-    /// Seconds since the level changed.
+    /// Seconds since the level changed, and for which it could be lower.
     since: f64,
+    relaxed: f64,
     emergency: bool,
 }
 
@@ -27,19 +32,21 @@ impl FanCap {
     /// The limit for an interval of `dt` seconds. `hot` is the temperature, `exhausted` says that
     /// no job can be throttled further.
     pub fn limit(&mut self, curve: &Curve, busy: bool, hot: f64, exhausted: bool, dt: f64) -> f64 {
+        let before = self.emergency;
         self.emergency =
-            hot >= EMERGENCY.0 - QUANTUM || (self.emergency && hot > SET_POINT.0 - 2.0 * QUANTUM);
+            hot >= EMERGENCY.0 - QUANTUM || (before && hot > SET_POINT.0 - 2.0 * QUANTUM);
         if !busy {
-            (self.level, self.since) = (0, 0.0);
+            (self.level, self.since, self.relaxed) = (0, 0.0, 0.0);
             return 1.0;
         }
         self.since += dt;
-        if self.since >= 2.0 * LAG.seconds() {
-            if exhausted && hot > SET_POINT.0 && self.level + 1 < curve.levels().len() {
-                (self.level, self.since) = (self.level + 1, 0.0);
-            } else if hot < SET_POINT.0 - RELAXED && self.level > 0 {
-                (self.level, self.since) = (self.level - 1, 0.0);
-            }
+        self.relaxed = if hot < SET_POINT.0 - RELAXED { self.relaxed + dt } else { 0.0 };
+        let settled = self.since >= 2.0 * LAG.seconds();
+        let failed = (self.emergency && !before) || (exhausted && hot > SET_POINT.0);
+        if settled && failed && self.level + 1 < curve.levels().len() {
+            (self.level, self.since) = (self.level + 1, 0.0);
+        } else if self.relaxed >= PATIENCE && self.level > 0 {
+            (self.level, self.since, self.relaxed) = (self.level - 1, 0.0, 0.0);
         }
         if self.emergency {
             return 1.0;

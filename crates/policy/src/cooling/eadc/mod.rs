@@ -206,9 +206,6 @@ impl Eadc {
             self.pi = pi;
         }
         self.caps.settle(turn, dt);
-        if self.fan_cap.emergency() || duty > limit {
-            self.caps.restart();
-        }
         let next = if throttled { next } else { next.max(low) };
         set_fans(controls, next, self.reason(next, limit));
     }

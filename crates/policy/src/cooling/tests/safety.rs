@@ -136,7 +136,8 @@ impl Run {
     }
 
     /// Faults for 20 min at a steady `load`; for how many seconds after them the guard still acts,
-    /// the board has a fan, jobs are held back by a policy that never does or the silicon is at the emergency threshold.
+    /// the board has a fan, jobs are held back by a policy that never does or the silicon is at the
+    /// emergency threshold.
     ///
     /// That a fan slows down too fast for the guard is no matter of heat: `eadc` goes to its cap
     /// at once when disks become busy.

@@ -1,0 +1,82 @@
+//! What the guard does for hot drives.
+
+use super::*;
+
+/// [`warm_bench`] with cool sockets and drives that bear 70 °C, the last one as much as unknown
+/// ones do.
+fn drive_bench() -> Bench {
+    let mut bench = warm_bench(50.0);
+    let mut server = bench.guard.topology.clone();
+    server.drives[..3].iter_mut().for_each(|drive| drive.limit = Some(Celsius(70.0)));
+    bench.guard = Guard::new(&server, Limits::default());
+    bench
+}
+
+impl Bench {
+    /// One period with these drives, for a policy that wants the least air.
+    fn drives(&mut self, temperatures: [Option<f64>; 4]) -> Vec<Decision> {
+        self.warm(Some(50.0));
+        for (drive, t) in self.signals.drives.iter_mut().zip(temperatures) {
+            drive.temperature = t.map(Celsius);
+        }
+        self.period(fans(0.2))
+    }
+}
+
+#[test]
+fn a_hot_drive_has_the_air_it_needs_until_it_is_cool() {
+    for (drive, limit) in [(1, 70.0), (3, 60.0)] {
+        let mut bench = drive_bench();
+        let mut at = |t: f64| {
+            let mut all = [Some(40.0), Some(40.0), None, Some(40.0)];
+            all[drive] = Some(t);
+            let guarded = bench.drives(all);
+            (bench.fan().duty().unwrap(), reasons(&guarded))
+        };
+        assert!(at(limit - 1.0).0 < 1.0);
+        assert_eq!(at(limit), (1.0, vec!["guard:hot-drive"]));
+        for t in [limit + 3.0, limit, limit - 2.0] {
+            assert_eq!(at(t).0, 1.0);
+        }
+        // Then as much as its temperature asks for, and no policy may take that away.
+        let near: Vec<f64> = (0..600).map(|_| at(limit - 5.0).0).collect();
+        assert!(near.is_sorted_by(|a, b| a >= b) && near[0] > 0.95, "{near:?}");
+        assert!((0.4..0.6).contains(&near[599]), "{}", near[599]);
+        assert!(at(limit - 4.0).0 > near[599]);
+        (0..40).for_each(|_| drop(at(limit - 8.0)));
+        assert_eq!(at(limit - 8.0), (0.2, vec![]));
+    }
+}
+
+#[test]
+fn a_drive_that_falls_silent_warms_up_in_the_dark() {
+    let mut bench = drive_bench();
+    let mut full_after = |first: Option<f64>| {
+        bench.drives([first, Some(40.0), None, Some(40.0)]);
+        (1..=600).find(|_| {
+            bench.drives([None, Some(40.0), None, Some(40.0)]);
+            bench.fan() == FanControl::Duty(1.0)
+        })
+    };
+    // One that never spoke is nobody's.
+    assert_eq!(full_after(None), None);
+    // 20 K at a tenth of a kelvin per second.
+    let periods = full_after(Some(50.0)).unwrap();
+    assert!((398..=402).contains(&periods), "{periods}");
+    bench.drives([Some(50.0), Some(40.0), None, Some(40.0)]);
+    assert!(bench.fan().duty().unwrap() < 1.0);
+}
+
+#[test]
+fn the_board_has_its_fans_back_when_the_drives_are_cool() {
+    let mut bench = drive_bench();
+    let mut asks_nothing = |t: f64| {
+        bench.warm(Some(50.0));
+        bench.signals.drives[0].temperature = Some(Celsius(t));
+        bench.period(|_| ());
+        bench.fan()
+    };
+    assert_eq!(asks_nothing(60.0), FanControl::Firmware);
+    assert_eq!(asks_nothing(70.0), FanControl::Duty(1.0));
+    assert_eq!(asks_nothing(64.0), FanControl::Firmware);
+}
