@@ -4,8 +4,8 @@
 //!
 //! When throttling alone cannot keep the set point, the fans get more, one setting of Z2 at a
 //! time: "at thresholds between some fan step n and n+1, the controller assigns the minimum fan
-//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool; it
-//! comes back a setting higher, or the same would happen again, for ever.
+//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool; when
+//! that happens again soon it comes back a setting higher, or it would happen for ever.
 
 use crate::cooling::eadc::Curve;
 use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
@@ -16,6 +16,8 @@ const RELAXED: f64 = 5.0;
 /// How long it must have been so, in seconds: heat sinks are slow, and a step given back too soon
 /// comes again.
 const PATIENCE: f64 = 300.0;
+/// Emergencies that follow each other sooner are no accident, in seconds.
+const AGAIN: f64 = 600.0;
 
 /// The limit in force.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +27,8 @@ pub struct FanCap {
     /// Seconds since the level changed, and for which it could be lower.
     since: f64,
     relaxed: f64,
+    /// Seconds since the last emergency began, if there was one.
+    last: Option<f64>,
     emergency: bool,
 }
 
@@ -40,9 +44,14 @@ impl FanCap {
             return 1.0;
         }
         self.since += dt;
+        self.last = self.last.map(|last| last + dt);
+        let again = self.emergency && !before && self.last.is_some_and(|last| last < AGAIN);
+        if self.emergency && !before {
+            self.last = Some(0.0);
+        }
         self.relaxed = if hot < SET_POINT.0 - RELAXED { self.relaxed + dt } else { 0.0 };
         let settled = self.since >= 2.0 * LAG.seconds();
-        let failed = (self.emergency && !before) || (exhausted && hot > SET_POINT.0);
+        let failed = again || (exhausted && hot > SET_POINT.0);
         if settled && failed && self.level + 1 < curve.levels().len() {
             (self.level, self.since) = (self.level + 1, 0.0);
         } else if self.relaxed >= PATIENCE && self.level > 0 {

@@ -12,7 +12,8 @@
 //! | too high | fans up, to their limit (costs no performance) | CPU cap down |
 //! | too low | CPU cap up (gives performance back) | fans down |
 //!
-//! 1. At most one of the two moves in an interval: no heat is answered twice.
+//! 1. At most one of the two moves in an interval: no heat is answered twice. Without a limit the
+//!    caps wait until the fans are at full speed; under one there is too little left to wait for.
 //! 2. What warms waits until one lag has passed since what cools: its effect is seen before it is
 //!    taken back. What cools never waits.
 //! 3. The CPU cap rises at most at a rate that the sensors can follow: the further below the set
@@ -53,7 +54,7 @@ impl Stability {
         if wanted > duty && duty < limit {
             self.since = 0.0;
             (wanted.min(limit), Turn::Hold)
-        } else if caps.want_less() {
+        } else if caps.want_less() && (duty >= limit || limit < 1.0) {
             self.since = 0.0;
             (duty, Turn::Lower)
         } else if caps.want_more() {
