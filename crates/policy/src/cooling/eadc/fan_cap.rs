@@ -4,8 +4,8 @@
 //!
 //! When throttling alone cannot keep the set point, the fans get more, one setting of Z2 at a
 //! time: "at thresholds between some fan step n and n+1, the controller assigns the minimum fan
-//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool; when
-//! that happens again soon it comes back a setting higher, or it would happen for ever.
+//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool;
+//! when that happens again soon it comes back a setting higher, or it would happen for ever.
 
 use crate::cooling::eadc::Curve;
 use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
