@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use ebb_policy::cooling::{Curve, EMERGENCY};
-use ebb_policy::units::Celsius;
+use ebb_policy::units::{Celsius, Nanos};
 use ebb_trace::generate;
 use ebb_twin::ThermalTotals;
 
@@ -81,10 +81,13 @@ fn normalised(report: &mut Report, steady: &[Steady], disks: &Curve) {
     add("disk throughput", &|at| disks.throughput(at.duty));
 }
 
+/// Long enough for EADC's search, which takes its time for each step.
+const SETTLED: Nanos = Nanos::from_secs(1800);
+
 /// Where EADC keeps a loaded server whose disks are idle.
 fn found_on_line(study: &mut Study) -> Result<()> {
     let workload = generate::by_name("eadc-loadgen")?;
-    let length = Some(study.length(super::USUAL));
+    let length = Some(study.length(SETTLED));
     let runs = study.lab.all("Fig. 8", &[whole(study, Steer::Policy("eadc"), workload, length)])?;
     let run = &runs[0];
     let last = run.weather.len() - run.weather.len() / 4;
