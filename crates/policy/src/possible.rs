@@ -31,6 +31,11 @@ pub fn is_inlet(temperature: Celsius) -> bool {
     INLETS.contains(&temperature.0)
 }
 
+/// Whether a drive can say that it is this warm.
+pub fn is_drive_temperature(temperature: Celsius) -> bool {
+    DRIVES.contains(&temperature.0)
+}
+
 /// Whether a fan can have this duty.
 pub fn is_duty(duty: f64) -> bool {
     (0.0..=MAX_SHARE).contains(&duty)
@@ -67,10 +72,9 @@ pub fn absurd_group(
 /// What is impossible of a drive.
 pub fn absurd_drive(drive: &DriveSignals, spec: &DriveSpec) -> Option<&'static str> {
     let most = spec.cap(0) * MAX_DRIVE_POWER_FACTOR;
-    let warm = |t: Celsius| DRIVES.contains(&t.0);
     if !drive.power.is_none_or(|power| (0.0..=most.0).contains(&power.0)) {
         Some("guard:absurd-drive-power")
-    } else if !drive.temperature.is_none_or(warm) {
+    } else if !drive.temperature.is_none_or(is_drive_temperature) {
         Some("guard:absurd-temperature")
     } else {
         None

@@ -5,6 +5,7 @@ use crate::Signals;
 use crate::cooling::QUANTUM;
 use crate::cooling::dlb::min_duty;
 use crate::cooling::pi::{duty_of, resistance};
+use crate::possible::is_drive_temperature;
 use crate::topology::Topology;
 use crate::units::{Celsius, Nanos};
 
@@ -50,8 +51,8 @@ impl Drives {
     pub fn update(&mut self, signals: &Signals) {
         self.now = signals.now;
         for (drive, signal) in self.drives.iter_mut().zip(&signals.drives) {
-            if let Some(t) = plausible(signal.temperature) {
-                drive.last = Some((signals.now, t));
+            if let Some(t) = signal.temperature.filter(|t| is_drive_temperature(*t)) {
+                drive.last = Some((signals.now, t.0));
             }
         }
     }
@@ -68,9 +69,7 @@ impl Drives {
     pub fn over(&self) -> Option<f64> {
         self.worst().flatten().map(|(t, limit)| t - limit).reduce(f64::max)
     }
-}
 
-impl Drives {
     /// Resistance to the air with the fans as slow as they may be.
     pub fn slow(&self) -> f64 {
         self.slow
@@ -87,9 +86,4 @@ impl Drives {
         let least = self.worst().flatten().map(|worst| self.by_temperature(worst));
         least.reduce(f64::min).filter(|r| *r < self.slow).map_or(0.0, duty_of)
     }
-}
-
-/// A reading, where it can be one.
-pub(crate) fn plausible(reading: Option<Celsius>) -> Option<f64> {
-    reading.map(|t| t.0).filter(|t| (-40.0..=150.0).contains(t))
 }

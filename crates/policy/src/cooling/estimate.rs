@@ -10,8 +10,7 @@ use crate::topology::Topology;
 use crate::units::{Celsius, Nanos};
 
 /// What a sensor that has never spoken is taken to have said at first, below the set point: warm
-/// enough that its
-/// silence brings the fans up within a quarter of a minute.
+/// enough that its silence brings the fans up within a quarter of a minute.
 const UNHEARD: Celsius = Celsius(10.0);
 /// Averages of load, in seconds: long against slices and disk waits, short against heat.
 const SMOOTH: f64 = 10.0;

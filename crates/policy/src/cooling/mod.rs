@@ -44,6 +44,7 @@ pub const EMERGENCY: Celsius = Celsius(90.0);
 /// `T_redline`, never to be crossed (EADC §IV-A gives no number). Ours: the same 5 K again above
 /// the emergency threshold, where processors of that time trip or come close to it.
 pub const RED_LINE: Celsius = Celsius(95.0);
+
 /// What the temperatures of one server are held against.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {

@@ -95,7 +95,7 @@ impl Disks {
             mean + (now - mean) * weight(dt, SMOOTH)
         });
         // Jobs' I/O may or may not be counted among the users': never add the two.
-        let jobs: u64 = signals.jobs.iter().map(|job| job.disk_bytes).sum();
+        let jobs = signals.jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.disk_bytes));
         self.bytes.update(signals.io.bytes.unwrap_or(0).max(jobs), dt);
         self.requests.update(signals.io.completed.unwrap_or(0), dt);
     }

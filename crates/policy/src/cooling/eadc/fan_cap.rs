@@ -40,7 +40,7 @@ impl FanCap {
         self.emergency =
             hot >= EMERGENCY.0 - QUANTUM || (before && hot > SET_POINT.0 - 2.0 * QUANTUM);
         if !busy {
-            (self.level, self.since, self.relaxed) = (0, 0.0, 0.0);
+            *self = Self { emergency: self.emergency, ..Self::default() };
             return 1.0;
         }
         self.since += dt;

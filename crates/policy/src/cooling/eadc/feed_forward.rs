@@ -21,9 +21,10 @@
 //! A drive whose power nobody measures, or whose balance is not known yet, gets more air the
 //! closer it comes to its limit: later, and more of it.
 
-use crate::cooling::drives::{Drives, MARGIN, plausible};
+use crate::cooling::drives::{Drives, MARGIN};
 use crate::cooling::pi::{duty_for, resistance};
 use crate::cooling::{QUANTUM, blowing, weight};
+use crate::possible::{is_drive_temperature, is_inlet, is_power};
 use crate::topology::Topology;
 use crate::{DriveSignals, Signals};
 
@@ -131,8 +132,8 @@ impl FeedForward {
     pub fn update(&mut self, signals: &Signals, duty: f64, air: f64) -> (f64, bool) {
         let dt = signals.period.seconds();
         let r = resistance(air);
-        let inlet = signals.cooling.inlet.map(|reading| reading.temperature.0);
-        let inlet = inlet.filter(|inlet| (-40.0..=80.0).contains(inlet));
+        let inlet = signals.cooling.inlet.map(|reading| reading.temperature);
+        let inlet = inlet.filter(|inlet| is_inlet(*inlet)).map(|inlet| inlet.0);
         self.heat.update(signals);
         let slow = self.heat.slow();
         let mut least = slow;
@@ -161,6 +162,7 @@ impl FeedForward {
 
 /// Power and temperature, if both are there and possible.
 fn sensed(drive: &DriveSignals) -> Option<(f64, f64)> {
-    let watts = drive.power.map(|power| power.0).filter(|watts| (0.0..=200.0).contains(watts))?;
-    Some((watts, plausible(drive.temperature)?))
+    let watts = drive.power.filter(|power| is_power(*power))?;
+    let temperature = drive.temperature.filter(|t| is_drive_temperature(*t))?;
+    Some((watts.0, temperature.0))
 }

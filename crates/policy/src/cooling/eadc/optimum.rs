@@ -25,6 +25,7 @@
 //! throttling decides: "the optimal operational point [...] dynamically changes based on workload".
 
 use crate::Signals;
+use crate::cooling::dlb::min_duty;
 use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::{duty_of, resistance};
 use crate::cooling::{LAG, QUANTUM, SET_POINT, Thresholds, blowing, weight};
@@ -92,11 +93,10 @@ pub struct Optimum {
 impl Optimum {
     /// Starts at the set point.
     pub fn new(topology: &Topology) -> Self {
-        let fans = topology.fans.iter();
-        let rated = fans.clone().map(|fan| fan.max_power.0).sum();
+        let rated = topology.fans.iter().map(|fan| fan.max_power.0).sum();
         Self {
             set_point: Thresholds::new(topology).set_point.0,
-            fans: (rated, fans.map(|fan| fan.min_duty).fold(0.0, f64::max)),
+            fans: (rated, min_duty(topology)),
             before: None,
             products: (0.0, 0.0),
             late: None,
