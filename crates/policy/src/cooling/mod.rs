@@ -11,6 +11,7 @@
 //! | `load.rs` | how busy the processors are |
 //! | `drives.rs` | how hot each drive may be |
 //! | `soak.rs` | what load and air do to a temperature, to tell heat from a bad sensor |
+//! | `still.rs` | whether a reading that stands still is true |
 //! | `placement.rs` | which socket a job runs on |
 
 mod dlb;
@@ -24,6 +25,7 @@ mod pi;
 mod placement;
 mod sensor;
 mod soak;
+mod still;
 #[cfg(test)]
 mod tests;
 

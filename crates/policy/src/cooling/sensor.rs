@@ -2,14 +2,14 @@
 //!
 //! The worst case is what it last said, plus the age of that times the steepest rise the
 //! hardware can make (Oxide's hubris, `task/thermal`): a lost sensor makes control more careful
-//! by itself.
+//! by itself, up to the most that load and air can do to the die (`soak.rs`).
 //!
 //! * **absurd**: not a number, or outside what a running machine can be. As if lost.
 //! * **lying**: it jumps by more than heat can flow. Jumps add up, so the one that ends the lie
 //!   makes it good again; a sensor that has jumped down counts with what it jumped added. When
 //!   the load has just fallen it may fall further;
-//! * **stuck**: it stands still although load and air have warmed the die (`soak.rs`). As if lost
-//!   since then, but no hotter than what it did not follow can have brought about.
+//! * **stuck**: it stands still although load and air have warmed the die (`still.rs`). As if lost
+//!   since then.
 //!
 //! What no single sensor can show stays open: an offset that creeps in, or one smaller than a
 //! jump. The 10 K between the set point and the red line are for that.
@@ -17,6 +17,7 @@
 use crate::Reading;
 use crate::cooling::QUANTUM;
 use crate::cooling::soak::Soak;
+use crate::cooling::still::Still;
 use crate::units::Nanos;
 
 /// Steepest rise to reckon with while nothing is known, K/s: 240 W (EADC §V-A) into the
@@ -28,20 +29,6 @@ const CURRENT: f64 = 2.0;
 const JUMP: f64 = 6.0;
 /// In K/s: twice the slew, for the die is faster than its heat sink.
 const JUMP_RATE: f64 = 2.0;
-/// What is reckoned with in any case when a sensor is stuck, in kelvin.
-const MARGIN: f64 = 10.0;
-/// Kelvin by which load and air must have warmed the die before a reading that stands still is
-/// doubted; time that it then has to move, in seconds: half as long again as the lag.
-const CHANGE: f64 = 6.0;
-const SOONEST: f64 = 15.0;
-/// A quantum in so many seconds is a rise that does not end by itself: with a heat sink's time
-/// constant of one to two minutes, several kelvin are still to come.
-const RISING: f64 = 25.0;
-/// Least time within which it then goes on, in seconds.
-const FOLLOW: f64 = 30.0;
-/// Longest time constant of a heat sink to reckon with, in seconds: a rise of a kelvin in a second
-/// has so many to go.
-const SINK: f64 = 250.0;
 /// Span of the trend, in seconds.
 const TREND: f64 = 15.0;
 /// Readings kept for the trend.
@@ -71,20 +58,10 @@ pub struct Sensor {
     believed: (f64, f64),
     /// How far it is from the truth, by the jumps that heat cannot explain.
     offset: f64,
-    /// The last reading that a running machine can have.
-    sane_at: f64,
     soak: Soak,
-    /// Heat when the reading last moved, and by how many kelvin there is more now.
-    moved_under: f64,
-    more: f64,
-    /// When that was, whether upwards, and if it was rising steadily: how long the next move may
-    /// take, and how far it may still have had to go, in kelvin.
-    moved_at: f64,
-    up: bool,
-    rising: Option<f64>,
-    left: f64,
-    /// Until when the reading must move, once load or air have changed so much.
-    must_move: Option<f64>,
+    still: Still,
+    /// What load and air cannot bring the die above, °C.
+    most: f64,
     /// Believed readings, a ring.
     trend: [(f64, f64); KEPT],
     next: usize,
@@ -98,15 +75,9 @@ impl Sensor {
             heard: None,
             believed: (now.seconds(), temperature),
             offset: 0.0,
-            sane_at: f64::MIN,
             soak: Soak::default(),
-            moved_under: 0.0,
-            more: 0.0,
-            moved_at: now.seconds(),
-            up: false,
-            rising: None,
-            left: 0.0,
-            must_move: None,
+            still: Still::new(),
+            most: f64::MAX,
             trend: [(0.0, 0.0); KEPT],
             next: 0,
             filled: 0,
@@ -123,6 +94,7 @@ impl Sensor {
     ) {
         let now = now.seconds();
         self.soak.update(now, causes, sibling);
+        self.most = if causes.sensed { causes.inlet + self.soak.bounds().1 } else { f64::MAX };
         let reading = reading.map(|r| (r.at.seconds(), r.temperature.0));
         let number = |(at, t): &(f64, f64)| t.is_finite() && *at <= now;
         let Some((at, temperature)) = reading.filter(number) else { return };
@@ -130,14 +102,14 @@ impl Sensor {
             return;
         }
         self.jump(at, temperature, causes);
-        let last = self.heard.replace((at, temperature)).map_or(f64::MAX, |(_, last)| last);
+        let last = self.heard.replace((at, temperature));
         // Nothing that runs is much colder than the air it takes in.
         if !(causes.inlet - 10.0..=130.0).contains(&temperature) {
             return;
         }
-        self.sane_at = at;
-        let moves = ((temperature - last).abs() < QUANTUM / 2.0, temperature > last);
-        if !self.stands_still(now, moves) {
+        let last = last.map_or((f64::MAX, 0.0), |(before, last)| (last, at - before));
+        self.still.read(at, temperature, last, &self.soak);
+        if !self.still.is_stuck() {
             self.correct(at, temperature, causes);
         }
     }
@@ -164,30 +136,6 @@ impl Sensor {
         } else if !possible.contains(&(temperature - self.offset)) {
             self.offset = temperature - truth;
         }
-    }
-
-    /// Whether the reading stands still although there is so much more heat that it must not.
-    fn stands_still(&mut self, now: f64, (still, up): (bool, bool)) -> bool {
-        if !still {
-            let took = now - self.moved_at;
-            let rises = up && took <= RISING;
-            self.rising = (rises && self.up).then_some((2.0 * took).max(FOLLOW));
-            self.left = if rises { SINK / took.max(1.0) } else { 0.0 };
-            (self.moved_at, self.up) = (now, up);
-            (self.moved_under, self.must_move) = (self.soak.h(), None);
-            return false;
-        }
-        let more = self.soak.since(self.moved_under);
-        if more >= CHANGE {
-            self.must_move.get_or_insert(now + SOONEST);
-        } else if let Some(wait) = self.rising.filter(|_| more >= 2.0 * QUANTUM) {
-            self.must_move.get_or_insert(self.moved_at + wait);
-        } else if more < CHANGE / 3.0 || self.must_move.is_some_and(|until| now <= until) {
-            // Once stuck it takes less heat to be so still.
-            self.must_move = None;
-        }
-        self.more = more;
-        self.must_move.is_some_and(|until| now > until)
     }
 
     /// Believes a reading. A sensor that lies low is corrected by what it jumped; one that lies
@@ -224,10 +172,13 @@ impl Sensor {
 
     /// The worst case at `now`.
     pub fn worst(&self, now: Nanos) -> f64 {
-        let age = now.seconds() - self.believed.0;
-        let silent = now.seconds() - self.sane_at > 2.0 * CURRENT;
-        let most = if silent { f64::MAX } else { MARGIN + self.left + 1.5 * self.more.max(0.0) };
-        self.believed.1 + (SLEW * (age - CURRENT).max(0.0)).min(most)
+        let (at, temperature) = self.believed;
+        let rise = (SLEW * (now.seconds() - at - CURRENT)).max(0.0);
+        if self.is_sound(now) {
+            temperature + rise + self.still.doubt(now.seconds())
+        } else {
+            (temperature + rise.max(self.still.more())).min(self.most)
+        }
     }
 
     /// Kelvin per unit of heat (`soak.rs`), once that is sure.

@@ -65,9 +65,10 @@ impl Soak {
         }
     }
 
-    /// `k`, once it is more than how a heat sink warms up that nobody knew before.
+    /// `k`, once it is more than how a heat sink warms up that nobody knew before; never where
+    /// nobody tells the load.
     pub fn learnt(&self) -> Option<f64> {
-        (self.learnt >= ENOUGH).then(|| self.k())
+        (self.learnt >= ENOUGH).then(|| self.k()).filter(|k| *k > 0.0)
     }
 
     /// Kelvin per unit of `h`.
@@ -111,5 +112,27 @@ impl Soak {
         let Some(k) = self.sure() else { return (0.0, f64::MAX) };
         let generous = if self.learnt().is_some() { GENEROUS } else { GENEROUS.powi(2) };
         (k * self.h / generous - MARGIN, k * self.h * generous + MARGIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most that a die at 10 K over 20 °C of inlet can rise after ten minutes at `load`.
+    fn most(load: f64) -> f64 {
+        let mut soak = Soak::default();
+        for second in 0..600 {
+            let causes = Causes { load, sensed: true, air: 1.0, inlet: 20.0, relief: 0.0 };
+            soak.update(f64::from(second), causes, None);
+            soak.learn(10.0, 1.0);
+        }
+        soak.bounds().1
+    }
+
+    #[test]
+    fn where_nobody_tells_the_load_nothing_bounds_the_rise() {
+        assert_eq!(most(0.0), f64::MAX);
+        assert!((20.0..30.0).contains(&most(5.0)), "{}", most(5.0));
     }
 }

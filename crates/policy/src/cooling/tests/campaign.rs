@@ -72,15 +72,11 @@ fn returns(seed: u64, name: &str) -> f64 {
 #[ignore = "minutes; see above"]
 fn campaign_red_line() {
     let mut over = 0;
-    // Of runs with stuck sensors about one in five thousand is found out a kelvin late.
-    for (faults, limit) in [("any fault", RED_LINE.0), ("and stuck sensors", RED_LINE.0 + 2.0)] {
-        let sticks = limit > RED_LINE.0;
-        for name in POLICIES {
+    for (faults, sticks) in [("any fault", false), ("and stuck sensors", true)] {
+        for name in POLICIES.into_iter().chain(["stoker"]) {
             let what = format!("peak in degrees, {faults}, {name}");
-            over += worst(&what, limit, |seed| peak(seed, sticks, name)).over;
+            over += worst(&what, RED_LINE.0, |seed| peak(seed, sticks, name)).over;
         }
-        // Told, not asserted: see docs/policies/eadc.md.
-        worst(&format!("peak, {faults}, stoker"), limit, |seed| peak(seed, sticks, "stoker"));
     }
     assert_eq!(over, 0);
 }
@@ -113,18 +109,18 @@ fn campaign_rest() {
 /// middle of a rise, load steps that the sensor shows too late.
 #[test]
 fn what_once_crossed_the_red_line_does_not() {
-    for seed in [253, 412, 635, 736, 949, 954, 1200, 1575, 2659] {
+    for seed in [253, 412, 635, 736, 949, 954, 1200, 1575, 2133, 2659] {
         for name in POLICIES {
             let peak = peak(seed, true, name).unwrap();
             assert!(peak < RED_LINE.0, "seed {seed}, {name}: {peak}");
         }
     }
-    // It sticks at 81 degrees while the load is such that little changes: late, by a kelvin.
-    assert!(peak(2133, true, "dlb").unwrap() < RED_LINE.0 + 2.0);
     // Another socket's heat took a lie for the truth.
     assert!(peak(749, false, "eadc").unwrap() < RED_LINE.0 - 2.0);
-    for seed in [377, 380, 1353, 2716] {
-        let peak = peak(seed, false, "stoker").unwrap();
+    for (seed, sticks) in
+        [(377, false), (380, false), (1353, false), (2716, false), (678, true), (2133, true)]
+    {
+        let peak = peak(seed, sticks, "stoker").unwrap();
         assert!(peak < RED_LINE.0, "seed {seed}: {peak}");
     }
 }

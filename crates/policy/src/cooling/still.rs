@@ -1,0 +1,180 @@
+//! A reading that stands still: nothing happens, or the sensor is stuck?
+//!
+//! * **Heat** tells for sure: load and air have warmed the die (`soak.rs`) by [`CHANGE`], and the
+//!   sensor has had time to show it. Then it is stuck until it moves. That the heat is gone again
+//!   does not mend it: stuck sensors that are believed again are how dies get hot unseen.
+//! * **Pace** makes doubtful: the reading was rising steadily, stands still, and nothing has cooled
+//!   the die meanwhile. Then it may have gone on as before. That comes slowly, so that a sound
+//!   reading falls with the first air that doubt brings, which ends it.
+
+use crate::cooling::QUANTUM;
+use crate::cooling::soak::Soak;
+use crate::cooling::weight;
+
+/// Kelvin by which load and air must have warmed the die before a reading that stands still is
+/// stuck; time that it has to move from half of that on, in seconds: half as long again as the lag.
+const CHANGE: f64 = 6.0;
+const SOONEST: f64 = 15.0;
+/// Time constant of the mean that a rising reading is ahead of, in seconds: several quanta long.
+const PACE: f64 = 30.0;
+/// Time within which a steady rise goes on at least, in seconds, or that of two quanta.
+const FOLLOW: f64 = 30.0;
+/// Longest time constant of a heat sink to reckon with, in seconds: a rise of a kelvin in a second
+/// has so many to go.
+const SINK: f64 = 250.0;
+
+/// What a reading's moves tell. Times in seconds, temperatures in °C.
+#[derive(Debug, Clone)]
+pub struct Still {
+    mean: f64,
+    /// How fast it was rising when it last moved, in K/s; 0 when it was not.
+    pace: f64,
+    moved_at: f64,
+    /// Heat then, and by how many kelvin there is more now.
+    moved_under: f64,
+    more: f64,
+    /// Since when there is too much more.
+    warm_since: Option<f64>,
+    stuck: bool,
+}
+
+impl Still {
+    /// Nothing was read so far.
+    pub fn new() -> Self {
+        Self {
+            mean: f64::MIN,
+            pace: 0.0,
+            moved_at: 0.0,
+            moved_under: 0.0,
+            more: 0.0,
+            warm_since: None,
+            stuck: false,
+        }
+    }
+
+    /// `temperature` is read at `at`, and `last`, if anything, `dt` seconds earlier.
+    pub fn read(&mut self, at: f64, temperature: f64, (last, dt): (f64, f64), soak: &Soak) {
+        let moved = (temperature - last).abs();
+        self.mean += (temperature - self.mean) * weight(dt, PACE);
+        if moved > CHANGE {
+            // A jump is no rise.
+            self.mean = temperature;
+        }
+        if moved >= QUANTUM / 2.0 {
+            // The mean of a reading that toggles is less than a quantum away.
+            self.pace = ((temperature - self.mean - QUANTUM) / PACE).max(0.0);
+            (self.moved_at, self.moved_under) = (at, soak.h());
+            (self.more, self.warm_since, self.stuck) = (0.0, None, false);
+            return;
+        }
+        self.more = soak.since(self.moved_under);
+        if self.more < CHANGE / 2.0 {
+            self.warm_since = None;
+        } else {
+            let since = *self.warm_since.get_or_insert(at);
+            self.stuck |= self.more >= CHANGE && at - since > SOONEST;
+        }
+    }
+
+    /// Whether it cannot be true.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    /// Kelvin by which load and air have warmed the die since it moved.
+    pub fn more(&self) -> f64 {
+        self.more.max(0.0)
+    }
+
+    /// Kelvin by which the die may have gone on rising since it moved.
+    pub fn doubt(&self, now: f64) -> f64 {
+        if self.pace == 0.0 || self.more < -2.0 * QUANTUM {
+            return 0.0;
+        }
+        let late = now - self.moved_at - (2.0 * QUANTUM / self.pace).max(FOLLOW);
+        (late * self.pace).clamp(0.0, SINK * self.pace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cooling::sensor::Causes;
+
+    /// A die whose heat (`h`) and readings are given, one a second. 4 K per unit of heat are learnt.
+    struct Die {
+        at: f64,
+        said: f64,
+        soak: Soak,
+        still: Still,
+    }
+
+    impl Die {
+        fn new() -> Self {
+            let (soak, still) = (Soak::default(), Still::new());
+            let mut die = Self { at: 0.0, said: f64::MAX, soak, still };
+            for second in 0..600 {
+                die.read(10.0, if second % 2 == 0 { 61.0 } else { 60.0 });
+                die.soak.learn(40.0, 1.0);
+            }
+            die
+        }
+
+        fn read(&mut self, load: f64, temperature: f64) {
+            self.at += 1.0;
+            let causes = Causes { load, sensed: true, air: 1.0, inlet: 20.0, relief: 0.0 };
+            self.soak.update(self.at, causes, None);
+            self.still.read(self.at, temperature, (self.said, 1.0), &self.soak);
+            self.said = temperature;
+        }
+    }
+
+    #[test]
+    fn a_stuck_sensor_stays_so_until_it_moves() {
+        let mut die = Die::new();
+        for _ in 0..60 {
+            die.read(15.0, 60.0);
+        }
+        assert!(die.still.is_stuck(), "{} K more", die.still.more());
+        for _ in 0..600 {
+            die.read(2.0, 60.0);
+        }
+        assert!(die.still.is_stuck(), "the heat is gone, and it shows none of that");
+        die.read(2.0, 59.0);
+        assert!(!die.still.is_stuck());
+    }
+
+    #[test]
+    fn a_small_change_is_no_reason_to_doubt() {
+        let mut die = Die::new();
+        for second in 0..600 {
+            die.read(10.5, if second % 7 < 3 { 60.0 } else { 61.0 });
+            assert!(!die.still.is_stuck());
+            assert_eq!(die.still.doubt(die.at), 0.0, "it toggles");
+        }
+        for _ in 0..600 {
+            die.read(10.5, 90.0);
+            assert_eq!(die.still.doubt(die.at), 0.0, "it jumped");
+        }
+    }
+
+    #[test]
+    fn a_steady_rise_may_have_gone_on() {
+        for cooled in [false, true] {
+            let mut die = Die::new();
+            for second in 0..100 {
+                die.read(10.0, 60.0 + f64::from(second / 10));
+            }
+            assert_eq!(die.still.doubt(die.at), 0.0, "it rises");
+            for _ in 0..150 {
+                die.read(if cooled { 8.0 } else { 10.0 }, 69.0);
+            }
+            let doubt = die.still.doubt(die.at);
+            // At 0.1 K/s, for what is left of 150 s after 30 s, by a mean that is a quantum behind.
+            let expected = if cooled { 0.0..=0.0 } else { 5.0..=12.0 };
+            assert!(expected.contains(&doubt), "{doubt} K, cooled: {cooled}");
+            die.read(10.0, 68.0);
+            assert_eq!(die.still.doubt(die.at), 0.0, "it fell");
+        }
+    }
+}
