@@ -4,12 +4,9 @@
 
 mod common;
 
-use common::job as run_of;
-use ebb_policy::QosClass;
-use ebb_policy::cooling::Curve;
+use common::{KNEE, curve, heaters, job};
 use ebb_policy::registry::{Settings, make};
-use ebb_policy::units::{Hertz, Nanos};
-use ebb_trace::generate::Job;
+use ebb_policy::units::Nanos;
 use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::{Observer, Profile, Run, Sample, run};
 use rand::{RngExt, SeedableRng};
@@ -20,8 +17,6 @@ const DISKS: u16 = 8;
 const STREAM: Nanos = Nanos::from_secs(300);
 const RANDOM: Nanos = Nanos::from_secs(900);
 const END: Nanos = Nanos::from_secs(1500);
-/// Duty at which disks begin to feel the fans.
-const KNEE: f64 = 0.4;
 
 /// One reader for each disk.
 struct Readers {
@@ -48,22 +43,6 @@ impl Closed for Readers {
     }
 }
 
-/// Heat that wants more air than the knee allows.
-fn compute(number: u32) -> Job {
-    Job {
-        name: "compute".to_owned(),
-        class: QosClass::Noncritical,
-        socket: Some((number % 2) as u16),
-        start: Nanos::ZERO,
-        cpu: Nanos::from_secs(100_000),
-        clock: Hertz(2.7e9),
-        fixed: 0.0,
-        activity: 1.0,
-        io: None,
-        objective: None,
-    }
-}
-
 /// Time, duty and requests of each period.
 #[derive(Default)]
 struct Watch(Vec<(Nanos, f64, u64)>);
@@ -78,20 +57,17 @@ impl Observer for Watch {
 
 #[test]
 fn random_reads_on_one_disk_keep_the_cap_and_idle_disks_lift_it() {
-    let text = Profile::shipped_text("eadc-e6").unwrap();
-    let text = text.replace("raid = \"raid5\"", "raid = \"none\"");
-    let profile = Profile::parse(&text, "e6").unwrap();
+    let profile = Profile::load("eadc-e6").unwrap();
     assert_eq!(profile.volumes().0, DISKS);
-    let points = vec![(0.0, 1.0), (KNEE, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
     for name in ["eadc", "eadc-plus"] {
-        let curve = Some(Curve::new(points.clone()).unwrap());
-        let settings = Settings { curve, ..Settings::default() };
+        let settings = Settings { curve: Some(curve()), ..Settings::default() };
         let policy = make(name, &profile.topology(), &settings).unwrap();
         let readers = Readers { sent: [0; DISKS as usize], random: Pcg64Mcg::seed_from_u64(1) };
         let workload = Workload::Closed(Box::new(readers));
         let mut watch = Watch::default();
-        let jobs = (0..16).map(compute).collect();
-        let job = Run { jobs, ..run_of(&profile, policy, workload, Some(END)) };
+        // Heat that wants more air than the knee allows.
+        let jobs = heaters(16);
+        let job = Run { jobs, ..job(&profile, policy, workload, Some(END)) };
         run(job, &mut watch).unwrap();
         let between = |from: Nanos, to: Nanos| {
             watch.0.iter().filter(move |(now, ..)| *now > from && *now <= to)

@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::job;
+use common::{changed, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_policy::{Controls, Limits, Policy, Signals};
@@ -23,16 +23,12 @@ const THROTTLE: Celsius = Celsius(70.0);
 
 /// `thermal-1u` in warm air, with two drives so that a test can fill them.
 fn server() -> Profile {
-    let mut text = Profile::shipped_text("thermal-1u").unwrap().to_owned();
-    for (from, to) in [
+    let changes = [
         ("inlet = \"25 C\"", "inlet = \"32 C\""),
         ("count = 8", "count = 2"),
         ("raid = \"raid5\"", "raid = \"none\""),
-    ] {
-        assert!(text.contains(from), "{from}");
-        text = text.replacen(from, to, 1);
-    }
-    Profile::parse(&text, "warm").unwrap()
+    ];
+    changed("thermal-1u", &changes)
 }
 
 /// Four writers to each drive: now and then a block, then large ones without a pause.

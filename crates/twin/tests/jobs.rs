@@ -30,19 +30,9 @@ impl<F: FnMut(&mut Controls) + Send> Policy for Set<F> {
     }
 }
 
+/// On the first socket.
 fn compute(seconds: u64) -> Job {
-    Job {
-        name: "compute".to_owned(),
-        class: QosClass::Noncritical,
-        socket: Some(0),
-        start: Nanos::ZERO,
-        cpu: Nanos::from_secs(seconds),
-        clock: Hertz(2.7e9),
-        fixed: 0.0,
-        activity: 1.0,
-        io: None,
-        objective: None,
-    }
+    Job { socket: Some(0), ..common::compute(seconds) }
 }
 
 /// Reads so many requests of 256 KiB from the first disk, one by one.

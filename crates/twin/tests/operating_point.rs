@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{Held, Poisson, job};
+use common::{Held, Poisson, compute, job};
 use ebb_policy::registry::{Settings, make};
-use ebb_policy::units::{Hertz, Nanos};
+use ebb_policy::units::Nanos;
 use ebb_policy::{Policy, QosClass};
 use ebb_trace::Workload;
 use ebb_trace::generate::Job;
@@ -14,18 +14,7 @@ use ebb_twin::{Profile, Run, Unobserved, run};
 
 /// Mean power of processors and fans in the last ten of 25 minutes, W.
 fn power(profile: &Profile, policy: Box<dyn Policy>) -> f64 {
-    let compute = Job {
-        name: "compute".to_owned(),
-        class: QosClass::Sensitive,
-        socket: None,
-        start: Nanos::ZERO,
-        cpu: Nanos::from_secs(3600),
-        clock: Hertz(2.7e9),
-        fixed: 0.0,
-        activity: 1.0,
-        io: None,
-        objective: None,
-    };
+    let compute = Job { class: QosClass::Sensitive, ..compute(3600) };
     let rare = Workload::Open(Box::new(Poisson::new(u64::MAX, 1e8, 4096, 1.0, 1)));
     let loaded = Run {
         jobs: vec![compute; 15],

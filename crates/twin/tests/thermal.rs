@@ -17,14 +17,9 @@ fn server() -> Profile {
     Profile::load("thermal-1u").unwrap()
 }
 
-/// `thermal-1u` with texts replaced.
+/// The same with texts replaced.
 fn changed(changes: &[(&str, &str)]) -> Profile {
-    let mut text = Profile::shipped_text("thermal-1u").unwrap().to_owned();
-    for (from, to) in changes {
-        assert!(text.contains(from), "{from}");
-        text = text.replacen(from, to, 1);
-    }
-    Profile::parse(&text, "changed").unwrap()
+    common::changed("thermal-1u", changes)
 }
 
 /// The same, with packages that draw so many watts whatever they do: heat without the cost of

@@ -4,10 +4,9 @@
 
 mod common;
 
-use common::{Held, job};
-use ebb_policy::cooling::Curve;
+use common::{Held, compute, curve, hot_requests, job};
 use ebb_policy::registry::{Settings, make};
-use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
+use ebb_policy::units::{Celsius, Nanos, Watts};
 use ebb_policy::{Limits, Policy, QosClass};
 use ebb_trace::generate::Job;
 use ebb_trace::{Closed, Op, Request, Workload};
@@ -26,23 +25,15 @@ const LENGTH: Nanos = Nanos::from_secs(150);
 /// Kelvin below the red line at which fans in a steady state are said to hold it.
 const MARGIN: f64 = 8.0;
 
-/// `thermal-1u` with requests that keep a core busy for 50 ms, so that few of them make the heat
-/// of many, and with cores, leakage and an inlet that bring it to its limits.
+/// `thermal-1u` with requests, cores, leakage and an inlet that bring it to its limits.
 fn server() -> Profile {
     server_of("14 W")
 }
 
 /// The same whose cores draw so much each.
 fn server_of(core: &str) -> Profile {
-    let text = Profile::shipped_text("thermal-1u").unwrap();
-    let text = text
-        .replace("read_cycles = 14000.0", "read_cycles = 140000000.0")
-        .replace("read_cycles = 4500.0", "read_cycles = 45000000.0")
-        .replace("read_cycles = 9000.0", "read_cycles = 90000000.0")
-        .replace("core_dynamic = \"4 W\"", &format!("core_dynamic = \"{core}\""))
-        .replace("power = \"8 W\"", "power = \"14 W\"")
-        .replace("inlet = \"25 C\"", "inlet = \"32 C\"");
-    Profile::parse(&text, "hot").unwrap()
+    let leaks = ("power = \"8 W\"", "power = \"14 W\"");
+    hot_requests(core, &[leaks, ("inlet = \"25 C\"", "inlet = \"32 C\"")])
 }
 
 /// The same with hardware that does not throttle.
@@ -111,10 +102,7 @@ impl Case {
     }
 
     fn settings(&self) -> Settings {
-        let points =
-            vec![(0.0, 1.0), (0.4, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
-        let curve = self.profile.model().filter(|_| self.jobs > 0);
-        let curve = curve.map(|_| Curve::new(points).unwrap());
+        let curve = self.profile.model().filter(|_| self.jobs > 0).map(|_| curve());
         Settings { curve, ssd_budget: self.budget, ..Settings::default() }
     }
 
@@ -126,16 +114,9 @@ impl Case {
     fn jobs(&self, seed: u64) -> Vec<Job> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x10B5);
         let job = |index| Job {
-            name: "compute".to_owned(),
             class: QosClass::ALL[index % QosClass::ALL.len()],
-            socket: None,
             start: Nanos::from_millis(random.random_range(0..90_000)),
-            cpu: Nanos::from_secs(random.random_range(5..60)),
-            clock: Hertz(2.7e9),
-            fixed: 0.0,
-            activity: 1.0,
-            io: None,
-            objective: None,
+            ..compute(random.random_range(5..60))
         };
         (0..self.jobs).map(job).collect()
     }

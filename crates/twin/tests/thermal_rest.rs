@@ -4,72 +4,25 @@
 
 mod common;
 
-use common::job as run_of;
-use ebb_policy::cooling::Curve;
+use common::{Clients, curve, heaters, hot_requests, job};
+use ebb_policy::Decision;
 use ebb_policy::registry::{Settings, make};
-use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{Decision, QosClass};
-use ebb_trace::generate::Job;
-use ebb_trace::{Closed, Op, Request, Workload};
+use ebb_policy::units::Nanos;
+use ebb_trace::{Op, Workload};
 use ebb_twin::faults::Faults;
 use ebb_twin::{Observer, Profile, Run, Sample, run};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 /// Profiles, and how many jobs or, on the first one, hot requests at a time they have: a load that
 /// needs fans between least and full.
-const SERVERS: [(&str, u32); 4] =
+const SERVERS: [(&str, u16); 4] =
     [("thermal-1u", 40), ("eadc-e6", 14), ("eadc-e4", 12), ("backup-36", 22)];
 const FIRST: &str = SERVERS[0].0;
 
-/// Clients that are always active.
-struct Steady(u32, Pcg64Mcg);
-
-impl Closed for Steady {
-    fn slots(&self) -> u32 {
-        self.0
-    }
-    fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
-        let offset = self.1.random_range(0..1u64 << 28) * 4096;
-        let (op, recorded_latency) = (Op::Read, None);
-        Some(Request {
-            at: now,
-            offset,
-            bytes: 4096,
-            device: 0,
-            op,
-            stream: slot,
-            recorded_latency,
-        })
-    }
-}
-
-/// `thermal-1u` has no cores for jobs: requests that keep one busy for 50 ms make its heat.
+/// `thermal-1u` has no cores for jobs: requests make its heat.
 fn server(name: &str) -> Profile {
-    let mut text = Profile::shipped_text(name).unwrap().to_owned();
-    if name == FIRST {
-        text = text
-            .replace("read_cycles = 14000.0", "read_cycles = 140000000.0")
-            .replace("read_cycles = 4500.0", "read_cycles = 45000000.0")
-            .replace("read_cycles = 9000.0", "read_cycles = 90000000.0")
-            .replace("core_dynamic = \"4 W\"", "core_dynamic = \"10 W\"");
-    }
-    Profile::parse(&text, name).unwrap()
-}
-
-fn compute(number: u32) -> Job {
-    Job {
-        name: "compute".to_owned(),
-        class: QosClass::Noncritical,
-        socket: Some((number % 2) as u16),
-        start: Nanos::ZERO,
-        cpu: Nanos::from_secs(100_000),
-        clock: Hertz(2.7e9),
-        fixed: 0.0,
-        activity: 1.0,
-        io: None,
-        objective: None,
-    }
+    if name == FIRST { hot_requests("10 W", &[]) } else { Profile::load(name).unwrap() }
 }
 
 /// What was seen of each period.
@@ -100,17 +53,17 @@ impl Observer for Watch {
     }
 }
 
-fn watched((name, load): (&str, u32), policy: &str, seconds: u64, faults: Option<Faults>) -> Watch {
+fn watched((name, load): (&str, u16), policy: &str, seconds: u64, faults: Option<Faults>) -> Watch {
     let profile = server(name);
-    let points = vec![(0.0, 1.0), (0.4, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
-    let settings = Settings { curve: Some(Curve::new(points).unwrap()), ..Settings::default() };
+    let settings = Settings { curve: Some(curve()), ..Settings::default() };
     let policy = make(policy, &profile.topology(), &settings).unwrap();
     let (clients, jobs) = if name == FIRST { (load, 0) } else { (1, load) };
-    let jobs = (0..jobs).map(compute).collect();
-    let workload = Workload::Closed(Box::new(Steady(clients, Pcg64Mcg::seed_from_u64(1))));
+    let (slots, random) = (clients.into(), Pcg64Mcg::seed_from_u64(1));
+    let clients = Clients { slots, bytes: 4096, op: Op::Read, devices: 1, random };
+    let workload = Workload::Closed(Box::new(clients));
     let mut watch = Watch::default();
     let end = Some(Nanos::from_secs(seconds));
-    let job = Run { jobs, faults, ..run_of(&profile, policy, workload, end) };
+    let job = Run { jobs: heaters(jobs), faults, ..job(&profile, policy, workload, end) };
     run(job, &mut watch).unwrap_or_else(|error| panic!("{name}: {error}"));
     watch
 }

@@ -23,8 +23,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Chain, Poisson, job};
-use ebb_policy::cooling::Curve;
+use common::{Chain, Poisson, changed, compute, curve, job};
 use ebb_policy::registry::{ENTRIES, Owned, Settings, make};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Decision, Limits, QosClass};
@@ -55,12 +54,13 @@ const PAIRS: [&str; 3] = ["pacer+pacman+dlb", "pacer+eadc", "pacman+eadc"];
 const TRIO: &str = "pacer+pacman+eadc";
 
 fn server(inlet: &str, drives: &str) -> Profile {
-    let text = Profile::shipped_text("converged-1u").unwrap();
-    let text = text.replace("model = \"pm1743\"", &format!("model = \"{drives}\""));
-    // The drives start as warm as the air.
-    let text = text.replace("start = \"35 C\"", "start = \"40 C\"");
-    let text = text.replace("inlet = \"25 C\"", &format!("inlet = \"{inlet}\""));
-    let mut profile = Profile::parse(&text, "together").unwrap();
+    let changes = [
+        ("model = \"pm1743\"", &*format!("model = \"{drives}\"")),
+        // The drives start as warm as the air.
+        ("start = \"35 C\"", "start = \"40 C\""),
+        ("inlet = \"25 C\"", &format!("inlet = \"{inlet}\"")),
+    ];
+    let mut profile = changed("converged-1u", &changes);
     for stage in &mut profile.stage {
         stage.read_cycles *= SLOWER;
         stage.write_cycles *= SLOWER;
@@ -97,20 +97,8 @@ fn scattered(seed: u64) -> Workload {
 
 /// Computing without end.
 fn jobs(count: usize) -> Vec<Job> {
-    let cpu = Nanos::from_secs(3600);
-    let job = Job {
-        name: "compute".to_owned(),
-        class: QosClass::Sensitive,
-        socket: None,
-        start: Nanos::ZERO,
-        cpu,
-        clock: Hertz(2.8e9),
-        fixed: 0.2,
-        activity: 1.0,
-        io: None,
-        objective: None,
-    };
-    vec![job; count]
+    let (class, clock) = (QosClass::Sensitive, Hertz(2.8e9));
+    vec![Job { class, clock, fixed: 0.2, ..compute(3600) }; count]
 }
 
 /// Who decided what.
@@ -142,9 +130,7 @@ struct Scene {
 impl Scene {
     fn run(&self, policy: &str, seed: u64) -> Outcome {
         let profile = server(self.inlet, self.drives);
-        let points =
-            vec![(0.0, 1.0), (0.4, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
-        let curve = (self.drives == HDD).then(|| Curve::new(points).unwrap());
+        let curve = (self.drives == HDD).then(curve);
         let settings = Settings { plf: PLF, ssd_budget: Some(BUDGET), curve };
         let policy = make(policy, &profile.topology(), &settings).unwrap();
         let job = Run {

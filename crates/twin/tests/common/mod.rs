@@ -1,8 +1,10 @@
 //! Small workloads and servers for the twin's tests.
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part
 
-use ebb_policy::units::Nanos;
-use ebb_policy::{Controls, FanControl, Limits, Policy, Signals};
+use ebb_policy::cooling::Curve;
+use ebb_policy::units::{Hertz, Nanos};
+use ebb_policy::{Controls, FanControl, Limits, Policy, QosClass, Signals};
+use ebb_trace::generate::Job;
 use ebb_trace::{Closed, Op, Request, Source, TraceError, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Unobserved, run};
 use rand::{RngExt, SeedableRng};
@@ -131,7 +133,7 @@ impl Closed for Shifting {
     }
 }
 
-/// Clients that send the next random read as soon as the last one is answered.
+/// Clients that send the next random request as soon as the last one is answered.
 pub struct Clients {
     pub slots: u32,
     pub bytes: u32,
@@ -161,7 +163,7 @@ impl Closed for Clients {
 pub struct Fixed {
     pub active: u16,
     pub frequency: usize,
-    pub frequencies: Vec<ebb_policy::units::Hertz>,
+    pub frequencies: Vec<Hertz>,
 }
 
 impl Policy for Fixed {
@@ -217,6 +219,60 @@ efficiency = [[0.0, 0.8]]
 "#
     );
     Profile::parse(&text, "test").unwrap()
+}
+
+/// The shipped profile `name` with texts replaced, each of which it has once.
+pub fn changed(name: &str, changes: &[(&str, &str)]) -> Profile {
+    let mut text = Profile::shipped_text(name).unwrap().to_owned();
+    for (from, to) in changes {
+        assert_eq!(text.matches(from).count(), 1, "{name}: {from}");
+        text = text.replace(from, to);
+    }
+    Profile::parse(&text, name).unwrap()
+}
+
+/// `thermal-1u` with requests that keep a core, which draws so much, busy for 50 ms: few of them
+/// make the heat of many.
+pub fn hot_requests(core: &str, changes: &[(&str, &str)]) -> Profile {
+    let core = format!("core_dynamic = \"{core}\"");
+    let hot = [
+        ("read_cycles = 14000.0", "read_cycles = 140000000.0"),
+        ("read_cycles = 4500.0", "read_cycles = 45000000.0"),
+        ("read_cycles = 9000.0", "read_cycles = 90000000.0"),
+        ("core_dynamic = \"4 W\"", &core),
+    ];
+    changed("thermal-1u", &[&hot, changes].concat())
+}
+
+/// Duty up to which the disks of [`curve`] feel nothing of the fans.
+pub const KNEE: f64 = 0.4;
+
+/// A disk throughput curve for policies.
+pub fn curve() -> Curve {
+    let points = vec![(0.0, 1.0), (KNEE, 1.0), (0.5, 0.97), (0.6, 0.86), (0.8, 0.62), (1.0, 0.40)];
+    Curve::new(points).unwrap()
+}
+
+/// A job that computes for so long, on any socket.
+pub fn compute(seconds: u64) -> Job {
+    Job {
+        name: "compute".to_owned(),
+        class: QosClass::Noncritical,
+        socket: None,
+        start: Nanos::ZERO,
+        cpu: Nanos::from_secs(seconds),
+        clock: Hertz(2.7e9),
+        fixed: 0.0,
+        activity: 1.0,
+        io: None,
+        objective: None,
+    }
+}
+
+/// So many jobs that compute without end, by turns on each of two sockets.
+pub fn heaters(count: u16) -> Vec<Job> {
+    let on = |socket| Job { socket: Some(socket), ..compute(100_000) };
+    (0..count).map(|number| on(number % 2)).collect()
 }
 
 pub fn simulate(profile: &Profile, workload: Workload, duration: Option<Nanos>) -> Outcome {
