@@ -56,6 +56,8 @@ pub struct DriveSpec {
     /// The hottest that it may be: where it slows itself down (NVMe: `WCTEMP`, or TMT1), or its
     /// maker's operating limit; `None` when nobody knows.
     pub limit: Option<Celsius>,
+    /// Whether it is a hard disk, which fans can shake (Linux: `queue/rotational`).
+    pub rotational: bool,
 }
 
 impl DriveSpec {

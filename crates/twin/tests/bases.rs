@@ -52,19 +52,20 @@ fn drives_heat_up_under_writes_and_throttle_only_where_fans_are_slow() {
 }
 
 #[test]
-fn policies_know_how_much_heat_each_drive_bears() {
-    for (name, limit) in [
-        ("asg-1115s-thermal", 80.0),
-        ("dorado-6000-thermal", 65.0),
-        ("thermal-1u", 70.0),
-        ("eadc-e6", 60.0),
-        ("backup-36", 60.0),
+fn policies_know_how_much_heat_each_drive_bears_and_which_fans_can_shake() {
+    for (name, limit, rotational) in [
+        ("asg-1115s-thermal", 80.0, false),
+        ("dorado-6000-thermal", 65.0, false),
+        ("thermal-1u", 70.0, false),
+        ("eadc-e6", 60.0, true),
+        ("backup-36", 60.0, true),
     ] {
         let topology = Profile::load(name).unwrap().topology();
         let limits = topology.drives.iter().map(|drive| drive.hottest());
         assert!(
             topology.drives.len() > 1 && limits.eq(vec![Celsius(limit); topology.drives.len()])
         );
+        assert!(topology.drives.iter().all(|drive| drive.rotational == rotational), "{name}");
     }
     let text = Profile::shipped_text("thermal-1u").unwrap();
     let own = "[thermal.drive]\nthrottle = \"66 C\"\nthrottle_full = \"68 C\"";

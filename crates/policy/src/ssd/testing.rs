@@ -20,6 +20,7 @@ pub fn topology(drives: &[Vec<f64>]) -> Topology {
     let drive = |caps: &Vec<f64>| DriveSpec {
         states: caps.iter().map(|mp| state(*mp, true)).chain([state(0.05, false)]).collect(),
         limit: None,
+        rotational: false,
     };
     let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
     Topology {

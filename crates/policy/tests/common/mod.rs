@@ -27,6 +27,7 @@ pub fn server(drives: usize) -> Topology {
     let drive = |caps: &&[f64]| DriveSpec {
         states: caps.iter().map(|w| state(*w, true)).chain([state(0.05, false)]).collect(),
         limit: None,
+        rotational: false,
     };
     let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
     Topology {
@@ -39,11 +40,13 @@ pub fn server(drives: usize) -> Topology {
     }
 }
 
-/// The same with two sockets, six fans and twelve jobs.
+/// The same with two sockets, six fans that shake the first drive, and twelve jobs.
 #[allow(dead_code, reason = "not every test has heat")]
 pub fn heated(drives: usize) -> Topology {
     let fan = FanSpec { min_duty: 0.2, max_power: Watts(50.0) };
-    Topology { sockets: 2, fans: vec![fan; 6], jobs: 12, ..server(drives) }
+    let mut topology = server(drives);
+    topology.drives[0].rotational = true;
+    Topology { sockets: 2, fans: vec![fan; 6], jobs: 12, ..topology }
 }
 
 /// The budget that is `share` of the way from the lowest caps to the highest.

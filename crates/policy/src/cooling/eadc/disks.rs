@@ -5,13 +5,17 @@
 //! harms the most, move few of them, and the more it harms the fewer. Ours is the time for which
 //! disks have something to do, which grows with the harm: a tenth of one disk's time, down to a
 //! twentieth, so that a load near the threshold does not switch the fans to and fro; and the
-//! activity must have been gone for one sensor lag.
+//! activity must have been gone for one sensor lag. Only disks that turn count: no fan shakes an
+//! SSD.
 //!
 //! Where nobody counts that time: the same shares of the most bytes, or requests, per second in
-//! the last minutes.
+//! the last minutes. These are sums over all drives, so that beside disks what SSDs do counts too:
+//! jobs may be throttled for nothing, but no disk is shaken. Where all drives are SSDs nothing
+//! counts.
 
 use crate::Signals;
 use crate::cooling::{LAG, MIN_JOB_SHARE, weight};
+use crate::topology::Topology;
 
 /// Shares of one disk's time, or else of the largest rates, at which disks become busy and idle.
 const BUSY: f64 = 0.10;
@@ -47,6 +51,8 @@ impl Rate {
 /// Disk activity of the server and its jobs.
 #[derive(Debug, Clone)]
 pub struct Disks {
+    /// Which drives are disks.
+    rotational: Vec<bool>,
     /// How many disks have something to do, smoothed; `None` when nobody counts.
     at_work: Option<f64>,
     bytes: Rate,
@@ -57,11 +63,12 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// For `jobs` slots.
-    pub fn new(jobs: u16) -> Self {
-        let jobs = vec![0.0; usize::from(jobs)];
+    /// For the drives and job slots of `topology`.
+    pub fn new(topology: &Topology) -> Self {
+        let rotational = topology.drives.iter().map(|drive| drive.rotational).collect();
+        let jobs = vec![0.0; usize::from(topology.jobs)];
         let (bytes, requests) = (Rate::default(), Rate::default());
-        Self { at_work: None, bytes, requests, quiet: 0.0, busy: false, jobs }
+        Self { rotational, at_work: None, bytes, requests, quiet: 0.0, busy: false, jobs }
     }
 
     /// Takes one period, in which the jobs might run for `shares` of the time.
@@ -86,7 +93,9 @@ impl Disks {
     }
 
     fn watch(&mut self, signals: &Signals, dt: f64) {
-        let shares = signals.drives.iter().filter_map(|drive| drive.utilisation);
+        let drives = signals.drives.iter().zip(&self.rotational);
+        let disks = drives.filter_map(|(drive, rotational)| rotational.then_some(drive));
+        let shares = disks.filter_map(|disk| disk.utilisation);
         // The share of a period may overshoot 1 by the jitter of its two ends.
         let shares = shares.filter(|share| share.is_finite()).map(|share| share.clamp(0.0, 1.0));
         let at_work = shares.reduce(|sum, share| sum + share);
@@ -101,8 +110,9 @@ impl Disks {
     }
 
     fn over(&self, share: f64) -> bool {
+        let ssds = !self.rotational.is_empty() && !self.rotational.contains(&true);
         let rates = || self.bytes.over(share, NEGLIGIBLE) || self.requests.over(share, FEW);
-        self.at_work.map_or_else(rates, |disks| disks > share)
+        self.at_work.map_or_else(|| !ssds && rates(), |disks| disks > share)
     }
 
     /// Whether fan vibration costs somebody something now.
@@ -120,14 +130,23 @@ impl Disks {
 mod tests {
     use super::*;
     use crate::PERIOD;
-    use crate::topology::{DriveSpec, Topology};
+    use crate::topology::DriveSpec;
 
     const DISKS: usize = 8;
 
+    /// For these drives: disks or not.
+    fn drives(rotational: [bool; DISKS]) -> Disks {
+        Disks::new(&topology(rotational))
+    }
+
+    fn topology(rotational: [bool; DISKS]) -> Topology {
+        let drive = |rotational| DriveSpec { states: Vec::new(), limit: None, rotational };
+        Topology { drives: rotational.map(drive).to_vec(), ..Topology::default() }
+    }
+
     /// Runs for `seconds` with each disk at work for these shares of the time.
     fn run(disks: &mut Disks, seconds: u32, rates: (u64, u64), shares: Option<[f64; DISKS]>) {
-        let drives = vec![DriveSpec { states: Vec::new(), limit: None }; DISKS];
-        let mut signals = Signals::new(&Topology { drives, ..Topology::default() });
+        let mut signals = Signals::new(&topology([true; DISKS]));
         signals.period = PERIOD;
         // Per second to per period.
         let (bytes, requests) = rates;
@@ -154,7 +173,7 @@ mod tests {
                 if !counted && rates.1 < 100 {
                     continue;
                 }
-                let mut disks = Disks::new(0);
+                let mut disks = drives([true; DISKS]);
                 run(&mut disks, 600, (1_400_000_000, 1400), Some([1.0; DISKS]).filter(|_| counted));
                 assert!(disks.busy());
                 for _ in 0..60 {
@@ -170,9 +189,35 @@ mod tests {
     #[test]
     fn a_request_now_and_then_is_no_activity() {
         for shares in [Some([0.005; DISKS]), None] {
-            let mut disks = Disks::new(0);
+            let mut disks = drives([true; DISKS]);
             run(&mut disks, 600, (40_000, 8), shares);
             assert!(!disks.busy());
+        }
+    }
+
+    #[test]
+    fn fans_shake_no_ssd() {
+        let stream = (4_000_000_000, 100_000);
+        let mut ssds = drives([false; DISKS]);
+        for shares in [None, Some([1.0; DISKS])] {
+            run(&mut ssds, 60, stream, shares);
+            assert!(!ssds.busy());
+        }
+        // Four of either: the time of disks alone tells.
+        let half = std::array::from_fn(|drive| drive >= 4);
+        let share = |disk: f64| Some(half.map(|is_disk| if is_disk { disk } else { 1.0 }));
+        let mut mixed = drives(half);
+        run(&mut mixed, 60, stream, share(0.0));
+        assert!(!mixed.busy());
+        run(&mut mixed, 10, stream, share(0.1));
+        assert!(mixed.busy());
+        run(&mut mixed, 60, stream, share(0.0));
+        assert!(!mixed.busy());
+        // Nobody counts it, or knows the drives: all that is read and written may be theirs.
+        let unknown = Disks::new(&Topology::default());
+        for mut disks in [mixed, unknown] {
+            run(&mut disks, 60, stream, None);
+            assert!(disks.busy());
         }
     }
 }

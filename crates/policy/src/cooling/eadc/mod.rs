@@ -136,7 +136,7 @@ impl Eadc {
             pi: Pi::default(),
             target: Thresholds::new(topology).set_point.0,
             drives: (0.0, false),
-            disks: Disks::new(topology.jobs),
+            disks: Disks::new(topology),
             fan_cap: FanCap::default(),
             caps,
             lever,

@@ -131,6 +131,7 @@ fn drive() -> DriveSpec {
             exit: latency,
         }],
         limit: Some(Celsius(70.0)),
+        rotational: true,
     }
 }
 
