@@ -1,17 +1,26 @@
 //! How hot each drive may be: its last reading, and what it can have warmed by since. And the air
 //! that its temperature alone asks for.
+//!
+//! A drive whose temperature alone is missing warms in the dark. One of which nothing is sensed any
+//! more, though its temperature was not all that was, has been pulled out; but if all drives are
+//! silent at once, it is whoever asks them that fails.
 
-use crate::Signals;
 use crate::cooling::QUANTUM;
 use crate::cooling::dlb::min_duty;
 use crate::cooling::pi::{duty_of, resistance};
 use crate::possible::is_drive_temperature;
 use crate::topology::Topology;
 use crate::units::{Celsius, Nanos};
+use crate::{DriveSignals, Signals};
 
 /// What a drive that has fallen silent is taken to warm by, in K/s: an SSD of 150 J/K that goes
 /// from rest to all the 15 W that it can write with, in air that takes no more than before.
 const SLEW: f64 = 0.1;
+
+/// How long nothing is sensed of a drive before it is gone, in seconds: twice as long as Linux
+/// waits for the answer to an NVMe admin command (`nvme_core.admin_timeout`, 60 s), during which
+/// a drive that hangs may well be hot.
+const GONE: f64 = 120.0;
 
 /// Distance that is kept from a drive's limit, in kelvin: its reading and the inlet's are rounded.
 pub(crate) const MARGIN: f64 = 2.0 * QUANTUM;
@@ -26,9 +35,14 @@ struct Drive {
     limit: f64,
     /// When it last said how hot it is.
     last: Option<(Nanos, f64)>,
+    /// Whether more than that was ever sensed of it.
+    more: bool,
+    /// Seconds for which nothing has been, while other drives spoke.
+    silent: f64,
 }
 
-/// The drives' temperatures at worst. A drive that has never told its own counts for nothing.
+/// The drives' temperatures at worst. A drive that has never told its own counts for nothing, and
+/// neither does one that is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Drives {
     now: Nanos,
@@ -40,9 +54,13 @@ pub(crate) struct Drives {
 impl Drives {
     /// For the drives of `topology`, each with the limit given, or else its own.
     pub fn new(topology: &Topology, limit: Option<Celsius>) -> Self {
-        let of = |own: Celsius| limit.unwrap_or(own).0;
-        let drives =
-            topology.drives.iter().map(|drive| Drive { limit: of(drive.hottest()), last: None });
+        let limit = |own: Celsius| limit.unwrap_or(own).0;
+        let drives = topology.drives.iter().map(|drive| Drive {
+            limit: limit(drive.hottest()),
+            last: None,
+            more: false,
+            silent: 0.0,
+        });
         let slow = resistance(min_duty(topology));
         Self { now: Nanos::ZERO, drives: drives.collect(), slow }
     }
@@ -50,14 +68,26 @@ impl Drives {
     /// Takes one period.
     pub fn update(&mut self, signals: &Signals) {
         self.now = signals.now;
+        let nothing = DriveSignals::default();
+        let any = signals.drives.iter().any(|signal| *signal != nothing);
         for (drive, signal) in self.drives.iter_mut().zip(&signals.drives) {
+            drive.more |= DriveSignals { temperature: None, ..*signal } != nothing;
+            if *signal != nothing {
+                drive.silent = 0.0;
+            } else if any {
+                drive.silent += signals.period.seconds();
+            }
             if let Some(t) = signal.temperature.filter(|t| is_drive_temperature(*t)) {
                 drive.last = Some((signals.now, t.0));
+            } else if drive.more && drive.silent >= GONE {
+                // What comes in its place may be another.
+                (drive.last, drive.more) = (None, false);
             }
         }
     }
 
-    /// Temperature at worst and limit of each drive, °C; `None` for one that never spoke.
+    /// Temperature at worst and limit of each drive, °C; `None` for one that never spoke or
+    /// is gone.
     pub fn worst(&self) -> impl Iterator<Item = Option<(f64, f64)>> + '_ {
         self.drives.iter().map(|drive| {
             let (at, t) = drive.last?;

@@ -139,6 +139,10 @@ impl FeedForward {
         let mut least = slow;
         let drives = signals.drives.iter().zip(&mut self.drives).zip(self.heat.worst());
         for ((drive, balance), worst) in drives {
+            if worst.is_none() {
+                // Gone: another may come in its place.
+                *balance = Balance::default();
+            }
             let ahead = if let (Some((watts, t)), Some(inlet)) = (sensed(drive), inlet) {
                 balance.learn(watts, t, (t - inlet) / r, dt);
                 worst.and_then(|(t, limit)| balance.bearable((t, limit - MARGIN), inlet, slow))
@@ -165,4 +169,44 @@ fn sensed(drive: &DriveSignals) -> Option<(f64, f64)> {
     let watts = drive.power.filter(|power| is_power(*power))?;
     let temperature = drive.temperature.filter(|t| is_drive_temperature(*t))?;
     Some((watts.0, temperature.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::DriveSpec;
+    use crate::units::{Celsius, Nanos, Watts};
+    use crate::{PERIOD, Reading};
+
+    #[test]
+    fn a_drive_that_is_pulled_out_needs_no_air() {
+        let limit = Some(Celsius(70.0));
+        let drive = DriveSpec { states: Vec::new(), limit, rotational: false };
+        let topology = Topology { drives: vec![drive; 2], ..Topology::default() };
+        let (mut feed, mut signals) = (FeedForward::new(&topology), Signals::new(&topology));
+        signals.period = PERIOD;
+        let mut seconds = |seconds: u64, temperature: Option<f64>| {
+            let mut floor = (0.0, false);
+            let end = signals.now + Nanos::from_secs(seconds);
+            while signals.now < end {
+                signals.now += PERIOD;
+                let inlet = Reading { at: signals.now, temperature: Celsius(30.0) };
+                signals.cooling.inlet = Some(inlet);
+                for (drive, t) in signals.drives.iter_mut().zip([temperature, Some(40.0)]) {
+                    drive.temperature = t.map(Celsius);
+                    drive.power = t.map(|_| Watts(12.0));
+                }
+                floor = feed.update(&signals, 0.5, 0.5);
+            }
+            floor
+        };
+        let (floor, over) = seconds(600, Some(70.0));
+        assert!(floor > 0.5 && over, "{floor}");
+        let (floor, over) = seconds(60, None);
+        assert!(floor > 0.5 && over, "it is not gone yet: {floor}");
+        assert_eq!(seconds(200, None), (0.0, false));
+        // And back again.
+        let (floor, over) = seconds(10, Some(70.0));
+        assert!(floor > 0.5 && over, "{floor}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What the guard does for hot drives.
 
 use super::*;
+use crate::DriveSignals;
 
 /// [`warm_bench`] with cool sockets and drives that bear 70 °C, the last one as much as unknown
 /// ones do.
@@ -65,6 +66,59 @@ fn a_drive_that_falls_silent_warms_up_in_the_dark() {
     assert!((398..=402).contains(&periods), "{periods}");
     bench.drives([Some(50.0), Some(40.0), None, Some(40.0)]);
     assert!(bench.fan().duty().unwrap() < 1.0);
+}
+
+/// Seconds until the fans are full, and until the policy has them back after that, within ten
+/// minutes in which drive 0 is as `seen` makes it: 50 °C warm before, when its state was known.
+fn while_seen(seen: impl Fn(usize, &mut [DriveSignals])) -> (Option<usize>, Option<usize>) {
+    let mut bench = drive_bench();
+    bench.signals.drives[0].state = Some(0);
+    bench.drives([Some(50.0), Some(40.0), None, Some(40.0)]);
+    let duties: Vec<_> = (1..=1200)
+        .map(|period| {
+            bench.warm(Some(50.0));
+            seen(period, &mut bench.signals.drives);
+            bench.period(fans(0.2));
+            bench.fan().duty().unwrap()
+        })
+        .collect();
+    let full = duties.iter().position(|duty| *duty == 1.0);
+    let back = duties[full.unwrap_or(0)..].iter().position(|duty| *duty == 0.2);
+    (full.map(|period| period / 2), back.map(|period| period / 2))
+}
+
+#[test]
+fn a_drive_that_was_pulled_out_is_forgotten_and_one_that_lost_its_temperature_is_not() {
+    let nothing = DriveSignals::default();
+    let pulled = while_seen(|_, drives| drives[0] = nothing);
+    assert_eq!(pulled.0, None, "gone before it can have warmed by 20 K");
+    // Its state is still told.
+    let (full, back) = while_seen(|_, drives| drives[0].temperature = None);
+    assert!((198..=202).contains(&full.unwrap()) && back.is_none(), "{full:?} {back:?}");
+    // Now and then: it is there.
+    let often = while_seen(|period, drives| {
+        drives[0] = nothing;
+        drives[0].state = period.is_multiple_of(120).then_some(0);
+    });
+    assert_eq!(often, (full, None));
+    // Nothing of any drive: nobody asks them.
+    assert_eq!(while_seen(|_, drives| drives.fill(nothing)), (full, None));
+}
+
+#[test]
+fn a_hot_drive_that_is_pulled_out_gives_the_fans_back_until_it_speaks_again() {
+    let nothing = DriveSignals::default();
+    let at = |t: f64| DriveSignals { temperature: Some(Celsius(t)), state: Some(0), ..nothing };
+    let (full, back) = while_seen(|period, drives| {
+        drives[0] = if period < 100 { at(70.0) } else { nothing };
+    });
+    // Two minutes of silence, then as slowly as fans slow down.
+    assert_eq!(full, Some(0));
+    assert!((170..=190).contains(&back.unwrap()), "{back:?}");
+    let again = while_seen(|period, drives| {
+        drives[0] = if period < 1000 { nothing } else { at(70.0) };
+    });
+    assert_eq!(again, (Some(499), None));
 }
 
 #[test]
