@@ -92,6 +92,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "SEED")]
     pub faults: Option<u64>,
 
+    /// Break more: also the sensors of inlet and drives, power states, job shares, and all fans
+    /// but one.
+    #[arg(long, requires = "faults")]
+    pub faults_wide: bool,
+
     /// End all faults at this time [default: they go on].
     #[arg(long, value_name = "TIME", requires = "faults")]
     pub faults_until: Option<Nanos>,

@@ -77,6 +77,26 @@ fn faults_are_listed_with_their_times_and_repeat() {
 }
 
 #[test]
+fn wide_faults_break_more() {
+    let hot = ["sim", "--profile", "thermal-1u", "--workload", "rand-rw", "--rate", "20 IOPS"];
+    let more = ["--policy", "eadc", "--duration", "1 min", "--faults", "2", "--quiet"];
+    let args: Vec<&str> = hot.into_iter().chain(more).collect();
+    let with = |more: &[&'static str]| [&args, more].concat();
+    let (usual, wide) = (json(&with(&["--json"])), json(&with(&["--faults-wide", "--json"])));
+    valid("sim-1", &wide);
+    assert_eq!((&usual["faults_wide"], &wide["faults_wide"]), (&false.into(), &true.into()));
+    let of = |result: &Value| -> Vec<Value> {
+        result["runs"][0]["faults"].as_array().unwrap().iter().map(|f| f["of"].clone()).collect()
+    };
+    let drives = |of: &[Value]| of.iter().any(|of| of.as_str().unwrap().starts_with("drive"));
+    let (usual, wide) = (of(&usual), of(&wide));
+    assert!(wide.len() > 2 * usual.len() && drives(&wide) && !drives(&usual), "{usual:?} {wide:?}");
+    assert!(prints(&with(&["--faults-wide"])).contains("(--faults 2 --faults-wide)"));
+    let (code, error) = fails(&[&hot[..], &["--faults-wide"]].concat());
+    assert!(code == 2 && error.contains("--faults <SEED>"), "{code}: {error}");
+}
+
+#[test]
 fn any_number_of_threads_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let run = |threads: &str| {

@@ -72,6 +72,7 @@ impl Plan {
         check_policies(&policies, &server, &settings)?;
         options::something_to_run(args)?;
         let requests = requests(args)?;
+        let campaign = if args.faults_wide { Faults::wide } else { Faults::seeded };
         let plan = Self {
             duration: args.duration.or_else(|| duration(&requests, example)),
             settings,
@@ -84,9 +85,7 @@ impl Plan {
                 Nanos::ZERO
             })),
             seed: args.seed,
-            faults: args
-                .faults
-                .map(|seed| Faults { until: args.faults_until, ..Faults::seeded(seed) }),
+            faults: args.faults.map(|seed| Faults { until: args.faults_until, ..campaign(seed) }),
             pressure: args.workload.pressure,
             maximum: None,
             example,

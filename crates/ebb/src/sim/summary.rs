@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use ebb_policy::units::Nanos;
 use ebb_twin::Outcome;
+use ebb_twin::faults::Extent;
 
 use super::heat::{FaultLine, ThermalSummary, TripLine};
 use super::jobs::{ClassSummary, DiskSummary, JobSummary, jobs};
@@ -42,6 +43,9 @@ pub struct Summary {
     /// Seed of the injected faults; absent without `--faults`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_seed: Option<u64>,
+    /// Whether they are those of a wide campaign; absent without `--faults`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults_wide: Option<bool>,
     /// When all faults had ended, s; absent without `--faults-until`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_until_s: Option<f64>,
@@ -155,6 +159,7 @@ impl Summary {
             maximum_iops: plan.maximum,
             pressure: plan.pressure,
             faults_seed: plan.faults.map(|faults| faults.seed),
+            faults_wide: plan.faults.map(|faults| faults.extent == Extent::Wide),
             faults_until_s: plan.faults.and_then(|faults| faults.until).map(Nanos::seconds),
             traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
             notes: plan.notes(),
