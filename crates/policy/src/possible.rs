@@ -16,10 +16,12 @@ const MAX_DRIVE_POWER_FACTOR: f64 = 3.0;
 const MAX_SERVER_POWER: Watts = Watts(20_000.0);
 /// Twice the speed of the fastest fans of one rack unit.
 const MAX_SPEED: Rpm = Rpm(100_000.0);
+/// No server runs that is colder, °C.
+pub const COLDEST: f64 = -40.0;
 /// Composite temperatures outside are conversion errors (0 K means "not reported").
-const DRIVES: std::ops::RangeInclusive<f64> = -40.0..=150.0;
+const DRIVES: std::ops::RangeInclusive<f64> = COLDEST..=150.0;
 /// Air in which a server can run.
-const INLETS: std::ops::RangeInclusive<f64> = -40.0..=70.0;
+const INLETS: std::ops::RangeInclusive<f64> = COLDEST..=70.0;
 
 /// Whether power can be that of a server or of a part of it.
 pub fn is_power(power: Watts) -> bool {

@@ -5,7 +5,7 @@ use crate::cooling::load::Load;
 use crate::cooling::pi::resistance;
 use crate::cooling::sensor::{Causes, Sensor};
 use crate::cooling::{LAG, Thresholds, weight};
-use crate::possible::{is_inlet, is_power};
+use crate::possible::{COLDEST, is_inlet, is_power};
 use crate::topology::Topology;
 use crate::units::{Celsius, Nanos};
 
@@ -37,12 +37,13 @@ pub struct Estimate {
 #[derive(Debug, Clone)]
 struct Socket {
     sensor: Option<Sensor>,
-    /// Load of the last period in which it was known, that with what it counts at rest, and
-    /// smoothed.
+    /// Load of the last period in which it was known; that with what it counts at rest.
     last: Option<f64>,
     at_once: f64,
+    /// The load smoothed; the most of that ever.
     load: f64,
     largest: f64,
+    /// The most of the load in the last [`RELIEF`].
     peak: f64,
 }
 
@@ -87,7 +88,10 @@ impl Estimator {
         let inlet = signals.cooling.inlet.map(|reading| reading.temperature);
         let inlet = inlet.filter(|inlet| is_inlet(*inlet)).map(|inlet| inlet.0);
         let sensed = keep(&mut self.air, air) & keep(&mut self.inlet, inlet);
-        let surroundings = (resistance(self.air()), self.inlet(), sensed);
+        // Nothing that runs is much colder than the air it takes in.
+        let coldest = self.inlet.map_or(COLDEST, |inlet| inlet - 10.0);
+        let (air, inlet) = (resistance(self.air()), self.inlet());
+        let surroundings = Causes { load: 0.0, sensed, air, inlet, coldest, relief: 0.0 };
         for s in 0..self.sockets.len() {
             let load = if self.by_socket {
                 self.load.work(signals, Some(s))
@@ -158,14 +162,8 @@ impl Estimator {
 }
 
 impl Socket {
-    fn causes(
-        &mut self,
-        load: Option<f64>,
-        dt: f64,
-        idle: f64,
-        (air, inlet, sensed): (f64, f64, bool),
-    ) -> Causes {
-        let sensed = keep(&mut self.last, load) & sensed;
+    fn causes(&mut self, load: Option<f64>, dt: f64, idle: f64, surroundings: Causes) -> Causes {
+        let sensed = keep(&mut self.last, load) & surroundings.sensed;
         let load = self.last.unwrap_or(0.0);
         self.load += (load - self.load) * weight(dt, SMOOTH);
         self.peak = load.max(self.peak * (-dt / RELIEF).exp());
@@ -173,9 +171,9 @@ impl Socket {
         let rest = idle * self.largest;
         // Of the heat that is gone, the part between die and heat sink (`soak.rs`), generously.
         let gone = 1.0 - (load + rest) / (self.peak + rest).max(1e-9);
-        let relief = 1.5 * gone / (1.0 + air);
+        let relief = 1.5 * gone / (1.0 + surroundings.air);
         self.at_once = load + rest;
-        Causes { load: self.load + rest, sensed, air, inlet, relief }
+        Causes { load: self.load + rest, sensed, relief, ..surroundings }
     }
 }
 

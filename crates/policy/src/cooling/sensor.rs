@@ -29,6 +29,8 @@ const CURRENT: f64 = 2.0;
 const JUMP: f64 = 6.0;
 /// In K/s: twice the slew, for the die is faster than its heat sink.
 const JUMP_RATE: f64 = 2.0;
+/// What no silicon that runs can be above, °C.
+const HOTTEST: f64 = 130.0;
 /// Span of the trend, in seconds.
 const TREND: f64 = 15.0;
 /// Readings kept for the trend.
@@ -43,8 +45,9 @@ pub struct Causes {
     pub sensed: bool,
     /// Relative resistance to the air (see `pi.rs`).
     pub air: f64,
-    /// Temperature of the air at the inlet, °C.
+    /// Temperature of the air at the inlet, °C, and of the coldest die that it may cool.
     pub inlet: f64,
+    pub coldest: f64,
     /// Share of its rise over the inlet that a die may lose at once, as its load has just fallen.
     pub relief: f64,
 }
@@ -101,14 +104,13 @@ impl Sensor {
         if self.heard.is_some_and(|(before, _)| at <= before) {
             return;
         }
-        self.jump(at, temperature, causes);
-        let last = self.heard.replace((at, temperature));
         // Nothing that runs is much colder than the air it takes in.
-        if !(causes.inlet - 10.0..=130.0).contains(&temperature) {
+        if !(causes.coldest..=HOTTEST).contains(&temperature) {
             return;
         }
-        let last = last.map_or((f64::MAX, 0.0), |(before, last)| (last, at - before));
-        self.still.read(at, temperature, last, &self.soak);
+        self.jump(at, temperature, causes);
+        self.heard = Some((at, temperature));
+        self.still.read(at, temperature, &self.soak);
         if !self.still.is_stuck() {
             self.correct(at, temperature, causes);
         }
@@ -148,16 +150,13 @@ impl Sensor {
             self.offset = if honest { 0.0 } else { (temperature - inlet - most).min(0.0) };
         }
         if self.offset == 0.0 && sensed {
-            self.soak.learn(temperature - inlet, at - self.believed.0);
+            // Of a gap nothing is known.
+            self.soak.learn(temperature - inlet, (at - self.believed.0).min(2.0 * CURRENT));
         }
         self.believe(at, temperature - self.offset.min(0.0));
     }
 
     fn believe(&mut self, at: f64, temperature: f64) {
-        // Readings across a gap say nothing of a trend.
-        if at - self.believed.0 > TREND {
-            self.filled = 0;
-        }
         self.believed = (at, temperature);
         self.soak.known();
         self.trend[self.next] = self.believed;
@@ -177,7 +176,7 @@ impl Sensor {
         if self.is_sound(now) {
             temperature + rise + self.still.doubt(now.seconds())
         } else {
-            (temperature + rise.max(self.still.more())).min(self.most)
+            (temperature + rise.max(self.still.warmer())).min(self.most)
         }
     }
 
@@ -210,5 +209,36 @@ impl Sensor {
             (xy + (at - x) * (t - y), xx + (at - x) * (at - x))
         });
         if xx > 0.0 { xy / xx } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Celsius;
+
+    /// A sensor at a steady load that says these, one a second; the worst case after each.
+    fn says(readings: impl IntoIterator<Item = f64>) -> Vec<f64> {
+        let mut sensor = Sensor::new(Nanos::ZERO, 60.0);
+        let causes =
+            Causes { load: 5.0, sensed: true, air: 1.0, inlet: 25.0, coldest: 15.0, relief: 0.0 };
+        let read = |(second, t): (u64, f64)| {
+            let now = Nanos::from_secs(second + 1);
+            let reading = Reading { at: now, temperature: Celsius(t) };
+            sensor.update(now, Some(reading), causes, None);
+            sensor.worst(now)
+        };
+        (0..).zip(readings).map(read).collect()
+    }
+
+    #[test]
+    fn one_absurd_reading_changes_nothing_for_a_lie_that_comes_later() {
+        let toggles = |n: usize| (0..n).map(|second| 60.0 + (second % 2) as f64);
+        for absurd in [255.0, 131.0, 0.0, -273.0, f64::NAN] {
+            let lie = std::iter::repeat_n(35.0, 10);
+            let worst = says(toggles(400).chain([absurd]).chain(toggles(100)).chain(lie));
+            assert!(worst[400] < 62.0, "{absurd}: {}", worst[400]);
+            assert!(worst[501..].iter().all(|worst| *worst > 58.0), "{absurd}: {worst:?}");
+        }
     }
 }

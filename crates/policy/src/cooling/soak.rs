@@ -123,7 +123,8 @@ mod tests {
     fn most(load: f64) -> f64 {
         let mut soak = Soak::default();
         for second in 0..600 {
-            let causes = Causes { load, sensed: true, air: 1.0, inlet: 20.0, relief: 0.0 };
+            let causes =
+                Causes { load, sensed: true, air: 1.0, inlet: 20.0, coldest: 10.0, relief: 0.0 };
             soak.update(f64::from(second), causes, None);
             soak.learn(10.0, 1.0);
         }

@@ -1,7 +1,8 @@
 //! A reading that stands still: nothing happens, or the sensor is stuck?
 //!
-//! * **Heat** tells for sure: load and air have warmed the die (`soak.rs`) by [`CHANGE`], and the
-//!   sensor has had time to show it. Then it is stuck until it moves. That the heat is gone again
+//! * **Heat** tells for sure: since it was coolest under this reading, load and air have warmed the
+//!   die (`soak.rs`) by [`CHANGE`], and the sensor has had time to show it. Then it is stuck until
+//!   it moves. That the heat is gone again
 //!   does not mend it: stuck sensors that are believed again are how dies get hot unseen.
 //! * **Pace** makes doubtful: the reading was rising steadily, stands still, and nothing has cooled
 //!   the die meanwhile. Then it may have gone on as before. That comes slowly, so that a sound
@@ -15,6 +16,8 @@ use crate::cooling::weight;
 /// stuck; time that it has to move from half of that on, in seconds: half as long again as the lag.
 const CHANGE: f64 = 6.0;
 const SOONEST: f64 = 15.0;
+/// Time constant of the least heat, in seconds: the sensor would have shown it.
+const COOLING: f64 = 15.0;
 /// Time constant of the mean that a rising reading is ahead of, in seconds: several quanta long.
 const PACE: f64 = 30.0;
 /// Time within which a steady rise goes on at least, in seconds, or that of two quanta.
@@ -26,15 +29,21 @@ const SINK: f64 = 250.0;
 /// What a reading's moves tell. Times in seconds, temperatures in °C.
 #[derive(Debug, Clone)]
 pub struct Still {
+    /// When it was read last, if ever, and a mean of what it said.
+    at: Option<f64>,
     mean: f64,
-    /// How fast it was rising when it last moved, in K/s; 0 when it was not.
-    pace: f64,
+    /// What it said when it last moved, when that was, and how fast it was rising then, in K/s.
+    said: f64,
     moved_at: f64,
-    /// Heat then, and by how many kelvin there is more now.
+    pace: f64,
+    /// Heat then, and the least since.
     moved_under: f64,
-    more: f64,
-    /// Since when there is too much more.
-    warm_since: Option<f64>,
+    least: f64,
+    /// By how many kelvin there is more heat now than at the least, and less than when it moved.
+    warmer: f64,
+    cooler: f64,
+    /// Since when it is too much warmer.
+    since: Option<f64>,
     stuck: bool,
 }
 
@@ -42,19 +51,24 @@ impl Still {
     /// Nothing was read so far.
     pub fn new() -> Self {
         Self {
-            mean: f64::MIN,
-            pace: 0.0,
+            at: None,
+            mean: 0.0,
+            said: f64::MAX,
             moved_at: 0.0,
+            pace: 0.0,
             moved_under: 0.0,
-            more: 0.0,
-            warm_since: None,
+            least: 0.0,
+            warmer: 0.0,
+            cooler: 0.0,
+            since: None,
             stuck: false,
         }
     }
 
-    /// `temperature` is read at `at`, and `last`, if anything, `dt` seconds earlier.
-    pub fn read(&mut self, at: f64, temperature: f64, (last, dt): (f64, f64), soak: &Soak) {
-        let moved = (temperature - last).abs();
+    /// `temperature` is read at `at` (s).
+    pub fn read(&mut self, at: f64, temperature: f64, soak: &Soak) {
+        let dt = at - self.at.replace(at).unwrap_or(at);
+        let moved = (temperature - self.said).abs();
         self.mean += (temperature - self.mean) * weight(dt, PACE);
         if moved > CHANGE {
             // A jump is no rise.
@@ -63,16 +77,19 @@ impl Still {
         if moved >= QUANTUM / 2.0 {
             // The mean of a reading that toggles is less than a quantum away.
             self.pace = ((temperature - self.mean - QUANTUM) / PACE).max(0.0);
-            (self.moved_at, self.moved_under) = (at, soak.h());
-            (self.more, self.warm_since, self.stuck) = (0.0, None, false);
+            (self.said, self.moved_at) = (temperature, at);
+            (self.moved_under, self.least) = (soak.h(), soak.h());
+            (self.warmer, self.cooler, self.since, self.stuck) = (0.0, 0.0, None, false);
             return;
         }
-        self.more = soak.since(self.moved_under);
-        if self.more < CHANGE / 2.0 {
-            self.warm_since = None;
+        self.least += (soak.h() - self.least).min(0.0) * weight(dt, COOLING);
+        self.warmer = soak.since(self.least);
+        self.cooler = -soak.since(self.moved_under);
+        if self.warmer < CHANGE / 2.0 {
+            self.since = None;
         } else {
-            let since = *self.warm_since.get_or_insert(at);
-            self.stuck |= self.more >= CHANGE && at - since > SOONEST;
+            let since = *self.since.get_or_insert(at);
+            self.stuck |= self.warmer >= CHANGE && at - since > SOONEST;
         }
     }
 
@@ -81,14 +98,14 @@ impl Still {
         self.stuck
     }
 
-    /// Kelvin by which load and air have warmed the die since it moved.
-    pub fn more(&self) -> f64 {
-        self.more.max(0.0)
+    /// Kelvin by which load and air have warmed the die since it was coolest under this reading.
+    pub fn warmer(&self) -> f64 {
+        self.warmer.max(0.0)
     }
 
     /// Kelvin by which the die may have gone on rising since it moved.
     pub fn doubt(&self, now: f64) -> f64 {
-        if self.pace == 0.0 || self.more < -2.0 * QUANTUM {
+        if self.pace == 0.0 || self.cooler > 2.0 * QUANTUM {
             return 0.0;
         }
         let late = now - self.moved_at - (2.0 * QUANTUM / self.pace).max(FOLLOW);
@@ -104,7 +121,6 @@ mod tests {
     /// A die whose heat (`h`) and readings are given, one a second. 4 K per unit of heat are learnt.
     struct Die {
         at: f64,
-        said: f64,
         soak: Soak,
         still: Still,
     }
@@ -112,7 +128,7 @@ mod tests {
     impl Die {
         fn new() -> Self {
             let (soak, still) = (Soak::default(), Still::new());
-            let mut die = Self { at: 0.0, said: f64::MAX, soak, still };
+            let mut die = Self { at: 0.0, soak, still };
             for second in 0..600 {
                 die.read(10.0, if second % 2 == 0 { 61.0 } else { 60.0 });
                 die.soak.learn(40.0, 1.0);
@@ -122,10 +138,10 @@ mod tests {
 
         fn read(&mut self, load: f64, temperature: f64) {
             self.at += 1.0;
-            let causes = Causes { load, sensed: true, air: 1.0, inlet: 20.0, relief: 0.0 };
+            let causes =
+                Causes { load, sensed: true, air: 1.0, inlet: 20.0, coldest: 10.0, relief: 0.0 };
             self.soak.update(self.at, causes, None);
-            self.still.read(self.at, temperature, (self.said, 1.0), &self.soak);
-            self.said = temperature;
+            self.still.read(self.at, temperature, &self.soak);
         }
     }
 
@@ -135,13 +151,22 @@ mod tests {
         for _ in 0..60 {
             die.read(15.0, 60.0);
         }
-        assert!(die.still.is_stuck(), "{} K more", die.still.more());
+        assert!(die.still.is_stuck(), "{} K more", die.still.warmer());
         for _ in 0..600 {
             die.read(2.0, 60.0);
         }
         assert!(die.still.is_stuck(), "the heat is gone, and it shows none of that");
         die.read(2.0, 59.0);
         assert!(!die.still.is_stuck());
+    }
+
+    #[test]
+    fn steps_finer_than_a_kelvin_are_moves_too() {
+        let mut die = Die::new();
+        for second in 0..200 {
+            die.read(14.0, 60.0 + 0.125 * f64::from(second.min(110)));
+            assert!(!die.still.is_stuck());
+        }
     }
 
     #[test]

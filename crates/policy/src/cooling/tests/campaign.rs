@@ -73,10 +73,13 @@ fn returns(seed: u64, name: &str) -> f64 {
 fn campaign_red_line() {
     let mut over = 0;
     for (faults, sticks) in [("any fault", false), ("and stuck sensors", true)] {
-        for name in POLICIES.into_iter().chain(["stoker"]) {
+        let over_it = |name: &str| {
             let what = format!("peak in degrees, {faults}, {name}");
-            over += worst(&what, RED_LINE.0, |seed| peak(seed, sticks, name)).over;
-        }
+            worst(&what, RED_LINE.0, |seed| peak(seed, sticks, name)).over
+        };
+        over += POLICIES.into_iter().map(over_it).sum::<usize>();
+        // Told, not asserted: see docs/policies/eadc.md.
+        over_it("stoker");
     }
     assert_eq!(over, 0);
 }
@@ -109,7 +112,7 @@ fn campaign_rest() {
 /// middle of a rise, load steps that the sensor shows too late.
 #[test]
 fn what_once_crossed_the_red_line_does_not() {
-    for seed in [253, 412, 635, 736, 949, 954, 1200, 1575, 2133, 2659] {
+    for seed in [253, 412, 635, 736, 949, 954, 1200, 1354, 1575, 2133, 2659] {
         for name in POLICIES {
             let peak = peak(seed, true, name).unwrap();
             assert!(peak < RED_LINE.0, "seed {seed}, {name}: {peak}");

@@ -223,6 +223,16 @@ fn with_a_sensor_lost_for_good_the_server_goes_on() {
 }
 
 #[test]
+fn a_cool_server_whose_inlet_nobody_measures_is_no_emergency() {
+    let cool = Physics { ambient: 15.0, idle: 5.0, leakage: 3.0, ..Physics::default() };
+    let mut looped = looped("dlb", Plant::new(cool, Vec::new()));
+    looped.blind = true;
+    looped.run(300);
+    assert!(looped.plant.hottest() < 24.0, "{}", looped.plant.hottest());
+    assert!(!looped.guarded() && looped.duty() < 0.5, "{}", looped.duty());
+}
+
+#[test]
 fn after_a_fault_jobs_soon_have_their_time_back_and_the_guard_needs_no_fan_rate() {
     for name in ["eadc", "eadc-plus"] {
         let mut looped = looped(name, mixed(8));
