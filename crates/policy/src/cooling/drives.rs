@@ -105,15 +105,15 @@ impl Drives {
         self.slow
     }
 
-    /// The resistance for a drive at `t` of which nothing more than its `limit` is known.
-    pub fn by_temperature(&self, (t, limit): (f64, f64)) -> f64 {
-        let near = (t - (limit - BAND)) / (BAND - MARGIN);
+    /// The resistance for a drive `over` its limit, in kelvin, of which nothing more is known.
+    pub fn by_temperature(&self, over: f64) -> f64 {
+        let near = (over + BAND) / (BAND - MARGIN);
         self.slow.powf(1.0 - near.clamp(0.0, 1.0))
     }
 
-    /// The duty that all of them ask for by their temperatures; 0 when none is near its limit.
-    pub fn duty(&self) -> f64 {
-        let least = self.worst().flatten().map(|worst| self.by_temperature(worst));
-        least.reduce(f64::min).filter(|r| *r < self.slow).map_or(0.0, duty_of)
+    /// The duty that a drive `over` its limit asks for by that alone; 0 when it is not near.
+    pub fn duty(&self, over: f64) -> f64 {
+        let least = self.by_temperature(over);
+        if least < self.slow { duty_of(least) } else { 0.0 }
     }
 }

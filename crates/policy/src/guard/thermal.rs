@@ -164,8 +164,9 @@ impl Thermal {
     }
 
     fn judge_drives(&mut self, dt: f64) {
-        let wanted = self.drives.duty();
-        self.drive_floor = if self.drives.over().is_some_and(|over| over >= 0.0) {
+        let over = self.drives.over();
+        let wanted = over.map_or(0.0, |over| self.drives.duty(over));
+        self.drive_floor = if over.is_some_and(|over| over >= 0.0) {
             1.0
         } else if self.drive_floor == 0.0 || wanted == 0.0 {
             0.0

@@ -150,7 +150,7 @@ impl FeedForward {
                 balance.skip();
                 None
             };
-            let now = || worst.map(|worst| self.heat.by_temperature(worst));
+            let now = || worst.map(|(t, limit)| self.heat.by_temperature(t - limit));
             least = least.min(ahead.or_else(now).unwrap_or(slow));
         }
         // Given back only well below the margin, where the floor holds it.
