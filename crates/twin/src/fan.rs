@@ -85,6 +85,12 @@ impl Fans {
         };
         sockets.max(drives)
     }
+    /// Share of a change of speed that is still to come after `seconds`.
+    #[must_use]
+    pub fn left(&self, seconds: f64) -> f64 {
+        let tau = self.inertia.seconds();
+        if tau > 0.0 { (-seconds / tau).exp() } else { 0.0 }
+    }
     /// Air through the chassis, m³/s.
     #[must_use]
     pub fn airflow(&self, fans: &[Fan]) -> f64 {
@@ -111,6 +117,8 @@ impl Fans {
 pub struct Fan {
     /// rpm.
     speed: f64,
+    /// What it settles at, unless faulty.
+    target: f64,
     fault: FanFault,
 }
 
@@ -118,7 +126,8 @@ impl Fan {
     /// A fan that has settled at `duty`.
     #[must_use]
     pub fn new(fans: &Fans, duty: f64) -> Self {
-        Self { speed: fans.speed(duty).0, fault: FanFault::None }
+        let speed = fans.speed(duty).0;
+        Self { speed, target: speed, fault: FanFault::None }
     }
     /// Tachometer.
     #[must_use]
@@ -130,23 +139,22 @@ impl Fan {
         self.fault = fault;
     }
 
-    /// Lets `seconds` pass at `duty`; returns the mean power. Speed is exact for a constant duty,
-    /// hence the same in one step or in many. Power takes speed to change evenly within the step:
-    /// near enough for steps well below the inertia.
-    pub fn step(&mut self, fans: &Fans, duty: f64, seconds: f64) -> Watts {
+    /// Sets its duty.
+    pub fn set_duty(&mut self, fans: &Fans, duty: f64) {
         let first = fans.pwm_to_rpm.first().map_or(0.0, |point| point.0);
         let stands = self.speed < 1.0;
-        let target = match self.fault {
-            FanFault::None if stands && duty < first => 0.0,
-            FanFault::None => fans.speed(duty).0,
-            FanFault::Stalled | FanFault::Dead => 0.0,
-        };
-        let tau = fans.inertia.seconds();
+        self.target = if stands && duty < first { 0.0 } else { fans.speed(duty).0 };
+    }
+
+    /// Lets a time pass that leaves this share of a change of speed ([`Fans::left`]); returns the
+    /// mean power. Speed is exact, hence the same in one step or in many. Power takes speed to
+    /// change evenly within the step: near enough for steps well below the inertia.
+    pub fn step(&mut self, fans: &Fans, left: f64) -> Watts {
+        let target = if self.fault == FanFault::None { self.target } else { 0.0 };
         let before = self.speed;
         if self.fault == FanFault::Stalled {
             self.speed = 0.0;
         } else if before != target {
-            let left = if tau > 0.0 { (-seconds / tau).exp() } else { 0.0 };
             self.speed = target + (before - target) * left;
             if (self.speed - target).abs() < 0.5 {
                 self.speed = target;

@@ -26,8 +26,12 @@ pub(super) struct Climate {
     duties: Vec<f64>,
     sensors: Vec<Sensor>,
     inlet: Sensor,
+    /// At the inlet, without the fans.
+    air: Air,
     drive_sensors: Vec<DriveSensor>,
     emergency: Vec<Emergency>,
+    /// Voltage of each socket as a share of that at the highest frequency.
+    voltages: Vec<f64>,
     /// Power of each socket without leakage, then with it; of each drive.
     socket_watts: Vec<f64>,
     heat: Vec<f64>,
@@ -60,7 +64,9 @@ impl Climate {
         let mut climate = Self {
             sensors: (0..sockets).map(sensor).collect(),
             inlet: Sensor::new(&spec.sensor, spec.inlet.0, seed ^ (0x71E7 << 32)),
+            air: Air::new(spec.inlet.0, spec.altitude_m, 0.0, spec.draught_m3_s),
             emergency: vec![Emergency::default(); sockets],
+            voltages: vec![1.0; sockets],
             socket_watts: vec![0.0; sockets],
             heat: vec![0.0; sockets],
             drive_watts: vec![0.0; drives],
@@ -118,33 +124,44 @@ impl Climate {
     }
 
     /// Lets a period of `length` that ends at `now` pass with the powers in
-    /// [`Climate::socket_watts`] and of the drives, sockets at `voltage`, fans as asked. After a
-    /// trip the period is lived through to its end, so that its books can be closed.
+    /// [`Climate::socket_watts`] and of the drives, each socket at its `voltage`, fans as asked.
+    /// After a trip the period is lived through to its end, so that its books can be closed.
     pub(super) fn step(
         &mut self,
         now: u64,
         length: u64,
-        voltage: &[f64],
+        voltage: impl Fn(usize) -> f64,
         drives: &[DriveSignals],
         asked: &[FanControl],
     ) {
         for (watts, drive) in self.drive_watts.iter_mut().zip(drives) {
             *watts = drive.power.unwrap_or_default().0;
         }
+        for (socket, own) in self.voltages.iter_mut().enumerate() {
+            *own = voltage(socket);
+        }
         self.news.clear();
         let (mut leakage, mut fans) = (0.0, 0.0);
         let steps = length.div_ceil(STEP).max(1);
+        let seconds = length as f64 * 1e-9 / steps as f64;
+        let left = self.fans_spec.left(seconds);
         for step in 1..=steps {
             let at = now - length + length * step / steps;
-            let seconds = length as f64 * 1e-9 / steps as f64;
+            let known = self.news.len();
             self.break_and_mend(Nanos(at));
-            let blown = self.blow(asked, seconds);
+            if step == 1 || self.news.len() > known {
+                self.turn(asked);
+            }
+            let blown = self.fans.iter_mut().map(|fan| fan.step(&self.fans_spec, left).0).sum();
             fans += blown * seconds;
-            leakage += self.leak(voltage) * seconds;
+            leakage += self.leak() * seconds;
             if seconds > 0.0 {
                 self.warm(blown, seconds);
             }
             self.feel(Nanos(at));
+        }
+        for (sensor, celsius) in self.drive_sensors.iter_mut().zip(self.network.drives()) {
+            sensor.observe(*celsius);
         }
         self.weather.leakage = Joules(leakage);
         self.weather.fans = Joules(fans);
@@ -182,8 +199,8 @@ impl Climate {
         });
     }
 
-    /// Turns the fans as asked; returns their power, W.
-    fn blow(&mut self, asked: &[FanControl], seconds: f64) -> f64 {
+    /// Sets the fans' duties as asked, or as the board's own control has them.
+    fn turn(&mut self, asked: &[FanControl]) {
         let hottest = |hottest: Option<f64>, sensor: &Sensor| {
             hottest.zip(sensor.reading()).map(|(a, reading)| a.max(reading.temperature.0))
         };
@@ -194,24 +211,22 @@ impl Climate {
         let drive = self.drive_sensors.iter().fold(Some(f64::NEG_INFINITY), hottest);
         let firmware = self.fans_spec.firmware_duty(socket, drive);
         let refusing = self.campaign.as_ref().map_or(&[][..], |campaign| campaign.active());
-        let mut watts = 0.0;
         for (index, (fan, duty)) in self.fans.iter_mut().zip(&mut self.duties).enumerate() {
             let refuses = |e: &FaultEvent| e.fault == Fault::FanRefusing(index as u16);
             if !refusing.iter().any(refuses) {
                 let asked = asked.get(index).and_then(|control| control.duty());
                 *duty = asked.unwrap_or(firmware).clamp(0.0, 1.0);
             }
-            watts += fan.step(&self.fans_spec, *duty, seconds).0;
+            fan.set_duty(&self.fans_spec, *duty);
         }
-        watts
     }
 
     /// Adds leakage to the sockets' heat; returns all of it, W.
-    fn leak(&mut self, voltage: &[f64]) -> f64 {
+    fn leak(&mut self) -> f64 {
         let mut sum = 0.0;
-        for (socket, (heat, watts)) in self.heat.iter_mut().zip(&self.socket_watts).enumerate() {
-            let voltage = voltage.get(socket).copied().unwrap_or(1.0);
-            let leakage = self.spec.leakage.power(self.network.die(socket), voltage);
+        let sockets = self.socket_watts.iter().zip(&self.voltages).zip(self.network.dies());
+        for (heat, ((watts, voltage), die)) in self.heat.iter_mut().zip(sockets) {
+            let leakage = self.spec.leakage.power(die, *voltage);
             sum += leakage;
             *heat = watts + leakage;
         }
@@ -220,18 +235,14 @@ impl Climate {
 
     fn warm(&mut self, fans: f64, seconds: f64) {
         let flow = self.fans_spec.airflow(&self.fans);
-        let Thermal { inlet, altitude_m, draught_m3_s, .. } = self.spec;
-        let air = Air::new(inlet.0, altitude_m, flow, draught_m3_s);
+        let air = self.air.at_flow(flow, self.spec.draught_m3_s);
         let heat = Heat { drives: &self.drive_watts, fans, sockets: &self.heat };
         self.network.step(&air, &heat, seconds);
     }
 
-    /// Sensors read, the hardware throttles or switches off.
+    /// Sensors of inlet and sockets read, the hardware throttles or switches off.
     fn feel(&mut self, now: Nanos) {
         self.inlet.observe(now, self.spec.inlet.0);
-        for (sensor, celsius) in self.drive_sensors.iter_mut().zip(self.network.drives()) {
-            sensor.observe(*celsius);
-        }
         let sockets = self.sensors.iter_mut().zip(&mut self.emergency).enumerate();
         for (socket, (sensor, emergency)) in sockets {
             let die = self.network.die(socket);

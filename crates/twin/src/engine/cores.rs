@@ -355,23 +355,18 @@ impl Cores {
             }
         }
     }
-    /// Voltage of each socket as a share of that at the highest frequency: mean over its cores.
-    pub(super) fn voltages(&self, sockets: usize) -> Vec<f64> {
+    /// Voltage of a socket as a share of that at the highest frequency: mean over its cores.
+    pub(super) fn voltage(&self, socket: usize) -> f64 {
         let highest = self.cpu.frequencies.last().map_or(1.0, |f| f.0);
-        let (mut sums, mut cores) = (vec![0.0; sockets], vec![0.0; sockets]);
-        for group in &self.groups {
-            let share = group.frequency.0 / highest;
-            let voltage = voltage(share, self.cpu.frequency_exponent);
-            let count = f64::from(group.stage.cores);
-            for socket in 0..sockets {
-                if group.stage.socket.is_none_or(|own| usize::from(own) == socket) {
-                    sums[socket] += voltage * count;
-                    cores[socket] += count;
-                }
+        let (mut sum, mut cores) = (0.0, 0.0);
+        for Group { stage, frequency, .. } in &self.groups {
+            if stage.socket.is_none_or(|own| usize::from(own) == socket) {
+                let count = f64::from(stage.cores);
+                sum += voltage(frequency.0 / highest, self.cpu.frequency_exponent) * count;
+                cores += count;
             }
         }
-        let mean = |(sum, cores): (f64, f64)| if cores > 0.0 { sum / cores } else { 1.0 };
-        sums.into_iter().zip(cores).map(mean).collect()
+        if cores > 0.0 { sum / cores } else { 1.0 }
     }
     /// The socket of a group.
     pub(super) fn socket(&self, group: usize) -> Option<u16> {

@@ -19,9 +19,9 @@ impl Engine<'_> {
         let signals = &mut self.pilot.signals;
         let uncore = self.profile.cpu.uncore;
         self.cores.socket_watts(Nanos(length), uncore, climate.socket_watts());
-        let voltages = self.cores.voltages(usize::from(self.profile.sockets()));
+        let voltage = |socket| self.cores.voltage(socket);
         let fans = self.pilot.controls.fans();
-        climate.step(self.now, length, &voltages, &signals.drives, fans);
+        climate.step(self.now, length, voltage, &signals.drives, fans);
         for (event, begins) in &climate.news {
             observer.fault(event, *begins);
         }

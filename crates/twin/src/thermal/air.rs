@@ -25,8 +25,12 @@ impl Air {
     /// the fans stand is `draught`, in quadrature.
     #[must_use]
     pub fn new(inlet: f64, altitude: f64, flow: f64, draught: f64) -> Self {
-        let density = density(inlet, altitude);
-        Self { inlet, density, flow: flow.hypot(draught) }
+        Self { inlet, density: density(inlet, altitude), flow: 0.0 }.at_flow(flow, draught)
+    }
+    /// The same air at another flow.
+    #[must_use]
+    pub fn at_flow(self, flow: f64, draught: f64) -> Self {
+        Self { flow: flow.hypot(draught), ..self }
     }
     /// Heat that warms the stream by one kelvin, W/K.
     #[must_use]
