@@ -307,6 +307,9 @@ fn jobs_on_a_server_with_disks_are_told_one_by_one_and_by_class() {
     assert!(run["disks"]["seeks"].as_u64().unwrap() > 100);
     let seconds = run["seconds"].as_f64().unwrap();
     assert!((9.0..9.5).contains(&seconds), "ends with its last job: {seconds}");
+    let cut = ["--duration", "4 s", "--warmup", "3 s", "--json"];
+    let cut = json(&[&args[..], &cut].concat());
+    assert_eq!(cut["runs"][0]["jobs"][2]["met"], false, "warm-up is part of its time");
     let text = prints(&args);
     for row in ["vital delay, s", "noncritical in time", "  disks", "revolutions lost"] {
         assert!(text.contains(row), "{row}:\n{text}");

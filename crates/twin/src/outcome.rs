@@ -113,6 +113,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// Time simulated, from the start (after warm-up) to the last completion or the end asked for.
     pub span: Nanos,
+    /// When the run ended, since its start: warm-up included, as in the times of jobs.
+    pub end: Nanos,
     /// Energy by component.
     pub energy: Energy,
     /// Largest mean power of any one control period.
@@ -145,8 +147,10 @@ pub struct Outcome {
 /// A die got so hot that the server switched itself off.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error(
-    "thermal trip: socket {socket} reached {temperature:.1} at {at} and the server switched \
-     itself off; it needs more airflow (fans, a cooler inlet, a lower altitude) or less load"
+    "thermal trip: socket {socket} reached {temperature:.1} at {seconds:.1} s and the server \
+     switched itself off; it needs more airflow (fans, a cooler inlet, a lower altitude) or less \
+     load",
+    seconds = .at.seconds()
 )]
 pub struct Trip {
     /// Which socket.
@@ -246,7 +250,7 @@ impl JobTotal {
         self.ended.map(|ended| ended - self.arrived)
     }
 
-    /// Whether the promise was kept by `end`, the run's; `None` without one, or when the run
+    /// Whether the promise was kept by `end`, [`Outcome::end`]; `None` without one, or when the run
     /// ended too early to tell.
     #[must_use]
     pub fn met(&self, end: Nanos) -> Option<bool> {
@@ -315,6 +319,7 @@ impl Outcome {
             reads: 0,
             bytes: 0,
             span: Nanos::ZERO,
+            end: Nanos::ZERO,
             energy: Energy::default(),
             peak: Watts(0.0),
             latency,
@@ -329,6 +334,11 @@ impl Outcome {
             jobs: Vec::new(),
             trip: None,
         }
+    }
+    /// What wore the mechanics of all hard disks together.
+    #[must_use]
+    pub fn wear(&self) -> Wear {
+        self.drives.iter().map(|drive| drive.wear).sum()
     }
     /// Exact mean latency in nanoseconds; 0 without requests.
     #[must_use]

@@ -9,6 +9,7 @@ use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{Controls, Policy, QosClass, Signals};
 use ebb_trace::Workload;
 use ebb_trace::generate::{BuildContext, Job, JobIo, by_name};
+use ebb_twin::hdd::Wear;
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, TwinError, Unobserved, run};
 use proptest::prelude::*;
 
@@ -248,8 +249,34 @@ fn a_run_that_ends_before_its_jobs_says_so() {
     let jobs = vec![late, compute(1)];
     let outcome = try_with("eadc-e6", jobs, |_| (), end, &mut Unobserved).unwrap();
     assert_eq!(outcome.span, Nanos::from_secs(5));
-    assert_eq!((outcome.jobs[0].ended, outcome.jobs[0].met(outcome.span)), (None, Some(false)));
-    assert!(outcome.jobs[1].ended.is_some() && outcome.jobs[1].met(outcome.span).is_none());
+    assert_eq!((outcome.jobs[0].ended, outcome.jobs[0].met(outcome.end)), (None, Some(false)));
+    assert!(outcome.jobs[1].ended.is_some() && outcome.jobs[1].met(outcome.end).is_none());
+}
+
+#[test]
+fn wear_is_counted_after_warm_up_and_promises_to_the_end_of_the_run() {
+    struct Watch(Vec<(Nanos, Wear)>);
+    impl Observer for Watch {
+        fn sample(&mut self, sample: &Sample<'_>) {
+            self.0.push((sample.signals.now, sample.wear));
+        }
+    }
+    let profile = Profile::load("eadc-e6").unwrap();
+    let mut late = compute(100);
+    late.objective = Some(Nanos::from_millis(4500));
+    let workload = Workload::Open(Box::new(Nothing));
+    let end = Nanos::from_secs(5);
+    let run_of = run_of(&profile, Box::new(Set(|_: &mut Controls| ())), workload, Some(end));
+    let (jobs, warmup) = (vec![late, reader(1 << 20)], Nanos::from_secs(3));
+    let mut watch = Watch(Vec::new());
+    let outcome = run(Run { jobs, warmup, ..run_of }, &mut watch).unwrap();
+    let warm = watch.0.iter().find(|(now, _)| *now == warmup).unwrap().1;
+    let all = watch.0.last().unwrap().1;
+    assert!(warm.busy > Nanos::from_secs(1), "{warm:?}");
+    assert_eq!(outcome.wear(), all.since(&warm));
+    assert!(outcome.wear().busy <= outcome.span, "one disk works no longer than there is time");
+    assert_eq!((outcome.end, outcome.span), (end, end - warmup));
+    assert_eq!(outcome.jobs[0].met(outcome.end), Some(false), "broken in the last half second");
 }
 
 #[test]

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use ebb_policy::QosClass;
 use ebb_policy::units::Nanos;
-use ebb_twin::hdd::Wear;
 use ebb_twin::{JobTotal, Outcome};
 
 /// One job.
@@ -103,8 +102,8 @@ impl ClassSummary {
 }
 
 /// The jobs of a run.
-pub fn jobs(outcome: &Outcome, end: Nanos) -> Vec<JobSummary> {
-    outcome.jobs.iter().map(|job| JobSummary::new(job, end)).collect()
+pub fn jobs(outcome: &Outcome) -> Vec<JobSummary> {
+    outcome.jobs.iter().map(|job| JobSummary::new(job, outcome.end)).collect()
 }
 
 /// What wore the mechanics of all hard disks together.
@@ -127,7 +126,7 @@ pub struct DiskSummary {
 impl DiskSummary {
     /// That of a run; `None` without hard disks.
     pub fn new(outcome: &Outcome) -> Option<Self> {
-        let wear: Wear = outcome.drives.iter().map(|drive| drive.wear).sum();
+        let wear = outcome.wear();
         let moved = wear.seeks + wear.retries + wear.loads + wear.spin_ups > 0;
         (moved || wear.busy > Nanos::ZERO).then(|| Self {
             seeks: wear.seeks,

@@ -179,7 +179,7 @@ impl RunSummary {
         let latency_us = Latency::new(outcome);
         let excess = latency_us.mean.zip(limit).map(|(mean, limit)| mean / limit - 1.0);
         let cores = &outcome.cores;
-        let jobs = jobs(outcome, outcome.span);
+        let jobs = jobs(outcome);
         Self {
             policy: result.policy.clone(),
             trip: outcome.trip.as_ref().map(TripLine::new),

@@ -28,6 +28,7 @@ use ebb_trace::generate::Job;
 use ebb_trace::{TraceError, Workload};
 
 use crate::faults::Faults;
+use crate::hdd::Wear;
 use crate::outcome::{Observer, Outcome, Trip};
 use crate::profile::Profile;
 use array::Array;
@@ -63,7 +64,7 @@ pub struct Run<'a> {
     pub duration: Option<Nanos>,
     /// Time at the start that is simulated but not counted, rounded up to control periods.
     pub warmup: Nanos,
-    /// Injected faults of sensors, fans and frequencies.
+    /// Injected faults of sensors, fans, frequencies, power states and job shares.
     pub faults: Option<Faults>,
 }
 
@@ -110,6 +111,8 @@ struct Engine<'a> {
     supply: Supply,
     cores: Cores,
     array: Array,
+    /// What had worn each drive's mechanics by the end of warm-up.
+    worn: Vec<Wear>,
     cache: Option<ReadCache>,
     backlog: Option<Backlog>,
     jobs: Option<Jobs>,
@@ -196,6 +199,7 @@ impl<'a> Engine<'a> {
             ios: Ios::default(),
             cores: Cores::new(profile, seed),
             array: Array::new(profile, model, seed),
+            worn: vec![Wear::default(); usize::from(profile.drives.count)],
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
             backlog,
             jobs,
@@ -328,9 +332,11 @@ impl<'a> Engine<'a> {
         outcome.trip = self.climate.as_ref().and_then(|climate| climate.trip);
         outcome.thermal = self.climate.as_ref().map(|climate| *climate.totals());
         outcome.most_capped = self.array.most_capped();
-        for (total, wear) in outcome.drives.iter_mut().zip(self.array.wear()) {
-            total.wear = wear;
+        let worn = self.array.wear().zip(&self.worn);
+        for (total, (wear, before)) in outcome.drives.iter_mut().zip(worn) {
+            total.wear = wear.since(before);
         }
+        outcome.end = Nanos(self.now);
         outcome.jobs = self.jobs.as_ref().map(Jobs::totals).unwrap_or_default();
         if let Some(backlog) = &self.backlog {
             outcome.background_done = backlog.done();

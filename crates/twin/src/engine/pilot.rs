@@ -96,6 +96,7 @@ impl Engine<'_> {
         if self.warmup > 0 && self.now >= self.warmup {
             self.warmup = 0;
             self.meter.restart(self.now);
+            self.worn = self.array.wear().collect();
             if let Some(climate) = &mut self.climate {
                 climate.restart();
             }

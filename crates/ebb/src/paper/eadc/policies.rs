@@ -4,7 +4,6 @@ use anyhow::{Context, Result};
 
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_trace::generate;
-use ebb_twin::hdd::Wear;
 
 use super::super::lab::{Experiment, Shown, Steer};
 use super::super::report::Report;
@@ -117,14 +116,7 @@ fn result(run: &Shown) -> Result<Came> {
         energy: run.outcome.energy.total().0,
         throttled: throttled / all,
         duty: during.map(|at| at.duty).fold(0.0, f64::max),
-        shaken: run
-            .outcome
-            .drives
-            .iter()
-            .map(|drive| drive.wear)
-            .sum::<Wear>()
-            .loss()
-            .unwrap_or(0.0),
+        shaken: run.outcome.wear().loss().unwrap_or(0.0),
     })
 }
 
