@@ -20,11 +20,16 @@ firmware = [[45.0, 0.2], [80.0, 0.2]]
 firmware_drives = [[45.0, 0.2], [65.0, 0.2]]
 "#;
 
+fn server(folder: &std::path::Path) -> String {
+    let file = path(folder, "server.toml");
+    std::fs::write(&file, SERVER).unwrap();
+    file
+}
+
 #[test]
 fn a_trip_is_an_outcome_of_its_policy_and_the_others_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    let server = path(folder.path(), "server.toml");
-    std::fs::write(&server, SERVER).unwrap();
+    let server = server(folder.path());
     let args = ["sim", "--profile", &server, "--workload", "rand-rw", "--rate", "200 IOPS"];
     let policies = ["--policy", "dlb", "--policy", "native", "--policy", "jetc"];
     let args = [&args[..], &policies, &["--duration", "400 s"]].concat();
@@ -34,7 +39,8 @@ fn a_trip_is_an_outcome_of_its_policy_and_the_others_are_told() {
     let output = ebb(&[&args[..], &files, &["--json"]].concat());
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert_eq!(error, "error: the server switched itself off for heat under native\n");
+    assert!(error.starts_with("error: native: thermal trip: socket "), "{error}");
+    assert!(error.contains("airflow") && error.lines().count() == 1, "{error}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     valid("sim-1", &result);
     let [dlb, native, jetc] = &result["runs"].as_array().unwrap()[..] else { unreachable!() };
@@ -57,9 +63,36 @@ fn a_trip_is_an_outcome_of_its_policy_and_the_others_are_told() {
     let output = ebb(&args);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
-    for words in ["tripped at, s", "Thermal trip: under native socket", "cooler"] {
+    for words in ["tripped at, s", "native: thermal trip: socket", "cooler"] {
         assert!(text.contains(words), "'{words}' is not in:\n{text}");
     }
     let sla = text.lines().find(|line| line.starts_with("SLA (see")).unwrap();
     assert!(sla.contains("tripped") && sla.contains("reference"), "{sla}");
+}
+
+#[test]
+fn a_first_policy_that_tripped_judges_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path());
+    let args = ["sim", "--profile", &server, "--workload", "rand-rw", "--rate", "200 IOPS"];
+    let args = [&args[..], &["--policy", "native", "--policy", "dlb", "--duration", "400 s"]];
+    let args = args.concat();
+
+    let output = ebb(&[&args[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("sim-1", &result);
+    let [native, dlb] = &result["runs"].as_array().unwrap()[..] else { unreachable!() };
+    assert!(native.get("trip").is_some() && dlb.get("trip").is_none());
+    assert!(dlb["latency_us"]["mean"].is_number());
+    for run in [native, dlb] {
+        for key in ["sla_kept", "sla_limit_us", "sla_excess"] {
+            assert!(run[key].is_null(), "{} {key}: {}", run["policy"], run[key]);
+        }
+    }
+
+    let text = String::from_utf8(ebb(&args).stdout).unwrap();
+    let sla = text.lines().find(|line| line.starts_with("SLA (see")).unwrap();
+    assert!(sla.contains("tripped") && sla.contains('–'), "{sla}");
+    assert!(!text.contains("SLA: mean latency at most"), "{text}");
 }

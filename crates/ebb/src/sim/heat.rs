@@ -69,7 +69,7 @@ pub struct FaultLine {
     pub from_s: f64,
     /// When it ends; may lie after the end of the run.
     pub until_s: f64,
-    /// What failed: `fan3`, `socket0`.
+    /// What failed: `fan3`, `socket0`, `drive5`, `inlet`, `jobs`.
     pub of: String,
     /// How: `fault:fan-stalled`.
     pub reason: &'static str,

@@ -68,12 +68,9 @@ pub fn run(args: &SimArgs) -> Result<()> {
         shown.print(&mut to, output.quiet, page.as_deref())?;
     }
     to.flush()?;
-    let tripped = summary.runs.iter().filter(|run| run.trip.is_some());
-    let tripped: Vec<_> = tripped.map(|run| run.policy.as_str()).collect();
-    if tripped.is_empty() {
-        return Ok(());
-    }
-    Err(anyhow!("the server switched itself off for heat under {}", tripped.join(", ")))
+    let told = |run: &RunResult| Some(format!("{}: {}", run.policy, run.outcome.trip?));
+    let tripped: Vec<_> = results.iter().filter_map(told).collect();
+    if tripped.is_empty() { Ok(()) } else { Err(anyhow!(tripped.join("; "))) }
 }
 
 /// What people see.

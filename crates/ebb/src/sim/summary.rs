@@ -89,11 +89,11 @@ pub struct RunSummary {
     /// From arrival to completion; null without requests.
     pub latency_us: Latency,
     /// Whether the mean latency is at most `sla_limit_us`, and the server stayed on; null without
-    /// requests.
+    /// requests or where the first policy tripped.
     pub sla_kept: Option<bool>,
-    /// The first policy's mean latency times (1 + plf).
+    /// The first policy's mean latency times (1 + plf); null without requests or where it tripped.
     pub sla_limit_us: Option<f64>,
-    /// Mean latency over the limit, minus 1: above 0 broken by this much.
+    /// Mean latency over the limit, minus 1: above 0 broken by this much; null without a limit.
     pub sla_excess: Option<f64>,
     /// Time during which the drives' measured power was over the budget; null without one.
     pub seconds_over_budget: Option<f64>,
@@ -143,8 +143,9 @@ impl Summary {
         let plf = plan.settings.plf;
         let mean =
             |outcome: &Outcome| (outcome.requests > 0).then(|| outcome.mean_latency() * 1e-3);
-        let reference = results.first().and_then(|first| mean(&first.outcome));
-        let limit = reference.map(|mean| mean * (1.0 + plf));
+        // The partial run of a policy that tripped judges no other.
+        let whole = results.first().filter(|first| first.outcome.trip.is_none());
+        let limit = whole.and_then(|first| mean(&first.outcome)).map(|mean| mean * (1.0 + plf));
         let budgeted = plan.ssd_budget().is_some();
         let faults = plan.faults.is_some();
         let run = |result| RunSummary::new(result, limit, budgeted, faults);

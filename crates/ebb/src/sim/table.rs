@@ -352,15 +352,10 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
             short(budget)
         )?;
     }
-    for run in &summary.runs {
-        let Some(trip) = run.trip else { continue };
-        writeln!(
-            to,
-            "Thermal trip: under {} socket {} reached {:.1} °C at {:.1} s and the server switched \
-             itself off.\n  Its numbers end there and are compared with nothing. It needs more \
-             airflow (fans, a cooler\n  inlet, a lower altitude) or less load.",
-            run.policy, trip.socket, trip.celsius, trip.at_s
-        )?;
+    for run in results {
+        let Some(trip) = run.outcome.trip else { continue };
+        let end = "Its numbers end there and are compared with nothing.";
+        writeln!(to, "{}: {trip}.\n  {end}", run.policy)?;
     }
     for note in &summary.notes {
         writeln!(to, "Note: {note}.")?;

@@ -134,7 +134,8 @@ function summary() {
   all.forEach((run, index) => {
     const text = run.trip ? "tripped" : index === 0 ? "reference" : run.sla_kept === null ? "–"
       : `${run.sla_kept ? "kept" : "broken"} ${change(run.sla_excess)}`;
-    add(row, "td", text, run.trip ? "broken" : index === 0 ? "" : run.sla_kept ? "kept" : "broken");
+    const told = !run.trip && (index === 0 || run.sla_kept === null) ? "" : run.sla_kept ? "kept" : "broken";
+    add(row, "td", text, told);
   });
   const limit = all[0].sla_limit_us;
   $("summary-note").textContent = "Changes are against the first policy"
