@@ -73,7 +73,8 @@ fn faults_are_listed_with_their_times_and_repeat() {
     let heading = fs::read_to_string(&series).unwrap();
     assert!(heading.lines().next().unwrap().contains("socket1_reading_celsius,socket1_throttled"));
     let table = prints(&args);
-    assert!(table.contains("Injected faults (--faults 3)") && table.contains("socket at most, °C"));
+    assert!(table.contains("Injected faults (--faults 3 --faults-until \"90 s\")"), "{table}");
+    assert!(table.contains("socket at most, °C"));
 }
 
 #[test]

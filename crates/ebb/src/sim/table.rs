@@ -382,9 +382,15 @@ fn faults(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let (Some(seed), lists) = (summary.faults_seed, summary.runs.iter()) else { return Ok(()) };
     let longest = lists.filter_map(|run| run.faults.as_deref()).max_by_key(|list| list.len());
     let all = longest.unwrap_or_default();
-    let wide = if summary.faults_wide == Some(true) { " --faults-wide" } else { "" };
+    let mut options = format!("--faults {seed}");
+    if summary.faults_wide == Some(true) {
+        options.push_str(" --faults-wide");
+    }
+    if let Some(until) = summary.faults_until_s {
+        options.push_str(&format!(" --faults-until \"{until} s\""));
+    }
     let count = all.len();
-    writeln!(to, "Injected faults (--faults {seed}{wide}), the same under every policy: {count}")?;
+    writeln!(to, "Injected faults ({options}), the same under every policy: {count}")?;
     for fault in all.iter().take(FAULTS) {
         writeln!(to, "  {:>7.1} s to {:>6.1} s  {}", fault.from_s, fault.until_s, fault.what)?;
     }
