@@ -100,6 +100,13 @@ fn within(
     }
 }
 
+fn positive(table: &'static str, key: &'static str, value: f64) -> Result<(), Wrong> {
+    if value > 0.0 {
+        return Ok(());
+    }
+    wrong(table, key, format!("{value} is not physical: it must be above 0"))
+}
+
 /// A resistance, capacity or flow: physical only above 0, and in the range of what is built.
 fn physical(
     table: &'static str,
@@ -107,9 +114,7 @@ fn physical(
     value: f64,
     (least, most): (f64, f64),
 ) -> Result<(), Wrong> {
-    if value.is_nan() || value <= 0.0 {
-        return wrong(table, key, format!("{value} is not physical: it must be above 0"));
-    }
+    positive(table, key, value)?;
     if (least..=most).contains(&value) {
         return Ok(());
     }
@@ -179,9 +184,10 @@ fn possible_leakage(thermal: &Thermal) -> Result<(), Wrong> {
     if most <= LEAKAGE {
         return Ok(());
     }
-    let reason =
-        format!("a socket would leak {most:.3e} W at its trip, {trip}: at most {LEAKAGE} W is");
-    wrong("thermal.leakage", "power", format!("{reason} physical"))
+    let reason = format!(
+        "a socket would leak {most:.3e} W at its trip, {trip}: at most {LEAKAGE} W is physical"
+    );
+    wrong("thermal.leakage", "power", reason)
 }
 
 /// What remains when every fan stands is less than what they give.
@@ -251,12 +257,25 @@ fn possible_fans(fans: &Fans) -> Result<(), Wrong> {
     // It starts again at the first point's duty: stalling above that, it never would.
     within("fans", "stall_duty", fans.stall_duty, 0.0, table[0].0)?;
     within("fans", "floor", fans.floor.0, 0.0, 100.0)?;
-    let (least, most) = FAN_POWER;
-    let cube = fans.top().0.powi(3);
-    physical("fans", "watts_per_rpm3", fans.watts_per_rpm3, (least / cube, most / cube))?;
+    possible_power(fans)?;
     within("fans", "inertia", fans.inertia.seconds(), 0.0, 60.0)?;
     physical("fans", "airflow_m3_s", fans.airflow_m3_s, FLOW)?;
     within("fans", "backflow", fans.backflow, 0.0, 1.0)
+}
+
+/// Told as the power at full speed: nobody can read what that leaves per cube of rpm.
+fn possible_power(fans: &Fans) -> Result<(), Wrong> {
+    let (key, per_cube, top) = ("watts_per_rpm3", fans.watts_per_rpm3, fans.top());
+    positive("fans", key, per_cube)?;
+    let (power, (least, most)) = (per_cube * top.0.powi(3), FAN_POWER);
+    if (least..=most).contains(&power) {
+        return Ok(());
+    }
+    let reason = format!(
+        "{per_cube:e} is not physical: a fan would draw {power:.3e} W at {top}, and nothing built \
+         lies outside {least} to {most} W"
+    );
+    wrong("fans", key, reason)
 }
 
 /// The firmware's curves: duty never falls with temperature, and that of the sockets keeps the
@@ -322,6 +341,8 @@ mod tests {
             ("airflow_m3_s = 0.0237", "airflow_m3_s = 1e-320", "nothing built"),
             ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = 1e308", "nothing built"),
             ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = 1e-320", "nothing built"),
+            ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = 1e-5", "1.158e7 W at 10500 rpm"),
+            ("watts_per_rpm3 = 1.2108e-11", "watts_per_rpm3 = 1e-16", "outside 0.01 to 1000 W"),
             ("[1.0, 10500.0]", "[1.0, 1e9]", "10 to 100000 rpm"),
             ("[0.2, 2000.0]", "[0.2, 1e-9]", "10 to 100000 rpm"),
             ("power = \"8 W\"", "power = \"990 W\"", "a socket would leak"),
