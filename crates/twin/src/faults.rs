@@ -235,8 +235,6 @@ impl Campaign {
     /// The campaign `faults` on a server with these parts.
     #[must_use]
     pub fn new(faults: Faults, parts: Parts) -> Self {
-        let Parts { sockets, fans, drives } = parts;
-        let parts = Parts { sockets: sockets.max(1), fans: fans.max(1), drives: drives.max(1) };
         let mut streams = vec![Stream::new(faults.seed, parts, usual)];
         let mut most_fans = parts.fans / 2;
         if faults.extent == Extent::Wide {

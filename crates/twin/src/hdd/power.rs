@@ -7,7 +7,7 @@ use ebb_policy::units::Nanos;
 
 use super::profile::HddProfile;
 
-/// How often the mechanics did what wears them.
+/// How often the mechanics did what wears them, and for how long they worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wear {
     /// Starts of the spindle.

@@ -82,7 +82,7 @@ impl Jobs {
             jobs: specs.into_iter().map(Job::new).collect(),
             seats,
             slots: vec![None; usize::from(cores.slots)],
-            shares: Vec::new(),
+            shares: vec![1.0; usize::from(cores.slots)],
             migration: cores.migration,
             slice_end: 0,
             sending: Vec::new(),
@@ -139,8 +139,7 @@ impl Jobs {
         self.move_about(controls, cores);
         for (slot, job) in self.slots.iter().enumerate() {
             if let Some(job) = job {
-                let share = self.shares.get(slot).copied().unwrap_or(1.0);
-                self.jobs[*job as usize].share(share, now);
+                self.jobs[*job as usize].share(self.shares[slot], now);
             }
         }
         for seat in 0..self.seats.len() {
@@ -366,8 +365,7 @@ impl Engine<'_> {
             return Ok(());
         };
         if !climate.as_ref().is_some_and(Climate::refuses_shares) {
-            jobs.shares.clear();
-            jobs.shares.extend_from_slice(pilot.controls.job_shares());
+            jobs.shares.copy_from_slice(pilot.controls.job_shares());
         }
         jobs.slice(&pilot.controls, cores, events, *now);
         self.send_jobs()?;
