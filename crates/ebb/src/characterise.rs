@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -227,7 +227,7 @@ impl Sweep<'_> {
             },
             &mut held,
         )?;
-        held.check()?;
+        held.check(&server.profile.name)?;
         Ok(outcome.bytes as f64 / outcome.span.seconds())
     }
 }
@@ -245,49 +245,65 @@ struct Held {
     /// Sum over fans and measured periods of the duty in force, its number of terms.
     sum: f64,
     count: f64,
-    /// Why the guard last set another one.
+    /// Why the guard has set another one, while it has.
+    acting: Option<&'static str>,
+    /// The last reason for which another one was in force in a measured period.
     reason: Option<&'static str>,
 }
 
 impl Held {
     fn new(duty: f64, from: Nanos) -> Self {
-        Self { duty, from, sum: 0.0, count: 0.0, reason: None }
+        Self { duty, from, sum: 0.0, count: 0.0, acting: None, reason: None }
     }
 
-    fn check(&self) -> Result<()> {
+    fn is_wanted(&self, duty: f64) -> bool {
+        (duty - self.duty).abs() <= MISS
+    }
+
+    fn check(&self, profile: &str) -> Result<()> {
         let mean = self.sum / self.count;
-        if (mean - self.duty).abs() <= MISS {
+        if self.is_wanted(mean) {
             return Ok(());
         }
         let (asked, mean) = (100.0 * self.duty, 100.0 * mean);
-        let remedy = match self.reason {
-            Some("guard:fan-rate") => "it lets fans slow down only so fast: give a longer --pause",
-            _ => {
-                "the server gets too hot at this duty, so that the disks are never used at it: \
-                 give [thermal] a cooler inlet or [fans] more air, or raise the first duty of \
-                 pwm_to_rpm to the lowest that the server can be kept at"
+        let why = match self.reason {
+            Some(reason @ "guard:fan-rate") => {
+                format!("{reason}); it lets fans slow down only so fast: give a longer --pause")
             }
+            Some(reason) => format!(
+                "{reason}); the server gets too hot at this duty, so that the disks are never used \
+                 at it: give [thermal] a cooler inlet or [fans] more air, or raise the first duty \
+                 of pwm_to_rpm to the lowest that the server can be kept at"
+            ),
+            None => "not by a decision of the guard)".to_owned(),
         };
-        let reason = self.reason.unwrap_or("no decision of the guard");
-        bail!("fans at {asked:.0} %: {mean:.1} % were in force on average ({reason}); {remedy}")
+        Err(usage(format!(
+            "profile '{profile}', fans at {asked:.0} %: {mean:.1} % were in force on average ({why}"
+        )))
     }
 }
 
 impl Observer for Held {
     fn sample(&mut self, sample: &Sample<'_>) {
         if sample.signals.now > self.from {
-            let duties = sample.signals.cooling.fans.iter().filter_map(|fan| fan.duty);
-            for duty in duties {
+            for duty in sample.signals.cooling.fans.iter().filter_map(|fan| fan.duty) {
                 self.sum += duty;
                 self.count += 1.0;
+                if !self.is_wanted(duty) {
+                    self.reason = self.acting.or(self.reason);
+                }
             }
+        }
+        let wanted = |fan: &FanControl| matches!(fan, FanControl::Duty(d) if self.is_wanted(*d));
+        if sample.controls.fans().iter().all(wanted) {
+            self.acting = None;
         }
     }
 
     fn decision(&mut self, decision: &Decision) {
         let fan = matches!(decision.control, ControlName::FanDuty(_));
         if fan && decision.reason.starts_with("guard:") {
-            self.reason = Some(decision.reason);
+            self.acting = Some(decision.reason);
         }
     }
 }
@@ -341,6 +357,17 @@ impl Policy for HoldFans {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_the_guard_said_of_another_duty_is_given_as_its_reason() {
+        let mut held = Held { sum: 1.0, count: 2.0, ..Held::new(0.2, Nanos::ZERO) };
+        let told = |held: &Held| held.check("mine").unwrap_err().to_string();
+        let message = told(&held);
+        assert!(message.contains("'mine'") && message.contains("not by a decision"), "{message}");
+        assert!(!message.contains("too hot"), "{message}");
+        held.reason = Some("guard:hot-drive");
+        assert!(told(&held).contains("too hot"));
+    }
 
     #[test]
     fn a_curve_comes_back_from_its_file_and_a_wrong_one_is_told_with_its_name() {

@@ -64,8 +64,11 @@ fn a_duty_that_the_guard_does_not_leave_in_force_is_no_point_of_the_curve() {
     let sweep =
         ["characterise", "--profile", &hot, "--step", "40%", "--out", out.to_str().unwrap()];
     let (code, error) = fails(&sweep);
-    assert_eq!(code, 1, "{error}");
-    assert!(error.contains("fans at 20 %") && error.contains("in force on average"), "{error}");
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("profile 'hot', fans at 20 %") && error.contains("in force on average"),
+        "{error}"
+    );
     assert!(error.contains("(guard:") && error.contains("cooler inlet"), "{error}");
     assert!(!out.exists());
 }
@@ -77,7 +80,7 @@ fn fans_that_slow_down_for_too_long_are_told_from_heat() {
     let fast = changed(folder.path(), &[("fans", fast)]);
     let sweep = ["characterise", "--profile", &fast, "--step", "40%", "--pause"];
     let (code, error) = fails(&[&sweep[..], &["4 s"]].concat());
-    assert!(code == 1 && error.contains("guard:fan-rate"), "{error}");
+    assert!(code == 2 && error.contains("guard:fan-rate"), "{error}");
     assert!(error.contains("longer --pause"), "{error}");
     prints(&[&sweep[..], &["40 s"]].concat());
 }
