@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::cooling::sensor::Causes;
 
-    /// A die whose heat (`h`) and readings are given, one a second. 4 K per unit of heat are learnt.
+    /// A die whose load and readings are given, one a second. 4 K per unit of heat are learnt.
     struct Die {
         at: f64,
         soak: Soak,
