@@ -275,7 +275,8 @@ fn wear_is_counted_after_warm_up_and_promises_to_the_end_of_the_run() {
     assert!(warm.busy > Nanos::from_secs(1), "{warm:?}");
     assert_eq!(outcome.wear(), all.since(&warm));
     assert!(outcome.wear().busy <= outcome.span, "one disk works no longer than there is time");
-    assert_eq!((outcome.end, outcome.span), (end, end - warmup));
+    assert!(outcome.end >= end, "the last read is waited for");
+    assert_eq!(outcome.end - outcome.span, warmup);
     assert_eq!(outcome.jobs[0].met(outcome.end), Some(false), "broken in the last half second");
 }
 

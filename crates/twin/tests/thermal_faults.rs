@@ -13,7 +13,7 @@ use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::fan::Fan;
 use ebb_twin::faults::{Fault, FaultEvent, Faults, Place};
 use ebb_twin::thermal::{Air, Heat, Network, leakage};
-use ebb_twin::{Observer, Profile, Run, Sample, run};
+use ebb_twin::{Observer, Profile, Run, Sample, run, run_to_trip};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -242,7 +242,7 @@ fn watched(
     let limits = Limits { ssd_budget: case.budget, ..limits };
     let (jobs, ssd_budget) = (case.jobs(seed), case.budget);
     let job = job(&case.profile, policy, workload, Some(LENGTH));
-    let outcome = run(Run { faults, jobs, limits, ssd_budget, ..job }, &mut watch);
+    let outcome = run_to_trip(Run { faults, jobs, limits, ssd_budget, ..job }, &mut watch);
     let outcome = outcome.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     // Where fans could not help the server may go off.
     if let Some(trip) = outcome.trip {

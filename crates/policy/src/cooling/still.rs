@@ -2,8 +2,7 @@
 //!
 //! * **Heat** tells for sure: since it was coolest under this reading, load and air have warmed the
 //!   die (`soak.rs`) by [`CHANGE`], and the sensor has had time to show it. Then it is stuck until
-//!   it moves. That the heat is gone again
-//!   does not mend it: stuck sensors that are believed again are how dies get hot unseen.
+//!   it moves. That the heat is gone again does not mend it: the next heat would go unseen.
 //! * **Pace** makes doubtful: the reading was rising steadily, stands still, and nothing has cooled
 //!   the die meanwhile. Then it may have gone on as before. That comes slowly, so that a sound
 //!   reading falls with the first air that doubt brings, which ends it.
@@ -16,7 +15,7 @@ use crate::cooling::weight;
 /// stuck; time that it has to move from half of that on, in seconds: half as long again as the lag.
 const CHANGE: f64 = 6.0;
 const SOONEST: f64 = 15.0;
-/// Time constant of the least heat, in seconds: the sensor would have shown it.
+/// Time constant of the least heat, in seconds: what passes sooner a sensor does not show.
 const COOLING: f64 = 15.0;
 /// Time constant of the mean that a rising reading is ahead of, in seconds: several quanta long.
 const PACE: f64 = 30.0;
