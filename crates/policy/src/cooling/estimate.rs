@@ -27,8 +27,9 @@ pub struct Estimate {
     /// The same one [`LAG`] ahead if it goes on rising as it does: where the silicon may be
     /// while the sensor still lags behind.
     pub ahead: Celsius,
-    /// The same with what a load that has just come adds before the sensor shows it.
-    pub surged: Celsius,
+    /// The worst case now with what the sensor has not shown yet (`unseen.rs`), or would not if it
+    /// stood still wrongly (`still.rs`); no further than to where the hardware throttles.
+    pub unseen: Celsius,
     /// Whether a current reading is behind it.
     pub sound: bool,
 }
@@ -37,9 +38,10 @@ pub struct Estimate {
 #[derive(Debug, Clone)]
 struct Socket {
     sensor: Option<Sensor>,
-    /// Load of the last period in which it was known; that with what it counts at rest.
+    /// Cores on it, where known.
+    cores: f64,
+    /// Load of the last period in which it was known.
     last: Option<f64>,
-    at_once: f64,
     /// The load smoothed; the most of that ever.
     load: f64,
     largest: f64,
@@ -56,6 +58,8 @@ pub struct Estimator {
     by_socket: bool,
     load: Load,
     thresholds: Thresholds,
+    /// Where the hardware throttles; no temperature ends before that where nobody knows.
+    throttle: Celsius,
     /// Air that the fans give, as a duty, and temperature of the inlet in °C, where they ever were
     /// known.
     air: Option<f64>,
@@ -68,13 +72,14 @@ impl Estimator {
     pub fn new(topology: &Topology) -> Self {
         let load = Load::new(topology);
         let socket =
-            Socket { sensor: None, last: None, at_once: 0.0, load: 0.0, largest: 0.0, peak: 0.0 };
+            |cores| Socket { sensor: None, cores, last: None, load: 0.0, largest: 0.0, peak: 0.0 };
         Self {
             now: Nanos::ZERO,
-            sockets: vec![socket; usize::from(topology.sockets)],
+            sockets: (0..usize::from(topology.sockets)).map(|s| socket(load.cores(s))).collect(),
             by_socket: topology.jobs > 0 || load.by_socket(),
             load,
             thresholds: Thresholds::new(topology),
+            throttle: topology.throttle.unwrap_or(Celsius(f64::MAX)),
             air: None,
             inlet: None,
         }
@@ -91,7 +96,8 @@ impl Estimator {
         // Nothing that runs is much colder than the air it takes in.
         let coldest = self.inlet.map_or(COLDEST, |inlet| inlet - 10.0);
         let (air, inlet) = (resistance(self.air()), self.inlet());
-        let surroundings = Causes { load: 0.0, sensed, air, inlet, coldest, relief: 0.0 };
+        let surroundings =
+            Causes { load: 0.0, at_once: 0.0, sensed, air, inlet, coldest, relief: 0.0 };
         for s in 0..self.sockets.len() {
             let load = if self.by_socket {
                 self.load.work(signals, Some(s))
@@ -144,7 +150,7 @@ impl Estimator {
         Some(Estimate {
             now: Celsius(worst),
             ahead: Celsius(worst + rate.max(0.0) * LAG.seconds()),
-            surged: Celsius(worst + sensor.surge(socket.at_once)),
+            unseen: Celsius(sensor.unseen(self.now)).min(self.throttle.max(Celsius(worst))),
             sound: sensor.is_sound(self.now),
         })
     }
@@ -155,7 +161,7 @@ impl Estimator {
         (0..self.sockets.len()).filter_map(|s| self.socket(s)).reduce(|a, b| Estimate {
             now: a.now.max(b.now),
             ahead: a.ahead.max(b.ahead),
-            surged: a.surged.max(b.surged),
+            unseen: a.unseen.max(b.unseen),
             sound: a.sound && b.sound,
         })
     }
@@ -172,8 +178,10 @@ impl Socket {
         // Of the heat that is gone, the part between die and heat sink (`soak.rs`), generously.
         let gone = 1.0 - (load + rest) / (self.peak + rest).max(1e-9);
         let relief = 1.5 * gone / (1.0 + surroundings.air);
-        self.at_once = load + rest;
-        Causes { load: self.load + rest, sensed, relief, ..surroundings }
+        // Before the first load the cores' number says more of what counts at rest.
+        let at_once = load + rest.max(idle * self.cores);
+        let load = self.load + rest;
+        Causes { load, at_once, sensed, relief, ..surroundings }
     }
 }
 

@@ -24,6 +24,12 @@ impl Load {
         self.groups.iter().any(|group| group.socket.is_some())
     }
 
+    /// Cores of the groups on `socket`.
+    pub fn cores(&self, socket: usize) -> f64 {
+        let here = self.groups.iter().filter(|group| group.socket.map(usize::from) == Some(socket));
+        here.map(|group| f64::from(group.cores)).sum()
+    }
+
     /// Cores' worth of work at the highest frequency on `socket`, where groups that are on no one
     /// socket count nowhere, or on all of the server. `None` when what is said cannot be true.
     pub fn work(&self, signals: &Signals, socket: Option<usize>) -> Option<f64> {

@@ -11,6 +11,7 @@
 //! | `load.rs` | how busy the processors are |
 //! | `drives.rs` | how hot each drive may be |
 //! | `soak.rs` | what load and air do to a temperature, to tell heat from a bad sensor |
+//! | `unseen.rs` | what a die has done that its sensor has not shown yet |
 //! | `still.rs` | whether a reading that stands still is true |
 //! | `placement.rs` | which socket a job runs on |
 
@@ -28,6 +29,7 @@ mod soak;
 mod still;
 #[cfg(test)]
 mod tests;
+mod unseen;
 
 pub use dlb::Dlb;
 pub use dtm::Dtm;

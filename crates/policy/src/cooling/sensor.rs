@@ -18,6 +18,7 @@ use crate::Reading;
 use crate::cooling::QUANTUM;
 use crate::cooling::soak::Soak;
 use crate::cooling::still::Still;
+use crate::cooling::unseen::Unseen;
 use crate::units::Nanos;
 
 /// Steepest rise to reckon with while nothing is known, K/s: 240 W (EADC §V-A) into the
@@ -41,6 +42,8 @@ const KEPT: usize = 16;
 pub struct Causes {
     /// How busy the socket is, in any unit, averaged over some seconds.
     pub load: f64,
+    /// The same at this moment, with what its cores count at rest.
+    pub at_once: f64,
     /// Whether all of these are sensed now; what is not is as it was when it last was.
     pub sensed: bool,
     /// Relative resistance to the air (see `pi.rs`).
@@ -50,6 +53,15 @@ pub struct Causes {
     pub coldest: f64,
     /// Share of its rise over the inlet that a die may lose at once, as its load has just fallen.
     pub relief: f64,
+}
+
+#[cfg(test)]
+impl Causes {
+    /// A steady load at full fan speed.
+    pub fn test(load: f64) -> Self {
+        let (inlet, coldest) = (20.0, 10.0);
+        Self { load, at_once: load, sensed: true, air: 1.0, inlet, coldest, relief: 0.0 }
+    }
 }
 
 /// A sensor and what is believed of it. Times in seconds since the start of the run.
@@ -62,6 +74,7 @@ pub struct Sensor {
     /// How far it is from the truth, by the jumps that heat cannot explain.
     offset: f64,
     soak: Soak,
+    unseen: Unseen,
     still: Still,
     /// What load and air cannot bring the die above, °C.
     most: f64,
@@ -79,6 +92,7 @@ impl Sensor {
             believed: (now.seconds(), temperature),
             offset: 0.0,
             soak: Soak::default(),
+            unseen: Unseen::default(),
             still: Still::new(),
             most: f64::MAX,
             trend: [(0.0, 0.0); KEPT],
@@ -97,6 +111,7 @@ impl Sensor {
     ) {
         let now = now.seconds();
         self.soak.update(now, causes, sibling);
+        self.unseen.update(now, causes);
         self.most = if causes.sensed { causes.inlet + self.soak.bounds().1 } else { f64::MAX };
         let reading = reading.map(|r| (r.at.seconds(), r.temperature.0));
         let number = |(at, t): &(f64, f64)| t.is_finite() && *at <= now;
@@ -151,7 +166,9 @@ impl Sensor {
         }
         if self.offset == 0.0 && sensed {
             // Of a gap nothing is known.
-            self.soak.learn(temperature - inlet, (at - self.believed.0).min(2.0 * CURRENT));
+            let dt = (at - self.believed.0).min(2.0 * CURRENT);
+            self.soak.learn(temperature - inlet, dt);
+            self.unseen.learn(temperature - inlet, dt);
         }
         self.believe(at, temperature - self.offset.min(0.0));
     }
@@ -185,9 +202,15 @@ impl Sensor {
         self.soak.learnt()
     }
 
-    /// What `load` adds to the die before the sensor shows it, in kelvin.
-    pub fn surge(&self, load: f64) -> f64 {
-        self.soak.surge(load)
+    /// The worst case at `now` with what the sensor has not shown yet, or would not.
+    pub fn unseen(&self, now: Nanos) -> f64 {
+        let worst = self.worst(now) + self.unseen.kelvin();
+        if !self.is_sound(now) {
+            return worst.min(self.most);
+        }
+        // Before anything is learnt an idle die counts for more than it is.
+        let suspect = self.soak.learnt().map_or(0.0, |_| self.still.suspect());
+        worst + (suspect - self.still.doubt(now.seconds())).max(0.0)
     }
 
     /// How fast it changes, in K/s, by least squares over the last [`TREND`]. Zero unless it has
@@ -220,8 +243,7 @@ mod tests {
     /// A sensor at a steady load that says these, one a second; the worst case after each.
     fn says(readings: impl IntoIterator<Item = f64>) -> Vec<f64> {
         let mut sensor = Sensor::new(Nanos::ZERO, 60.0);
-        let causes =
-            Causes { load: 5.0, sensed: true, air: 1.0, inlet: 25.0, coldest: 15.0, relief: 0.0 };
+        let causes = Causes { inlet: 25.0, coldest: 15.0, ..Causes::test(5.0) };
         let read = |(second, t): (u64, f64)| {
             let now = Nanos::from_secs(second + 1);
             let reading = Reading { at: now, temperature: Celsius(t) };

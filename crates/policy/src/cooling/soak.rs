@@ -14,14 +14,14 @@ use crate::cooling::sensor::Causes;
 use crate::cooling::weight;
 
 /// `R C` of a heat sink at full fan speed, in seconds: 0.15 K/W and 300 J/K.
-const SOAK: f64 = 45.0;
+pub const SOAK: f64 = 45.0;
 /// Time constant of what is learnt, in seconds; a few of the heat sink's.
-const LEARN: f64 = 600.0;
+pub const LEARN: f64 = 600.0;
 /// Sound readings before what it can be at most is known, in seconds.
 const ENOUGH: f64 = 300.0;
 /// How far the truth may be from the model: by that factor, twice if it is another socket's, and so
 /// many kelvin.
-const GENEROUS: f64 = 1.5;
+pub const GENEROUS: f64 = 1.5;
 const MARGIN: f64 = 10.0;
 
 /// The model of one socket.
@@ -96,11 +96,6 @@ impl Soak {
         self.k() * (self.h - h)
     }
 
-    /// What so much more load than the sensor has seen adds to the die at once, in kelvin.
-    pub fn surge(&self, load: f64) -> f64 {
-        self.sure().map_or(0.0, |k| k * (load - self.load).max(0.0) / 2.0)
-    }
-
     /// Most of its rise that a die can have lost since its temperature was known.
     pub fn lost(&self) -> f64 {
         (1.0 - self.least / (GENEROUS * self.known).max(1e-9)).max(0.0)
@@ -123,9 +118,7 @@ mod tests {
     fn most(load: f64) -> f64 {
         let mut soak = Soak::default();
         for second in 0..600 {
-            let causes =
-                Causes { load, sensed: true, air: 1.0, inlet: 20.0, coldest: 10.0, relief: 0.0 };
-            soak.update(f64::from(second), causes, None);
+            soak.update(f64::from(second), Causes::test(load), None);
             soak.learn(10.0, 1.0);
         }
         soak.bounds().1

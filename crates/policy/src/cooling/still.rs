@@ -8,7 +8,7 @@
 //!   reading falls with the first air that doubt brings, which ends it.
 
 use crate::cooling::QUANTUM;
-use crate::cooling::soak::Soak;
+use crate::cooling::soak::{GENEROUS, Soak};
 use crate::cooling::weight;
 
 /// Kelvin by which load and air must have warmed the die before a reading that stands still is
@@ -102,6 +102,12 @@ impl Still {
         self.warmer.max(0.0)
     }
 
+    /// Kelvin by which it may have warmed at most, once that is more than rounding and the model's
+    /// error: what to reckon with before it is stuck for sure.
+    pub fn suspect(&self) -> f64 {
+        if self.since.is_some() { GENEROUS * self.warmer } else { 0.0 }
+    }
+
     /// Kelvin by which the die may have gone on rising since it moved.
     pub fn doubt(&self, now: f64) -> f64 {
         if self.pace == 0.0 || self.cooler > 2.0 * QUANTUM {
@@ -137,9 +143,7 @@ mod tests {
 
         fn read(&mut self, load: f64, temperature: f64) {
             self.at += 1.0;
-            let causes =
-                Causes { load, sensed: true, air: 1.0, inlet: 20.0, coldest: 10.0, relief: 0.0 };
-            self.soak.update(self.at, causes, None);
+            self.soak.update(self.at, Causes::test(load), None);
             self.still.read(self.at, temperature, &self.soak);
         }
     }

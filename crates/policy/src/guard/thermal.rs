@@ -9,8 +9,9 @@
 //!     └── at the set point, recovery_periods long ┘ └──── one lag ahead below the emergency ───┘
 //! ```
 //!
-//! A load that has just come counts before the sensor shows it: what it adds to the die at once can
-//! be more than what lies between emergency and red line.
+//! What load and air have done counts before the sensor shows it (`unseen.rs`), for what a load adds
+//! to a die at once can be more than what lies between emergency and red line; but not beyond where
+//! the hardware throttles, which sees the die itself.
 //!
 //! Drives are the fans' matter alone: full speed when one reaches its limit, whoever has the fans,
 //! for a policy that took them took the board's care of the drives away too. From there on the fans
@@ -149,15 +150,15 @@ impl Thermal {
     }
 
     fn judge(&mut self) {
-        let Some(Estimate { now, ahead, surged, .. }) = self.heat.hottest() else { return };
+        let Some(Estimate { now, ahead, unseen, .. }) = self.heat.hottest() else { return };
         // What red took is back before the fans slow down.
         let cool = now <= self.set_point && self.rein >= 1.0;
         self.cool = if cool { self.cool.saturating_add(1) } else { 0 };
         self.state = match self.state {
-            _ if ahead.max(surged) + ROUNDING >= self.red_line => State::Red,
+            _ if ahead.max(unseen) + ROUNDING >= self.red_line => State::Red,
             State::Red if ahead >= self.emergency => State::Red,
             State::Red => State::Full,
-            _ if now >= self.emergency => State::Full,
+            _ if now >= self.emergency || unseen > self.emergency => State::Full,
             State::Full if self.cool < self.recovery => State::Full,
             _ => State::Calm,
         };
