@@ -18,8 +18,8 @@ use crate::cooling::sensor::Causes;
 use crate::cooling::soak::{GENEROUS, LEARN, SOAK};
 use crate::cooling::{LAG, weight};
 
-/// Time constant of a die on its heat sink, in seconds; of a fast one.
-const DIE: f64 = 1.0;
+/// Time constant of a die on its heat sink, in seconds.
+const DIE: f64 = 2.0;
 /// Seconds between two states that are kept, and how many cover the lag and a reading's age.
 const STEP: f64 = 1.0;
 const KEPT: usize = (LAG.0 / 1_000_000_000) as usize + 1;

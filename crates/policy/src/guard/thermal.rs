@@ -151,6 +151,8 @@ impl Thermal {
 
     fn judge(&mut self) {
         let Some(Estimate { now, ahead, unseen, .. }) = self.heat.hottest() else { return };
+        // What is not seen is not known better than what is read.
+        let near = self.emergency + Celsius(QUANTUM);
         // What red took is back before the fans slow down.
         let cool = now <= self.set_point && self.rein >= 1.0;
         self.cool = if cool { self.cool.saturating_add(1) } else { 0 };
@@ -158,7 +160,7 @@ impl Thermal {
             _ if ahead.max(unseen) + ROUNDING >= self.red_line => State::Red,
             State::Red if ahead >= self.emergency => State::Red,
             State::Red => State::Full,
-            _ if now >= self.emergency || unseen > self.emergency => State::Full,
+            _ if now >= self.emergency || unseen >= near => State::Full,
             State::Full if self.cool < self.recovery => State::Full,
             _ => State::Calm,
         };
