@@ -25,7 +25,7 @@ const STEP: f64 = 1.0;
 const KEPT: usize = (LAG.0 / 1_000_000_000) as usize + 1;
 /// Sound readings before anything is said, in seconds. A few: the first load step may be the worst.
 const SOONEST: f64 = 10.0;
-/// How much `a` and `b` are held together: the weight of their difference, as a share of the data's.
+/// How much `a` and `b` are held together: the weight of their difference, a share of the data's.
 const ALIKE: f64 = 0.02;
 
 /// Load of a socket in any unit, over the die's time constant, and what its heat sink holds.
@@ -116,7 +116,7 @@ impl Unseen {
 mod tests {
     use super::*;
 
-    /// A die of 1.2 and 2.0 K per unit of load and heat sink, whose sensor says what it was 10 s ago.
+    /// A die of 1.2 and 2.0 K per unit of load and heat sink; its sensor says what was 10 s ago.
     struct Die {
         now: f64,
         period: f64,

@@ -9,9 +9,9 @@
 //!     └── at the set point, recovery_periods long ┘ └──── one lag ahead below the emergency ───┘
 //! ```
 //!
-//! What load and air have done counts before the sensor shows it (`unseen.rs`), for what a load adds
-//! to a die at once can be more than what lies between emergency and red line; but not beyond where
-//! the hardware throttles, which sees the die itself.
+//! What load and air have done counts before the sensor shows it (`unseen.rs`), for what a load
+//! adds to a die at once can be more than what lies between emergency and red line; but not beyond
+//! where the hardware throttles, which sees the die itself.
 //!
 //! Drives are the fans' matter alone: full speed when one reaches its limit, whoever has the fans,
 //! for a policy that took them took the board's care of the drives away too. From there on the fans
