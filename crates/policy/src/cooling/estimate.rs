@@ -58,7 +58,7 @@ pub struct Estimator {
     by_socket: bool,
     load: Load,
     thresholds: Thresholds,
-    /// Where the hardware throttles; no temperature ends before that where nobody knows.
+    /// Where the hardware throttles; never, where nobody knows.
     throttle: Celsius,
     /// Air that the fans give, as a duty, and temperature of the inlet in °C, where they ever were
     /// known.
