@@ -87,6 +87,10 @@ impl CpuCaps {
             cap.error = dead_zone(-cap.room);
             let change = cap.error - cap.before.unwrap_or(cap.error);
             let moved = K_P * change + K_I * cap.error * dt;
+            if cap.error > 0.0 && moved < 0.0 {
+                // What the proportional part would give back the integral part works off.
+                cap.before = cap.before.map(|before| before - K_I / K_P * cap.error * dt);
+            }
             // Nobody is throttled below the set point, nor let go above it, for a toggling digit.
             let moved = match cap.error {
                 error if error > 0.0 => moved.max(0.0),
@@ -137,6 +141,23 @@ mod tests {
             !caps.throttled()
         });
         back.unwrap_or(1000)
+    }
+
+    #[test]
+    fn what_a_peak_took_is_no_reason_to_stay_too_hot() {
+        let mut caps = CpuCaps::new(1, 0.1);
+        let mut hold = |hot: f64, seconds: u32| {
+            for _ in 0..seconds {
+                caps.propose(|_| hot, 1.0);
+                caps.settle(Turn::Lower, 1.0);
+            }
+            caps.at(0)
+        };
+        hold(86.0, 1);
+        let peak = hold(90.0, 1);
+        // The peak's proportional part, less what is left of the error, is worked off in 200 s.
+        assert_eq!(hold(87.0, 100), peak);
+        assert!(hold(87.0, 200) < peak - 0.05, "{}", caps.at(0));
     }
 
     #[test]

@@ -7,16 +7,19 @@
 //! C dT/dt = P - G (T - T_in) / r        r: resistance to the air at this duty (pi.rs), 1 at full
 //! ```
 //!
-//! `C` and `G` are learned from what is sensed: over each half minute the energy `E`, the warming
-//! `ΔT` and `X = ∫ (T - T_in)/r dt` are known, `E = C ΔT + G X`, and least squares over the last
-//! hours give both. Then the power of the last seconds says how warm the drive is going to be:
+//! `C` and `G` are learned from what is sensed: over a window the energy `E`, the warming `ΔT` and
+//! `X = ∫ (T - T_in)/r dt` are known, `E = C ΔT + G X`, and least squares over the last hours give
+//! both. A window is long enough for a warming of several steps of a reading: rounding in shorter
+//! ones passes for warming that takes no energy, and a drive that warms slowly would seem to be
+//! cooled well. Then the power of the last seconds says how warm the drive is going to be:
 //!
 //! ```text
 //! T(h) = T + (T_end - T) (1 - exp(-h G / (C r)))        T_end = T_in + P r / G
 //! ```
 //!
 //! The floor under the fan duty is the one with which no drive is too warm two minutes from now.
-//! So a short burst, or one that cool drives can take, costs no air.
+//! So a short burst, or one that cool drives can take, costs no air. `T` is what the same balance
+//! makes of the last readings, so that a reading that toggles does not move the fans.
 //!
 //! A drive whose power nobody measures, or whose balance is not known yet, gets more air the
 //! closer it comes to its limit: later, and more of it.
@@ -33,12 +36,17 @@ use crate::{DriveSignals, Signals};
 const AHEAD: f64 = 120.0;
 /// Time constant of the power now, in seconds: clear of single requests.
 const FAST: f64 = 3.0;
-/// Length of a window, and how long windows are remembered, in seconds.
-const WINDOW: f64 = 30.0;
+/// A window ends when the temperature has moved by so many kelvin, at the earliest and the latest
+/// after so many seconds; how long windows are remembered, in seconds.
+const MOVED: f64 = 3.0 * QUANTUM;
+const SHORTEST: f64 = 30.0;
+const LONGEST: f64 = 600.0;
 const MEMORY: f64 = 3600.0;
 /// `C` before anything is known, in J/K: between an SSD (150) and a 3.5-inch disk (600). It counts
-/// as much as one window in which the temperature moved by one kelvin, the step of a reading.
+/// as much as one window in which the temperature moved by one kelvin.
 const CAPACITY: f64 = 300.0;
+/// Time constant with which readings correct what the balance makes of them, in seconds.
+const CORRECTED: f64 = 180.0;
 /// How fast the floor sinks, in duty per second: one unit in two minutes, as `h`.
 const SINK: f64 = 1.0 / AHEAD;
 
@@ -52,6 +60,8 @@ struct Balance {
     from: Option<f64>,
     /// Sums of ΔT², ΔT X, X², ΔT E, X E over the windows.
     sums: [f64; 5],
+    /// `T`, °C, at most a step of the reading away from it.
+    seen: Option<f64>,
 }
 
 impl Balance {
@@ -59,11 +69,16 @@ impl Balance {
     fn learn(&mut self, watts: f64, t: f64, rise: f64, dt: f64) {
         let power = self.power.get_or_insert(watts);
         *power += (watts - *power) * weight(dt, FAST);
+        let warming = self.learned().map_or(0.0, |(c, g)| (watts - g * rise) / c * dt);
+        let seen = self.seen.unwrap_or(t) + warming;
+        let seen = seen + (t - seen) * weight(dt, CORRECTED);
+        self.seen = Some(seen.clamp(t - QUANTUM, t + QUANTUM));
         let from = *self.from.get_or_insert(t);
         let (span, energy, x) = &mut self.open;
         (*span, *energy, *x) = (*span + dt, *energy + watts * dt, *x + rise * dt);
-        if *span >= WINDOW {
-            let (warming, energy, x) = (t - from, *energy, *x);
+        let warming = t - from;
+        if *span >= LONGEST || *span >= SHORTEST && warming.abs() >= MOVED {
+            let (energy, x) = (*energy, *x);
             let keep = 1.0 - weight(*span, MEMORY);
             let new = [warming * warming, warming * x, x * x, warming * energy, x * energy];
             for (sum, new) in self.sums.iter_mut().zip(new) {
@@ -88,9 +103,9 @@ impl Balance {
     }
 
     /// The most resistance of `1` (full speed) to `r` that keeps the drive below `most` until
-    /// [`AHEAD`], from `t` degrees with the air at `inlet`; `None` before its balance is known.
-    fn bearable(&self, (t, most): (f64, f64), inlet: f64, r: f64) -> Option<f64> {
-        let (watts, (c, g)) = (self.power?, self.learned()?);
+    /// [`AHEAD`] with the air at `inlet`; `None` before its balance is known.
+    fn bearable(&self, most: f64, inlet: f64, r: f64) -> Option<f64> {
+        let (watts, t, (c, g)) = (self.power?, self.seen?, self.learned()?);
         let ahead = |r: f64| {
             let end = inlet + watts * r / g;
             t + (end - t) * -(-AHEAD * g / (c * r)).exp_m1()
@@ -112,6 +127,8 @@ impl Balance {
 pub struct FeedForward {
     drives: Vec<Balance>,
     heat: Drives,
+    /// Mean of the air at the inlet, °C.
+    inlet: Option<f64>,
     floor: f64,
     over: bool,
 }
@@ -122,6 +139,7 @@ impl FeedForward {
         Self {
             drives: vec![Balance::default(); topology.drives.len()],
             heat: Drives::new(topology, None),
+            inlet: None,
             floor: 0.0,
             over: false,
         }
@@ -133,7 +151,11 @@ impl FeedForward {
         let dt = signals.period.seconds();
         let r = resistance(air);
         let inlet = signals.cooling.inlet.map(|reading| reading.temperature);
-        let inlet = inlet.filter(|inlet| is_inlet(*inlet)).map(|inlet| inlet.0);
+        let inlet = inlet.filter(|inlet| is_inlet(*inlet)).map(|inlet| {
+            let mean = self.inlet.unwrap_or(inlet.0);
+            mean + (inlet.0 - mean) * weight(dt, CORRECTED)
+        });
+        self.inlet = inlet;
         self.heat.update(signals);
         let slow = self.heat.slow();
         let mut least = slow;
@@ -145,7 +167,7 @@ impl FeedForward {
             }
             let ahead = if let (Some((watts, t)), Some(inlet)) = (sensed(drive), inlet) {
                 balance.learn(watts, t, (t - inlet) / r, dt);
-                worst.and_then(|(t, limit)| balance.bearable((t, limit - MARGIN), inlet, slow))
+                worst.and_then(|(_, limit)| balance.bearable(limit - MARGIN, inlet, slow))
             } else {
                 balance.skip();
                 None
@@ -154,7 +176,7 @@ impl FeedForward {
             least = least.min(ahead.or_else(now).unwrap_or(slow));
         }
         // Given back only well below the margin, where the floor holds it.
-        let from = if self.over { -2.0 * MARGIN } else { -QUANTUM };
+        let from = if self.over { -2.0 * MARGIN } else { -MARGIN };
         self.over = self.heat.over().is_some_and(|over| over >= from);
         // Those that blow have to make up for those that do not.
         let needed = || (duty_for(1.0, least) / blowing(duty, air)).min(1.0);
