@@ -341,22 +341,36 @@ fn without_the_hardware_the_guard_holds_it_and_nothing_else_does() {
     for faults in EXTENTS {
         let told = campaign(&case, &POLICIES, 0..6, faults, &Limits::default());
         assert!(told.violations.is_empty() && told.hottest > 89.0, "{told:?}");
+        // The sensors of both sockets stick before anything is known of them.
+        let told = campaign(&case, &POLICIES, 122..123, faults, &Limits::default());
+        assert!(told.violations.is_empty(), "{told:?}");
     }
     let blind = campaign(&case, &POLICIES, 0..6, Faults::wide, &blind());
     assert!(!blind.violations.is_empty() && blind.hottest > RED_LINE, "{blind:?}");
 }
 
-/// Over many seeds. In 122 the sensors of both sockets stick within the first 24 s, before anything
-/// is known of them.
 #[test]
 #[ignore = "minutes"]
 fn without_the_hardware_the_guard_holds_it_over_many_seeds() {
     let case = Case::requests(bare("14 W"));
     for faults in EXTENTS {
-        for seeds in [0..122, 123..200] {
-            let told = campaign(&case, &POLICIES, seeds, faults, &Limits::default());
-            assert!(told.violations.is_empty(), "{told:?}");
-            println!("{} runs, {} faults, {:.1} °C", told.runs, told.faults, told.hottest);
+        let told = campaign(&case, &POLICIES, 0..200, faults, &Limits::default());
+        println!("{} runs, {} faults, {:.1} °C", told.runs, told.faults, told.hottest);
+        assert!(told.violations.is_empty(), "{told:?}");
+    }
+}
+
+/// Seeds that no number in the guard was chosen by; docs/models/thermal.md tells what comes out.
+#[test]
+#[ignore = "minutes"]
+fn without_the_hardware_seeds_held_back() {
+    for core in ["14 W", "17 W"] {
+        let case = Case::requests(bare(core));
+        for (what, faults) in ["usual", "wide"].into_iter().zip(EXTENTS) {
+            let told = campaign(&case, &POLICIES, 800..1400, faults, &Limits::default());
+            let over = told.violations.len();
+            println!("{core}, {what}: {over} of {} runs over, {:#?}", told.runs, told.violations);
+            assert!(over * 100 < told.runs, "{told:?}");
         }
     }
 }

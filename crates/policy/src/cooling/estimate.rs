@@ -3,6 +3,7 @@
 use crate::Signals;
 use crate::cooling::load::Load;
 use crate::cooling::pi::resistance;
+use crate::cooling::rise::Model;
 use crate::cooling::sensor::{Causes, Sensor};
 use crate::cooling::{LAG, Thresholds, weight};
 use crate::possible::{COLDEST, is_inlet, is_power};
@@ -27,7 +28,7 @@ pub struct Estimate {
     /// The same one [`LAG`] ahead if it goes on rising as it does: where the silicon may be
     /// while the sensor still lags behind.
     pub ahead: Celsius,
-    /// The worst case now with what the sensor has not shown yet (`unseen.rs`), or would not if it
+    /// The worst case now with what the sensor has not shown yet (`rise.rs`), or would not if it
     /// stood still wrongly (`still.rs`); no further than to where the hardware throttles.
     pub unseen: Celsius,
     /// Whether a current reading is behind it.
@@ -96,8 +97,7 @@ impl Estimator {
         // Nothing that runs is much colder than the air it takes in.
         let coldest = self.inlet.map_or(COLDEST, |inlet| inlet - 10.0);
         let (air, inlet) = (resistance(self.air()), self.inlet());
-        let surroundings =
-            Causes { load: 0.0, at_once: 0.0, sensed, air, inlet, coldest, relief: 0.0 };
+        let surroundings = Causes { load: 0.0, sensed, air, inlet, coldest, relief: 0.0 };
         for s in 0..self.sockets.len() {
             let load = if self.by_socket {
                 self.load.work(signals, Some(s))
@@ -130,10 +130,11 @@ impl Estimator {
         self.inlet.unwrap_or(35.0)
     }
 
-    /// What the sensors of other sockets tell of heat, for sockets are built alike.
-    fn sibling(&self, socket: usize) -> Option<f64> {
+    /// The model of another socket, for sockets are built alike.
+    fn sibling(&self, socket: usize) -> Model {
         let others = self.sockets.iter().enumerate().filter(|(s, _)| *s != socket);
-        others.filter_map(|(_, other)| other.sensor.as_ref()?.heat()).reduce(f64::max)
+        let models = others.filter_map(|(_, other)| Some(other.sensor.as_ref()?.model()));
+        models.fold(Model::default(), Model::or)
     }
 
     /// Cores' worth of work on all of the server; `None` while that is not known.
@@ -174,14 +175,12 @@ impl Socket {
         self.load += (load - self.load) * weight(dt, SMOOTH);
         self.peak = load.max(self.peak * (-dt / RELIEF).exp());
         self.largest = self.largest.max(self.load);
-        let rest = idle * self.largest;
-        // Of the heat that is gone, the part between die and heat sink (`soak.rs`), generously.
+        // Before the first load the cores' number says more of what counts at rest.
+        let rest = idle * self.largest.max(self.cores);
+        // Of the heat that is gone, the part between die and heat sink (`rise.rs`), generously.
         let gone = 1.0 - (load + rest) / (self.peak + rest).max(1e-9);
         let relief = 1.5 * gone / (1.0 + surroundings.air);
-        // Before the first load the cores' number says more of what counts at rest.
-        let at_once = load + rest.max(idle * self.cores);
-        let load = self.load + rest;
-        Causes { load, at_once, sensed, relief, ..surroundings }
+        Causes { load: load + rest, sensed, relief, ..surroundings }
     }
 }
 

@@ -10,8 +10,7 @@
 //! | `estimate.rs`, `sensor.rs` | how hot it may be, by sensors that lag, round, fail and lie |
 //! | `load.rs` | how busy the processors are |
 //! | `drives.rs` | how hot each drive may be |
-//! | `soak.rs` | what load and air do to a temperature, to tell heat from a bad sensor |
-//! | `unseen.rs` | what a die has done that its sensor has not shown yet |
+//! | `rise.rs` | what load and air do to a die: what its sensor must show, and does not yet |
 //! | `still.rs` | whether a reading that stands still is true |
 //! | `placement.rs` | which socket a job runs on |
 
@@ -24,12 +23,11 @@ mod jetc;
 mod load;
 mod pi;
 mod placement;
+mod rise;
 mod sensor;
-mod soak;
 mod still;
 #[cfg(test)]
 mod tests;
-mod unseen;
 
 pub use dlb::Dlb;
 pub use dtm::Dtm;

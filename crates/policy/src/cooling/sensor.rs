@@ -2,12 +2,13 @@
 //!
 //! The worst case is what it last said, plus the age of that times the steepest rise the
 //! hardware can make (Oxide's hubris, `task/thermal`): a lost sensor makes control more careful
-//! by itself, up to the most that load and air can do to the die (`soak.rs`).
+//! by itself, up to the most that load and air can do to the die (`rise.rs`).
 //!
 //! * **absurd**: not a number, or outside what a running machine can be. As if lost.
-//! * **lying**: it jumps by more than heat can flow. Jumps add up, so the one that ends the lie
-//!   makes it good again; a sensor that has jumped down counts with what it jumped added. When
-//!   the load has just fallen it may fall further;
+//! * **lying**: it jumps by more than heat can flow and the load explains. Jumps add up, so the one
+//!   that ends the lie makes it good again; a sensor that has jumped down counts with what it
+//!   jumped added. When the load has just fallen it may fall further, but not to where no die is
+//!   under the load that is left;
 //! * **stuck**: it stands still although load and air have warmed the die (`still.rs`). As if lost
 //!   since then.
 //!
@@ -16,9 +17,8 @@
 
 use crate::Reading;
 use crate::cooling::QUANTUM;
-use crate::cooling::soak::Soak;
+use crate::cooling::rise::{Model, Rise};
 use crate::cooling::still::Still;
-use crate::cooling::unseen::Unseen;
 use crate::units::Nanos;
 
 /// Steepest rise to reckon with while nothing is known, K/s: 240 W (EADC §V-A) into the
@@ -30,6 +30,9 @@ const CURRENT: f64 = 2.0;
 const JUMP: f64 = 6.0;
 /// In K/s: twice the slew, for the die is faster than its heat sink.
 const JUMP_RATE: f64 = 2.0;
+/// How long a rise of the load explains a rising reading, in seconds: twice the lag. Before
+/// anything is known the first load may explain any.
+const ROSE: f64 = 20.0;
 /// What no silicon that runs can be above, °C.
 const HOTTEST: f64 = 130.0;
 /// Span of the trend, in seconds.
@@ -40,10 +43,8 @@ const KEPT: usize = 16;
 /// What should make a reading move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Causes {
-    /// How busy the socket is, in any unit, averaged over some seconds.
+    /// How busy the socket is, in any unit, with what its cores count at rest.
     pub load: f64,
-    /// The same at this moment, with what its cores count at rest.
-    pub at_once: f64,
     /// Whether all of these are sensed now; what is not is as it was when it last was.
     pub sensed: bool,
     /// Relative resistance to the air (see `pi.rs`).
@@ -60,7 +61,7 @@ impl Causes {
     /// A steady load at full fan speed.
     pub fn test(load: f64) -> Self {
         let (inlet, coldest) = (20.0, 10.0);
-        Self { load, at_once: load, sensed: true, air: 1.0, inlet, coldest, relief: 0.0 }
+        Self { load, sensed: true, air: 1.0, inlet, coldest, relief: 0.0 }
     }
 }
 
@@ -73,8 +74,11 @@ pub struct Sensor {
     believed: (f64, f64),
     /// How far it is from the truth, by the jumps that heat cannot explain.
     offset: f64,
-    soak: Soak,
-    unseen: Unseen,
+    rise: Rise,
+    /// Time of the last period. The most that the die was warmer than its reading shortly before,
+    /// in kelvin.
+    at: f64,
+    rose: f64,
     still: Still,
     /// What load and air cannot bring the die above, °C.
     most: f64,
@@ -91,8 +95,9 @@ impl Sensor {
             heard: None,
             believed: (now.seconds(), temperature),
             offset: 0.0,
-            soak: Soak::default(),
-            unseen: Unseen::default(),
+            rise: Rise::default(),
+            at: now.seconds(),
+            rose: HOTTEST,
             still: Still::new(),
             most: f64::MAX,
             trend: [(0.0, 0.0); KEPT],
@@ -101,18 +106,14 @@ impl Sensor {
         }
     }
 
-    /// Takes what was read, if anything was; `sibling` is the [`Sensor::heat`] of one like it.
-    pub fn update(
-        &mut self,
-        now: Nanos,
-        reading: Option<Reading>,
-        causes: Causes,
-        sibling: Option<f64>,
-    ) {
+    /// Takes what was read, if anything was; `sibling` is the [`Sensor::model`] of one like it.
+    pub fn update(&mut self, now: Nanos, reading: Option<Reading>, causes: Causes, sibling: Model) {
         let now = now.seconds();
-        self.soak.update(now, causes, sibling);
-        self.unseen.update(now, causes);
-        self.most = if causes.sensed { causes.inlet + self.soak.bounds().1 } else { f64::MAX };
+        self.rise.update(now, causes, sibling);
+        let dt = now - self.at;
+        self.at = now;
+        self.rose = self.rise.unseen().max(self.rose * (-dt / ROSE).exp());
+        self.most = if causes.sensed { causes.inlet + self.rise.most() } else { f64::MAX };
         let reading = reading.map(|r| (r.at.seconds(), r.temperature.0));
         let number = |(at, t): &(f64, f64)| t.is_finite() && *at <= now;
         let Some((at, temperature)) = reading.filter(number) else { return };
@@ -125,7 +126,7 @@ impl Sensor {
         }
         self.jump(at, temperature, causes);
         self.heard = Some((at, temperature));
-        self.still.read(at, temperature, &self.soak);
+        self.still.read(at, temperature, &self.rise);
         if !self.still.is_stuck() {
             self.correct(at, temperature, causes);
         }
@@ -139,15 +140,15 @@ impl Sensor {
         let relief = relief * (last - causes.inlet).max(0.0);
         let usual = JUMP + JUMP_RATE * dt;
         let ends = self.offset < 0.0 && jump > JUMP;
-        if (-usual - relief..=usual).contains(&jump) && dt <= 2.0 * CURRENT && !ends {
+        if (-usual - relief..=usual + self.rose).contains(&jump) && dt <= 2.0 * CURRENT && !ends {
             return;
         }
         // What it was in truth when that was known last, and where it may have come since.
         let (known, believed) = self.believed;
         let truth = believed - self.offset.max(0.0);
-        let lost = self.soak.lost() * (truth - causes.inlet).max(0.0);
+        let lost = self.rise.lost() * (truth - causes.inlet).max(0.0);
         let rate = JUMP_RATE * (at - known);
-        let possible = truth - JUMP - relief - lost.min(rate)..=truth + JUMP + rate;
+        let possible = truth - JUMP - relief - lost.min(rate)..=truth + JUMP + rate + self.rose;
         if possible.contains(&temperature) {
             self.offset = 0.0;
         } else if !possible.contains(&(temperature - self.offset)) {
@@ -158,24 +159,26 @@ impl Sensor {
     /// Believes a reading. A sensor that lies low is corrected by what it jumped; one that lies
     /// high is safe.
     fn correct(&mut self, at: f64, temperature: f64, Causes { inlet, sensed, .. }: Causes) {
-        let (least, most) = self.soak.bounds();
-        if self.offset < 0.0 && temperature - self.offset > inlet + most {
+        let (most, (expected, least)) = (inlet + self.rise.most(), self.rise.expected());
+        let honest = temperature - inlet > least;
+        if self.offset < 0.0 && temperature - self.offset > most {
             // No heat can have made it so hot: what jumped was no lie, or a smaller one.
-            let honest = temperature > inlet + least;
-            self.offset = if honest { 0.0 } else { (temperature - inlet - most).min(0.0) };
+            self.offset = if honest { 0.0 } else { (temperature - most).min(0.0) };
+        } else if self.offset == 0.0 && sensed && !honest {
+            // No die is so cold under such a load: what fell with the load was not all of it heat.
+            self.offset = temperature - inlet - expected;
         }
         if self.offset == 0.0 && sensed {
             // Of a gap nothing is known.
             let dt = (at - self.believed.0).min(2.0 * CURRENT);
-            self.soak.learn(temperature - inlet, dt);
-            self.unseen.learn(temperature - inlet, dt);
+            self.rise.learn(temperature - inlet, dt);
         }
         self.believe(at, temperature - self.offset.min(0.0));
     }
 
     fn believe(&mut self, at: f64, temperature: f64) {
         self.believed = (at, temperature);
-        self.soak.known();
+        self.rise.known();
         self.trend[self.next] = self.believed;
         self.next = (self.next + 1) % KEPT;
         self.filled = (self.filled + 1).min(KEPT);
@@ -197,20 +200,18 @@ impl Sensor {
         }
     }
 
-    /// Kelvin per unit of heat (`soak.rs`), once that is sure.
-    pub fn heat(&self) -> Option<f64> {
-        self.soak.learnt()
+    /// How far the die rises, by what was read.
+    pub fn model(&self) -> Model {
+        self.rise.model()
     }
 
     /// The worst case at `now` with what the sensor has not shown yet, or would not.
     pub fn unseen(&self, now: Nanos) -> f64 {
-        let worst = self.worst(now) + self.unseen.kelvin();
         if !self.is_sound(now) {
-            return worst.min(self.most);
+            return (self.worst(now) + self.rise.unseen()).min(self.most);
         }
-        // Before anything is learnt an idle die counts for more than it is.
-        let suspect = self.soak.learnt().map_or(0.0, |_| self.still.suspect());
-        worst + (suspect - self.still.doubt(now.seconds())).max(0.0)
+        let suspect = self.still.suspect() - self.still.doubt(now.seconds());
+        self.worst(now) + self.rise.unseen().max(suspect)
     }
 
     /// How fast it changes, in K/s, by least squares over the last [`TREND`]. Zero unless it has
@@ -247,10 +248,39 @@ mod tests {
         let read = |(second, t): (u64, f64)| {
             let now = Nanos::from_secs(second + 1);
             let reading = Reading { at: now, temperature: Celsius(t) };
-            sensor.update(now, Some(reading), causes, None);
+            sensor.update(now, Some(reading), causes, Model::default());
             sensor.worst(now)
         };
         (0..).zip(readings).map(read).collect()
+    }
+
+    /// Ten minutes at 40 K over 25 °C of inlet, toggling; then another load and other readings for
+    /// two minutes. The worst case at the end.
+    fn then(load: f64, relief: f64, reading: f64) -> f64 {
+        let mut sensor = Sensor::new(Nanos::ZERO, 60.0);
+        for second in 1..=720 {
+            let (now, falls) = (Nanos::from_secs(second), second > 600);
+            let causes = Causes { inlet: 25.0, coldest: 15.0, ..Causes::test(10.0) };
+            let causes = if falls { Causes { load, relief, ..causes } } else { causes };
+            let t = if falls { reading } else { 65.0 } + (second % 2) as f64;
+            sensor.update(
+                now,
+                Some(Reading { at: now, temperature: Celsius(t) }),
+                causes,
+                Model::default(),
+            );
+        }
+        sensor.worst(Nanos::from_secs(720))
+    }
+
+    #[test]
+    fn a_lie_that_begins_as_the_load_falls_is_found_out() {
+        // Of 40 K at most half may go at once; 32 K are left in the end, of which it says 2: 57 °C,
+        // or what it was before the load fell.
+        assert!((55.0..68.0).contains(&then(8.0, 0.5, 27.0)), "{}", then(8.0, 0.5, 27.0));
+        assert!(then(0.5, 0.5, 45.0) < 47.0, "so much heat can be gone: {}", then(0.5, 0.5, 45.0));
+        // Work of which a core at the same load draws half as much.
+        assert!(then(9.0, 0.5, 45.0) < 47.0, "{}", then(9.0, 0.5, 45.0));
     }
 
     #[test]

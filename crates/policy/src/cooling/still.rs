@@ -1,21 +1,20 @@
 //! A reading that stands still: nothing happens, or the sensor is stuck?
 //!
-//! * **Heat** tells for sure: since it was coolest under this reading, load and air have warmed the
-//!   die (`soak.rs`) by [`CHANGE`], and the sensor has had time to show it. Then it is stuck until
-//!   it moves. That the heat is gone again does not mend it: the next heat would go unseen.
+//! * **Heat** tells for sure: load and air have warmed the die (`rise.rs`) by [`CHANGE`] over the
+//!   coolest that this reading showed, and the sensor has had time to show it. Then it is stuck
+//!   until it moves. That the heat is gone again does not mend it: the next heat would go unseen.
 //! * **Pace** makes doubtful: the reading was rising steadily, stands still, and nothing has cooled
 //!   the die meanwhile. Then it may have gone on as before. That comes slowly, so that a sound
 //!   reading falls with the first air that doubt brings, which ends it.
 
-use crate::cooling::QUANTUM;
-use crate::cooling::soak::{GENEROUS, Soak};
-use crate::cooling::weight;
+use crate::cooling::rise::{GENEROUS, Rise, State};
+use crate::cooling::{LAG, QUANTUM, weight};
 
-/// Kelvin by which load and air must have warmed the die before a reading that stands still is
-/// stuck; time that it has to move from half of that on, in seconds: half as long again as the lag.
+/// Kelvin by which a sensor must show less than load and air have done before it is stuck; time
+/// that it has from half of that on, in seconds: its lag once more.
 const CHANGE: f64 = 6.0;
-const SOONEST: f64 = 15.0;
-/// Time constant of the least heat, in seconds: what passes sooner a sensor does not show.
+const SOONEST: f64 = LAG.0 as f64 / 1e9;
+/// Time constant of the coolest state, in seconds: what passes sooner a sensor does not show.
 const COOLING: f64 = 15.0;
 /// Time constant of the mean that a rising reading is ahead of, in seconds: several quanta long.
 const PACE: f64 = 30.0;
@@ -35,11 +34,13 @@ pub struct Still {
     said: f64,
     moved_at: f64,
     pace: f64,
-    /// Heat then, and the least since.
-    moved_under: f64,
-    least: f64,
-    /// By how many kelvin there is more heat now than at the least, and less than when it moved.
+    /// What the die was then, and the coolest that it should have shown since.
+    moved_under: State,
+    coolest: State,
+    /// By how many kelvin it is warmer than the coolest, should show, and is cooler than when it
+    /// moved.
     warmer: f64,
+    owed: f64,
     cooler: f64,
     /// Since when it is too much warmer.
     since: Option<f64>,
@@ -55,17 +56,18 @@ impl Still {
             said: f64::MAX,
             moved_at: 0.0,
             pace: 0.0,
-            moved_under: 0.0,
-            least: 0.0,
+            moved_under: State::default(),
+            coolest: State::default(),
             warmer: 0.0,
+            owed: 0.0,
             cooler: 0.0,
             since: None,
             stuck: false,
         }
     }
 
-    /// `temperature` is read at `at` (s).
-    pub fn read(&mut self, at: f64, temperature: f64, soak: &Soak) {
+    /// `temperature` is read at `at` (s) of a die of which this is known.
+    pub fn read(&mut self, at: f64, temperature: f64, die: &Rise) {
         let dt = at - self.at.replace(at).unwrap_or(at);
         let moved = (temperature - self.said).abs();
         self.mean += (temperature - self.mean) * weight(dt, PACE);
@@ -77,18 +79,23 @@ impl Still {
             // The mean of a reading that toggles is less than a quantum away.
             self.pace = ((temperature - self.mean - QUANTUM) / PACE).max(0.0);
             (self.said, self.moved_at) = (temperature, at);
-            (self.moved_under, self.least) = (soak.h(), soak.h());
-            (self.warmer, self.cooler, self.since, self.stuck) = (0.0, 0.0, None, false);
+            (self.moved_under, self.coolest) = (die.now(), die.shown());
+            (self.warmer, self.owed, self.cooler) = (0.0, 0.0, 0.0);
+            (self.since, self.stuck) = (None, false);
             return;
         }
-        self.least += (soak.h() - self.least).min(0.0) * weight(dt, COOLING);
-        self.warmer = soak.since(self.least);
-        self.cooler = -soak.since(self.moved_under);
-        if self.warmer < CHANGE / 2.0 {
+        let shown = die.shown();
+        if die.between(self.coolest, shown) < 0.0 {
+            self.coolest.follow(shown, weight(dt, COOLING));
+        }
+        self.warmer = die.between(self.coolest, die.now());
+        self.owed = die.between(self.coolest, shown);
+        self.cooler = die.between(die.now(), self.moved_under);
+        if self.owed < CHANGE / 2.0 {
             self.since = None;
         } else {
             let since = *self.since.get_or_insert(at);
-            self.stuck |= self.warmer >= CHANGE && at - since > SOONEST;
+            self.stuck |= self.owed >= CHANGE && at - since > SOONEST;
         }
     }
 
@@ -97,15 +104,15 @@ impl Still {
         self.stuck
     }
 
-    /// Kelvin by which load and air have warmed the die since it was coolest under this reading.
+    /// Kelvin by which load and air have warmed the die over the coolest that this reading showed.
     pub fn warmer(&self) -> f64 {
         self.warmer.max(0.0)
     }
 
-    /// Kelvin by which it may have warmed at most, once that is more than rounding and the model's
-    /// error: what to reckon with before it is stuck for sure.
+    /// The most that this may be, once a sensor should show more of it than rounding and the
+    /// model's error: what to reckon with before it is stuck for sure.
     pub fn suspect(&self) -> f64 {
-        if self.since.is_some() { GENEROUS * self.warmer } else { 0.0 }
+        if self.since.is_some() { GENEROUS * self.warmer() } else { 0.0 }
     }
 
     /// Kelvin by which the die may have gone on rising since it moved.
@@ -121,30 +128,31 @@ impl Still {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cooling::rise::Model;
     use crate::cooling::sensor::Causes;
 
     /// A die whose load and readings are given, one a second. 4 K per unit of heat are learnt.
     struct Die {
         at: f64,
-        soak: Soak,
+        rise: Rise,
         still: Still,
     }
 
     impl Die {
         fn new() -> Self {
-            let (soak, still) = (Soak::default(), Still::new());
-            let mut die = Self { at: 0.0, soak, still };
+            let (rise, still) = (Rise::default(), Still::new());
+            let mut die = Self { at: 0.0, rise, still };
             for second in 0..600 {
                 die.read(10.0, if second % 2 == 0 { 61.0 } else { 60.0 });
-                die.soak.learn(40.0, 1.0);
+                die.rise.learn(40.0, 1.0);
             }
             die
         }
 
         fn read(&mut self, load: f64, temperature: f64) {
             self.at += 1.0;
-            self.soak.update(self.at, Causes::test(load), None);
-            self.still.read(self.at, temperature, &self.soak);
+            self.rise.update(self.at, Causes::test(load), Model::default());
+            self.still.read(self.at, temperature, &self.rise);
         }
     }
 

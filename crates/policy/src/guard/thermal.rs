@@ -9,7 +9,7 @@
 //!     └── at the set point, recovery_periods long ┘ └──── one lag ahead below the emergency ───┘
 //! ```
 //!
-//! What load and air have done counts before the sensor shows it (`unseen.rs`), for what a load
+//! What load and air have done counts before the sensor shows it (`rise.rs`), for what a load
 //! adds to a die at once can be more than what lies between emergency and red line; but not beyond
 //! where the hardware throttles, which sees the die itself.
 //!

@@ -71,11 +71,14 @@ fn returns(seed: u64, name: &str) -> f64 {
 #[test]
 #[ignore = "minutes; see above"]
 fn campaign_red_line() {
+    // What wants everything hot keeps a die at the emergency threshold; a load step then comes
+    // before any fan.
+    let most = |name: &str| RED_LINE.0 + if name == "stoker" { 2.0 * QUANTUM } else { 0.0 };
     let mut over = 0;
     for (faults, sticks) in [("any fault", false), ("and stuck sensors", true)] {
         let over_it = |name: &str| {
             let what = format!("peak in degrees, {faults}, {name}");
-            worst(&what, RED_LINE.0, |seed| peak(seed, sticks, name)).over
+            worst(&what, most(name), |seed| peak(seed, sticks, name)).over
         };
         over += POLICIES.into_iter().map(over_it).sum::<usize>();
         over += over_it("stoker");
@@ -111,7 +114,7 @@ fn campaign_rest() {
 /// middle of a rise, load steps that the sensor shows too late.
 #[test]
 fn what_once_crossed_the_red_line_does_not() {
-    for seed in [253, 412, 635, 736, 949, 954, 1200, 1354, 1575, 2133, 2659] {
+    for seed in [253, 412, 635, 736, 949, 954, 1200, 1354, 1575, 2133, 2659, 4738] {
         for name in POLICIES {
             let peak = peak(seed, true, name).unwrap();
             assert!(peak < RED_LINE.0, "seed {seed}, {name}: {peak}");
@@ -126,6 +129,7 @@ fn what_once_crossed_the_red_line_does_not() {
         (1509, false),
         (521, false),
         (2716, false),
+        (3501, false),
         (678, true),
         (954, true),
         (2133, true),

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod eadc;
+mod idle;
 mod load;
 mod optimum;
 mod plant;
