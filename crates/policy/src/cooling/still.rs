@@ -37,10 +37,8 @@ pub struct Still {
     /// What the die was then, and the coolest that it should have shown since.
     moved_under: State,
     coolest: State,
-    /// By how many kelvin it is warmer than the coolest, should show, and is cooler than when it
-    /// moved.
+    /// By how many kelvin it is warmer than the coolest, and cooler than when it moved.
     warmer: f64,
-    owed: f64,
     cooler: f64,
     /// Since when it is too much warmer.
     since: Option<f64>,
@@ -59,7 +57,6 @@ impl Still {
             moved_under: State::default(),
             coolest: State::default(),
             warmer: 0.0,
-            owed: 0.0,
             cooler: 0.0,
             since: None,
             stuck: false,
@@ -80,7 +77,7 @@ impl Still {
             self.pace = ((temperature - self.mean - QUANTUM) / PACE).max(0.0);
             (self.said, self.moved_at) = (temperature, at);
             (self.moved_under, self.coolest) = (die.now(), die.shown());
-            (self.warmer, self.owed, self.cooler) = (0.0, 0.0, 0.0);
+            (self.warmer, self.cooler) = (0.0, 0.0);
             (self.since, self.stuck) = (None, false);
             return;
         }
@@ -89,13 +86,13 @@ impl Still {
             self.coolest.follow(shown, weight(dt, COOLING));
         }
         self.warmer = die.between(self.coolest, die.now());
-        self.owed = die.between(self.coolest, shown);
         self.cooler = die.between(die.now(), self.moved_under);
-        if self.owed < CHANGE / 2.0 {
+        let owed = die.between(self.coolest, shown);
+        if owed < CHANGE / 2.0 {
             self.since = None;
         } else {
             let since = *self.since.get_or_insert(at);
-            self.stuck |= self.owed >= CHANGE && at - since > SOONEST;
+            self.stuck |= owed >= CHANGE && at - since > SOONEST;
         }
     }
 
