@@ -145,7 +145,8 @@ impl Sensor {
         }
         // What it was in truth when that was known last, and where it may have come since.
         let (known, believed) = self.believed;
-        let truth = believed - self.offset.max(0.0);
+        let high = self.offset.max(0.0);
+        let truth = believed - high;
         let lost = self.rise.lost() * (truth - causes.inlet).max(0.0);
         let rate = JUMP_RATE * (at - known);
         let possible = truth - JUMP - relief - lost.min(rate)..=truth + JUMP + rate + self.rose;
@@ -153,6 +154,10 @@ impl Sensor {
             self.offset = 0.0;
         } else if !possible.contains(&(temperature - self.offset)) {
             self.offset = temperature - truth;
+        }
+        if self.offset.max(0.0) != high {
+            // No heat, and so no trend.
+            (self.next, self.filled) = (0, 0);
         }
     }
 
@@ -281,6 +286,19 @@ mod tests {
         assert!(then(0.5, 0.5, 45.0) < 47.0, "so much heat can be gone: {}", then(0.5, 0.5, 45.0));
         // Work of which a core at the same load draws half as much.
         assert!(then(9.0, 0.5, 45.0) < 47.0, "{}", then(9.0, 0.5, 45.0));
+    }
+
+    #[test]
+    fn a_jump_is_no_trend() {
+        let mut sensor = Sensor::new(Nanos::ZERO, 60.0);
+        for second in 1..=110 {
+            let (now, lies) = (Nanos::from_secs(second), second > 100);
+            let t = if lies { 86.0 } else { 64.0 } + (second % 2) as f64;
+            let reading = Some(Reading { at: now, temperature: Celsius(t) });
+            sensor.update(now, reading, Causes::test(5.0), Model::default());
+            assert!(sensor.rate() < 0.2, "{second} s: {} K/s", sensor.rate());
+        }
+        assert!(sensor.worst(Nanos::from_secs(110)) > 85.0, "it counts all the same");
     }
 
     #[test]
