@@ -33,6 +33,8 @@ const JUMP_RATE: f64 = 2.0;
 /// How long a rise of the load explains a rising reading, in seconds: twice the lag. Before
 /// anything is known the first load may explain any.
 const ROSE: f64 = 20.0;
+/// Time constant with which sound readings confirm that a lie is over, in seconds.
+const CONFIRMED: f64 = 60.0;
 /// What no silicon that runs can be above, °C.
 const HOTTEST: f64 = 130.0;
 /// Span of the trend, in seconds.
@@ -74,6 +76,8 @@ pub struct Sensor {
     believed: (f64, f64),
     /// How far it is from the truth, by the jumps that heat cannot explain.
     offset: f64,
+    /// The last one below zero that was given up, fading as sound readings confirm that.
+    given_up: f64,
     rise: Rise,
     /// Time of the last period. The most that the die was warmer than its reading shortly before,
     /// in kelvin.
@@ -95,6 +99,7 @@ impl Sensor {
             heard: None,
             believed: (now.seconds(), temperature),
             offset: 0.0,
+            given_up: 0.0,
             rise: Rise::default(),
             at: now.seconds(),
             rose: HOTTEST,
@@ -168,14 +173,16 @@ impl Sensor {
         let honest = temperature - inlet > least;
         if self.offset < 0.0 && temperature - self.offset > most {
             // No heat can have made it so hot: what jumped was no lie, or a smaller one.
+            self.given_up = self.offset;
             self.offset = if honest { 0.0 } else { (temperature - most).min(0.0) };
         } else if self.offset == 0.0 && sensed && !honest {
             // No die is so cold under such a load: what fell with the load was not all of it heat.
-            self.offset = temperature - inlet - expected;
+            self.offset = (temperature - inlet - expected).min(self.given_up);
         }
         if self.offset == 0.0 && sensed {
             // Of a gap nothing is known.
             let dt = (at - self.believed.0).min(2.0 * CURRENT);
+            self.given_up *= (-dt / CONFIRMED).exp();
             self.rise.learn(temperature - inlet, dt);
         }
         self.believe(at, temperature - self.offset.min(0.0));
