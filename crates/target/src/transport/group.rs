@@ -1,17 +1,15 @@
 //! A lightweight thread of the target: the connections it carries and its way to the devices.
 
 use std::io::{self, IoSliceMut, Read};
-use std::mem::MaybeUninit;
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::Limits;
 use super::connection::{Channels, Connection, Context};
+use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::service::Service;
 use crate::controller::Subsystem;
 use crate::device::{Done, Pool};
@@ -19,43 +17,8 @@ use crate::reactor::{Clock, Task};
 
 /// Bytes read from a socket at once.
 const READ: usize = 256 << 10;
-/// Sockets looked at in one poll.
-const EVENTS: usize = 64;
 /// Time between looks at deadlines.
 const TICK: Nanos = Nanos::from_millis(500);
-/// Event data of what is not a connection.
-const INBOX: u64 = u64::MAX;
-const DEVICE: u64 = u64::MAX - 1;
-
-/// Where a listener leaves connections for a group.
-#[derive(Debug)]
-pub struct Inbox {
-    streams: Mutex<Vec<TcpStream>>,
-    is_filled: AtomicBool,
-    wake: OwnedFd,
-}
-
-impl Inbox {
-    /// Leaves a connection, which must not block.
-    ///
-    /// # Errors
-    /// When the group cannot be woken.
-    pub fn leave(&self, stream: TcpStream) -> io::Result<()> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-        self.is_filled.store(true, Ordering::Release);
-        rustix::io::write(&self.wake, &1_u64.to_ne_bytes())?;
-        Ok(())
-    }
-
-    fn empty(&self) -> Vec<TcpStream> {
-        if !self.is_filled.swap(false, Ordering::AcqRel) {
-            return Vec::new();
-        }
-        // A spurious wake is harmless, a failed read means there was none.
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// What a group counts, for others to read.
 #[derive(Debug, Default)]
@@ -77,28 +40,28 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
-struct Peer {
-    stream: TcpStream,
+struct Peer<S> {
+    stream: S,
     connection: Connection,
-    watched: epoll::EventFlags,
+    watched: Interest,
     is_dirty: bool,
 }
 
 /// One lightweight thread.
-pub struct Group {
+pub struct Group<N: Network = Sockets> {
     subsystem: Arc<Subsystem>,
     limits: Limits,
     pool: Pool,
     channels: Channels,
-    epoll: OwnedFd,
-    inbox: Arc<Inbox>,
+    network: N,
     counters: Arc<Counters>,
     service: Arc<Service>,
     clock: Option<Clock>,
     /// Connections across all groups.
     open: Arc<AtomicU64>,
-    peers: Vec<Option<Peer>>,
+    peers: Vec<Option<Peer<N::Stream>>>,
     generation: u64,
+    ready: Vec<Ready>,
     read: Vec<u8>,
     done: Vec<Done>,
     dirty: Vec<usize>,
@@ -108,7 +71,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group without connections. `open` counts the connections of all groups.
+    /// A group of TCP connections, none yet. `open` counts the connections of all groups.
     ///
     /// # Errors
     /// When the system refuses what it needs, or a device does.
@@ -117,35 +80,50 @@ impl Group {
         limits: Limits,
         open: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &wake, epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
+        Self::over(Sockets::new()?, subsystem, limits, open)
+    }
+
+    /// Where to leave connections for it.
+    #[must_use]
+    pub fn inbox(&self) -> Arc<Inbox> {
+        self.network.inbox()
+    }
+}
+
+impl<N: Network> Group<N> {
+    /// A group of the connections that come over `network`.
+    ///
+    /// # Errors
+    /// When the system refuses what it needs, or a device does.
+    pub fn over(
+        mut network: N,
+        subsystem: Arc<Subsystem>,
+        limits: Limits,
+        open: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
         let mut list = Vec::new();
         for namespace in subsystem.namespaces() {
             let channel = namespace.device.open()?;
             if let Some(fd) = channel.wake_fd() {
-                let data = epoll::EventData::new_u64(DEVICE);
-                epoll::add(&epoll, fd, data, epoll::EventFlags::IN)?;
+                network.watch_device(fd)?;
             }
             list.push((channel, 0));
         }
         let pool = Pool::new(limits.buffers, limits.max_transfer as usize);
-        let inbox =
-            Arc::new(Inbox { streams: Mutex::default(), is_filled: AtomicBool::new(false), wake });
         let namespaces = list.len();
         Ok(Self {
             subsystem,
             limits,
             pool,
             channels: Channels { list },
-            epoll,
-            inbox,
+            network,
             counters: Arc::default(),
             service: Arc::new(Service::new(namespaces)),
             clock: None,
             open,
             peers: Vec::new(),
             generation: 0,
+            ready: Vec::new(),
             read: vec![0; READ],
             done: Vec::with_capacity(256),
             dirty: Vec::new(),
@@ -153,12 +131,6 @@ impl Group {
             depth: 0,
             are_starved: false,
         })
-    }
-
-    /// Where to leave connections for it.
-    #[must_use]
-    pub fn inbox(&self) -> Arc<Inbox> {
-        self.inbox.clone()
     }
 
     /// What it counts.
@@ -174,7 +146,12 @@ impl Group {
     }
 
     /// Runs `act` on the connection `index` with what it works with.
-    fn with(&mut self, index: usize, now: Nanos, act: impl FnOnce(&mut Peer, &mut Context<'_>)) {
+    fn with(
+        &mut self,
+        index: usize,
+        now: Nanos,
+        act: impl FnOnce(&mut Peer<N::Stream>, &mut Context<'_>),
+    ) {
         let Self { subsystem, limits, pool, channels, .. } = self;
         let Some(Some(peer)) = self.peers.get_mut(index) else { return };
         let mut context = Context { subsystem, limits, pool, channels, now };
@@ -186,7 +163,7 @@ impl Group {
     }
 
     fn accept(&mut self, now: Nanos) {
-        for stream in self.inbox.empty() {
+        while let Some(stream) = self.network.accept() {
             let index = match self.peers.iter().position(Option::is_none) {
                 Some(index) => index,
                 None => {
@@ -197,13 +174,12 @@ impl Group {
             self.generation = (self.generation + 1) & 0xffff_ffff;
             // Slot in bits 15:0, connection in 31:16, generation above: see `deliver`.
             let tag = self.generation << 32 | (index as u64) << 16;
-            let data = epoll::EventData::new_u64(index as u64);
-            let watched = epoll::EventFlags::IN;
-            if epoll::add(&self.epoll, &stream, data, watched).is_err() {
+            if self.network.add(&stream, index).is_err() {
                 self.open.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
             let connection = Connection::new(tag, &self.limits, now);
+            let watched = Interest { input: true, output: false };
             let peer = Peer { stream, connection, watched, is_dirty: false };
             self.peers[index] = Some(peer);
             add(&self.counters.connections, 1);
@@ -310,16 +286,14 @@ impl Group {
         add(&self.counters.commands, answered);
     }
 
-    /// Tells epoll what a connection waits for, when that has changed.
+    /// Tells the network what a connection waits for, when that has changed.
     fn watch(&mut self, index: usize) {
         let Some(Some(peer)) = self.peers.get_mut(index) else { return };
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, peer.connection.wants_input());
-        flags.set(epoll::EventFlags::OUT, !peer.connection.sender.is_empty());
-        if flags != peer.watched {
-            peer.watched = flags;
-            let data = epoll::EventData::new_u64(index as u64);
-            if epoll::modify(&self.epoll, &peer.stream, data, flags).is_err() {
+        let input = peer.connection.wants_input();
+        let wanted = Interest { input, output: !peer.connection.sender.is_empty() };
+        if wanted != peer.watched {
+            peer.watched = wanted;
+            if self.network.watch(&peer.stream, index, wanted).is_err() {
                 self.close(index);
             }
         }
@@ -332,7 +306,7 @@ impl Group {
             if self.pool.available() == 0 {
                 break;
             }
-            let is_starved = |peer: &Peer| peer.connection.is_starved();
+            let is_starved = |peer: &Peer<N::Stream>| peer.connection.is_starved();
             if self.peers[index].as_ref().is_some_and(is_starved) {
                 self.with(index, now, |peer, context| peer.connection.resume(context));
                 count += 1;
@@ -353,31 +327,24 @@ impl Group {
         }
     }
 
-    /// Looks at the sockets. How many had something.
+    /// Looks at the network. How many events there were.
     fn look(&mut self, now: Nanos) -> usize {
-        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
-        // An interrupted look finds nothing; the next one will.
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&Timespec::default()))
-        else {
-            return 0;
-        };
-        for event in &*events {
-            let (flags, data) = (event.flags, event.data.u64());
-            match data {
-                INBOX => self.accept(now),
-                DEVICE => {}
-                _ if flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP) => {
-                    self.close(data as usize);
-                }
-                _ if flags.contains(epoll::EventFlags::IN) => self.read(data as usize, now),
-                _ => self.with(data as usize, now, |_, _| {}),
+        let mut ready = std::mem::take(&mut self.ready);
+        let count = self.network.look(&mut ready);
+        self.accept(now);
+        for one in ready.drain(..) {
+            match one {
+                Ready { index, broken: true, .. } => self.close(index),
+                Ready { index, input: true, .. } => self.read(index, now),
+                Ready { index, .. } => self.with(index, now, |_, _| {}),
             }
         }
-        events.len()
+        self.ready = ready;
+        count
     }
 }
 
-impl Task for Group {
+impl<N: Network> Task for Group<N> {
     fn begin(&mut self, clock: Clock) {
         self.clock = Some(clock);
     }
@@ -410,7 +377,7 @@ impl Task for Group {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.epoll.as_fd())
+        self.network.wake_fd()
     }
 
     fn deadline(&self) -> Option<Nanos> {

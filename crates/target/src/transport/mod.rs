@@ -8,13 +8,15 @@ mod commands;
 mod connection;
 mod group;
 mod listener;
+mod network;
 mod receive;
 mod send;
 mod service;
 mod slots;
 
-pub use group::{Counters, Group, Inbox};
+pub use group::{Counters, Group};
 pub use listener::Listener;
+pub use network::{Inbox, Interest, Network, Ready, Sockets};
 pub use service::{Distribution, Kind, Service, Work};
 
 use ebb_policy::units::Nanos;

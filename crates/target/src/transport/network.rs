@@ -1,0 +1,190 @@
+//! Where a group's connections come from and how it learns that they have something: sockets and
+//! epoll, or whatever a simulation puts in their place.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+
+/// Sockets looked at in one poll.
+const EVENTS: usize = 64;
+/// Event data of what is not a connection.
+const INBOX: u64 = u64::MAX;
+const DEVICE: u64 = u64::MAX - 1;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interest {
+    /// Bytes from the peer.
+    pub input: bool,
+    /// Room for bytes to the peer.
+    pub output: bool,
+}
+
+/// A connection that has something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    /// The number it was [added](Network::add) by.
+    pub index: usize,
+    /// Bytes to read, or the peer's goodbye.
+    pub input: bool,
+    /// It is of no use any more.
+    pub broken: bool,
+}
+
+/// The connections of one group. Nothing here blocks.
+pub trait Network: Send {
+    /// A connection: reads and writes give `WouldBlock` rather than wait.
+    type Stream: Read + Write + Send;
+
+    /// A connection for this group that nobody has taken yet.
+    fn accept(&mut self) -> Option<Self::Stream>;
+
+    /// Where the peer reached us.
+    fn local(&self, stream: &Self::Stream) -> Option<SocketAddr>;
+
+    /// Tells of `stream` as `index` from now on: at first when it has input.
+    ///
+    /// # Errors
+    /// When the system refuses to watch it.
+    fn add(&mut self, stream: &Self::Stream, index: usize) -> io::Result<()>;
+
+    /// Tells of `stream` when it has what it now waits for.
+    ///
+    /// # Errors
+    /// As for [`Network::add`].
+    fn watch(&mut self, stream: &Self::Stream, index: usize, interest: Interest) -> io::Result<()>;
+
+    /// Adds the connections that have something to `ready`; how many events there were at all.
+    fn look(&mut self, ready: &mut Vec<Ready>) -> usize;
+
+    /// Readable also when a device has completed something; `None`: nobody sleeps on this.
+    ///
+    /// # Errors
+    /// When the system refuses to watch it.
+    fn watch_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Readable when [`Network::look`] would find something.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Where a listener leaves connections for a group.
+#[derive(Debug)]
+pub struct Inbox {
+    streams: Mutex<VecDeque<TcpStream>>,
+    is_filled: AtomicBool,
+    wake: OwnedFd,
+}
+
+impl Inbox {
+    /// Leaves a connection, which must not block.
+    ///
+    /// # Errors
+    /// When the group cannot be woken.
+    pub fn leave(&self, stream: TcpStream) -> io::Result<()> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push_back(stream);
+        self.is_filled.store(true, Ordering::Release);
+        rustix::io::write(&self.wake, &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+
+    /// Takes one; the wake-up is used up with the last.
+    fn take(&self) -> Option<TcpStream> {
+        if !self.is_filled.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = streams.pop_front();
+        if streams.is_empty() {
+            self.is_filled.store(false, Ordering::Release);
+            // A spurious wake is harmless, a failed read means there was none.
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        }
+        stream
+    }
+}
+
+/// TCP sockets, watched by an epoll file.
+pub struct Sockets {
+    epoll: OwnedFd,
+    inbox: Arc<Inbox>,
+}
+
+impl Sockets {
+    /// None yet.
+    ///
+    /// # Errors
+    /// When the system refuses the files it takes.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &wake, epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
+        let (streams, is_filled) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { epoll, inbox: Arc::new(Inbox { streams, is_filled, wake }) })
+    }
+
+    /// Where to leave connections.
+    #[must_use]
+    pub fn inbox(&self) -> Arc<Inbox> {
+        self.inbox.clone()
+    }
+}
+
+impl Network for Sockets {
+    type Stream = TcpStream;
+
+    fn accept(&mut self) -> Option<TcpStream> {
+        self.inbox.take()
+    }
+
+    fn local(&self, stream: &TcpStream) -> Option<SocketAddr> {
+        stream.local_addr().ok()
+    }
+
+    fn add(&mut self, stream: &TcpStream, index: usize) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(index as u64);
+        Ok(epoll::add(&self.epoll, stream, data, epoll::EventFlags::IN)?)
+    }
+
+    fn watch(&mut self, stream: &TcpStream, index: usize, interest: Interest) -> io::Result<()> {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, interest.input);
+        flags.set(epoll::EventFlags::OUT, interest.output);
+        let data = epoll::EventData::new_u64(index as u64);
+        Ok(epoll::modify(&self.epoll, stream, data, flags)?)
+    }
+
+    fn look(&mut self, ready: &mut Vec<Ready>) -> usize {
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
+        // An interrupted look finds nothing; the next one will.
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&Timespec::default()))
+        else {
+            return 0;
+        };
+        for event in &*events {
+            let (flags, data) = (event.flags, event.data.u64());
+            if data != INBOX && data != DEVICE {
+                ready.push(Ready {
+                    index: data as usize,
+                    input: flags.contains(epoll::EventFlags::IN),
+                    broken: flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP),
+                });
+            }
+        }
+        events.len()
+    }
+
+    fn watch_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(DEVICE);
+        Ok(epoll::add(&self.epoll, device, data, epoll::EventFlags::IN)?)
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+}
