@@ -97,8 +97,11 @@ impl Server {
         if options.max_connections == Some(0) {
             return Err(usage("--max-connections 0: nobody could connect"));
         }
-        if options.buffers.is_some_and(|buffers| buffers < 2) {
-            return Err(usage("--buffers: a Compare takes two, so each thread needs at least 2"));
+        if options.buffers.is_some_and(|buffers| buffers < 4) {
+            return Err(usage(
+                "--buffers: a Compare takes two and as many are in reserve, so each thread needs \
+                 at least 4",
+            ));
         }
         // The listeners are threads too.
         let all = (threads + options.addresses().len()) as u16;
@@ -234,8 +237,7 @@ fn target(options: &Options, subsystem: &Arc<Subsystem>, threads: usize) -> anyh
         facts.refused.push(listener.refused());
         tasks.push(Box::new(listener));
     }
-    let known = facts.listen.iter().copied().filter(|at| !at.ip().is_unspecified());
-    subsystem.set_addresses(known.collect());
+    subsystem.set_addresses(facts.listen.clone());
     tasks.extend(groups.into_iter().map(|group| Box::new(group) as Box<dyn Task>));
     Ok(Target { tasks, facts })
 }

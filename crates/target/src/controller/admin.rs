@@ -1,5 +1,6 @@
 //! Admin queues: a controller as its host sees it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ebb_policy::units::Nanos;
@@ -65,6 +66,10 @@ pub struct AdminQueue {
     /// When the keep-alive timer was started last.
     last_keep_alive: Nanos,
     last_command: Nanos,
+    /// Since when it has not been at work: not enabled, or shut down.
+    idle_since: Option<Nanos>,
+    /// Where the host reached it.
+    pub(super) local: Option<IpAddr>,
 }
 
 impl Drop for AdminQueue {
@@ -90,6 +95,8 @@ impl AdminQueue {
             keep_alive: Nanos::ZERO,
             last_keep_alive: now,
             last_command: now,
+            idle_since: Some(now),
+            local: None,
         };
         this.set_keep_alive(keep_alive, now);
         this
@@ -111,17 +118,30 @@ impl AdminQueue {
         self.association.kind == Kind::Io
     }
 
-    /// False once the host has not shown itself for the keep-alive timeout (Base 3.9), or at all
-    /// for two minutes after a shutdown or with a discovery controller that has no such timeout.
+    /// The host reached it at this address.
+    pub fn reached_at(&mut self, local: SocketAddr) {
+        self.local = Some(local.ip().to_canonical());
+    }
+
+    /// False once the host has not shown itself for the keep-alive timeout (Base 3.9), or for two
+    /// minutes has neither enabled it nor left it after a shutdown, or has sent nothing to a
+    /// discovery controller without such a timeout; and once it gave way to another.
     #[must_use]
     pub fn alive(&self, now: Nanos) -> bool {
         let since = |then| now.saturating_sub(then);
-        if self.keep_alive > Nanos::ZERO && since(self.last_keep_alive) >= self.keep_alive {
-            return false;
-        }
-        let idles_out =
-            self.properties.is_shut_down() || !self.is_io() && self.keep_alive == Nanos::ZERO;
-        !idles_out || since(self.last_command) < INACTIVITY
+        let is_late =
+            self.keep_alive > Nanos::ZERO && since(self.last_keep_alive) >= self.keep_alive;
+        let idles_out = self.idle_since.is_some_and(|idle| since(idle) >= INACTIVITY);
+        let says_nothing = !self.is_io()
+            && self.keep_alive == Nanos::ZERO
+            && since(self.last_command) >= INACTIVITY;
+        !(is_late || idles_out || says_nothing || self.gave_way())
+    }
+
+    /// Whether another host's controller has taken its place.
+    #[must_use]
+    pub fn gave_way(&self) -> bool {
+        self.association.is_retired()
     }
 
     /// KATO in milliseconds, rounded up to whole units; starts the timer.
@@ -141,13 +161,16 @@ impl AdminQueue {
     /// # Errors
     /// The status to answer it with.
     pub fn direction(&self, sqe: &Sqe) -> Result<Direction, Status> {
+        if sqe.opcode != FABRICS && !self.is_supported(sqe.opcode) {
+            return Err(Status::INVALID_OPCODE); // Before its data is asked for.
+        }
         let most = self.subsystem.config.max_transfer;
         Direction::of(sqe, most.max(super::ADMIN_IN_CAPSULE), super::ADMIN_IN_CAPSULE)
     }
 
     /// Runs a command of which all data has arrived. None of those there are looks at data from
     /// the host.
-    pub fn command(&mut self, sqe: &Sqe, _data: &[u8], now: Nanos) -> Reply {
+    pub fn command(&mut self, sqe: &Sqe, now: Nanos) -> Reply {
         self.last_command = now;
         let done = self.direction(sqe).and_then(|direction| {
             if sqe.opcode == admin::ASYNC_EVENT_REQUEST {
@@ -157,6 +180,8 @@ impl AdminQueue {
                 FABRICS => self.fabrics(sqe),
                 _ => self.administer(sqe, direction, now),
             };
+            let is_at_work = self.properties.is_ready() && !self.properties.is_shut_down();
+            self.idle_since = if is_at_work { None } else { self.idle_since.or(Some(now)) };
             answer.map(Some)
         });
         match done {
@@ -188,9 +213,6 @@ impl AdminQueue {
         direction: Direction,
         now: Nanos,
     ) -> Result<Answer, Status> {
-        if !self.is_supported(sqe.opcode) {
-            return Err(Status::INVALID_OPCODE);
-        }
         if !self.properties.is_ready() {
             return Err(Status::SEQUENCE_ERROR);
         }

@@ -1,8 +1,11 @@
 //! What the queues of one controller share, whichever threads they live on.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ebb_policy::units::Nanos;
 
 use crate::wire::log::{ErrorEntry, TCP};
 use crate::wire::{Sqe, Status};
@@ -29,10 +32,20 @@ pub(super) struct Host {
     pub nqn: String,
 }
 
+impl Host {
+    /// Tells it from others: the same for all of its queues.
+    pub fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.nqn.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 /// Bits of [`Association::flags`]; an epoch is above them.
 const WRITE_THROUGH: u32 = 1 << 0;
 const READY: u32 = 1 << 1;
-const EPOCH: u32 = 1 << 2;
+const RETIRED: u32 = 1 << 2;
+const EPOCH: u32 = 1 << 3;
 
 /// A controller and its host.
 #[derive(Debug)]
@@ -40,12 +53,14 @@ pub(super) struct Association {
     pub id: u16,
     pub kind: Kind,
     pub host: Host,
+    pub born: Nanos,
     /// Read by I/O queues with every command, so all of it is in one word: whether the write
     /// cache is off, whether I/O queues may be, and which generation of them.
     flags: AtomicU32,
     /// I/O queues the host may make (feature 07h).
     pub granted: AtomicU16,
-    queues: Mutex<BTreeSet<u16>>,
+    /// I/O queues and what they run by.
+    queues: Mutex<BTreeMap<u16, Ticket>>,
     errors: Mutex<Errors>,
 }
 
@@ -61,11 +76,12 @@ struct Errors {
 pub(super) struct Ticket(u32);
 
 impl Association {
-    pub fn new(id: u16, kind: Kind, host: Host, granted: u16) -> Self {
+    pub fn new(id: u16, kind: Kind, host: Host, granted: u16, born: Nanos) -> Self {
         Self {
             id,
             kind,
             host,
+            born,
             flags: AtomicU32::new(0),
             granted: AtomicU16::new(granted),
             queues: Mutex::default(),
@@ -76,6 +92,21 @@ impl Association {
     /// The controller became ready: I/O queues may be made.
     pub fn enable(&self) {
         self.flags.fetch_or(READY, Ordering::Release);
+    }
+
+    /// Whether the controller is enabled and not shut down.
+    pub fn is_ready(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & READY != 0
+    }
+
+    /// The controller is over: its queues end, the admin queue too.
+    pub fn retire(&self) {
+        self.flags.fetch_or(RETIRED, Ordering::AcqRel);
+        self.end_queues();
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & RETIRED != 0
     }
 
     /// The controller was reset, shut down or lost: all I/O queues end.
@@ -108,15 +139,24 @@ impl Association {
         let mut queues = lock(&self.queues);
         let flags = self.flags.load(Ordering::Acquire);
         let ticket = Ticket(flags & !WRITE_THROUGH);
-        (flags & READY != 0 && queues.insert(queue)).then_some(ticket)
+        // One of before the last reset has ended, whether or not its connection is closed yet.
+        if flags & (READY | RETIRED) != READY || queues.get(&queue) == Some(&ticket) {
+            return None;
+        }
+        queues.insert(queue, ticket);
+        Some(ticket)
     }
 
-    pub fn leave(&self, queue: u16) {
-        lock(&self.queues).remove(&queue);
+    pub fn leave(&self, queue: u16, ticket: Ticket) {
+        let mut queues = lock(&self.queues);
+        if queues.get(&queue) == Some(&ticket) {
+            queues.remove(&queue);
+        }
     }
 
     pub fn has_queues(&self) -> bool {
-        !lock(&self.queues).is_empty()
+        let flags = self.flags.load(Ordering::Acquire) & !WRITE_THROUGH;
+        lock(&self.queues).values().any(|ticket| ticket.0 == flags)
     }
 
     /// Keeps an error for the error information log.

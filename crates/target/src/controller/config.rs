@@ -104,7 +104,7 @@ pub struct Config {
     pub max_transfer: u32,
     /// Bytes of data in a command capsule of an I/O queue: a multiple of 16 (IOCCSZ).
     pub in_capsule: u32,
-    /// Where hosts reach it, for the discovery log: no wildcards.
+    /// Where it listens, for the discovery log.
     pub addresses: Vec<SocketAddr>,
     /// From the one with the most power down; none for a single one that is not described.
     pub power_states: Vec<PowerState>,

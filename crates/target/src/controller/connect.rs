@@ -12,7 +12,7 @@ use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, 
 use crate::wire::{Sqe, Status};
 
 /// Entries an admin queue may always have (Base 3.3.3.1.1, ASQSZ).
-pub(super) const ADMIN_DEPTH: u16 = 32;
+pub(crate) const ADMIN_DEPTH: u16 = 32;
 
 /// A connection became a queue.
 pub struct Connected {
@@ -105,7 +105,7 @@ impl Subsystem {
         if data.controller_id.get() != ANY_CONTROLLER {
             return Err(Refusal::data(offset_of!(ConnectData, controller_id)));
         }
-        let association = self.create(kind, host).ok_or(Refusal::of(Status::CONNECT_BUSY))?;
+        let association = self.create(kind, host, now).ok_or(Refusal::of(Status::CONNECT_BUSY))?;
         let id = association.id;
         let queue = AdminQueue::new(self.clone(), association, connect.keep_alive, now);
         Ok((Queue::Admin(queue), id))

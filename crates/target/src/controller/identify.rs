@@ -5,6 +5,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::association::ERROR_ENTRIES;
 use super::events::{DISCOVERY_CHANGED, MAX_HELD};
+use super::io::limits;
 use super::{AdminQueue, Direction, Namespace, PowerState};
 use crate::wire::fabrics::DISCOVERY_NQN;
 use crate::wire::identify::{
@@ -47,9 +48,9 @@ impl AdminQueue {
             cns::NAMESPACE => self.described(nsid, |index, namespace| {
                 self.namespace_data(index, namespace).as_bytes().to_vec()
             })?,
-            // No protection information, no limits of its own: all zero (NVM Figures 100, 101).
+            // No protection information: all zero (NVM Figure 100).
             cns::COMMAND_SET_NAMESPACE => self.described(nsid, |_, _| Vec::new())?,
-            cns::COMMAND_SET_CONTROLLER => Vec::new(),
+            cns::COMMAND_SET_CONTROLLER => self.command_set_limits(),
             cns::INDEPENDENT_NAMESPACE => {
                 self.described(nsid, |_, namespace| independent(namespace).as_bytes().to_vec())?
             }
@@ -89,6 +90,14 @@ impl AdminQueue {
         }
         let ids = self.subsystem.namespaces().iter().map(|namespace| namespace.id);
         Ok(ids.filter(|id| *id > nsid).take(SIZE / 4).flat_map(u32::to_le_bytes).collect())
+    }
+
+    /// WZSL, DMRL, DMRSL and DMSL (NVM Figure 101).
+    fn command_set_limits(&self) -> Vec<u8> {
+        let mut data = vec![0, limits::ZEROES_SHIFT, 0, limits::RANGES];
+        data.extend(limits::RANGE_BLOCKS.to_le_bytes());
+        data.extend(limits::ALL_BLOCKS.to_le_bytes());
+        data
     }
 
     fn descriptors(&self, nsid: u32) -> Result<Vec<u8>, Status> {

@@ -14,6 +14,8 @@ use crate::wire::{Sqe, Status};
 
 /// Bytes of a Dataset Management range (NVM Figure 41).
 const RANGE: usize = 16;
+/// CAP.MPSMIN, the unit of WZSL.
+const PAGE: u64 = 4096;
 /// FUA, bit 30 of dword 12 of reads, compares and writes (NVM 3.2).
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 /// AD, bit 2 of dword 11 of Dataset Management: deallocate.
@@ -44,7 +46,7 @@ pub enum Plan {
         /// Blocks.
         blocks: u32,
     },
-    /// Deallocate the [`ranges`] in the host's data.
+    /// Deallocate the [ranges](range_at) in the host's data.
     Deallocate {
         /// As above.
         namespace: usize,
@@ -83,7 +85,7 @@ pub struct IoQueue {
 impl Drop for IoQueue {
     fn drop(&mut self) {
         self.subsystem.ledger.close(&self.counters);
-        self.association.leave(self.id);
+        self.association.leave(self.id, self.ticket);
     }
 }
 
@@ -103,6 +105,12 @@ impl IoQueue {
     #[must_use]
     pub fn id(&self) -> u16 {
         self.id
+    }
+
+    /// Its host, to be told from others.
+    #[must_use]
+    pub fn host(&self) -> u64 {
+        self.association.host.key()
     }
 
     /// A namespace of a plan.
@@ -165,7 +173,12 @@ impl IoQueue {
             }
             io::WRITE_ZEROES => {
                 no_directive(sqe)?;
-                device(Op::WriteZeroes { durable }, self.blocks(sqe, namespace)?)
+                let (lba, blocks) = self.blocks(sqe, namespace)?;
+                let size = self.subsystem.geometries[namespace].block_size;
+                if u64::from(blocks) * u64::from(size) > PAGE << limits::ZEROES_SHIFT {
+                    return Err(Status::INVALID_FIELD); // NVM Figure 101, WZSL.
+                }
+                device(Op::WriteZeroes { durable }, (lba, blocks))
             }
             io::FLUSH => device(Op::Flush, (0, 0)),
             _ => dataset_management(sqe, namespace, direction)?,
@@ -255,30 +268,50 @@ fn dataset_management(sqe: &Sqe, namespace: usize, data: Direction) -> Result<Pl
     if (data.from_host() as usize) < usize::from(ranges) * RANGE {
         return Err(Status::DATA_SGL_LENGTH_INVALID);
     }
+    if ranges > limits::RANGES.into() {
+        return Err(Status::SIZE_LIMIT_EXCEEDED);
+    }
     let deallocates = sqe.cdw(11) & DEALLOCATE != 0;
     Ok(if deallocates { Plan::Deallocate { namespace, ranges } } else { Plan::Nothing })
 }
 
-/// The first block and number of blocks of each of `count` Dataset Management ranges in `data`,
-/// all checked before the first is handed out; empty ones are left out.
+/// The first block and number of blocks of Dataset Management range `number` in `data`.
+#[must_use]
+pub fn range_at(data: &[u8], number: u16) -> Option<(u64, u32)> {
+    let range = data.as_chunks::<RANGE>().0.get(usize::from(number))?;
+    // Bytes 0-3 are attributes, 4-7 the length, 8-15 the first block.
+    let bytes = u128::from_le_bytes(*range);
+    Some(((bytes >> 64) as u64, (bytes >> 32) as u32))
+}
+
+/// Checks the first `count` Dataset Management ranges in `data`.
 ///
 /// # Errors
-/// When `data` holds fewer, or one is outside of the namespace.
-pub fn ranges(
-    data: &[u8],
-    count: u16,
-    geometry: Geometry,
-) -> Result<impl Iterator<Item = (u64, u32)>, Status> {
-    let all = data.as_chunks::<RANGE>().0.get(..usize::from(count));
-    let all = all.ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
-    // Bytes 0-3 are attributes, 4-7 the length, 8-15 the first block.
-    let parse = |range: &[u8; RANGE]| {
-        let bytes = u128::from_le_bytes(*range);
-        ((bytes >> 64) as u64, (bytes >> 32) as u32)
-    };
-    let is_inside = |(lba, blocks): (u64, u32)| geometry.contains(lba, blocks.into());
-    if !all.iter().map(parse).all(is_inside) {
-        return Err(Status::LBA_OUT_OF_RANGE);
+/// When `data` holds fewer, one is outside of the namespace, or they are more than
+/// [`limits`] allow.
+pub fn check_ranges(data: &[u8], count: u16, geometry: Geometry) -> Result<(), Status> {
+    let mut all = 0;
+    for number in 0..count {
+        let (lba, blocks) = range_at(data, number).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+        if !geometry.contains(lba, blocks.into()) {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        }
+        if blocks > limits::RANGE_BLOCKS {
+            return Err(Status::SIZE_LIMIT_EXCEEDED);
+        }
+        all += u64::from(blocks);
     }
-    Ok(all.iter().map(parse).filter(|(_, blocks)| *blocks > 0))
+    (all <= limits::ALL_BLOCKS).then_some(()).ok_or(Status::SIZE_LIMIT_EXCEEDED)
+}
+
+/// How much one command may ask for that takes no data along (NVM Figure 101).
+pub(super) mod limits {
+    /// DMRL: ranges of one Dataset Management command.
+    pub const RANGES: u8 = 255;
+    /// DMRSL: blocks of one range.
+    pub const RANGE_BLOCKS: u32 = 1 << 20;
+    /// DMSL: blocks of all its ranges.
+    pub const ALL_BLOCKS: u64 = 1 << 22;
+    /// WZSL: bytes of one Write Zeroes command, as a power of two of pages.
+    pub const ZEROES_SHIFT: u8 = 11;
 }

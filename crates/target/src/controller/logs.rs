@@ -134,6 +134,8 @@ impl AdminQueue {
         // Read before the addresses: a change in between shows as one more generation.
         let generation = subsystem.generation.load(Ordering::Acquire);
         let addresses = super::lock(&subsystem.addresses).clone();
+        let addresses: Vec<_> =
+            addresses.into_iter().filter_map(|address| self.reachable(address)).collect();
         let mut served = vec![(3, DISCOVERY_NQN)];
         if subsystem.allows(self.host()) {
             served.insert(0, (2, subsystem.nqn()));
@@ -153,6 +155,16 @@ impl AdminQueue {
             ..DiscoveryHeader::new_zeroed()
         };
         [header.as_bytes(), entries.as_bytes()].concat()
+    }
+
+    /// Where this host reaches what listens on `address`: if that is all addresses of the machine,
+    /// the one it has come by.
+    fn reachable(&self, address: SocketAddr) -> Option<SocketAddr> {
+        if !address.ip().is_unspecified() {
+            return Some(address);
+        }
+        let local = self.local.filter(|local| address.is_ipv6() || local.is_ipv4())?;
+        Some(SocketAddr::new(local, address.port()))
     }
 }
 

@@ -36,14 +36,15 @@ pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
     PowerControl, PowerState,
 };
+pub(crate) use connect::ADMIN_DEPTH;
 pub use connect::{Connected, Refusal};
 pub use counters::Totals;
 pub use direction::{ADMIN_IN_CAPSULE, Direction};
-pub use io::{IoQueue, Plan, ranges};
+pub use io::{IoQueue, Plan, check_ranges, range_at};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::Nanos;
@@ -51,6 +52,9 @@ use ebb_policy::units::Nanos;
 use self::association::{Association, Host, Kind, lock};
 use self::counters::Ledger;
 use crate::device::Geometry;
+
+/// Time in which a host enables its controller, or must give way when others want one.
+const ENABLING: Nanos = Nanos::from_secs(5);
 
 /// One side of a connection that has become a queue.
 pub enum Queue {
@@ -61,6 +65,15 @@ pub enum Queue {
 }
 
 impl Queue {
+    /// Its host, to be told from others.
+    #[must_use]
+    pub fn host(&self) -> u64 {
+        match self {
+            Self::Admin(queue) => queue.association.host.key(),
+            Self::Io(queue) => queue.host(),
+        }
+    }
+
     /// False once its controller is gone: the connection must close.
     #[must_use]
     pub fn alive(&self, now: Nanos) -> bool {
@@ -77,6 +90,8 @@ pub struct Subsystem {
     /// Of the namespaces, by their index.
     geometries: Box<[Geometry]>,
     controllers: Mutex<Controllers>,
+    /// Different hosts of `controllers`.
+    hosts: AtomicUsize,
     addresses: Mutex<Vec<SocketAddr>>,
     /// GENCTR: counts changes of the discovery log.
     generation: AtomicU64,
@@ -90,6 +105,27 @@ struct Controllers {
     last: u16,
 }
 
+impl Controllers {
+    fn hosts(&self) -> usize {
+        self.live.values().map(|one| one.host.key()).collect::<BTreeSet<_>>().len()
+    }
+
+    /// When all places are taken, who gives way to another controller of `host`: one that its host
+    /// has not enabled in good time, else the latest of a host that holds more than half of them.
+    fn giving_way(&self, kind: Kind, host: &Host, now: Nanos) -> Option<&Arc<Association>> {
+        let same = || self.live.values().filter(|one| one.kind == kind);
+        let held = |key: u64| same().filter(|one| one.host.key() == key).count();
+        let idle = same().find(|one| !one.is_ready() && now.saturating_sub(one.born) >= ENABLING);
+        let greedy = || {
+            let one = same()
+                .filter(|one| one.host.key() != host.key())
+                .max_by_key(|one| (held(one.host.key()), one.born));
+            one.filter(|one| 2 * held(one.host.key()) > same().count())
+        };
+        idle.or_else(greedy)
+    }
+}
+
 impl Subsystem {
     /// A subsystem without controllers.
     ///
@@ -101,6 +137,7 @@ impl Subsystem {
         Ok(Arc::new(Self {
             geometries: config.namespaces.iter().map(|one| one.device.geometry()).collect(),
             controllers: Mutex::default(),
+            hosts: AtomicUsize::new(0),
             addresses: Mutex::new(addresses),
             generation: AtomicU64::new(1),
             ledger: Ledger::default(),
@@ -124,6 +161,12 @@ impl Subsystem {
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         *lock(&self.addresses) = addresses;
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Different hosts there are now.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.hosts.load(Ordering::Relaxed)
     }
 
     /// Controllers there are now, of both kinds.
@@ -155,12 +198,15 @@ impl Subsystem {
         self.config.namespaces.binary_search_by_key(&id, |namespace| namespace.id).ok()
     }
 
-    /// Makes a controller. `None` when there are as many of its kind as there may be.
-    fn create(&self, kind: Kind, host: Host) -> Option<Arc<Association>> {
+    /// Makes a controller. `None` when there are as many of its kind as there may be and none
+    /// gives way.
+    fn create(&self, kind: Kind, host: Host, now: Nanos) -> Option<Arc<Association>> {
         let mut controllers = lock(&self.controllers);
         let same = controllers.live.values().filter(|other| other.kind == kind).count();
         if same >= usize::from(self.config.max_controllers) {
-            return None;
+            let one = controllers.giving_way(kind, &host, now)?.clone();
+            one.retire();
+            controllers.live.remove(&one.id);
         }
         // Twice `max_controllers` are fewer than there are identifiers, so one is free.
         let mut id = controllers.last;
@@ -170,9 +216,11 @@ impl Subsystem {
                 break;
             }
         }
-        let association = Arc::new(Association::new(id, kind, host, self.config.max_io_queues));
+        let queues = self.config.max_io_queues;
+        let association = Arc::new(Association::new(id, kind, host, queues, now));
         controllers.last = id;
         controllers.live.insert(id, association.clone());
+        self.hosts.store(controllers.hosts(), Ordering::Relaxed);
         Some(association)
     }
 
@@ -182,7 +230,16 @@ impl Subsystem {
 
     /// Ends a controller and with it its I/O queues.
     fn remove(&self, association: &Association) {
-        association.end_queues();
-        lock(&self.controllers).live.remove(&association.id);
+        association.retire();
+        let mut controllers = lock(&self.controllers);
+        // One that gave way may have another in its place.
+        if controllers
+            .live
+            .get(&association.id)
+            .is_some_and(|one| std::ptr::eq(&**one, association))
+        {
+            controllers.live.remove(&association.id);
+        }
+        self.hosts.store(controllers.hosts(), Ordering::Relaxed);
     }
 }

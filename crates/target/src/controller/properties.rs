@@ -124,7 +124,6 @@ impl AdminQueue {
             Change::None => return Ok(()),
         }
         if self.properties.is_shut_down() {
-            self.flushes.has_failed = false;
             self.flushes.is_wanted = self.is_io();
             self.conclude();
         }
@@ -132,11 +131,14 @@ impl AdminQueue {
     }
 
     /// How many namespaces, the first ones by index, must be flushed now for a shutdown; each
-    /// flush ends with [`AdminQueue::flushed`]. To be asked after each command.
+    /// flush ends with [`AdminQueue::flushed`]. To be asked after each command and each flush.
     pub fn begin_flushes(&mut self) -> usize {
-        if !std::mem::take(&mut self.flushes.is_wanted) {
+        // Those of a shutdown that a reset has ended come first, so that a host that goes on
+        // shutting down and starting again has no more under way than one that does it once.
+        if self.flushes.under_way > 0 || !std::mem::take(&mut self.flushes.is_wanted) {
             return 0;
         }
+        self.flushes.has_failed = false;
         let count = self.subsystem.namespaces().len();
         self.flushes.under_way += count;
         self.conclude();

@@ -142,6 +142,11 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Bytes that one request may zero or deallocate without making others wait for long.
+    fn slice(&self) -> u64 {
+        1 << 20
+    }
+
     /// Opens a way to it for one lightweight thread.
     ///
     /// # Errors

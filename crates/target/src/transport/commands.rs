@@ -30,6 +30,10 @@ pub(super) struct Commands {
     head: Option<(u16, u16)>,
     /// Commands without a buffer.
     starved: VecDeque<u16>,
+    /// Buffers of commands that are not answered.
+    buffers: u32,
+    /// Commands that wait for data from the host.
+    receiving: u16,
     /// Commands received since the last look, and answered since the beginning.
     pub received: u32,
     pub answered: u64,
@@ -47,10 +51,17 @@ impl Commands {
             alignment: 4,
             head: None,
             starved: VecDeque::new(),
+            buffers: 0,
+            receiving: 0,
             received: 0,
             answered: 0,
             timed: Vec::new(),
         }
+    }
+
+    /// The most bytes of memory that a queue of `depth` commands takes, without buffers.
+    pub const fn most_memory(depth: usize) -> usize {
+        depth * (Slots::ENTRY + size_of::<u16>() + size_of::<Answered>())
     }
 
     /// Which connection a device request belongs to.
@@ -67,8 +78,8 @@ impl Commands {
     pub fn begin(&mut self, connected: Connected) -> u16 {
         self.slots = Slots::new(connected.depth);
         self.head = connected.flow_control.then_some((connected.depth, 1 % connected.depth));
-        self.starved.reserve(usize::from(connected.depth));
-        self.timed.reserve(usize::from(connected.depth));
+        self.starved.reserve_exact(usize::from(connected.depth));
+        self.timed.reserve_exact(usize::from(connected.depth));
         self.queue = Some(connected.queue);
         self.head()
     }
@@ -78,17 +89,32 @@ impl Commands {
         self.head.map_or(u16::MAX, |(_, head)| head)
     }
 
-    /// Pieces unsent at which reading stops: every command answered with data, twice over.
-    pub fn backlog_limit(&self) -> usize {
-        64.max(4 * self.slots.capacity())
+    /// The host, once it is known.
+    pub fn host(&self) -> Option<u64> {
+        self.queue.as_ref().map(Queue::host)
     }
 
     pub fn is_starved(&self) -> bool {
         !self.starved.is_empty()
     }
 
+    /// Where the data of `slot` goes; `None`: nowhere.
     pub fn payload(&mut self, slot: u16) -> Option<&mut [u8]> {
-        self.slots.get(slot).map(|slot| slot.payload.bytes_mut())
+        self.slots.get(slot)?.payload.bytes_mut()
+    }
+
+    /// Buffers that commands of this queue hold.
+    pub fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
+    /// For how long the host has kept us waiting for data that we asked for.
+    pub fn waiting(&self, now: Nanos) -> Nanos {
+        if self.receiving == 0 {
+            return Nanos::ZERO;
+        }
+        let asked = self.slots.iter().filter(|slot| slot.state == State::Receiving);
+        asked.map(|slot| now.saturating_sub(slot.asked)).max().unwrap_or(Nanos::ZERO)
     }
 
     /// A command capsule with `in_capsule` bytes of data. `Some(Some(slot))`: the data goes
@@ -121,24 +147,26 @@ impl Commands {
             Direction::ToHost { length } => (length, false),
             Direction::FromHost { length, in_capsule } => (length, in_capsule && length > 0),
         };
+        *context.turn = context.turn.saturating_sub(direction.to_host());
         let from_host = matches!(direction, Direction::FromHost { .. }) && length > 0;
         let state = if from_host { State::Receiving } else { State::Working };
         let mut slot = Slot::new(sqe, state, length, context.now);
         slot.plan = plan;
-        let has_buffer = give_buffer(&mut slot, context);
-        if !has_buffer && is_here {
+        let has_buffers = give_buffers(&mut slot, is_here, &mut self.buffers, sender, context);
+        if !has_buffers && is_here {
             return Ok(None);
         }
         self.count();
-        if !has_buffer {
+        if !has_buffers {
             slot.state = State::Starved;
         }
         let index = self.slots.insert(slot).ok_or(Fatal::LimitExceeded)?;
-        if !has_buffer {
+        if !has_buffers {
             self.starved.push_back(index);
             return Ok(Some(None));
         }
         if is_here {
+            self.receiving += 1;
             return Ok(Some(Some(index)));
         }
         self.start(index, sender, context);
@@ -170,12 +198,13 @@ impl Commands {
         Ok((plan, direction))
     }
 
-    /// A command has its buffer: asks for its data (R2T) or runs it.
+    /// A command has its buffers: asks for its data (R2T) or runs it.
     fn start(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) {
         let Some(slot) = self.slots.get(index) else { return };
         if slot.state != State::Receiving {
             return self.run(index, sender, context);
         }
+        slot.asked = context.now;
         let header = pdu::Transfer {
             common: pdu::common(Kind::R2t, 0, self.digests, 0, 4),
             cid: slot.cid.into(),
@@ -184,6 +213,7 @@ impl Commands {
             length: slot.length.into(),
             reserved: 0.into(),
         };
+        self.receiving += 1;
         sender.put(|out| pdu::put_header(out, header.as_bytes()));
     }
 
@@ -234,6 +264,7 @@ impl Commands {
         if slot.received < slot.length {
             return;
         }
+        self.receiving -= 1;
         if slot.status.is_success() {
             self.run(index, sender, context);
         } else {
@@ -243,23 +274,15 @@ impl Commands {
 
     /// Runs a command that has all it needs.
     fn run(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) {
+        if matches!(self.queue, Some(Queue::Admin(_))) {
+            return self.administer(index, sender, context);
+        }
         let Some(slot) = self.slots.get(index) else { return };
         slot.state = State::Working;
-        if let Some(Queue::Admin(admin)) = &mut self.queue {
-            let reply = admin.command(&slot.sqe, slot.payload.bytes(), context.now);
-            let (tag, op) = (self.tag | u64::from(FLUSHES), Op::Flush);
-            for namespace in 0..admin.begin_flushes() {
-                let flush = Io { tag, op, lba: 0, blocks: 0, buffer: None };
-                context.channels.submit(namespace, flush);
-            }
-            if let Reply::Done { status, result, data } = reply {
-                self.slots.remove(index).into_iter().for_each(|slot| {
-                    self.reply(slot.cid, status, result, &data, sender);
-                });
-            }
-            return;
-        }
         let tag = self.tag | u64::from(index);
+        if slot.is_long() {
+            return context.long.push_back(tag);
+        }
         let one = |op, lba, blocks, buffer| Io { tag, op, lba, blocks, buffer };
         match slot.plan {
             Some(Plan::Device { namespace, op, lba, blocks }) => {
@@ -275,37 +298,85 @@ impl Commands {
                 let read = Op::Read { durable };
                 context.channels.submit(namespace, one(read, lba, blocks, buffer));
             }
-            Some(Plan::Deallocate { namespace, ranges }) => {
-                let geometry = context.subsystem.namespaces()[namespace].device.geometry();
-                match controller::ranges(slot.payload.bytes(), ranges, geometry) {
-                    Ok(list) => {
-                        for (lba, blocks) in list {
-                            slot.pending += 1;
-                            context
-                                .channels
-                                .submit(namespace, one(Op::Deallocate, lba, blocks, None));
-                        }
-                    }
-                    Err(status) => slot.status = status,
-                }
-                if slot.pending == 0 {
-                    self.complete(index, sender);
-                }
+            Some(Plan::Deallocate { .. } | Plan::Nothing) | None => self.complete(index, sender),
+        }
+    }
+
+    fn administer(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) {
+        let Some(slot) = self.slots.get(index) else { return };
+        let Some(Queue::Admin(admin)) = &mut self.queue else { return };
+        slot.state = State::Working;
+        let reply = admin.command(&slot.sqe, context.now);
+        self.flush(context);
+        if let Reply::Done { status, result, data } = reply
+            && let Some(mut slot) = self.slots.remove(index)
+        {
+            self.buffers -= slot.held;
+            if status.is_success()
+                && !data.is_empty()
+                && let Payload::Pooled(mut buffer) = std::mem::take(&mut slot.payload)
+            {
+                buffer.window(0..data.len());
+                buffer.copy_from_slice(&data);
+                self.put_data(slot.cid, flag::LAST, buffer, sender);
             }
-            Some(Plan::Nothing) | None => self.complete(index, sender),
+            self.answer(Cqe::new(slot.cid, status, result, self.head()), sender);
+        }
+    }
+
+    /// Begins the flushes of a shutdown, if there are any to begin.
+    fn flush(&mut self, context: &mut Context<'_>) {
+        let Some(Queue::Admin(admin)) = &mut self.queue else { return };
+        let (tag, op) = (self.tag | u64::from(FLUSHES), Op::Flush);
+        for namespace in 0..admin.begin_flushes() {
+            let flush = Io { tag, op, lba: 0, blocks: 0, buffer: None };
+            context.channels.submit(namespace, flush);
+        }
+    }
+
+    /// Submits the next slice of a long command, or answers it when there is none left; whether
+    /// one was submitted.
+    pub fn slice(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) -> bool {
+        let tag = self.tag | u64::from(index);
+        let Some(slot) = self.slots.get(index) else { return false };
+        let namespace = match slot.plan {
+            Some(Plan::Device { namespace, .. } | Plan::Deallocate { namespace, .. }) => namespace,
+            _ => unreachable!("only these are long"),
+        };
+        let geometry = context.subsystem.namespaces()[namespace].device.geometry();
+        // Before the first slice, so that a range outside leaves the others alone.
+        if let Some(Plan::Deallocate { ranges, .. }) = slot.plan
+            && slot.is_whole()
+            && let Err(status) = controller::check_ranges(slot.payload.bytes(), ranges, geometry)
+        {
+            slot.status = status;
+        }
+        let most = context.channels.slice(namespace);
+        match slot.slice(most).filter(|_| slot.status.is_success()) {
+            Some((op, lba, blocks)) => {
+                slot.pending = 1;
+                context.channels.submit(namespace, Io { tag, op, lba, blocks, buffer: None });
+                true
+            }
+            None => {
+                self.complete(index, sender);
+                false
+            }
         }
     }
 
     /// A device request of a command is done.
-    pub fn done(&mut self, done: Done, sender: &mut Sender) {
+    pub fn done(&mut self, done: Done, sender: &mut Sender, context: &mut Context<'_>) {
         let index = done.tag as u16;
         let Some(slot) = self.slots.get(index) else {
-            if let (FLUSHES, Some(Queue::Admin(admin))) = (index, &mut self.queue) {
+            assert_eq!(index, FLUSHES, "a completion belongs to a command");
+            if let Some(Queue::Admin(admin)) = &mut self.queue {
                 admin.flushed(done.status);
             }
-            return;
+            return self.flush(context);
         };
-        slot.pending = slot.pending.saturating_sub(1);
+        assert!(slot.pending > 0, "a command completes once");
+        slot.pending -= 1;
         if slot.status.is_success() {
             slot.status = done.status;
         }
@@ -318,14 +389,17 @@ impl Commands {
             (Some(Plan::Device { .. }), Some(buffer)) => slot.payload = Payload::Pooled(buffer),
             _ => {}
         }
-        if slot.pending == 0 {
-            self.complete(index, sender);
+        if slot.is_long() && slot.status.is_success() && !slot.is_sliced() {
+            return context.long.push_back(done.tag);
         }
+        self.complete(index, sender);
     }
 
     /// Answers an I/O command.
     fn complete(&mut self, index: u16, sender: &mut Sender) {
         let Some(slot) = self.slots.remove(index) else { return };
+        assert_eq!(slot.pending, 0, "a command is answered when the device is done with it");
+        self.buffers -= slot.held;
         let success = slot.status.is_success();
         if let (Some(Queue::Io(io)), Some(plan)) = (&self.queue, &slot.plan) {
             io.account(&slot.sqe, plan, slot.status);
@@ -342,12 +416,7 @@ impl Commands {
     /// must be told too.
     fn read(&mut self, cid: u16, buffer: Buffer, sender: &mut Sender) {
         let flags = flag::LAST | if self.head.is_none() { flag::SUCCESS } else { 0 };
-        let digest = self.digests.data.then(|| crc32c::crc32c(&buffer));
-        self.put_transfer(cid, flags, buffer.len(), sender);
-        sender.put_data(buffer);
-        if let Some(digest) = digest {
-            sender.put(|out| out.extend_from_slice(&digest.to_le_bytes()));
-        }
+        self.put_data(cid, flags, buffer, sender);
         if self.head.is_some() {
             self.answer(Cqe::new(cid, Status::SUCCESS, 0, self.head()), sender);
         } else {
@@ -355,7 +424,9 @@ impl Commands {
         }
     }
 
-    fn put_transfer(&self, cid: u16, flags: u8, length: usize, sender: &mut Sender) {
+    /// Sends data of command `cid`.
+    fn put_data(&self, cid: u16, flags: u8, buffer: Buffer, sender: &mut Sender) {
+        let length = buffer.len();
         let header = pdu::Transfer {
             common: pdu::common(Kind::C2hData, flags, self.digests, length, self.alignment),
             cid: cid.into(),
@@ -364,21 +435,12 @@ impl Commands {
             length: (length as u32).into(),
             reserved: 0.into(),
         };
+        let digest = self.digests.data.then(|| crc32c::crc32c(&buffer));
         sender.put(|out| pdu::put_header(out, header.as_bytes()));
-    }
-
-    /// Answers an admin command.
-    fn reply(&mut self, cid: u16, status: Status, result: u64, data: &[u8], sender: &mut Sender) {
-        if status.is_success() && !data.is_empty() {
-            self.put_transfer(cid, flag::LAST, data.len(), sender);
-            sender.put(|out| {
-                out.extend_from_slice(data);
-                if self.digests.data {
-                    out.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
-                }
-            });
+        sender.put_data(buffer);
+        if let Some(digest) = digest {
+            sender.put(|out| out.extend_from_slice(&digest.to_le_bytes()));
         }
-        self.answer(Cqe::new(cid, status, result, self.head()), sender);
     }
 
     /// Sends a response capsule.
@@ -388,13 +450,13 @@ impl Commands {
         sender.put(|out| pdu::put_header(out, CapsuleResp { common, cqe }.as_bytes()));
     }
 
-    /// Gives buffers to starved commands, oldest first, while there are any.
+    /// Gives buffers to starved commands, oldest first, while there are any for this queue.
     pub fn resume(&mut self, sender: &mut Sender, context: &mut Context<'_>) {
         while let Some(index) = self.starved.front().copied() {
             if let Some(slot) = self.slots.get(index) {
                 let from_host = slot.plan.is_some_and(|plan| plan.takes_data());
                 slot.state = if from_host { State::Receiving } else { State::Working };
-                if !give_buffer(slot, context) {
+                if !give_buffers(slot, false, &mut self.buffers, sender, context) {
                     slot.state = State::Starved;
                     return;
                 }
@@ -420,28 +482,36 @@ impl Commands {
     }
 }
 
-/// Gives a command the memory it needs; whether there was any.
-fn give_buffer(slot: &mut Slot, context: &Context<'_>) -> bool {
-    if slot.length == 0 {
+/// Gives a command the buffers it needs; whether there were any for it. `held` counts those of its
+/// queue; `is_here`: its data is the next in the stream.
+///
+/// A connection may hold as many buffers as are left for the others (dynamic thresholds, Choudhury
+/// and Hahne 1998): one alone gets half of all, and `n` that keep all they can get leave a share
+/// of 1 in `n + 1` to whoever comes next. Data that is here already takes what there is, also of
+/// the reserve: what frees other buffers of this connection may stand behind it in the stream.
+fn give_buffers(
+    slot: &mut Slot,
+    is_here: bool,
+    held: &mut u32,
+    sender: &Sender,
+    context: &Context<'_>,
+) -> bool {
+    let needed = slot.needs();
+    if needed == 0 {
         return true;
+    }
+    let reserve = if is_here { 0 } else { context.limits.reserve() };
+    let left = (context.pool.available() as u32).saturating_sub(reserve);
+    let share = *held + sender.buffers();
+    if left < needed || !is_here && share > 0 && share >= left {
+        return false;
     }
     let length = slot.length as usize;
-    if slot.plan.is_none() {
-        // Of an admin command; replies bring their own.
-        if slot.state == State::Receiving {
-            slot.payload = Payload::Bytes(vec![0; length]);
-        }
-        return true;
-    }
-    if matches!(slot.plan, Some(Plan::Compare { .. })) {
-        slot.compared = context.pool.take(length);
-        if slot.compared.is_none() {
-            return false;
-        }
-    }
-    match context.pool.take(length) {
-        Some(buffer) => slot.payload = Payload::Pooled(buffer),
-        None => slot.compared = None,
-    }
-    !matches!(slot.payload, Payload::None)
+    let (first, second) =
+        (context.pool.take(length), if needed > 1 { context.pool.take(length) } else { None });
+    slot.payload = first.map_or(Payload::None, Payload::Pooled);
+    slot.compared = second;
+    slot.held = needed;
+    *held += needed;
+    true
 }

@@ -6,6 +6,10 @@
 //!  ------> New --------> Joining ----------> Ready ... ------------> Ending ---> closed
 //! ```
 
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use ebb_policy::units::Nanos;
@@ -16,8 +20,8 @@ use super::commands::Commands;
 use super::receive::{Receiver, Stage};
 use super::send::Sender;
 use super::slots::{Payload, Slot, State};
-use crate::controller::{Queue, Subsystem};
-use crate::device::{Channel, Io, Pool};
+use crate::controller::{Namespace, Queue, Subsystem};
+use crate::device::{Channel, Done, Io, Pool};
 use crate::wire::command::{FABRICS, fabrics};
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
 use crate::wire::{Cqe, Sqe, Status};
@@ -43,7 +47,7 @@ enum Phase {
 enum Sink {
     /// To a command, from this offset on.
     Slot(u16, usize),
-    /// Nowhere.
+    /// To no command.
     Discard,
 }
 
@@ -53,19 +57,61 @@ pub(super) struct Context<'a> {
     pub limits: &'a Limits,
     pub pool: &'a Pool,
     pub channels: &'a mut Channels,
+    /// Bytes that its host may still have moved in this turn.
+    pub turn: &'a mut u32,
+    /// Commands of its host that are done in slices and have none under way: connection and slot.
+    pub long: &'a mut VecDeque<u64>,
     pub now: Nanos,
 }
 
-/// One lightweight thread's channels, by namespace, with what is under way in each.
+/// One lightweight thread's channels, by namespace.
 pub(super) struct Channels {
-    pub list: Vec<(Box<dyn Channel>, usize)>,
+    list: Vec<Way>,
+}
+
+/// The way to a namespace.
+struct Way {
+    channel: Box<dyn Channel>,
+    under_way: usize,
+    /// Blocks of one slice of a long command.
+    slice: u32,
 }
 
 impl Channels {
+    pub fn open(subsystem: &Subsystem) -> io::Result<Self> {
+        let way = |namespace: &Namespace| {
+            let (device, geometry) = (&namespace.device, namespace.device.geometry());
+            let slice = device.slice() / u64::from(geometry.block_size);
+            let slice = slice.clamp(1, u32::MAX.into()) as u32;
+            Ok(Way { channel: device.open()?, under_way: 0, slice })
+        };
+        Ok(Self { list: subsystem.namespaces().iter().map(way).collect::<io::Result<_>>()? })
+    }
+
+    pub fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.list.iter().filter_map(|way| way.channel.wake_fd())
+    }
+
     pub fn submit(&mut self, namespace: usize, io: Io) {
-        let (channel, under_way) = &mut self.list[namespace];
-        *under_way += 1;
-        channel.submit(io);
+        let way = &mut self.list[namespace];
+        way.under_way += 1;
+        way.channel.submit(io);
+    }
+
+    pub fn poll(&mut self, done: &mut Vec<Done>) {
+        for way in self.list.iter_mut().filter(|way| way.under_way > 0) {
+            let count = way.channel.poll(done);
+            assert!(count <= way.under_way, "a device completes what it was given");
+            way.under_way -= count;
+        }
+    }
+
+    pub fn slice(&self, namespace: usize) -> u32 {
+        self.list[namespace].slice
+    }
+
+    pub fn under_way(&self) -> u64 {
+        self.list.iter().map(|way| way.under_way as u64).sum()
     }
 }
 
@@ -74,35 +120,66 @@ pub(super) struct Connection {
     phase: Phase,
     /// When the present phase, PDU or goodbye must have ended.
     deadline: Option<Nanos>,
+    /// Where the host reached us.
+    local: Option<SocketAddr>,
     receiver: Receiver,
     sink: Sink,
-    /// A command whose data is in its capsule and found no buffer, with the bytes after its
-    /// header.
-    stalled: Option<(Frame, Vec<u8>)>,
+    /// A command whose data is in its capsule and found no buffer.
+    stalled: Option<Frame>,
+    /// Bytes read and not taken: behind a stalled command, beyond the turn, or behind answers that
+    /// the host does not read.
+    left: Vec<u8>,
+    /// Bytes of `left` that are taken meanwhile.
+    left_taken: usize,
     pub sender: Sender,
     pub commands: Commands,
 }
 
 impl Connection {
     /// A connection just accepted; `tag` is above the slot in every device request's tag.
-    pub fn new(tag: u64, limits: &Limits, now: Nanos) -> Self {
+    pub fn new(tag: u64, limits: &Limits, local: Option<SocketAddr>, now: Nanos) -> Self {
         Self {
             phase: Phase::New,
             deadline: Some(now + limits.handshake),
+            local,
             receiver: Receiver::new(limits.max_data()),
             sink: Sink::Discard,
             stalled: None,
+            left: Vec::new(),
+            left_taken: 0,
             sender: Sender::default(),
             commands: Commands::new(tag),
         }
     }
 
-    /// Whether more may be read from the peer: not while it leaves our answers unread or a
-    /// command waits for a buffer.
+    /// The most bytes of memory that a connection with a queue of `depth` commands takes, without
+    /// buffers of the pool and what was [left](Self::left).
+    pub const fn most_memory(depth: usize) -> usize {
+        size_of::<Self>() + Sender::most_memory(depth) + Commands::most_memory(depth)
+    }
+
+    /// Whether more may be read from the peer: not while it leaves our answers unread or there is
+    /// something left to take.
     pub fn wants_input(&self) -> bool {
         self.phase != Phase::Ending
             && self.stalled.is_none()
-            && self.sender.backlog() < self.commands.backlog_limit()
+            && self.left.is_empty()
+            && !self.sender.is_full()
+    }
+
+    /// Whether it can go on with what is left when it has its turn.
+    pub fn wants_turn(&self) -> bool {
+        !self.left.is_empty() && self.stalled.is_none() && !self.sender.is_full()
+    }
+
+    /// Bytes of memory for what is left to take.
+    pub fn left(&self) -> usize {
+        self.left.capacity()
+    }
+
+    /// Buffers it holds.
+    pub fn buffers(&self) -> u32 {
+        self.commands.buffers() + self.sender.buffers()
     }
 
     /// Whether it has nothing more to say and may be closed.
@@ -128,56 +205,87 @@ impl Connection {
 
     /// `count` bytes have been read straight into [`Self::destination`].
     pub fn arrived(&mut self, count: usize, context: &mut Context<'_>) {
-        let result = self.took(count).and_then(|()| self.data_ended(context));
-        self.end_on(result);
+        let Sink::Slot(slot, at) = self.sink else { return };
+        let Some(payload) = self.commands.payload(slot) else { return };
+        self.receiver.took(&payload[at..at + count]);
+        self.sink = Sink::Slot(slot, at + count);
+        let result = self.data_ended(context);
+        self.end_on(result, context);
     }
 
-    /// Takes the bytes of `input`.
+    /// Takes the bytes of `input`, and keeps those that cannot be taken now.
     pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) {
-        let result = self.take(input, context);
-        self.end_on(result);
+        assert!(self.left.is_empty(), "bytes are taken in their order");
+        match self.take(input, context) {
+            Ok(taken) if self.phase != Phase::Ending => {
+                self.left.extend_from_slice(&input[taken..]);
+            }
+            result => self.end_on(result.map(|_| ()), context),
+        }
     }
 
-    /// Goes on with what waited for buffers, as far as there are any.
+    /// Goes on with what waited for buffers, as far as there are any, and with what was left.
     pub fn resume(&mut self, context: &mut Context<'_>) {
         self.commands.resume(&mut self.sender, context);
-        if let Some((frame, input)) = self.stalled.take() {
-            let result = match self.header(frame, context) {
-                Ok(true) => self.data_ended(context).and_then(|()| self.take(&input, context)),
-                Ok(false) => {
-                    self.stalled = Some((frame, input));
-                    Ok(())
-                }
-                Err(fatal) => Err(fatal),
-            };
-            self.end_on(result);
-        }
+        let result = self.resume_stalled(context).and_then(|()| self.resume_left(context));
+        self.end_on(result, context);
     }
 
-    /// Once in a while: answers that became ready by themselves, and what is overdue.
-    /// Returns false when the connection must be closed at once.
-    pub fn tick(&mut self, context: &mut Context<'_>) -> bool {
-        let now = context.now;
-        if self.phase == Phase::Ready && !self.commands.tick(&mut self.sender, now) {
-            self.finish(context.limits, now);
+    fn resume_stalled(&mut self, context: &mut Context<'_>) -> Result<(), Fatal> {
+        let Some(frame) = self.stalled.take() else { return Ok(()) };
+        if self.header(frame, context)? {
+            return self.data_ended(context);
         }
-        let inside = self.phase == Phase::Ready && self.receiver.is_inside();
+        self.stalled = Some(frame);
+        Ok(())
+    }
+
+    fn resume_left(&mut self, context: &mut Context<'_>) -> Result<(), Fatal> {
+        if self.stalled.is_some() || self.left.is_empty() {
+            return Ok(());
+        }
+        let left = std::mem::take(&mut self.left);
+        self.left_taken += self.take(&left[self.left_taken..], context)?;
+        if self.left_taken < left.len() && self.phase != Phase::Ending {
+            self.left = left;
+        } else {
+            self.left_taken = 0;
+        }
+        Ok(())
+    }
+
+    /// Once in a while: answers that became ready by themselves, and what is overdue. `is_short`:
+    /// somebody waits for buffers. Returns false when the connection must be closed at once.
+    pub fn tick(&mut self, is_short: bool, context: &mut Context<'_>) -> bool {
+        let (now, limits) = (context.now, context.limits);
+        if self.phase == Phase::Ready && !self.commands.tick(&mut self.sender, now) {
+            self.finish(context);
+        }
+        // Only bytes that we would take are the peer's to send.
+        let owes = self.phase == Phase::Ready && self.receiver.is_inside() && self.wants_input();
         self.deadline = match (self.phase, self.deadline) {
-            (Phase::Ready, deadline) if inside => deadline.or(Some(now + context.limits.stall)),
+            (Phase::Ready, deadline) if owes => deadline.or(Some(now + limits.stall)),
             (Phase::Ready, _) => None,
             (_, deadline) => deadline,
         };
-        self.deadline.is_none_or(|deadline| now < deadline)
+        let patience = if is_short && self.buffers() > 0 { limits.patience } else { limits.stall };
+        let waited = self.sender.waiting(now).max(self.commands.waiting(now));
+        waited < patience && self.deadline.is_none_or(|deadline| now < deadline)
     }
 
-    fn end_on(&mut self, result: Result<(), Fatal>) {
+    /// Goes on with a long command.
+    pub fn slice(&mut self, slot: u16, context: &mut Context<'_>) -> bool {
+        self.commands.slice(slot, &mut self.sender, context)
+    }
+
+    fn end_on(&mut self, result: Result<(), Fatal>, context: &Context<'_>) {
         if let Err(fatal) = result {
-            self.terminate(fatal);
+            self.terminate(fatal, context);
         }
     }
 
     /// Says why and ends (TCP 3.5.2).
-    fn terminate(&mut self, fatal: Fatal) {
+    fn terminate(&mut self, fatal: Fatal, context: &Context<'_>) {
         let (status, information) = fatal.code();
         let complaint = self.receiver.head();
         let complaint = &complaint[..complaint.len().min(pdu::MAX_TERMINATE - 24)];
@@ -192,56 +300,59 @@ impl Connection {
             pdu::put_header(out, header.as_bytes());
             out.extend_from_slice(complaint);
         });
-        self.phase = Phase::Ending;
+        self.finish(context);
     }
 
     /// Sends what is left and closes.
-    fn finish(&mut self, limits: &Limits, now: Nanos) {
+    fn finish(&mut self, context: &Context<'_>) {
         self.phase = Phase::Ending;
-        self.deadline = Some(now + limits.handshake);
+        self.deadline = Some(context.now + context.limits.handshake);
+        (self.stalled, self.left) = (None, Vec::new());
     }
 
-    fn take(&mut self, mut input: &[u8], context: &mut Context<'_>) -> Result<(), Fatal> {
-        while !input.is_empty() && self.phase != Phase::Ending {
+    /// Takes bytes of `input`; how many.
+    fn take(&mut self, input: &[u8], context: &mut Context<'_>) -> Result<usize, Fatal> {
+        let mut rest = input;
+        while !rest.is_empty() && self.phase != Phase::Ending {
             match self.receiver.stage() {
                 Stage::Head => {
-                    let Some(frame) = self.receiver.header(&mut input)? else { continue };
+                    if !self.receiver.is_inside() && (*context.turn == 0 || self.sender.is_full()) {
+                        break;
+                    }
+                    let Some(frame) = self.receiver.header(&mut rest)? else { continue };
                     if !self.header(frame, context)? {
-                        self.stalled = Some((frame, input.to_vec()));
-                        return Ok(());
+                        self.stalled = Some(frame);
+                        break;
                     }
                     self.data_ended(context)?;
                 }
                 Stage::Data(left) => {
-                    let (data, rest) = input.split_at(left.min(input.len()));
+                    let (data, after) = rest.split_at(left.min(rest.len()));
                     if let Sink::Slot(slot, at) = self.sink
                         && let Some(payload) = self.commands.payload(slot)
                     {
                         payload[at..at + data.len()].copy_from_slice(data);
-                        self.took(data.len())?;
-                    } else {
-                        self.receiver.took(data);
                     }
-                    input = rest;
+                    self.took(data);
+                    rest = after;
                     self.data_ended(context)?;
                 }
                 Stage::Digest => {
-                    if let Some(right) = self.receiver.data_digest(&mut input) {
+                    if let Some(right) = self.receiver.data_digest(&mut rest) {
                         self.pdu_ended(right, context)?;
                     }
                 }
             }
         }
-        Ok(())
+        Ok(input.len() - rest.len())
     }
 
-    /// `count` bytes are in the sink.
-    fn took(&mut self, count: usize) -> Result<(), Fatal> {
-        let Sink::Slot(slot, at) = self.sink else { return Ok(()) };
-        let payload = self.commands.payload(slot).ok_or(Fatal::Sequence)?;
-        self.receiver.took(&payload[at..at + count]);
-        self.sink = Sink::Slot(slot, at + count);
-        Ok(())
+    /// The next bytes of data are where they belong.
+    fn took(&mut self, data: &[u8]) {
+        self.receiver.took(data);
+        if let Sink::Slot(_, at) = &mut self.sink {
+            *at += data.len();
+        }
     }
 
     fn data_ended(&mut self, context: &mut Context<'_>) -> Result<(), Fatal> {
@@ -269,7 +380,7 @@ impl Connection {
         self.sink = Sink::Discard;
         match (self.phase, frame.kind) {
             (_, kind) if !kind.from_host() => return Err(Fatal::InvalidHeaderField(0)),
-            (_, Kind::H2cTermReq) => self.finish(context.limits, context.now),
+            (_, Kind::H2cTermReq) => self.finish(context),
             (Phase::New, Kind::IcReq) => self.initialize(context)?,
             (Phase::Joining, Kind::CapsuleCmd) => self.joining(frame)?,
             (Phase::Ready, Kind::CapsuleCmd) => {
@@ -353,13 +464,16 @@ impl Connection {
                 let id = u64::from(connected.controller_id);
                 self.phase = Phase::Ready;
                 self.deadline = None;
-                let is_admin = matches!(connected.queue, Queue::Admin(_));
+                let mut connected = connected;
+                if let (Queue::Admin(admin), Some(local)) = (&mut connected.queue, self.local) {
+                    admin.reached_at(local);
+                }
                 let head = self.commands.begin(connected);
-                self.receiver.set_max_data(context.limits.data_limit(is_admin));
+                self.receiver.set_max_data(context.limits.data_limit());
                 Cqe::new(slot.cid, Status::SUCCESS, id, head)
             }
             Err(refusal) => {
-                self.finish(context.limits, context.now);
+                self.finish(context);
                 Cqe::new(slot.cid, refusal.status, refusal.result.into(), 0)
             }
         };

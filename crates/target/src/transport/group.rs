@@ -1,5 +1,6 @@
 //! A lightweight thread of the target: the connections it carries and its way to the devices.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,14 +12,31 @@ use super::Limits;
 use super::connection::{Channels, Connection, Context};
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::service::Service;
+use super::turns::{Hosts, STRANGERS};
 use crate::controller::Subsystem;
 use crate::device::{Done, Pool};
 use crate::reactor::{Clock, Task};
 
 /// Bytes read from a socket at once.
 const READ: usize = 256 << 10;
+/// Bytes that the connections of a group leave untaken before each is read in small pieces.
+const LEFT: usize = 1 << 20;
+/// Such a piece.
+const PIECE: usize = 16 << 10;
+/// The most bytes for reading and for what is left of it, apart from a piece of each connection.
+pub(super) const MOST_LEFT: usize = LEFT + 2 * READ;
+/// Bytes that a host may move in one round while it is alone, and while it is not.
+const TURN_ALONE: u32 = 1 << 20;
+const TURN: u32 = 64 << 10;
 /// Time between looks at deadlines.
 const TICK: Nanos = Nanos::from_millis(500);
+/// Connections of one group: what their place in a tag holds.
+const MOST_PEERS: usize = 1 << 16;
+
+/// The most bytes of memory that a connection with a queue of `depth` commands takes.
+pub(super) const fn most_memory_of_connection(depth: usize) -> usize {
+    size_of::<Option<Peer<std::net::TcpStream>>>() + Connection::most_memory(depth) + PIECE
+}
 
 /// What a group counts, for others to read.
 #[derive(Debug, Default)]
@@ -44,6 +62,13 @@ struct Peer<S> {
     stream: S,
     connection: Connection,
     watched: Interest,
+    /// Its host's number.
+    host: usize,
+    /// It has bytes to read.
+    has_input: bool,
+    /// It is in `Group::waiting`, `Group::starved` and `Group::dirty`.
+    is_waiting: bool,
+    is_starved: bool,
     is_dirty: bool,
 }
 
@@ -63,11 +88,18 @@ pub struct Group<N: Network = Sockets> {
     generation: u64,
     ready: Vec<Ready>,
     read: Vec<u8>,
+    /// Bytes of memory that connections have for what they left untaken.
+    left: usize,
     done: Vec<Done>,
+    hosts: Hosts,
+    /// Connections that wait for their turn.
+    waiting: VecDeque<usize>,
+    /// Connections that wait for buffers.
+    starved: VecDeque<usize>,
+    /// Connections that were worked on and may have something to say.
     dirty: Vec<usize>,
     next_tick: Nanos,
     depth: u32,
-    are_starved: bool,
 }
 
 impl Group {
@@ -101,21 +133,16 @@ impl<N: Network> Group<N> {
         limits: Limits,
         open: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let mut list = Vec::new();
-        for namespace in subsystem.namespaces() {
-            let channel = namespace.device.open()?;
-            if let Some(fd) = channel.wake_fd() {
-                network.watch_device(fd)?;
-            }
-            list.push((channel, 0));
-        }
-        let pool = Pool::new(limits.buffers, limits.max_transfer as usize);
-        let namespaces = list.len();
+        assert!(limits.buffers >= 4, "two for a Compare, as many in reserve");
+        let channels = Channels::open(&subsystem)?;
+        channels.wake_fds().try_for_each(|fd| network.watch_device(fd))?;
+        let pool = Pool::new(limits.buffers, limits.buffer());
+        let namespaces = subsystem.namespaces().len();
         Ok(Self {
             subsystem,
             limits,
             pool,
-            channels: Channels { list },
+            channels,
             network,
             counters: Arc::default(),
             service: Arc::new(Service::new(namespaces)),
@@ -125,11 +152,14 @@ impl<N: Network> Group<N> {
             generation: 0,
             ready: Vec::new(),
             read: vec![0; READ],
+            left: 0,
             done: Vec::with_capacity(256),
+            hosts: Hosts::new(),
+            waiting: VecDeque::new(),
+            starved: VecDeque::new(),
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
             depth: 0,
-            are_starved: false,
         })
     }
 
@@ -146,42 +176,53 @@ impl<N: Network> Group<N> {
     }
 
     /// Runs `act` on the connection `index` with what it works with.
-    fn with(
+    fn with<T>(
         &mut self,
         index: usize,
         now: Nanos,
-        act: impl FnOnce(&mut Peer<N::Stream>, &mut Context<'_>),
-    ) {
+        act: impl FnOnce(&mut Peer<N::Stream>, &mut Context<'_>) -> T,
+    ) -> Option<T> {
         let Self { subsystem, limits, pool, channels, .. } = self;
-        let Some(Some(peer)) = self.peers.get_mut(index) else { return };
-        let mut context = Context { subsystem, limits, pool, channels, now };
-        act(peer, &mut context);
+        let peer = self.peers.get_mut(index)?.as_mut()?;
+        let bytes = if subsystem.hosts() > 1 { TURN } else { TURN_ALONE };
+        let host = self.hosts.in_turn(peer.host, bytes);
+        let (turn, long) = (&mut host.turn, &mut host.long);
+        let mut context = Context { subsystem, limits, pool, channels, turn, long, now };
+        self.left -= peer.connection.left();
+        let result = act(peer, &mut context);
+        self.left += peer.connection.left();
         if !peer.is_dirty {
             peer.is_dirty = true;
             self.dirty.push(index);
         }
+        Some(result)
     }
 
     fn accept(&mut self, now: Nanos) {
         while let Some(stream) = self.network.accept() {
-            let index = match self.peers.iter().position(Option::is_none) {
-                Some(index) => index,
-                None => {
-                    self.peers.push(None);
-                    self.peers.len() - 1
-                }
-            };
-            self.generation = (self.generation + 1) & 0xffff_ffff;
-            // Slot in bits 15:0, connection in 31:16, generation above: see `deliver`.
-            let tag = self.generation << 32 | (index as u64) << 16;
-            if self.network.add(&stream, index).is_err() {
+            let free = self.peers.iter().position(Option::is_none);
+            let index = free.unwrap_or(self.peers.len());
+            if index == MOST_PEERS || self.network.add(&stream, index).is_err() {
                 self.open.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            let connection = Connection::new(tag, &self.limits, now);
-            let watched = Interest { input: true, output: false };
-            let peer = Peer { stream, connection, watched, is_dirty: false };
-            self.peers[index] = Some(peer);
+            if free.is_none() {
+                self.peers.push(None);
+            }
+            self.generation = (self.generation + 1) & 0xffff_ffff;
+            // Slot in bits 15:0, connection in 31:16, generation above: see `deliver`.
+            let tag = self.generation << 32 | (index as u64) << 16;
+            let local = self.network.local(&stream);
+            self.peers[index] = Some(Peer {
+                stream,
+                connection: Connection::new(tag, &self.limits, local, now),
+                watched: Interest { input: true, output: false },
+                host: STRANGERS,
+                has_input: false,
+                is_waiting: false,
+                is_starved: false,
+                is_dirty: false,
+            });
             add(&self.counters.connections, 1);
             add(&self.counters.accepted, 1);
         }
@@ -189,68 +230,124 @@ impl<N: Network> Group<N> {
 
     fn close(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index).and_then(Option::take) {
+            self.left -= peer.connection.left();
+            self.hosts.leave(peer.host);
             drop(peer);
             self.open.fetch_sub(1, Ordering::Relaxed);
             add(&self.counters.connections, u64::MAX);
         }
     }
 
+    /// Looks at the network and queues who has something. How many events there were.
+    fn look(&mut self, now: Nanos) -> usize {
+        let mut ready = std::mem::take(&mut self.ready);
+        let count = self.network.look(&mut ready);
+        self.accept(now);
+        for Ready { index, input, broken } in ready.drain(..) {
+            let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
+            if broken {
+                self.close(index);
+                continue;
+            }
+            peer.has_input |= input;
+            wait(&mut self.waiting, index, &mut peer.is_waiting);
+        }
+        self.ready = ready;
+        count
+    }
+
+    /// One round: who waits goes on, as far as its host's turn goes.
+    fn serve(&mut self, now: Nanos) {
+        self.hosts.next_round();
+        for _ in 0..self.waiting.len() {
+            let Some(index) = self.waiting.pop_front() else { break };
+            let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
+            peer.is_waiting = false;
+            let is_over = self.with(index, now, |_, context| *context.turn == 0);
+            if is_over == Some(false) {
+                self.with(index, now, |peer, context| peer.connection.resume(context));
+                self.read(index, now);
+            } else if let Some(Some(peer)) = self.peers.get_mut(index) {
+                wait(&mut self.waiting, index, &mut peer.is_waiting);
+            }
+        }
+    }
+
     /// Reads what a socket has.
     fn read(&mut self, index: usize, now: Nanos) {
         let mut read = std::mem::take(&mut self.read);
-        let mut is_closed = false;
-        let mut received = 0;
-        self.with(index, now, |peer, context| {
-            if !peer.connection.wants_input() {
-                return;
+        let most = if self.left < LEFT { READ } else { PIECE };
+        let received = self.with(index, now, |peer, context| {
+            let may_read = peer.connection.wants_input() && *context.turn > 0;
+            if !std::mem::take(&mut peer.has_input) || !may_read {
+                return Ok(0); // The network will tell again.
             }
+            let buffer = &mut read[..most.min(*context.turn as usize)];
             let direct = peer.connection.destination();
             let direct_length = direct.as_ref().map_or(0, |direct| direct.len());
             let result = match direct {
-                None => peer.stream.read(&mut read),
+                None => peer.stream.read(buffer),
                 Some(direct) => {
-                    let mut slices = [IoSliceMut::new(direct), IoSliceMut::new(&mut read)];
+                    let mut slices = [IoSliceMut::new(direct), IoSliceMut::new(buffer)];
                     peer.stream.read_vectored(&mut slices)
                 }
             };
-            match result {
-                Ok(0) => is_closed = true,
-                Ok(count) => {
-                    received = count;
-                    if direct_length > 0 {
-                        peer.connection.arrived(count.min(direct_length), context);
-                    }
-                    let rest = count.saturating_sub(direct_length);
-                    peer.connection.receive(&read[..rest], context);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => is_closed = true,
+            let count = match result {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
+                Err(error) => return Err(error),
+            };
+            *context.turn = context.turn.saturating_sub(count as u32);
+            if direct_length > 0 {
+                peer.connection.arrived(count.min(direct_length), context);
             }
+            let rest = count.saturating_sub(direct_length);
+            peer.connection.receive(&buffer[..rest], context);
+            Ok(count)
         });
         self.read = read;
-        add(&self.counters.received, received as u64);
-        if is_closed {
-            self.close(index);
+        match received {
+            Some(Ok(count)) => add(&self.counters.received, count as u64),
+            Some(Err(_)) => self.close(index),
+            None => {}
         }
+    }
+
+    /// Submits one slice of a long command for each host that has some. How many.
+    fn slice(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        for number in 0..self.hosts.count() {
+            while let Some(command) = self.hosts.next_slice(number) {
+                let submitted = self.with(index_of(command), now, |peer, context| {
+                    let is_its = peer.connection.commands.tag() == command & !0xffff;
+                    is_its && peer.connection.slice(command as u16, context)
+                });
+                if submitted == Some(true) {
+                    self.hosts.submitted(command, number);
+                    count += 1;
+                    break;
+                }
+            }
+        }
+        count
     }
 
     /// Takes what the devices have done to the connections that asked for it.
     fn deliver(&mut self, now: Nanos) -> usize {
         let mut done = std::mem::take(&mut self.done);
-        for (channel, under_way) in &mut self.channels.list {
-            if *under_way > 0 {
-                *under_way -= channel.poll(&mut done);
-            }
-        }
+        self.channels.poll(&mut done);
         let count = done.len();
         for done in done.drain(..) {
-            let index = (done.tag >> 16) as usize & 0xffff;
-            self.with(index, now, |peer, _| {
+            if done.buffer.is_none() {
+                self.hosts.completed(done.tag);
+            }
+            self.with(index_of(done.tag), now, |peer, context| {
                 let Connection { commands, sender, .. } = &mut peer.connection;
                 // The connection that asked may be gone and another in its place.
                 if commands.tag() == done.tag & !0xffff {
-                    commands.done(done, sender);
+                    commands.done(done, sender, context);
                 }
             });
         }
@@ -258,7 +355,7 @@ impl<N: Network> Group<N> {
         count
     }
 
-    /// Sends what the connections have to say.
+    /// Sends what the connections have to say, and queues them for what they need next.
     fn flush(&mut self, now: Nanos) {
         let mut answered = 0;
         let mut queued = None;
@@ -266,21 +363,31 @@ impl<N: Network> Group<N> {
             let index = self.dirty[at];
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             peer.is_dirty = false;
-            self.depth += std::mem::take(&mut peer.connection.commands.received);
-            answered += std::mem::take(&mut peer.connection.commands.answered);
-            self.are_starved |= peer.connection.is_starved();
-            let timed = &mut peer.connection.commands.timed;
-            if !timed.is_empty() {
+            let commands = &mut peer.connection.commands;
+            self.depth += std::mem::take(&mut commands.received);
+            answered += std::mem::take(&mut commands.answered);
+            if !commands.timed.is_empty() {
                 let read = || self.clock.as_ref().map_or(now, Clock::now);
-                self.service.record(timed, *queued.get_or_insert_with(read));
-                timed.clear();
+                self.service.record(&commands.timed, *queued.get_or_insert_with(read));
+                commands.timed.clear();
+            }
+            if peer.host == STRANGERS
+                && let Some(host) = commands.host()
+            {
+                peer.host = self.hosts.enter(host);
             }
             let sent = peer.connection.sender.flush(&mut peer.stream);
             if sent.is_err() || peer.connection.is_over() {
                 self.close(index);
-            } else {
-                self.watch(index);
+                continue;
             }
+            if peer.connection.wants_turn() {
+                wait(&mut self.waiting, index, &mut peer.is_waiting);
+            }
+            if peer.connection.is_starved() {
+                wait(&mut self.starved, index, &mut peer.is_starved);
+            }
+            self.watch(index);
         }
         self.dirty.clear();
         add(&self.counters.commands, answered);
@@ -299,49 +406,49 @@ impl<N: Network> Group<N> {
         }
     }
 
-    /// Goes on with connections that waited for buffers. How many moved.
-    fn feed_starved(&mut self, now: Nanos) -> usize {
+    /// Goes on with connections that waited for buffers, each in its turn. How many moved.
+    fn feed(&mut self, now: Nanos) -> usize {
         let mut count = 0;
-        for index in 0..self.peers.len() {
+        for _ in 0..self.starved.len() {
             if self.pool.available() == 0 {
                 break;
             }
-            let is_starved = |peer: &Peer<N::Stream>| peer.connection.is_starved();
-            if self.peers[index].as_ref().is_some_and(is_starved) {
-                self.with(index, now, |peer, context| peer.connection.resume(context));
-                count += 1;
-            }
+            let Some(index) = self.starved.pop_front() else { break };
+            let before = self.with(index, now, |peer, context| {
+                peer.is_starved = false;
+                let held = peer.connection.buffers();
+                peer.connection.resume(context);
+                held != peer.connection.buffers()
+            });
+            count += usize::from(before == Some(true));
         }
-        self.are_starved = self.peers.iter().flatten().any(|peer| peer.connection.is_starved());
         count
     }
 
     fn tick(&mut self, now: Nanos) {
         self.next_tick = now + TICK;
+        let is_short = !self.starved.is_empty();
         for index in 0..self.peers.len() {
-            let mut is_overdue = false;
-            self.with(index, now, |peer, context| is_overdue = !peer.connection.tick(context));
-            if is_overdue {
+            let tick = |peer: &mut Peer<_>, context: &mut Context<'_>| {
+                peer.connection.tick(is_short, context)
+            };
+            if self.with(index, now, tick) == Some(false) {
                 self.close(index);
             }
         }
     }
+}
 
-    /// Looks at the network. How many events there were.
-    fn look(&mut self, now: Nanos) -> usize {
-        let mut ready = std::mem::take(&mut self.ready);
-        let count = self.network.look(&mut ready);
-        self.accept(now);
-        for one in ready.drain(..) {
-            match one {
-                Ready { index, broken: true, .. } => self.close(index),
-                Ready { index, input: true, .. } => self.read(index, now),
-                Ready { index, .. } => self.with(index, now, |_, _| {}),
-            }
-        }
-        self.ready = ready;
-        count
+/// Queues a connection once.
+fn wait(queue: &mut VecDeque<usize>, index: usize, is_queued: &mut bool) {
+    if !std::mem::replace(is_queued, true) {
+        queue.push_back(index);
     }
+}
+
+/// The connection that a command belongs to.
+fn index_of(command: u64) -> usize {
+    (command >> 16) as usize & 0xffff
 }
 
 impl<N: Network> Task for Group<N> {
@@ -352,20 +459,21 @@ impl<N: Network> Task for Group<N> {
     fn poll(&mut self, now: Nanos) -> usize {
         self.depth = 0;
         let mut count = self.look(now);
+        self.serve(now);
+        count += self.slice(now);
         count += self.deliver(now);
         if now >= self.next_tick {
             self.tick(now);
         }
         self.flush(now);
-        if self.are_starved {
-            count += self.feed_starved(now);
+        if !self.starved.is_empty() {
+            count += self.feed(now);
             self.flush(now);
         }
         if count > 0 {
-            let under_way = self.channels.list.iter().map(|(_, under_way)| *under_way as u64).sum();
-            self.counters.under_way.store(under_way, Ordering::Relaxed);
+            self.counters.under_way.store(self.channels.under_way(), Ordering::Relaxed);
         }
-        count
+        count + self.waiting.len()
     }
 
     fn depth(&self) -> u32 {

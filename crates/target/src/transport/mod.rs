@@ -13,6 +13,7 @@ mod receive;
 mod send;
 mod service;
 mod slots;
+mod turns;
 
 pub use group::{Counters, Group};
 pub use listener::Listener;
@@ -36,9 +37,12 @@ pub struct Limits {
     pub in_capsule: u32,
     /// Time from accept to Connect, and from goodbye to closing.
     pub handshake: Nanos,
-    /// Time in which a PDU, once begun, must end.
+    /// Time in which a PDU, once begun, must end, data that was asked for must come, and what was
+    /// sent must be taken.
     pub stall: Nanos,
-    /// Buffers of `max_transfer` bytes for each group.
+    /// The same for a connection that holds buffers while another waits for one.
+    pub patience: Nanos,
+    /// Buffers of `max_transfer` bytes for each group, four at least.
     pub buffers: u32,
 }
 
@@ -51,19 +55,41 @@ impl Default for Limits {
             in_capsule: 8 << 10,
             handshake: Nanos::from_secs(5),
             stall: Nanos::from_secs(30),
+            patience: Nanos::from_secs(5),
             buffers: 256,
         }
     }
 }
 
 impl Limits {
-    /// Data in one PDU before it is known which queue a connection is.
+    /// Bytes of data in one PDU before a connection is a queue.
     fn max_data(&self) -> usize {
-        self.data_limit(true)
+        ADMIN_IN_CAPSULE as usize
     }
 
-    fn data_limit(&self, is_admin: bool) -> usize {
-        let capsule = if is_admin { ADMIN_IN_CAPSULE } else { self.in_capsule };
-        capsule.max(if is_admin { 0 } else { self.max_h2c_data }) as usize
+    /// Bytes of data in one PDU of a queue: what a capsule of its kind may hold is looked at with
+    /// the command.
+    fn data_limit(&self) -> usize {
+        self.in_capsule.max(self.max_h2c_data).max(ADMIN_IN_CAPSULE) as usize
+    }
+
+    /// Buffers that only data which is here already gets: enough for a Compare.
+    fn reserve(&self) -> u32 {
+        (self.buffers / 8).max(2)
+    }
+
+    /// Bytes of one buffer.
+    fn buffer(&self) -> usize {
+        self.max_transfer.max(ADMIN_IN_CAPSULE) as usize
+    }
+
+    /// The most bytes of memory that all peers together make `groups` groups hold, with queues of
+    /// `depth` commands; the kernel's socket buffers and what the namespaces need are besides.
+    #[must_use]
+    pub fn most_memory(&self, groups: usize, depth: u16) -> u64 {
+        let depth = depth.max(crate::controller::ADMIN_DEPTH);
+        let connection = group::most_memory_of_connection(depth.into()) as u64;
+        let group = group::MOST_LEFT as u64 + u64::from(self.buffers) * self.buffer() as u64;
+        u64::from(self.connections) * connection + groups as u64 * group
     }
 }

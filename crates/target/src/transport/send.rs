@@ -1,15 +1,24 @@
 //! What a connection has to send: headers in one piece of memory, data where it is, gathered
 //! into as few system calls as the socket takes.
+//!
+//! A peer that does not read makes us keep what is here. Data stands in buffers of the pool, of
+//! which a connection gets a share; of headers, [`Sender::is_full`] says when there are enough.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
+
+use ebb_policy::units::Nanos;
 
 use crate::device::Buffer;
 
 /// Pieces given to one system call; Linux takes up to 1024.
 const GATHER: usize = 64;
 /// Sent header bytes that are kept before they are thrown away.
-const KEEP: usize = 64 << 10;
+const KEEP: usize = 16 << 10;
+/// Unsent header bytes at which no more commands are taken.
+const FULL: usize = 16 << 10;
+/// The most header bytes of one answer: C2HData, its digests and a response with its digest.
+const ANSWER: usize = 64;
 
 #[derive(Debug)]
 enum Segment {
@@ -25,16 +34,31 @@ pub(super) struct Sender {
     /// Bytes of `heads` that are sent.
     heads_sent: usize,
     segments: VecDeque<Segment>,
+    /// Segments that hold a buffer.
+    buffers: u32,
     /// Bytes of the first segment that are sent, if that is data.
     data_sent: usize,
+    /// Bytes ever put here, and those of them that are sent.
+    put: u64,
+    sent: u64,
+    /// What must be sent next, and since when it has been waited for.
+    awaited: Option<(u64, Nanos)>,
 }
 
 impl Sender {
-    /// Appends what `put` writes: headers and small data.
+    /// The most bytes of memory that a queue of `depth` commands makes it take, without buffers:
+    /// vectors grow by doubling.
+    pub const fn most_memory(depth: usize) -> usize {
+        let segments = 4 * (depth + 1) * size_of::<Segment>();
+        2 * (KEEP + FULL + (depth + 1) * ANSWER) + segments
+    }
+
+    /// Appends what `put` writes: headers and what is as small.
     pub fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         let before = self.heads.len();
         put(&mut self.heads);
         let added = self.heads.len() - before;
+        self.put += added as u64;
         match self.segments.back_mut() {
             Some(Segment::Head(length)) => *length += added,
             _ if added > 0 => self.segments.push_back(Segment::Head(added)),
@@ -45,6 +69,8 @@ impl Sender {
     /// Appends the content of `buffer`.
     pub fn put_data(&mut self, buffer: Buffer) {
         if !buffer.is_empty() {
+            self.put += buffer.len() as u64;
+            self.buffers += 1;
             self.segments.push_back(Segment::Data(buffer));
         }
     }
@@ -54,9 +80,26 @@ impl Sender {
         self.segments.is_empty()
     }
 
-    /// Pieces not yet sent: what a peer that does not read makes us keep.
-    pub fn backlog(&self) -> usize {
-        self.segments.len()
+    /// Whether no more commands may be taken before the peer has read some answers.
+    pub fn is_full(&self) -> bool {
+        self.heads.len() - self.heads_sent >= FULL
+    }
+
+    /// Buffers held.
+    pub fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
+    /// For how long the peer has kept us waiting: since when bytes have been here that it has not
+    /// taken all of yet. To be asked now and then.
+    pub fn waiting(&mut self, now: Nanos) -> Nanos {
+        match self.awaited {
+            Some((mark, since)) if self.sent < mark => now - since,
+            _ => {
+                self.awaited = (self.sent < self.put).then_some((self.put, now));
+                Nanos::ZERO
+            }
+        }
     }
 
     /// Sends what `socket` takes. Returns whether all is sent.
@@ -103,12 +146,14 @@ impl Sender {
     }
 
     fn advance(&mut self, mut sent: usize) {
+        self.sent += sent as u64;
+        assert!(self.sent <= self.put, "more was sent than there was");
         while sent > 0 {
             match self.segments.front_mut() {
                 Some(Segment::Head(length)) if *length > sent => {
                     *length -= sent;
                     self.heads_sent += sent;
-                    return;
+                    break;
                 }
                 Some(Segment::Head(length)) => {
                     sent -= *length;
@@ -116,11 +161,12 @@ impl Sender {
                 }
                 Some(Segment::Data(buffer)) if buffer.len() - self.data_sent > sent => {
                     self.data_sent += sent;
-                    return;
+                    break;
                 }
                 Some(Segment::Data(buffer)) => {
                     sent -= buffer.len() - self.data_sent;
                     self.data_sent = 0;
+                    self.buffers -= 1;
                 }
                 None => unreachable!("more was sent than there was"),
             }
@@ -195,5 +241,27 @@ mod tests {
             prop_assert!(sender.is_empty() && sender.heads.is_empty());
             prop_assert_eq!(pool.available(), 100);
         }
+    }
+
+    #[test]
+    fn a_peer_that_reads_a_little_keeps_us_waiting_all_the_same() {
+        let mut sender = Sender::default();
+        let at = Nanos::from_secs;
+        assert_eq!(sender.waiting(at(1)), Nanos::ZERO);
+        sender.put(|out| out.extend([1; 1000]));
+        assert_eq!(sender.waiting(at(2)), Nanos::ZERO);
+        for second in 3..7 {
+            let mut sip = Fickle { taken: Vec::new(), appetite: vec![0, 100] };
+            assert!(!sender.flush(&mut sip).unwrap());
+            sender.put(|out| out.extend([2; 500]));
+            assert_eq!(sender.waiting(at(second)), at(second - 2));
+        }
+        // What was there at first is gone: what came since is another wait.
+        let mut gulp = Fickle { taken: Vec::new(), appetite: vec![0, 800] };
+        assert!(!sender.flush(&mut gulp).unwrap());
+        assert_eq!(sender.waiting(at(8)), Nanos::ZERO);
+        assert_eq!(sender.waiting(at(9)), at(1));
+        sender.flush(&mut Fickle { taken: Vec::new(), appetite: vec![] }).unwrap();
+        assert_eq!(sender.waiting(at(10)), Nanos::ZERO);
     }
 }

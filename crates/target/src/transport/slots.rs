@@ -2,18 +2,19 @@
 
 use ebb_policy::units::Nanos;
 
-use crate::controller::Plan;
-use crate::device::Buffer;
+use crate::controller::{Plan, range_at};
+use crate::device::{Buffer, Op};
 use crate::wire::{Sqe, Status};
 
 /// A command's data while we have it.
 #[derive(Debug, Default)]
 pub(super) enum Payload {
+    /// There is none, or what comes is thrown away.
     #[default]
     None,
     /// On its way to or from a device.
     Pooled(Buffer),
-    /// Of an admin or fabrics command.
+    /// Connect's.
     Bytes(Vec<u8>),
 }
 
@@ -25,11 +26,11 @@ impl Payload {
             Self::Bytes(bytes) => bytes,
         }
     }
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
-            Self::None => &mut [],
-            Self::Pooled(buffer) => buffer,
-            Self::Bytes(bytes) => bytes,
+            Self::None => None,
+            Self::Pooled(buffer) => Some(buffer),
+            Self::Bytes(bytes) => Some(bytes),
         }
     }
 }
@@ -55,12 +56,18 @@ pub(super) struct Slot {
     pub payload: Payload,
     /// What the namespace holds, for Compare.
     pub compared: Option<Buffer>,
+    /// Buffers taken for it.
+    pub held: u32,
     /// Bytes of data to transfer, either way.
     pub length: u32,
     /// Bytes received from the host.
     pub received: u32,
     /// When it was taken up.
     pub since: Nanos,
+    /// When its data was asked for.
+    pub asked: Nanos,
+    /// How far a command that is done in slices is: ranges done, and blocks of the next.
+    done: (u16, u32),
     /// Requests the device has not completed.
     pub pending: u16,
     /// The first failure of those it has.
@@ -76,12 +83,74 @@ impl Slot {
             plan: None,
             payload: Payload::None,
             compared: None,
+            held: 0,
             length,
             received: 0,
             since,
+            asked: since,
+            done: (0, 0),
             pending: 0,
             status: Status::SUCCESS,
         }
+    }
+
+    /// Buffers it takes before it can run. Data for admin commands and for hints that are not
+    /// taken is thrown away.
+    pub fn needs(&self) -> u32 {
+        match self.plan {
+            _ if self.length == 0 => 0,
+            None => (self.state != State::Receiving).into(),
+            Some(Plan::Compare { .. }) => 2,
+            Some(Plan::Nothing) => 0,
+            Some(_) => 1,
+        }
+    }
+
+    /// Whether the device does it in slices: it may take long and needs no buffer.
+    pub fn is_long(&self) -> bool {
+        match self.plan {
+            Some(Plan::Device { op, .. }) => !matches!(op, Op::Read { .. } | Op::Write { .. }),
+            Some(Plan::Deallocate { .. }) => true,
+            _ => false,
+        }
+    }
+
+    fn ranges(&self) -> u16 {
+        match self.plan {
+            Some(Plan::Deallocate { ranges, .. }) => ranges,
+            _ => 1,
+        }
+    }
+
+    /// Whether no slice has been taken.
+    pub fn is_whole(&self) -> bool {
+        self.done == (0, 0)
+    }
+
+    /// Whether the last slice has been taken.
+    pub fn is_sliced(&self) -> bool {
+        self.done.0 == self.ranges()
+    }
+
+    /// The next piece of at most `most` blocks of a command that is done in slices; moves on past
+    /// it. `None` when all is done.
+    pub fn slice(&mut self, most: u32) -> Option<(Op, u64, u32)> {
+        while !self.is_sliced() {
+            let (number, past) = self.done;
+            let (op, (lba, blocks)) = match self.plan? {
+                Plan::Device { op, lba, blocks, .. } => (op, (lba, blocks)),
+                _ => (Op::Deallocate, range_at(self.payload.bytes(), number)?),
+            };
+            let count = most.min(blocks - past);
+            self.done = (number, past + count);
+            if self.done.1 == blocks {
+                self.done = (number + 1, 0);
+            }
+            if count > 0 || op == Op::Flush {
+                return Some((op, lba + u64::from(past), count));
+            }
+        }
+        None
     }
 }
 
@@ -98,6 +167,9 @@ pub(super) struct Slots {
 }
 
 impl Slots {
+    /// Bytes of memory for each command there can be at once.
+    pub const ENTRY: usize = size_of::<Option<Slot>>() + size_of::<u32>() + size_of::<u16>();
+
     /// For `depth` commands at once.
     pub fn new(depth: u16) -> Self {
         let entries = usize::from(depth);
@@ -137,8 +209,45 @@ impl Slots {
         self.cids.iter().position(|held| *held == u32::from(cid)).map(|index| index as u16)
     }
 
-    /// Commands that fit.
-    pub fn capacity(&self) -> usize {
-        self.slots.len()
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Pool;
+
+    fn slices(plan: Plan, data: &[u8], most: u32) -> Vec<(u64, u32)> {
+        let mut slot = Slot::new(Sqe::new(0, 1), State::Working, 0, Nanos::ZERO);
+        slot.plan = Some(plan);
+        let mut buffer = Pool::new(1, 4096).take(data.len()).unwrap();
+        buffer.copy_from_slice(data);
+        slot.payload = Payload::Pooled(buffer);
+        std::iter::from_fn(|| slot.slice(most).map(|(_, lba, blocks)| (lba, blocks))).collect()
+    }
+
+    #[test]
+    fn slices_cover_every_range_once_and_in_order() {
+        let ranges = [(5_u64, 10_u32), (40, 0), (100, 8), (7, 1)];
+        let data: Vec<u8> = ranges
+            .iter()
+            .flat_map(|(lba, blocks)| {
+                let words = [&[0; 4], &blocks.to_le_bytes()[..], &lba.to_le_bytes()].concat();
+                words.into_iter()
+            })
+            .collect();
+        let deallocate = Plan::Deallocate { namespace: 0, ranges: 4 };
+        assert_eq!(
+            slices(deallocate, &data, 4),
+            [(5, 4), (9, 4), (13, 2), (100, 4), (104, 4), (7, 1)]
+        );
+        let empty = Plan::Deallocate { namespace: 0, ranges: 1 };
+        assert_eq!(slices(empty, &data[16..], 4), []);
+        let zeroes = |op, blocks| Plan::Device { namespace: 0, op, lba: 3, blocks };
+        let durable = Op::WriteZeroes { durable: true };
+        assert_eq!(slices(zeroes(durable, 9), &[], 4), [(3, 4), (7, 4), (11, 1)]);
+        assert_eq!(slices(zeroes(Op::Flush, 0), &[], 4), [(3, 0)]);
     }
 }

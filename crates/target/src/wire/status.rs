@@ -83,6 +83,8 @@ impl Status {
     pub const CONNECT_INVALID_HOST: Self = Self::specific(0x84);
     /// The attributes conflict (Write Zeroes, Dataset Management).
     pub const CONFLICTING_ATTRIBUTES: Self = Self::specific(0x80);
+    /// More than the command's size limits allow (Dataset Management).
+    pub const SIZE_LIMIT_EXCEEDED: Self = Self::specific(0x83);
     /// The namespace is read-only.
     pub const READ_ONLY: Self = Self::specific(0x82);
 

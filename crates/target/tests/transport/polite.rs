@@ -96,8 +96,8 @@ fn a_wrong_data_digest_fails_the_command_and_writes_nothing() {
 
 #[test]
 fn commands_wait_for_buffers_rather_than_fail() {
-    // One buffer for a queue of many reads and writes.
-    let limits = Limits { buffers: 1, ..Limits::default() };
+    // As few buffers as there may be for a queue of many reads and writes.
+    let limits = Limits { buffers: 4, ..Limits::default() };
     let server = Server::start(limits);
     let (_admin, mut peer) = Peer::pair(&server, Digests::default());
     let mut batch = Vec::new();

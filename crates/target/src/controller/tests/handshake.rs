@@ -23,7 +23,9 @@ fn an_association_as_linux_makes_it() {
     let effects = log(&mut admin, 0x05, 0, 4096).unwrap();
     assert_eq!(u32_at(&effects, 4 * 0x06) & 1, 1);
     assert_eq!(u32_at(&effects, 1024 + 4) & 3, 3); // Write changes blocks.
-    assert_eq!(identify(&mut admin, 6, 0).unwrap(), vec![0; 4096]);
+    let sizes = identify(&mut admin, 6, 0).unwrap();
+    assert_eq!((sizes[..4].to_vec(), u32_at(&sizes, 4)), (vec![0, 11, 0, 255], 1 << 20));
+    assert_eq!((u64_at(&sizes, 8), &sizes[16..]), (1 << 22, &[0; 4080][..]));
     assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x07, 0x0001_0001), Ok(0x0001_0001));
     let io: Vec<_> = (1..=2).map(|id| try_io(&subsystem, &admin, id).unwrap()).collect();
     assert_eq!(try_io(&subsystem, &admin, 3).err().unwrap().result, 42);
@@ -128,9 +130,32 @@ fn resets_end_queues_and_features_but_not_the_association() {
     configure(&mut admin, ENABLE);
     assert_eq!(feature(&mut admin, admin::GET_FEATURES, 0x06, 0), Ok(1));
     assert!(!old.alive(NOW), "a queue does not outlive the reset");
-    assert_eq!(try_io(&subsystem, &admin, 1).err().unwrap().status, Status::SEQUENCE_ERROR);
+    let new = try_io(&subsystem, &admin, 1).unwrap();
     drop(old);
-    assert!(try_io(&subsystem, &admin, 1).is_ok());
+    let twice = try_io(&subsystem, &admin, 1).err().unwrap();
+    assert_eq!(twice.status, Status::SEQUENCE_ERROR, "the old one took no other's place along");
+    assert!(new.alive(NOW));
+}
+
+#[test]
+fn a_host_that_starts_over_and_over_has_no_more_flushes_under_way_than_one_that_does_not() {
+    let subsystem = subsystem();
+    let mut admin = enabled(&subsystem, NQN);
+    let mut begun = 0;
+    for _ in 0..100 {
+        configure(&mut admin, ENABLE | 1 << 14);
+        begun += admin.begin_flushes();
+        configure(&mut admin, 0);
+        configure(&mut admin, ENABLE);
+    }
+    assert_eq!(begun, 3);
+    // The last shutdown gets flushes of its own, begun when the old ones are done.
+    configure(&mut admin, ENABLE | 1 << 14);
+    (0..3).for_each(|_| admin.flushed(Status::SUCCESS));
+    assert_eq!(get(&mut admin, 0x1c), 0b0101);
+    assert_eq!(admin.begin_flushes(), 3);
+    (0..3).for_each(|_| admin.flushed(Status::SUCCESS));
+    assert_eq!(get(&mut admin, 0x1c), 0b1001);
 }
 
 #[test]
@@ -141,7 +166,7 @@ fn silence_ends_an_association() {
     let io = try_io(&subsystem, &admin, 1).unwrap();
     let at = |seconds| Nanos(NOW.0 + Nanos::from_secs(seconds).0);
     assert!(admin.alive(at(1)) && !admin.alive(at(2)), "1.5 s is rounded up to 2 s");
-    admin.command(&Sqe::new(admin::KEEP_ALIVE, 1), &[], at(1));
+    admin.command(&Sqe::new(admin::KEEP_ALIVE, 1), at(1));
     assert!(admin.alive(at(2)) && !admin.alive(at(3)));
     assert_eq!(feature(&mut admin, admin::GET_FEATURES, 0x0f, 0), Ok(2000));
     assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x0f, 0), Ok(0));

@@ -89,6 +89,72 @@ fn there_are_only_so_many_controllers_and_their_identifiers_differ() {
     assert_eq!(admin_of(&subsystem, NQN, 0).controller_id(), 6, "not the one just freed");
 }
 
+fn connect_at(subsystem: &Arc<Subsystem>, host: &str, now: Nanos) -> Option<AdminQueue> {
+    let data = data(NQN, host, ANY_CONTROLLER);
+    match subsystem.connect(&connect(0, 31, 0), data.as_bytes(), now) {
+        Ok(Connected { queue: Queue::Admin(admin), .. }) => Some(admin),
+        _ => None,
+    }
+}
+
+#[test]
+fn controllers_that_are_never_enabled_lock_nobody_out() {
+    let subsystem = subsystem();
+    let idle: Vec<_> = (0..4).map(|_| connect_at(&subsystem, HOST, NOW).unwrap()).collect();
+    let soon = NOW + Nanos::from_secs(4);
+    assert!(connect_at(&subsystem, HOST, soon).is_none(), "they are given time");
+    let later = NOW + Nanos::from_secs(5);
+    let newcomer = connect_at(&subsystem, HOST, later).unwrap();
+    assert_eq!(idle.iter().filter(|one| !one.alive(later)).count(), 1);
+    assert_eq!(subsystem.controllers(), 4);
+    drop(idle);
+    assert_eq!(subsystem.controllers(), 1, "the newcomer's is its own");
+    // Alone it ends after two minutes, whatever else its host sends.
+    let mut newcomer = newcomer;
+    let end = later + Nanos::from_secs(120);
+    newcomer.command(&Sqe::new(admin::KEEP_ALIVE, 1), end - Nanos(1));
+    assert!(newcomer.alive(end - Nanos(1)) && !newcomer.alive(end));
+}
+
+#[test]
+fn a_host_that_holds_more_than_half_of_the_controllers_gives_way_to_others() {
+    let subsystem = subsystem();
+    let mut greedy: Vec<_> = (0..4).map(|_| enabled(&subsystem, NQN)).collect();
+    assert!(connect_at(&subsystem, HOST, NOW).is_none(), "not to itself");
+    let others = ["nqn.2026-01.org.example:a", "nqn.2026-01.org.example:b"];
+    let others = others.map(|host| connect_at(&subsystem, host, NOW).unwrap());
+    assert!(connect_at(&subsystem, "nqn.2026-01.org.example:c", NOW).is_none());
+    greedy.retain(|one| one.alive(NOW));
+    assert_eq!((greedy.len(), subsystem.hosts()), (2, 3));
+    assert!(others.iter().all(|one| one.alive(NOW)));
+}
+
+#[test]
+fn an_opcode_that_does_not_exist_asks_for_no_data() {
+    let subsystem = subsystem();
+    let admin = enabled(&subsystem, NQN);
+    let mut sqe = Sqe::new(0x81, 1); // From the host, by its two lowest bits.
+    (sqe.sgl_identifier, sqe.sgl_length) = (sgl::TRANSPORT, 4096.into());
+    assert_eq!(admin.direction(&sqe), Err(Status::INVALID_OPCODE));
+}
+
+#[test]
+fn a_target_on_all_addresses_is_where_its_host_found_it() {
+    let addresses = ["0.0.0.0:4420", "[::]:4421", "10.1.1.1:4422"];
+    let addresses = addresses.map(|one| one.parse().unwrap()).to_vec();
+    let subsystem = Subsystem::new(Config { addresses, ..config() }).unwrap();
+    let mut discovery = enabled(&subsystem, crate::wire::fabrics::DISCOVERY_NQN);
+    discovery.reached_at("[::ffff:192.168.7.3]:8009".parse().unwrap());
+    let page = log(&mut discovery, 0x70, 0, 1024 * 7).unwrap();
+    let entry = |number: usize| &page[1024 * (number + 1)..][..1024];
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    let found: Vec<_> = (0..3)
+        .map(|number| (text(&entry(number)[512..768]), text(&entry(number)[32..64])))
+        .collect();
+    let expected = [("192.168.7.3", "4420"), ("192.168.7.3", "4421"), ("10.1.1.1", "4422")];
+    assert_eq!(found, expected.map(|(address, port)| (address.to_owned(), port.to_owned())));
+}
+
 #[test]
 fn commands_out_of_order_or_place_are_refused() {
     let subsystem = subsystem();

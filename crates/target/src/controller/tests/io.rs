@@ -92,14 +92,36 @@ fn ranges_to_deallocate_are_all_checked_first() {
     let geometry = subsystem.namespaces()[1].device.geometry();
     let range =
         |lba: u64, blocks: u32| [&[0; 4][..], &blocks.to_le_bytes(), &lba.to_le_bytes()].concat();
-    let of = |data: &[u8]| ranges(data, 3, geometry).map(Iterator::collect::<Vec<_>>);
+    let of = |data: &[u8]| check_ranges(data, 3, geometry);
     let good = [range(0, 8), range(99, 0), range((1 << 20) - 1, 1)].concat();
-    assert_eq!(of(&good), Ok(vec![(0, 8), ((1 << 20) - 1, 1)]));
+    assert_eq!(of(&good), Ok(()));
+    assert_eq!(range_at(&good, 2), Some(((1 << 20) - 1, 1)));
     let beyond = [range(0, 8), range(8, 8), range((1 << 20) - 1, 2)].concat();
     assert_eq!(of(&beyond), Err(Status::LBA_OUT_OF_RANGE));
     let wrapping = [range(0, 8), range(8, 8), range(u64::MAX, 2)].concat();
     assert_eq!(of(&wrapping), Err(Status::LBA_OUT_OF_RANGE));
     assert_eq!(of(&good[..47]), Err(Status::DATA_SGL_LENGTH_INVALID));
+}
+
+#[test]
+fn one_command_asks_for_no_more_than_the_limits_that_are_told() {
+    let Bench { queue, admin: _admin, .. } = bench();
+    let mut deallocate = to_host(io::DATASET_MANAGEMENT, 2, 4096);
+    deallocate.set_cdw(11, 4);
+    deallocate.set_cdw(10, 254);
+    assert!(queue.command(&deallocate).is_ok());
+    deallocate.set_cdw(10, 255);
+    assert_eq!(queue.command(&deallocate), Err(Status::SIZE_LIMIT_EXCEEDED));
+    let range = |blocks: u32| [&[0; 4][..], &blocks.to_le_bytes(), &[0; 8]].concat();
+    let geometry = Geometry { block_size: 512, blocks: u64::MAX >> 9 };
+    assert_eq!(check_ranges(&range(1 << 20).repeat(4), 4, geometry), Ok(()));
+    let more = check_ranges(&range(1 << 20).repeat(5), 5, geometry);
+    assert_eq!(more, Err(Status::SIZE_LIMIT_EXCEEDED));
+    let larger = check_ranges(&range((1 << 20) + 1), 1, geometry);
+    assert_eq!(larger, Err(Status::SIZE_LIMIT_EXCEEDED));
+    let zeroes = |blocks: u32| command(io::WRITE_ZEROES, 2, 0, blocks, 0);
+    assert!(queue.command(&zeroes(16_384)).is_ok());
+    assert_eq!(queue.command(&zeroes(16_385)), Err(Status::INVALID_FIELD));
 }
 
 #[test]
