@@ -485,10 +485,10 @@ impl Commands {
 /// Gives a command the buffers it needs; whether there were any for it. `held` counts those of its
 /// queue; `is_here`: its data is the next in the stream.
 ///
-/// A connection may hold as many buffers as are left for the others (dynamic thresholds, Choudhury
-/// and Hahne 1998): one alone gets half of all, and `n` that keep all they can get leave a share
-/// of 1 in `n + 1` to whoever comes next. Data that is here already takes what there is, also of
-/// the reserve: what frees other buffers of this connection may stand behind it in the stream.
+/// A host may hold as many buffers as it leaves to others (dynamic thresholds, Choudhury and Hahne
+/// 1998): one alone gets half of all, and one that keeps them leaves the other half. Data that is
+/// here already takes what there is, also of the reserve: what frees other buffers of this
+/// connection may stand behind it in the stream.
 fn give_buffers(
     slot: &mut Slot,
     is_here: bool,
@@ -502,7 +502,7 @@ fn give_buffers(
     }
     let reserve = if is_here { 0 } else { context.limits.reserve() };
     let left = (context.pool.available() as u32).saturating_sub(reserve);
-    let share = *held + sender.buffers();
+    let share = context.others + *held + sender.buffers();
     if left < needed || !is_here && share > 0 && share >= left {
         return false;
     }

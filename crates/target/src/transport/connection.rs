@@ -59,6 +59,8 @@ pub(super) struct Context<'a> {
     pub channels: &'a mut Channels,
     /// Bytes that its host may still have moved in this turn.
     pub turn: &'a mut u32,
+    /// Buffers that its host's other connections hold.
+    pub others: u32,
     /// Commands of its host that are done in slices and have none under way: connection and slot.
     pub long: &'a mut VecDeque<u64>,
     pub now: Nanos,

@@ -186,11 +186,13 @@ impl<N: Network> Group<N> {
         let peer = self.peers.get_mut(index)?.as_mut()?;
         let bytes = if subsystem.hosts() > 1 { TURN } else { TURN_ALONE };
         let host = self.hosts.in_turn(peer.host, bytes);
+        let others = host.buffers - peer.connection.buffers();
         let (turn, long) = (&mut host.turn, &mut host.long);
-        let mut context = Context { subsystem, limits, pool, channels, turn, long, now };
+        let mut context = Context { subsystem, limits, pool, channels, turn, others, long, now };
         self.left -= peer.connection.left();
         let result = act(peer, &mut context);
         self.left += peer.connection.left();
+        host.buffers = others + peer.connection.buffers();
         if !peer.is_dirty {
             peer.is_dirty = true;
             self.dirty.push(index);
@@ -231,7 +233,7 @@ impl<N: Network> Group<N> {
     fn close(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index).and_then(Option::take) {
             self.left -= peer.connection.left();
-            self.hosts.leave(peer.host);
+            self.hosts.leave(peer.host, peer.connection.buffers());
             drop(peer);
             self.open.fetch_sub(1, Ordering::Relaxed);
             add(&self.counters.connections, u64::MAX);
@@ -371,12 +373,14 @@ impl<N: Network> Group<N> {
                 self.service.record(&commands.timed, *queued.get_or_insert_with(read));
                 commands.timed.clear();
             }
+            let (host, held) = (commands.host(), peer.connection.buffers());
             if peer.host == STRANGERS
-                && let Some(host) = commands.host()
+                && let Some(host) = host
             {
-                peer.host = self.hosts.enter(host);
+                peer.host = self.hosts.enter(host, held);
             }
             let sent = peer.connection.sender.flush(&mut peer.stream);
+            self.hosts.released(peer.host, held - peer.connection.buffers());
             if sent.is_err() || peer.connection.is_over() {
                 self.close(index);
                 continue;

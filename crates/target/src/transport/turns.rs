@@ -19,6 +19,8 @@ pub(super) struct Host {
     round: u64,
     /// Bytes left of the turn of `round`.
     pub turn: u32,
+    /// Buffers that its connections hold.
+    pub buffers: u32,
     /// Its long commands that wait for their next slice: connection and slot.
     pub long: VecDeque<u64>,
     slices: u32,
@@ -38,8 +40,10 @@ impl Hosts {
         Self { list: vec![Host::default()], round: 0, under_way: Vec::new() }
     }
 
-    /// A connection of the host known by `key` has come. Returns the host's number.
-    pub fn enter(&mut self, key: u64) -> usize {
+    /// A stranger's connection with so many `buffers` is one of the host known by `key`. Returns
+    /// the host's number.
+    pub fn enter(&mut self, key: u64, buffers: u32) -> usize {
+        self.released(STRANGERS, buffers);
         let of_host = |host: &Host| host.connections > 0 && host.key == key;
         // One whose slices are still under way keeps its place.
         let is_free = |host: &Host| host.connections == 0 && host.slices == 0;
@@ -51,11 +55,18 @@ impl Hosts {
         }
         let host = &mut self.list[number];
         (host.key, host.connections) = (key, host.connections + 1);
+        host.buffers += buffers;
         number
     }
 
-    /// A connection of host `number` is gone.
-    pub fn leave(&mut self, number: usize) {
+    /// Host `number` holds so many buffers less.
+    pub fn released(&mut self, number: usize, buffers: u32) {
+        self.list[number].buffers -= buffers;
+    }
+
+    /// A connection of host `number` is gone, and the `buffers` that it held.
+    pub fn leave(&mut self, number: usize, buffers: u32) {
+        self.released(number, buffers);
         let host = &mut self.list[number];
         if number != STRANGERS {
             host.connections -= 1;
@@ -112,8 +123,8 @@ mod tests {
     #[test]
     fn each_host_has_one_turn_a_round_whatever_its_connections() {
         let mut hosts = Hosts::new();
-        let (a, b) = (hosts.enter(7), hosts.enter(8));
-        assert_eq!((hosts.enter(7), a == b), (a, false));
+        let (a, b) = (hosts.enter(7, 0), hosts.enter(8, 0));
+        assert_eq!((hosts.enter(7, 0), a == b), (a, false));
         hosts.next_round();
         hosts.in_turn(a, 100).turn = 0;
         assert_eq!((hosts.in_turn(a, 100).turn, hosts.in_turn(b, 100).turn), (0, 100));
@@ -124,7 +135,7 @@ mod tests {
     #[test]
     fn slices_are_few_at_once_and_their_host_keeps_its_place_until_they_are_done() {
         let mut hosts = Hosts::new();
-        let a = hosts.enter(7);
+        let a = hosts.enter(7, 0);
         hosts.in_turn(a, 1).long.extend(10..20);
         for expected in 10..14 {
             assert_eq!(hosts.next_slice(a), Some(expected));
@@ -133,10 +144,10 @@ mod tests {
         assert_eq!(hosts.next_slice(a), None);
         hosts.completed(11);
         assert_eq!(hosts.next_slice(a), Some(14));
-        hosts.leave(a);
-        assert_ne!(hosts.enter(9), a);
+        hosts.leave(a, 0);
+        assert_ne!(hosts.enter(9, 0), a);
         [10, 12, 13].into_iter().for_each(|command| hosts.completed(command));
-        assert_eq!(hosts.enter(10), a);
+        assert_eq!(hosts.enter(10, 0), a);
         assert_eq!(hosts.next_slice(a), None, "the last host's commands are gone");
     }
 }

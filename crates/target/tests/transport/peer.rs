@@ -37,6 +37,21 @@ impl Pdu {
     }
 }
 
+const HOST: &str = "nqn.2026-11.org.example:host";
+
+/// Who connects, and to what.
+pub struct Host {
+    pub name: String,
+    pub subsystem: &'static str,
+}
+
+impl Host {
+    /// Connects to the subsystem.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), subsystem: NQN }
+    }
+}
+
 pub struct Peer {
     pub stream: TcpStream,
     pub digests: Digests,
@@ -66,8 +81,19 @@ impl Peer {
 
     /// After Connect: the queue `qid` of controller `id` (FFFFh: a new one), and its controller.
     pub fn joined(server: &Server, qid: u16, id: u16, digests: Digests) -> (Self, u16) {
+        Self::joined_as(server, &Host::named(HOST), qid, id, digests)
+    }
+
+    /// The same, as another host.
+    pub fn joined_as(
+        server: &Server,
+        host: &Host,
+        qid: u16,
+        id: u16,
+        digests: Digests,
+    ) -> (Self, u16) {
         let mut peer = Self::initialized(server, digests);
-        let (sqe, data) = connect(qid, id);
+        let (sqe, data) = connect_as(host, qid, id);
         peer.send(&peer.capsule(sqe, &data));
         let cqe = peer.pdu().unwrap().cqe();
         assert!(cqe.status().is_success(), "{:?}", cqe.status());
@@ -76,14 +102,20 @@ impl Peer {
 
     /// An enabled controller: its admin queue and one I/O queue.
     pub fn pair(server: &Server, digests: Digests) -> (Self, Self) {
-        let (mut admin, id) = Self::joined(server, 0, 0xffff, digests);
+        let (admin, id) = Self::enabled(server, &Host::named(HOST), digests);
+        let (io, _) = Self::joined(server, 1, id, digests);
+        (admin, io)
+    }
+
+    /// An enabled controller: its admin queue and its number.
+    pub fn enabled(server: &Server, host: &Host, digests: Digests) -> (Self, u16) {
+        let (mut admin, id) = Self::joined_as(server, host, 0, 0xffff, digests);
         let mut enable = Sqe::new(FABRICS, 1);
         enable.nsid = u32::from(fabrics::PROPERTY_SET).into();
         enable.set_cdw(11, 0x14); // CC
         enable.set_cdw(12, 0x0046_0001); // 64 and 16 byte entries, enabled.
         assert!(admin.roundtrip(enable, &[]).cqe().status().is_success());
-        let (io, _) = Self::joined(server, 1, id, digests);
-        (admin, io)
+        (admin, id)
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -190,6 +222,10 @@ pub fn initialize(digests: Digests) -> Vec<u8> {
 
 /// Connect and its data.
 pub fn connect(qid: u16, controller: u16) -> (Sqe, Vec<u8>) {
+    connect_as(&Host::named(HOST), qid, controller)
+}
+
+fn connect_as(host: &Host, qid: u16, controller: u16) -> (Sqe, Vec<u8>) {
     let mut sqe = Sqe::new(FABRICS, 0);
     sqe.nsid = u32::from(fabrics::CONNECT).into();
     sqe.sgl_length = 1024.into();
@@ -199,9 +235,8 @@ pub fn connect(qid: u16, controller: u16) -> (Sqe, Vec<u8>) {
     let mut data = vec![0; 1024];
     data[..16].fill(7); // HOSTID
     data[16..18].copy_from_slice(&controller.to_le_bytes());
-    data[256..256 + NQN.len()].copy_from_slice(NQN.as_bytes());
-    let host = b"nqn.2026-11.org.example:host";
-    data[512..512 + host.len()].copy_from_slice(host);
+    data[256..256 + host.subsystem.len()].copy_from_slice(host.subsystem.as_bytes());
+    data[512..512 + host.name.len()].copy_from_slice(host.name.as_bytes());
     (sqe, data)
 }
 
