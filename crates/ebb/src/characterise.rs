@@ -16,6 +16,7 @@ use ebb_trace::generate;
 use ebb_twin::{Observer, Run, Sample};
 
 use crate::exit::usage;
+use crate::out;
 use crate::progress::Progress;
 use crate::server::Server;
 use crate::sim::in_parallel;
@@ -130,9 +131,9 @@ pub fn run(args: &CharacteriseArgs) -> Result<()> {
             steps: &steps,
             knee: curve.knee(),
         };
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        out::json(&report)?;
     } else {
-        print!("{}", text(&args.profile, &steps, &curve));
+        out::print(text(&args.profile, &steps, &curve))?;
     }
     Ok(())
 }

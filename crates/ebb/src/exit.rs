@@ -1,6 +1,5 @@
 //! Exit codes and how errors are told: 1 the work failed, 2 wrong usage or input.
 
-use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,6 +10,8 @@ use ebb_trace::TraceError;
 use ebb_trace::generate::GenerateError;
 use ebb_trace::transform::InvalidOption;
 use ebb_twin::{ProfileError, TwinError};
+
+use crate::out;
 
 /// What was asked for cannot be: the message says what would be valid.
 #[derive(Debug, thiserror::Error)]
@@ -40,13 +41,9 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
 
-/// Tells `error` on standard error and gives its exit code. A reader that closed our output
-/// early (`| head`) is no error.
+/// Tells `error` on standard error and gives its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    if error.chain().any(is_closed_pipe) {
-        return ExitCode::SUCCESS;
-    }
-    eprintln!("error: {}", message(error));
+    out::note(format_args!("error: {}", message(error)));
     ExitCode::from(code(error))
 }
 
@@ -61,12 +58,6 @@ fn message(error: &anyhow::Error) -> String {
         }
     }
     text
-}
-
-fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let of_file = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-    let of_json = cause.downcast_ref::<serde_json::Error>().and_then(|e| e.io_error_kind());
-    of_file.or(of_json) == Some(ErrorKind::BrokenPipe)
 }
 
 fn code(error: &anyhow::Error) -> u8 {
@@ -99,6 +90,7 @@ mod tests {
     use anyhow::Context;
     use ebb_policy::units::{Celsius, Nanos};
     use ebb_twin::Trip;
+    use std::io;
 
     use super::*;
 

@@ -2,11 +2,14 @@
 //! into block-I/O traces, `ebb paper` repeats published evaluations, `ebb characterise` finds what
 //! fans cost disks, `ebb probe` measures the machine. `docs/cli.md` describes every option.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // They panic on a closed pipe: see `out`.
+
 mod args;
 mod characterise;
 mod exit;
 mod input;
 mod load;
+mod out;
 mod paper;
 mod probe;
 mod progress;

@@ -4,7 +4,6 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Stdio};
 
 use common::{ebb, fails, path, prints, small_trace};
 
@@ -150,22 +149,6 @@ fn what_cannot_be_written_is_exit_code_1() {
     let (code, error) = fails(&[&args[..], &["--report", &format!("{file}/report")]].concat());
     assert_eq!(code, 1, "{error}");
     assert!(error.starts_with("error: cannot write ") && error.contains("index.html"), "{error}");
-}
-
-#[test]
-fn a_reader_that_leaves_early_is_no_error() {
-    for args in [&["sim", "--list"][..], &["sim", "--list", "--json"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(child.stdout.take());
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0));
-        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ use ebb_trace::Op;
 
 use crate::args::Changes;
 use crate::input::Traces;
+use crate::out;
 use crate::progress::Progress;
 use crate::text;
 use args::LoadArgs;
@@ -60,9 +61,9 @@ pub fn run(args: &LoadArgs) -> Result<()> {
     let identity = load.identity.clone();
     let report = Report::new(&plan, identity, measured, ended, &outages, verified)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        out::json(&report)?;
     } else {
-        report.print();
+        out::print(report.text())?;
     }
     let swept = load.findings.first_failure.take();
     load.close();

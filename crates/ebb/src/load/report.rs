@@ -349,17 +349,11 @@ fn nanos(value: f64) -> String {
 }
 
 impl Report {
-    /// Prints it for people.
-    pub fn print(&self) {
+    /// For people.
+    pub fn text(&self) -> String {
         let TargetReport { address, subsystem, model, .. } = &self.target;
-        println!("{address}  {subsystem}  {model}");
-        println!("{}", self.heading());
-        println!();
-        self.table();
-        println!();
-        for line in self.remarks() {
-            println!("{line}");
-        }
+        let about = format!("{address}  {subsystem}  {model}\n{}\n", self.heading());
+        format!("{about}\n{}\n\n{}\n", self.table(), self.remarks().join("\n"))
     }
 
     fn heading(&self) -> String {
@@ -389,7 +383,7 @@ impl Report {
         )
     }
 
-    fn table(&self) {
+    fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(NOTHING);
         let mut header = vec!["", "requests", "IOPS", "MB/s", "mean"];
@@ -416,7 +410,7 @@ impl Report {
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        println!("{}", table.trim_fmt());
+        table.trim_fmt()
     }
 
     fn remarks(&self) -> Vec<String> {

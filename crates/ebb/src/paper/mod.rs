@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 use ebb_policy::units::Nanos;
 
 use crate::exit::usage;
+use crate::out;
 use crate::progress::Progress;
 use crate::server::Server;
 use lab::Lab;
@@ -82,19 +83,17 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         Paper::Sandman => (sleep(args)?, "0.3 s to 20 s".into()),
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-        return Ok(());
+        return out::json(&report);
     }
-    println!("{}", report.text());
-    println!(
-        "Simulated: every twin number comes from the digital twin, {length} a run, seed {}.\n\
+    out::print(format_args!(
+        "{}\nSimulated: every twin number comes from the digital twin, {length} a run, seed {}.\n\
          calibrated: the number set a constant of the model. validated: it is only compared.\n\
          {}\
-         docs/papers.md explains every deviation.",
+         docs/papers.md explains every deviation.\n",
+        report.text(),
         args.seed,
         report.reading()
-    );
-    Ok(())
+    ))
 }
 
 /// Sandman's experiments on this machine.

@@ -15,6 +15,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::exit::usage;
+use crate::out;
 use crate::progress::Progress;
 
 /// Options of `ebb probe wake`.
@@ -97,12 +98,7 @@ struct Report {
 pub fn run(args: &WakeArgs) -> Result<()> {
     let cpus = cpus(args.cpus.as_deref())?;
     let report = measure(args, cpus)?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", text(&report));
-    }
-    Ok(())
+    if args.json { out::json(&report) } else { out::print(text(&report)) }
 }
 
 fn cpus(given: Option<&str>) -> Result<[usize; 2]> {

@@ -7,8 +7,9 @@ use ebb_target::controller::Namespace;
 use ebb_target::device::{self, Device, Spec};
 use uuid::Uuid;
 
-use super::modelled::Modelled;
+use super::modelled::{self, Modelled};
 use crate::exit::usage;
+use crate::progress::Progress;
 
 /// Namespaces that are modelled drives, with their numbers.
 pub type ModelledDrives = Vec<(u32, Arc<Modelled>)>;
@@ -24,34 +25,45 @@ pub struct Devices {
 /// A text that was understood.
 enum Kind {
     Real(Spec),
-    Modelled(Arc<Modelled>),
+    Modelled(Box<modelled::Parts>),
 }
 
 impl Kind {
     fn parse(text: &str) -> anyhow::Result<Self> {
         if let Some(rest) = text.strip_prefix("modelled:") {
-            return Ok(Self::Modelled(Arc::new(Modelled::parse(rest)?)));
+            return Ok(Self::Modelled(Box::new(modelled::Parts::parse(rest)?)));
         }
         let spec = text.parse().map_err(|error| usage(format!("--{error}")))?;
         Ok(Self::Real(spec))
     }
+
+    /// Memory in bytes that it takes at once.
+    fn memory(&self) -> u64 {
+        match self {
+            Self::Real(spec) => spec.memory(),
+            Self::Modelled(parts) => parts.memory.memory(),
+        }
+    }
 }
 
-/// Opens a device for each text.
+/// Opens a device for each text; shows on a terminal how far taking memory is.
 ///
 /// # Errors
 /// When there is none, or one is not right.
-pub fn open(texts: &[String]) -> anyhow::Result<Devices> {
+pub fn open(texts: &[String], progress: &Progress) -> anyhow::Result<Devices> {
     if texts.is_empty() {
         return Err(usage("nothing to serve; add --namespace, such as --namespace ram:256MiB"));
     }
     // All are read before the first is opened: a slip in the last leaves no file created.
     let kinds = texts.iter().map(|text| Kind::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let bar = progress.bar("taking memory", Some(kinds.iter().map(Kind::memory).sum()));
+    let taken = |bytes| bar.inc(bytes);
     let mut devices = Devices { namespaces: Vec::new(), modelled: Vec::new() };
     for ((id, kind), text) in (1..).zip(kinds).zip(texts) {
         let device: Arc<dyn Device> = match kind {
-            Kind::Real(spec) => device::open(&spec)?,
-            Kind::Modelled(drive) => {
+            Kind::Real(spec) => device::open_watched(&spec, &taken)?,
+            Kind::Modelled(parts) => {
+                let drive = Arc::new(Modelled::open(*parts, &taken)?);
                 devices.modelled.push((id, drive.clone()));
                 drive
             }
@@ -61,6 +73,7 @@ pub fn open(texts: &[String]) -> anyhow::Result<Devices> {
         let uuid = *uuid.as_bytes();
         devices.namespaces.push(Namespace { id, device, uuid, nguid, read_only: false });
     }
+    bar.finish_and_clear();
     Ok(devices)
 }
 
@@ -101,7 +114,12 @@ mod tests {
 
     fn uuids(texts: &[&str]) -> Vec<[u8; 16]> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        open(&texts).unwrap().namespaces.iter().map(|namespace| namespace.uuid).collect()
+        open(&texts, &Progress::new(true))
+            .unwrap()
+            .namespaces
+            .iter()
+            .map(|namespace| namespace.uuid)
+            .collect()
     }
 
     #[test]

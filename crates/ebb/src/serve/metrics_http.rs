@@ -6,7 +6,7 @@
 //! the reactors.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +19,16 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::metrics;
 use super::status::{Observer, PERIOD, Status};
 
-/// Connections at once; more are closed.
-const CONNECTIONS: usize = 16;
+use crate::out;
+
+/// Connections at once; for more, old ones are closed.
+const CONNECTIONS: usize = 64;
 /// Time for a request's header.
 const HEADER: Duration = Duration::from_secs(5);
 /// Time for a connection, which carries one request.
@@ -68,7 +70,7 @@ pub fn start(listener: TcpListener, observer: Observer) -> Result<()> {
             let observer = Arc::new(observer);
             tokio::spawn(watch(observer.clone()));
             if let Err(error) = accept(listener, observer).await {
-                eprintln!("the metrics are not served any more: {error}");
+                out::note(format_args!("the metrics are not served any more: {error}"));
             }
         });
     };
@@ -83,29 +85,52 @@ async fn watch(observer: Arc<Observer>) {
     }
 }
 
+/// The connections there are, the oldest first.
+#[derive(Default)]
+struct Guests(Vec<(IpAddr, AbortHandle)>);
+
+impl Guests {
+    /// Adds the newest. Where there is no room, the oldest of the address that has most gives way:
+    /// whoever opens many only displaces its own.
+    fn admit(&mut self, from: IpAddr, task: AbortHandle) {
+        self.0.retain(|(_, task)| !task.is_finished());
+        let of = |at: &IpAddr| self.0.iter().filter(|(from, _)| from == at).count();
+        let most = self.0.iter().map(|(from, _)| of(from)).max();
+        if self.0.len() >= CONNECTIONS
+            && let Some(oldest) = self.0.iter().position(|(from, _)| Some(of(from)) == most)
+        {
+            self.0.remove(oldest).1.abort();
+        }
+        self.0.push((from, task));
+    }
+}
+
 async fn accept(listener: TcpListener, observer: Arc<Observer>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut guests = Guests::default();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, from)) = listener.accept().await else {
             sleep(Duration::from_millis(100)).await; // out of descriptors, perhaps not for long
             continue;
         };
-        let Ok(place) = room.clone().try_acquire_owned() else { continue };
-        let observer = observer.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(move |request| {
-                let response = answer(&request, &observer);
-                async move { response }
-            });
-            let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(REQUEST);
-            http.keep_alive(false);
-            // A stranger's mistakes are its own.
-            let _ = timeout(CONNECTION, http.serve_connection(TokioIo::new(stream), answer)).await;
-            drop(place);
-        });
+        let task = tokio::spawn(serve(stream, observer.clone()));
+        guests.admit(from.ip(), task.abort_handle());
+        // A turn for the others: who has said something is answered long before it is the oldest.
+        yield_now().await;
     }
+}
+
+/// One connection, which carries one request.
+async fn serve(stream: TcpStream, observer: Arc<Observer>) {
+    let answer = service_fn(move |request| {
+        let response = answer(&request, &observer);
+        async move { response }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(REQUEST);
+    http.keep_alive(false);
+    // A stranger's mistakes are its own.
+    let _ = timeout(CONNECTION, http.serve_connection(TokioIo::new(stream), answer)).await;
 }
 
 fn answer(
@@ -164,4 +189,32 @@ async fn get(address: SocketAddr) -> Result<Bytes> {
     }
     let body = Limited::new(response.into_body(), STATUS).collect().await;
     Ok(body.map_err(|error| anyhow!("{error}"))?.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    #[test]
+    fn who_opens_many_displaces_its_own() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let _inside = runtime.enter();
+        let [crowd, other] = ["10.0.0.1", "10.0.0.2"].map(|at| at.parse::<IpAddr>().unwrap());
+        let mut guests = Guests::default();
+        let mut come = |from| {
+            let task = runtime.spawn(std::future::pending::<()>());
+            guests.admit(from, task.abort_handle());
+            assert!(guests.0.len() <= CONNECTIONS);
+            let of_other = guests.0.iter().filter(|(at, _)| *at == other).count();
+            (of_other, task)
+        };
+        let tasks: Vec<_> = (0..CONNECTIONS).map(|_| come(crowd).1).collect();
+        assert_eq!(come(other).0, 1, "the newest gets in");
+        (0..10 * CONNECTIONS).for_each(|_| assert_eq!(come(crowd).0, 1, "and stays"));
+        // Each turn runs a part of the tasks that were told to end.
+        (0..100).for_each(|_| runtime.block_on(yield_now()));
+        assert!(tasks.iter().all(JoinHandle::is_finished), "the oldest ones gave way");
+    }
 }

@@ -24,6 +24,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::usage;
+use crate::out;
+use crate::progress::Progress;
 
 use devices::ModelledDrives;
 use energy::{Model, Rapl};
@@ -46,18 +48,20 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let options = args.merged()?;
     if options.scheduler.as_deref() == Some("list") {
-        scheduling::ENTRIES.iter().for_each(|entry| println!("{:14}{}", entry.name, entry.summary));
-        return Ok(());
+        let entries = scheduling::ENTRIES.iter();
+        let lines = entries.map(|entry| format!("{:14}{}\n", entry.name, entry.summary));
+        return out::print(lines.collect::<String>());
     }
-    // Before anything else is made: these signals end it in order.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     let metrics = options.metrics.map(metrics_http::bind).transpose()?;
     let profile = energy::profile(options.power_profile.as_deref())?;
-    let Server { subsystem, machine, runtime, facts } = Server::start(&options)?;
+    let Server { subsystem, machine, runtime, facts } =
+        Server::start(&options, &Progress::new(false))?;
+    // Until here a signal simply ends it: taking memory may last. From here on, in order.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     if facts.scheduler == "governor" {
-        eprintln!(
+        out::note(
             "governor: nothing sets the frequencies it asks for, so cores poll at the one the \
-             system chooses, as with static; ebb_frequency_requests_unmet_total counts them"
+             system chooses, as with static; ebb_frequency_requests_unmet_total counts them",
         );
     }
     announce(&subsystem, &facts.listen)?;
@@ -66,7 +70,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         let rapl = rapl(options.powercap.as_deref());
         let observer = Observer::new(facts, runtime.monitor(), rapl, model);
         metrics_http::start(listener, observer)?;
-        println!("metrics on http://{address}/metrics");
+        out::print(format_args!("metrics on http://{address}/metrics\n"))?;
     }
     signals.forever().next();
     conclude(&runtime.snapshot());
@@ -88,7 +92,7 @@ impl Server {
     ///
     /// # Errors
     /// Wrong options; a device, an address, a CPU or a thread that cannot be had.
-    pub fn start(options: &Options) -> anyhow::Result<Self> {
+    pub fn start(options: &Options, progress: &Progress) -> anyhow::Result<Self> {
         let cpus = options.cpus()?;
         let threads = options.threads.map_or(THREADS_PER_CORE * cpus.len(), usize::from);
         if threads == 0 {
@@ -107,7 +111,7 @@ impl Server {
         let all = (threads + options.addresses().len()) as u16;
         let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
         let scheduler = scheduler(options, &machine)?;
-        let (subsystem, drives) = subsystem(options)?;
+        let (subsystem, drives) = subsystem(options, progress)?;
         let Target { tasks, mut facts } = target(options, &subsystem, threads)?;
         (facts.scheduler, facts.drives) = (scheduler.name().to_owned(), drives);
         let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
@@ -134,19 +138,18 @@ impl Server {
 fn show(address: SocketAddr, json: bool) -> anyhow::Result<()> {
     let status = metrics_http::ask(address)?;
     match json {
-        true => println!("{}", serde_json::to_string_pretty(&status)?),
-        false => print!("{}", status_text::text(&status)),
+        true => out::json(&status),
+        false => out::print(status_text::text(&status)),
     }
-    Ok(())
 }
 
 /// RAPL below `folder`, or where the kernel shows it; says so where it must not be read.
 pub fn rapl(folder: Option<&Path>) -> Rapl {
     let rapl = Rapl::open(folder.unwrap_or(energy::POWERCAP.as_ref()));
     if rapl.forbidden > 0 {
-        eprintln!(
+        out::note(
             "RAPL is there and may not be read, so energy is modelled; run as root or allow \
-             reading energy_uj"
+             reading energy_uj",
         );
     }
     rapl
@@ -187,9 +190,12 @@ fn named(error: &ConfigError) -> String {
 }
 
 /// The subsystem, and those of its namespaces that are modelled drives.
-fn subsystem(options: &Options) -> anyhow::Result<(Arc<Subsystem>, ModelledDrives)> {
+fn subsystem(
+    options: &Options,
+    progress: &Progress,
+) -> anyhow::Result<(Arc<Subsystem>, ModelledDrives)> {
     let limits = limits(options);
-    let devices = devices::open(&options.namespace)?;
+    let devices = devices::open(&options.namespace, progress)?;
     let nqn = options.nqn.clone().unwrap_or_else(devices::default_nqn);
     let mut config = Config::new(nqn, devices.namespaces);
     let drives: Vec<_> = devices.modelled.iter().map(|(_, drive)| drive.clone()).collect();
@@ -262,36 +268,35 @@ fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
 }
 
 fn announce(subsystem: &Subsystem, addresses: &[SocketAddr]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "subsystem {}", subsystem.nqn())?;
+    let mut to = out::stdout();
+    writeln!(to, "subsystem {}", subsystem.nqn())?;
     for namespace in subsystem.namespaces() {
         let geometry = namespace.device.geometry();
         let size = ebb_policy::units::Bytes(geometry.bytes());
         let block = geometry.block_size;
         let what = namespace.device.describe();
-        writeln!(out, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
+        writeln!(to, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
     }
     for address in addresses {
-        writeln!(out, "listening on {address}")?;
+        writeln!(to, "listening on {address}")?;
     }
-    out.flush()?;
-    Ok(())
+    Ok(to.flush()?)
 }
 
 /// What each core did, at the end.
 fn conclude(snapshot: &Snapshot) {
     let requests: u64 = snapshot.threads.iter().map(|thread| thread.requests).sum();
-    eprintln!("{requests} commands in {:.1} s", snapshot.at.seconds());
+    out::note(format_args!("{requests} commands in {:.1} s", snapshot.at.seconds()));
     for core in &snapshot.cores {
         let share = |time: ebb_policy::units::Nanos| {
             100.0 * time.seconds() / snapshot.at.seconds().max(1e-9)
         };
-        eprintln!(
+        out::note(format_args!(
             "cpu {}: {:.1} % busy, {:.1} % polling for nothing, {:.1} % asleep",
             core.cpu,
             share(core.totals.busy),
             share(core.totals.wasted),
             share(core.totals.all_asleep()),
-        );
+        ));
     }
 }

@@ -59,7 +59,14 @@ impl Model {
     }
 }
 
-impl Modelled {
+/// What a text after `modelled:` asks for.
+pub struct Parts {
+    /// Where the data is kept.
+    pub memory: Spec,
+    profile: DriveProfile,
+}
+
+impl Parts {
     /// Reads what follows `modelled:`.
     ///
     /// # Errors
@@ -74,13 +81,23 @@ impl Modelled {
             }
         }
         let wrong = |error| usage(format!("--namespace modelled:{text}: {error}"));
-        let memory: Spec = format!("ram:{}", rest.join(","))
+        let memory = format!("ram:{}", rest.join(","))
             .parse()
             .map_err(|error: device::Error| wrong(error.to_string()))?;
-        let profile = profile(drive).map_err(wrong)?;
-        let start = Instant::now();
-        let model = Model { start, drive: Mutex::new(Drive::new(&profile, SEED)) };
-        Ok(Self { memory: device::open(&memory)?, model: Arc::new(model), profile })
+        Ok(Self { memory, profile: profile(drive).map_err(wrong)? })
+    }
+}
+
+impl Modelled {
+    /// Takes the memory, calling `taken` as it goes on, and starts the drive.
+    ///
+    /// # Errors
+    /// When there is not as much memory.
+    pub fn open(parts: Parts, taken: &(dyn Fn(u64) + Sync)) -> Result<Self, device::Error> {
+        let Parts { memory, profile } = parts;
+        let memory = device::open_watched(&memory, taken)?;
+        let drive = Mutex::new(Drive::new(&profile, SEED));
+        Ok(Self { memory, model: Arc::new(Model { start: Instant::now(), drive }), profile })
     }
 
     /// The drive's name, its power state and the joules it has drawn since the start: **modelled**.
@@ -310,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_deeper_power_state_is_slower_for_real() {
-        let device = Arc::new(Modelled::parse("4MiB").unwrap());
+        let device = Arc::new(Modelled::open(Parts::parse("4MiB").unwrap(), &|_| {}).unwrap());
         let (power, states) = Power::of(std::slice::from_ref(&device)).unwrap().unwrap();
         let deepest = states.iter().rposition(|state| state.is_operational).unwrap() as u8;
         let mut drive = Drive::new(&device.profile, SEED);
@@ -330,7 +347,7 @@ mod tests {
     #[test]
     fn wrong_texts_say_what_would_be_right() {
         for (text, part) in [("4MiB,drive=floppy", "pm1743"), ("4", "ram:256MiB"), ("", "size")] {
-            let error = format!("{:#}", Modelled::parse(text).err().unwrap());
+            let error = format!("{:#}", Parts::parse(text).err().unwrap());
             assert!(error.contains(part) && error.contains("modelled:"), "{error}");
         }
     }

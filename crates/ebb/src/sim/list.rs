@@ -9,6 +9,8 @@ use ebb_policy::registry::ENTRIES;
 use ebb_trace::generate::BUILTIN;
 use ebb_twin::Profile;
 
+use crate::out;
+
 #[derive(Serialize)]
 struct Item {
     name: &'static str,
@@ -56,7 +58,7 @@ pub fn print(json: bool) -> Result<()> {
             })
             .collect(),
     };
-    let mut to = io::stdout().lock();
+    let mut to = out::stdout();
     if json {
         serde_json::to_writer_pretty(&mut to, &lists)?;
         writeln!(to)?;

@@ -21,6 +21,7 @@ use anyhow::{Result, anyhow};
 
 use crate::args::SimArgs;
 use crate::exit::check_folder;
+use crate::out;
 use crate::progress::Progress;
 use plan::Plan;
 use run::{Keep, RunResult};
@@ -59,15 +60,12 @@ pub fn run(args: &SimArgs) -> Result<()> {
         Some(folder) => Some(report::write(folder, &plan, &summary, &mut results)?),
         None => None,
     };
-    let mut to = io::stdout().lock();
     if output.json {
-        serde_json::to_writer_pretty(&mut to, &summary)?;
-        writeln!(to)?;
+        out::json(&summary)?;
     } else {
         let shown = Shown { plan: &plan, summary: &summary, results: &results };
-        shown.print(&mut to, output.quiet, page.as_deref())?;
+        shown.print(&mut out::stdout(), output.quiet, page.as_deref())?;
     }
-    to.flush()?;
     let told = |run: &RunResult| Some(format!("{}: {}", run.policy, run.outcome.trip?));
     let tripped: Vec<_> = results.iter().filter_map(told).collect();
     if tripped.is_empty() { Ok(()) } else { Err(anyhow!(tripped.join("; "))) }

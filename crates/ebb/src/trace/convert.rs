@@ -1,6 +1,6 @@
 //! `ebb trace convert`: a trace in another format.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -8,10 +8,11 @@ use serde::Serialize;
 use ebb_trace::write::WRITABLE;
 use ebb_trace::{Format, TraceError, write};
 
-use super::{json, open, skipped};
+use super::{open, skipped};
 use crate::args::ConvertArgs;
 use crate::exit::{Unwritten, check_folder, usage};
 use crate::input::FileReport;
+use crate::out;
 use crate::text::grouped;
 
 #[derive(Serialize)]
@@ -42,9 +43,9 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
     let files = watch.reports();
     if args.input.json {
         let format = format.to_string();
-        return json(&Converted { schema: 1, output, format, requests, files });
+        return out::json(&Converted { schema: 1, output, format, requests, files });
     }
-    let mut to = io::stdout().lock();
+    let mut to = out::stdout();
     writeln!(to, "{output}: {} requests written as {format}", grouped(requests as f64))?;
     skipped(&mut to, &files)?;
     Ok(to.flush()?)

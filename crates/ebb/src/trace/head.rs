@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use ebb_trace::{Op, Request, Source};
 
-use super::{json, open, skipped};
+use super::{open, skipped};
 use crate::args::HeadArgs;
 use crate::input::FileReport;
+use crate::out;
 
 #[derive(Serialize)]
 struct Head {
@@ -57,17 +58,20 @@ pub fn run(args: &HeadArgs) -> Result<()> {
         let mut requests = Vec::new();
         each(source.as_mut(), args.lines, |row| {
             requests.push(row);
-            Ok(())
+            Ok(true)
         })?;
-        return json(&Head { schema: 1, files: watch.reports(), requests });
+        return out::json(&Head { schema: 1, files: watch.reports(), requests });
     }
-    let mut to = io::stdout().lock();
+    let mut to = out::stdout();
     writeln!(
         to,
         "{:>16}  {:<5} {:>18} {:>10} {:>6} {:>10} {:>14}",
         "time, s", "op", "offset", "bytes", "device", "stream", "latency, µs"
     )?;
     each(source.as_mut(), args.lines, |row| {
+        if !to.is_read() {
+            return Ok(false);
+        }
         let latency = row
             .recorded_latency_ns
             .map_or("–".to_owned(), |nanos| format!("{:.3}", nanos as f64 * 1e-3));
@@ -76,17 +80,19 @@ pub fn run(args: &HeadArgs) -> Result<()> {
             to,
             "{at:>16.9}  {:<5} {:>18} {:>10} {:>6} {:>10} {latency:>14}",
             row.op, row.offset, row.bytes, row.device, row.stream
-        )
+        )?;
+        Ok(true)
     })?;
     skipped(&mut to, &watch.reports())?;
     Ok(to.flush()?)
 }
 
-/// Calls `take` with the first `count` requests; reads no further than their batch.
+/// Calls `take` with the first `count` requests, while it wants more; reads no further than their
+/// batch.
 fn each(
     source: &mut dyn Source,
     count: u64,
-    mut take: impl FnMut(Row) -> io::Result<()>,
+    mut take: impl FnMut(Row) -> io::Result<bool>,
 ) -> Result<()> {
     let mut left = count;
     let mut batch = Vec::new();
@@ -95,7 +101,9 @@ fn each(
         // What was read before an error is still shown.
         let filled = source.fill(&mut batch);
         for request in batch.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
-            take(Row::new(request))?;
+            if !take(Row::new(request))? {
+                return Ok(());
+            }
             left -= 1;
         }
         if left > 0 {

@@ -1,15 +1,16 @@
 //! `ebb trace info`: a trace in numbers.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use ebb_trace::stats::{Summary, summarise};
 
-use super::{json, open, skipped};
+use super::{open, skipped};
 use crate::args::InfoArgs;
 use crate::input::FileReport;
+use crate::out;
 use crate::text::{bytes, grouped, number, seconds};
 
 #[derive(Serialize)]
@@ -26,9 +27,9 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     let summary = summarise(source.as_mut())?;
     let files = watch.reports();
     if args.input.json {
-        return json(&Info { schema: 1, files: &files, summary: &summary });
+        return out::json(&Info { schema: 1, files: &files, summary: &summary });
     }
-    let mut to = io::stdout().lock();
+    let mut to = out::stdout();
     for file in &files {
         writeln!(to, "{} ({})", file.file, file.format)?;
     }

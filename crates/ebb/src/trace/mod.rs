@@ -9,7 +9,6 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use indicatif::ProgressBar;
-use serde::Serialize;
 
 use ebb_trace::{Request, Source, TraceError};
 
@@ -54,14 +53,6 @@ impl Source for Counted {
         }
         filled
     }
-}
-
-/// Prints `value` as JSON.
-fn json(value: &impl Serialize) -> Result<()> {
-    let mut to = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut to, value)?;
-    writeln!(to)?;
-    Ok(to.flush()?)
 }
 
 /// Tells what was passed over.

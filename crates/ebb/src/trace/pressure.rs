@@ -4,7 +4,7 @@
 //! the twin runs twice under native: at the segment's mean rate and as fast as clients can.
 //! Segments that differ only in rate share their saturating run.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
@@ -19,10 +19,11 @@ use ebb_trace::generate::{
 use ebb_trace::pressure::{Segment, pressure, segments};
 use ebb_twin::{Run, Unobserved};
 
-use super::{json, open, skipped};
+use super::{open, skipped};
 use crate::args::PressureArgs;
 use crate::exit::usage;
 use crate::input::FileReport;
+use crate::out;
 use crate::progress::Progress;
 use crate::server::Server;
 use crate::sim::{in_parallel, whole_periods};
@@ -87,7 +88,7 @@ pub fn run(args: &PressureArgs) -> Result<()> {
         cdf: cdf(&rated),
         segments: rated,
     };
-    if args.input.json { json(&report) } else { print(&report) }
+    if args.input.json { out::json(&report) } else { print(&report) }
 }
 
 /// Runs every segment twice.
@@ -207,7 +208,7 @@ fn cdf(rated: &[Rated]) -> Vec<(f64, f64)> {
 }
 
 fn print(report: &Report) -> Result<()> {
-    let mut to = io::stdout().lock();
+    let mut to = out::stdout();
     writeln!(
         to,
         "I/O pressure (PACER §III-A3), simulated on {}, seed {}, segments of {}",

@@ -23,7 +23,7 @@ pub use file::{FileDevice, FileOptions};
 pub use null::Null;
 pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};
 pub use ram::Ram;
-pub use spec::{Spec, open};
+pub use spec::{Spec, open, open_watched};
 
 /// Size of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,18 +16,20 @@ pub const BLOCK: u32 = 4096;
 pub enum Spec {
     /// `null:SIZE`: reads zeros, forgets writes.
     Null(Geometry),
-    /// `ram:SIZE[,huge]`: memory of this process.
+    /// `ram:SIZE[,huge][,lazy]`: memory of this process.
     Ram {
         /// Its size.
         geometry: Geometry,
         /// Ask for huge pages.
         huge: bool,
+        /// Take it as it is written, not at start.
+        lazy: bool,
     },
     /// `file:PATH[,size=SIZE][,create]`: a regular file or a block device.
     File(FileOptions),
     /// `raid5:MEMBER,MEMBER,MEMBER[,..]`: each member a path, or `ram:..` for a trial. Options:
     /// `create`, `size=SIZE` (of each member file that is created), `chunk=SIZE`, `journal=SLOTS`,
-    /// `degraded`, `rebuild`, `rebuild-rate=SIZE` (per second).
+    /// `degraded`, `rebuild`, `rebuild-rate=SIZE` (per second), `lazy` (of `ram:` members).
     Raid5 {
         /// What it stands on.
         members: Vec<Spec>,
@@ -126,6 +128,7 @@ impl<'a> Parts<'a> {
             rebuild_rate: bytes(self.value("rebuild-rate")?),
         };
         let (size, block_size) = (bytes(self.value("size")?), self.block()?);
+        let lazy = if self.flag("lazy") { ",lazy" } else { "" };
         // What has a slash or a colon names a member; the rest are options, and unknown.
         let (named, rest) =
             self.options.iter().partition(|part| part.contains(['/', ':']) && !part.contains('='));
@@ -134,7 +137,7 @@ impl<'a> Parts<'a> {
         let mut members = Vec::new();
         for name in std::iter::once(self.head).chain(named) {
             if name.starts_with("ram:") {
-                members.push(format!("{name},block={block_size}B").parse()?);
+                members.push(format!("{name},block={block_size}B{lazy}").parse()?);
                 continue;
             }
             let path = name.strip_prefix("file:").unwrap_or(name);
@@ -169,7 +172,8 @@ impl FromStr for Spec {
             "ram" => {
                 let geometry = parts.geometry()?;
                 let huge = parts.flag("huge");
-                parts.finish(Self::Ram { geometry, huge }, "block=SIZE, huge")
+                let lazy = parts.flag("lazy");
+                parts.finish(Self::Ram { geometry, huge, lazy }, "block=SIZE, huge, lazy")
             }
             "file" => {
                 let file = parts.file()?;
@@ -177,8 +181,8 @@ impl FromStr for Spec {
             }
             "raid5" => {
                 let spec = parts.raid5()?;
-                let known = "block=SIZE, chunk=SIZE, create, degraded, journal=SLOTS, rebuild, \
-                             rebuild-rate=SIZE, size=SIZE";
+                let known = "block=SIZE, chunk=SIZE, create, degraded, journal=SLOTS, lazy, \
+                             rebuild, rebuild-rate=SIZE, size=SIZE";
                 parts.finish(spec, known)
             }
             _ => Err(parts.error(
@@ -188,14 +192,44 @@ impl FromStr for Spec {
     }
 }
 
+impl Spec {
+    /// Memory in bytes that opening it takes at once, the slow part of starting.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        match self {
+            Self::Ram { geometry, lazy: false, .. } => geometry.bytes(),
+            Self::Raid5 { members, .. } => members.iter().map(Self::memory).sum(),
+            _ => 0,
+        }
+    }
+}
+
 /// Opens what `spec` describes.
 ///
 /// # Errors
 /// Names the file or device, what is wrong with it and what to do.
 pub fn open(spec: &Spec) -> Result<Arc<dyn Device>, Error> {
+    open_watched(spec, &|_| {})
+}
+
+/// The same; calls `progress` with more and more bytes, up to [`Spec::memory`] in all, from
+/// several threads.
+///
+/// # Errors
+/// As of [`open`].
+pub fn open_watched(
+    spec: &Spec,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Arc<dyn Device>, Error> {
     Ok(match spec {
         Spec::Null(geometry) => Arc::new(Null::new(*geometry)),
-        Spec::Ram { geometry, huge } => Arc::new(Ram::new(*geometry, *huge)?),
+        Spec::Ram { geometry, huge, lazy } => {
+            let mut ram = Ram::new(*geometry, *huge)?;
+            if !lazy {
+                ram.populate(progress)?;
+            }
+            Arc::new(ram)
+        }
         Spec::File(options) => Arc::new(FileDevice::open(options)?),
         Spec::Raid5 { members, options } => {
             let member = |(index, spec): (usize, &Spec)| {
@@ -203,7 +237,7 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Device>, Error> {
                     Spec::File(file) => file.path.display().to_string(),
                     _ => format!("raid5 member {}", index + 1),
                 };
-                Ok((name, open(spec)?))
+                Ok((name, open_watched(spec, progress)?))
             };
             // A drive that died has no file any more: that is what degraded is for.
             let is_gone = |spec: &Spec| match spec {
@@ -227,7 +261,7 @@ mod tests {
         assert_eq!("null:256MiB".parse::<Spec>().unwrap(), Spec::Null(geometry));
         let geometry = Geometry { block_size: 512, blocks: 2048 };
         let ram = "ram:1MiB,huge,block=512B".parse::<Spec>().unwrap();
-        assert_eq!(ram, Spec::Ram { geometry, huge: true });
+        assert_eq!(ram, Spec::Ram { geometry, huge: true, lazy: false });
         assert_eq!(open(&ram).unwrap().geometry(), geometry);
     }
 
@@ -238,7 +272,7 @@ mod tests {
             panic!("not an array")
         };
         let geometry = Geometry { block_size: 4096, blocks: 16_384 };
-        assert_eq!(members[2], Spec::Ram { geometry, huge: false });
+        assert_eq!(members[2], Spec::Ram { geometry, huge: false, lazy: false });
         let paths = members[..2].iter().map(|member| match member {
             Spec::File(file) => file.path.to_str().unwrap(),
             _ => panic!("not a file"),

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Unit of versions and of giving memory back.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 /// Versions; pages share them modulo this. A power of two.
 const VERSIONS: u64 = 1024;
 /// Looks at a version before giving up the core: its writer may have been descheduled.
@@ -61,8 +61,13 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Size in bytes: whole pages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Where `range` starts.
-    fn at(&self, range: &Range<u64>) -> *mut u8 {
+    pub(super) fn at(&self, range: &Range<u64>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} is outside");
         // SAFETY: inside the mapping, checked above.
         unsafe { self.base.as_ptr().add(range.start as usize) }

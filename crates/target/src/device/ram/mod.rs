@@ -6,12 +6,15 @@
 //! each other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::instant::Instant;
 use super::{Channel, Device, Error, Geometry, Io, Op};
 use crate::wire::Status;
 
+mod available;
 mod memory;
+mod populate;
 
 use memory::Memory;
 
@@ -24,6 +27,8 @@ pub struct Ram {
     geometry: Geometry,
     huge: bool,
     memory: Arc<Memory>,
+    /// How long taking the memory took; `None` while it is taken as it is written.
+    taken: Option<Duration>,
 }
 
 impl Ram {
@@ -38,7 +43,18 @@ impl Ram {
             "cannot map the memory",
             "ask for a smaller size",
         ))?;
-        Ok(Self { geometry, huge, memory: Arc::new(memory) })
+        Ok(Self { geometry, huge, memory: Arc::new(memory), taken: None })
+    }
+
+    /// Takes all the memory now, so that no first write of a page waits for the system; calls
+    /// `progress` with the bytes of each piece, from several threads. Pages given back later
+    /// (Deallocate, Write Zeroes) are taken again as they are written.
+    ///
+    /// # Errors
+    /// When the system has not got as much.
+    pub fn populate(&mut self, progress: &(dyn Fn(u64) + Sync)) -> Result<(), Error> {
+        self.taken = Some(populate::populate(&self.memory, progress)?);
+        Ok(())
     }
 }
 
@@ -63,7 +79,11 @@ impl Device for Ram {
     }
     fn describe(&self) -> String {
         let pages = if self.huge { ", huge pages where the kernel has them" } else { "" };
-        format!("ram: lost when the process ends{pages}")
+        let taken = match self.taken {
+            Some(time) => format!("taken at start in {:.2} s", time.as_secs_f64()),
+            None => "taken as it is written".to_owned(),
+        };
+        format!("ram: lost when the process ends, {taken}{pages}")
     }
     fn slice(&self) -> u64 {
         128 << 10 // Done while everybody waits: some 10 µs.

@@ -18,6 +18,7 @@ use ebb_policy::units::Nanos;
 
 use super::super::study::choose;
 use crate::exit::usage;
+use crate::out;
 use crate::probe::wake::cpu_model;
 use crate::progress::Progress;
 use crate::serve::energy;
@@ -106,10 +107,9 @@ pub fn run(args: &HereArgs, common: &Common<'_>) -> Result<()> {
     };
     let report = Report::new(machine, points, plan.left_out);
     match common.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{}", report.text()),
+        true => out::json(&report),
+        false => out::print(report.text()),
     }
-    Ok(())
 }
 
 /// The block trace to replay, if there is one.

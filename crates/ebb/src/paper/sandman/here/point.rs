@@ -194,13 +194,14 @@ impl Lab {
     }
 
     fn serve(&self, scheduler: &str, raid: bool) -> Result<Server> {
-        Server::start(&Options {
+        let options = Options {
             listen: vec![([127, 0, 0, 1], 0).into()],
             cores: Some(list(&self.target)),
             scheduler: Some(scheduler.to_owned()),
             namespace: vec![if raid { RAID } else { MEMORY }.to_owned()],
             ..Options::default()
-        })
+        };
+        Server::start(&options, &Progress::new(true))
     }
 
     /// `ebb load` as a user would call it, connected, with all of the namespace written.
