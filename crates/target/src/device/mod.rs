@@ -19,7 +19,7 @@ mod spec;
 
 pub use buffer::{ALIGNMENT, Buffer, Pool};
 pub use error::Error;
-pub use file::{FileDevice, FileOptions};
+pub use file::{Call, FileChannel, FileDevice, FileOptions, Kernel, Medium};
 pub use null::Null;
 pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};
 pub use ram::Ram;

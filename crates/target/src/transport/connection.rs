@@ -80,12 +80,15 @@ struct Way {
 }
 
 impl Channels {
-    pub fn open(subsystem: &Subsystem) -> io::Result<Self> {
+    /// With `pool` known to each as what most buffers come from.
+    pub fn open(subsystem: &Subsystem, pool: &Pool) -> io::Result<Self> {
         let way = |namespace: &Namespace| {
             let (device, geometry) = (&namespace.device, namespace.device.geometry());
             let slice = device.slice() / u64::from(geometry.block_size);
             let slice = slice.clamp(1, u32::MAX.into()) as u32;
-            Ok(Way { channel: device.open()?, under_way: 0, slice })
+            let mut channel = device.open()?;
+            channel.register(pool);
+            Ok(Way { channel, under_way: 0, slice })
         };
         Ok(Self { list: subsystem.namespaces().iter().map(way).collect::<io::Result<_>>()? })
     }

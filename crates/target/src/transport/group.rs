@@ -134,9 +134,9 @@ impl<N: Network> Group<N> {
         open: Arc<AtomicU64>,
     ) -> io::Result<Self> {
         assert!(limits.buffers >= 4, "two for a Compare, as many in reserve");
-        let channels = Channels::open(&subsystem)?;
-        channels.wake_fds().try_for_each(|fd| network.watch_device(fd))?;
         let pool = Pool::new(limits.buffers, limits.buffer());
+        let channels = Channels::open(&subsystem, &pool)?;
+        channels.wake_fds().try_for_each(|fd| network.watch_device(fd))?;
         let namespaces = subsystem.namespaces().len();
         Ok(Self {
             subsystem,

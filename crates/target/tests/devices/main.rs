@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+mod disk;
 mod file;
-mod fragile;
+mod file_cuts;
 mod raid5;
 mod raid5_crash;
 mod raid5_kill;

@@ -1,32 +1,48 @@
-//! Requests in flight on one ring.
+//! Requests in flight on one open file.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
 use super::super::{Buffer, Channel, Done, Geometry, Io, Op, Pool};
 use super::errno;
-use super::ring::{Call, Ring};
+use super::kernel::{Call, Kernel};
 use crate::wire::Status;
 
 /// Requests the kernel has at most; the others wait in order.
-const DEPTH: u32 = 256;
+pub(super) const DEPTH: u32 = 256;
 /// Bytes of zeros written at once where the file system cannot zero a range itself.
 const ZEROS: usize = 128 << 10;
-/// Attempts of a request that the kernel says may work later.
+/// Attempts of a request that the kernel says may work later, or that moves less than a block.
 const ATTEMPTS: u8 = 100;
-/// What short transfers are rounded down to: direct I/O goes on from a whole sector.
-const SECTOR: u64 = 512;
 
-/// One thread's ring on a file.
-pub(super) struct FileChannel {
-    ring: Ring,
-    file: Arc<File>,
+/// What all channels of a file share.
+#[derive(Debug)]
+pub struct Medium {
     geometry: Geometry,
+    /// What was to become durable may not be, and never will: see [`trust`].
+    lost: AtomicBool,
+}
+
+impl Medium {
+    /// A file of this size.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Self {
+        Self { geometry, lost: AtomicBool::new(false) }
+    }
+
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+}
+
+/// One thread's way to a file, through a `K` of its own.
+pub struct FileChannel<K: Kernel> {
+    kernel: K,
+    medium: Arc<Medium>,
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
     waiting: VecDeque<Io>,
@@ -42,6 +58,7 @@ struct Flight {
     bytes: u64,
     /// Bytes done.
     filled: u64,
+    block: u64,
     attempts: u8,
     zeros: Option<Buffer>,
 }
@@ -59,11 +76,11 @@ enum Step {
 }
 
 impl Flight {
-    fn new(io: Io, start: u64, bytes: u64) -> Self {
+    fn new(io: Io, start: u64, bytes: u64, block: u32) -> Self {
         // NVM 3.2.4, FUA: commit the blocks to the medium, then read them from there.
         let first = io.op == (Op::Read { durable: true });
         let step = if first { Step::SyncFirst } else { Step::Main };
-        Self { io, step, start, bytes, filled: 0, attempts: 0, zeros: None }
+        Self { io, step, start, bytes, filled: 0, block: block.into(), attempts: 0, zeros: None }
     }
 
     fn call(&self) -> Call {
@@ -85,11 +102,15 @@ impl Flight {
         match self.call() {
             Call::Read | Call::Write { .. } => {
                 let moved = result as u64;
-                let all = self.filled + moved >= self.bytes;
-                self.filled += if all { moved } else { moved / SECTOR * SECTOR };
-                if !all {
-                    // Nothing moved: the file ends here, though it was longer when opened.
-                    return (moved < SECTOR).then(|| errno::status(Errno::IO, self.io.op));
+                if moved == 0 {
+                    // The file ends here, though it was longer when opened.
+                    return Some(errno::status(Errno::IO, self.io.op));
+                }
+                if self.filled + moved < self.bytes {
+                    // Direct I/O goes on from a whole block.
+                    let whole = moved / self.block * self.block;
+                    self.filled += whole;
+                    return if whole == 0 { self.failed(Errno::AGAIN) } else { None };
                 }
             }
             Call::Sync if self.step == Step::SyncFirst => {
@@ -112,7 +133,8 @@ impl Flight {
             return None;
         }
         match self.call() {
-            Call::PunchHole => Some(Status::SUCCESS), // A hint.
+            // A hint that cannot be taken does no harm; one that failed may have.
+            Call::PunchHole if errno::unsupported(error) => Some(Status::SUCCESS),
             Call::ZeroRange if errno::unsupported(error) => {
                 self.step = Step::Zeros;
                 None
@@ -122,21 +144,22 @@ impl Flight {
     }
 }
 
-impl FileChannel {
-    pub(super) fn new(file: Arc<File>, geometry: Geometry) -> io::Result<Self> {
-        Ok(Self {
-            ring: Ring::new(DEPTH)?,
-            file,
-            geometry,
+impl<K: Kernel> FileChannel<K> {
+    /// A way to the file of `medium` through `kernel`, which has it open.
+    pub fn new(kernel: K, medium: Arc<Medium>) -> Self {
+        Self {
+            kernel,
+            medium,
             flights: (0..DEPTH).map(|_| None).collect(),
             free: (0..DEPTH).rev().collect(),
             waiting: VecDeque::new(),
             done: Vec::new(),
-        })
+        }
     }
 
     fn start(&mut self, slot: u32, io: Io) {
-        let (start, bytes) = match io.range(self.geometry) {
+        let geometry = self.medium.geometry;
+        let (start, bytes) = match io.range(geometry) {
             Ok(range) if io.op == Op::Flush || !range.is_empty() => {
                 (range.start, range.end - range.start)
             }
@@ -146,7 +169,7 @@ impl FileChannel {
                 return;
             }
         };
-        let flight = Flight::new(io, start, bytes);
+        let flight = Flight::new(io, start, bytes, geometry.block_size);
         self.flights[slot as usize] = Some(flight);
         self.push(slot);
     }
@@ -159,14 +182,16 @@ impl FileChannel {
             flight.zeros = Pool::new(1, ZEROS).take(ZEROS); // A fresh pool is zeros.
         }
         let call = flight.call();
-        let place = (flight.start + flight.filled, flight.bytes - flight.filled);
-        let buffer = match flight.step {
-            Step::Main => flight.io.buffer.as_mut().map(|buffer| (buffer, flight.filled as usize)),
-            Step::Zeros => flight.zeros.as_mut().map(|zeros| (zeros, 0)),
+        let (offset, length) = (flight.start + flight.filled, flight.bytes - flight.filled);
+        let data = match flight.step {
+            Step::Main => flight.io.buffer.as_mut().map(|data| &mut data[flight.filled as usize..]),
+            Step::Zeros => flight.zeros.as_mut().map(|zeros| {
+                let bytes = zeros.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+                &mut zeros[..bytes]
+            }),
             Step::Sync | Step::SyncFirst => None,
         };
-        let pushed = self.ring.push(slot.into(), &self.file, call, place, buffer);
-        if !pushed {
+        if !self.kernel.push(slot.into(), call, offset, length, data.unwrap_or_default()) {
             self.finish(slot, Status::INTERNAL_ERROR);
         }
     }
@@ -179,10 +204,11 @@ impl FileChannel {
     }
 
     fn reap(&mut self) {
-        while let Some((tag, result)) = self.ring.next() {
+        while let Some((tag, result)) = self.kernel.next() {
             let slot = tag as u32;
             let flight = self.flights.get_mut(slot as usize).and_then(Option::as_mut);
             let Some(flight) = flight else { continue };
+            let result = trust(&self.medium, flight.call(), result);
             match flight.next(result) {
                 Some(status) => self.finish(slot, status),
                 None => self.push(slot),
@@ -197,7 +223,28 @@ impl FileChannel {
     }
 }
 
-impl Channel for FileChannel {
+/// The result of a call, or an error where it promises what the medium cannot keep.
+///
+/// The kernel tells once that cached data could not be stored, to whoever syncs next, and then
+/// takes it for clean (fsync(2)). A host would try its flush again, succeed, and believe all to be
+/// safe; so after one such error nothing is called synced until the file is opened anew.
+fn trust(medium: &Medium, call: Call, result: i32) -> i32 {
+    let error = (result < 0).then(|| Errno::from_raw_os_error(-result));
+    let lost = match call {
+        Call::Sync => error.is_some_and(|error| !errno::passing(error)),
+        Call::Write { durable: true } => error.is_some_and(errno::medium),
+        _ => false,
+    };
+    if lost {
+        medium.lost.store(true, Ordering::Release);
+    }
+    if call == Call::Sync && result >= 0 && medium.lost.load(Ordering::Acquire) {
+        return -Errno::IO.raw_os_error();
+    }
+    result
+}
+
+impl<K: Kernel> Channel for FileChannel<K> {
     fn submit(&mut self, io: Io) {
         match self.free.pop() {
             Some(slot) => self.start(slot, io),
@@ -207,30 +254,30 @@ impl Channel for FileChannel {
 
     fn poll(&mut self, done: &mut Vec<Done>) -> usize {
         // A refusal here passes (no memory for requests now); what is queued stays queued.
-        let _ = self.ring.submit();
+        let _ = self.kernel.submit();
         self.reap();
-        let _ = self.ring.submit();
+        let _ = self.kernel.submit();
         let count = self.done.len();
         done.append(&mut self.done);
         count
     }
 
     fn register(&mut self, pool: &Pool) {
-        self.ring.register(pool);
+        self.kernel.register(pool);
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ring.fd())
+        Some(self.kernel.fd())
     }
 }
 
-impl Drop for FileChannel {
+impl<K: Kernel> Drop for FileChannel<K> {
     fn drop(&mut self) {
         self.waiting.clear();
         // The kernel may still write to the buffers: they must not go back before it is done.
         while self.free.len() < DEPTH as usize {
-            if let Err(error) = self.ring.wait()
-                && error.kind() != io::ErrorKind::Interrupted
+            if let Err(error) = self.kernel.wait()
+                && !Errno::from_io_error(&error).is_some_and(errno::passing)
             {
                 std::mem::forget(std::mem::take(&mut self.flights));
                 return;
@@ -247,7 +294,7 @@ mod tests {
     /// The calls that `op` takes when each succeeds with what it was asked for.
     fn calls(op: Op) -> Vec<Call> {
         let io = Io { tag: 0, op, lba: 0, blocks: 8, buffer: None };
-        let mut flight = Flight::new(io, 0, 4096);
+        let mut flight = Flight::new(io, 0, 4096, 512);
         let mut calls = Vec::new();
         loop {
             calls.push(flight.call());
@@ -271,7 +318,28 @@ mod tests {
     #[test]
     fn a_medium_that_cannot_keep_what_was_written_is_not_read_as_if_it_had() {
         let io = Io { tag: 0, op: Op::Read { durable: true }, lba: 0, blocks: 8, buffer: None };
-        let mut flight = Flight::new(io, 0, 4096);
+        let mut flight = Flight::new(io, 0, 4096, 512);
         assert_eq!(flight.next(-Errno::IO.raw_os_error()), Some(Status::UNRECOVERED_READ));
+    }
+
+    #[test]
+    fn a_hint_that_cannot_be_taken_is_no_error_but_one_that_failed_is() {
+        let ends = |error: Errno| {
+            let io = Io { tag: 0, op: Op::Deallocate, lba: 0, blocks: 8, buffer: None };
+            Flight::new(io, 0, 4096, 512).next(-error.raw_os_error())
+        };
+        assert_eq!(ends(Errno::OPNOTSUPP), Some(Status::SUCCESS));
+        assert_eq!(ends(Errno::IO), Some(Status::WRITE_FAULT));
+        assert_eq!(ends(Errno::NOSPC), Some(Status::CAPACITY_EXCEEDED));
+        assert_eq!(ends(Errno::ROFS), Some(Status::READ_ONLY));
+    }
+
+    #[test]
+    fn less_than_a_block_is_tried_again_but_not_for_ever() {
+        let io = Io { tag: 0, op: Op::Read { durable: false }, lba: 0, blocks: 2, buffer: None };
+        let mut flight = Flight::new(io, 0, 8192, 4096);
+        assert_eq!((flight.next(6000), flight.filled), (None, 4096));
+        let tries = (1..).find(|_| flight.next(512).is_some());
+        assert!(tries.is_some_and(|tries| tries <= usize::from(ATTEMPTS)) && flight.filled == 4096);
     }
 }

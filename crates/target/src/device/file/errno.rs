@@ -15,14 +15,18 @@ pub(super) fn unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
 }
 
+/// Whether the medium failed: such errors reach user space as EIO, ENODATA, EREMOTEIO or EILSEQ
+/// (`blk_errors[]` in the kernel's block layer).
+pub(super) fn medium(errno: Errno) -> bool {
+    matches!(errno, Errno::IO | Errno::NODATA | Errno::REMOTEIO | Errno::ILSEQ)
+}
+
 /// The status of a request that failed with `errno`.
 pub(super) fn status(errno: Errno, op: Op) -> Status {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Status::CAPACITY_EXCEEDED,
         Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::BADF => Status::READ_ONLY,
-        // A medium error reaches user space as EIO, ENODATA, EREMOTEIO or EILSEQ
-        // (`blk_errors[]` in the kernel's block layer).
-        Errno::IO | Errno::NODATA | Errno::REMOTEIO | Errno::ILSEQ => match op {
+        _ if medium(errno) => match op {
             Op::Read { .. } => Status::UNRECOVERED_READ,
             _ => Status::WRITE_FAULT,
         },

@@ -14,9 +14,12 @@ use super::{Channel, Device, Error, Geometry};
 
 mod channel;
 mod errno;
+mod kernel;
 mod ring;
 
-use channel::FileChannel;
+pub use channel::{FileChannel, Medium};
+pub use kernel::{Call, Kernel};
+use ring::Ring;
 
 const REFUSED: &str = "io_uring is what file devices run on: allow it with \
      'sysctl kernel.io_uring_disabled=0' and in the container's seccomp profile";
@@ -38,7 +41,7 @@ pub struct FileOptions {
 #[derive(Debug)]
 pub struct FileDevice {
     file: Arc<File>,
-    geometry: Geometry,
+    medium: Arc<Medium>,
     description: String,
 }
 
@@ -66,11 +69,17 @@ impl FileDevice {
             let reason = format!("holds {length}, not {size}; make it longer or ask for less");
             return Err(Error::unfit(path, reason));
         }
-        ring::Ring::new(1).map_err(Error::system(path, "cannot set up io_uring", REFUSED))?;
+        let file = Arc::new(file);
+        Ring::new(1, file.clone()).map_err(Error::system(
+            path,
+            "cannot set up io_uring",
+            REFUSED,
+        ))?;
+        let geometry = Geometry { block_size: block, blocks: size / u64::from(block) };
         let how = if direct { "O_DIRECT" } else { "through the page cache: no O_DIRECT here" };
         Ok(Self {
-            file: Arc::new(file),
-            geometry: Geometry { block_size: block, blocks: size / u64::from(block) },
+            file,
+            medium: Arc::new(Medium::new(geometry)),
             description: format!("{}: io_uring, {how}", path.display()),
         })
     }
@@ -83,7 +92,10 @@ fn create(path: &Path, size: Option<u64>) -> Result<(), Error> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     let made = file.and_then(|file| {
         file.set_len(size)?;
-        file.sync_all()
+        file.sync_all()?;
+        // Its name, too, must survive a loss of power.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     });
     made.map_err(Error::system(path, "cannot create it", "choose a place that can be written"))
 }
@@ -148,12 +160,13 @@ fn alignment(file: &File, path: &Path, block: u32) -> Result<bool, Error> {
 
 impl Device for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.medium.geometry()
     }
     fn describe(&self) -> String {
         self.description.clone()
     }
     fn open(&self) -> io::Result<Box<dyn Channel>> {
-        Ok(Box::new(FileChannel::new(self.file.clone(), self.geometry)?))
+        let ring = Ring::new(channel::DEPTH, self.file.clone())?;
+        Ok(Box::new(FileChannel::new(ring, self.medium.clone())))
     }
 }

@@ -266,7 +266,10 @@ impl Channel for RaidChannel {
     }
 
     fn register(&mut self, pool: &Pool) {
-        self.members.iter_mut().flatten().for_each(|member| member.register(pool));
+        self.members.iter_mut().flatten().for_each(|member| {
+            member.register(&self.pool);
+            member.register(pool);
+        });
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
