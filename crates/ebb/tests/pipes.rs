@@ -104,7 +104,8 @@ fn a_server_and_its_load_do_their_work() {
     let metrics = format!("127.{}.{b}.{c}:9420", a | 0x80);
     let args = ["serve", "--namespace", "ram:4MiB", "--listen", &target, "--metrics", &metrics];
     let mut serve = Running(ebb(&args).stderr(closed()).spawn().unwrap());
-    while TcpStream::connect(&metrics).is_err() {
+    // It listens for hosts last.
+    while TcpStream::connect(&target).is_err() {
         assert!(serve.0.try_wait().unwrap().is_none(), "it has ended");
         std::thread::sleep(Duration::from_millis(10));
     }

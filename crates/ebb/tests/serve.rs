@@ -334,18 +334,24 @@ fn a_signal_ends_it_in_order() {
 #[test]
 fn what_is_not_right_is_refused_with_the_remedy() {
     let ram = ["--namespace", "ram:1MiB"];
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 18] = [
         (&[], "--namespace ram:256MiB"),
         (&["--namespace", "ram:1MiB", "--scheduler", "wizard"], "sandman"),
         (&["--namespace", "tape:1MiB"], "tape"),
         (&["--namespace", "ram:1MiB", "--cores", "x"], "0-1,4"),
-        (&["--namespace", "ram:1MiB", "--threads", "0"], "--threads"),
+        (&["--namespace", "ram:1MiB", "--threads", "0"], "--threads 0: must be 1 to"),
+        (&["--namespace", "ram:1MiB", "--threads", "65535"], "--threads 65535: must be"),
         (&["--namespace", "ram:1MiB", "--power-profile", "/none.toml"], "/none.toml"),
         (&["--namespace", "ram:1MiB", "--max-transfer", "100KiB"], "--max-transfer: "),
         (&["--namespace", "ram:1MiB", "--queue-depth", "1"], "--queue-depth: "),
         (&["--namespace", "ram:1MiB", "--max-queues", "0"], "--max-queues: "),
         (&["--namespace", "ram:1MiB", "--in-capsule", "1GiB"], "--in-capsule: "),
         (&["--namespace", "ram:1MiB", "--max-connections", "0"], "--max-connections 0"),
+        (&["--namespace", "ram:1MiB", "--max-connections", "65536"], "1 to 65535"),
+        (&["--namespace", "ram:1MiB", "--buffers", "3"], "--buffers 3: "),
+        // What they let hosts use is not there, or what the namespaces take.
+        (&["--namespace", "ram:1MiB", "--buffers", "4294967295"], "lower --max-connections"),
+        (&["--namespace", "ram:1MiB", "--namespace", "ram:32TiB"], "of memory and hosts may use"),
         (&["--namespace", "ram:1MiB", "--listen", "localhost:4420"], "127.0.0.1:4420"),
         (&["--json"], "--status"),
     ];

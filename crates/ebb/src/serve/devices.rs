@@ -46,35 +46,56 @@ impl Kind {
     }
 }
 
-/// Opens a device for each text; shows on a terminal how far taking memory is.
-///
-/// # Errors
-/// When there is none, or one is not right.
-pub fn open(texts: &[String], progress: &Progress) -> anyhow::Result<Devices> {
-    if texts.is_empty() {
-        return Err(usage("nothing to serve; add --namespace, such as --namespace ram:256MiB"));
+/// What is to be opened, all of it understood.
+pub struct Plan<'a> {
+    texts: &'a [String],
+    kinds: Vec<Kind>,
+}
+
+impl<'a> Plan<'a> {
+    /// Reads the texts. All are read before the first is opened: a slip in the last leaves no file
+    /// created.
+    ///
+    /// # Errors
+    /// When there is none, or one is not right.
+    pub fn read(texts: &'a [String]) -> anyhow::Result<Self> {
+        if texts.is_empty() {
+            return Err(usage("nothing to serve; add --namespace, such as --namespace ram:256MiB"));
+        }
+        let kinds = texts.iter().map(|text| Kind::parse(text)).collect::<Result<_, _>>()?;
+        Ok(Self { texts, kinds })
     }
-    // All are read before the first is opened: a slip in the last leaves no file created.
-    let kinds = texts.iter().map(|text| Kind::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let bar = progress.bar("taking memory", Some(kinds.iter().map(Kind::memory).sum()));
-    let taken = |bytes| bar.inc(bytes);
-    let mut devices = Devices { namespaces: Vec::new(), modelled: Vec::new() };
-    for ((id, kind), text) in (1..).zip(kinds).zip(texts) {
-        let device: Arc<dyn Device> = match kind {
-            Kind::Real(spec) => device::open_watched(&spec, &taken)?,
-            Kind::Modelled(parts) => {
-                let drive = Arc::new(Modelled::open(*parts, &taken)?);
-                devices.modelled.push((id, drive.clone()));
-                drive
-            }
-        };
-        let uuid = identity(text, id, &*device);
-        let nguid = *Uuid::new_v5(&uuid, b"nguid").as_bytes();
-        let uuid = *uuid.as_bytes();
-        devices.namespaces.push(Namespace { id, device, uuid, nguid, read_only: false });
+
+    /// Memory in bytes that opening them takes at once.
+    pub fn memory(&self) -> u64 {
+        self.kinds.iter().map(Kind::memory).fold(0, u64::saturating_add)
     }
-    bar.finish_and_clear();
-    Ok(devices)
+
+    /// Opens a device for each text; shows on a terminal how far taking memory is.
+    ///
+    /// # Errors
+    /// When one cannot be opened.
+    pub fn open(self, progress: &Progress) -> anyhow::Result<Devices> {
+        let bar = progress.bar("taking memory", Some(self.memory()));
+        let taken = |bytes| bar.inc(bytes);
+        let mut devices = Devices { namespaces: Vec::new(), modelled: Vec::new() };
+        for ((id, kind), text) in (1..).zip(self.kinds).zip(self.texts) {
+            let device: Arc<dyn Device> = match kind {
+                Kind::Real(spec) => device::open_watched(&spec, &taken)?,
+                Kind::Modelled(parts) => {
+                    let drive = Arc::new(Modelled::open(*parts, &taken)?);
+                    devices.modelled.push((id, drive.clone()));
+                    drive
+                }
+            };
+            let uuid = identity(text, id, &*device);
+            let nguid = *Uuid::new_v5(&uuid, b"nguid").as_bytes();
+            let uuid = *uuid.as_bytes();
+            devices.namespaces.push(Namespace { id, device, uuid, nguid, read_only: false });
+        }
+        bar.finish_and_clear();
+        Ok(devices)
+    }
 }
 
 /// The same for as long as the data is, whatever options it is opened with: by array, or by machine
@@ -114,7 +135,9 @@ mod tests {
 
     fn uuids(texts: &[&str]) -> Vec<[u8; 16]> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        open(&texts, &Progress::new(true))
+        Plan::read(&texts)
+            .unwrap()
+            .open(&Progress::new(true))
             .unwrap()
             .namespaces
             .iter()

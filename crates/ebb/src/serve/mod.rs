@@ -2,6 +2,7 @@
 
 mod devices;
 pub mod energy;
+mod limits;
 mod metrics;
 mod metrics_http;
 mod modelled;
@@ -17,7 +18,7 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
-use ebb_target::controller::{Config, ConfigError, Namespace, Subsystem};
+use ebb_target::controller::{Config, Namespace, Subsystem};
 use ebb_target::reactor::{self, Runtime, Snapshot, Task, topology};
 use ebb_target::transport::{Group, Limits, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -26,8 +27,9 @@ use signal_hook::iterator::Signals;
 use crate::exit::usage;
 use crate::out;
 use crate::progress::Progress;
+use crate::text;
 
-use devices::ModelledDrives;
+use devices::{Devices, ModelledDrives};
 use energy::{Model, Rapl};
 use status::{Facts, GroupView, Observer};
 
@@ -54,7 +56,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let metrics = options.metrics.map(metrics_http::bind).transpose()?;
     let profile = energy::profile(options.power_profile.as_deref())?;
-    let Server { subsystem, machine, runtime, facts } =
+    let Server { subsystem, machine, runtime, facts, most } =
         Server::start(&options, &Progress::new(false))?;
     // Until here a signal simply ends it: taking memory may last. From here on, in order.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
@@ -64,7 +66,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
              system chooses, as with static; ebb_frequency_requests_unmet_total counts them",
         );
     }
-    announce(&subsystem, &facts.listen)?;
+    announce(&subsystem, most, &facts.listen)?;
     if let Some((listener, address)) = metrics {
         let model = Model::new(profile, &machine);
         let rapl = rapl(options.powercap.as_deref());
@@ -85,6 +87,8 @@ pub struct Server {
     pub machine: Machine,
     runtime: Runtime,
     facts: Facts,
+    /// The most bytes that hosts can make it hold.
+    most: u64,
 }
 
 impl Server {
@@ -95,27 +99,20 @@ impl Server {
     pub fn start(options: &Options, progress: &Progress) -> anyhow::Result<Self> {
         let cpus = options.cpus()?;
         let threads = options.threads.map_or(THREADS_PER_CORE * cpus.len(), usize::from);
-        if threads == 0 {
-            return Err(usage("--threads 0: connections need at least one thread"));
-        }
-        if options.max_connections == Some(0) {
-            return Err(usage("--max-connections 0: nobody could connect"));
-        }
-        if options.buffers.is_some_and(|buffers| buffers < 4) {
-            return Err(usage(
-                "--buffers: a Compare takes two and as many are in reserve, so each thread needs \
-                 at least 4",
-            ));
-        }
+        let limits = limits::of(options, threads)?;
         // The listeners are threads too.
         let all = (threads + options.addresses().len()) as u16;
         let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
         let scheduler = scheduler(options, &machine)?;
-        let (subsystem, drives) = subsystem(options, progress)?;
-        let Target { tasks, mut facts } = target(options, &subsystem, threads)?;
+        let plan = devices::Plan::read(&options.namespace)?;
+        let config = limits::config(options, limits)?;
+        let most = limits.most_memory(threads, config.max_queue_depth);
+        limits::fit(plan.memory(), most)?;
+        let (subsystem, drives) = subsystem(config, plan.open(progress)?)?;
+        let Target { tasks, mut facts } = target(options, limits, &subsystem, threads)?;
         (facts.scheduler, facts.drives) = (scheduler.name().to_owned(), drives);
         let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
-        Ok(Self { subsystem, machine, runtime, facts })
+        Ok(Self { subsystem, machine, runtime, facts, most })
     }
 
     /// The first address it listens on.
@@ -160,58 +157,18 @@ fn scheduler(options: &Options, machine: &Machine) -> anyhow::Result<Box<dyn Sch
     scheduling::by_name(name, machine).map_err(|error| usage(error.to_string()))
 }
 
-fn limits(options: &Options) -> Limits {
-    let default = Limits::default();
-    let bytes = |given: Option<ebb_policy::units::Bytes>, default: u32| {
-        given.map_or(default, |bytes| bytes.0.min(u32::MAX.into()) as u32)
-    };
-    let max_transfer = bytes(options.max_transfer, default.max_transfer);
-    Limits {
-        connections: options.max_connections.unwrap_or(default.connections),
-        max_transfer,
-        max_h2c_data: max_transfer.max(4096),
-        in_capsule: bytes(options.in_capsule, default.in_capsule),
-        buffers: options.buffers.unwrap_or(default.buffers),
-        ..default
-    }
-}
-
-/// An error with the option that it is about.
-fn named(error: &ConfigError) -> String {
-    let option = match error {
-        ConfigError::Nqn { .. } => "--nqn or --allow-host",
-        ConfigError::Number { field: "the largest transfer", .. } => "--max-transfer",
-        ConfigError::Number { field: "the queue depth", .. } => "--queue-depth",
-        ConfigError::Number { field: "the number of I/O queues", .. } => "--max-queues",
-        ConfigError::Number { field: "the data in a capsule", .. } => "--in-capsule",
-        _ => return error.to_string(),
-    };
-    format!("{option}: {error}")
-}
-
 /// The subsystem, and those of its namespaces that are modelled drives.
 fn subsystem(
-    options: &Options,
-    progress: &Progress,
+    mut config: Config,
+    devices: Devices,
 ) -> anyhow::Result<(Arc<Subsystem>, ModelledDrives)> {
-    let limits = limits(options);
-    let devices = devices::open(&options.namespace, progress)?;
-    let nqn = options.nqn.clone().unwrap_or_else(devices::default_nqn);
-    let mut config = Config::new(nqn, devices.namespaces);
+    config.namespaces = devices.namespaces;
     let drives: Vec<_> = devices.modelled.iter().map(|(_, drive)| drive.clone()).collect();
     if let Some((power, states)) = modelled::Power::of(&drives)? {
         config.power_states = states;
         config.power = Some(power);
     }
-    config.serial = devices::serial();
-    config.max_transfer = limits.max_transfer;
-    config.in_capsule = limits.in_capsule;
-    config.max_io_queues = options.max_queues.unwrap_or(config.max_io_queues);
-    config.max_queue_depth = options.queue_depth.unwrap_or(config.max_queue_depth);
-    if !options.allow_host.is_empty() {
-        config.allowed_hosts = Some(options.allow_host.clone());
-    }
-    let subsystem = Subsystem::new(config).map_err(|error| usage(named(&error)))?;
+    let subsystem = Subsystem::new(config).map_err(|error| usage(limits::named(&error)))?;
     Ok((subsystem, devices.modelled))
 }
 
@@ -222,8 +179,12 @@ struct Target {
     facts: Facts,
 }
 
-fn target(options: &Options, subsystem: &Arc<Subsystem>, threads: usize) -> anyhow::Result<Target> {
-    let limits = limits(options);
+fn target(
+    options: &Options,
+    limits: Limits,
+    subsystem: &Arc<Subsystem>,
+    threads: usize,
+) -> anyhow::Result<Target> {
     let open = Arc::new(AtomicU64::new(0));
     let mut groups = Vec::with_capacity(threads);
     for _ in 0..threads {
@@ -267,7 +228,7 @@ fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
     }
 }
 
-fn announce(subsystem: &Subsystem, addresses: &[SocketAddr]) -> anyhow::Result<()> {
+fn announce(subsystem: &Subsystem, most: u64, addresses: &[SocketAddr]) -> anyhow::Result<()> {
     let mut to = out::stdout();
     writeln!(to, "subsystem {}", subsystem.nqn())?;
     for namespace in subsystem.namespaces() {
@@ -277,6 +238,7 @@ fn announce(subsystem: &Subsystem, addresses: &[SocketAddr]) -> anyhow::Result<(
         let what = namespace.device.describe();
         writeln!(to, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
     }
+    writeln!(to, "all hosts together may use {} of memory", text::bytes(most as f64))?;
     for address in addresses {
         writeln!(to, "listening on {address}")?;
     }

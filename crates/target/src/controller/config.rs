@@ -181,18 +181,27 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Puts the namespaces in order and checks everything.
-    pub(super) fn checked(mut self) -> Result<Self, ConfigError> {
+    /// Checks everything but the namespaces and the power states, which come last as devices take
+    /// time to open.
+    ///
+    /// # Errors
+    /// The first thing that is not right.
+    pub fn check(&self) -> Result<(), ConfigError> {
         nqn(&self.nqn)?;
         if self.nqn == DISCOVERY_NQN {
             let why = "it is the discovery service's";
-            return Err(ConfigError::Nqn { name: self.nqn, why });
+            return Err(ConfigError::Nqn { name: self.nqn.clone(), why });
         }
         self.allowed_hosts.iter().flatten().try_for_each(|host| nqn(host))?;
         text("the serial number", &self.serial, 20)?;
         text("the model", &self.model, 40)?;
         text("the firmware revision", &self.firmware, 8)?;
-        self.numbers()?;
+        self.numbers()
+    }
+
+    /// Puts the namespaces in order and checks everything.
+    pub(super) fn checked(mut self) -> Result<Self, ConfigError> {
+        self.check()?;
         self.namespaces.sort_by_key(|namespace| namespace.id);
         self.check_namespaces()?;
         if self.power_states.len() > 1 && self.power.is_none() {

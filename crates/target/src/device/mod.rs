@@ -15,6 +15,7 @@ mod instant;
 mod null;
 mod raid5;
 mod ram;
+mod room;
 mod spec;
 
 pub use buffer::{ALIGNMENT, Buffer, Pool};
@@ -23,6 +24,7 @@ pub use file::{Call, FileChannel, FileDevice, FileOptions, Kernel, Medium};
 pub use null::Null;
 pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};
 pub use ram::Ram;
+pub use room::room;
 pub use spec::{Spec, open, open_watched};
 
 /// Size of a device.

@@ -198,7 +198,9 @@ impl Spec {
     pub fn memory(&self) -> u64 {
         match self {
             Self::Ram { geometry, lazy: false, .. } => geometry.bytes(),
-            Self::Raid5 { members, .. } => members.iter().map(Self::memory).sum(),
+            Self::Raid5 { members, .. } => {
+                members.iter().map(Self::memory).fold(0, u64::saturating_add)
+            }
             _ => 0,
         }
     }

@@ -89,7 +89,9 @@ impl Limits {
     pub fn most_memory(&self, groups: usize, depth: u16) -> u64 {
         let depth = depth.max(crate::controller::ADMIN_DEPTH);
         let connection = group::most_memory_of_connection(depth.into()) as u64;
-        let group = group::MOST_LEFT as u64 + u64::from(self.buffers) * self.buffer() as u64;
-        u64::from(self.connections) * connection + groups as u64 * group
+        let buffers = u64::from(self.buffers).saturating_mul(self.buffer() as u64);
+        let group = buffers.saturating_add(group::MOST_LEFT as u64);
+        let connections = u64::from(self.connections).saturating_mul(connection);
+        group.saturating_mul(groups as u64).saturating_add(connections)
     }
 }

@@ -12,7 +12,6 @@ use super::instant::Instant;
 use super::{Channel, Device, Error, Geometry, Io, Op};
 use crate::wire::Status;
 
-mod available;
 mod memory;
 mod populate;
 

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // Advice about the mapping, and touching its pages.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,14 +9,11 @@ use ebb_policy::units::Bytes;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
-use super::available::available;
 use super::memory::{Memory, PAGE};
-use crate::device::Error;
+use crate::device::{Error, room};
 
 /// Taken by one thread at once: large enough to cost nothing, small enough to show progress.
 const PIECE: u64 = 64 << 20;
-/// This share of what can be had stays free: the target and its neighbours need some, too.
-const SPARE: u64 = 16;
 
 /// Takes all of `memory` and calls `taken` with the bytes of each piece; returns how long it took.
 /// Content stays.
@@ -38,7 +34,7 @@ pub(super) fn populate(memory: &Memory, taken: &(dyn Fn(u64) + Sync)) -> Result<
             }
             let length = PIECE.min(memory.bytes() - from);
             // Asked for each piece: others take memory, too.
-            let took = check(memory.bytes() - from, available(Path::new("/")))
+            let took = check(memory.bytes() - from, room())
                 .and_then(|()| take(memory, from, length).map_err(refused));
             took.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
             taken(length);
@@ -59,12 +55,8 @@ fn refused(error: io::Error) -> Error {
 }
 
 /// Refuses what would leave the system without memory.
-fn check(needed: u64, available: Option<u64>) -> Result<(), Error> {
-    let Some(available) = available else { return Ok(()) };
-    let most = available - available / SPARE;
-    if needed <= most {
-        return Ok(());
-    }
+fn check(needed: u64, room: Option<u64>) -> Result<(), Error> {
+    let Some(most) = room.filter(|room| needed > *room) else { return Ok(()) };
     const MIB: u64 = 1 << 20;
     let (needed, most) = (Bytes(needed.next_multiple_of(MIB)), Bytes(most / MIB * MIB));
     Err(Error::unfit(
@@ -126,9 +118,9 @@ mod tests {
         let memory = Memory::new(1 << 45, false).unwrap();
         let error = populate(&memory, &|_| panic!("took some")).unwrap_err().to_string();
         assert!(error.contains("32 TiB") && error.contains("lazy"), "{error}");
-        check(15, Some(16)).unwrap();
+        check(16, Some(16)).unwrap();
         check(1 << 60, None).unwrap();
-        let error = check(16 << 20, Some(16 << 20)).unwrap_err().to_string();
+        let error = check(16 << 20, Some((16 << 20) - 1)).unwrap_err().to_string();
         assert!(error.contains("16 MiB of memory") && error.contains("15 MiB"), "{error}");
     }
 }

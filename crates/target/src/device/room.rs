@@ -1,13 +1,20 @@
-//! How much memory the system says can still be had.
+//! How much memory may still be taken, as the system says.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes that can be had without swapping: the least of what the machine has and what every
-/// control group around this process leaves it. `None` where the system does not say.
-///
-/// `root` is `/` except in tests. Limits of version 1 control groups are not seen.
-pub(super) fn available(root: &Path) -> Option<u64> {
+/// This share of what can be had stays free: the rest of the process and its neighbours need some.
+const SPARE: u64 = 16;
+
+/// Bytes of memory that may be taken: 15/16 of what can be had without swapping, of the machine's
+/// and of what every control group (version 2) around this process leaves it. `None` where the
+/// system does not say.
+#[must_use]
+pub fn room() -> Option<u64> {
+    available(Path::new("/")).map(|bytes| bytes - bytes / SPARE)
+}
+
+fn available(root: &Path) -> Option<u64> {
     machine(root).into_iter().chain(groups(root)).min()
 }
 
@@ -60,7 +67,7 @@ mod tests {
     fn the_machine_alone() {
         assert_eq!(available(system(&[MEMINFO]).path()), Some(1000 << 10));
         assert_eq!(available(system(&[]).path()), None);
-        assert!(available(Path::new("/")).is_some_and(|bytes| bytes > 1 << 20));
+        assert!(room().is_some_and(|bytes| bytes > 1 << 20));
     }
 
     #[test]
