@@ -7,5 +7,7 @@ mod file;
 mod file_cuts;
 mod raid5;
 mod raid5_crash;
+mod raid5_histories;
 mod raid5_kill;
+mod shelf;
 mod volatile;

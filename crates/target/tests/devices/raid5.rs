@@ -131,9 +131,11 @@ fn wrong_members_are_named_with_a_remedy() {
     // A member that missed writes is not taken back as if it had not.
     let alone = Raid5Options { degraded: true, ..plain.clone() };
     drop(Raid5::open(named(&devices[1..]), &alone).unwrap());
-    let array = Raid5::open(named(&devices), &plain).unwrap();
+    refused(&devices, &plain, "m0: is outdated");
+    let array = Raid5::open(named(&devices), &alone).unwrap();
     assert_eq!(array.status().failed, Some(0));
     drop(array);
+    refused(&devices[1..], &plain, "add ',degraded'");
     refused(&devices[..2], &alone, "all but one");
 }
 

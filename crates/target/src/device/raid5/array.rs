@@ -8,7 +8,7 @@ use super::journal::Journal;
 use super::layout::Layout;
 use super::locks::Locks;
 use super::mailbox::{LOOK, Mailbox};
-use super::superblock::Uuid;
+use super::superblock::{Superblock, Uuid};
 
 /// Which members can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +28,8 @@ pub(super) struct Health {
 pub(super) struct Array {
     pub(super) layout: Layout,
     pub(super) uuid: Uuid,
+    /// What the journal's pieces of this run say.
+    pub(super) run: Uuid,
     /// By role; `None` where a member is absent.
     pub(super) members: Vec<Option<Arc<dyn Device>>>,
     pub(super) locks: Locks,
@@ -68,17 +70,18 @@ fn unpack(packed: u64) -> Health {
 
 impl Array {
     pub(super) fn new(
-        (layout, uuid): (Layout, Uuid),
+        superblock: &Superblock,
         members: Vec<Option<Arc<dyn Device>>>,
         health: Health,
-        (tail, rebuilt): (u64, u64),
     ) -> std::io::Result<Self> {
+        let Superblock { layout, uuid, now, rebuilt, .. } = *superblock;
         Ok(Self {
             layout,
             uuid,
+            run: now.run,
             members,
             locks: Locks::new(),
-            journal: Journal::new(layout.slots, tail),
+            journal: Journal::new(layout.slots),
             rebuilt: AtomicU64::new(rebuilt),
             keeper: Arc::new(Mailbox::new()?),
             stopping: AtomicBool::new(false),

@@ -8,7 +8,8 @@ use super::super::Device;
 use super::array::Health;
 use super::keeper::{broken, write};
 use super::layout::{Layout, MOST, MOST_CHUNK, PAGE};
-use super::superblock::{Found, State, Superblock, Uuid};
+use super::recover::{self, Changes};
+use super::superblock::{Found, Moment, State, Superblock, Uuid};
 use super::wait::Member;
 use super::{Error, Raid5Options};
 
@@ -29,7 +30,22 @@ pub(super) struct Roles {
     pub(super) devices: Vec<Option<Arc<dyn Device>>>,
     pub(super) members: Vec<Option<Member>>,
     pub(super) superblock: Superblock,
+    /// What the journals hold.
+    pub(super) changes: Changes,
+    /// The role of a device that is new to the array: to be rebuilt from the first stripe on.
+    pub(super) fresh: Option<usize>,
     pub(super) health: Health,
+}
+
+/// An identifier that nothing else has.
+pub(super) fn draw(name: &str) -> Result<Uuid, Error> {
+    let mut uuid = Uuid::default();
+    match rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty()) {
+        Ok(_) => Ok(uuid),
+        Err(error) => {
+            Err(Error::system(name, "cannot draw a random identifier", "try again")(error.into()))
+        }
+    }
 }
 
 fn hex(uuid: &Uuid) -> String {
@@ -58,7 +74,7 @@ impl Given {
 
     /// Of an array that was never assembled: perhaps its making was cut short.
     pub(super) fn unused(&self) -> bool {
-        matches!(&self.found, Found::Member(_, superblock) if superblock.events == MADE)
+        matches!(&self.found, Found::Member(_, superblock) if superblock.now.events == MADE)
     }
 }
 
@@ -82,13 +98,12 @@ pub(super) fn create(given: &mut [Given], options: &Raid5Options) -> Result<(), 
         let need = Bytes(layout.member_bytes() + chunk);
         return Err(Error::unfit(name, format!("members must have {need} at least")));
     }
-    let mut uuid = Uuid::default();
-    rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty()).map_err(|error| {
-        Error::system(&name, "cannot name the array", "try again")(error.into())
-    })?;
+    let uuid = draw(&name)?;
+    let made = Moment { run: uuid, events: MADE };
     let superblock = Superblock {
         uuid,
-        events: MADE,
+        now: made,
+        known: made,
         layout,
         clean: true,
         tail: 0,
@@ -96,7 +111,7 @@ pub(super) fn create(given: &mut [Given], options: &Raid5Options) -> Result<(), 
         states: [State::Live; MOST],
     };
     for given in given.iter_mut() {
-        let zeroed = given.member.zero(layout.chunk_at(0), layout.member_bytes());
+        let zeroed = given.member.zero(0, layout.member_bytes());
         let done = zeroed.and_then(|()| given.member.flush());
         done.map_err(|status| broken(&given.name, "zeroed", status))?;
     }
@@ -123,7 +138,7 @@ fn authority(given: &[Given]) -> Result<Superblock, Error> {
             );
             return Err(Error::unfit(&given.name, reason));
         }
-        if best.is_none_or(|(_, known)| superblock.events > known.events) {
+        if best.is_none_or(|(_, known)| superblock.now.events > known.now.events) {
             best = Some((given, superblock));
         }
     }
@@ -139,34 +154,54 @@ pub(super) fn roles(given: Vec<Given>, options: &Raid5Options) -> Result<Roles, 
     let superblock = authority(&given)?;
     let count = superblock.layout.members;
     let mut roles = Roles {
-        names: (0..count).map(|role| format!("raid5 member {role}")).collect(),
+        names: (0..count).map(|role| format!("raid5 member {}", role + 1)).collect(),
         devices: vec![None; count],
         members: (0..count).map(|_| None).collect(),
         superblock,
+        changes: Changes::new(),
+        fresh: None,
         health: Health::default(),
     };
     let mut spare = Vec::new();
-    for given in given {
+    let mut oldest: Option<Box<Superblock>> = None;
+    for mut given in given {
         fits(&given, &roles.superblock.layout)?;
-        match &given.found {
-            Found::Member(role, _) if roles.devices[*role].is_some() => {
+        match std::mem::replace(&mut given.found, Found::Other) {
+            Found::Member(role, _) if roles.devices[role].is_some() => {
                 let reason = format!(
-                    "says it is member {role}, as {} does; one is a copy: leave it out",
-                    roles.names[*role]
+                    "says it is member {}, as {} does; one is a copy: leave it out",
+                    role + 1,
+                    roles.names[role]
                 );
                 return Err(Error::unfit(&given.name, reason));
             }
-            Found::Member(role, _) if roles.superblock.states[*role] == State::Failed => {
-                spare.push((Some(*role), given));
+            Found::Member(role, superblock)
+                if roles.superblock.states[role] != State::Failed
+                    && roles.superblock.vouches(&superblock) =>
+            {
+                roles.set(role, given);
+                if oldest.as_ref().is_none_or(|oldest| superblock.now.events < oldest.now.events) {
+                    oldest = Some(superblock);
+                }
             }
-            Found::Member(role, _) => roles.set(*role, given),
+            Found::Member(role, _) => spare.push((Some(role), given)),
             Found::Blank => spare.push((None, given)),
+            Found::Version(version) => {
+                let reason = format!(
+                    "belongs to an array of another version of Ebb (its superblock is of version \
+                     {version}); use that one"
+                );
+                return Err(Error::unfit(&given.name, reason));
+            }
             Found::Other => {
                 let reason = "holds something that is not a member of an array; give another \
                               device, or wipe its first MiB if that is not needed";
                 return Err(Error::unfit(&given.name, reason));
             }
         }
+    }
+    if let Some(oldest) = oldest {
+        roles.read_journals(&oldest, &mut spare);
     }
     roles.absences(spare, options)?;
     Ok(roles)
@@ -189,6 +224,22 @@ impl Roles {
         self.members[role] = Some(given.member);
     }
 
+    /// Reads the journals from where `oldest` says; who lost a part of them is outdated, too.
+    fn read_journals(&mut self, oldest: &Superblock, spare: &mut Vec<(Option<usize>, Given)>) {
+        self.changes = recover::scan(&mut self.members, oldest);
+        for role in recover::outdated(&self.changes) {
+            if let (Some(device), Some(member)) =
+                (self.devices[role].take(), self.members[role].take())
+            {
+                let name = self.names[role].clone();
+                spare.push((Some(role), Given { name, device, member, found: Found::Other }));
+            }
+        }
+        for pieces in self.changes.values_mut() {
+            pieces.retain(|piece| self.members[piece.role].is_some());
+        }
+    }
+
     /// Fills a missing role by a spare, or goes on without.
     fn absences(
         &mut self,
@@ -199,15 +250,8 @@ impl Roles {
             (0..self.devices.len()).filter(|role| self.devices[*role].is_none()).collect();
         let rebuilding =
             (0..self.devices.len()).find(|role| self.superblock.states[*role] == State::Rebuilding);
-        let lost = absent.len() + usize::from(rebuilding.is_some_and(|r| !absent.contains(&r)));
-        if lost > 1 {
-            let names: Vec<_> = absent.iter().map(|role| format!("{}", role + 1)).collect();
-            let reason = format!(
-                "of {} members, number {} missing or outdated; RAID-5 needs all but one",
-                self.devices.len(),
-                names.join(" and ")
-            );
-            return Err(Error::unfit(self.any_name(), reason));
+        if absent.iter().chain(&rebuilding.filter(|role| !absent.contains(role))).count() > 1 {
+            return Err(self.too_few(&absent, &spare));
         }
         let Some(&role) = absent.first() else {
             self.health.rebuilding = rebuilding;
@@ -215,30 +259,65 @@ impl Roles {
                 Err(Error::unfit(given.name, "is not needed: no member is missing; leave it out"))
             });
         };
-        let known = self.superblock.states[role] == State::Failed;
         if let Some((_, given)) = spare.pop_if(|_| options.rebuild) {
             self.set(role, given);
             self.superblock.states[role] = State::Rebuilding;
             self.superblock.rebuilt = 0;
-            self.health.rebuilding = Some(role);
-        } else if known || options.degraded {
-            self.superblock.states[role] = State::Failed;
-            self.health.failed = Some(role);
-        } else {
-            let reason = format!(
-                "member {} of its array is missing: give it, or add ',degraded' to go on without",
-                role + 1
-            );
-            return Err(Error::unfit(self.any_name(), reason));
+            (self.fresh, self.health.rebuilding) = (Some(role), Some(role));
+            return spare.pop().map_or(Ok(()), |(_, given)| {
+                Err(Error::unfit(given.name, "is one too many to rebuild on; leave it out"))
+            });
         }
-        match spare.pop() {
-            Some((None, given)) => {
-                let reason = "is blank; add ',rebuild' to rebuild the missing member on it";
-                Err(Error::unfit(given.name, reason))
-            }
-            // One that missed writes and is known for it: left alone until a rebuild is asked for.
-            _ => Ok(()),
+        let blank = spare.iter().position(|(role, _)| role.is_none());
+        if let Some((_, given)) = blank.map(|at| spare.swap_remove(at)) {
+            let reason = "is blank; add ',rebuild' to rebuild the missing member on it";
+            return Err(Error::unfit(given.name, reason));
         }
+        if !options.degraded {
+            let number = role + 1;
+            return Err(match spare.pop() {
+                Some((_, given)) => Error::unfit(
+                    given.name,
+                    format!(
+                        "is outdated: it missed writes of its array, or is an old copy of member \
+                         {number}; add ',rebuild' to rebuild it, or ',degraded' to go on without"
+                    ),
+                ),
+                None => Error::unfit(
+                    self.any_name(),
+                    format!(
+                        "member {number} of its array is missing: give it, add ',rebuild' and a \
+                         blank device for it, or add ',degraded' to go on without"
+                    ),
+                ),
+            });
+        }
+        self.superblock.states[role] = State::Failed;
+        self.health.failed = Some(role);
+        Ok(())
+    }
+
+    /// More than one member cannot be used.
+    fn too_few(&self, absent: &[usize], spare: &[(Option<usize>, Given)]) -> Error {
+        let outdated =
+            |role| spare.iter().find(|(of, _)| *of == Some(role)).map(|(_, given)| given);
+        let mut what: Vec<_> = absent
+            .iter()
+            .map(|role| match outdated(*role) {
+                Some(given) => format!("number {} ({}) is outdated", role + 1, given.name),
+                None => format!("number {} is missing", role + 1),
+            })
+            .collect();
+        let states = self.superblock.states.iter().enumerate();
+        let unfinished =
+            states.filter(|(role, state)| **state == State::Rebuilding && !absent.contains(role));
+        what.extend(unfinished.map(|(role, _)| format!("number {} is half rebuilt", role + 1)));
+        let reason = format!(
+            "of {} members, {}; RAID-5 needs all but one: give those that were in use last",
+            self.devices.len(),
+            what.join(" and ")
+        );
+        Error::unfit(self.any_name(), reason)
     }
 
     fn any_name(&self) -> String {

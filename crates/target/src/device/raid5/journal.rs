@@ -16,13 +16,12 @@ use super::mailbox::Mailbox;
 use super::superblock::Uuid;
 
 const MAGIC: [u8; 8] = *b"ebbjrnl1";
-/// Transactions that one assembly may number before it could meet the next one's numbers.
-const GENERATION: u32 = 44;
 
 /// What a slot's header says of one member's part of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    pub(super) uuid: Uuid,
+    /// Transactions are numbered from zero in each run.
+    pub(super) run: Uuid,
     /// The transaction; its slot is this modulo the number of slots.
     pub(super) seq: u64,
     pub(super) stripe: u64,
@@ -39,7 +38,7 @@ pub(super) struct Piece {
 #[repr(C)]
 struct Stored {
     magic: [u8; 8],
-    uuid: Uuid,
+    run: Uuid,
     seq: U64,
     stripe: U64,
     rows: [U32; 2],
@@ -57,7 +56,7 @@ impl Piece {
         let pair = |range: &Range<usize>| [range.start, range.end].map(|at| (at as u32).into());
         let mut stored = Stored {
             magic: MAGIC,
-            uuid: self.uuid,
+            run: self.run,
             seq: self.seq.into(),
             stripe: self.stripe.into(),
             rows: pair(&self.rows),
@@ -79,7 +78,7 @@ impl Piece {
         let (stored, _) = Stored::read_from_prefix(slot).ok()?;
         let pair = |pair: [U32; 2]| pair[0].get() as usize..pair[1].get() as usize;
         let piece = Self {
-            uuid: stored.uuid,
+            run: stored.run,
             seq: stored.seq.get(),
             stripe: stored.stripe.get(),
             rows: pair(stored.rows),
@@ -126,16 +125,10 @@ impl Slots {
 }
 
 impl Journal {
-    /// Starts after every number of older assemblies.
-    pub(super) fn new(slots: u64, tail: u64) -> Self {
+    pub(super) fn new(slots: u64) -> Self {
         let placed = VecDeque::with_capacity(slots as usize);
-        let state = Slots { tail, placed, waiting: Vec::new(), asked: false };
+        let state = Slots { tail: 0, placed, waiting: Vec::new(), asked: false };
         Self { slots, state: Mutex::new(state) }
-    }
-
-    /// The first number of an assembly, given the first one that was not used before.
-    pub(super) fn first(generation: u64, unused: u64) -> u64 {
-        unused.max(generation << GENERATION)
     }
 
     fn state(&self) -> MutexGuard<'_, Slots> {
@@ -202,25 +195,25 @@ mod tests {
 
     #[test]
     fn slots_come_back_only_after_the_tail_moved_past_them() {
-        let (journal, owner) = (Journal::new(4, 100), Arc::new(Mailbox::new().unwrap()));
+        let (journal, owner) = (Journal::new(4), Arc::new(Mailbox::new().unwrap()));
         let begin = |segment| journal.begin(&owner, segment);
-        assert_eq!([begin(0), begin(1), begin(2), begin(3)], [100, 101, 102, 103].map(Some));
+        assert_eq!([begin(0), begin(1), begin(2), begin(3)], [0, 1, 2, 3].map(Some));
         assert_eq!(begin(4), None);
-        assert!(!journal.placed(101) && journal.due().is_none());
-        assert!(journal.placed(100));
-        assert_eq!(journal.due(), Some(102));
+        assert!(!journal.placed(1) && journal.due().is_none());
+        assert!(journal.placed(0));
+        assert_eq!(journal.due(), Some(2));
         assert_eq!(begin(5), None);
-        journal.moved(102);
+        journal.moved(2);
         let mut told = Vec::new();
         owner.take(&mut told);
         assert_eq!(told, [4, 5]);
-        assert_eq!([begin(4), begin(5), begin(6)], [Some(104), Some(105), None]);
+        assert_eq!([begin(4), begin(5), begin(6)], [Some(4), Some(5), None]);
     }
 
     #[test]
     fn a_torn_slot_is_no_piece() {
         let piece = Piece {
-            uuid: [1; 16],
+            run: [1; 16],
             seq: 9,
             stripe: 3,
             rows: 0..8192,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Error;
-use super::array::Array;
+use super::array::{Array, Health};
 use super::layout::MOST;
 use super::locks::Claim;
 use super::mailbox::LOOK;
@@ -112,34 +112,39 @@ impl Keeper {
         }
     }
 
-    /// Writes the superblock to every member in use, durably. False when there are too few.
+    /// What is so now is on every member in use, durably, and each of them says so: see
+    /// [`Superblock::vouches`]. False when there are too few.
     fn note(&mut self) -> bool {
-        'again: loop {
+        while !self.array.health().dead {
             let health = self.array.health();
-            if health.dead {
+            if self.round(health) && self.round(health) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes the superblock to every member in use. False when one could not.
+    fn round(&mut self, health: Health) -> bool {
+        for role in 0..MOST {
+            self.superblock.states[role] = match role {
+                _ if health.failed == Some(role) => State::Failed,
+                _ if health.rebuilding == Some(role) && !self.rebuilt_all() => State::Rebuilding,
+                _ => State::Live,
+            };
+        }
+        self.superblock.now.events += 1;
+        for (role, member) in self.members.iter_mut().enumerate() {
+            let used = health.failed != Some(role);
+            if let Some(member) = member.as_mut().filter(|_| used)
+                && write(member, role, &self.superblock).is_err()
+            {
+                self.array.fail(role);
                 return false;
             }
-            for role in 0..MOST {
-                self.superblock.states[role] = match role {
-                    _ if health.failed == Some(role) => State::Failed,
-                    _ if health.rebuilding == Some(role) && !self.rebuilt_all() => {
-                        State::Rebuilding
-                    }
-                    _ => State::Live,
-                };
-            }
-            self.superblock.events += 1;
-            for (role, member) in self.members.iter_mut().enumerate() {
-                let used = health.failed != Some(role);
-                if let Some(member) = member.as_mut().filter(|_| used)
-                    && write(member, role, &self.superblock).is_err()
-                {
-                    self.array.fail(role);
-                    continue 'again;
-                }
-            }
-            return true;
         }
+        self.superblock.told();
+        true
     }
 
     fn rebuilt_all(&self) -> bool {

@@ -27,11 +27,11 @@ mod wait;
 use array::Array;
 use assemble::{Given, Roles};
 use channel::RaidChannel;
-use journal::Journal;
 pub use keeper::Keeper;
+use keeper::broken;
 use mailbox::LOOK;
 use recover::Recovery;
-use superblock::Found;
+use superblock::{Found, Superblock};
 
 /// How to assemble or make an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Raid5Options {
     pub journal_slots: u32,
     /// Make an array if all members are blank.
     pub create: bool,
-    /// Go on without a member that is missing.
+    /// Go on without a member that is missing or outdated.
     pub degraded: bool,
     /// Put a blank or outdated device in the place of a missing member.
     pub rebuild: bool,
@@ -181,28 +181,41 @@ fn assemble(
     start(roles)
 }
 
-/// Recovers from the journal and opens the array for writing.
+/// Recovers from the journal and opens the array for writing: a new run begins.
 fn start(roles: Roles) -> Result<(Inner, Keeper), Error> {
-    let Roles { names, devices, mut members, mut superblock, health } = roles;
+    let Roles { names, devices, mut members, mut superblock, changes, fresh, health } = roles;
     let was_clean = superblock.clean;
+    // What a device taken for the rebuild held before has nothing to do with this array.
+    let spare = fresh.and_then(|role| members[role].take().map(|member| (role, member)));
     let recovery = Recovery { members: &mut members, names: &names, superblock: &superblock };
-    let recovered = recovery.run()?;
-    superblock.assembled();
-    superblock.clean = false;
-    superblock.tail = Journal::first(superblock.generation(), recovered.unused);
-    for (role, member) in members.iter_mut().enumerate() {
-        if let Some(member) = member {
-            keeper::write(member, role, &superblock)
-                .map_err(|status| keeper::broken(&names[role], "written", status))?;
-        }
+    let replayed = recovery.run(&changes)?;
+    if let Some((role, mut spare)) = spare {
+        let end = superblock.layout.chunk_at(0);
+        spare.zero(0, end).map_err(|status| broken(&names[role], "zeroed", status))?;
+        members[role] = Some(spare);
     }
-    let place = (superblock.tail, superblock.rebuilt);
-    let array = Array::new((superblock.layout, superblock.uuid), devices, health, place);
+    let mut tell = |superblock: &mut Superblock| {
+        for (role, member) in members.iter_mut().enumerate() {
+            if let Some(member) = member {
+                keeper::write(member, role, superblock)
+                    .map_err(|status| broken(&names[role], "written", status))?;
+            }
+        }
+        superblock.told();
+        Ok::<(), Error>(())
+    };
+    superblock.clean = false;
+    superblock.now.events += 1;
+    tell(&mut superblock)?;
+    superblock.assembled(assemble::draw(&names[0])?);
+    tell(&mut superblock)?;
+    superblock.now.events += 1;
+    tell(&mut superblock)?;
+    let array = Array::new(&superblock, devices, health);
     let array =
         array.map_err(Error::system("raid5", "cannot set it up", "raise the file limit"))?;
     let array = Arc::new(array);
     let keeper = Keeper::new(array.clone(), members, superblock);
-    let replayed = recovered.replayed;
     Ok((Inner { array, names, replayed, was_clean, keeper: None }, keeper))
 }
 

@@ -11,8 +11,11 @@
 //!
 //! Transactions of the same rows are in the order of their numbers, as rows are held from before
 //! the number is given until all is in place. Doing it again does no harm.
+//!
+//! So a change that a later one of the same rows followed was whole: a member without its part of
+//! it lost what it had said was durable. It is an older copy, or cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Error;
 use super::journal::Piece;
@@ -23,6 +26,61 @@ use super::superblock::{State, Superblock};
 use super::wait::Member;
 use crate::wire::Status;
 
+/// The parts in the journals that may not be in place, by transaction.
+pub(super) type Changes = BTreeMap<u64, Vec<Piece>>;
+
+/// Looks for what `from`, the oldest superblock in use, does not say to be in place.
+pub(super) fn scan(members: &mut [Option<Member>], from: &Superblock) -> Changes {
+    let layout = from.layout;
+    let mut found = Changes::new();
+    for number in 0..layout.slots {
+        for (role, member) in members.iter_mut().enumerate() {
+            // A slot that cannot be read is as good as torn.
+            let bytes = member.as_mut().and_then(|member| slot(member, &layout, number));
+            let Some(piece) = bytes.and_then(|bytes| Piece::decode(&bytes, layout.chunk)) else {
+                continue;
+            };
+            let ours = piece.run == from.now.run
+                && piece.role == role
+                && piece.seq % layout.slots == number
+                && piece.stripe < layout.stripes;
+            if ours && piece.seq >= from.tail {
+                found.entry(piece.seq).or_default().push(piece);
+            }
+        }
+    }
+    found
+}
+
+/// The members that lost their part of a change that was whole.
+pub(super) fn outdated(changes: &Changes) -> Vec<usize> {
+    let mut later = HashMap::<u64, Vec<&Piece>>::new();
+    let mut roles = Vec::new();
+    for pieces in changes.values().rev() {
+        let Some(first) = pieces.first() else { continue };
+        let later = later.entry(first.stripe).or_default();
+        let meets =
+            |other: &&Piece| other.rows.start < first.rows.end && first.rows.start < other.rows.end;
+        if later.iter().any(meets) {
+            let parts = (0..u16::BITS as usize).filter(|role| first.parts >> role & 1 == 1);
+            roles.extend(parts.filter(|role| pieces.iter().all(|piece| piece.role != *role)));
+        }
+        later.push(first);
+    }
+    roles
+}
+
+/// Header and rows; the header alone where nothing was ever written.
+fn slot(member: &mut Member, layout: &Layout, seq: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; PAGE];
+    member.read(layout.slot(seq), &mut bytes).ok()?;
+    if bytes.iter().any(|byte| *byte != 0) {
+        bytes.resize(PAGE + layout.chunk as usize, 0);
+        member.read(layout.slot(seq) + PAGE as u64, &mut bytes[PAGE..]).ok()?;
+    }
+    Some(bytes)
+}
+
 /// The members to recover on, by role; `None` for those that cannot be used.
 pub(super) struct Recovery<'a> {
     pub(super) members: &'a mut [Option<Member>],
@@ -30,22 +88,11 @@ pub(super) struct Recovery<'a> {
     pub(super) superblock: &'a Superblock,
 }
 
-/// What was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Recovered {
-    /// Transactions carried out.
-    pub(super) replayed: u64,
-    /// The first number not used yet.
-    pub(super) unused: u64,
-}
-
 impl Recovery<'_> {
-    pub(super) fn run(mut self) -> Result<Recovered, Error> {
-        let found = self.scan();
-        let tail = self.superblock.tail;
-        let last = found.keys().next_back().map_or(tail, |seq| seq + 1);
+    /// Carries out what is in the journals, durably; returns how many changes.
+    pub(super) fn run(mut self, changes: &Changes) -> Result<u64, Error> {
         let mut replayed = 0;
-        for pieces in found.values() {
+        for pieces in changes.values() {
             replayed += u64::from(self.replay(pieces)?);
         }
         for (role, member) in self.members.iter_mut().enumerate() {
@@ -53,49 +100,11 @@ impl Recovery<'_> {
                 member.flush().map_err(|status| broken(&self.names[role], "flushed", status))?;
             }
         }
-        Ok(Recovered { replayed, unused: last.max(tail) })
+        Ok(replayed)
     }
 
     fn layout(&self) -> Layout {
         self.superblock.layout
-    }
-
-    /// The parts in the journals that may not be in place, by transaction.
-    fn scan(&mut self) -> BTreeMap<u64, Vec<Piece>> {
-        let layout = self.layout();
-        let mut found = BTreeMap::<u64, Vec<Piece>>::new();
-        for slot in 0..layout.slots {
-            for role in 0..layout.members {
-                // A slot that cannot be read is as good as torn.
-                let Some(piece) = self.piece(slot, role) else { continue };
-                let ours = piece.uuid == self.superblock.uuid
-                    && piece.role == role
-                    && piece.seq % layout.slots == slot
-                    && piece.stripe < layout.stripes;
-                if ours && piece.seq >= self.superblock.tail {
-                    found.entry(piece.seq).or_default().push(piece);
-                }
-            }
-        }
-        found
-    }
-
-    fn piece(&mut self, slot: u64, role: usize) -> Option<Piece> {
-        let bytes = self.slot(slot, role)?;
-        Piece::decode(&bytes, self.layout().chunk)
-    }
-
-    /// Header and rows; the header alone where nothing was ever written.
-    fn slot(&mut self, seq: u64, role: usize) -> Option<Vec<u8>> {
-        let layout = self.layout();
-        let member = self.members[role].as_mut()?;
-        let mut bytes = vec![0; PAGE];
-        member.read(layout.slot(seq), &mut bytes).ok()?;
-        if bytes.iter().any(|byte| *byte != 0) {
-            bytes.resize(PAGE + layout.chunk as usize, 0);
-            member.read(layout.slot(seq) + PAGE as u64, &mut bytes[PAGE..]).ok()?;
-        }
-        Some(bytes)
     }
 
     /// Whether a role's rows of this stripe cannot be read or written.
@@ -122,7 +131,10 @@ impl Recovery<'_> {
         }
         let mut parts = Vec::new();
         for piece in pieces {
-            let bytes = self.slot(piece.seq, piece.role).filter(|bytes| bytes.len() > PAGE);
+            let layout = self.layout();
+            let member = self.members[piece.role].as_mut();
+            let bytes = member.and_then(|member| slot(member, &layout, piece.seq));
+            let bytes = bytes.filter(|bytes| bytes.len() > PAGE);
             let Some(mut bytes) = bytes else {
                 let name = &self.names[piece.role];
                 return Err(broken(name, "read", Status::UNRECOVERED_READ));

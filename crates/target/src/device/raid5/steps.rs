@@ -153,7 +153,7 @@ impl RaidChannel {
             return Then::End(Status::WRITE_FAULT);
         }
         let Some(seq) = array.journal.begin(&self.mailbox, number) else { return Then::Wait };
-        let (uuid, at) = (array.uuid, array.layout.slot(seq));
+        let (run, at) = (array.run, array.layout.slot(seq));
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
         segment.seq = seq;
         segment.phase = Phase::Journal;
@@ -166,7 +166,7 @@ impl RaidChannel {
         for (role, buffer) in new.iter_mut().enumerate() {
             let Some(mut buffer) = buffer.take() else { continue };
             let (rows, own) = (rows.clone(), plan.writes[role].clone());
-            Piece { uuid, seq, stripe, rows, own, parts, role }.encode(&mut buffer);
+            Piece { run, seq, stripe, rows, own, parts, role }.encode(&mut buffer);
             let bytes = buffer.len();
             self.ask((number, role), Op::Write { durable: true }, (at, bytes), Some(buffer));
         }

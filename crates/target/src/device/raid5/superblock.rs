@@ -1,7 +1,8 @@
 //! What each member says about the array it belongs to.
 //!
 //! Two copies, written in turn, so that a write cut short leaves the one before. What is said
-//! last, by the number of `events`, holds for all members.
+//! last, by the number of `events`, holds for all members, and tells which of them are outdated:
+//! see [`Superblock::vouches`].
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -9,10 +10,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::layout::{Layout, MOST, PAGE};
 
 const MAGIC: [u8; 8] = *b"ebbraid5";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Identifies an array.
+/// Identifies an array, or one run of it.
 pub(super) type Uuid = [u8; 16];
+
+/// When a superblock was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// Drawn by each assembly, so that an array that went on in two ways is found out.
+    pub(super) run: Uuid,
+    /// Grows with every change: in the upper half by assemblies, in the lower by changes.
+    pub(super) events: u64,
+}
 
 /// How far a member can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +39,14 @@ pub(super) enum State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) uuid: Uuid,
-    /// Grows with every change: in the upper half by assemblies, in the lower by changes.
-    pub(super) events: u64,
+    pub(super) now: Moment,
+    /// Every member in use had a superblock of this moment, or a later one, before this one was
+    /// written to any.
+    pub(super) known: Moment,
     pub(super) layout: Layout,
     /// Stopped in order: the journal holds nothing.
     pub(super) clean: bool,
-    /// Transactions before this one are durable in place.
+    /// Transactions of this run before this one are durable in place.
     pub(super) tail: u64,
     /// Stripes that a rebuilding member holds.
     pub(super) rebuilt: u64,
@@ -50,7 +62,10 @@ struct Stored {
     /// CRC32C of this structure with zero here.
     checksum: U32,
     uuid: Uuid,
+    run: Uuid,
     events: U64,
+    known_run: Uuid,
+    known_events: U64,
     tail: U64,
     rebuilt: U64,
     chunk: U64,
@@ -69,6 +84,8 @@ struct Stored {
 pub(super) enum Found {
     /// A superblock and the member's place in the array.
     Member(usize, Box<Superblock>),
+    /// A superblock as another version of Ebb writes it.
+    Version(u32),
     /// Nothing but zeros.
     Blank,
     /// Something else: data, or a superblock that cannot be read.
@@ -78,16 +95,31 @@ pub(super) enum Found {
 impl Superblock {
     /// Which of the two copies this one goes to, in bytes from the start.
     pub(super) fn place(&self) -> u64 {
-        self.events % 2 * PAGE as u64
+        self.now.events % 2 * PAGE as u64
     }
 
-    /// The array was assembled anew: what older assemblies say no longer counts.
-    pub(super) fn assembled(&mut self) {
-        self.events = ((self.events >> 32) + 1) << 32 | (self.events + 1) & u64::from(u32::MAX);
+    /// Whether the member that says `other` has all that was promised until this superblock, the
+    /// latest one, was written.
+    ///
+    /// A change is written to all members in use twice, and only then relied on. So a member that
+    /// is older than what the latest superblock knows all of them to have is a copy of old, or
+    /// was left out: a loss of power while superblocks are written does not leave such a one. Nor
+    /// does it leave one of another run.
+    pub(super) fn vouches(&self, other: &Self) -> bool {
+        [self.now.run, self.known.run].contains(&other.now.run)
+            && other.now.events >= self.known.events
     }
 
-    pub(super) fn generation(&self) -> u64 {
-        self.events >> 32
+    /// All members in use have this superblock; the next one says so.
+    pub(super) fn told(&mut self) {
+        self.known = self.now;
+    }
+
+    /// A new run: what the ones before say no longer counts.
+    pub(super) fn assembled(&mut self, run: Uuid) {
+        let events = self.now.events;
+        let events = ((events >> 32) + 1) << 32 | (events + 1) & u64::from(u32::MAX);
+        (self.now, self.tail) = (Moment { run, events }, 0);
     }
 
     pub(super) fn encode(&self, role: usize, page: &mut [u8]) {
@@ -96,7 +128,10 @@ impl Superblock {
             version: VERSION.into(),
             checksum: 0.into(),
             uuid: self.uuid,
-            events: self.events.into(),
+            run: self.now.run,
+            events: self.now.events.into(),
+            known_run: self.known.run,
+            known_events: self.known.events.into(),
             tail: self.tail.into(),
             rebuilt: self.rebuilt.into(),
             chunk: self.layout.chunk.into(),
@@ -135,7 +170,8 @@ impl Superblock {
         };
         let superblock = Self {
             uuid: stored.uuid,
-            events: stored.events.get(),
+            now: Moment { run: stored.run, events: stored.events.get() },
+            known: Moment { run: stored.known_run, events: stored.known_events.get() },
             layout,
             clean: stored.clean == 1,
             tail: stored.tail.get(),
@@ -149,13 +185,23 @@ impl Superblock {
         (known && layout.sound()).then_some((usize::from(stored.role), superblock))
     }
 
+    /// The version that a page says it is of, if it is a superblock at all.
+    fn version(page: &[u8]) -> Option<u32> {
+        let (stored, _) = Stored::read_from_prefix(page).ok()?;
+        (stored.magic == MAGIC).then(|| stored.version.get())
+    }
+
     /// From the first two pages of a member.
     pub(super) fn find(pages: &[u8]) -> Found {
         let found = pages.chunks(PAGE).filter_map(Self::decode);
-        match found.max_by_key(|(_, superblock)| superblock.events) {
+        let mut versions = pages.chunks(PAGE).filter_map(Self::version);
+        match found.max_by_key(|(_, superblock)| superblock.now.events) {
             Some((role, superblock)) => Found::Member(role, Box::new(superblock)),
             None if pages.iter().all(|byte| *byte == 0) => Found::Blank,
-            None => Found::Other,
+            None => match versions.find(|version| *version != VERSION) {
+                Some(version) => Found::Version(version),
+                None => Found::Other,
+            },
         }
     }
 }
@@ -169,7 +215,8 @@ mod tests {
         let layout = Layout::fit(3, 65536, 4096, 8, 64 << 20);
         let mut superblock = Superblock {
             uuid: [7; 16],
-            events: 1 << 32,
+            now: Moment { run: [8; 16], events: 1 << 32 },
+            known: Moment { run: [8; 16], events: 1 << 32 },
             layout,
             clean: false,
             tail: 3,
@@ -180,7 +227,7 @@ mod tests {
         assert!(matches!(Superblock::find(&pages), Found::Blank));
         superblock.encode(2, &mut pages[..PAGE]);
         let before = superblock.place();
-        superblock.assembled();
+        superblock.assembled([9; 16]);
         superblock.states[1] = State::Failed;
         assert_ne!(superblock.place(), before);
         superblock.encode(2, &mut pages[PAGE..]);
@@ -188,8 +235,44 @@ mod tests {
         assert_eq!(*found, superblock);
         pages[PAGE + 40] ^= 1;
         let Found::Member(2, found) = Superblock::find(&pages) else { panic!("not found") };
-        assert_eq!((found.events, found.states[1]), (1 << 32, State::Live));
+        assert_eq!((found.now.events, found.states[1]), (1 << 32, State::Live));
         pages[0] ^= 1;
         assert!(matches!(Superblock::find(&pages), Found::Other));
+    }
+
+    #[test]
+    fn a_member_older_than_what_all_have_is_outdated() {
+        let moment = |run, events| Moment { run: [run; 16], events };
+        let at = |now, known| Superblock {
+            uuid: [7; 16],
+            now,
+            known,
+            layout: Layout::fit(3, 65536, 4096, 8, 64 << 20),
+            clean: false,
+            tail: 0,
+            rebuilt: 0,
+            states: [State::Live; MOST],
+        };
+        let latest = at(moment(2, 9), moment(2, 8));
+        for (other, current) in [((2, 9), true), ((2, 8), true), ((2, 7), false), ((3, 9), false)] {
+            let other = at(moment(other.0, other.1), moment(1, 1));
+            assert_eq!(latest.vouches(&other), current, "{:?}", other.now);
+        }
+        // Power was lost while the first superblock of run 2 was written.
+        let opening = at(moment(2, 9), moment(1, 8));
+        for (other, current) in [((1, 8), true), ((2, 9), true), ((1, 7), false), ((0, 8), false)] {
+            let other = at(moment(other.0, other.1), moment(0, 1));
+            assert_eq!(opening.vouches(&other), current, "{:?}", other.now);
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_from_rubbish() {
+        let mut page = vec![0; 2 * PAGE];
+        page[..8].copy_from_slice(&MAGIC);
+        page[8] = 1;
+        assert!(matches!(Superblock::find(&page), Found::Version(1)));
+        page[8] = VERSION as u8;
+        assert!(matches!(Superblock::find(&page), Found::Other));
     }
 }
