@@ -37,6 +37,8 @@ pub use options::{Options, ServeArgs};
 
 /// Lightweight threads for each core: enough to move a part of a core's load.
 const THREADS_PER_CORE: usize = 4;
+/// The largest block that a namespace may have, bytes.
+const MOST_BLOCK: u32 = 64 << 10;
 /// Where metrics are served and the status is asked for when no address is given.
 const DEFAULT_METRICS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9420));
 
@@ -106,7 +108,7 @@ impl Server {
         let scheduler = scheduler(options, &machine)?;
         let plan = devices::Plan::read(&options.namespace)?;
         let config = limits::config(options, limits)?;
-        let most = limits.most_memory(threads, config.max_queue_depth);
+        let most = limits.most_memory(threads, config.max_queue_depth, MOST_BLOCK);
         limits::fit(plan.memory(), most)?;
         let (subsystem, drives) = subsystem(config, plan.open(progress)?)?;
         let Target { tasks, mut facts } = target(options, limits, &subsystem, threads)?;

@@ -23,7 +23,7 @@ pub use error::Error;
 pub use file::{Call, FileChannel, FileDevice, FileOptions, Kernel, Medium};
 pub use null::Null;
 pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};
-pub use ram::Ram;
+pub use ram::{Loan, Pinned, Ram};
 pub use room::room;
 pub use spec::{Spec, open, open_watched};
 
@@ -164,6 +164,12 @@ pub trait Channel: Send {
 
     /// Sends what was taken to the device and adds what it has done to `done`; returns how many.
     fn poll(&mut self, done: &mut Vec<Done>) -> usize;
+
+    /// A read that is done by sending from where the bytes are, if the device has them in memory;
+    /// `None`: it must be submitted.
+    fn lend(&mut self, _lba: u64, _blocks: u32) -> Option<Loan> {
+        None
+    }
 
     /// Names the pool that most buffers will come from, so that a ring can pin it once.
     fn register(&mut self, _pool: &Pool) {}

@@ -148,6 +148,12 @@ impl Commands {
             Direction::FromHost { length, in_capsule } => (length, in_capsule && length > 0),
         };
         *context.turn = context.turn.saturating_sub(direction.to_host());
+        if let Some(plan @ Plan::Device { op: Op::Read { .. }, .. }) = plan
+            && !self.digests.data
+            && self.lend(&sqe, plan, length, sender, context)
+        {
+            return Ok(Some(None));
+        }
         let from_host = matches!(direction, Direction::FromHost { .. }) && length > 0;
         let state = if from_host { State::Receiving } else { State::Working };
         let mut slot = Slot::new(sqe, state, length, context.now);
@@ -171,6 +177,29 @@ impl Commands {
         }
         self.start(index, sender, context);
         Ok(Some(None))
+    }
+
+    /// Answers a read from where the bytes are, if the device lends them.
+    fn lend(
+        &mut self,
+        sqe: &Sqe,
+        plan: Plan,
+        length: u32,
+        sender: &mut Sender,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let Plan::Device { namespace, lba, blocks, .. } = plan else { return false };
+        let Some(loan) = context.channels.lend(namespace, lba, blocks) else { return false };
+        self.count();
+        if let Some(Queue::Io(io)) = &self.queue {
+            io.account(sqe, &plan, Status::SUCCESS);
+        }
+        self.timed.extend(Answered::of(&plan, length, Status::SUCCESS, context.now));
+        let cid = sqe.cid.get();
+        self.put_transfer(cid, self.read_flags(), length as usize, sender);
+        sender.put_loan(loan);
+        self.conclude_read(cid, sender);
+        true
     }
 
     fn count(&mut self) {
@@ -404,7 +433,9 @@ impl Commands {
         if let (Some(Queue::Io(io)), Some(plan)) = (&self.queue, &slot.plan) {
             io.account(&slot.sqe, plan, slot.status);
         }
-        self.timed.extend(Answered::of(&slot));
+        let plan = slot.plan.as_ref();
+        self.timed
+            .extend(plan.and_then(|plan| Answered::of(plan, slot.length, slot.status, slot.since)));
         let is_read = matches!(slot.plan, Some(Plan::Device { op: Op::Read { .. }, .. }));
         match slot.payload {
             Payload::Pooled(buffer) if is_read && success => self.read(slot.cid, buffer, sender),
@@ -412,11 +443,19 @@ impl Commands {
         }
     }
 
-    /// Answers a read: its data, and success with it (TCP 3.6.2.6, SUCCESS) unless the queue head
-    /// must be told too.
+    /// Answers a read: its data, and success.
     fn read(&mut self, cid: u16, buffer: Buffer, sender: &mut Sender) {
-        let flags = flag::LAST | if self.head.is_none() { flag::SUCCESS } else { 0 };
-        self.put_data(cid, flags, buffer, sender);
+        self.put_data(cid, self.read_flags(), buffer, sender);
+        self.conclude_read(cid, sender);
+    }
+
+    /// Success comes with the data (TCP 3.6.2.6, SUCCESS) unless the queue head must be told too.
+    fn read_flags(&self) -> u8 {
+        flag::LAST | if self.head.is_none() { flag::SUCCESS } else { 0 }
+    }
+
+    /// What follows the data of a read.
+    fn conclude_read(&mut self, cid: u16, sender: &mut Sender) {
         if self.head.is_some() {
             self.answer(Cqe::new(cid, Status::SUCCESS, 0, self.head()), sender);
         } else {
@@ -424,9 +463,8 @@ impl Commands {
         }
     }
 
-    /// Sends data of command `cid`.
-    fn put_data(&self, cid: u16, flags: u8, buffer: Buffer, sender: &mut Sender) {
-        let length = buffer.len();
+    /// The header of `length` bytes of data of command `cid`.
+    fn put_transfer(&self, cid: u16, flags: u8, length: usize, sender: &mut Sender) {
         let header = pdu::Transfer {
             common: pdu::common(Kind::C2hData, flags, self.digests, length, self.alignment),
             cid: cid.into(),
@@ -435,8 +473,13 @@ impl Commands {
             length: (length as u32).into(),
             reserved: 0.into(),
         };
-        let digest = self.digests.data.then(|| crc32c::crc32c(&buffer));
         sender.put(|out| pdu::put_header(out, header.as_bytes()));
+    }
+
+    /// Sends data of command `cid`.
+    fn put_data(&self, cid: u16, flags: u8, buffer: Buffer, sender: &mut Sender) {
+        let digest = self.digests.data.then(|| crc32c::crc32c(&buffer));
+        self.put_transfer(cid, flags, buffer.len(), sender);
         sender.put_data(buffer);
         if let Some(digest) = digest {
             sender.put(|out| out.extend_from_slice(&digest.to_le_bytes()));

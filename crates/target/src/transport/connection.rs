@@ -21,7 +21,7 @@ use super::receive::{Receiver, Stage};
 use super::send::Sender;
 use super::slots::{Payload, Slot, State};
 use crate::controller::{Namespace, Queue, Subsystem};
-use crate::device::{Channel, Done, Io, Pool};
+use crate::device::{Channel, Done, Io, Loan, Pool};
 use crate::wire::command::{FABRICS, fabrics};
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
 use crate::wire::{Cqe, Sqe, Status};
@@ -103,6 +103,10 @@ impl Channels {
         way.channel.submit(io);
     }
 
+    pub fn lend(&mut self, namespace: usize, lba: u64, blocks: u32) -> Option<Loan> {
+        self.list[namespace].channel.lend(lba, blocks)
+    }
+
     pub fn poll(&mut self, done: &mut Vec<Done>) {
         for way in self.list.iter_mut().filter(|way| way.under_way > 0) {
             let count = way.channel.poll(done);
@@ -158,7 +162,7 @@ impl Connection {
     }
 
     /// The most bytes of memory that a connection with a queue of `depth` commands takes, without
-    /// buffers of the pool and what was [left](Self::left).
+    /// buffers of the pool, what was [left](Self::left) and the rest of a block on its way.
     pub const fn most_memory(depth: usize) -> usize {
         size_of::<Self>() + Sender::most_memory(depth) + Commands::most_memory(depth)
     }
@@ -473,6 +477,7 @@ impl Connection {
                 if let (Queue::Admin(admin), Some(local)) = (&mut connected.queue, self.local) {
                     admin.reached_at(local);
                 }
+                self.sender.set_depth(connected.depth);
                 let head = self.commands.begin(connected);
                 self.receiver.set_max_data(context.limits.data_limit());
                 Cqe::new(slot.cid, Status::SUCCESS, id, head)

@@ -84,11 +84,12 @@ impl Limits {
     }
 
     /// The most bytes of memory that all peers together make `groups` groups hold, with queues of
-    /// `depth` commands; the kernel's socket buffers and what the namespaces need are besides.
+    /// `depth` commands and blocks of `block` bytes; the kernel's socket buffers and what the
+    /// namespaces need are besides.
     #[must_use]
-    pub fn most_memory(&self, groups: usize, depth: u16) -> u64 {
+    pub fn most_memory(&self, groups: usize, depth: u16, block: u32) -> u64 {
         let depth = depth.max(crate::controller::ADMIN_DEPTH);
-        let connection = group::most_memory_of_connection(depth.into()) as u64;
+        let connection = group::most_memory_of_connection(depth.into()) as u64 + u64::from(block);
         let buffers = u64::from(self.buffers).saturating_mul(self.buffer() as u64);
         let group = buffers.saturating_add(group::MOST_LEFT as u64);
         let connections = u64::from(self.connections).saturating_mul(connection);

@@ -9,10 +9,10 @@ use std::io::{self, IoSlice, Write};
 
 use ebb_policy::units::Nanos;
 
-use crate::device::Buffer;
+use crate::device::{Buffer, Loan, Pinned};
 
 /// Pieces given to one system call; Linux takes up to 1024.
-const GATHER: usize = 64;
+const GATHER: usize = 128;
 /// Sent header bytes that are kept before they are thrown away.
 const KEEP: usize = 16 << 10;
 /// Unsent header bytes at which no more commands are taken.
@@ -25,6 +25,7 @@ enum Segment {
     /// Bytes of `Sender::heads`.
     Head(usize),
     Data(Buffer),
+    Lent(Loan),
 }
 
 /// The bytes on their way to one peer, in order.
@@ -38,6 +39,11 @@ pub(super) struct Sender {
     buffers: u32,
     /// Bytes of the first segment that are sent, if that is data.
     data_sent: usize,
+    /// The next bytes of the first segment: the rest of a lent block of which some are sent, as it
+    /// was when they were.
+    torn: Vec<u8>,
+    /// Commands that the queue holds.
+    depth: usize,
     /// Bytes ever put here, and those of them that are sent.
     put: u64,
     sent: u64,
@@ -46,11 +52,16 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// The most bytes of memory that a queue of `depth` commands makes it take, without buffers:
-    /// vectors grow by doubling.
+    /// The most bytes of memory that a queue of `depth` commands makes it take, without buffers
+    /// and the rest of one block: vectors grow by doubling.
     pub const fn most_memory(depth: usize) -> usize {
         let segments = 4 * (depth + 1) * size_of::<Segment>();
-        2 * (KEEP + FULL + (depth + 1) * ANSWER) + segments
+        2 * (KEEP + FULL + (depth + 1) * ANSWER) + 2 * segments
+    }
+
+    /// The queue holds so many commands.
+    pub fn set_depth(&mut self, depth: u16) {
+        self.depth = depth.into();
     }
 
     /// Appends what `put` writes: headers and what is as small.
@@ -75,14 +86,21 @@ impl Sender {
         }
     }
 
+    /// Appends what a device lends.
+    pub fn put_loan(&mut self, loan: Loan) {
+        self.put += loan.length() as u64;
+        self.segments.push_back(Segment::Lent(loan));
+    }
+
     /// Whether all is sent.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// Whether no more commands may be taken before the peer has read some answers.
+    /// Whether no more commands may be taken before the peer has read some answers: a queue's worth
+    /// of them, each a header and data, or headers enough.
     pub fn is_full(&self) -> bool {
-        self.heads.len() - self.heads_sent >= FULL
+        self.segments.len() > 2 * (self.depth + 1) || self.heads.len() - self.heads_sent >= FULL
     }
 
     /// Buffers held.
@@ -111,12 +129,8 @@ impl Sender {
             let (wanted, sent) = self.send_some(socket);
             match sent {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => {
-                    self.advance(sent);
-                    if sent < wanted {
-                        return Ok(false);
-                    }
-                }
+                Ok(sent) if sent < wanted => return Ok(false),
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -126,49 +140,92 @@ impl Sender {
     }
 
     /// One system call: the bytes offered and what came of it.
-    fn send_some(&self, socket: &mut impl Write) -> (usize, io::Result<usize>) {
-        let mut slices = [IoSlice::new(&[]); GATHER];
+    fn send_some(&mut self, socket: &mut impl Write) -> (usize, io::Result<usize>) {
+        let mut pins = [const { None }; GATHER];
+        let pieces = pin(&self.segments, self.data_sent + self.torn.len(), &mut pins);
+        let mut slices = [IoSlice::new(&[]); GATHER + 1];
         let (mut count, mut wanted) = (0, 0);
         let (mut head, mut skip) = (self.heads_sent, self.data_sent);
-        for (slice, segment) in slices.iter_mut().zip(&self.segments) {
-            let bytes = match segment {
-                Segment::Head(length) => {
+        let mut add = |bytes| {
+            slices[count] = IoSlice::new(bytes);
+            (count, wanted) = (count + 1, wanted + bytes.len());
+        };
+        if !self.torn.is_empty() {
+            add(&self.torn);
+        }
+        for (segment, pin) in self.segments.iter().zip(&pins).take(pieces) {
+            add(match (segment, pin) {
+                (Segment::Head(length), _) => {
                     head += length;
                     &self.heads[head - length..head]
                 }
-                Segment::Data(buffer) => &buffer[std::mem::take(&mut skip)..],
-            };
-            *slice = IoSlice::new(bytes);
-            wanted += bytes.len();
-            count += 1;
+                (Segment::Data(buffer), _) => &buffer[std::mem::take(&mut skip)..],
+                (Segment::Lent(_), Some(pinned)) => pinned,
+                (Segment::Lent(_), None) => &[],
+            });
         }
-        (wanted, socket.write_vectored(&slices[..count]))
+        let result = socket.write_vectored(&slices[..count]);
+        if let Ok(sent) = result {
+            let torn = self.torn_by(sent, &pins);
+            drop(pins);
+            self.advance(sent);
+            self.torn = torn.unwrap_or_default();
+        }
+        (wanted, result)
+    }
+
+    /// What is left, when so many bytes are sent, of the lent block that they end in.
+    fn torn_by(&self, mut sent: usize, pins: &[Option<Pinned<'_>>]) -> Option<Vec<u8>> {
+        if sent < self.torn.len() {
+            return Some(self.torn[sent..].to_vec());
+        }
+        let mut done = self.data_sent;
+        for (segment, pin) in self.segments.iter().zip(pins) {
+            let length = match segment {
+                Segment::Head(length) => *length,
+                Segment::Data(buffer) => buffer.len() - std::mem::take(&mut done),
+                Segment::Lent(loan) => loan.length() - std::mem::take(&mut done),
+            };
+            if sent >= length {
+                sent -= length;
+                continue;
+            }
+            let (Segment::Lent(loan), Some(pinned)) = (segment, pin) else { return None };
+            let at = loan.length() - length + sent;
+            let end = at.next_multiple_of(loan.block());
+            let from = pinned.len() - (loan.length() - at);
+            return Some(pinned[from..from + end - at].to_vec());
+        }
+        None
     }
 
     fn advance(&mut self, mut sent: usize) {
         self.sent += sent as u64;
         assert!(self.sent <= self.put, "more was sent than there was");
-        while sent > 0 {
-            match self.segments.front_mut() {
-                Some(Segment::Head(length)) if *length > sent => {
-                    *length -= sent;
-                    self.heads_sent += sent;
-                    break;
+        while let Some(segment) = self.segments.front_mut() {
+            let left = match segment {
+                Segment::Head(length) => *length,
+                Segment::Data(buffer) => buffer.len() - self.data_sent,
+                Segment::Lent(loan) => loan.length() - self.data_sent,
+            };
+            if sent < left {
+                match segment {
+                    Segment::Head(length) => {
+                        *length -= sent;
+                        self.heads_sent += sent;
+                    }
+                    Segment::Data(_) | Segment::Lent(_) => self.data_sent += sent,
                 }
-                Some(Segment::Head(length)) => {
-                    sent -= *length;
-                    self.heads_sent += *length;
-                }
-                Some(Segment::Data(buffer)) if buffer.len() - self.data_sent > sent => {
-                    self.data_sent += sent;
-                    break;
-                }
-                Some(Segment::Data(buffer)) => {
-                    sent -= buffer.len() - self.data_sent;
+                break;
+            }
+            sent -= left;
+            match segment {
+                Segment::Head(length) => self.heads_sent += *length,
+                Segment::Data(_) => {
                     self.data_sent = 0;
                     self.buffers -= 1;
                 }
-                None => unreachable!("more was sent than there was"),
+                Segment::Lent(_) => self.data_sent = 0,
             }
             self.segments.pop_front();
         }
@@ -177,6 +234,29 @@ impl Sender {
             self.heads_sent = 0;
         }
     }
+}
+
+/// Pins what the first segments lend, the first of them from byte `skip` on; how many segments can
+/// be sent now. The first waits for who writes there; nobody else is kept waiting meanwhile.
+fn pin<'a>(
+    segments: &'a VecDeque<Segment>,
+    mut skip: usize,
+    pins: &mut [Option<Pinned<'a>>; GATHER],
+) -> usize {
+    for (at, (segment, pin)) in segments.iter().zip(pins.iter_mut()).enumerate() {
+        if let Segment::Lent(loan) = segment {
+            *pin = loan.pin(skip);
+            while pin.is_none() {
+                if at > 0 {
+                    return at;
+                }
+                std::thread::yield_now();
+                *pin = loan.pin(skip);
+            }
+        }
+        skip = 0;
+    }
+    segments.len().min(GATHER)
 }
 
 #[cfg(test)]

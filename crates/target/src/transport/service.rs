@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
 
-use super::slots::Slot;
 use crate::controller::Plan;
 use crate::device::Op;
+use crate::wire::Status;
 
 /// What an I/O command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,16 +235,10 @@ pub(super) struct Answered {
 
 impl Answered {
     /// Of an I/O command that touched a namespace.
-    pub fn of(slot: &Slot) -> Option<Self> {
-        let (kind, namespace) = Kind::of(slot.plan.as_ref()?)?;
-        let is_error = !slot.status.is_success();
-        Some(Self {
-            kind,
-            namespace: namespace as u32,
-            bytes: slot.length,
-            is_error,
-            since: slot.since,
-        })
+    pub fn of(plan: &Plan, bytes: u32, status: Status, since: Nanos) -> Option<Self> {
+        let (kind, namespace) = Kind::of(plan)?;
+        let (namespace, is_error) = (namespace as u32, !status.is_success());
+        Some(Self { kind, namespace, bytes, is_error, since })
     }
 }
 

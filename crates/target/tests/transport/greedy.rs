@@ -1,94 +1,20 @@
 //! Peers that take what they can get and give nothing back: what they make the target hold is
 //! bounded, and the others get their share.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ebb_policy::units::Nanos;
 use ebb_target::device::{Spec, open};
 use ebb_target::transport::Limits;
+use ebb_target::wire::Status;
 use ebb_target::wire::command::{admin, io, sgl};
-use ebb_target::wire::fabrics::DISCOVERY_NQN;
 use ebb_target::wire::pdu::{Digests, Kind};
-use ebb_target::wire::{Sqe, Status};
 
 use crate::peer::{Host, Peer, transfer};
 use crate::server::{NQN, Server};
 
 const OTHER: &str = "nqn.2026-11.org.example:other";
-
-/// Resident bytes of this process, in which the target runs too.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
-/// Sends `bytes` until the target takes no more, at most all of them.
-fn push(peer: &Peer, bytes: &[u8]) {
-    let mut stream = peer.stream.try_clone().unwrap();
-    stream.set_nonblocking(true).unwrap();
-    let (mut sent, mut refused) = (0, 0);
-    while sent < bytes.len() && refused < 3 {
-        match stream.write(&bytes[sent..]) {
-            Ok(count) => (sent, refused) = (sent + count, 0),
-            Err(_) => {
-                refused += 1;
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        }
-    }
-}
-
-/// A Get Log Page of 128 KiB.
-fn log_page(cid: u16, page: u32) -> Sqe {
-    let mut sqe = Sqe::new(admin::GET_LOG_PAGE, cid);
-    (sqe.sgl_identifier, sqe.sgl_length) = (sgl::TRANSPORT, (128 << 10).into());
-    sqe.nsid = u32::MAX.into();
-    sqe.set_cdw(10, page | 0x7fff << 16);
-    sqe
-}
-
-#[test]
-fn a_thousand_peers_that_never_read_make_it_hold_no_more_than_is_documented() {
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    let limit = rustix::process::Rlimit { current: most.map(|most| most.min(4096)), maximum: most };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
-    let limits = Limits { connections: 1000, ..Limits::default() };
-    let server = Server::start(limits);
-    let before = resident();
-    let mut peers = Vec::new();
-    let enable = |host: &Host| Peer::enabled(&server, host, Digests::default());
-    // Discovery, open to hosts that are not allowed; admin queues; reads; writes without data.
-    for number in 0..200 {
-        let host = Host { subsystem: DISCOVERY_NQN, ..Host::named(&format!("{OTHER}{number}")) };
-        let (peer, _) = enable(&host);
-        let flood: Vec<u8> =
-            (0..4000).flat_map(|n| peer.capsule(log_page(n % 16, 0x70), &[])).collect();
-        push(&peer, &flood);
-        peers.push(peer);
-    }
-    for number in 0..200 {
-        let host = Host::named(&format!("{OTHER}{number}"));
-        let (peer, id) = enable(&host);
-        for queue in 1..=3 {
-            let (io, _) = Peer::joined_as(&server, &host, queue, id, Digests::default());
-            let opcode = if queue == 1 { io::WRITE } else { io::READ };
-            let flood = (0..1000).map(|n| transfer(opcode, n % 32, 0, 256, sgl::TRANSPORT));
-            push(&io, &flood.flat_map(|sqe| io.capsule(sqe, &[])).collect::<Vec<u8>>());
-            peers.push(io);
-        }
-        let flood: Vec<u8> =
-            (0..4000).flat_map(|n| peer.capsule(log_page(n % 16, 2), &[])).collect();
-        push(&peer, &flood);
-        peers.push(peer);
-    }
-    assert_eq!(peers.len(), 1000);
-    let (held, bound) = (resident().saturating_sub(before), limits.most_memory(1, 32));
-    println!("{} MiB held, {} MiB at most", held >> 20, bound >> 20);
-    assert!(held < bound, "{held} bytes of at most {bound}");
-}
 
 #[test]
 fn requests_for_data_that_are_never_answered_leave_buffers_for_others() {
@@ -176,7 +102,7 @@ fn peers_that_neither_send_what_they_were_asked_for_nor_read_are_closed() {
     let reads = reads.map(|cid| transfer(io::READ, cid, 0, 256, sgl::TRANSPORT));
     let mut bytes: Vec<u8> = reads.flat_map(|sqe| deaf.capsule(sqe, &[])).collect();
     bytes.extend([0xff; 64]);
-    push(&deaf, &bytes);
+    deaf.push(&bytes);
     drop(admin);
     while server.open.load(Ordering::Relaxed) > 0 {
         std::thread::yield_now();

@@ -118,6 +118,22 @@ impl Peer {
         (admin, id)
     }
 
+    /// Sends `bytes` until the target takes no more, at most all of them.
+    pub fn push(&self, bytes: &[u8]) {
+        let mut stream = self.stream.try_clone().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (mut sent, mut refused) = (0, 0);
+        while sent < bytes.len() && refused < 3 {
+            match stream.write(&bytes[sent..]) {
+                Ok(count) => (sent, refused) = (sent + count, 0),
+                Err(_) => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }

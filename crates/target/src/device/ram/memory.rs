@@ -4,6 +4,7 @@
 //! allows. So the mapping is only ever touched through raw pointers and only by copies that have
 //! the meaning of relaxed atomic accesses: string instructions in inline assembly on x86-64,
 //! `AtomicU64` elsewhere. What a racing reader got is thrown away when the page's version moved.
+//! References exist only to pages that are pinned, which nobody writes: see [`super::pins`].
 #![allow(unsafe_code)] // The mapping and the copies between it and buffers.
 
 use std::ffi::c_void;
@@ -13,20 +14,30 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Unit of versions and of giving memory back.
+/// The least unit of versions: what the system gives and takes memory by.
 pub(super) const PAGE: u64 = 4096;
-/// Versions; pages share them modulo this. A power of two.
+/// Versions; units share them modulo this. A power of two.
 const VERSIONS: u64 = 1024;
 /// Looks at a version before giving up the core: its writer may have been descheduled.
 const SPINS: u32 = 200;
 
-/// Anonymous memory with a sequence lock per page.
+/// Anonymous memory with a sequence lock per page, or per block where that is larger.
 #[derive(Debug)]
 pub(super) struct Memory {
     base: NonNull<u8>,
     bytes: u64,
-    /// Odd while somebody writes a page that shares it.
-    versions: Box<[AtomicU32]>,
+    /// Bytes that a guard is for.
+    unit: u64,
+    guards: Box<[Guard]>,
+}
+
+/// What readers and writers of the pages that share it tell each other.
+#[derive(Debug, Default)]
+struct Guard {
+    /// Odd while somebody writes.
+    version: AtomicU32,
+    /// How many read in place: [`super::pins`].
+    pins: AtomicU32,
 }
 
 // SAFETY: the mapping belongs to no thread; see the module's note on racing accesses.
@@ -43,16 +54,18 @@ impl Drop for Memory {
 }
 
 impl Memory {
-    pub(super) fn new(bytes: u64, huge: bool) -> std::io::Result<Self> {
-        let bytes = bytes.next_multiple_of(PAGE);
+    /// Of so many `bytes`, in blocks that are read and written whole.
+    pub(super) fn new(bytes: u64, block: u32, huge: bool) -> std::io::Result<Self> {
+        let unit = PAGE.max(block.into());
+        let bytes = bytes.next_multiple_of(unit);
         let length = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping where the kernel likes, so nothing is mapped over.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, flags)? };
         let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        let versions = (0..VERSIONS).map(|_| AtomicU32::new(0)).collect();
-        let memory = Self { base, bytes, versions };
+        let guards = (0..VERSIONS).map(|_| Guard::default()).collect();
+        let memory = Self { base, bytes, unit, guards };
         if huge {
             // SAFETY: our own mapping; the advice keeps its content. A kernel without huge pages
             // refuses, which costs speed only.
@@ -73,15 +86,21 @@ impl Memory {
         unsafe { self.base.as_ptr().add(range.start as usize) }
     }
 
-    fn version(&self, page: u64) -> &AtomicU32 {
-        &self.versions[(page % VERSIONS) as usize]
+    /// That of the unit which holds byte `at`.
+    fn guard(&self, at: u64) -> &Guard {
+        &self.guards[(at / self.unit % VERSIONS) as usize]
+    }
+
+    /// The parts of `range` that lie in one unit each.
+    fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        pieces(range, self.unit)
     }
 
     /// Copies from `start` on; every page as it was at one moment.
     pub(super) fn read(&self, start: u64, to: &mut [u8]) {
         let end = start + to.len() as u64;
-        for piece in pages(start..end) {
-            let version = self.version(piece.start / PAGE);
+        for piece in self.pieces(start..end) {
+            let version = &self.guard(piece.start).version;
             let to = &mut to[(piece.start - start) as usize..(piece.end - start) as usize];
             let from = self.at(&piece);
             let mut wait = Wait::default();
@@ -103,20 +122,21 @@ impl Memory {
     /// Stores from `start` on, page by page.
     pub(super) fn write(&self, start: u64, from: &[u8]) {
         let end = start + from.len() as u64;
-        for piece in pages(start..end) {
+        for piece in self.pieces(start..end) {
             let from = &from[(piece.start - start) as usize..(piece.end - start) as usize];
             let to = self.at(&piece);
-            self.lock(piece.start / PAGE);
+            self.lock(piece.start);
             // SAFETY: both sides are valid for the length; nobody writes to `from`.
             unsafe { copy(to, from.as_ptr(), from.len(), Shared::To) };
-            self.unlock(piece.start / PAGE);
+            self.unlock(piece.start);
         }
     }
 
-    /// Makes `range` zeros; gives whole pages back where there are `give_back` bytes or more.
-    pub(super) fn zero(&self, range: Range<u64>, give_back: u64) {
-        let whole = range.start.next_multiple_of(PAGE)..range.end / PAGE * PAGE;
-        if whole.is_empty() || whole.end - whole.start < give_back {
+    /// Makes `range` zeros and gives what it can of it back to the system.
+    pub(super) fn give_back(&self, range: Range<u64>) {
+        let unit = self.unit;
+        let whole = range.start.next_multiple_of(unit)..range.end / unit * unit;
+        if whole.is_empty() {
             return self.fill(range);
         }
         self.fill(range.start..whole.start);
@@ -124,62 +144,120 @@ impl Memory {
         while start < whole.end {
             // At most one turn of the versions, each locked in the order of the table: two calls
             // cannot wait for each other.
-            let end = ((start / PAGE / VERSIONS + 1) * VERSIONS * PAGE).min(whole.end);
+            let end = ((start / unit / VERSIONS + 1) * VERSIONS * unit).min(whole.end);
             self.release(start..end);
             start = end;
         }
         self.fill(whole.end..range.end);
     }
 
-    fn fill(&self, range: Range<u64>) {
+    /// Stores zeros.
+    pub(super) fn fill(&self, range: Range<u64>) {
         const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
-        for piece in pages(range) {
-            self.write(piece.start, &ZEROS[..(piece.end - piece.start) as usize]);
+        for piece in self.pieces(range) {
+            self.lock(piece.start);
+            for page in pieces(piece.clone(), PAGE) {
+                let length = (page.end - page.start) as usize;
+                // SAFETY: both sides are valid for the length; nobody writes to the zeros.
+                unsafe { copy(self.at(&page), ZEROS.as_ptr(), length, Shared::To) };
+            }
+            self.unlock(piece.start);
         }
     }
 
     fn release(&self, range: Range<u64>) {
-        let numbers = range.start / PAGE..range.end / PAGE;
-        numbers.clone().for_each(|page| self.lock(page));
+        let units = || self.pieces(range.clone()).map(|piece| piece.start);
+        units().for_each(|unit| self.lock(unit));
         let length = (range.end - range.start) as usize;
         // SAFETY: whole pages of our own private anonymous mapping, which read as zeros
         // afterwards.
         let given =
             unsafe { madvise(self.at(&range).cast::<c_void>(), length, Advice::LinuxDontNeed) };
-        numbers.for_each(|page| self.unlock(page));
+        units().for_each(|unit| self.unlock(unit));
         if given.is_err() {
             self.fill(range); // Locked memory cannot be given back.
         }
     }
 
-    fn lock(&self, page: u64) {
-        let version = self.version(page);
+    fn lock(&self, at: u64) {
+        let Guard { version, pins } = self.guard(at);
         let mut wait = Wait::default();
         loop {
             let now = version.load(Ordering::Relaxed);
             let odd = now.wrapping_add(1);
             if now.is_multiple_of(2)
                 && version
-                    .compare_exchange_weak(now, odd, Ordering::Acquire, Ordering::Relaxed)
+                    .compare_exchange_weak(now, odd, Ordering::SeqCst, Ordering::Relaxed)
                     .is_ok()
             {
-                // The stores that follow must not be seen before the odd version.
-                return fence(Ordering::Release);
+                break;
             }
             wait.once();
         }
+        while pins.load(Ordering::SeqCst) > 0 {
+            wait.once();
+        }
+        // The stores that follow must not be seen before the odd version.
+        fence(Ordering::Release);
     }
 
-    fn unlock(&self, page: u64) {
-        self.version(page).fetch_add(1, Ordering::Release);
+    fn unlock(&self, at: u64) {
+        self.guard(at).version.fetch_add(1, Ordering::Release);
     }
 }
 
-/// The parts of `range` that lie in one page each.
-fn pages(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+impl Memory {
+    /// Keeps writers from the pages of `range`; false, and no pin left, while one writes there.
+    pub(super) fn pin(&self, range: &Range<u64>) -> bool {
+        for piece in self.pieces(range.clone()) {
+            let Guard { version, pins } = self.guard(piece.start);
+            pins.fetch_add(1, Ordering::SeqCst);
+            if !version.load(Ordering::SeqCst).is_multiple_of(2) {
+                self.unpin(&(range.start..piece.end));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes back what [`Memory::pin`] did.
+    pub(super) fn unpin(&self, range: &Range<u64>) {
+        for piece in self.pieces(range.clone()) {
+            self.guard(piece.start).pins.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// The bytes of `range`, all of which the caller has pinned for as long as it borrows them:
+    /// only [`super::pins::Pinned`] calls this.
+    pub(super) fn pinned(&self, range: &Range<u64>) -> &[u8] {
+        let length = (range.end - range.start) as usize;
+        // SAFETY: inside the mapping, which `at` checks; while every page is pinned, writers wait,
+        // so nobody writes to these bytes.
+        unsafe { std::slice::from_raw_parts(self.at(range), length) }
+    }
+
+    /// Has the first page of `range` on its way to the cache when it is needed.
+    pub(super) fn prefetch(&self, range: &Range<u64>) {
+        let first = range.start..range.end.min(range.start + PAGE);
+        let base = self.at(&first);
+        for line in (0..first.end - first.start).step_by(64) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: inside the mapping; a prefetch changes nothing and cannot fault.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(base.add(line as usize).cast::<i8>());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = (base, line);
+        }
+    }
+}
+
+/// The parts of `range` that lie in one `unit` each.
+fn pieces(range: Range<u64>, unit: u64) -> impl Iterator<Item = Range<u64>> {
     let mut start = range.start;
     std::iter::from_fn(move || {
-        let end = ((start / PAGE + 1) * PAGE).min(range.end);
+        let end = ((start / unit + 1) * unit).min(range.end);
         (start < end).then(|| std::mem::replace(&mut start, end)..end)
     })
 }
@@ -253,13 +331,13 @@ mod tests {
 
     #[test]
     fn readers_see_each_page_whole_and_zeroes_give_back() {
-        let memory = Memory::new(64 * PAGE, false).unwrap();
+        let memory = Memory::new(64 * PAGE, 512, false).unwrap();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for round in 0..4000u32 {
                     memory.write(PAGE, &[round as u8; 2 * PAGE as usize]);
                     if round % 16 == 0 {
-                        memory.zero(0..16 * PAGE, 0);
+                        memory.give_back(0..16 * PAGE);
                     }
                 }
             });
@@ -272,9 +350,30 @@ mod tests {
     }
 
     #[test]
+    fn blocks_larger_than_a_page_are_whole_too() {
+        const BLOCK: usize = 16 * PAGE as usize;
+        let memory = Memory::new(4 * BLOCK as u64, BLOCK as u32, false).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 0..1000u32 {
+                    memory.write(BLOCK as u64, &[round as u8; BLOCK]);
+                    if round % 16 == 0 {
+                        memory.fill(0..2 * BLOCK as u64);
+                    }
+                }
+            });
+            let mut block = vec![0; BLOCK];
+            while !writer.is_finished() {
+                memory.read(BLOCK as u64, &mut block);
+                assert!(block.iter().all(|byte| *byte == block[0]), "a block was torn");
+            }
+        });
+    }
+
+    #[test]
     fn pieces_stay_inside_pages() {
-        let got: Vec<_> = pages(512..9000).collect();
+        let got: Vec<_> = pieces(512..9000, PAGE).collect();
         assert_eq!(got, [512..4096, 4096..8192, 8192..9000]);
-        assert_eq!(pages(4096..4096).count(), 0);
+        assert_eq!(pieces(4096..4096, PAGE).count(), 0);
     }
 }

@@ -1,24 +1,22 @@
 //! A device in anonymous memory.
 //!
 //! Channels on different cores work on the same memory at once. Each block is read and written
-//! whole, as the contract asks: a version per page (a sequence lock) lets readers notice a write
+//! whole, as the contract asks: a version per page or block (a sequence lock) lets readers notice a write
 //! that overtook them and copy again, so readers never write to shared memory and never wait for
 //! each other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::instant::Instant;
-use super::{Channel, Device, Error, Geometry, Io, Op};
+use super::{Channel, Device, Done, Error, Geometry, Io, Op};
 use crate::wire::Status;
 
 mod memory;
+mod pins;
 mod populate;
 
 use memory::Memory;
-
-/// Zeroes shorter than this are stored; longer ones give their pages back.
-const GIVE_BACK: u64 = 64 << 10;
+pub use pins::{Loan, Pinned};
 
 /// A device in memory; its content goes with the process.
 #[derive(Debug)]
@@ -37,17 +35,14 @@ impl Ram {
     /// # Errors
     /// When the system has no address space left.
     pub fn new(geometry: Geometry, huge: bool) -> Result<Self, Error> {
-        let memory = Memory::new(geometry.bytes(), huge).map_err(Error::system(
-            "ram",
-            "cannot map the memory",
-            "ask for a smaller size",
-        ))?;
+        let memory = Memory::new(geometry.bytes(), geometry.block_size, huge)
+            .map_err(Error::system("ram", "cannot map the memory", "ask for a smaller size"))?;
         Ok(Self { geometry, huge, memory: Arc::new(memory), taken: None })
     }
 
     /// Takes all the memory now, so that no first write of a page waits for the system; calls
     /// `progress` with the bytes of each piece, from several threads. Pages given back later
-    /// (Deallocate, Write Zeroes) are taken again as they are written.
+    /// (Deallocate) are taken again as they are written.
     ///
     /// # Errors
     /// When the system has not got as much.
@@ -65,11 +60,39 @@ fn run(io: &mut Io, geometry: Geometry, memory: &Memory) -> Status {
     match (io.op, &mut io.buffer) {
         (Op::Read { .. }, Some(buffer)) => memory.read(range.start, buffer),
         (Op::Write { .. }, Some(buffer)) => memory.write(range.start, buffer),
-        (Op::WriteZeroes { .. }, _) => memory.zero(range, GIVE_BACK),
-        (Op::Deallocate, _) => memory.zero(range, 0),
+        (Op::WriteZeroes { .. }, _) => memory.fill(range),
+        (Op::Deallocate, _) => memory.give_back(range),
         _ => {}
     }
     Status::SUCCESS
+}
+
+/// Does each request as it is submitted; the next poll hands it back.
+struct RamChannel {
+    geometry: Geometry,
+    memory: Arc<Memory>,
+    done: Vec<Done>,
+}
+
+impl Channel for RamChannel {
+    fn submit(&mut self, mut io: Io) {
+        let status = run(&mut io, self.geometry, &self.memory);
+        self.done.push(io.done(status));
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) -> usize {
+        let count = self.done.len();
+        done.append(&mut self.done);
+        count
+    }
+
+    fn lend(&mut self, lba: u64, blocks: u32) -> Option<Loan> {
+        let Geometry { block_size, .. } = self.geometry;
+        let block = u64::from(block_size);
+        let range = lba * block..(lba + u64::from(blocks)) * block;
+        let is_inside = self.geometry.contains(lba, blocks.into());
+        is_inside.then(|| Loan::new(self.memory.clone(), range, block_size))
+    }
 }
 
 impl Device for Ram {
@@ -89,6 +112,6 @@ impl Device for Ram {
     }
     fn open(&self) -> std::io::Result<Box<dyn Channel>> {
         let (geometry, memory) = (self.geometry, self.memory.clone());
-        Ok(Box::new(Instant::new(move |io: &mut Io| run(io, geometry, &memory))))
+        Ok(Box::new(RamChannel { geometry, memory, done: Vec::new() }))
     }
 }

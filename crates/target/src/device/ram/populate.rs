@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn all_of_it_is_there_afterwards_with_its_content() {
         let bytes = 3 * PIECE + PAGE;
-        let memory = Memory::new(bytes, false).unwrap();
+        let memory = Memory::new(bytes, 4096, false).unwrap();
         memory.write(PIECE, &[7; PAGE as usize]);
         let (before, taken) = (resident(), AtomicU64::new(0));
         populate(&memory, &|more| _ = taken.fetch_add(more, Ordering::Relaxed)).unwrap();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn more_than_there_is_is_refused_before_it_is_taken() {
-        let memory = Memory::new(1 << 45, false).unwrap();
+        let memory = Memory::new(1 << 45, 4096, false).unwrap();
         let error = populate(&memory, &|_| panic!("took some")).unwrap_err().to_string();
         assert!(error.contains("32 TiB") && error.contains("lazy"), "{error}");
         check(16, Some(16)).unwrap();
