@@ -207,6 +207,15 @@ impl State {
         self.under_way = under_way;
     }
 
+    /// Whether power has gone; then nothing is under way any more.
+    fn lost_power(&mut self) -> bool {
+        let off = self.power.lock().unwrap().off;
+        if off {
+            self.tear();
+        }
+        off
+    }
+
     /// Puts the first `sectors` of a write into the cache, or any part of them.
     fn store(&mut self, entry: &Entry, sectors: u64, torn: bool) {
         if matches!(entry.call, Call::Read | Call::Sync) {
@@ -410,7 +419,11 @@ impl Kernel for Lane {
         }
         state.clock += 1;
         let submitted = state.clock;
-        state.under_way.extend(self.queued.drain(..).map(|entry| Entry { submitted, ..entry }));
+        let too_late = state.lost_power();
+        state.under_way.extend(self.queued.drain(..).map(|entry| {
+            let result = if too_late { -Errno::IO.raw_os_error() } else { entry.result };
+            Entry { submitted, ran: too_late, result, ..entry }
+        }));
         Ok(())
     }
 
@@ -421,9 +434,7 @@ impl Kernel for Lane {
 
     fn next(&mut self) -> Option<(u64, i32)> {
         let mut state = self.state.lock().unwrap();
-        if state.power.lock().unwrap().off {
-            state.tear();
-        }
+        state.lost_power();
         while self.hurry || state.random.random_range(0..4) > 0 {
             let mine = state.under_way.iter().zip(0..).filter(|(entry, _)| entry.lane == self.id);
             let mine: Vec<usize> = mine.map(|(_, at)| at).collect();

@@ -248,7 +248,8 @@ impl Machine {
                 keeper.run_once();
             }
             if !done[0].status.is_success() {
-                assert!(real && self.off(), "seed {}: {:?}", self.seed, done[0].status);
+                let (seed, end) = (self.seed, (done[0].status, array.status()));
+                assert!(real && self.off(), "seed {seed}: block {lba} on: {end:?}");
                 return false;
             }
             self.check(lba, done[0].buffer.as_deref().unwrap(), real);
