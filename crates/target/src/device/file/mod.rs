@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
 
 use super::{Channel, Device, Error, Geometry};
 
+mod atomic;
 mod channel;
 mod errno;
 mod kernel;
@@ -76,11 +77,12 @@ impl FileDevice {
             REFUSED,
         ))?;
         let geometry = Geometry { block_size: block, blocks: size / u64::from(block) };
+        let torn = atomic::warning(block, atomic::unit(&file, Path::new(atomic::SYSFS)));
         let how = if direct { "O_DIRECT" } else { "through the page cache: no O_DIRECT here" };
         Ok(Self {
             file,
             medium: Arc::new(Medium::new(geometry)),
-            description: format!("{}: io_uring, {how}", path.display()),
+            description: format!("{}: io_uring, {how}{torn}", path.display()),
         })
     }
 }
