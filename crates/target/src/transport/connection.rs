@@ -374,6 +374,9 @@ impl Connection {
     /// A PDU is complete. A wrong data digest fails the command, not the connection (TCP 3.3.2).
     fn pdu_ended(&mut self, digest_right: bool, context: &mut Context<'_>) -> Result<(), Fatal> {
         self.receiver.next();
+        if self.phase == Phase::Ready {
+            self.deadline = None; // The next PDU has a time of its own.
+        }
         if let Sink::Slot(slot, at) = std::mem::replace(&mut self.sink, Sink::Discard) {
             let Self { commands, sender, .. } = self;
             match self.phase {

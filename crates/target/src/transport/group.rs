@@ -175,6 +175,12 @@ impl<N: Network> Group<N> {
         self.service.clone()
     }
 
+    /// Buffers that no command holds.
+    #[must_use]
+    pub fn free_buffers(&self) -> usize {
+        self.pool.available()
+    }
+
     /// Runs `act` on the connection `index` with what it works with.
     fn with<T>(
         &mut self,
