@@ -7,14 +7,11 @@
 //! way, any sectors are kept.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ebb_target::device::{Call, Channel, Device, FileChannel, Geometry, Kernel, Medium};
+use ebb_target::device::{Call, Device, Geometry, Medium};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 pub const SECTOR: usize = 512;
@@ -48,9 +45,9 @@ pub struct Faults {
 }
 
 pub struct Disk {
-    state: Arc<Mutex<State>>,
-    medium: Arc<Medium>,
-    geometry: Geometry,
+    pub state: Arc<Mutex<State>>,
+    pub medium: Arc<Medium>,
+    pub geometry: Geometry,
 }
 
 struct Version {
@@ -63,37 +60,37 @@ struct Version {
 }
 
 /// A call that was submitted.
-struct Entry {
-    lane: u64,
-    tag: u64,
-    id: u64,
-    call: Call,
-    sector: u64,
-    sectors: u64,
-    data: Vec<u8>,
-    submitted: u64,
+pub struct Entry {
+    pub lane: u64,
+    pub tag: u64,
+    pub id: u64,
+    pub call: Call,
+    pub sector: u64,
+    pub sectors: u64,
+    pub data: Vec<u8>,
+    pub submitted: u64,
     /// It has been done, or not, but its caller does not know.
-    ran: bool,
+    pub ran: bool,
     /// Of a read, from when it was submitted.
-    result: i32,
+    pub result: i32,
 }
 
-struct State {
+pub struct State {
     power: Arc<Mutex<Power>>,
-    random: Pcg64Mcg,
+    pub random: Pcg64Mcg,
     /// What survives a loss of power.
     durable: BTreeMap<u64, Sector>,
     /// What was written since: any version, or none, may survive.
     loose: BTreeMap<u64, Vec<Version>>,
     /// Of all lanes.
-    under_way: Vec<Entry>,
-    faults: Faults,
+    pub under_way: Vec<Entry>,
+    pub faults: Faults,
     /// Calls until it fails for good.
     fuse: Option<u64>,
     failed: bool,
     /// Writes and syncs that ended with an error other than a passing one.
     errors: u64,
-    clock: u64,
+    pub clock: u64,
 }
 
 impl Disk {
@@ -117,7 +114,7 @@ impl Disk {
         Self { state, medium: Arc::new(Medium::new(geometry)), geometry }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 
@@ -181,7 +178,7 @@ impl State {
         loose.map_or_else(kept, |version| version.data)
     }
 
-    fn one_in(&mut self, count: u32) -> bool {
+    pub fn one_in(&mut self, count: u32) -> bool {
         count > 0 && self.random.random_range(0..count) == 0
     }
 
@@ -208,7 +205,7 @@ impl State {
     }
 
     /// Whether power has gone; then nothing is under way any more.
-    fn lost_power(&mut self) -> bool {
+    pub fn lost_power(&mut self) -> bool {
         let off = self.power.lock().unwrap().off;
         if off {
             self.tear();
@@ -253,7 +250,7 @@ impl State {
         !dead
     }
 
-    fn run(&mut self, entry: &Entry) -> i32 {
+    pub fn run(&mut self, entry: &Entry) -> i32 {
         if !self.alive(entry) {
             return -Errno::IO.raw_os_error();
         }
@@ -328,7 +325,7 @@ impl State {
     }
 
     /// The caller hears of it.
-    fn answer(&mut self, entry: &Entry) {
+    pub fn answer(&mut self, entry: &Entry) {
         self.clock += 1;
         let (clock, result) = (self.clock, entry.result);
         let passing = [Errno::INTR, Errno::AGAIN, Errno::OPNOTSUPP];
@@ -358,7 +355,7 @@ impl State {
 
     /// What a read brings: decided when it is submitted, as it may happen at any time until it
     /// is answered.
-    fn read(&mut self, sector: u64, data: &mut [u8]) -> i32 {
+    pub fn read(&mut self, sector: u64, data: &mut [u8]) -> i32 {
         data.fill(0xee);
         if self.one_in(self.faults.passing) {
             return -Errno::INTR.raw_os_error();
@@ -375,123 +372,4 @@ impl State {
         }
         bytes as i32
     }
-}
-
-/// One channel's way to the disk.
-struct Lane {
-    state: Arc<Mutex<State>>,
-    id: u64,
-    queued: Vec<Entry>,
-    /// Somebody waits for a completion.
-    hurry: bool,
-    /// Always readable: whoever waits looks again at once.
-    fd: OwnedFd,
-}
-
-impl Kernel for Lane {
-    fn push(&mut self, tag: u64, call: Call, offset: u64, length: u64, data: &mut [u8]) -> bool {
-        let mut state = self.state.lock().unwrap();
-        state.clock += 1;
-        let (id, sector) = (state.clock, offset / SECTOR as u64);
-        let result = if call == Call::Read { state.read(sector, data) } else { 0 };
-        let kept = if let Call::Write { .. } = call { data.to_vec() } else { Vec::new() };
-        let bytes = if kept.is_empty() { length } else { kept.len() as u64 };
-        self.queued.push(Entry {
-            lane: self.id,
-            tag,
-            id,
-            call,
-            sector,
-            sectors: bytes / SECTOR as u64,
-            data: kept,
-            submitted: 0,
-            ran: false,
-            result,
-        });
-        true
-    }
-
-    fn submit(&mut self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        let passing = state.faults.passing;
-        if !self.queued.is_empty() && state.one_in(passing) {
-            return Err(Errno::AGAIN.into());
-        }
-        state.clock += 1;
-        let submitted = state.clock;
-        let too_late = state.lost_power();
-        state.under_way.extend(self.queued.drain(..).map(|entry| {
-            let result = if too_late { -Errno::IO.raw_os_error() } else { entry.result };
-            Entry { submitted, ran: too_late, result, ..entry }
-        }));
-        Ok(())
-    }
-
-    fn wait(&mut self) -> io::Result<()> {
-        self.hurry = true;
-        self.submit()
-    }
-
-    fn next(&mut self) -> Option<(u64, i32)> {
-        let mut state = self.state.lock().unwrap();
-        state.lost_power();
-        while self.hurry || state.random.random_range(0..4) > 0 {
-            let mine = state.under_way.iter().zip(0..).filter(|(entry, _)| entry.lane == self.id);
-            let mine: Vec<usize> = mine.map(|(_, at)| at).collect();
-            if mine.is_empty() {
-                return None;
-            }
-            let at = mine[state.random.random_range(0..mine.len())];
-            let mut entry = state.under_way.swap_remove(at);
-            if !entry.ran {
-                entry.result = state.run(&entry);
-                entry.ran = true;
-            }
-            if self.hurry || state.random.random() {
-                self.hurry = false;
-                state.answer(&entry);
-                return Some((entry.tag, entry.result));
-            }
-            state.under_way.push(entry);
-        }
-        None
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-impl Device for Disk {
-    fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-    fn describe(&self) -> String {
-        "a disk that may fail".to_owned()
-    }
-    fn open(&self) -> io::Result<Box<dyn Channel>> {
-        let fd = eventfd(1, EventfdFlags::CLOEXEC)?;
-        let mut state = self.state();
-        state.clock += 1;
-        let id = state.clock;
-        let lane = Lane { state: self.state.clone(), id, queued: Vec::new(), hurry: false, fd };
-        Ok(Box::new(FileChannel::new(lane, self.medium.clone())))
-    }
-}
-
-/// Runs lives, each from a seed of its own, until power was cut often enough: `EBB_CRASHES` times,
-/// or `cuts`. With `EBB_SEED`, that life alone.
-pub fn campaign(cuts: u64, life: impl Fn(u64) -> u64) {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
-    if let Some(seed) = number("EBB_SEED") {
-        life(seed);
-        return;
-    }
-    let wanted = number("EBB_CRASHES").unwrap_or(cuts);
-    let (mut seed, mut seen) = (0, 0);
-    while seen < wanted {
-        seen += life(seed);
-        seed += 1;
-    }
-    println!("{seen} cuts of power in {seed} lives");
 }

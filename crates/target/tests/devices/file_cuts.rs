@@ -335,5 +335,5 @@ fn life(seed: u64) -> u64 {
 
 #[test]
 fn what_was_synced_survives_a_cut() {
-    crate::disk::campaign(400, life);
+    crate::common::campaign(400, life);
 }

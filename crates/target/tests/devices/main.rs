@@ -5,6 +5,7 @@ mod common;
 mod disk;
 mod file;
 mod file_cuts;
+mod lane;
 mod raid5;
 mod raid5_crash;
 mod raid5_histories;

@@ -364,5 +364,5 @@ fn life(seed: u64) -> u64 {
 /// Whatever fails, in whatever order things reach the disks: what was acknowledged is read.
 #[test]
 fn what_was_acknowledged_survives() {
-    crate::disk::campaign(500, life);
+    crate::common::campaign(500, life);
 }
