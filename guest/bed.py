@@ -95,20 +95,25 @@ class Target:
 class Guest:
     """A virtual machine that runs what it is told."""
 
-    def __init__(self, image, folder, memory="768"):
+    def __init__(self, image, folder, memory="768", drives=(), forward=None):
+        """With more `drives`, as qemu describes block devices; what connects to this machine's
+        port `forward` reaches the guest's port 4420."""
         self.console = folder / "console.log"
         agent, monitor = str(folder / "agent"), str(folder / "monitor")
         append = "root=/dev/vda rw console=ttyS0 init=/ebb-init quiet net.ifnames=0 panic=-1"
+        forwarded = f",hostfwd=tcp:{ADDRESS}:{forward}-:4420" if forward else ""
         command = [
             "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
             "-m", memory, "-smp", "2", "-display", "none", "-nodefaults", "-no-reboot",
             "-kernel", image / "vmlinuz", "-initrd", image / "initrd.img", "-append", append,
             "-drive", f"file={image}/root.img,if=virtio,format=raw,snapshot=on",
-            "-netdev", "user,id=net", "-device", "virtio-net-pci,id=link,netdev=net,romfile=",
+            "-netdev", "user,id=net" + forwarded, "-device", "virtio-net-pci,id=link,netdev=net,romfile=",
             "-chardev", f"socket,id=agent,path={agent},server=on,wait=off",
             "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent",
             "-qmp", f"unix:{monitor},server=on,wait=off", "-serial", f"file:{self.console}",
         ]
+        for drive in drives:
+            command += ["-drive", f"{drive},if=virtio"]
         self.log = folder / "qemu.log"
         self.process = subprocess.Popen(command, stderr=self.log.open("w"))
         try:

@@ -2,6 +2,7 @@
 
 import re
 
+from cuts import power_cuts
 from bed import ADDRESS, Failure, Guest, Skip, Target, expect, until
 
 HOST = "nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-000000000001"
@@ -14,8 +15,8 @@ PATIENCE = 300
 class Bed:
     """The guest, and the target it talks to at the moment."""
 
-    def __init__(self, ebb, folder, image):
-        self.ebb, self.folder, self.image = ebb, folder, image
+    def __init__(self, ebb, folder, image, cuts):
+        self.ebb, self.folder, self.image, self.cuts = ebb, folder, image, cuts
         self.guest = self.target = None
         self.durable = True
 
@@ -411,5 +412,5 @@ def farewell(bed):
 
 STEPS = [
     boot, discover, connect_all, listing, identify, logs, features, file_system, fio_verify,
-    commands, reset, disconnect, digests, allow_list, restart, raid, link_cut, farewell,
+    commands, reset, disconnect, digests, allow_list, restart, raid, link_cut, farewell, power_cuts,
 ]
