@@ -391,3 +391,36 @@ fn a_file_says_the_same_as_the_command_line() {
     let list = ebb(&["serve", "--scheduler", "list"]);
     assert!(String::from_utf8(list.stdout).unwrap().contains("sandman-plus"));
 }
+
+/// An array without a member says so wherever somebody looks.
+#[test]
+fn a_lost_member_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [a, b, c] = ["a", "b", "c"].map(path);
+    let array = format!("raid5:{a},{b},{c},journal=16");
+    let open = |text: &str| ebb_target::device::open(&text.parse().unwrap());
+    // Where there is no io_uring, there is nothing to ask.
+    if open(&format!("file:{},create,size=1MiB", path("probe"))).is_err() {
+        return;
+    }
+    drop(open(&format!("{array},create,size=8MiB")).unwrap());
+    std::fs::remove_file(&b).unwrap();
+    let mut serve = Serve::start(&["--namespace", &format!("{array},degraded")]);
+    let status = serve.status();
+    valid("serve-status-1", &status);
+    let [ram, health] = [0, 1].map(|at| status["namespaces"][at]["health"].clone());
+    assert!(ram.is_null(), "{ram}");
+    assert_eq!(
+        [&health["degraded"], &health["read_only"]],
+        [&serde_json::json!(true), &serde_json::json!(false)]
+    );
+    assert_eq!(health["failed"], serde_json::json!(["raid5 member 2"]));
+    let text = prints(&["serve", "--status", &serve.metrics]);
+    assert!(text.contains("namespace 2 is degraded: without raid5 member 2"), "{text}");
+    let (_, metrics) = serve.get("/metrics");
+    assert!(metrics.contains("ebb_namespace_degraded{namespace=\"2\"} 1"), "{metrics}");
+    let mut lines = BufReader::new(serve.child.stderr.take().unwrap()).lines();
+    let told = lines.find_map(|line| line.ok().filter(|line| line.contains("degraded")));
+    assert!(told.is_some_and(|line| line.contains("',rebuild'")));
+}

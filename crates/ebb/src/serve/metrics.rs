@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::status::{Core, Done, Latency, ModelledDrive, Status, Thread};
+use super::status::{Core, Done, Latency, ModelledDrive, Namespace, Status, Thread};
 
 /// What the text is, for HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -228,7 +228,21 @@ impl Scrape {
         let data = family("namespace_data", "Data of I/O commands that succeeded.");
         out.counts(&data.in_unit(Unit::Bytes), rows(|done| done.bytes))?;
         let errors = family("namespace_errors", "I/O commands that failed.");
-        out.counts(&errors, rows(|done| done.errors))
+        out.counts(&errors, rows(|done| done.errors))?;
+        let arrays = || {
+            let of = |namespace: &'_ Namespace| labels([("namespace", namespace.id.to_string())]);
+            let all = self.0.namespaces.iter();
+            all.filter_map(move |one| one.health.as_ref().map(|health| (of(one), health)))
+        };
+        let degraded = family("namespace_degraded", "1 while an array does without a member.");
+        let rows = arrays().map(|(of, health)| (of, f64::from(u8::from(health.degraded))));
+        out.gauges(&degraded, rows.collect())?;
+        let dead = family("namespace_read_only", "1 while an array takes no writes.");
+        let rows = arrays().map(|(of, health)| (of, f64::from(u8::from(health.read_only))));
+        out.gauges(&dead, rows.collect())?;
+        let rebuilt = family("namespace_rebuilt", "How much of a member is rebuilt.");
+        let rows = arrays().filter_map(|(of, health)| Some((of, health.rebuilt_share?)));
+        out.gauges(&rebuilt.in_unit(Unit::Ratios), rows.collect())
     }
 
     fn energy(&self, out: &mut Writer<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@ mod modelled;
 mod options;
 mod status;
 mod status_text;
+mod watch;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -69,6 +70,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         );
     }
     announce(&subsystem, most, &facts.listen)?;
+    watch::start(subsystem.namespaces())?;
     if let Some((listener, address)) = metrics {
         let model = Model::new(profile, &machine);
         let rapl = rapl(options.powercap.as_deref());
@@ -223,6 +225,7 @@ fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
         scheduler: String::new(),
         listen: Vec::new(),
         namespaces: subsystem.namespaces().iter().map(namespace).collect(),
+        devices: subsystem.namespaces().iter().map(|one| Arc::downgrade(&one.device)).collect(),
         connections_limit: limits.connections,
         refused: Vec::new(),
         drives: Vec::new(),

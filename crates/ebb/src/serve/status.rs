@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ebb_policy::reactor::{Shift, Wait};
 use ebb_policy::units::Nanos;
+use ebb_target::device::{self, Device};
 use ebb_target::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
 use ebb_target::transport::{Counters, Distribution, Kind, Service, Work};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,8 @@ pub struct Facts {
     pub listen: Vec<SocketAddr>,
     /// Identifier, bytes, bytes of a block.
     pub namespaces: Vec<(u32, u64, u32)>,
+    /// Their devices, for as long as the server keeps them.
+    pub devices: Vec<Weak<dyn Device>>,
     pub connections_limit: u32,
     /// The listeners' counts of refused connections; the listeners are the first threads.
     pub refused: Vec<Arc<AtomicU64>>,
@@ -113,6 +116,36 @@ pub struct Namespace {
     pub bytes: u64,
     pub block_size: u32,
     pub work: BTreeMap<String, Done>,
+    /// Of a device that can do without a part of itself.
+    pub health: Option<Health>,
+}
+
+/// How an array is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Health {
+    pub degraded: bool,
+    pub read_only: bool,
+    /// Members that are not used, by name.
+    pub failed: Vec<String>,
+    /// The member that is being rebuilt.
+    pub rebuilding: Option<String>,
+    /// How much of it is done.
+    pub rebuilt_share: Option<f64>,
+    /// What is wrong and what to do.
+    pub text: String,
+}
+
+impl From<device::Health> for Health {
+    fn from(health: device::Health) -> Self {
+        Self {
+            degraded: health.is_degraded(),
+            read_only: health.read_only,
+            text: health.to_string(),
+            failed: health.failed.into_iter().map(|failed| failed.name).collect(),
+            rebuilt_share: health.rebuilding.as_ref().map(|it| it.done as f64 / it.of as f64),
+            rebuilding: health.rebuilding.map(|it| it.name),
+        }
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -334,7 +367,10 @@ impl Observer {
                 let Work { commands, bytes, errors } = self.work(index, kind);
                 (kind.name().to_owned(), Done { commands, bytes, errors })
             };
-            Namespace { id, bytes, block_size, work: Kind::ALL.into_iter().map(done).collect() }
+            let device = self.facts.devices.get(index).and_then(Weak::upgrade);
+            let health = device.and_then(|device| device.health()).map(Health::from);
+            let work = Kind::ALL.into_iter().map(done).collect();
+            Namespace { id, bytes, block_size, work, health }
         };
         self.facts.namespaces.iter().enumerate().map(namespace).collect()
     }

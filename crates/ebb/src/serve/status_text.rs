@@ -32,6 +32,13 @@ pub fn text(status: &Status) -> String {
     for table in [cores(status), threads(status), namespaces(status), latencies(status)] {
         let _ = writeln!(out, "\n{table}");
     }
+    for namespace in &status.namespaces {
+        if let Some(health) = &namespace.health {
+            let done = health.rebuilt_share.map(|share| format!(" ({} rebuilt)", percent(share)));
+            let (id, done) = (namespace.id, done.unwrap_or_default());
+            let _ = writeln!(out, "namespace {id} is {}{done}", health.text);
+        }
+    }
     out.push('\n');
     for energy in &status.energy {
         let power = energy.power_w.map_or("unreadable now".to_owned(), |w| format!("{w:.2} W"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ebb_policy::units::Watts;
 use thiserror::Error;
 
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::wire::Status;
 use crate::wire::fabrics::{DISCOVERY_NQN, MAX_CONTROLLER, MAX_NQN};
 use crate::wire::log::warning;
@@ -286,12 +286,21 @@ impl Config {
         (self.max_transfer / PAGE).trailing_zeros() as u8
     }
 
-    /// How the subsystem is, as far as is known.
+    /// How the subsystem is, as far as is known: what it stands on, and its namespaces' devices.
     pub(super) fn condition(&self) -> Condition {
         let known =
             warning::SPARE | warning::TEMPERATURE | warning::RELIABILITY | warning::READ_ONLY;
         let mut condition = self.health.as_ref().map(|health| health.read()).unwrap_or_default();
         condition.warning &= known;
+        let devices = self.namespaces.iter().map(|namespace| namespace.device.health());
+        let devices: Vec<_> = devices.map(Option::unwrap_or_default).collect();
+        if devices.iter().any(device::Health::is_degraded) {
+            condition.warning |= warning::RELIABILITY;
+        }
+        // Base Figure 207: all of the media.
+        if !devices.is_empty() && devices.iter().all(|device| device.read_only) {
+            condition.warning |= warning::READ_ONLY;
+        }
         condition
     }
 }

@@ -11,6 +11,7 @@ use crate::wire::Status;
 mod buffer;
 mod error;
 mod file;
+mod health;
 mod instant;
 mod null;
 mod raid5;
@@ -21,6 +22,7 @@ mod spec;
 pub use buffer::{ALIGNMENT, Buffer, Pool};
 pub use error::Error;
 pub use file::{Call, FileChannel, FileDevice, FileOptions, Kernel, Medium};
+pub use health::{Failed, Health, Rebuilding};
 pub use null::Null;
 pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};
 pub use ram::{Loan, Pinned, Ram};
@@ -141,6 +143,11 @@ pub trait Device: Send + Sync {
 
     /// What it is known by wherever its members are, where it keeps such a name itself.
     fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
+    /// How it is, of a device that can do without a part of itself; else `None`.
+    fn health(&self) -> Option<Health> {
         None
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ebb_policy::units::Bytes;
 
-use super::{Device, Error, FileDevice, FileOptions, Geometry, Null, Raid5, Raid5Options, Ram};
+use super::{
+    Device, Error, FileDevice, FileOptions, Geometry, Null, Raid5, Raid5Options, Ram, raid5,
+};
 
 /// Bytes in a block where the text does not say.
 pub const BLOCK: u32 = 4096;
@@ -25,7 +27,7 @@ pub enum Spec {
         /// Take it as it is written, not at start.
         lazy: bool,
     },
-    /// `file:PATH[,size=SIZE][,create]`: a regular file or a block device.
+    /// `file:PATH[,size=SIZE][,create][,overwrite]`: a regular file or a block device.
     File(FileOptions),
     /// `raid5:MEMBER,MEMBER,MEMBER[,..]`: each member a path, or `ram:..` for a trial. Options:
     /// `create`, `size=SIZE` (of each member file that is created), `chunk=SIZE`, `journal=SLOTS`,
@@ -111,6 +113,7 @@ impl<'a> Parts<'a> {
             size: size.map(|Bytes(size)| size),
             create: self.flag("create"),
             block_size: self.block()?,
+            overwrite: self.flag("overwrite"),
         })
     }
 
@@ -145,7 +148,9 @@ impl<'a> Parts<'a> {
                 return Err(self.error("members must follow, as in 'raid5:/srv/a,/srv/b,/srv/c'"));
             }
             let create = size.is_some() && (options.create || options.rebuild);
-            members.push(Spec::File(FileOptions { path: path.into(), size, create, block_size }));
+            let path = path.into();
+            let file = FileOptions { path, size, create, block_size, overwrite: false };
+            members.push(Spec::File(file));
         }
         Ok(Spec::Raid5 { members, options })
     }
@@ -177,7 +182,7 @@ impl FromStr for Spec {
             }
             "file" => {
                 let file = parts.file()?;
-                parts.finish(Self::File(file), "block=SIZE, size=SIZE, create")
+                parts.finish(Self::File(file), "block=SIZE, size=SIZE, create, overwrite")
             }
             "raid5" => {
                 let spec = parts.raid5()?;
@@ -232,14 +237,24 @@ pub fn open_watched(
             }
             Arc::new(ram)
         }
-        Spec::File(options) => Arc::new(FileDevice::open(options)?),
+        Spec::File(options) => {
+            let file: Arc<dyn Device> = Arc::new(FileDevice::open(options)?);
+            if !options.overwrite {
+                raid5::refuse_member(&options.path, &file)?;
+            }
+            file
+        }
         Spec::Raid5 { members, options } => {
             let member = |(index, spec): (usize, &Spec)| {
                 let name = match spec {
                     Spec::File(file) => file.path.display().to_string(),
                     _ => format!("raid5 member {}", index + 1),
                 };
-                Ok((name, open_watched(spec, progress)?))
+                let device: Arc<dyn Device> = match spec {
+                    Spec::File(file) => Arc::new(FileDevice::open(file)?),
+                    _ => open_watched(spec, progress)?,
+                };
+                Ok((name, device))
             };
             // A drive that died has no file any more: that is what degraded is for.
             let is_gone = |spec: &Spec| match spec {

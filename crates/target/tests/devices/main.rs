@@ -8,6 +8,7 @@ mod file_cuts;
 mod lane;
 mod raid5;
 mod raid5_crash;
+mod raid5_full;
 mod raid5_histories;
 mod raid5_kill;
 mod shelf;

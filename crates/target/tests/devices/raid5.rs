@@ -1,11 +1,12 @@
 //! RAID-5 as its users meet it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use ebb_target::device::{Device, Error, Op, Raid5, Raid5Options, Ram, Spec, open};
+use ebb_target::device::{Device, Error, Io, Op, Raid5, Raid5Options, Ram, Spec, open};
 use proptest::prelude::*;
 
 use crate::common::{Client, any_ops, keeps_what_was_written};
+use crate::shelf::{self, Pages, Plate, Rig};
 
 fn ram(blocks: u64) -> Arc<dyn Device> {
     let geometry = ebb_target::device::Geometry { block_size: 512, blocks };
@@ -154,4 +155,93 @@ fn a_text_makes_and_reopens_an_array_of_files() {
     assert_eq!(Client::new(&*array).read(100, 3).unwrap(), [3; 3 * 4096]);
     let error = open(&text.parse::<Spec>().unwrap()).err().unwrap().to_string();
     assert!(error.contains("in use"), "{error}");
+}
+
+/// A read is answered while large writes of others still have most of their way to go.
+#[test]
+fn a_read_does_not_wait_for_large_writes() {
+    let devices: Vec<_> = (0..3).map(|_| ram((2 << 11) + 64_000)).collect();
+    let array = Raid5::open(named(&devices), &options()).unwrap();
+    let (blocks, mut client) = (array.geometry().blocks as u32, Client::new(&array));
+    let mut done = Vec::new();
+    for tag in 0..12 {
+        let io = client.io(Op::WriteZeroes { durable: false }, 0, blocks);
+        client.channel.submit(Io { tag, ..io });
+    }
+    for turn in 0..20 {
+        let read = client.io(Op::Read { durable: false }, 77, 1);
+        client.channel.submit(Io { tag: 100 + turn, ..read });
+        client.channel.poll(&mut done);
+        assert_eq!(done.pop().map(|done| done.tag), Some(100 + turn), "read {turn}");
+        assert!(done.is_empty(), "the writes are far from done");
+    }
+    while done.len() < 12 {
+        client.channel.poll(&mut done);
+    }
+    assert!(done.iter().all(|done| done.status.is_success()));
+}
+
+/// Large writes get on together, not one after the other.
+#[test]
+fn writes_take_turns() {
+    let devices: Vec<_> = (0..3).map(|_| ram((2 << 11) + 64_000)).collect();
+    let array = Raid5::open(named(&devices), &options()).unwrap();
+    let (blocks, mut client) = (array.geometry().blocks as u32 / 4, Client::new(&array));
+    let mut done = Vec::new();
+    for (tag, length) in [(0, blocks * 3), (1, blocks)] {
+        let io = client.io(Op::WriteZeroes { durable: false }, tag * u64::from(blocks * 3), length);
+        client.channel.submit(Io { tag, ..io });
+    }
+    while done.is_empty() {
+        client.channel.poll(&mut done);
+    }
+    assert_eq!(done[0].tag, 1, "the smaller one ends first");
+}
+
+#[test]
+fn a_member_that_fails_is_named_with_the_reason() {
+    let rig = Arc::<Mutex<Rig>>::default();
+    let plates: Vec<_> = (0..3).map(|role| Plate::new(role, Pages::default(), &rig)).collect();
+    let members: Vec<Arc<dyn Device>> =
+        plates.iter().map(|plate| Arc::new(plate.clone()) as _).collect();
+    let small = Raid5Options { chunk: 4096, journal_slots: 4, ..options() };
+    let (array, mut keeper) = Raid5::open_kept(named(&members), &small).unwrap();
+    let health = |array: &Raid5| array.health().unwrap();
+    assert!(!health(&array).is_degraded() && health(&array).to_string().contains("whole"));
+    rig.lock().unwrap().broken = Some(1);
+    let mut client = shelf::Client::new(&array);
+    assert!((0..6).all(|lba| client.write(lba, 1, &mut keeper)));
+    let text = health(&array).to_string();
+    assert!(health(&array).is_degraded() && !health(&array).read_only);
+    assert!(text.contains("without m1 (its journal could not be written)"), "{text}");
+    assert!(text.contains("',rebuild'") && array.describe().contains(&text), "{text}");
+    // A second one: nothing is written any more, and all of it is read.
+    rig.lock().unwrap().broken = Some(2);
+    assert!((0..6).any(|lba| !client.write(lba, 2, &mut keeper)));
+    let text = health(&array).to_string();
+    assert!(health(&array).read_only && text.contains("m1") && text.contains("m2"), "{text}");
+    assert!((0..6).all(|lba| [1, 2].contains(&client.read(lba, &mut keeper))));
+    drop((client, keeper, array));
+    rig.lock().unwrap().broken = None;
+    let array = Raid5::open(named(&members), &Raid5Options { create: false, ..small }).unwrap();
+    assert_eq!(health(&array).failed, [], "being rebuilt is not failed");
+    while health(&array).is_degraded() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_member_is_no_plain_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [a, b, c] = ["a", "b", "c"].map(path);
+    let made = format!("raid5:{a},{b},{c},journal=16,create,size=8MiB");
+    drop(open(&made.parse::<Spec>().unwrap()).unwrap());
+    for block in ["512B", "64KiB"] {
+        let text = format!("file:{b},block={block}");
+        let error = open(&text.parse::<Spec>().unwrap()).err().unwrap().to_string();
+        assert!(error.contains(&b) && error.contains("',overwrite'"), "{error}");
+        open(&format!("{text},overwrite").parse::<Spec>().unwrap()).unwrap();
+    }
+    drop(open(&format!("raid5:{a},{b},{c}").parse::<Spec>().unwrap()).unwrap());
 }

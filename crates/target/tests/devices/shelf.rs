@@ -31,6 +31,8 @@ pub struct Rig {
     pub off: bool,
     /// A member that takes no writes.
     pub broken: Option<usize>,
+    /// Writes until there is no room for more on some members, one bit each.
+    pub full: Option<(u64, u8)>,
 }
 
 impl Rig {
@@ -40,6 +42,12 @@ impl Rig {
             self.off |= *left == 0;
         }
         !self.off && self.broken != Some(role)
+    }
+
+    fn has_room(&mut self, role: usize) -> bool {
+        let Some((left, full)) = &mut self.full else { return true };
+        *left = left.saturating_sub(1);
+        *left > 0 || *full >> role & 1 == 0
     }
 }
 
@@ -77,6 +85,7 @@ impl Plate {
             }
             Op::Flush | Op::Deallocate => {}
             _ if !rig.takes(self.role) => return Status::WRITE_FAULT,
+            _ if !rig.has_room(self.role) => return Status::CAPACITY_EXCEEDED,
             Op::WriteZeroes { .. } => pages.0.retain(|page, _| !all.contains(page)),
             Op::Write { .. } => {
                 let from = io.buffer.as_ref().unwrap().chunks(BLOCK);

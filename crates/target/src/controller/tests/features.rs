@@ -1,6 +1,10 @@
 //! Features, and the events that health raises.
 
+use std::sync::Mutex;
+
 use super::*;
+use crate::device;
+use crate::wire::log::warning;
 
 #[test]
 fn power_states_are_described_and_set() {
@@ -92,4 +96,40 @@ fn warnings_raise_one_event_until_the_log_is_read() {
     assert_eq!(admin.completions(later(5)), []);
     plant.kelvins.store(310, Ordering::Relaxed);
     assert_eq!(admin.completions(later(6)), [(3, Status::SUCCESS, 0x02_0101)]);
+}
+
+/// A device that can do without a part, and does.
+struct Array(Mutex<device::Health>);
+
+impl Device for Array {
+    fn geometry(&self) -> Geometry {
+        Geometry { block_size: 512, blocks: 64 }
+    }
+    fn describe(&self) -> String {
+        "an array".to_owned()
+    }
+    fn health(&self) -> Option<device::Health> {
+        Some(self.0.lock().unwrap().clone())
+    }
+    fn open(&self) -> std::io::Result<Box<dyn Channel>> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[test]
+fn a_lost_member_warns_hosts() {
+    let array = Arc::new(Array(Mutex::default()));
+    let namespaces = vec![Namespace { device: array.clone(), ..namespace(1, 512, 64) }];
+    let subsystem = Subsystem::new(Config::new(NQN, namespaces)).unwrap();
+    let mut admin = enabled(&subsystem, NQN);
+    assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x0b, 0xff), Ok(0));
+    assert_eq!(hold(&mut admin, 1), Reply::Pending);
+    assert_eq!(log(&mut admin, 0x02, 0, 512).unwrap()[0], 0);
+    let name = "/srv/a".to_owned();
+    array.0.lock().unwrap().failed.push(device::Failed { name, why: "it could not be written" });
+    assert_eq!(admin.completions(NOW), [(1, Status::SUCCESS, 0x02_0001)], "reliability");
+    assert_eq!(log(&mut admin, 0x02, 0, 512).unwrap()[0], warning::RELIABILITY);
+    array.0.lock().unwrap().read_only = true;
+    let warnings = log(&mut admin, 0x02, 0, 512).unwrap()[0];
+    assert_eq!(warnings, warning::RELIABILITY | warning::READ_ONLY);
 }

@@ -36,6 +36,8 @@ pub struct FileOptions {
     pub create: bool,
     /// Bytes in a block.
     pub block_size: u32,
+    /// Open it even if it is a member of an array, which writes to it destroy.
+    pub overwrite: bool,
 }
 
 /// A file or block device, held by this process alone.

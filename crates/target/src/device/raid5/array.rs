@@ -8,6 +8,7 @@ use super::journal::Journal;
 use super::layout::Layout;
 use super::locks::Locks;
 use super::mailbox::{LOOK, Mailbox};
+use super::owed::Owed;
 use super::superblock::{Superblock, Uuid};
 
 /// Which members can be used.
@@ -20,7 +21,7 @@ pub(super) struct Health {
     /// The superblocks do not say yet that `failed` failed: until they do, nothing that it misses
     /// may be promised.
     pub(super) unsettled: bool,
-    /// Two members are gone: nothing is written any more.
+    /// Two members are gone: nothing is written any more. What is there is still read.
     pub(super) dead: bool,
 }
 
@@ -42,13 +43,18 @@ pub(super) struct Array {
     pub(super) stopping: AtomicBool,
     /// A rebuild met a source that cannot be read.
     pub(super) stuck: AtomicBool,
+    pub(super) owed: Owed,
     /// [`Health`], packed, for readers without the lock.
     packed: AtomicU64,
     health: Mutex<Health>,
+    /// Who failed, and at what, in order.
+    pub(super) causes: Mutex<Vec<(usize, &'static str)>>,
     channels: Mutex<Vec<Weak<Mailbox>>>,
 }
 
 const NONE: u64 = 0xff;
+/// Why a member is not used from the start.
+const ABSENT: &str = "missing or outdated at the start";
 
 fn pack(health: Health) -> u64 {
     let role = |role: Option<usize>| role.map_or(NONE, |role| role as u64);
@@ -86,7 +92,9 @@ impl Array {
             keeper: Arc::new(Mailbox::new()?),
             stopping: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
+            owed: Owed::default(),
             packed: AtomicU64::new(pack(health)),
+            causes: Mutex::new(health.failed.map(|role| (role, ABSENT)).into_iter().collect()),
             health: Mutex::new(health),
             channels: Mutex::default(),
         })
@@ -112,8 +120,13 @@ impl Array {
         self.packed.store(pack(*health), Ordering::Release);
     }
 
-    /// A member did not do what it was asked to: it is not used from now on.
-    pub(super) fn fail(&self, role: usize) {
+    /// A member did not do what it was asked to, which was `why`: it is not used from now on.
+    pub(super) fn fail(&self, role: usize, why: &'static str) {
+        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        if causes.iter().all(|(other, _)| *other != role) {
+            causes.push((role, why));
+        }
+        drop(causes);
         self.change(|health| match (health.failed, health.rebuilding) {
             (Some(failed), _) if failed == role => {}
             (None, rebuilding) if rebuilding.is_none_or(|rebuilding| rebuilding == role) => {

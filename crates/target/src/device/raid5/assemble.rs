@@ -61,14 +61,15 @@ impl Given {
             "cannot open a channel to it",
             remedy,
         ))?;
-        let mut pages = [0; 2 * PAGE];
-        let read = if device.geometry().bytes() < pages.len() as u64 {
+        let geometry = device.geometry();
+        let mut pages = vec![0; (2 * PAGE).max(geometry.block_size as usize)];
+        let read = if geometry.bytes() < pages.len() as u64 {
             Ok(()) // Too small to be anything; refused when its size is looked at.
         } else {
             member.read(0, &mut pages)
         };
         read.map_err(|status| broken(&name, "read", status))?;
-        let found = Superblock::find(&pages);
+        let found = Superblock::find(&pages[..2 * PAGE]);
         Ok(Self { name, device, member, found })
     }
 

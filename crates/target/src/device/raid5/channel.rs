@@ -14,8 +14,12 @@ use super::mailbox::{LOOK, Mailbox};
 use super::segment::{Phase, Segment};
 use crate::wire::Status;
 
-/// Segments at work at once; the others wait in order.
+/// Segments at work at once.
 const ACTIVE: usize = 32;
+/// Of them, those that only reads take: a read never waits for writes to end.
+const FOR_READS: usize = 8;
+/// Turns of one poll: a core has other things to do as well.
+const TURNS: usize = 8;
 
 /// A client's request.
 pub(super) struct Request {
@@ -46,8 +50,11 @@ pub(super) struct RaidChannel {
     pub(super) pool: Pool,
     pub(super) requests: Vec<Option<Request>>,
     free_requests: Vec<u32>,
-    /// Requests with segments still to start.
-    backlog: VecDeque<u32>,
+    /// Requests with segments still to start: reads and writes, each kind in a circle.
+    reads: VecDeque<u32>,
+    writes: VecDeque<u32>,
+    /// Whose turn it is when both have some.
+    write_next: bool,
     pub(super) segments: Vec<Option<Segment>>,
     free_segments: Vec<u32>,
     /// Segments that can go on.
@@ -85,7 +92,9 @@ impl RaidChannel {
             epoll,
             requests: Vec::new(),
             free_requests: Vec::new(),
-            backlog: VecDeque::new(),
+            reads: VecDeque::new(),
+            writes: VecDeque::new(),
+            write_next: false,
             segments: (0..ACTIVE).map(|_| None).collect(),
             free_segments: (0..ACTIVE as u32).collect(),
             ready: VecDeque::new(),
@@ -98,9 +107,22 @@ impl RaidChannel {
         })
     }
 
-    /// Starts segments while there is room.
+    /// The request that may start a segment now: reads and writes take turns.
+    fn next_in_turn(&mut self) -> Option<u32> {
+        let free = self.free_segments.len();
+        let may_write = free > FOR_READS && !self.writes.is_empty();
+        let may_read = free > 0 && !self.reads.is_empty();
+        let write = may_write && (self.write_next || !may_read);
+        if !write && !may_read {
+            return None;
+        }
+        self.write_next = !write;
+        if write { self.writes.pop_front() } else { self.reads.pop_front() }
+    }
+
+    /// Starts segments while there is room, one of each request in turn.
     fn pump(&mut self) {
-        while let Some(&slot) = self.backlog.front()
+        while let Some(slot) = self.next_in_turn()
             && let Some(number) = self.free_segments.pop()
         {
             let layout = self.inner.array.layout;
@@ -115,8 +137,9 @@ impl RaidChannel {
             let base = (request.next - request.start) as usize;
             request.next += to - from;
             request.open += 1;
-            if request.next == request.end {
-                self.backlog.pop_front();
+            if request.next < request.end {
+                let queue = if write { &mut self.writes } else { &mut self.reads };
+                queue.push_back(slot);
             }
             let segment = Segment::new((slot, write), (stripe, from..to), base, layout.members);
             self.segments[number as usize] = Some(segment);
@@ -252,14 +275,21 @@ impl Channel for RaidChannel {
             self.requests.len() as u32 - 1
         });
         let (start, end) = (range.start, range.end);
+        let read = matches!(io.op, Op::Read { .. });
         self.requests[slot as usize] =
             Some(Request { io, next: start, start, end, open: 0, status: Status::SUCCESS });
-        self.backlog.push_back(slot);
+        match read {
+            true => self.reads.push_back(slot),
+            false => self.writes.push_back(slot),
+        }
         self.pump();
     }
 
     fn poll(&mut self, done: &mut Vec<Done>) -> usize {
-        while self.turn() {}
+        if (0..TURNS).all(|_| self.turn()) {
+            // There may be more to do: whoever sleeps instead of polling again is woken.
+            self.mailbox.post(LOOK);
+        }
         let count = self.done.len();
         done.append(&mut self.done);
         count
@@ -281,7 +311,8 @@ impl Drop for RaidChannel {
     /// Stripes are not left half changed: what is in a journal goes to its place first.
     fn drop(&mut self) {
         self.closing = true;
-        self.backlog.clear();
+        self.reads.clear();
+        self.writes.clear();
         for number in 0..ACTIVE as u32 {
             let idle = |segment: &Segment| segment.pending == 0 && !segment.phase.must_end();
             if self.segments[number as usize].as_ref().is_some_and(idle) {

@@ -139,7 +139,7 @@ impl Keeper {
             if let Some(member) = member.as_mut().filter(|_| used)
                 && write(member, role, &self.superblock).is_err()
             {
-                self.array.fail(role);
+                self.array.fail(role, "its superblock could not be written");
                 return false;
             }
         }
@@ -158,7 +158,7 @@ impl Keeper {
             if let Some(member) = member.as_mut().filter(|_| failed != Some(role))
                 && member.flush().is_err()
             {
-                self.array.fail(role);
+                self.array.fail(role, "it could not be flushed");
                 return false;
             }
         }
@@ -209,7 +209,7 @@ impl Keeper {
         }
         let member = self.members[role].as_mut();
         if member.is_none_or(|member| member.write(at, &self.sum, false).is_err()) {
-            self.array.fail(role);
+            self.array.fail(role, "it could not be written by the rebuild");
         } else if self.array.health().rebuilding == Some(role) {
             self.array.rebuilt.store(stripe + 1, Ordering::Release);
         }

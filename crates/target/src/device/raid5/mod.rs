@@ -3,11 +3,12 @@
 //! What is promised, what it costs and how it is proved: `docs/devices.md`.
 
 use std::io;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use super::{Channel, Device, Error, Geometry};
+use super::{Channel, Device, Error, Failed, Geometry, Health, Rebuilding};
 
 mod array;
 mod assemble;
@@ -17,6 +18,7 @@ mod keeper;
 mod layout;
 mod locks;
 mod mailbox;
+mod owed;
 mod plan;
 mod recover;
 mod segment;
@@ -165,6 +167,22 @@ impl Raid5 {
     }
 }
 
+/// Refuses a device that is a member of an array, to be used as something else.
+///
+/// # Errors
+/// Says how to open it instead.
+pub(super) fn refuse_member(path: &Path, device: &Arc<dyn Device>) -> Result<(), Error> {
+    // What cannot be read is told when it is used.
+    let given = Given::new((path.display().to_string(), device.clone()));
+    if !given.is_ok_and(|given| matches!(given.found, Found::Member(..) | Found::Version(_))) {
+        return Ok(());
+    }
+    let reason = "is a member of a RAID-5 array, which writes to it would destroy; open the array \
+                  with 'raid5:' and all its members, or add ',overwrite' if it is not needed any \
+                  more";
+    Err(Error::unfit(path, reason))
+}
+
 fn assemble(
     members: Vec<(String, Arc<dyn Device>)>,
     options: &Raid5Options,
@@ -225,19 +243,31 @@ impl Device for Raid5 {
     }
 
     fn describe(&self) -> String {
+        let mut text = format!("raid5 over {}", self.inner.names.join(", "));
+        if self.inner.replayed > 0 {
+            text += &format!("; {} changes finished from the journal", self.inner.replayed);
+        }
+        match self.health() {
+            Some(health) if health.is_degraded() => format!("{text}; {health}"),
+            _ => text,
+        }
+    }
+
+    fn health(&self) -> Option<Health> {
         let (status, names) = (self.status(), &self.inner.names);
-        let mut text = format!("raid5 over {}", names.join(", "));
-        if let Some(role) = status.failed {
-            text += &format!("; degraded: without {}", names[role]);
-        }
-        if let Some(role) = status.rebuilding {
-            let (done, all) = status.rebuilt;
-            text += &format!("; rebuilding {}: {} %", names[role], done * 100 / all);
-        }
-        if status.replayed > 0 {
-            text += &format!("; {} changes finished from the journal", status.replayed);
-        }
-        text
+        let causes = self.inner.array.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = causes.iter().map(|(role, why)| Failed { name: names[*role].clone(), why });
+        let rebuilding = |role: usize| Rebuilding {
+            name: names[role].clone(),
+            done: status.rebuilt.0,
+            of: status.rebuilt.1,
+            stuck: status.stuck,
+        };
+        Some(Health {
+            failed: failed.collect(),
+            rebuilding: status.rebuilding.map(rebuilding),
+            read_only: status.dead,
+        })
     }
 
     fn identity(&self) -> Option<[u8; 16]> {

@@ -177,7 +177,8 @@ impl RaidChannel {
     fn place(&mut self, number: u32) -> Then {
         let Some(segment) = self.segment(number) else { return Then::Wait };
         let failed: Vec<usize> = segment.failures().collect();
-        failed.into_iter().for_each(|role| self.inner.array.fail(role));
+        let why = "its journal could not be written";
+        failed.into_iter().for_each(|role| self.inner.array.fail(role, why));
         if self.inner.array.health().dead {
             // Not enough of it may be durable; it stays in the journal as it is.
             return Then::End(Status::WRITE_FAULT);
@@ -206,8 +207,14 @@ impl RaidChannel {
     fn placed(&mut self, number: u32) -> Then {
         let array = &self.inner.array;
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
-        segment.failures().for_each(|role| array.fail(role));
+        segment.failures().for_each(|role| array.fail(role, "it could not be written"));
         if array.health().dead {
+            let Some(plan) = &segment.plan else { return Then::End(Status::WRITE_FAULT) };
+            for role in segment.failures() {
+                if let Some(rows) = &segment.new[role] {
+                    array.owed.add(role, segment.stripe, plan.writes[role].start, rows);
+                }
+            }
             return Then::End(Status::WRITE_FAULT);
         }
         segment.new.fill_with(|| None);
@@ -252,9 +259,13 @@ impl RaidChannel {
 
     fn direct_read(&mut self, number: u32) -> Then {
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
-        let (role, _) = segment.place(&self.inner.array.layout);
-        let buffer = segment.old[role].take();
+        let array = &self.inner.array;
+        let (role, rows) = segment.place(&array.layout);
+        let mut buffer = segment.old[role].take();
         let failed = std::mem::take(&mut segment.failed) != 0;
+        if let (true, Some(buffer)) = (array.health().dead, &mut buffer) {
+            array.owed.patch(role, segment.stripe, &rows, buffer);
+        }
         if let Some(request) = self.requests[segment.request as usize].as_mut() {
             match (&mut request.io.buffer, buffer) {
                 (Some(to), Some(from)) if !failed => {
@@ -279,7 +290,7 @@ impl RaidChannel {
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
         let (role, rows) = segment.place(&layout);
         let other = array.missing(segment.stripe).is_some_and(|missing| missing != role);
-        if other || array.health().dead {
+        if other {
             return Then::End(Status::UNRECOVERED_READ);
         }
         segment.phase = Phase::Others;
@@ -295,8 +306,7 @@ impl RaidChannel {
         let array = &self.inner.array;
         let layout = array.layout;
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
-        // A stripe of an array that died meanwhile may be half changed.
-        if segment.failed != 0 || array.health().dead {
+        if segment.failed != 0 {
             return Then::End(Status::UNRECOVERED_READ);
         }
         let (role, rows) = segment.place(&layout);
@@ -306,8 +316,15 @@ impl RaidChannel {
         };
         let data = &mut data[segment.base..segment.base + rows.len()];
         data.fill(0);
-        segment.old.iter_mut().filter_map(Option::take).for_each(|old| xor(data, &old));
-        if segment.unread != Some(role) || array.missing(segment.stripe) == Some(role) {
+        for (other, old) in segment.old.iter_mut().enumerate() {
+            let Some(mut old) = old.take() else { continue };
+            if array.health().dead {
+                array.owed.patch(other, segment.stripe, &rows, &mut old);
+            }
+            xor(data, &old);
+        }
+        let lost = array.missing(segment.stripe) == Some(role) || array.health().dead;
+        if segment.unread != Some(role) || lost {
             return Then::End(Status::SUCCESS);
         }
         let Some(mut buffer) = self.pool.take(rows.len()) else {
@@ -324,7 +341,8 @@ impl RaidChannel {
     fn repaired(&mut self, number: u32) -> Then {
         let Some(segment) = self.segment(number) else { return Then::Wait };
         let failed: Vec<usize> = segment.failures().collect();
-        failed.into_iter().for_each(|role| self.inner.array.fail(role));
+        let why = "what it could not read could not be written again";
+        failed.into_iter().for_each(|role| self.inner.array.fail(role, why));
         Then::End(Status::SUCCESS)
     }
 }
