@@ -12,7 +12,7 @@ use crate::characterise::CharacteriseArgs;
 use crate::load::args::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeCommand;
-use crate::serve::ServeArgs;
+use crate::serve::{ServeArgs, StatusArgs};
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
@@ -38,6 +38,8 @@ pub enum Command {
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.
     Serve(Box<ServeArgs>),
+    /// Ask a running `ebb serve --metrics` what it does.
+    Status(StatusArgs),
     /// Sweep the fans of a simulated server and measure what its disks still do: EADC's curve.
     Characterise(CharacteriseArgs),
     /// Measure what this machine can do.
@@ -190,7 +192,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "SHARE", value_parser = parse_ratio, conflicts_with = "rate")]
     pub pressure: Option<f64>,
 
-    /// Rate: "max", "18000 IOPS" or a pressure such as "10%", for each part of the workload.
+    /// Rate: "max", "18000 IOPS", 50k or a pressure such as 10%, for each part of the workload.
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
 

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(*args),
+        Command::Status(args) => serve::show(&args),
         Command::Characterise(args) => characterise::run(&args),
         Command::Probe(command) => probe::run(&command),
     };

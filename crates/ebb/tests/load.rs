@@ -198,6 +198,8 @@ fn wrong_usage_says_what_would_be_right() {
         (&["--cores", "4000"], "may not run on core 4000"),
         (&["--duration", "1 s", "--warmup", "1 s"], "longer than --warmup"),
         (&["--rate", "fast"], "is not a rate"),
+        (&["--verify"], "add --fill"),
+        (&["--verify", "--rw", "randrw", "--mix", "100"], "add --fill"),
         (&["--burst", "often"], "is not a burst"),
         (&["--trace", "/nowhere"], "/nowhere"),
         (&["--lenient"], "--trace"),
@@ -306,6 +308,13 @@ fn text_is_for_people() {
     let address = address(&peer);
     let text = prints(&against(&address, &["--duration", "100 ms", "--namespace", "1"]));
     for words in ["randread of 4 KiB", "p99.99", "client CPU", "closed loop", "Peer"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = common::small_trace(folder.path());
+    for (speed, words) in [("20", "at 20 times its speed"), ("1", "in real time")] {
+        let replay = ["--trace", &trace, "--speed", speed, "--duration", "100 ms"];
+        let text = prints(&against(&address, &replay));
         assert!(text.contains(words), "{words}: {text}");
     }
 }

@@ -48,7 +48,7 @@ fn what_works_still_works_and_says_nothing() {
         &["trace", "convert", &trace, "-o", &converted],
         &["characterise", "--pause", "20 s", "--step", "50%", "--out", &curve],
         &["serve", "--scheduler", "list"],
-        &["paper", "sandman", "--figure", "bursts", "--json", "--quiet"],
+        &["paper", "pacman", "--figure", "1", "--json", "--quiet", "--duration", "10 s"],
         &["--help"],
     ];
     for args in commands {
@@ -109,12 +109,12 @@ fn a_server_and_its_load_do_their_work() {
         assert!(serve.0.try_wait().unwrap().is_none(), "it has ended");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let load = ["load", "--connect", &target, "--duration", "100 ms", "--verify"];
+    let load = ["load", "--connect", &target, "--duration", "100 ms", "--rw", "randrw", "--verify"];
     for args in [
         &load[..],
         &[&load[..], &["--json"]].concat(),
-        &["serve", "--status", &metrics],
-        &["serve", "--status", &metrics, "--json"],
+        &["status", &metrics],
+        &["status", &metrics, "--json"],
     ] {
         let output = run(args);
         let error = String::from_utf8_lossy(&output.stderr);

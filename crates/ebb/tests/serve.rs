@@ -72,7 +72,7 @@ impl Serve {
     }
 
     fn status(&self) -> Value {
-        json(&["serve", "--status", &self.metrics, "--json"])
+        json(&["status", &self.metrics, "--json"])
     }
 }
 
@@ -197,7 +197,7 @@ fn the_status_is_as_its_schema_says_and_readable() {
     let values = ["p50_s", "p99_s", "p999_s", "max_s"].map(|name| latency[name].as_f64().unwrap());
     assert!(values[0] > 0.0 && values.is_sorted(), "{latency}");
 
-    let text = prints(&["serve", "--status", &serve.metrics]);
+    let text = prints(&["status", &serve.metrics]);
     for words in ["sandman-plus", "(cpu 0)", "W (modelled)", "read", "8 MiB", "listener"] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -216,7 +216,7 @@ fn energy_says_where_it_comes_from() {
     serve.wait_for_energy();
     let modelled = serve.scrape();
     assert!(modelled.of("ebb_energy_joules_total{domain=\"cores\",source=\"modelled\"}") > 0.0);
-    let text = prints(&["serve", "--status", &serve.metrics]);
+    let text = prints(&["status", &serve.metrics]);
     assert!(text.contains("modelled by profile all-flash"), "{text}");
 
     let zone = folder.path().join("intel-rapl:0");
@@ -250,7 +250,7 @@ fn modelled_drives_show_their_power() {
     let labels = "{namespace=\"2\",drive=\"pm1743\",source=\"modelled\"}";
     assert_eq!(scrape.of(&format!("ebb_drive_power_state{labels}")), 0.0);
     assert!(scrape.of(&format!("ebb_drive_energy_joules_total{labels}")) > 0.0);
-    let text = prints(&["serve", "--status", &serve.metrics]);
+    let text = prints(&["status", &serve.metrics]);
     assert!(text.contains("pm1743 (namespace 2)"), "{text}");
 }
 
@@ -269,7 +269,7 @@ fn the_governor_says_that_nobody_sets_its_frequencies() {
     valid("serve-status-1", &status);
     assert!(status["shifts"]["last"].as_array().unwrap().is_empty(), "none was carried out");
     assert!(serve.scrape().of("ebb_frequency_requests_unmet_total") > 0.0);
-    let text = prints(&["serve", "--status", &serve.metrics]);
+    let text = prints(&["status", &serve.metrics]);
     assert!(text.contains("that nobody sets"), "{text}");
     serve.child.kill().unwrap();
     let mut error = String::new();
@@ -327,14 +327,14 @@ fn a_signal_ends_it_in_order() {
     let id = rustix::process::Pid::from_raw(serve.child.id() as i32).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
     assert_eq!(serve.child.wait().unwrap().code(), Some(0));
-    let (code, error) = fails(&["serve", "--status", &serve.metrics]);
+    let (code, error) = fails(&["status", &serve.metrics]);
     assert!(code == 1 && error.contains(&serve.metrics) && error.contains("--metrics"), "{error}");
 }
 
 #[test]
 fn what_is_not_right_is_refused_with_the_remedy() {
     let ram = ["--namespace", "ram:1MiB"];
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 17] = [
         (&[], "--namespace ram:256MiB"),
         (&["--namespace", "ram:1MiB", "--scheduler", "wizard"], "sandman"),
         (&["--namespace", "tape:1MiB"], "tape"),
@@ -353,7 +353,6 @@ fn what_is_not_right_is_refused_with_the_remedy() {
         (&["--namespace", "ram:1MiB", "--buffers", "4294967295"], "lower --max-connections"),
         (&["--namespace", "ram:1MiB", "--namespace", "ram:32TiB"], "of memory and hosts may use"),
         (&["--namespace", "ram:1MiB", "--listen", "localhost:4420"], "127.0.0.1:4420"),
-        (&["--json"], "--status"),
     ];
     for (args, words) in cases {
         let (code, error) = fails(&[&["serve", "--listen", "127.0.0.1:0"], args].concat());

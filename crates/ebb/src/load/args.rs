@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use ebb_policy::units::{Bytes, Nanos};
+use ebb_trace::generate::iops;
 
 use crate::args::Reading;
 
@@ -101,7 +102,7 @@ pub struct WorkArgs {
     #[command(flatten)]
     pub reading: Reading,
 
-    /// Replay so many times as fast.
+    /// Replay it so many times as fast as it was recorded.
     #[arg(long, value_name = "FACTOR", requires = "trace")]
     pub speed: Option<f64>,
 }
@@ -228,16 +229,10 @@ pub struct Rate(pub f64);
 impl FromStr for Rate {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is not a rate: write requests per second such as 50k");
-        let trimmed = text.trim();
-        let bare = trimmed.strip_suffix("IOPS").map_or(trimmed, str::trim_end);
-        let (number, factor) = match bare.chars().last() {
-            Some('k' | 'K') => (&bare[..bare.len() - 1], 1e3),
-            Some('M') => (&bare[..bare.len() - 1], 1e6),
-            _ => (bare, 1.0),
-        };
-        let value = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
-        if (0.001..=1e9).contains(&value) { Ok(Self(value)) } else { Err(wrong()) }
+        let rate = iops(text).filter(|rate| (0.001..=1e9).contains(rate)).map(Self);
+        rate.ok_or_else(|| {
+            format!("'{text}' is not a rate: write requests per second such as 50k or \"1M IOPS\"")
+        })
     }
 }
 

@@ -270,7 +270,7 @@ fn feeds(plan: &Plan, traces: Option<&Traces>, clock: Clock) -> Result<(Option<R
                 let arrivals = Arrivals::new(schedule, index, threads, plan.seed);
                 Box::new(Open::new(plan, arrivals, clock, index, threads))
             }
-            Pace::Closed | Pace::Trace => {
+            Pace::Closed | Pace::Trace(_) => {
                 Box::new(Closed::new(plan, clock, range.start, range.len()))
             }
         };

@@ -41,8 +41,8 @@ pub enum Pace {
     Closed,
     /// By a schedule.
     Open(Schedule),
-    /// As in a trace.
-    Trace,
+    /// As in a trace, so many times as fast.
+    Trace(f64),
 }
 
 /// A load, ready to run.
@@ -156,7 +156,7 @@ impl Plan {
         let most_bytes = controller.identity().most_bytes.unwrap_or(u64::MAX).min(MOST_BYTES);
         let trace = work.trace.is_some();
         let kind = match (trace, pace.rate, pace.burst) {
-            (true, ..) => Pace::Trace,
+            (true, ..) => Pace::Trace(work.speed.unwrap_or(1.0)),
             (_, None, None) => Pace::Closed,
             (_, rate, burst) => Pace::Open(Schedule {
                 rate: rate.map_or(0.0, |rate| rate.0),
@@ -217,7 +217,7 @@ impl Plan {
         for space in &self.spaces {
             let Namespace { id, block_size, .. } = space.namespace;
             let block = u64::from(block_size);
-            if !matches!(self.pace, Pace::Trace) {
+            if !matches!(self.pace, Pace::Trace(_)) {
                 if bytes == 0 || !bytes.is_multiple_of(block) {
                     let given = if given { "" } else { " (the default)" };
                     return Err(usage(format!(
@@ -300,6 +300,13 @@ fn check_options(args: &LoadArgs, rw: Rw) -> Result<()> {
         && !(speed.is_finite() && speed > 0.0)
     {
         return Err(usage(format!("--speed {speed}: a factor above 0 is needed, such as 2")));
+    }
+    let reads_only = work.trace.is_none() && (!rw.writes() || work.mix == Some(100));
+    if args.check.verify && !args.check.fill && reads_only {
+        return Err(usage(
+            "--verify proves what this run has written, and only reads are asked for: add --fill, \
+             or choose --rw randrw",
+        ));
     }
     Ok(())
 }

@@ -82,6 +82,8 @@ struct LoadReport {
     threads: usize,
     mode: &'static str,
     rate: Option<f64>,
+    /// How many times as fast as recorded a trace is replayed.
+    speed: Option<f64>,
     burst: Option<BurstReport>,
     header_digest: bool,
     data_digest: bool,
@@ -311,12 +313,12 @@ fn target(plan: &Plan, identity: Identity) -> TargetReport {
 }
 
 fn load(plan: &Plan) -> LoadReport {
-    let generated = !matches!(plan.pace, Pace::Trace);
+    let generated = !matches!(plan.pace, Pace::Trace(_));
     LoadReport {
         pace: match plan.pace {
             Pace::Closed => "closed",
             Pace::Open(_) => "open",
-            Pace::Trace => "trace",
+            Pace::Trace(_) => "trace",
         },
         rw: generated.then(|| format!("{:?}", plan.rw).to_lowercase()),
         reads: generated.then_some(plan.reads),
@@ -328,6 +330,10 @@ fn load(plan: &Plan) -> LoadReport {
         mode: if plan.wait { "wait" } else { "poll" },
         rate: match &plan.pace {
             Pace::Open(schedule) => Some(schedule.rate),
+            _ => None,
+        },
+        speed: match plan.pace {
+            Pace::Trace(speed) => Some(speed),
             _ => None,
         },
         burst: match &plan.pace {
@@ -362,9 +368,11 @@ impl Report {
             (Some(rw), Some(size)) => format!("{rw} of {}", text::bytes(size as f64)),
             _ => "trace".to_owned(),
         };
-        let mut pace = match load.rate {
-            Some(rate) => format!("open loop at {}/s", text::short(rate)),
-            None => format!("{} loop", load.pace).replace("trace loop", "in real time"),
+        let mut pace = match (load.rate, load.speed) {
+            (Some(rate), _) => format!("open loop at {}/s", text::short(rate)),
+            (_, Some(1.0)) => "in real time".to_owned(),
+            (_, Some(speed)) => format!("at {} times its speed", text::short(speed)),
+            _ => "closed loop".to_owned(),
         };
         if let Some(BurstReport { length_s, period_s, rate }) = load.burst {
             let [length, period] = [length_s, period_s].map(text::seconds);

@@ -12,7 +12,7 @@ mod status_text;
 mod watch;
 
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -34,23 +34,15 @@ use devices::{Devices, ModelledDrives};
 use energy::{Model, Rapl};
 use status::{Facts, GroupView, Observer};
 
-pub use options::{Options, ServeArgs};
+pub use options::{Options, ServeArgs, StatusArgs};
 
 /// Lightweight threads for each core: enough to move a part of a core's load.
 const THREADS_PER_CORE: usize = 4;
 /// The largest block that a namespace may have, bytes.
 const MOST_BLOCK: u32 = 64 << 10;
-/// Where metrics are served and the status is asked for when no address is given.
-const DEFAULT_METRICS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9420));
 
 /// Serves until it is told to stop.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
-    if let Some(address) = args.status {
-        return show(address.unwrap_or(DEFAULT_METRICS), args.json);
-    }
-    if args.json {
-        return Err(usage("--json belongs to --status"));
-    }
     let options = args.merged()?;
     if options.scheduler.as_deref() == Some("list") {
         let entries = scheduling::ENTRIES.iter();
@@ -135,10 +127,10 @@ impl Server {
     }
 }
 
-/// Prints the status of the server whose metrics are at `address`.
-fn show(address: SocketAddr, json: bool) -> anyhow::Result<()> {
-    let status = metrics_http::ask(address)?;
-    match json {
+/// Prints the status of a server, found by the address of its metrics.
+pub fn show(args: &StatusArgs) -> anyhow::Result<()> {
+    let status = metrics_http::ask(args.address)?;
+    match args.json {
         true => out::json(&status),
         false => out::print(status_text::text(&status)),
     }

@@ -22,18 +22,20 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Ask a running server, by the address of its metrics, what it does [default:
-    /// 127.0.0.1:9420].
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, value_parser = address,
-        conflicts_with_all = ["config", "namespace", "listen", "metrics"])]
-    pub status: Option<Option<SocketAddr>>,
-
-    /// With --status: print JSON (docs/json-schema/serve-status-1.json).
-    #[arg(long)]
-    pub json: bool,
-
     #[command(flatten)]
     pub options: Options,
+}
+
+/// Options of `ebb status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Where the server's metrics are: what it was given with --metrics.
+    #[arg(value_name = "ADDRESS:PORT", value_parser = address, default_value = "127.0.0.1:9420")]
+    pub address: SocketAddr,
+
+    /// Print JSON (docs/json-schema/serve-status-1.json).
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The options that a file may hold too.

@@ -35,7 +35,7 @@ pub use spec::{
     AccessSpec, ArrivalSpec, DriveShare, Gaps, HotSpec, JobSpec, PhaseSpec, ReaderSpec,
     RocksdbSpec, ShapeSpec, StageSpec, VarySpec, WorkloadSpec,
 };
-pub use text::{Blocks, Rate, RateError, Share};
+pub use text::{Blocks, Rate, RateError, Share, iops};
 
 use crate::request::TraceError;
 

@@ -20,7 +20,7 @@ pub enum Rate {
 
 /// A text that is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a rate: write \"max\", \"18000 IOPS\" or a pressure such as \"10%\"")]
+#[error("'{0}' is not a rate: write \"max\", \"18000 IOPS\", 50k or a pressure such as 10%")]
 pub struct RateError(String);
 
 impl FromStr for Rate {
@@ -31,22 +31,30 @@ impl FromStr for Rate {
         if trimmed.eq_ignore_ascii_case("max") {
             return Ok(Self::Max);
         }
-        let (number, percent) = match trimmed.strip_suffix('%') {
-            Some(number) => (number, true),
-            None => {
-                let end = trimmed.len().saturating_sub(4);
-                let unit =
-                    trimmed.is_char_boundary(end) && trimmed[end..].eq_ignore_ascii_case("iops");
-                (if unit { &trimmed[..end] } else { trimmed }, false)
-            }
-        };
-        let value: f64 = number.trim().replace('_', "").parse().map_err(|_| error())?;
-        match value.is_finite() && value > 0.0 {
-            true if percent => Ok(Self::Pressure(value / 100.0)),
-            true => Ok(Self::Iops(value)),
-            false => Err(error()),
+        if let Some(percent) = trimmed.strip_suffix('%') {
+            return positive(percent).map(|share| Self::Pressure(share / 100.0)).ok_or_else(error);
         }
+        iops(text).map(Self::Iops).ok_or_else(error)
     }
+}
+
+/// Requests per second above zero: "18000", "50k", "1.5 M IOPS".
+#[must_use]
+pub fn iops(text: &str) -> Option<f64> {
+    let trimmed = text.trim();
+    let end = trimmed.len().saturating_sub(4);
+    let has_unit = trimmed.is_char_boundary(end) && trimmed[end..].eq_ignore_ascii_case("iops");
+    let bare = if has_unit { trimmed[..end].trim_end() } else { trimmed };
+    let (number, factor) = match bare.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1e3),
+        None => bare.strip_suffix('M').map_or((bare, 1.0), |number| (number, 1e6)),
+    };
+    positive(number).map(|number| number * factor)
+}
+
+fn positive(text: &str) -> Option<f64> {
+    let value: f64 = text.trim().replace('_', "").parse().ok()?;
+    (value.is_finite() && value > 0.0).then_some(value)
 }
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,6 +165,8 @@ mod tests {
             ("18000 IOPS", Rate::Iops(18_000.0)),
             ("18_000iops", Rate::Iops(18_000.0)),
             ("250", Rate::Iops(250.0)),
+            ("50k", Rate::Iops(50_000.0)),
+            ("1.5 M IOPS", Rate::Iops(1.5e6)),
             ("10%", Rate::Pressure(0.1)),
         ] {
             assert_eq!(text.parse(), Ok(rate));
