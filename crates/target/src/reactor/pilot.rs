@@ -1,5 +1,6 @@
 //! The main core's own task: runs the scheduler and hands out its orders.
 
+use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::Ordering;
 
 use ebb_policy::reactor::{
@@ -33,6 +34,8 @@ pub(super) struct Pilot {
     threads_before: Vec<Before>,
     /// Largest depth of each thread at the fine steps of this period.
     peaks: Vec<u32>,
+    /// How each core waits, as the log says.
+    ways: Vec<Discriminant<Wait>>,
     /// What the shared log does not show yet.
     unshown: Log,
 }
@@ -42,6 +45,7 @@ impl Pilot {
     /// scheduler has started it.
     pub fn new(scheduler: Box<dyn Scheduler>, placement: Placement, coarse: Nanos) -> Self {
         let (cores, threads) = (placement.waits().len(), placement.core_of().len());
+        let ways = placement.waits().iter().map(discriminant).collect();
         let mut unshown = Log::new();
         for shift in placement.shifts() {
             unshown.note(Record { at: Nanos::ZERO, shift: *shift });
@@ -60,6 +64,7 @@ impl Pilot {
             cores_before: vec![CoreTotals::default(); cores],
             threads_before: vec![Before::default(); threads],
             peaks: vec![0; threads],
+            ways,
             unshown,
         }
     }
@@ -144,13 +149,19 @@ impl Pilot {
             }
         }
         for shift in self.placement.shifts() {
-            let core = match *shift {
-                Shift::Move { from, .. } => from,
-                Shift::Wait { core, .. } => core,
+            let (core, is_news) = match *shift {
+                Shift::Move { from, .. } => (from, true),
+                // For how long it spins or naps is tuned all the time: the way it waits is told.
+                Shift::Wait { core, wait, .. } => {
+                    let way = discriminant(&wait);
+                    (core, std::mem::replace(&mut self.ways[usize::from(core)], way) != way)
+                }
                 Shift::Speed { .. } => continue,
             };
             shared.post(core).order();
-            self.unshown.note(Record { at: now, shift: *shift });
+            if is_news {
+                self.unshown.note(Record { at: now, shift: *shift });
+            }
         }
         // A reader may hold the log: then the next step shows it. The main core waits for nobody.
         if self.unshown.total > 0

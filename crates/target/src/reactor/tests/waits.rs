@@ -51,6 +51,25 @@ fn every_way_of_waiting_answers_requests_one_by_one() {
     }
 }
 
+/// A scheduler tunes how long cores spin all the time: that is no change of the placement.
+#[test]
+fn the_log_tells_how_cores_wait_and_not_for_how_long() {
+    let mut steps = 0;
+    let step = move |placement: &mut Placement| {
+        steps += 1;
+        let spin = Nanos(steps);
+        placement.set_wait(0, Wait::Block { spin }, "test:spin");
+    };
+    let script = Script { start: |_: &mut Placement| {}, fine: step, period: None };
+    let config = Config { coarse: Nanos::from_millis(1), ..config(1, Box::new(script)) };
+    let runtime = Runtime::start(config, vec![Recorder::new(&Seen::new(0)).boxed()]).unwrap();
+    wait_for("the longer spin", || match runtime.snapshot().cores[0].wait {
+        Wait::Block { spin } => spin >= Nanos(20),
+        _ => false,
+    });
+    assert_eq!(runtime.snapshot().shifts_in_all, 1);
+}
+
 #[test]
 fn a_blocked_core_with_nothing_to_do_is_left_alone() {
     let seen = Seen::new(0);
