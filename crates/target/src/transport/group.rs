@@ -206,6 +206,11 @@ impl<N: Network> Group<N> {
         Some(result)
     }
 
+    /// Whether there is nobody to look for and nothing under way.
+    fn is_deserted(&self) -> bool {
+        self.counters.connections.load(Ordering::Relaxed) == 0 && self.channels.under_way() == 0
+    }
+
     fn accept(&mut self, now: Nanos) {
         while let Some(stream) = self.network.accept() {
             let free = self.peers.iter().position(Option::is_none);
@@ -468,6 +473,12 @@ impl<N: Network> Task for Group<N> {
 
     fn poll(&mut self, now: Nanos) -> usize {
         self.depth = 0;
+        if self.is_deserted() {
+            self.accept(now);
+            if self.is_deserted() {
+                return 0;
+            }
+        }
         let mut count = self.look(now);
         self.serve(now);
         count += self.slice(now);

@@ -236,9 +236,11 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.at(range), length) }
     }
 
-    /// Has the first page of `range` on its way to the cache when it is needed.
+    /// Has the first lines of `range` on their way to the cache when they are needed: the hardware
+    /// fetches on from there. More would wait for room among the loads under way.
     pub(super) fn prefetch(&self, range: &Range<u64>) {
-        let first = range.start..range.end.min(range.start + PAGE);
+        const LINES: u64 = 8 * 64;
+        let first = range.start..range.end.min(range.start + LINES);
         let base = self.at(&first);
         for line in (0..first.end - first.start).step_by(64) {
             #[cfg(target_arch = "x86_64")]
