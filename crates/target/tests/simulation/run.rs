@@ -1,6 +1,6 @@
 //! The steps of a run, and what must be true at its end.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ebb_policy::units::Nanos;
 use ebb_target::device::{Device, Io, Keeper, Op, Pool};
@@ -37,7 +37,7 @@ impl World {
     fn step(&mut self) {
         let scene = &mut self.scene;
         scene.step += 1;
-        self.steps.store(scene.step, Ordering::Relaxed);
+        self.steps.store(scene.step, Relaxed);
         scene.now += Nanos(scene.random.random_range(0..=2 * self.pace));
         match scene.random.random_range(0..100) {
             0..45 => {
@@ -76,22 +76,33 @@ impl World {
 
     fn poll(&mut self, number: usize) {
         let now = self.scene.now;
-        let target = &mut self.targets[number];
-        if target.sleeps && !self.polls_always {
-            let is_due = target.group.deadline().is_some_and(|deadline| now >= deadline);
-            let is_woken = is_due
-                || self.scene.fabric.is_expected(number)
-                || self.watches.iter().any(|watch| watch.is_busy(number))
-                || has_news(&target.watched);
-            if !is_woken {
-                return;
-            }
+        let sleeps = self.targets[number].sleeps && !self.polls_always && !self.is_woken(number);
+        // Now and then it is shaken awake: then it must find nothing, or it slept too deep.
+        if sleeps && !self.scene.once_in(20) {
+            return;
         }
+        let target = &mut self.targets[number];
+        let counters = target.group.counters();
+        let work = || [&counters.commands, &counters.received].map(|one| one.load(Relaxed));
+        let before = work();
         let count = target.group.poll(now);
+        if sleeps && (count > 0 || work() != before) {
+            self.scene.fail("a group had work that nothing would have woken it for");
+        }
         target.sleeps = count == 0;
         self.scene.polls[number] += 1;
         let free = target.group.free_buffers() as u64;
         self.scene.note("poll: group, count, free", [number as u64, count as u64, free, now.0]);
+    }
+
+    /// Whether a group that sleeps has been given a reason to wake up.
+    fn is_woken(&self, number: usize) -> bool {
+        let target = &self.targets[number];
+        let is_due = target.group.deadline().is_some_and(|deadline| self.scene.now >= deadline);
+        is_due
+            || self.scene.fabric.is_expected(number)
+            || self.watches.iter().any(|watch| watch.is_busy(number))
+            || has_news(&target.watched)
     }
 
     /// Commands that take too long, and writes that are known to have ended.
@@ -163,7 +174,7 @@ impl World {
     }
 
     fn left(&self) -> (u64, usize) {
-        (self.scene.fabric.open.load(Ordering::Relaxed), self.subsystem.controllers())
+        (self.scene.fabric.open.load(Relaxed), self.subsystem.controllers())
     }
 
     fn is_quiet(&self) -> bool {
