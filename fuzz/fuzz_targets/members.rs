@@ -90,7 +90,7 @@ impl Member {
     fn repair(&self, page: u64) {
         if page < JOURNAL {
             self.change(page + 12, &[0; 4]);
-            let sum = crc32c::crc32c(&self.bytes(page, 104));
+            let sum = crc32c::crc32c(&self.bytes(page, 144));
             return self.change(page + 12, &sum.to_le_bytes());
         }
         self.change(page + 56, &[0; 4]);
@@ -160,7 +160,7 @@ fuzz_target!(|input: &[u8]| {
             1 => 4096,
             _ => JOURNAL + place / 64 % SLOTS * SLOT,
         };
-        let place = page + if change[0] & 0x40 == 0 { place % 104 } else { place % SLOT };
+        let place = page + if change[0] & 0x40 == 0 { place % 144 } else { place % SLOT };
         member.change(place, &change[4..4 + usize::from(change[3] % 13)]);
         if change[0] & 0x80 == 0 {
             member.repair(page);

@@ -43,7 +43,8 @@ pub(super) fn scan(members: &mut [Option<Member>], from: &Superblock) -> Changes
             let ours = piece.run == from.now.run
                 && piece.role == role
                 && piece.seq % layout.slots == number
-                && piece.stripe < layout.stripes;
+                && piece.stripe < layout.stripes
+                && u32::from(piece.parts) >> layout.members == 0;
             if ours && piece.seq >= from.tail {
                 found.entry(piece.seq).or_default().push(piece);
             }

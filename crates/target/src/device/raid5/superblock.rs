@@ -11,6 +11,8 @@ use super::layout::{Layout, MOST, PAGE};
 
 const MAGIC: [u8; 8] = *b"ebbraid5";
 const VERSION: u32 = 2;
+/// More than an array sees that is assembled every second for 68 years; counting on is safe.
+const MOST_EVENTS: u64 = 1 << 63;
 
 /// Identifies an array, or one run of it.
 pub(super) type Uuid = [u8; 16];
@@ -160,7 +162,9 @@ impl Superblock {
         let known = stored.magic == MAGIC
             && stored.version == VERSION
             && stored.checksum == sum
-            && stored.role < stored.members;
+            && stored.role < stored.members
+            && stored.rebuilt.get() <= stored.stripes.get()
+            && stored.events.get() < MOST_EVENTS;
         let layout = Layout {
             members,
             chunk: stored.chunk.get(),
@@ -274,5 +278,30 @@ mod tests {
         assert!(matches!(Superblock::find(&page), Found::Version(1)));
         page[8] = VERSION as u8;
         assert!(matches!(Superblock::find(&page), Found::Other));
+    }
+
+    #[test]
+    fn numbers_that_no_array_comes_to_are_rubbish() {
+        let moment = Moment { run: [8; 16], events: MOST_EVENTS - 1 };
+        let sound = Superblock {
+            uuid: [7; 16],
+            now: moment,
+            known: moment,
+            layout: Layout::fit(3, 65536, 4096, 8, 64 << 20),
+            clean: false,
+            tail: 0,
+            rebuilt: 0,
+            states: [State::Live; MOST],
+        };
+        let found = |superblock: &Superblock| {
+            let mut pages = vec![0; 2 * PAGE];
+            superblock.encode(0, &mut pages[..PAGE]);
+            Superblock::find(&pages)
+        };
+        assert!(matches!(found(&sound), Found::Member(0, _)));
+        let rebuilt = sound.layout.stripes + 1;
+        assert!(matches!(found(&Superblock { rebuilt, ..sound.clone() }), Found::Other));
+        let now = Moment { events: MOST_EVENTS, ..moment };
+        assert!(matches!(found(&Superblock { now, ..sound }), Found::Other));
     }
 }
