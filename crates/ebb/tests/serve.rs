@@ -415,7 +415,7 @@ fn a_lost_member_shows() {
         [&serde_json::json!(true), &serde_json::json!(false)]
     );
     assert_eq!(health["failed"], serde_json::json!(["raid5 member 2"]));
-    let text = prints(&["serve", "--status", &serve.metrics]);
+    let text = prints(&["status", &serve.metrics]);
     assert!(text.contains("namespace 2 is degraded: without raid5 member 2"), "{text}");
     let (_, metrics) = serve.get("/metrics");
     assert!(metrics.contains("ebb_namespace_degraded{namespace=\"2\"} 1"), "{metrics}");

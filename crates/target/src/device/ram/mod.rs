@@ -1,9 +1,9 @@
 //! A device in anonymous memory.
 //!
 //! Channels on different cores work on the same memory at once. Each block is read and written
-//! whole, as the contract asks: a version per page or block (a sequence lock) lets readers notice a write
-//! that overtook them and copy again, so readers never write to shared memory and never wait for
-//! each other.
+//! whole, as the contract asks: a version per page or block (a sequence lock) lets readers notice a
+//! write that overtook them and copy again, so readers never write to shared memory and never wait
+//! for each other.
 
 use std::sync::Arc;
 use std::time::Duration;
