@@ -242,7 +242,7 @@ impl Scrape {
         out.gauges(&dead, rows.collect())?;
         let rebuilt = family("namespace_rebuilt", "How much of a member is rebuilt.");
         let rows = arrays().filter_map(|(of, health)| Some((of, health.rebuilt_share?)));
-        out.gauges(&rebuilt.in_unit(Unit::Ratios), rows.collect())
+        out.gauges(&rebuilt.in_unit(Unit::Other("ratio".to_owned())), rows.collect())
     }
 
     fn energy(&self, out: &mut Writer<'_>) -> fmt::Result {
