@@ -11,12 +11,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ebb_target::device::{Channel, Device, Done, Geometry, Io, Op, Pool, Raid5, Raid5Options};
+use ebb_target::device::{
+    Buffer, Channel, Device, Done, Geometry, Io, Keeper, Op, Pool, Raid5, Raid5Options,
+};
 use ebb_target::wire::Status;
 use libfuzzer_sys::fuzz_target;
 
 const BLOCK: usize = 512;
 const GEOMETRY: Geometry = Geometry { block_size: BLOCK as u32, blocks: (2 << 11) + 64 };
+/// Bytes that a superblock's checksum covers.
+const SUPERBLOCK: usize = 144;
 const JOURNAL: u64 = 1 << 20;
 const SLOT: u64 = 8192;
 const SLOTS: u64 = 8;
@@ -86,33 +90,44 @@ impl Member {
         };
         (at..at + count as u64).map(byte).collect()
     }
+    /// Checksums are where this file believes them to be.
+    fn check(&self) {
+        for page in [0, 4096].into_iter().chain((0..SLOTS).map(|slot| JOURNAL + slot * SLOT)) {
+            let before = self.bytes(page, 4096);
+            if before.iter().any(|byte| *byte != 0) {
+                self.repair(page);
+                assert!(self.bytes(page, 4096) == before, "the format has changed: {page}");
+            }
+        }
+    }
     /// Makes the checksum of the superblock or journal slot at `page` right.
     fn repair(&self, page: u64) {
         if page < JOURNAL {
             self.change(page + 12, &[0; 4]);
-            let sum = crc32c::crc32c(&self.bytes(page, 144));
+            let sum = crc32c::crc32c(&self.bytes(page, SUPERBLOCK));
             return self.change(page + 12, &sum.to_le_bytes());
         }
         self.change(page + 56, &[0; 4]);
         let slot = self.bytes(page, SLOT as usize);
         let number = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().unwrap());
         let rows = number(52).saturating_sub(number(48)).min(4096) as usize;
-        let head = crc32c::crc32c(&slot[..60]);
+        let head = crc32c::crc32c(&slot[..64]);
         let sum = crc32c::crc32c_append(head, &slot[4096..4096 + rows]);
         self.change(page + 56, &sum.to_le_bytes());
     }
 }
 
 fn run(
-    channel: &mut dyn Channel,
+    (channel, keeper): (&mut dyn Channel, &mut Keeper),
     op: Op,
     lba: u64,
-    buffer: Option<ebb_target::device::Buffer>,
+    buffer: Option<Buffer>,
 ) -> Done {
     let blocks = buffer.as_ref().map_or(0, |buffer| buffer.len() / BLOCK) as u32;
     channel.submit(Io { tag: 7, op, lba, blocks, buffer });
     let mut done = Vec::new();
     for _ in 0..PATIENCE {
+        keeper.run_once();
         if channel.poll(&mut done) > 0 {
             return done.remove(0);
         }
@@ -136,14 +151,15 @@ fn base() -> &'static [Blocks] {
             create: true,
             ..Default::default()
         };
-        let (array, _) = Raid5::open_kept(named(&members, |_| true), &options).unwrap();
+        let (array, mut keeper) = Raid5::open_kept(named(&members, |_| true), &options).unwrap();
         let (mut channel, pool) = (array.open().unwrap(), Pool::new(1, 8192));
         for lba in 0..7 {
             let mut buffer = pool.take(if lba < 3 { 8192 } else { 512 });
             buffer.as_mut().unwrap().fill(lba as u8 + 1);
-            run(&mut *channel, Op::Write { durable: true }, lba * 5, buffer);
+            run((&mut *channel, &mut keeper), Op::Write { durable: true }, lba * 5, buffer);
         }
         drop(channel);
+        members.iter().for_each(Member::check);
         members.iter().map(|member| member.0.lock().unwrap().clone()).collect()
     })
 }
@@ -160,7 +176,8 @@ fuzz_target!(|input: &[u8]| {
             1 => 4096,
             _ => JOURNAL + place / 64 % SLOTS * SLOT,
         };
-        let place = page + if change[0] & 0x40 == 0 { place % 144 } else { place % SLOT };
+        let place =
+            page + if change[0] & 0x40 == 0 { place % SUPERBLOCK as u64 } else { place % SLOT };
         member.change(place, &change[4..4 + usize::from(change[3] % 13)]);
         if change[0] & 0x80 == 0 {
             member.repair(page);
@@ -182,20 +199,23 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// What was assembled does its work.
-fn serve(array: &Raid5, keeper: &mut ebb_target::device::Keeper) {
+fn serve(array: &Raid5, keeper: &mut Keeper) {
     let geometry = array.geometry();
     assert!(geometry.blocks > 0 && geometry.bytes() < 2 * GEOMETRY.bytes(), "{geometry:?}");
     let Ok(mut channel) = array.open() else { return };
     let (pool, count) = (Pool::new(1, 4096), BLOCK.max(geometry.block_size as usize));
     for step in 0..8 {
-        keeper.run_once();
         let lba = step * geometry.blocks / 8;
         let mut buffer = pool.take(count);
         buffer.as_mut().unwrap().fill(step as u8);
         let blocks = count as u32 / geometry.block_size;
         assert_eq!(blocks, 1, "members have blocks of {BLOCK}");
-        if run(&mut *channel, Op::Write { durable: false }, lba, buffer).status.is_success() {
-            let done = run(&mut *channel, Op::Read { durable: false }, lba, pool.take(count));
+        if run((&mut *channel, keeper), Op::Write { durable: false }, lba, buffer)
+            .status
+            .is_success()
+        {
+            let done =
+                run((&mut *channel, keeper), Op::Read { durable: false }, lba, pool.take(count));
             assert!(done.status.is_success());
             assert!(done.buffer.unwrap().iter().all(|byte| *byte == step as u8));
         }

@@ -1,7 +1,8 @@
 //! Files on a disk that loses power, fails, fills up and answers as it likes, against a model of
 //! what each sector may hold.
 //!
-//! `EBB_CRASHES` sets how often power is cut (400 where absent); `EBB_SEED` runs one seed alone.
+//! `EBB_CRASHES` sets how often power is cut (400 where absent), `EBB_SEED` the first seed; with
+//! `EBB_CRASHES=1`, a seed that failed runs alone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
