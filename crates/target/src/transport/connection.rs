@@ -6,22 +6,18 @@
 //!  ------> New --------> Joining ----------> Ready ... ------------> Ending ---> closed
 //! ```
 
-use std::collections::VecDeque;
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 use ebb_policy::units::Nanos;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Limits;
 use super::commands::Commands;
+use super::context::Context;
 use super::receive::{Receiver, Stage};
 use super::send::Sender;
 use super::slots::{Payload, Slot, State};
-use crate::controller::{Namespace, Queue, Subsystem};
-use crate::device::{Channel, Done, Io, Loan, Pool};
+use crate::controller::Queue;
 use crate::wire::command::{FABRICS, fabrics};
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
 use crate::wire::{Cqe, Sqe, Status};
@@ -49,79 +45,6 @@ enum Sink {
     Slot(u16, usize),
     /// To no command.
     Discard,
-}
-
-/// What a connection works with and does not own.
-pub(super) struct Context<'a> {
-    pub subsystem: &'a Arc<Subsystem>,
-    pub limits: &'a Limits,
-    pub pool: &'a Pool,
-    pub channels: &'a mut Channels,
-    /// Bytes that its host may still have moved in this turn.
-    pub turn: &'a mut u32,
-    /// Buffers that its host's other connections hold.
-    pub others: u32,
-    /// Commands of its host that are done in slices and have none under way: connection and slot.
-    pub long: &'a mut VecDeque<u64>,
-    pub now: Nanos,
-}
-
-/// One lightweight thread's channels, by namespace.
-pub(super) struct Channels {
-    list: Vec<Way>,
-}
-
-/// The way to a namespace.
-struct Way {
-    channel: Box<dyn Channel>,
-    under_way: usize,
-    /// Blocks of one slice of a long command.
-    slice: u32,
-}
-
-impl Channels {
-    /// With `pool` known to each as what most buffers come from.
-    pub fn open(subsystem: &Subsystem, pool: &Pool) -> io::Result<Self> {
-        let way = |namespace: &Namespace| {
-            let (device, geometry) = (&namespace.device, namespace.device.geometry());
-            let slice = device.slice() / u64::from(geometry.block_size);
-            let slice = slice.clamp(1, u32::MAX.into()) as u32;
-            let mut channel = device.open()?;
-            channel.register(pool);
-            Ok(Way { channel, under_way: 0, slice })
-        };
-        Ok(Self { list: subsystem.namespaces().iter().map(way).collect::<io::Result<_>>()? })
-    }
-
-    pub fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.list.iter().filter_map(|way| way.channel.wake_fd())
-    }
-
-    pub fn submit(&mut self, namespace: usize, io: Io) {
-        let way = &mut self.list[namespace];
-        way.under_way += 1;
-        way.channel.submit(io);
-    }
-
-    pub fn lend(&mut self, namespace: usize, lba: u64, blocks: u32) -> Option<Loan> {
-        self.list[namespace].channel.lend(lba, blocks)
-    }
-
-    pub fn poll(&mut self, done: &mut Vec<Done>) {
-        for way in self.list.iter_mut().filter(|way| way.under_way > 0) {
-            let count = way.channel.poll(done);
-            assert!(count <= way.under_way, "a device completes what it was given");
-            way.under_way -= count;
-        }
-    }
-
-    pub fn slice(&self, namespace: usize) -> u32 {
-        self.list[namespace].slice
-    }
-
-    pub fn under_way(&self) -> u64 {
-        self.list.iter().map(|way| way.under_way as u64).sum()
-    }
 }
 
 /// One connection without its socket.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ebb_policy::units::Nanos;
 
 use super::Limits;
-use super::connection::{Channels, Connection, Context};
+use super::connection::Connection;
+use super::context::{Channels, Context};
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::service::Service;
 use super::turns::{Hosts, STRANGERS};

@@ -6,6 +6,7 @@
 
 mod commands;
 mod connection;
+mod context;
 mod group;
 mod listener;
 mod network;
