@@ -66,7 +66,7 @@ pub fn print(text: impl Display) -> Result<()> {
 /// Prints `value` as JSON.
 ///
 /// # Errors
-/// As of [`print`].
+/// As of [`print()`].
 pub fn json(value: &impl Serialize) -> Result<()> {
     print(format_args!("{}\n", serde_json::to_string_pretty(value)?))
 }

@@ -287,8 +287,8 @@ pub fn range_at(data: &[u8], number: u16) -> Option<(u64, u32)> {
 /// Checks the first `count` Dataset Management ranges in `data`.
 ///
 /// # Errors
-/// When `data` holds fewer, one is outside of the namespace, or they are more than
-/// [`limits`] allow.
+/// When `data` holds fewer, one is outside of the namespace, or they are more than a command may
+/// ask for (DMRSL, DMSL).
 pub fn check_ranges(data: &[u8], count: u16, geometry: Geometry) -> Result<(), Status> {
     let mut all = 0;
     for number in 0..count {
