@@ -171,7 +171,8 @@ fn run(subsystem: &Subsystem, queue: &IoQueue, sqe: &Sqe) {
     let Ok((plan, direction)) = queue.command(sqe) else { return };
     let geometry = |namespace: usize| subsystem.namespaces()[namespace].device.geometry();
     match plan {
-        Plan::Device { namespace, lba, blocks, .. } | Plan::Compare { namespace, lba, blocks } => {
+        Plan::Device { namespace, lba, blocks, .. }
+        | Plan::Compare { namespace, lba, blocks, .. } => {
             assert!(geometry(namespace).contains(lba, blocks.into()));
             let moved = u64::from(direction.from_host() + direction.to_host());
             let is_whole = moved == u64::from(blocks) * u64::from(geometry(namespace).block_size);

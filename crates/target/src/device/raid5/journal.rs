@@ -73,6 +73,12 @@ impl Piece {
         header[..size_of::<Stored>()].copy_from_slice(stored.as_bytes());
     }
 
+    /// Whether its rows are whole blocks, as all that arrays write are.
+    pub(super) fn is_in_blocks(&self, block: u32) -> bool {
+        let ends = [self.rows.start, self.rows.end, self.own.start, self.own.end];
+        ends.iter().all(|end| end.is_multiple_of(block as usize))
+    }
+
     /// From a whole slot; `None` when nothing was written or not all of it.
     pub(super) fn decode(slot: &[u8], chunk: u64) -> Option<Self> {
         let (stored, _) = Stored::read_from_prefix(slot).ok()?;
@@ -208,6 +214,22 @@ mod tests {
         owner.take(&mut told);
         assert_eq!(told, [4, 5]);
         assert_eq!([begin(4), begin(5), begin(6)], [Some(4), Some(5), None]);
+    }
+
+    #[test]
+    fn no_array_writes_parts_of_blocks() {
+        let piece = |own| Piece {
+            run: Default::default(),
+            seq: 9,
+            stripe: 3,
+            rows: 0..8192,
+            own,
+            parts: 5,
+            role: 2,
+        };
+        assert!(piece(512..4096).is_in_blocks(512));
+        assert!(!piece(512..4096).is_in_blocks(4096));
+        assert!(!piece(512..973).is_in_blocks(512));
     }
 
     #[test]

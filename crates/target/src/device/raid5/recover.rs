@@ -44,6 +44,7 @@ pub(super) fn scan(members: &mut [Option<Member>], from: &Superblock) -> Changes
                 && piece.role == role
                 && piece.seq % layout.slots == number
                 && piece.stripe < layout.stripes
+                && piece.is_in_blocks(layout.block)
                 && u32::from(piece.parts) >> layout.members == 0;
             if ours && piece.seq >= from.tail {
                 found.entry(piece.seq).or_default().push(piece);
