@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use ebb_policy::units::Nanos;
-use ebb_target::controller::{
+use ebb_dataplane::controller::{
     AdminQueue, Config, IoQueue, Namespace, Plan, Queue, Reply, Subsystem, check_ranges,
 };
-use ebb_target::device::{Channel, Device, Geometry};
-use ebb_target::wire::Sqe;
-use ebb_target::wire::command::{FABRICS, fabrics, sgl};
-use ebb_target::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
+use ebb_dataplane::device::{Channel, Device, Geometry};
+use ebb_dataplane::wire::Sqe;
+use ebb_dataplane::wire::command::{FABRICS, fabrics, sgl};
+use ebb_dataplane::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 
@@ -184,5 +184,5 @@ fn run(subsystem: &Subsystem, queue: &IoQueue, sqe: &Sqe) {
         }
         Plan::Nothing => {}
     }
-    queue.account(sqe, &plan, ebb_target::wire::Status::SUCCESS);
+    queue.account(sqe, &plan, ebb_dataplane::wire::Status::SUCCESS);
 }

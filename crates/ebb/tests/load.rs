@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
-#[path = "../../target/tests/peer/mod.rs"]
+#[path = "../../dataplane/tests/peer/mod.rs"]
 mod peer;
 
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_target::wire::Status;
+use ebb_dataplane::wire::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -112,8 +112,8 @@ fn crates_depend_only_downwards() {
         ("policy", &[][..]),
         ("trace", &["ebb-policy"][..]),
         ("twin", &["ebb-policy", "ebb-trace"][..]),
-        ("target", &["ebb-policy", "ebb-trace"][..]),
-        ("ebb", &["ebb-policy", "ebb-target", "ebb-trace", "ebb-twin"][..]),
+        ("dataplane", &["ebb-policy"][..]),
+        ("ebb", &["ebb-policy", "ebb-dataplane", "ebb-trace", "ebb-twin"][..]),
     ];
     let mut findings = String::new();
     for (name, allowed) in allowed {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
-use ebb_target::wire::Status;
+use ebb_dataplane::wire::Status;
 use ebb_trace::Op;
 
 use super::arrivals::Phase;

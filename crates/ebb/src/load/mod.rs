@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use ebb_target::initiator::{Controller, Error, Identity};
+use ebb_dataplane::initiator::{Controller, Error, Identity};
 use ebb_trace::Op;
 
 use crate::args::Changes;

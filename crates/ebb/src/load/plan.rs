@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use ebb_dataplane::initiator::{Controller, Host, Namespace, Target, discover};
+use ebb_dataplane::wire::pdu::Digests;
 use ebb_policy::units::{Bytes, Nanos};
-use ebb_target::initiator::{Controller, Host, Namespace, Target, discover};
-use ebb_target::wire::pdu::Digests;
 
 use super::args::{DigestKind, LoadArgs, Rw};
 use super::arrivals::Schedule;

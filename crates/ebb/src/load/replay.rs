@@ -229,8 +229,8 @@ impl Feed for Replay {
 mod tests {
     use proptest::prelude::*;
 
+    use ebb_dataplane::initiator::Namespace;
     use ebb_policy::units::Nanos;
-    use ebb_target::initiator::Namespace;
 
     use super::*;
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use anyhow::Result;
 
-use ebb_target::initiator::{Identity, describe};
-use ebb_target::wire::Status;
+use ebb_dataplane::initiator::{Identity, describe};
+use ebb_dataplane::wire::Status;
 
 use super::meter::{Latency, Meter, NAMES, PerOp};
 use super::plan::{Pace, Plan};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
-use ebb_target::initiator::{Controller, Error, Queue};
+use ebb_dataplane::initiator::{Controller, Error, Queue};
 
 use super::job::Clock;
 use super::plan::Plan;

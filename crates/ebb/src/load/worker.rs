@@ -9,8 +9,8 @@ use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use ebb_target::initiator::{self, Completion, Error, Queue, Refused, Request};
-use ebb_target::wire::Status;
+use ebb_dataplane::initiator::{self, Completion, Error, Queue, Refused, Request};
+use ebb_dataplane::wire::Status;
 use ebb_trace::Op;
 
 use super::job::{Clock, Feed, Job, NONE, Next};

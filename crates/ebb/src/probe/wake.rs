@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, LineStyle, Table};
-use ebb_target::reactor::Strategy;
-use ebb_target::reactor::probe::{self, Way};
-use ebb_target::reactor::topology;
+use ebb_dataplane::reactor::Strategy;
+use ebb_dataplane::reactor::probe::{self, Way};
+use ebb_dataplane::reactor::topology;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 

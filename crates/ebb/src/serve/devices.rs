@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use ebb_target::controller::Namespace;
-use ebb_target::device::{self, Device, Spec};
+use ebb_dataplane::controller::Namespace;
+use ebb_dataplane::device::{self, Device, Spec};
 use uuid::Uuid;
 
 use super::modelled::{self, Modelled};

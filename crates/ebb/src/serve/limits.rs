@@ -1,10 +1,10 @@
 //! The limits of `ebb serve`: numbers that make sense, and the memory that they imply.
 
 use anyhow::Result;
+use ebb_dataplane::controller::{Config, ConfigError};
+use ebb_dataplane::device;
+use ebb_dataplane::transport::Limits;
 use ebb_policy::units::Bytes;
-use ebb_target::controller::{Config, ConfigError};
-use ebb_target::device;
-use ebb_target::transport::Limits;
 
 use super::devices;
 use super::options::Options;

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
+use ebb_dataplane::controller::{Config, Namespace, Subsystem};
+use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, topology};
+use ebb_dataplane::transport::{Group, Limits, Listener};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
-use ebb_target::controller::{Config, Namespace, Subsystem};
-use ebb_target::reactor::{self, Runtime, Snapshot, Task, topology};
-use ebb_target::transport::{Group, Limits, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

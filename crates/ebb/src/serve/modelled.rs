@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use ebb_dataplane::controller::{PowerControl, PowerState};
+use ebb_dataplane::device::{self, Channel, Device, Done, Geometry, Io, Op, Spec};
+use ebb_dataplane::wire::Status;
 use ebb_policy::units::Nanos;
-use ebb_target::controller::{PowerControl, PowerState};
-use ebb_target::device::{self, Channel, Device, Done, Geometry, Io, Op, Spec};
-use ebb_target::wire::Status;
 use ebb_twin::DriveFile;
 use ebb_twin::drive::{Drive, DriveProfile};
 use rustix::time::{
@@ -280,7 +280,7 @@ impl PowerControl for Power {
 
 #[cfg(test)]
 mod tests {
-    use ebb_target::device::Pool;
+    use ebb_dataplane::device::Pool;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 
+use ebb_dataplane::reactor::topology;
 use ebb_policy::units::Bytes;
-use ebb_target::reactor::topology;
 
 use crate::exit::usage;
 

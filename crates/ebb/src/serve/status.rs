@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use ebb_dataplane::device::{self, Device};
+use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
+use ebb_dataplane::transport::{Counters, Distribution, Kind, Service, Work};
 use ebb_policy::reactor::{Shift, Wait};
 use ebb_policy::units::Nanos;
-use ebb_target::device::{self, Device};
-use ebb_target::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
-use ebb_target::transport::{Counters, Distribution, Kind, Service, Work};
 use serde::{Deserialize, Serialize};
 
 use super::devices::ModelledDrives;
@@ -343,7 +343,7 @@ impl Observer {
 
     fn threads(&self, snapshot: &Snapshot, before: &Look, span: f64) -> Vec<Thread> {
         let listeners = self.facts.refused.len();
-        let thread = |(index, state): (usize, &ebb_target::reactor::ThreadState)| {
+        let thread = |(index, state): (usize, &ebb_dataplane::reactor::ThreadState)| {
             let group = index.checked_sub(listeners).and_then(|at| self.facts.groups.get(at));
             let busy = before.threads.get(index).copied().unwrap_or_default();
             Thread {

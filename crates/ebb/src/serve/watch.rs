@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use anyhow::Context;
-use ebb_target::controller::Namespace;
-use ebb_target::device::Device;
+use ebb_dataplane::controller::Namespace;
+use ebb_dataplane::device::Device;
 
 use super::status::PERIOD;
 use crate::out;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use ebb_target::initiator::describe;
-use ebb_target::wire::Status;
+use ebb_dataplane::initiator::describe;
+use ebb_dataplane::wire::Status;
 use ebb_trace::Op;
 
 use super::Stamp;

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use serde::Serialize;
 
+use ebb_dataplane::reactor::{CoreTotals, Snapshot, probe};
 use ebb_policy::units::Nanos;
-use ebb_target::reactor::{CoreTotals, Snapshot, probe};
 use ebb_twin::reactor::Profile;
 
 use super::cases::Case;

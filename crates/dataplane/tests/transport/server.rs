@@ -1,0 +1,68 @@
+//! A target on a thread of its own: a listener and a group, polled in turn.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ebb_dataplane::controller::{Config, Namespace, Subsystem};
+use ebb_dataplane::device::{Device, Spec, open};
+use ebb_dataplane::reactor::Task;
+use ebb_dataplane::transport::{Group, Limits, Listener};
+use ebb_policy::units::Nanos;
+
+pub const NQN: &str = "nqn.2026-11.org.example:test";
+/// Blocks of 512 bytes in the namespace.
+pub const BLOCKS: u64 = 2048;
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub open: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start(limits: Limits) -> Self {
+        Self::of(open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap(), limits)
+    }
+
+    /// One that serves `device`.
+    pub fn of(device: Arc<dyn Device>, limits: Limits) -> Self {
+        let (uuid, nguid) = ([1; 16], [2; 16]);
+        let namespace = Namespace { id: 1, device, uuid, nguid, read_only: false };
+        let mut config = Config::new(NQN, vec![namespace]);
+        config.max_transfer = limits.max_transfer;
+        config.in_capsule = limits.in_capsule;
+        config.max_queue_depth = 32;
+        let subsystem = Subsystem::new(config).unwrap();
+        let open = Arc::new(AtomicU64::new(0));
+        let mut group = Group::new(subsystem.clone(), limits, open.clone()).unwrap();
+        let inboxes = vec![group.inbox()];
+        let any = "127.0.0.1:0".parse().unwrap();
+        let mut listener = Listener::bind(any, inboxes, open.clone(), limits.connections).unwrap();
+        let address = listener.address().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = stop.clone();
+        let thread = thread::spawn(move || {
+            let start = Instant::now();
+            while !stopping.load(Ordering::Relaxed) {
+                let now = Nanos(start.elapsed().as_nanos() as u64);
+                if listener.poll(now) + group.poll(now) == 0 {
+                    thread::sleep(Duration::from_micros(20));
+                }
+            }
+        });
+        Self { address, open, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        // A test that fails already must not fail twice.
+        assert!(ended.is_ok() || thread::panicking(), "the target panicked");
+    }
+}
