@@ -178,6 +178,12 @@ pub trait Channel: Send {
         None
     }
 
+    /// A write of `data`, the blocks from `lba` on, done before this returns, if the device has
+    /// them in memory; false: it must be submitted.
+    fn store(&mut self, _lba: u64, _data: &[u8]) -> bool {
+        false
+    }
+
     /// Names the pool that most buffers will come from, so that a ring can pin it once.
     fn register(&mut self, _pool: &Pool) {}
 

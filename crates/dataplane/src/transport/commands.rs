@@ -34,8 +34,8 @@ pub(super) struct Commands {
     starved: VecDeque<u16>,
     /// Buffers of commands that are not answered.
     buffers: u32,
-    /// Commands that wait for data from the host.
-    receiving: u16,
+    /// Commands that wait for data that the host was asked for.
+    asked: u16,
     /// Commands received since the last look, and answered since the beginning.
     pub received: u32,
     pub answered: u64,
@@ -54,7 +54,7 @@ impl Commands {
             head: None,
             starved: VecDeque::new(),
             buffers: 0,
-            receiving: 0,
+            asked: 0,
             received: 0,
             answered: 0,
             timed: Vec::new(),
@@ -110,17 +110,24 @@ impl Commands {
         self.buffers
     }
 
-    /// For how long the host has kept us waiting for data that we asked for.
-    pub fn waiting(&self, now: Nanos) -> Nanos {
-        if self.receiving == 0 {
-            return Nanos::ZERO;
-        }
-        let asked = self.slots.iter().filter(|slot| slot.state == State::Receiving);
-        asked.map(|slot| now.saturating_sub(slot.asked)).max().unwrap_or(Nanos::ZERO)
+    /// Whether the host was asked for data that has not come yet.
+    pub fn expects_data(&self) -> bool {
+        self.asked > 0
     }
 
-    /// A command capsule with `in_capsule` bytes of data. `Some(Some(slot))`: the data goes
-    /// there. `Some(None)`: there is none or it is not wanted. `None`: no buffer, ask again.
+    /// For how long the host has kept us waiting for data that we asked for.
+    pub fn waiting(&self, now: Nanos) -> Nanos {
+        if self.asked == 0 {
+            return Nanos::ZERO;
+        }
+        let incomplete = self.slots.iter().filter(|slot| slot.state == State::Receiving);
+        let asked = incomplete.filter_map(|slot| slot.asked);
+        asked.map(|asked| now.saturating_sub(asked)).max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// A command capsule with `in_capsule` bytes of data, which are `here` if all of them are read
+    /// and need no check. `Some(Some(slot))`: the data goes there. `Some(None)`: there is none or
+    /// it is not wanted any more. `None`: no buffer, ask again.
     ///
     /// # Errors
     /// When the host sends more commands than its queue holds.
@@ -128,6 +135,7 @@ impl Commands {
         &mut self,
         sqe: Sqe,
         in_capsule: usize,
+        here: Option<&[u8]>,
         sender: &mut Sender,
         context: &mut Context<'_>,
     ) -> Result<Option<Option<u16>>, Fatal> {
@@ -150,9 +158,8 @@ impl Commands {
             Direction::FromHost { length, in_capsule } => (length, in_capsule && length > 0),
         };
         *context.turn = context.turn.saturating_sub(direction.to_host());
-        if let Some(plan @ Plan::Device { op: Op::Read { .. }, .. }) = plan
-            && !self.digests.data
-            && self.lend(&sqe, plan, length, sender, context)
+        if let Some(plan) = plan
+            && self.at_once(&sqe, plan, length, here, sender, context)
         {
             return Ok(Some(None));
         }
@@ -174,7 +181,6 @@ impl Commands {
             return Ok(Some(None));
         }
         if is_here {
-            self.receiving += 1;
             return Ok(Some(Some(index)));
         }
         self.start(index, sender, context);
@@ -212,7 +218,7 @@ impl Commands {
         if slot.state != State::Receiving {
             return self.run(index, sender, context);
         }
-        slot.asked = context.now;
+        slot.asked = Some(context.now);
         let header = pdu::Transfer {
             common: pdu::common(Kind::R2t, 0, self.digests, 0, 4),
             cid: slot.cid.into(),
@@ -221,7 +227,7 @@ impl Commands {
             length: slot.length.into(),
             reserved: 0.into(),
         };
-        self.receiving += 1;
+        self.asked += 1;
         sender.put(|out| pdu::put_header(out, header.as_bytes()));
     }
 
@@ -272,7 +278,7 @@ impl Commands {
         if slot.received < slot.length {
             return;
         }
-        self.receiving -= 1;
+        self.asked -= u16::from(slot.asked.is_some());
         if slot.status.is_success() {
             self.run(index, sender, context);
         } else {

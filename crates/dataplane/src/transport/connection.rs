@@ -124,6 +124,11 @@ impl Connection {
         self.stalled.is_some() || self.commands.is_starved()
     }
 
+    /// Whether data that was asked for is on its way: what is read ahead of it is copied once more.
+    pub fn expects_data(&self) -> bool {
+        self.commands.expects_data()
+    }
+
     /// The memory that the next bytes from the peer belong to, if there is enough of it to be
     /// worth reading straight into.
     pub fn destination(&mut self) -> Option<&mut [u8]> {
@@ -165,7 +170,7 @@ impl Connection {
 
     fn resume_stalled(&mut self, context: &mut Context<'_>) -> Result<(), Fatal> {
         let Some(frame) = self.stalled.take() else { return Ok(()) };
-        if self.header(frame, context)? {
+        if self.header(frame, &[], context)? {
             return self.data_ended(context);
         }
         self.stalled = Some(frame);
@@ -252,7 +257,7 @@ impl Connection {
                         break;
                     }
                     let Some(frame) = self.receiver.header(&mut rest)? else { continue };
-                    if !self.header(frame, context)? {
+                    if !self.header(frame, rest, context)? {
                         self.stalled = Some(frame);
                         break;
                     }
@@ -310,8 +315,14 @@ impl Connection {
         Ok(())
     }
 
-    /// A header has arrived. False when it must be looked at again once there are buffers.
-    fn header(&mut self, frame: Frame, context: &mut Context<'_>) -> Result<bool, Fatal> {
+    /// A header has arrived, and `rest` behind it so far. False when it must be looked at again
+    /// once there are buffers.
+    fn header(
+        &mut self,
+        frame: Frame,
+        rest: &[u8],
+        context: &mut Context<'_>,
+    ) -> Result<bool, Fatal> {
         self.sink = Sink::Discard;
         match (self.phase, frame.kind) {
             (_, kind) if !kind.from_host() => return Err(Fatal::InvalidHeaderField(0)),
@@ -320,8 +331,10 @@ impl Connection {
             (Phase::Joining, Kind::CapsuleCmd) => self.joining(frame)?,
             (Phase::Ready, Kind::CapsuleCmd) => {
                 let sqe = self.sqe()?;
+                let is_checked = frame.data_length > 0 && !frame.data_digest;
+                let here = rest.get(..frame.data_length).filter(|_| is_checked);
                 let Self { commands, sender, .. } = self;
-                match commands.command(sqe, frame.data_length, sender, context)? {
+                match commands.command(sqe, frame.data_length, here, sender, context)? {
                     Some(sink) => self.sink = sink.map_or(Sink::Discard, |at| Sink::Slot(at, 0)),
                     None => return Ok(false),
                 }

@@ -67,6 +67,10 @@ impl Channels {
         self.list[namespace].channel.lend(lba, blocks)
     }
 
+    pub fn store(&mut self, namespace: usize, lba: u64, data: &[u8]) -> bool {
+        self.list[namespace].channel.store(lba, data)
+    }
+
     pub fn poll(&mut self, done: &mut Vec<Done>) {
         for way in self.list.iter_mut().filter(|way| way.under_way > 0) {
             let count = way.channel.poll(done);

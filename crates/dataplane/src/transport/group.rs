@@ -290,12 +290,13 @@ impl<N: Network> Group<N> {
     /// Reads what a socket has.
     fn read(&mut self, index: usize, now: Nanos) {
         let mut read = std::mem::take(&mut self.read);
-        let most = if self.left < LEFT { READ } else { PIECE };
+        let is_roomy = self.left < LEFT;
         let received = self.with(index, now, |peer, context| {
             let may_read = peer.connection.wants_input() && *context.turn > 0;
             if !std::mem::take(&mut peer.has_input) || !may_read {
                 return Ok(0); // The network will tell again.
             }
+            let most = if is_roomy && !peer.connection.expects_data() { READ } else { PIECE };
             let buffer = &mut read[..most.min(*context.turn as usize)];
             let direct = peer.connection.destination();
             let direct_length = direct.as_ref().map_or(0, |direct| direct.len());

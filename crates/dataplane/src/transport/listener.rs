@@ -14,7 +14,7 @@ use crate::reactor::Task;
 /// Connections accepted in one poll.
 const BATCH: usize = 16;
 /// Time between polls of the socket: a system call that a busy core should not make each time.
-const INTERVAL: Nanos = Nanos::from_micros(100);
+const INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Accepts connections for a set of groups, in turn.
 pub struct Listener {

@@ -64,8 +64,8 @@ pub(super) struct Slot {
     pub received: u32,
     /// When it was taken up.
     pub since: Nanos,
-    /// When its data was asked for.
-    pub asked: Nanos,
+    /// When its data was asked for, if it was.
+    pub asked: Option<Nanos>,
     /// How far a command that is done in slices is: ranges done, and blocks of the next.
     done: (u16, u32),
     /// Requests the device has not completed.
@@ -87,7 +87,7 @@ impl Slot {
             length,
             received: 0,
             since,
-            asked: since,
+            asked: None,
             done: (0, 0),
             pending: 0,
             status: Status::SUCCESS,
@@ -182,7 +182,7 @@ impl Slots {
 
     /// Whether a command with this identifier is outstanding.
     pub fn holds(&self, cid: u16) -> bool {
-        self.cids.contains(&u32::from(cid))
+        self.free.len() < self.cids.len() && self.cids.contains(&u32::from(cid))
     }
 
     /// Keeps `slot`; `None` when the queue is full.

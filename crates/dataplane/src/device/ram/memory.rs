@@ -26,8 +26,8 @@ const SPINS: u32 = 200;
 pub(super) struct Memory {
     base: NonNull<u8>,
     bytes: u64,
-    /// Bytes that a guard is for.
-    unit: u64,
+    /// Bytes that a guard is for, as a power of two: dividing costs as much as a lock.
+    unit: u32,
     guards: Box<[Guard]>,
 }
 
@@ -56,8 +56,8 @@ impl Drop for Memory {
 impl Memory {
     /// Of so many `bytes`, in blocks that are read and written whole.
     pub(super) fn new(bytes: u64, block: u32, huge: bool) -> std::io::Result<Self> {
-        let unit = PAGE.max(block.into());
-        let bytes = bytes.next_multiple_of(unit);
+        let unit = PAGE.max(block.into()).ilog2();
+        let bytes = bytes.next_multiple_of(1 << unit);
         let length = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -88,7 +88,7 @@ impl Memory {
 
     /// That of the unit which holds byte `at`.
     fn guard(&self, at: u64) -> &Guard {
-        &self.guards[(at / self.unit % VERSIONS) as usize]
+        &self.guards[((at >> self.unit) % VERSIONS) as usize]
     }
 
     /// The parts of `range` that lie in one unit each.
@@ -134,7 +134,7 @@ impl Memory {
 
     /// Makes `range` zeros and gives what it can of it back to the system.
     pub(super) fn give_back(&self, range: Range<u64>) {
-        let unit = self.unit;
+        let unit = 1_u64 << self.unit;
         let whole = range.start.next_multiple_of(unit)..range.end / unit * unit;
         if whole.is_empty() {
             return self.fill(range);
@@ -156,7 +156,7 @@ impl Memory {
         const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
         for piece in self.pieces(range) {
             self.lock(piece.start);
-            for page in pieces(piece.clone(), PAGE) {
+            for page in pieces(piece.clone(), PAGE.ilog2()) {
                 let length = (page.end - page.start) as usize;
                 // SAFETY: both sides are valid for the length; nobody writes to the zeros.
                 unsafe { copy(self.at(&page), ZEROS.as_ptr(), length, Shared::To) };
@@ -255,11 +255,11 @@ impl Memory {
     }
 }
 
-/// The parts of `range` that lie in one `unit` each.
-fn pieces(range: Range<u64>, unit: u64) -> impl Iterator<Item = Range<u64>> {
+/// The parts of `range` that lie in one unit of so many bytes, as a power of two, each.
+fn pieces(range: Range<u64>, unit: u32) -> impl Iterator<Item = Range<u64>> {
     let mut start = range.start;
     std::iter::from_fn(move || {
-        let end = ((start / unit + 1) * unit).min(range.end);
+        let end = (((start >> unit) + 1) << unit).min(range.end);
         (start < end).then(|| std::mem::replace(&mut start, end)..end)
     })
 }
@@ -374,8 +374,8 @@ mod tests {
 
     #[test]
     fn pieces_stay_inside_pages() {
-        let got: Vec<_> = pieces(512..9000, PAGE).collect();
+        let got: Vec<_> = pieces(512..9000, 12).collect();
         assert_eq!(got, [512..4096, 4096..8192, 8192..9000]);
-        assert_eq!(pieces(4096..4096, PAGE).count(), 0);
+        assert_eq!(pieces(4096..4096, 12).count(), 0);
     }
 }

@@ -93,6 +93,17 @@ impl Channel for RamChannel {
         let is_inside = self.geometry.contains(lba, blocks.into());
         is_inside.then(|| Loan::new(self.memory.clone(), range, block_size))
     }
+
+    fn store(&mut self, lba: u64, data: &[u8]) -> bool {
+        let block = u64::from(self.geometry.block_size);
+        let blocks = data.len() as u64 / block;
+        let is_inside =
+            (data.len() as u64).is_multiple_of(block) && self.geometry.contains(lba, blocks);
+        if is_inside {
+            self.memory.write(lba * block, data);
+        }
+        is_inside
+    }
 }
 
 impl Device for Ram {
@@ -113,5 +124,23 @@ impl Device for Ram {
     fn open(&self) -> std::io::Result<Box<dyn Channel>> {
         let (geometry, memory) = (self.geometry, self.memory.clone());
         Ok(Box::new(RamChannel { geometry, memory, done: Vec::new() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_blocks_inside_are_stored_at_once() {
+        let geometry = Geometry { block_size: 512, blocks: 16 };
+        let mut disk = Ram::new(geometry, false).unwrap().open().unwrap();
+        let lent = |disk: &mut Box<dyn Channel>, lba| disk.lend(lba, 1).unwrap().pin(0).unwrap()[0];
+        assert!(disk.store(14, &[7; 1024]));
+        assert_eq!([13, 14, 15].map(|lba| lent(&mut disk, lba)), [0, 7, 7]);
+        for (lba, length) in [(15, 1024), (16, 512), (u64::MAX, 512), (0, 511)] {
+            assert!(!disk.store(lba, &vec![9; length]), "{length} bytes at block {lba}");
+        }
+        assert_eq!([0, 14, 15].map(|lba| lent(&mut disk, lba)), [0, 7, 7]);
     }
 }

@@ -13,23 +13,38 @@ use crate::wire::pdu::{self, CapsuleResp, Kind, flag};
 use crate::wire::{Cqe, Sqe, Status};
 
 impl Commands {
-    /// Answers a read from where the bytes are, if the device lends them.
-    pub(super) fn lend(
+    /// Answers a read with bytes where they are, or a write whose data is `here`, if the device has
+    /// its blocks in memory.
+    pub(super) fn at_once(
         &mut self,
         sqe: &Sqe,
         plan: Plan,
         length: u32,
+        here: Option<&[u8]>,
         sender: &mut Sender,
         context: &mut Context<'_>,
     ) -> bool {
-        let Plan::Device { namespace, lba, blocks, .. } = plan else { return false };
-        let Some(loan) = context.channels.lend(namespace, lba, blocks) else { return false };
+        let Plan::Device { namespace, op, lba, blocks } = plan else { return false };
+        let loan = match (op, here) {
+            (Op::Read { .. }, _) if !self.digests.data => {
+                let Some(loan) = context.channels.lend(namespace, lba, blocks) else {
+                    return false;
+                };
+                Some(loan)
+            }
+            (Op::Write { .. }, Some(data)) if context.channels.store(namespace, lba, data) => None,
+            _ => return false,
+        };
         self.count();
         if let Some(Queue::Io(io)) = &self.queue {
             io.account(sqe, &plan, Status::SUCCESS);
         }
         self.timed.extend(Answered::of(&plan, length, Status::SUCCESS, context.now));
         let cid = sqe.cid.get();
+        let Some(loan) = loan else {
+            self.answer(Cqe::new(cid, Status::SUCCESS, 0, self.head()), sender);
+            return true;
+        };
         self.put_transfer(cid, self.read_flags(), length as usize, sender);
         sender.put_loan(loan);
         self.conclude_read(cid, sender);
