@@ -3,29 +3,12 @@
 use std::io::{self, Read};
 
 use crate::format::vscsi::{self, Version};
-use crate::format::{Line, LineParser, Reason};
+use crate::format::{Fault, Line, LineParser, Records};
 
 /// The longest line that is read; a longer one is none of any format.
 const MOST_IN_LINE: usize = 64 * 1024;
 /// Bytes asked of the system at once.
 const BUFFER: usize = 256 * 1024;
-
-/// Why the next record could not be had.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// The record is malformed; the one after it can be tried.
-    Record(Reason),
-    /// The stream itself failed.
-    Stream(io::Error),
-}
-
-/// A file as records.
-pub(crate) trait Records: Send {
-    /// The next record, `None` at the end.
-    fn next(&mut self) -> Result<Option<Line>, Fault>;
-    /// Number of the line or record that `next` just looked at, counted from 1.
-    fn position(&self) -> u64;
-}
 
 /// The bytes read and not yet used.
 struct Buffer {

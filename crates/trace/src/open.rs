@@ -6,8 +6,8 @@ use std::path::Path;
 
 use parquet::file::reader::ChunkReader;
 
-use crate::format::{Format, detect, parquet as own};
-use crate::input::{Lines, Records, Vscsi};
+use crate::format::{Format, Records, detect, parquet as own};
+use crate::input::{Lines, Vscsi};
 use crate::reader::Reader;
 use crate::request::TraceError;
 

@@ -4,8 +4,7 @@ use std::io;
 
 use ebb_policy::units::Nanos;
 
-use crate::format::{Format, Line};
-use crate::input::{Fault, Records};
+use crate::format::{Fault, Format, Line, Records};
 use crate::order::Order;
 use crate::request::{Request, Source, TraceError};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ebb_policy::units::Nanos;
 
+use super::answer::Answer;
 use super::association::{Association, Kind};
 use super::events::Events;
 use super::features::Features;
@@ -33,24 +34,6 @@ pub enum Reply {
     },
     /// It is held; [`AdminQueue::completions`] will have its answer, or it ends with the queue.
     Pending,
-}
-
-/// What a command that succeeds answers.
-pub(super) struct Answer {
-    pub result: u64,
-    pub data: Vec<u8>,
-}
-
-impl Answer {
-    pub fn nothing() -> Self {
-        Self::result(0)
-    }
-    pub fn result(result: u64) -> Self {
-        Self { result, data: Vec::new() }
-    }
-    pub fn data(data: Vec<u8>) -> Self {
-        Self { result: 0, data }
-    }
 }
 
 /// The admin queue of a controller; the controller ends with it.

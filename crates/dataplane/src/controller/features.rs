@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use ebb_policy::units::Nanos;
 
-use super::admin::Answer;
+use super::answer::Answer;
 use super::association::Kind;
 use super::events::{DISCOVERY_CHANGED, HEALTH_WARNINGS};
 use super::{AdminQueue, Condition, Direction};

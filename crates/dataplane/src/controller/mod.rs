@@ -17,6 +17,7 @@
 //! [alive](Queue::alive), and their connections close. Nothing here knows of sockets or clocks.
 
 mod admin;
+mod answer;
 mod association;
 mod config;
 mod connect;

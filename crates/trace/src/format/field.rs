@@ -1,5 +1,7 @@
 //! Columns of a text line, and numbers out of them without copying.
 
+use std::io;
+
 use ebb_policy::units::Nanos;
 
 use crate::request::{Op, Request};
@@ -27,6 +29,23 @@ pub(crate) trait LineParser: Send {
     fn end(&self) -> Result<(), Reason> {
         Ok(())
     }
+}
+
+/// Why the next record could not be had.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The record is malformed; the one after it can be tried.
+    Record(Reason),
+    /// The stream itself failed.
+    Stream(io::Error),
+}
+
+/// A file as records.
+pub(crate) trait Records: Send {
+    /// The next record, `None` at the end.
+    fn next(&mut self) -> Result<Option<Line>, Fault>;
+    /// Number of the line or record that `next` just looked at, counted from 1.
+    fn position(&self) -> u64;
 }
 
 /// The columns of a line, one after the other.

@@ -21,7 +21,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub(crate) use detect::detect;
-pub(crate) use field::{Line, LineParser, Reason};
+pub(crate) use field::{Fault, Line, LineParser, Records};
 
 /// How many records a format whose rows are not in order of arrival is sorted within.
 pub(crate) const WINDOW: usize = 65_536;

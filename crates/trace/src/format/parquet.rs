@@ -13,8 +13,7 @@ use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
-use super::field::{self, Line, Reason};
-use crate::input::{Fault, Records};
+use super::field::{self, Fault, Line, Reason, Records};
 use crate::request::{Op, Request};
 
 /// The schema that is written. `op` is 0 read, 1 write, 2 flush, 3 trim.

@@ -4,10 +4,10 @@ use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
-use super::build::Target;
 use super::error::{GenerateError, Place};
 use super::random::{carve, happens, scatter, stream, threshold};
 use super::spec::AccessSpec;
+use super::target::Target;
 use crate::request::{Op, Request};
 use ebb_policy::units::Nanos;
 

@@ -3,13 +3,13 @@
 use rand_pcg::Pcg64Mcg;
 
 use super::access::{Access, Streams, Thread};
-use super::build::Target;
 use super::error::{GenerateError, Place};
 use super::jobs::iops;
 use super::pace::interval;
 use super::random::{gap, stream};
 use super::shape::{Segment, Shape};
 use super::spec::{ArrivalSpec, Gaps};
+use super::target::Target;
 use crate::request::{Request, Source, TraceError};
 
 /// Arrivals of one kind.

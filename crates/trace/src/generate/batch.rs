@@ -5,9 +5,8 @@ use ebb_policy::QosClass;
 use ebb_policy::units::{Bytes, Hertz, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::build::BuildContext;
 use super::error::{GenerateError, Place};
-use super::spec::{DriveShare, WorkloadSpec};
+use super::target::{BuildContext, DriveShare};
 use super::text::Share;
 
 /// Jobs of one kind.
@@ -160,40 +159,42 @@ impl BatchSpec {
     }
 }
 
-impl WorkloadSpec {
-    /// The jobs of the workload, in the order of their parts.
-    ///
-    /// # Errors
-    /// When a field makes no sense, alone or on this server.
-    pub fn batch_jobs(&self, context: &BuildContext) -> Result<Vec<Job>, GenerateError> {
-        let all: u64 = self.batch.iter().map(|spec| u64::from(spec.instances)).sum();
-        let mut jobs = Vec::new();
-        for spec in &self.batch {
-            let place = Place { workload: &self.name, part: &spec.name };
-            spec.check(place)?;
-            for instance in 1..=spec.instances {
-                let number = jobs.len() as u64;
-                let name = match spec.instances {
-                    1 => spec.name.clone(),
-                    _ => format!("{}-{instance}", spec.name),
-                };
-                let io = spec.io.as_ref().map(|io| region(io, context, number, all, place));
-                jobs.push(Job {
-                    name,
-                    class: spec.class,
-                    socket: spec.socket,
-                    start: spec.start,
-                    cpu: spec.cpu,
-                    clock: spec.clock,
-                    fixed: spec.fixed.0,
-                    activity: spec.activity,
-                    io: io.transpose()?,
-                    objective: spec.objective,
-                });
-            }
+/// The jobs of `parts` of `workload`, in their order.
+///
+/// # Errors
+/// When a field makes no sense, alone or on this server.
+pub(super) fn jobs(
+    workload: &str,
+    parts: &[BatchSpec],
+    context: &BuildContext,
+) -> Result<Vec<Job>, GenerateError> {
+    let all: u64 = parts.iter().map(|spec| u64::from(spec.instances)).sum();
+    let mut jobs = Vec::new();
+    for spec in parts {
+        let place = Place { workload, part: &spec.name };
+        spec.check(place)?;
+        for instance in 1..=spec.instances {
+            let number = jobs.len() as u64;
+            let name = match spec.instances {
+                1 => spec.name.clone(),
+                _ => format!("{}-{instance}", spec.name),
+            };
+            let io = spec.io.as_ref().map(|io| region(io, context, number, all, place));
+            jobs.push(Job {
+                name,
+                class: spec.class,
+                socket: spec.socket,
+                start: spec.start,
+                cpu: spec.cpu,
+                clock: spec.clock,
+                fixed: spec.fixed.0,
+                activity: spec.activity,
+                io: io.transpose()?,
+                objective: spec.objective,
+            });
         }
-        Ok(jobs)
     }
+    Ok(jobs)
 }
 
 /// The I/O of job `number` of `all`: each has a region of its own on its devices.

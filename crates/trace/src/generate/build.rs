@@ -3,32 +3,15 @@
 use ebb_policy::units::Nanos;
 
 use super::arrivals::{Arrivals, Open};
+use super::batch::{self, Job};
 use super::clients::{Clients, Part};
 use super::error::{GenerateError, Place};
 use super::jobs::Jobs;
 use super::readers::Readers;
 use super::rocksdb::Rocksdb;
-use super::spec::{DriveShare, WorkloadSpec};
+use super::spec::WorkloadSpec;
+use super::target::{BuildContext, DriveShare, Target};
 use crate::request::{Request, Source, TraceError, Workload};
-
-/// What a workload must know of the server it is built for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BuildContext {
-    /// Devices; requests name them from 0 on.
-    pub devices: u16,
-    /// Capacity of each device in bytes.
-    pub capacity_bytes: u64,
-    /// Everything random follows from it.
-    pub seed: u64,
-}
-
-/// The devices a part of a workload goes to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    pub(super) first: u16,
-    pub(super) count: u16,
-    pub(super) capacity: u64,
-}
 
 /// No requests.
 struct Nothing;
@@ -126,6 +109,14 @@ impl WorkloadSpec {
             first += spec.streams;
         }
         Ok(Open::new(parts, end))
+    }
+
+    /// The jobs of the workload, in the order of their parts.
+    ///
+    /// # Errors
+    /// When a field makes no sense, alone or on this server.
+    pub fn batch_jobs(&self, context: &BuildContext) -> Result<Vec<Job>, GenerateError> {
+        batch::jobs(&self.name, &self.batch, context)
     }
 
     /// Which devices each part of the workload uses on a server of so many.

@@ -5,9 +5,10 @@ use ebb_policy::units::{Bytes, Nanos};
 use super::eadc;
 use super::error::GenerateError;
 use super::spec::{
-    AccessSpec, ArrivalSpec, DriveShare, Gaps, JobSpec, PhaseSpec, ReaderSpec, RocksdbSpec,
-    ShapeSpec, StageSpec, VarySpec, WorkloadSpec,
+    AccessSpec, ArrivalSpec, Gaps, JobSpec, PhaseSpec, ReaderSpec, RocksdbSpec, ShapeSpec,
+    StageSpec, VarySpec, WorkloadSpec,
 };
+use super::target::DriveShare;
 use super::text::{Blocks, Rate, Share};
 
 /// A workload with a name.
@@ -53,15 +54,15 @@ builtin! {
     "fio-servers", "mail, VDI, media and web server, a quarter of the drives each",
         "PACMAN Table II, Fig. 5", fio_servers;
     "mail", "mail server: random 4 KiB, 67% reads, 16 jobs", "PACMAN Table II",
-        |name| jobs(name, vec![mail(DriveShare::ALL)]);
+        |name| WorkloadSpec::of_jobs(name, vec![mail(DriveShare::ALL)]);
     "vdi", "virtual desktops: 4 and 16 KiB, 20% reads, 80% random, 1 to 5 jobs",
-        "PACMAN Table II", |name| jobs(name, vec![vdi(DriveShare::ALL)]);
+        "PACMAN Table II", |name| WorkloadSpec::of_jobs(name, vec![vdi(DriveShare::ALL)]);
     "vdi-busy", "vdi without times of idleness, for a share of the drives", "PACMAN Fig. 6",
         vdi_busy;
     "media", "media streaming: sequential 64 KiB, 98% reads, 5 jobs", "PACMAN Table II",
-        |name| jobs(name, vec![media(DriveShare::ALL)]);
+        |name| WorkloadSpec::of_jobs(name, vec![media(DriveShare::ALL)]);
     "web", "web server: 4, 8 and 16 KiB, 95% reads, 75% random, 1 job", "PACMAN Table II",
-        |name| jobs(name, vec![web(DriveShare::ALL)]);
+        |name| WorkloadSpec::of_jobs(name, vec![web(DriveShare::ALL)]);
     "rocksdb", "two SST_256 and two SST_1024 instances, a quarter of the drives each",
         "PACMAN Table II, Fig. 7", rocksdb;
     "sst-256", "RocksDB inserts, compaction at 256 SST files", "PACMAN Table II",
@@ -134,22 +135,6 @@ pub fn by_name(name: &str) -> Result<WorkloadSpec, GenerateError> {
     })
 }
 
-pub(super) const fn empty() -> WorkloadSpec {
-    WorkloadSpec {
-        name: String::new(),
-        duration: None,
-        jobs: Vec::new(),
-        rocksdb: Vec::new(),
-        readers: Vec::new(),
-        arrivals: Vec::new(),
-        batch: Vec::new(),
-    }
-}
-
-pub(super) fn jobs(name: &str, jobs: Vec<JobSpec>) -> WorkloadSpec {
-    WorkloadSpec { name: name.to_owned(), jobs, ..empty() }
-}
-
 fn access(kib: &[u64], read: f64, random: f64) -> AccessSpec {
     AccessSpec {
         block: Blocks(kib.iter().map(|&kib| Bytes(kib << 10)).collect()),
@@ -174,7 +159,7 @@ fn vdbench(name: &str, kib: u64, read: f64, random: f64) -> WorkloadSpec {
         stages: Vec::new(),
         phases: None,
     };
-    jobs(name, vec![job])
+    WorkloadSpec::of_jobs(name, vec![job])
 }
 
 /// PACER waits for its policy to become stable and then ten seconds. How long becoming stable
@@ -231,7 +216,7 @@ fn vdi_busy(name: &str) -> WorkloadSpec {
     if let Some(phases) = &mut job.phases {
         phases.idle = Nanos::ZERO;
     }
-    jobs(name, vec![job])
+    WorkloadSpec::of_jobs(name, vec![job])
 }
 
 fn media(drives: DriveShare) -> JobSpec {
@@ -244,7 +229,10 @@ fn web(drives: DriveShare) -> JobSpec {
 
 fn fio_servers(name: &str) -> WorkloadSpec {
     let quarter = |index| DriveShare::segment(index, 4);
-    jobs(name, vec![mail(quarter(0)), vdi(quarter(1)), media(quarter(2)), web(quarter(3))])
+    WorkloadSpec::of_jobs(
+        name,
+        vec![mail(quarter(0)), vdi(quarter(1)), media(quarter(2)), web(quarter(3))],
+    )
 }
 
 fn sst(trigger: u32, name: &str, drives: DriveShare) -> RocksdbSpec {
@@ -252,7 +240,7 @@ fn sst(trigger: u32, name: &str, drives: DriveShare) -> RocksdbSpec {
 }
 
 fn instances(name: &str, rocksdb: Vec<RocksdbSpec>) -> WorkloadSpec {
-    WorkloadSpec { name: name.to_owned(), rocksdb, ..empty() }
+    WorkloadSpec { name: name.to_owned(), rocksdb, ..WorkloadSpec::empty() }
 }
 
 fn rocksdb(name: &str) -> WorkloadSpec {
@@ -267,7 +255,7 @@ fn rocksdb(name: &str) -> WorkloadSpec {
 }
 
 fn readers(name: &str, reader: ReaderSpec) -> WorkloadSpec {
-    WorkloadSpec { name: name.to_owned(), readers: vec![reader], ..empty() }
+    WorkloadSpec { name: name.to_owned(), readers: vec![reader], ..WorkloadSpec::empty() }
 }
 
 /// storage-conf/workload/unet3d.yaml of MLPerf Storage v0.5 (an emulated V100), with as many
@@ -318,7 +306,7 @@ fn arrivals(name: &str, gaps: Gaps, shape: ShapeSpec, rate: Rate) -> WorkloadSpe
         gaps,
         shape,
     };
-    WorkloadSpec { name: name.to_owned(), arrivals: vec![part], ..empty() }
+    WorkloadSpec { name: name.to_owned(), arrivals: vec![part], ..WorkloadSpec::empty() }
 }
 
 fn on_off(name: &str) -> WorkloadSpec {

@@ -3,7 +3,8 @@
 use ebb_policy::units::{Bytes, Nanos};
 
 use super::error::{GenerateError, Place};
-use super::spec::{AccessSpec, DriveShare, JobSpec, WorkloadSpec};
+use super::spec::{AccessSpec, JobSpec, WorkloadSpec};
+use super::target::DriveShare;
 use super::text::{Blocks, Rate, Share};
 
 /// Values from the command line that replace a workload's own.

@@ -8,8 +8,8 @@ use ebb_policy::QosClass;
 use ebb_policy::units::{Bytes, Hertz, Nanos};
 
 use super::batch::{BatchIo, BatchSpec};
-use super::builtin::{empty, jobs};
-use super::spec::{AccessSpec, DriveShare, JobSpec, WorkloadSpec};
+use super::spec::{AccessSpec, JobSpec, WorkloadSpec};
+use super::target::DriveShare;
 use super::text::{Blocks, Rate, Share};
 
 /// Scale factor of the database: one of the benchmark's own (TPC-H, 4.1.3.1), chosen so that
@@ -102,7 +102,7 @@ fn tpch(query: Query, socket: Option<u16>) -> BatchSpec {
 
 fn batch(name: &str, batch: Vec<BatchSpec>) -> WorkloadSpec {
     let batch = batch.into_iter().filter(|part| part.instances > 0).collect();
-    WorkloadSpec { name: name.to_owned(), batch, ..empty() }
+    WorkloadSpec { name: name.to_owned(), batch, ..WorkloadSpec::empty() }
 }
 
 /// Table IV: so many BZIP2 and HMMER beside one query, wherever there is room.
@@ -141,7 +141,7 @@ pub(super) fn random_writes(name: &str) -> WorkloadSpec {
         stages: Vec::new(),
         phases: None,
     };
-    jobs(name, vec![job])
+    WorkloadSpec::of_jobs(name, vec![job])
 }
 
 /// LoadGen, which keeps every core busy (§V-D): as many jobs as the servers of Table V have

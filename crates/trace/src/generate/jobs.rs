@@ -1,12 +1,12 @@
 //! Client threads in a closed loop: vdbench (PACER Table II) and fio (PACMAN Table II).
 
 use super::access::{Access, Streams, Thread};
-use super::build::Target;
 use super::error::{GenerateError, Place};
 use super::pace::{Pace, Stage, Turn, interval};
 use super::random::stream;
 use super::schedule::Schedule;
 use super::spec::{AccessSpec, JobSpec};
+use super::target::Target;
 use super::text::Rate;
 use crate::request::Request;
 

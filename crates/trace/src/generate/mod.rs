@@ -20,6 +20,7 @@ mod rocksdb;
 mod schedule;
 mod shape;
 mod spec;
+mod target;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -27,14 +28,15 @@ mod text;
 use std::path::Path;
 
 pub use batch::{BatchIo, BatchSpec, Job, JobIo};
-pub use build::{BuildContext, PartDevices};
+pub use build::PartDevices;
 pub use builtin::{BUILTIN, Builtin, by_name};
 pub use change::Overrides;
 pub use error::GenerateError;
 pub use spec::{
-    AccessSpec, ArrivalSpec, DriveShare, Gaps, HotSpec, JobSpec, PhaseSpec, ReaderSpec,
-    RocksdbSpec, ShapeSpec, StageSpec, VarySpec, WorkloadSpec,
+    AccessSpec, ArrivalSpec, Gaps, HotSpec, JobSpec, PhaseSpec, ReaderSpec, RocksdbSpec, ShapeSpec,
+    StageSpec, VarySpec, WorkloadSpec,
 };
+pub use target::{BuildContext, DriveShare};
 pub use text::{Blocks, Rate, RateError, Share, iops};
 
 use crate::request::TraceError;

@@ -6,10 +6,10 @@ use ebb_policy::units::Nanos;
 use rand_distr::{Distribution, Normal};
 use rand_pcg::rand_core::Rng;
 
-use super::build::Target;
 use super::error::{GenerateError, Place};
 use super::random::{carve, stream};
 use super::spec::ReaderSpec;
+use super::target::Target;
 use crate::request::{Op, Request};
 
 /// Frame of a TFRecord around each sample of a file of many: two lengths' and sums' bytes.

@@ -3,9 +3,9 @@
 
 use ebb_policy::units::Nanos;
 
-use super::build::Target;
 use super::error::{GenerateError, Place};
 use super::spec::RocksdbSpec;
+use super::target::Target;
 use crate::request::{Op, Request};
 
 /// Sizes are rounded up to this, as a file system would.

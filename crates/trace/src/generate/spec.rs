@@ -6,6 +6,7 @@ use ebb_policy::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::batch::BatchSpec;
+use super::target::DriveShare;
 use super::text::{Blocks, Rate, Share};
 
 /// A workload: either closed loops (`jobs`, `rocksdb`, `readers`, in any number) or open ones
@@ -35,38 +36,23 @@ pub struct WorkloadSpec {
     pub batch: Vec<BatchSpec>,
 }
 
-/// A share of the server's devices, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DriveShare {
-    /// Where it begins.
-    pub from: Share,
-    /// Where it ends.
-    pub to: Share,
-}
-
-impl DriveShare {
-    /// All devices.
-    pub const ALL: Self = Self { from: Share(0.0), to: Share(1.0) };
-
-    /// Part `index` of `of` equal ones.
-    #[must_use]
-    pub fn segment(index: u32, of: u32) -> Self {
-        let at = |part: u32| Share(f64::from(part) / f64::from(of));
-        Self { from: at(index), to: at(index + 1) }
+impl WorkloadSpec {
+    /// No requests.
+    pub(super) const fn empty() -> Self {
+        Self {
+            name: String::new(),
+            duration: None,
+            jobs: Vec::new(),
+            rocksdb: Vec::new(),
+            readers: Vec::new(),
+            arrivals: Vec::new(),
+            batch: Vec::new(),
+        }
     }
 
-    /// First device and number of devices, out of `devices`.
-    #[must_use]
-    pub fn of(self, devices: u16) -> (u16, u16) {
-        let at = |share: Share| (share.0 * f64::from(devices)).round() as u16;
-        (at(self.from), at(self.to).saturating_sub(at(self.from)))
-    }
-}
-
-impl Default for DriveShare {
-    fn default() -> Self {
-        Self::ALL
+    /// Closed loops.
+    pub(super) fn of_jobs(name: &str, jobs: Vec<JobSpec>) -> Self {
+        Self { name: name.to_owned(), jobs, ..Self::empty() }
     }
 }
 

@@ -30,7 +30,8 @@ use retry::Retries;
 use seek::SeekCurve;
 
 pub use power::Wear;
-pub use profile::{HddIdle, HddPower, HddProfile, Retry, Seek, WriteCache};
+pub use profile::{HddIdle, HddPower, HddProfile, Retry, WriteCache};
+pub use seek::Seek;
 
 /// A command that waits longer is served next, wherever it lies.
 const STARVED: u64 = 1_000_000_000;

@@ -4,7 +4,7 @@ use ebb_policy::units::{Bytes, Nanos, Watts};
 use ebb_policy::{DriveSpec, PowerStateSpec};
 use serde::{Deserialize, Serialize};
 
-use super::seek::SeekCurve;
+use super::seek::{Seek, SeekCurve};
 use crate::drive_file::{DriveFile, DriveHeat};
 
 /// One hard disk model.
@@ -46,22 +46,6 @@ pub struct HddProfile {
     pub idle: Vec<HddIdle>,
     /// What heat does to it; needed in servers with temperatures.
     pub heat: Option<DriveHeat>,
-}
-
-/// Movement of the heads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Seek {
-    /// To the next cylinder, reading.
-    pub track_to_track: Nanos,
-    /// Mean over random reads.
-    pub average: Nanos,
-    /// From edge to edge, reading.
-    pub full_stroke: Nanos,
-    /// Further time before a write.
-    pub write_settle: Nanos,
-    /// To the next track while a stream goes on; tracks are skewed by it.
-    pub switch: Nanos,
 }
 
 /// Write cache.

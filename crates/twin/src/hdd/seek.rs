@@ -1,11 +1,28 @@
 //! Time to move the heads: short seeks accelerate and brake (square root of the distance), long
 //! ones coast (linear), after Ruemmler and Wilkes, IEEE Computer 27:3, 1994.
 
-use super::profile::Seek;
+use ebb_policy::units::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// The share of the full stroke up to which a seek is a short one. Ruemmler and Wilkes found 0.2
 /// and 0.4 on two drives.
 const SHORT: f64 = 0.3;
+
+/// Movement of the heads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seek {
+    /// To the next cylinder, reading.
+    pub track_to_track: Nanos,
+    /// Mean over random reads.
+    pub average: Nanos,
+    /// From edge to edge, reading.
+    pub full_stroke: Nanos,
+    /// Further time before a write.
+    pub write_settle: Nanos,
+    /// To the next track while a stream goes on; tracks are skewed by it.
+    pub switch: Nanos,
+}
 
 /// Nanoseconds by distance.
 #[derive(Debug, Clone, Copy, Default)]

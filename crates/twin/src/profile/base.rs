@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::Profile;
-use super::check::{ProfileError, Wrong};
+use super::error::{ProfileError, Wrong};
 use crate::drive_file::{Place, place_of};
 
 /// Bases below one profile; more are a circle.

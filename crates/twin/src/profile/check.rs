@@ -3,41 +3,9 @@
 use ebb_policy::CoreRole;
 
 use super::base::Layers;
+use super::error::{ProfileError, Wrong, wrong};
 use super::{Declared, DriveModel, Profile, Stage, Wait};
 use crate::drive::DriveProfile;
-
-/// Why a profile was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ProfileError {
-    /// No shipped profile or file has this name.
-    #[error("unknown profile '{name}': not a shipped one ({valid}) and not a readable file")]
-    Unknown {
-        /// As asked for.
-        name: String,
-        /// Names of the shipped profiles.
-        valid: String,
-    },
-    /// Not TOML, or not a profile; the message carries line and column.
-    #[error("{origin}: {reason}")]
-    Syntax {
-        /// File or shipped profile.
-        origin: String,
-        /// What the parser said, with the line.
-        reason: Box<toml::de::Error>,
-    },
-    /// A value that cannot be.
-    #[error("{origin}:{line}: {key}: {reason}")]
-    Value {
-        /// File or shipped profile.
-        origin: String,
-        /// Line of the key, from 1.
-        line: usize,
-        /// The key.
-        key: &'static str,
-        /// What is wrong and what would be valid.
-        reason: String,
-    },
-}
 
 macro_rules! shipped {
     ($($name:literal),+ $(,)?) => {
@@ -266,18 +234,6 @@ impl Stage {
         }
         Ok(())
     }
-}
-
-/// An impossible value: in which table, the how many-eth of its name, under which key.
-pub(super) struct Wrong {
-    pub(super) table: &'static str,
-    pub(super) index: usize,
-    pub(super) key: &'static str,
-    pub(super) reason: String,
-}
-
-pub(super) fn wrong(table: &'static str, key: &'static str, reason: String) -> Result<(), Wrong> {
-    Err(Wrong { table, index: 0, key, reason })
 }
 
 #[cfg(test)]

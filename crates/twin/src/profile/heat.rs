@@ -1,7 +1,7 @@
 //! What a profile says of heat, fans and vibration, checked against physics.
 
 use super::Profile;
-use super::check::{Wrong, wrong};
+use super::error::{Wrong, wrong};
 use crate::fan::Fans;
 use crate::thermal::{SensorSpec, Thermal};
 use crate::vibration::Vibration;

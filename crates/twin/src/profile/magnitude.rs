@@ -4,7 +4,7 @@
 use ebb_policy::units::{Bytes, Hertz, Nanos, Watts};
 
 use super::Profile;
-use super::check::{Wrong, wrong};
+use super::error::{Wrong, wrong};
 
 /// Longest latency or delay.
 const TIME: Nanos = Nanos::from_secs(3600);

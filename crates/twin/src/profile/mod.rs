@@ -6,6 +6,7 @@
 
 mod base;
 mod check;
+mod error;
 mod heat;
 mod magnitude;
 mod model;
@@ -22,7 +23,7 @@ use crate::fan::Fans;
 use crate::thermal::Thermal;
 use crate::vibration::Vibration;
 
-pub use check::ProfileError;
+pub use error::ProfileError;
 pub use model::DriveModel;
 
 /// A storage server.

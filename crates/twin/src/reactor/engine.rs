@@ -14,7 +14,7 @@ use ebb_policy::reactor::{
 use ebb_policy::units::Nanos;
 use ebb_trace::TraceError;
 
-use super::cores::{CoreState, Run};
+use super::hyper_thread::{CoreState, Run};
 use super::load::{Arrival, Arrivals};
 use super::power::{Energy, Meter, State};
 use super::{Profile, Setup, Shown, Software};

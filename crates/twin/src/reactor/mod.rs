@@ -5,6 +5,7 @@
 
 mod cores;
 mod engine;
+mod hyper_thread;
 mod load;
 mod power;
 mod profile;

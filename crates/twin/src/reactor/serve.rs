@@ -3,8 +3,8 @@
 use ebb_policy::reactor::{FULL_SPEED, Machine};
 use ebb_policy::units::Nanos;
 
-use super::cores::Run;
 use super::engine::{Engine, Event, Flight};
+use super::hyper_thread::Run;
 use super::power::State;
 
 impl Engine<'_> {
