@@ -18,6 +18,8 @@ pub(super) const MOST: usize = 16;
 
 /// The largest chunk.
 pub(super) const MOST_CHUNK: u64 = 1 << 20;
+/// The most bytes of stripes on a member: no place on it, nor in the array, is beyond 64 bits.
+const MOST_BYTES: u64 = 1 << 58;
 
 /// The fixed shape of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,7 @@ impl Layout {
             && self.block.is_power_of_two()
             && (512..=PAGE).contains(&(self.block as usize))
             && (1..=1 << 20).contains(&self.slots)
-            && (1..=1 << 44).contains(&self.stripes)
+            && (1..=MOST_BYTES / self.chunk).contains(&self.stripes)
     }
 
     /// Where the data starts on each member.
@@ -92,6 +94,21 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_sound_layout_has_places_beyond_64_bits() {
+        let layout = |stripes| Layout {
+            members: MOST,
+            chunk: MOST_CHUNK,
+            block: 512,
+            slots: 1 << 20,
+            stripes,
+        };
+        let most = layout(MOST_BYTES / MOST_CHUNK);
+        assert!(most.sound() && most.member_bytes().checked_mul(MOST as u64).is_some());
+        assert!([0, most.stripes + 1, 1 << 44, u64::MAX].iter().all(|all| !layout(*all).sound()));
+        assert!(!Layout { chunk: 0, ..most }.sound());
+    }
 
     #[test]
     fn left_symmetric_as_linux_md_numbers_it() {
