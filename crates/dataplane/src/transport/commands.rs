@@ -96,6 +96,11 @@ impl Commands {
         self.queue.as_ref().map(Queue::host)
     }
 
+    /// Whether it is an I/O queue.
+    pub fn is_io(&self) -> bool {
+        matches!(self.queue, Some(Queue::Io(_)))
+    }
+
     pub fn is_starved(&self) -> bool {
         !self.starved.is_empty()
     }

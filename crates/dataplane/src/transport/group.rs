@@ -12,6 +12,7 @@ use super::Limits;
 use super::connection::Connection;
 use super::context::{Channels, Context};
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
+use super::places::Places;
 use super::service::Service;
 use super::turns::{Hosts, STRANGERS};
 use crate::controller::Subsystem;
@@ -46,6 +47,8 @@ pub struct Counters {
     pub connections: AtomicU64,
     /// Connections ever.
     pub accepted: AtomicU64,
+    /// Connections closed for want of places: newcomers, and those that gave way to one.
+    pub displaced: AtomicU64,
     /// Commands answered.
     pub commands: AtomicU64,
     /// Bytes read from sockets.
@@ -83,8 +86,7 @@ pub struct Group<N: Network = Sockets> {
     counters: Arc<Counters>,
     service: Arc<Service>,
     clock: Option<Clock>,
-    /// Connections across all groups.
-    open: Arc<AtomicU64>,
+    places: Arc<Places>,
     peers: Vec<Option<Peer<N::Stream>>>,
     generation: u64,
     ready: Vec<Ready>,
@@ -104,16 +106,12 @@ pub struct Group<N: Network = Sockets> {
 }
 
 impl Group {
-    /// A group of TCP connections, none yet. `open` counts the connections of all groups.
+    /// A group of TCP connections, none yet, each of which has one of `places`.
     ///
     /// # Errors
     /// When the system refuses what it needs, or a device does.
-    pub fn new(
-        subsystem: Arc<Subsystem>,
-        limits: Limits,
-        open: Arc<AtomicU64>,
-    ) -> io::Result<Self> {
-        Self::over(Sockets::new()?, subsystem, limits, open)
+    pub fn new(subsystem: Arc<Subsystem>, limits: Limits, places: Arc<Places>) -> io::Result<Self> {
+        Self::over(Sockets::new()?, subsystem, limits, places)
     }
 
     /// Where to leave connections for it.
@@ -132,7 +130,7 @@ impl<N: Network> Group<N> {
         mut network: N,
         subsystem: Arc<Subsystem>,
         limits: Limits,
-        open: Arc<AtomicU64>,
+        places: Arc<Places>,
     ) -> io::Result<Self> {
         assert!(limits.buffers >= 4, "two for a Compare, as many in reserve");
         let pool = Pool::new(limits.buffers, limits.buffer());
@@ -148,7 +146,7 @@ impl<N: Network> Group<N> {
             counters: Arc::default(),
             service: Arc::new(Service::new(namespaces)),
             clock: None,
-            open,
+            places,
             peers: Vec::new(),
             generation: 0,
             ready: Vec::new(),
@@ -214,10 +212,17 @@ impl<N: Network> Group<N> {
 
     fn accept(&mut self, now: Nanos) {
         while let Some(stream) = self.network.accept() {
+            if !self.places.take() {
+                add(&self.counters.displaced, 1);
+                if !self.make_room() || !self.places.take() {
+                    self.places.leave();
+                    continue;
+                }
+            }
             let free = self.peers.iter().position(Option::is_none);
             let index = free.unwrap_or(self.peers.len());
             if index == MOST_PEERS || self.network.add(&stream, index).is_err() {
-                self.open.fetch_sub(1, Ordering::Relaxed);
+                self.places.give();
                 continue;
             }
             if free.is_none() {
@@ -242,12 +247,29 @@ impl<N: Network> Group<N> {
         }
     }
 
+    /// Closes who gives way to a newcomer, if anybody has to: who has been here longest without
+    /// becoming a queue, else the latest I/O queue of a host with more than half of the places.
+    fn make_room(&mut self) -> bool {
+        let hog = self.hosts.hog(self.places.share());
+        let peers = || {
+            let filled = self.peers.iter().enumerate();
+            filled.filter_map(|(index, peer)| Some((index, peer.as_ref()?)))
+        };
+        let age = |(_, peer): &(usize, &Peer<_>)| peer.connection.commands.tag();
+        let stranger = peers().filter(|(_, peer)| peer.host == STRANGERS).min_by_key(age);
+        let is_its = |peer: &Peer<_>| Some(peer.host) == hog && peer.connection.commands.is_io();
+        let latest = || peers().filter(|(_, peer)| is_its(peer)).max_by_key(age);
+        let Some((index, _)) = stranger.or_else(latest) else { return false };
+        self.close(index);
+        true
+    }
+
     fn close(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index).and_then(Option::take) {
             self.left -= peer.connection.left();
             self.hosts.leave(peer.host, peer.connection.buffers());
             drop(peer);
-            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.places.give();
             add(&self.counters.connections, u64::MAX);
         }
     }

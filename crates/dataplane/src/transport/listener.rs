@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
 
-use super::Inbox;
+use super::{Inbox, Places};
 use crate::reactor::Task;
 
 /// Connections accepted in one poll.
@@ -22,33 +22,28 @@ pub struct Listener {
     inboxes: Vec<Arc<Inbox>>,
     next: usize,
     next_poll: Nanos,
-    open: Arc<AtomicU64>,
-    limit: u64,
+    places: Arc<Places>,
     refused: Arc<AtomicU64>,
 }
 
 impl Listener {
-    /// Listens on `address`. `open` counts the connections of all groups, of which there may be
-    /// `limit`; more are closed at once.
+    /// Listens on `address`, for newcomers who find a place among `places`.
     ///
     /// # Errors
     /// When the address cannot be listened on.
     pub fn bind(
         address: SocketAddr,
         inboxes: Vec<Arc<Inbox>>,
-        open: Arc<AtomicU64>,
-        limit: u32,
+        places: Arc<Places>,
     ) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
-        let limit = limit.into();
         Ok(Self {
             socket,
             inboxes,
             next: 0,
             next_poll: Nanos::ZERO,
-            open,
-            limit,
+            places,
             refused: Arc::default(),
         })
     }
@@ -77,18 +72,17 @@ impl Task for Listener {
         for count in 0..BATCH {
             // Out of descriptors, aborted by the peer, none there: all the same, later again.
             let Ok((stream, _)) = self.socket.accept() else { return count };
-            if self.open.load(Ordering::Relaxed) >= self.limit {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
                 continue;
             }
-            self.open.fetch_add(1, Ordering::Relaxed);
+            if !self.places.wait() {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let inbox = &self.inboxes[self.next];
             self.next = (self.next + 1) % self.inboxes.len();
             if inbox.leave(stream).is_err() {
-                self.open.fetch_sub(1, Ordering::Relaxed);
+                self.places.leave();
             }
         }
         BATCH

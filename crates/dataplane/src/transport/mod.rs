@@ -10,6 +10,7 @@ mod context;
 mod group;
 mod listener;
 mod network;
+mod places;
 mod receive;
 mod send;
 mod service;
@@ -19,6 +20,7 @@ mod turns;
 pub use group::{Counters, Group};
 pub use listener::Listener;
 pub use network::{Inbox, Interest, Network, Ready, Sockets};
+pub use places::Places;
 pub use service::{Distribution, Kind, Service, Work};
 
 use ebb_policy::units::Nanos;
@@ -93,7 +95,7 @@ impl Limits {
         let connection = group::most_memory_of_connection(depth.into()) as u64 + u64::from(block);
         let buffers = u64::from(self.buffers).saturating_mul(self.buffer() as u64);
         let group = buffers.saturating_add(group::MOST_LEFT as u64);
-        let connections = u64::from(self.connections).saturating_mul(connection);
+        let connections = Places::most(self.connections).saturating_mul(connection);
         group.saturating_mul(groups as u64).saturating_add(connections)
     }
 }

@@ -76,6 +76,12 @@ impl Hosts {
         }
     }
 
+    /// The host whose connections are more than half of `places`.
+    pub fn hog(&self, places: u64) -> Option<usize> {
+        let has_most = |host: &Host| 2 * u64::from(host.connections) > places;
+        self.list.iter().skip(1).position(has_most).map(|at| at + 1)
+    }
+
     /// Begins a round.
     pub fn next_round(&mut self) {
         self.round += 1;

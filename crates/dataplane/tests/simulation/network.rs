@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ebb_dataplane::transport::{Interest, Network, Ready};
+use ebb_dataplane::transport::{Interest, Network, Places, Ready};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -358,9 +358,9 @@ pub struct Fabric {
     pipes: Vec<Arc<Pipe>>,
     inboxes: Vec<Inbox>,
     next: usize,
-    /// Connections of all groups.
-    pub open: Arc<AtomicU64>,
-    limit: u64,
+    /// Of all groups.
+    pub places: Arc<Places>,
+    limit: u32,
     steps: Arc<AtomicU64>,
 }
 
@@ -370,8 +370,8 @@ impl Fabric {
             pipes: Vec::new(),
             inboxes: (0..groups).map(|_| Inbox::default()).collect(),
             next: 0,
-            open: Arc::default(),
-            limit: limit.into(),
+            places: Arc::new(Places::new(limit, groups)),
+            limit,
             steps: steps.clone(),
         }
     }
@@ -383,10 +383,9 @@ impl Fabric {
     /// A new connection, as a listener deals them out, and the group it went to. `None` when
     /// there are too many.
     pub fn connect(&mut self, seed: u64, capacity: usize) -> Option<(Arc<Pipe>, usize)> {
-        if self.open.load(Ordering::Relaxed) >= self.limit {
+        if !self.places.wait() {
             return None;
         }
-        self.open.fetch_add(1, Ordering::Relaxed);
         let (pipe, group) = (Pipe::new(&self.steps, seed, capacity), self.next);
         self.next = (self.next + 1) % self.inboxes.len();
         self.inboxes[group].lock().unwrap().push_back(pipe.clone());
@@ -420,6 +419,6 @@ impl Fabric {
             inbox.lock().unwrap().drain(..).for_each(|pipe| drop(Stream(pipe)));
         }
         self.pipes.drain(..).for_each(|pipe| pipe.state().reset = true);
-        self.open.store(0, Ordering::Relaxed);
+        self.places = Arc::new(Places::new(self.limit, self.inboxes.len()));
     }
 }

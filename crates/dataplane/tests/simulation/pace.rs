@@ -33,8 +33,8 @@ fn whoever_is_always_inside_a_pdu_but_never_the_same_may_stay() {
     let mut scene = Scene::new(1, 1, limits.connections, &Arc::<AtomicU64>::default());
     let subsystem = Subsystem::new(Config::new(NQN, Vec::new())).unwrap();
     let network = Wires::new(scene.fabric.inbox(0), 1);
-    let open = scene.fabric.open.clone();
-    let mut group = Group::over(network, subsystem, limits, open).unwrap();
+    let places = scene.fabric.places.clone();
+    let mut group = Group::over(network, subsystem, limits, places).unwrap();
     let mut queue = Queue::open(&mut scene, 1, 0, 0xffff, 0, false).unwrap();
     let manner = Manner { appetite: usize::MAX, hoards: false };
     while queue.turn(&mut scene, manner).unwrap().is_empty() {

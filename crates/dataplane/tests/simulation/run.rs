@@ -174,7 +174,7 @@ impl World {
     }
 
     fn left(&self) -> (u64, usize) {
-        (self.scene.fabric.open.load(Relaxed), self.subsystem.controllers())
+        (self.scene.fabric.places.taken(), self.subsystem.controllers())
     }
 
     fn is_quiet(&self) -> bool {

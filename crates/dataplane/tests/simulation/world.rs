@@ -225,8 +225,8 @@ impl World {
         let group = |number| {
             let network = Wires::new(scene.fabric.inbox(number), scene.random.random());
             let watched = network.watched();
-            let open = scene.fabric.open.clone();
-            let group = Group::over(network, subsystem.clone(), limits, open).unwrap();
+            let places = scene.fabric.places.clone();
+            let group = Group::over(network, subsystem.clone(), limits, places).unwrap();
             Target { group, watched, sleeps: false }
         };
         let groups = scene.polls.len();

@@ -2,16 +2,15 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::Ordering;
 
 use ebb_dataplane::transport::Limits;
-use ebb_dataplane::wire::Status;
-use ebb_dataplane::wire::command::{io, sgl};
+use ebb_dataplane::wire::command::{admin, io, sgl};
 use ebb_dataplane::wire::pdu::{Digests, Kind};
+use ebb_dataplane::wire::{Sqe, Status};
 use ebb_policy::units::Nanos;
 use proptest::prelude::*;
 
-use crate::peer::{Peer, connect, initialize, transfer};
+use crate::peer::{Host, Peer, connect, initialize, transfer};
 use crate::server::Server;
 
 const INVALID_FIELD: u16 = 1;
@@ -212,14 +211,53 @@ fn more_connections_than_allowed_are_closed_and_the_rest_served() {
     let crowd: Vec<TcpStream> =
         (0..1000).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     assert_eq!(io.read(1, 0, 1).len(), 512);
-    assert!(server.open.load(Ordering::Relaxed) <= 8);
+    assert!(server.places.taken() <= 8);
     drop(crowd);
     drop(io);
     drop(_admin);
-    while server.open.load(Ordering::Relaxed) > 0 {
+    while server.places.taken() > 0 {
         std::thread::yield_now();
     }
     assert_serves(&server);
+}
+
+/// Whoever holds places without becoming a queue keeps nobody out.
+#[test]
+fn strangers_give_way_to_newcomers() {
+    let limits = Limits { connections: 8, handshake: Nanos::from_secs(600), ..Limits::default() };
+    let server = Server::start(limits);
+    let mut crowd: Vec<_> = (0..8).map(|_| Peer::new(&server)).collect();
+    let half: Vec<_> = (0..8).map(|_| Peer::initialized(&server, Digests::default())).collect();
+    for _ in 0..20 {
+        assert_serves(&server);
+        crowd.extend((0..8).map(|_| Peer::new(&server)));
+    }
+    let (_admin, mut io) = Peer::pair(&server, Digests::default());
+    crowd.extend((0..100).map(|_| Peer::new(&server)));
+    assert_eq!(io.read(1, 0, 1).len(), 512, "a queue gives way to nobody");
+    drop(half);
+}
+
+/// A host that has taken all places leaves half of them to others, and keeps its admin queue.
+#[test]
+fn a_host_with_most_of_the_places_gives_way() {
+    let server = Server::start(Limits { connections: 8, ..Limits::default() });
+    let [greedy, other] =
+        ["greedy", "other"].map(|name| Host::named(&format!("nqn.2026-11.org.example:{name}")));
+    let (mut admin, id) = Peer::enabled(&server, &greedy, Digests::default());
+    let join = |host, queue, id| Peer::joined_as(&server, host, queue, id, Digests::default()).0;
+    let mut queues: Vec<_> = (1..8).map(|queue| join(&greedy, queue, id)).collect();
+    let (_admin, id) = Peer::enabled(&server, &other, Digests::default());
+    let mut others: Vec<_> = (1..4).map(|queue| join(&other, queue, id)).collect();
+    // Neither has more than half now.
+    assert!(Peer::new(&server).pdu().is_none());
+    for io in queues.drain(..3).chain(others.drain(..)) {
+        let mut io = io;
+        assert_eq!(io.read(1, 0, 1).len(), 512);
+    }
+    assert!(queues.iter_mut().all(|io| io.pdu().is_none()));
+    let keep_alive = Sqe::new(admin::KEEP_ALIVE, 9);
+    assert!(admin.roundtrip(keep_alive, &[]).cqe().status().is_success());
 }
 
 #[test]
@@ -230,7 +268,7 @@ fn half_open_and_broken_connections_are_let_go() {
     io.stream.shutdown(Shutdown::Write).unwrap();
     assert!(io.pdu().is_none());
     drop(admin);
-    while server.open.load(Ordering::Relaxed) > 0 {
+    while server.places.taken() > 0 {
         std::thread::yield_now();
     }
     assert_serves(&server);

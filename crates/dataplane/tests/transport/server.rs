@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ebb_dataplane::controller::{Config, Namespace, Subsystem};
 use ebb_dataplane::device::{Device, Spec, open};
 use ebb_dataplane::reactor::Task;
-use ebb_dataplane::transport::{Group, Limits, Listener};
+use ebb_dataplane::transport::{Group, Limits, Listener, Places};
 use ebb_policy::units::Nanos;
 
 pub const NQN: &str = "nqn.2026-11.org.example:test";
@@ -18,7 +18,7 @@ pub const BLOCKS: u64 = 2048;
 
 pub struct Server {
     pub address: SocketAddr,
-    pub open: Arc<AtomicU64>,
+    pub places: Arc<Places>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,11 +37,11 @@ impl Server {
         config.in_capsule = limits.in_capsule;
         config.max_queue_depth = 32;
         let subsystem = Subsystem::new(config).unwrap();
-        let open = Arc::new(AtomicU64::new(0));
-        let mut group = Group::new(subsystem.clone(), limits, open.clone()).unwrap();
+        let places = Arc::new(Places::new(limits.connections, 1));
+        let mut group = Group::new(subsystem.clone(), limits, places.clone()).unwrap();
         let inboxes = vec![group.inbox()];
         let any = "127.0.0.1:0".parse().unwrap();
-        let mut listener = Listener::bind(any, inboxes, open.clone(), limits.connections).unwrap();
+        let mut listener = Listener::bind(any, inboxes, places.clone()).unwrap();
         let address = listener.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
@@ -54,7 +54,7 @@ impl Server {
                 }
             }
         });
-        Self { address, open, stop, thread: Some(thread) }
+        Self { address, places, stop, thread: Some(thread) }
     }
 }
 

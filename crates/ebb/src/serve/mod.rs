@@ -15,12 +15,11 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use ebb_dataplane::controller::{Config, Namespace, Subsystem};
 use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, topology};
-use ebb_dataplane::transport::{Group, Limits, Listener};
+use ebb_dataplane::transport::{Group, Limits, Listener, Places};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -181,10 +180,10 @@ fn target(
     subsystem: &Arc<Subsystem>,
     threads: usize,
 ) -> anyhow::Result<Target> {
-    let open = Arc::new(AtomicU64::new(0));
+    let places = Arc::new(Places::new(limits.connections, threads));
     let mut groups = Vec::with_capacity(threads);
     for _ in 0..threads {
-        let group = Group::new(subsystem.clone(), limits, open.clone());
+        let group = Group::new(subsystem.clone(), limits, places.clone());
         groups.push(group.context("cannot open the namespaces' devices")?);
     }
     let inboxes: Vec<_> = groups.iter().map(Group::inbox).collect();
@@ -192,10 +191,9 @@ fn target(
     let mut tasks: Vec<Box<dyn Task>> = Vec::new();
     for address in options.addresses() {
         let inboxes = inboxes.clone();
-        let listener = Listener::bind(address, inboxes, open.clone(), limits.connections)
-            .with_context(|| {
-                format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
-            })?;
+        let listener = Listener::bind(address, inboxes, places.clone()).with_context(|| {
+            format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
+        })?;
         facts.listen.push(listener.address()?);
         facts.refused.push(listener.refused());
         tasks.push(Box::new(listener));

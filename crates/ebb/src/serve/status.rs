@@ -398,7 +398,8 @@ impl Observer {
             open: sum(|counters| &counters.connections),
             limit: self.facts.connections_limit,
             accepted: sum(|counters| &counters.accepted),
-            refused: self.facts.refused.iter().map(|count| load(count)).sum(),
+            refused: self.facts.refused.iter().map(|count| load(count)).sum::<u64>()
+                + sum(|counters| &counters.displaced),
         }
     }
 
