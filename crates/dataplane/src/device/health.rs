@@ -20,7 +20,7 @@ pub struct Rebuilding {
     pub done: u64,
     /// All stripes.
     pub of: u64,
-    /// Another part cannot be read, so the rebuild stands still.
+    /// Another part cannot be read; the rebuild stands still but for a try now and then.
     pub stuck: bool,
 }
 
@@ -36,6 +36,10 @@ pub struct Health {
     pub rebuilding: Option<Rebuilding>,
     /// Too much has failed: nothing is written any more.
     pub read_only: bool,
+    /// Parts without room: what needs some of theirs is refused.
+    pub short: Vec<String>,
+    /// Parts that have not answered for seconds.
+    pub silent: Vec<String>,
 }
 
 impl Health {
@@ -44,10 +48,14 @@ impl Health {
     pub fn is_degraded(&self) -> bool {
         !self.failed.is_empty() || self.rebuilding.is_some() || self.read_only
     }
-}
 
-impl fmt::Display for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Whether there is nothing to say of it.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        !self.is_degraded() && self.short.is_empty() && self.silent.is_empty()
+    }
+
+    fn redundancy(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.is_degraded() {
             return write!(f, "whole: any one member may fail");
         }
@@ -57,8 +65,7 @@ impl fmt::Display for Health {
         if self.read_only {
             return write!(
                 f,
-                "read-only: too many members failed: {failed}; free space or repair them, then \
-                 restart"
+                "read-only: too many members failed: {failed}; repair them, then restart"
             );
         }
         if !failed.is_empty() {
@@ -82,5 +89,20 @@ impl fmt::Display for Health {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.redundancy(f)?;
+        if !self.short.is_empty() {
+            let names = self.short.join(" and ");
+            write!(f, "; no room on {names}: writes that need some are refused; make room")?;
+        }
+        if !self.silent.is_empty() {
+            let names = self.silent.join(" and ");
+            write!(f, "; {names} has not answered for seconds: if it hangs, take it away")?;
+        }
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //! any of its versions since the last that must stay, whatever the others keep; of what was under
 //! way, any sectors are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ebb_dataplane::device::{Call, Device, Geometry, Medium};
@@ -38,7 +38,7 @@ pub struct Faults {
     pub passing: u32,
     /// Less is moved than asked for.
     pub short: u32,
-    /// There is no room for sectors never written.
+    /// There is no room for sectors that have none yet.
     pub full: bool,
     /// Ranges can neither be zeroed nor let go.
     pub no_ranges: bool,
@@ -85,10 +85,14 @@ pub struct State {
     /// Of all lanes.
     pub under_way: Vec<Entry>,
     pub faults: Faults,
+    /// Zeroes and holes take no room, and what they are put over gives its own back.
+    thin: bool,
+    /// Sectors that have room.
+    taken: BTreeSet<u64>,
     /// Calls until it fails for good.
     fuse: Option<u64>,
     failed: bool,
-    /// Writes and syncs that ended with an error other than a passing one.
+    /// Writes and syncs that ended with an error other than a passing one or a want of room.
     errors: u64,
     pub clock: u64,
 }
@@ -102,6 +106,8 @@ impl Disk {
             loose: BTreeMap::new(),
             under_way: Vec::new(),
             faults: Faults::default(),
+            thin: false,
+            taken: BTreeSet::new(),
             fuse: None,
             failed: false,
             errors: 0,
@@ -127,9 +133,17 @@ impl Disk {
     pub fn after_a_cut(&self) -> Self {
         let mut state = self.state();
         let copy = Self::new(state.random.random(), self.geometry, &Arc::default());
-        copy.state().durable = state.kept();
-        drop(state);
+        let mut other = copy.state();
+        (other.durable, other.thin) = (state.kept(), state.thin);
+        other.taken = state.taken_after_a_cut(&other.durable);
+        drop((state, other));
         copy
+    }
+
+    /// From now on, only what is written takes room.
+    pub fn thin(self) -> Self {
+        self.state().thin = true;
+        self
     }
 
     /// This very disk opened anew.
@@ -160,6 +174,7 @@ impl Disk {
         let mut state = self.state();
         state.tear();
         state.durable = state.kept();
+        state.taken = state.taken_after_a_cut(&state.durable);
         state.loose.clear();
     }
 
@@ -194,6 +209,11 @@ impl State {
         kept
     }
 
+    /// What never became durable gives its room back.
+    fn taken_after_a_cut(&self, durable: &BTreeMap<u64, Sector>) -> BTreeSet<u64> {
+        self.taken.iter().filter(|sector| durable.contains_key(sector)).copied().collect()
+    }
+
     /// Power goes: of writes under way, some sectors are kept.
     fn tear(&mut self) {
         let mut under_way = std::mem::take(&mut self.under_way);
@@ -225,6 +245,10 @@ impl State {
             }
             let bytes = entry.data.get(index as usize * SECTOR..(index as usize + 1) * SECTOR);
             let data = bytes.map_or([0; SECTOR], |bytes| bytes.try_into().unwrap());
+            match self.thin && bytes.is_none() {
+                true => self.taken.remove(&(entry.sector + index)),
+                false => self.taken.insert(entry.sector + index),
+            };
             let version = Version { call: entry.id, data, answered: None, lost: false };
             self.loose.entry(entry.sector + index).or_default().push(version);
         }
@@ -298,14 +322,13 @@ impl State {
             self.store(entry, entry.sectors, true);
             return Err(Errno::IO);
         }
-        let taken =
-            |sector: &u64| self.durable.contains_key(sector) || self.loose.contains_key(sector);
         let mut sectors = entry.sector..entry.sector + entry.sectors;
-        let free = sectors.find(|sector| !taken(sector)).map(|sector| sector - entry.sector);
-        match free.filter(|_| faults.full && entry.call != Call::PunchHole) {
-            Some(room) => {
-                self.store(entry, room, false);
-                Err(Errno::NOSPC)
+        let free = sectors.find(|sector| !self.taken.contains(sector));
+        let needs = entry.call != Call::PunchHole && !(self.thin && range);
+        match free.filter(|_| faults.full && needs) {
+            Some(free) => {
+                self.store(entry, free - entry.sector, false);
+                Err(if self.random.random() { Errno::NOSPC } else { Errno::DQUOT })
             }
             None => Ok(()),
         }
@@ -328,8 +351,8 @@ impl State {
     pub fn answer(&mut self, entry: &Entry) {
         self.clock += 1;
         let (clock, result) = (self.clock, entry.result);
-        let passing = [Errno::INTR, Errno::AGAIN, Errno::OPNOTSUPP];
-        let failed = result < 0 && !passing.contains(&Errno::from_raw_os_error(-result));
+        let harmless = [Errno::INTR, Errno::AGAIN, Errno::OPNOTSUPP, Errno::NOSPC, Errno::DQUOT];
+        let failed = result < 0 && !harmless.contains(&Errno::from_raw_os_error(-result));
         self.errors += u64::from(failed && entry.call != Call::Read);
         let durable = entry.call == (Call::Write { durable: true });
         if failed && (entry.call == Call::Sync || durable && result == -Errno::IO.raw_os_error()) {

@@ -231,6 +231,38 @@ fn a_member_that_fails_is_named_with_the_reason() {
 }
 
 #[test]
+fn a_rebuild_that_could_not_read_goes_on_when_it_can() {
+    let rig = Arc::<Mutex<Rig>>::default();
+    let mut plates: Vec<_> = (0..3).map(|role| Plate::new(role, Pages::default(), &rig)).collect();
+    let open = |plates: &[Plate]| {
+        let members: Vec<Arc<dyn Device>> =
+            plates.iter().map(|plate| Arc::new(plate.clone()) as _).collect();
+        let small = Raid5Options { chunk: 4096, journal_slots: 4, ..options() };
+        Raid5::open_kept(named(&members), &small).unwrap()
+    };
+    let (array, mut keeper) = open(&plates);
+    let mut client = shelf::Client::new(&array);
+    assert!((0..6).all(|lba| client.write(lba, 7, &mut keeper)));
+    drop((client, keeper, array));
+    plates[1] = Plate::new(1, Pages::default(), &rig);
+    rig.lock().unwrap().unreadable = Some(2);
+    let (array, mut keeper) = open(&plates);
+    assert!(!keeper.run_once() && array.status().stuck && keeper.waits());
+    let text = array.health().unwrap().to_string();
+    assert!(text.contains("the rebuild of m1 stands still"), "{text}");
+    assert!(!keeper.retry() && array.status().stuck);
+    rig.lock().unwrap().unreadable = None;
+    assert!(!keeper.run_once(), "only now and then");
+    let mut more = keeper.retry();
+    while more {
+        more = keeper.run_once();
+    }
+    assert_eq!((array.status().rebuilding, array.status().stuck), (None, false));
+    let mut client = shelf::Client::new(&array);
+    assert!((0..6).all(|lba| client.read(lba, &mut keeper) == 7));
+}
+
+#[test]
 fn a_member_is_no_plain_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();

@@ -31,7 +31,10 @@ pub struct Rig {
     pub off: bool,
     /// A member that takes no writes.
     pub broken: Option<usize>,
-    /// Writes until there is no room for more on some members, one bit each.
+    /// A member whose blocks behind the journal cannot be read.
+    pub unreadable: Option<usize>,
+    /// Writes until there is no room for more on some members, one bit each: not even for what
+    /// goes where something is, as on a file system that never writes in place.
     pub full: Option<(u64, u8)>,
 }
 
@@ -74,6 +77,9 @@ impl Plate {
         let all = io.lba..io.lba + u64::from(io.blocks);
         match io.op {
             _ if rig.off => return Status::INTERNAL_ERROR,
+            Op::Read { .. } if rig.unreadable == Some(self.role) && io.lba >= SIZE - 3 => {
+                return Status::UNRECOVERED_READ;
+            }
             Op::Read { .. } => {
                 let to = io.buffer.as_mut().unwrap().chunks_mut(BLOCK);
                 for (page, to) in all.zip(to) {
@@ -181,7 +187,11 @@ impl Client {
 
     /// Whether a write was acknowledged.
     pub fn write(&mut self, lba: u64, value: u8, keeper: &mut Keeper) -> bool {
-        let done = self.run(Op::Write { durable: false }, lba, value, keeper);
-        done.is_some_and(|done| done.status.is_success())
+        self.try_write(lba, value, keeper).is_some_and(Status::is_success)
+    }
+
+    /// How a write ended; `None` when it has not: then the client is of no use any more.
+    pub fn try_write(&mut self, lba: u64, value: u8, keeper: &mut Keeper) -> Option<Status> {
+        self.run(Op::Write { durable: false }, lba, value, keeper).map(|done| done.status)
     }
 }

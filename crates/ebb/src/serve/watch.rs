@@ -37,7 +37,7 @@ impl Watched {
 pub fn start(namespaces: &[Namespace]) -> anyhow::Result<()> {
     let watched = namespaces.iter().filter_map(|namespace| {
         let health = namespace.device.health()?;
-        let told = if health.is_degraded() { String::new() } else { health.to_string() };
+        let told = if health.is_well() { health.to_string() } else { String::new() };
         Some(Watched { id: namespace.id, device: Arc::downgrade(&namespace.device), told })
     });
     let mut watched: Vec<_> = watched.collect();

@@ -1,6 +1,7 @@
 //! What all channels of an array and its keeper share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::super::Device;
@@ -8,7 +9,8 @@ use super::journal::Journal;
 use super::layout::Layout;
 use super::locks::Locks;
 use super::mailbox::{LOOK, Mailbox};
-use super::owed::Owed;
+use super::owed::{Carried, Debt, Owed};
+use super::scarce::Scarce;
 use super::superblock::{Superblock, Uuid};
 
 /// Which members can be used.
@@ -29,8 +31,8 @@ pub(super) struct Health {
 pub(super) struct Array {
     pub(super) layout: Layout,
     pub(super) uuid: Uuid,
-    /// What the journal's pieces of this run say.
-    pub(super) run: Uuid,
+    /// What the journal's pieces say, see [`Superblock::journal`].
+    pub(super) journal_id: Uuid,
     /// By role; `None` where a member is absent.
     pub(super) members: Vec<Option<Arc<dyn Device>>>,
     pub(super) locks: Locks,
@@ -41,9 +43,12 @@ pub(super) struct Array {
     pub(super) keeper: Arc<Mailbox>,
     /// The keeper is to end.
     pub(super) stopping: AtomicBool,
-    /// A rebuild met a source that cannot be read.
+    /// The rebuild met a source that cannot be read; it is tried again.
     pub(super) stuck: AtomicBool,
     pub(super) owed: Owed,
+    pub(super) scarce: Scarce,
+    /// The members that have let the keeper wait for long, one bit each.
+    pub(super) silent: Arc<AtomicU32>,
     /// [`Health`], packed, for readers without the lock.
     packed: AtomicU64,
     health: Mutex<Health>,
@@ -79,20 +84,25 @@ impl Array {
         superblock: &Superblock,
         members: Vec<Option<Arc<dyn Device>>>,
         health: Health,
+        carried: Carried,
     ) -> std::io::Result<Self> {
-        let Superblock { layout, uuid, now, rebuilt, .. } = *superblock;
+        let Superblock { layout, uuid, journal, tail, rebuilt, .. } = *superblock;
+        let (seqs, next) = (carried.owed.seqs(), carried.next.max(tail));
+        let in_place = (tail..next).map(|seq| !seqs.contains(&seq));
         Ok(Self {
             layout,
             uuid,
-            run: now.run,
+            journal_id: journal,
             members,
             locks: Locks::new(),
-            journal: Journal::new(layout.slots),
+            journal: Journal::new(layout.slots, tail, in_place),
             rebuilt: AtomicU64::new(rebuilt),
             keeper: Arc::new(Mailbox::new()?),
             stopping: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
-            owed: Owed::default(),
+            owed: carried.owed,
+            scarce: Scarce::default(),
+            silent: Arc::default(),
             packed: AtomicU64::new(pack(health)),
             causes: Mutex::new(health.failed.map(|role| (role, ABSENT)).into_iter().collect()),
             health: Mutex::new(health),
@@ -152,8 +162,28 @@ impl Array {
         self.change(|health| health.rebuilding = None);
     }
 
-    /// Has every channel look at the array's health again.
-    fn tell(&self) {
+    /// A member refused for want of room, with these rows of a stripe, or in the keeper's work.
+    pub(super) fn refused(&self, role: usize, stripe: u64, rows: Range<usize>) {
+        self.scarce.refused(role, stripe, rows);
+        self.keeper.post(LOOK);
+    }
+
+    /// A transaction is in place.
+    pub(super) fn placed(&self, seq: u64) {
+        if self.journal.placed(seq, self.owed.any()) {
+            self.keeper.post(LOOK);
+        }
+    }
+
+    /// A member is owed what it had no room for; those who wait for slots let go of their rows.
+    pub(super) fn owe(&self, debt: Debt) {
+        self.owed.add(debt).into_iter().for_each(|seq| self.placed(seq));
+        self.keeper.post(LOOK);
+        self.tell();
+    }
+
+    /// Has every channel look at the array again.
+    pub(super) fn tell(&self) {
         self.channels()
             .retain(|channel| channel.upgrade().inspect(|mailbox| mailbox.post(LOOK)).is_some());
     }

@@ -59,8 +59,10 @@ pub(super) struct RaidChannel {
     free_segments: Vec<u32>,
     /// Segments that can go on.
     pub(super) ready: VecDeque<u32>,
-    /// Segments that wait for the array's health to settle.
-    pub(super) gated: Vec<u32>,
+    /// Segments that wait for a slot of the journal, in order: nobody overtakes them.
+    pub(super) queue: VecDeque<u32>,
+    /// Segments that wait for the keeper: to void something, or to settle the array's health.
+    pub(super) gated: VecDeque<u32>,
     done: Vec<Done>,
     answers: Vec<Done>,
     news: Vec<u32>,
@@ -98,7 +100,8 @@ impl RaidChannel {
             segments: (0..ACTIVE).map(|_| None).collect(),
             free_segments: (0..ACTIVE as u32).collect(),
             ready: VecDeque::new(),
-            gated: Vec::new(),
+            queue: VecDeque::new(),
+            gated: VecDeque::new(),
             done: Vec::new(),
             answers: Vec::new(),
             news: Vec::new(),
@@ -189,7 +192,13 @@ impl RaidChannel {
             let (number, role) = ((answer.tag >> 8) as u32, (answer.tag & 0xff) as usize);
             let Some(segment) = &mut self.segments[number as usize] else { continue };
             segment.pending -= 1;
-            if !answer.status.is_success() {
+            let writes = matches!(
+                segment.phase,
+                Phase::Journal | Phase::Place | Phase::Repair | Phase::Back
+            );
+            if answer.status == Status::CAPACITY_EXCEEDED && writes {
+                segment.refused |= 1 << role;
+            } else if !answer.status.is_success() {
                 segment.failed |= 1 << role;
             }
             match segment.phase {
@@ -207,19 +216,13 @@ impl RaidChannel {
     fn read_mail(&mut self) {
         let mut news = std::mem::take(&mut self.news);
         self.mailbox.take(&mut news);
-        for message in news.drain(..) {
-            if message != LOOK {
-                self.ready.push_back(message);
-                continue;
-            }
-            self.ready.extend(self.gated.drain(..));
-            if self.inner.array.health().dead {
-                // No slot of the journal will become free any more.
-                let stuck = self.segments.iter().zip(0..).filter(|(segment, _)| {
-                    segment.as_ref().is_some_and(|segment| segment.phase == Phase::Slot)
-                });
-                self.ready.extend(stuck.map(|(_, number)| number));
-            }
+        let look = news.contains(&LOOK);
+        self.ready.extend(news.drain(..).filter(|message| *message != LOOK));
+        if look {
+            // Ahead of what was started since.
+            self.gated.append(&mut self.queue);
+            self.gated.append(&mut self.ready);
+            std::mem::swap(&mut self.gated, &mut self.ready);
         }
         self.news = news;
     }
@@ -240,8 +243,11 @@ impl RaidChannel {
     pub(super) fn end(&mut self, number: u32) {
         let Some(segment) = self.segments[number as usize].take() else { return };
         self.free_segments.push(number);
-        if let Some(claim) = &segment.claim {
-            self.inner.array.locks.release(claim);
+        let (array, void) = (&self.inner.array, segment.phase == Phase::Void);
+        if let Some(claim) = &segment.claim
+            && !(void && array.scarce.keep(segment.seq, claim))
+        {
+            array.locks.release(claim);
         }
         let slot = segment.request;
         let Some(request) = &mut self.requests[slot as usize] else { return };

@@ -12,7 +12,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::layout::PAGE;
-use super::mailbox::Mailbox;
+use super::mailbox::{LOOK, Mailbox};
 use super::superblock::Uuid;
 
 const MAGIC: [u8; 8] = *b"ebbjrnl1";
@@ -118,7 +118,8 @@ struct Slots {
     tail: u64,
     /// From the tail on, whether each transaction handed out is in place.
     placed: VecDeque<bool>,
-    waiting: Vec<(Arc<Mailbox>, u32)>,
+    /// Who waits for a slot.
+    waiting: Vec<Arc<Mailbox>>,
     /// The keeper has been asked to move the tail.
     asked: bool,
 }
@@ -128,12 +129,19 @@ impl Slots {
     fn head(&self) -> u64 {
         self.tail + self.placed.iter().take_while(|placed| **placed).count() as u64
     }
+
+    fn begin(&mut self) -> u64 {
+        self.placed.push_back(false);
+        self.tail + self.placed.len() as u64 - 1
+    }
 }
 
 impl Journal {
-    pub(super) fn new(slots: u64) -> Self {
-        let placed = VecDeque::with_capacity(slots as usize);
-        let state = Slots { tail: 0, placed, waiting: Vec::new(), asked: false };
+    /// With `carried` transactions from `tail` on, of which those that are `true` are in place.
+    pub(super) fn new(slots: u64, tail: u64, carried: impl Iterator<Item = bool>) -> Self {
+        let mut placed = VecDeque::with_capacity(slots as usize);
+        placed.extend(carried);
+        let state = Slots { tail, placed, waiting: Vec::new(), asked: false };
         Self { slots, state: Mutex::new(state) }
     }
 
@@ -141,21 +149,29 @@ impl Journal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next transaction, or `None` while all slots are taken: `owner` is told when to try
-    /// again.
-    pub(super) fn begin(&self, owner: &Arc<Mailbox>, segment: u32) -> Option<u64> {
+    /// The next transaction, or `None` while all slots are taken: `owner` is told to look when to
+    /// try again. While something is `owed`, one slot is left for the keeper, see
+    /// [`Journal::begin_own`].
+    pub(super) fn begin(&self, owner: &Arc<Mailbox>, owed: bool) -> Option<u64> {
         let mut state = self.state();
-        if state.placed.len() as u64 == self.slots {
-            state.waiting.push((owner.clone(), segment));
+        if state.placed.len() as u64 + u64::from(owed && self.slots > 1) >= self.slots {
+            if !state.waiting.iter().any(|other| Arc::ptr_eq(other, owner)) {
+                state.waiting.push(owner.clone());
+            }
             return None;
         }
-        state.placed.push_back(false);
-        Some(state.tail + state.placed.len() as u64 - 1)
+        Some(state.begin())
     }
 
-    /// A transaction is in place. True when it is time to move the tail: the caller asks the
-    /// keeper.
-    pub(super) fn placed(&self, seq: u64) -> bool {
+    /// The keeper's next transaction: it moves what is owed out of the tail's way.
+    pub(super) fn begin_own(&self) -> Option<u64> {
+        let mut state = self.state();
+        ((state.placed.len() as u64) < self.slots).then(|| state.begin())
+    }
+
+    /// A transaction is in place. True when it is time to move the tail, and with it what is `owed`
+    /// where that is in its way: the caller asks the keeper.
+    pub(super) fn placed(&self, seq: u64, owed: bool) -> bool {
         let mut state = self.state();
         let at = (seq - state.tail) as usize;
         if let Some(placed) = state.placed.get_mut(at) {
@@ -163,8 +179,8 @@ impl Journal {
         }
         let due = !state.asked
             && state.placed.len() as u64 > self.slots / 2
-            && state.placed.front() == Some(&true);
-        state.asked |= due;
+            && (owed || state.placed.front() == Some(&true));
+        state.asked |= due && state.placed.front() == Some(&true);
         due
     }
 
@@ -172,6 +188,14 @@ impl Journal {
     pub(super) fn due(&self) -> Option<u64> {
         let state = self.state();
         state.asked.then(|| state.head())
+    }
+
+    /// More than half of the slots are taken: what is owed by transactions before this one is in
+    /// the way.
+    pub(super) fn crowded(&self) -> Option<u64> {
+        let state = self.state();
+        let crowded = state.placed.len() as u64 > self.slots / 2;
+        crowded.then(|| state.tail + self.slots.div_ceil(2))
     }
 
     /// The first transaction that is not in place.
@@ -188,8 +212,8 @@ impl Journal {
         state.tail = tail;
         state.asked =
             state.placed.len() as u64 > self.slots / 2 && state.placed.front() == Some(&true);
-        for (owner, segment) in std::mem::take(&mut state.waiting) {
-            owner.post(segment);
+        for owner in std::mem::take(&mut state.waiting) {
+            owner.post(LOOK);
         }
         state.asked
     }
@@ -201,19 +225,33 @@ mod tests {
 
     #[test]
     fn slots_come_back_only_after_the_tail_moved_past_them() {
-        let (journal, owner) = (Journal::new(4), Arc::new(Mailbox::new().unwrap()));
-        let begin = |segment| journal.begin(&owner, segment);
-        assert_eq!([begin(0), begin(1), begin(2), begin(3)], [0, 1, 2, 3].map(Some));
-        assert_eq!(begin(4), None);
-        assert!(!journal.placed(1) && journal.due().is_none());
-        assert!(journal.placed(0));
+        let (journal, owner) =
+            (Journal::new(4, 0, std::iter::empty()), Arc::new(Mailbox::new().unwrap()));
+        let begin = || journal.begin(&owner, false);
+        assert_eq!([begin(), begin(), begin(), begin()], [0, 1, 2, 3].map(Some));
+        assert_eq!(begin(), None);
+        assert!(!journal.placed(1, false) && journal.due().is_none());
+        assert!(journal.placed(0, false));
         assert_eq!(journal.due(), Some(2));
-        assert_eq!(begin(5), None);
+        assert_eq!(begin(), None);
         journal.moved(2);
         let mut told = Vec::new();
         owner.take(&mut told);
-        assert_eq!(told, [4, 5]);
-        assert_eq!([begin(4), begin(5), begin(6)], [Some(4), Some(5), None]);
+        assert_eq!(told, [LOOK]);
+        assert_eq!([begin(), begin(), begin()], [Some(4), Some(5), None]);
+    }
+
+    #[test]
+    fn what_is_owed_leaves_the_tail_a_way_on() {
+        let owner = Arc::new(Mailbox::new().unwrap());
+        let journal = Journal::new(4, 8, [false, true].into_iter());
+        assert_eq!(journal.begin(&owner, true), Some(10));
+        assert_eq!((journal.begin(&owner, true), journal.due()), (None, None));
+        assert!(journal.placed(10, true), "the keeper is to make way");
+        assert_eq!((journal.crowded(), journal.due()), (Some(10), None));
+        assert_eq!(journal.begin_own(), Some(11));
+        assert!(journal.placed(8, true));
+        assert_eq!(journal.due(), Some(11));
     }
 
     #[test]

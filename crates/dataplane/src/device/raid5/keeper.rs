@@ -14,84 +14,143 @@ use super::mailbox::LOOK;
 use super::plan::xor;
 use super::superblock::{State, Superblock};
 use super::wait::Member;
+use crate::wire::Status;
 
 /// Bytes rebuilt between two notes of how far it is.
 const NOTE: u64 = 64 << 20;
 
+/// How long after a failure something is tried again: twice as long each time it fails again.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(16));
+
 /// Looks after one array.
 pub struct Keeper {
-    array: Arc<Array>,
-    members: Vec<Option<Member>>,
+    pub(super) array: Arc<Array>,
+    pub(super) members: Vec<Option<Member>>,
     superblock: Superblock,
-    /// The stripe being rebuilt, and whether it is ours.
+    /// The stripe that is rebuilt or paid, and whether it is ours.
     claim: Option<(Claim, bool)>,
-    /// A source could not be read: the rebuild stops until the array is assembled again.
-    stuck: bool,
-    sum: Vec<u8>,
+    claims: u32,
+    /// The rebuild met a source that cannot be read, or has no room: it waits for
+    /// [`Keeper::retry`].
+    paused: bool,
+    /// Stripes of which something may be owed.
+    pub(super) paying: Vec<u64>,
+    /// A member had no room for what others wait for.
+    pub(super) stalled: bool,
+    pub(super) sum: Vec<u8>,
     part: Vec<u8>,
 }
 
 impl Keeper {
     pub(super) fn new(
         array: Arc<Array>,
-        members: Vec<Option<Member>>,
+        mut members: Vec<Option<Member>>,
         superblock: Superblock,
     ) -> Self {
         let chunk = array.layout.chunk as usize;
-        let (sum, part) = (vec![0; chunk], vec![0; chunk]);
-        Self { array, members, superblock, claim: None, stuck: false, sum, part }
+        for (role, member) in members.iter_mut().enumerate() {
+            if let Some(member) = member {
+                member.watched(&array.silent, role);
+            }
+        }
+        Self {
+            array,
+            members,
+            superblock,
+            claim: None,
+            claims: 0,
+            paused: false,
+            paying: Vec::new(),
+            stalled: false,
+            sum: vec![0; chunk],
+            part: vec![0; chunk],
+        }
     }
 
     /// Does what is due; true when there is more to do at once (a rebuild).
     pub fn run_once(&mut self) -> bool {
         let mut news = Vec::new();
         self.array.keeper.take(&mut news);
-        if let Some((_, granted)) = &mut self.claim {
-            *granted |= news.contains(&0);
+        if let Some((claim, granted)) = &mut self.claim {
+            *granted |= news.contains(&claim.segment);
         }
+        self.stalled = false;
+        self.void();
         if self.array.health().unsettled && !self.array.health().dead && self.note() {
             self.array.settled();
         }
+        self.pay();
         if let Some(tail) = self.array.journal.due()
             && self.checkpoint(tail)
             && self.array.journal.moved(tail)
         {
             self.array.keeper.post(LOOK);
         }
+        if self.array.scarce.stall(self.stalled) != self.stalled {
+            self.array.tell();
+        }
         let health = self.array.health();
-        match health.rebuilding.filter(|_| !health.dead && !self.stuck) {
+        let idle = self.paying.is_empty() && !self.paused;
+        match health.rebuilding.filter(|_| !health.dead && idle) {
             Some(role) => self.rebuild(role),
             None => {
-                self.give_up_claim();
+                if self.paying.is_empty() {
+                    self.give_up_claim();
+                }
                 false
             }
         }
     }
 
+    /// Does again what failed for want of room or because a member could not be read, and what is
+    /// due; true when there is more to do at once. To be called now and then while
+    /// [`Keeper::waits`].
+    pub fn retry(&mut self) -> bool {
+        self.paused = false;
+        self.paying = self.array.owed.stripes(u64::MAX).into_iter().collect();
+        self.paying.extend(self.array.scarce.refusals().iter().map(|refusal| refusal.stripe));
+        self.run_once()
+    }
+
+    /// Whether there is something for [`Keeper::retry`].
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.stalled || self.paused || self.array.owed.any() || self.array.scarce.short() != 0
+    }
+
     /// Until the array is given up: then everything goes to its place, and the superblocks say so.
     pub(super) fn run(mut self, rate: Option<u64>) {
         let mut next = Instant::now();
+        let mut again: Option<(Instant, Duration)> = None;
         loop {
             let before = self.array.rebuilt.load(Ordering::Relaxed);
-            let more = self.run_once();
+            let more = match again {
+                Some((at, patience)) if at <= Instant::now() => {
+                    let patience = (patience * 2).min(PATIENCE.1);
+                    again = Some((Instant::now() + patience, patience));
+                    self.retry()
+                }
+                _ => self.run_once(),
+            };
             // After the mail was taken, or the word to stop could be taken and not heeded.
             if self.array.stopping.load(Ordering::Acquire) {
                 break;
             }
+            again =
+                self.waits().then(|| again.unwrap_or((Instant::now() + PATIENCE.0, PATIENCE.0)));
             let moved = self.array.rebuilt.load(Ordering::Relaxed).saturating_sub(before);
             let bytes = moved * self.array.layout.chunk;
             if let Some(rate) = rate {
                 let cost = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
                 next = next.max(Instant::now()) + cost;
             }
-            let wait = next.saturating_duration_since(Instant::now());
-            // Without a rebuild there is nothing to do before somebody asks.
-            let wait = if more {
-                let (tv_sec, tv_nsec) = (wait.as_secs() as i64, wait.subsec_nanos().into());
-                Some(Timespec { tv_sec, tv_nsec })
-            } else {
-                None
-            };
+            // Without a rebuild there is nothing to do before somebody asks, or until it is time
+            // to try again.
+            let until = [more.then_some(next), again.map(|(at, _)| at)].into_iter().flatten().min();
+            let wait = until.map(|until| {
+                let wait = until.saturating_duration_since(Instant::now());
+                Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() }
+            });
             let fd = self.array.keeper.fd();
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], wait.as_ref());
         }
@@ -101,31 +160,44 @@ impl Keeper {
     /// Notes that all is in place. Without it the next assembly looks through the journal, which
     /// is no harm.
     pub fn stop(mut self) {
-        self.run_once();
+        self.retry();
         self.give_up_claim();
         let head = self.array.journal.head();
         if !self.array.health().dead && self.flush() {
-            self.superblock.clean = true;
+            self.superblock.clean = !self.array.owed.any();
             self.superblock.tail = head;
             self.note_rebuilt();
             self.note();
         }
     }
 
+    /// A member could not do what it should: it is not used any more, unless all that it lacks is
+    /// room.
+    pub(super) fn blame(&mut self, role: usize, status: Status, why: &'static str) {
+        if status == Status::CAPACITY_EXCEEDED {
+            self.stalled = true;
+            self.array.refused(role, 0, 0..0);
+        } else {
+            self.array.fail(role, why);
+        }
+    }
+
     /// What is so now is on every member in use, durably, and each of them says so: see
-    /// [`Superblock::vouches`]. False when there are too few.
+    /// [`Superblock::vouches`]. False when there are too few, or one has no room.
     fn note(&mut self) -> bool {
         while !self.array.health().dead {
             let health = self.array.health();
-            if self.round(health) && self.round(health) {
-                return true;
+            match self.round(health).and_then(|()| self.round(health)) {
+                Ok(()) => return true,
+                Err(Status::CAPACITY_EXCEEDED) => return false,
+                Err(_) => {}
             }
         }
         false
     }
 
-    /// Writes the superblock to every member in use. False when one could not.
-    fn round(&mut self, health: Health) -> bool {
+    /// Writes the superblock to every member in use, or says why one could not.
+    fn round(&mut self, health: Health) -> Result<(), Status> {
         for role in 0..MOST {
             self.superblock.states[role] = match role {
                 _ if health.failed == Some(role) => State::Failed,
@@ -134,17 +206,17 @@ impl Keeper {
             };
         }
         self.superblock.now.events += 1;
-        for (role, member) in self.members.iter_mut().enumerate() {
+        for role in 0..self.members.len() {
             let used = health.failed != Some(role);
-            if let Some(member) = member.as_mut().filter(|_| used)
-                && write(member, role, &self.superblock).is_err()
+            if let Some(member) = self.members[role].as_mut().filter(|_| used)
+                && let Err(status) = write(member, role, &self.superblock)
             {
-                self.array.fail(role, "its superblock could not be written");
-                return false;
+                self.blame(role, status, "its superblock could not be written");
+                return Err(status);
             }
         }
         self.superblock.told();
-        true
+        Ok(())
     }
 
     fn rebuilt_all(&self) -> bool {
@@ -184,45 +256,78 @@ impl Keeper {
         let stripe = self.array.rebuilt.load(Ordering::Relaxed);
         let chunk = self.array.layout.chunk as usize;
         if stripe == self.array.layout.stripes {
-            return !self.finish(role);
+            let done = self.finish(role);
+            self.paused |= !done && self.stalled;
+            return !done && !self.paused;
         }
-        if self.claim.is_none() {
-            let owner = self.array.keeper.clone();
-            let claim = Claim { stripe, rows: 0..chunk, shared: false, owner, segment: 0 };
-            let granted = self.array.locks.acquire(&claim);
-            self.claim = Some((claim, granted));
-        }
-        if !self.claim.as_ref().is_some_and(|(_, granted)| *granted) {
+        if !self.claimed(stripe) {
             return false; // The mail says when.
         }
         let at = self.array.layout.chunk_at(stripe);
         self.sum.fill(0);
-        for (_, member) in self.members.iter_mut().enumerate().filter(|(other, _)| *other != role) {
+        for (other, member) in
+            self.members.iter_mut().enumerate().filter(|(other, _)| *other != role)
+        {
             let read = member.as_mut().map(|member| member.read(at, &mut self.part));
             if read.is_none_or(|read| read.is_err()) {
-                self.stuck = true;
+                self.paused = true;
                 self.array.stuck.store(true, Ordering::Relaxed);
                 self.give_up_claim();
                 return false;
             }
+            self.array.owed.patch(other, stripe, &(0..chunk), &mut self.part);
             xor(&mut self.sum, &self.part);
         }
+        self.array.stuck.store(false, Ordering::Relaxed);
         let member = self.members[role].as_mut();
-        if member.is_none_or(|member| member.write(at, &self.sum, false).is_err()) {
-            self.array.fail(role, "it could not be written by the rebuild");
-        } else if self.array.health().rebuilding == Some(role) {
-            self.array.rebuilt.store(stripe + 1, Ordering::Release);
+        let written = member.map(|member| member.write(at, &self.sum, false));
+        match written {
+            Some(Err(Status::CAPACITY_EXCEEDED)) => {
+                self.array.refused(role, stripe, 0..chunk);
+                self.paused = true;
+            }
+            Some(Ok(())) if self.array.health().rebuilding == Some(role) => {
+                self.array.rebuilt.store(stripe + 1, Ordering::Release);
+            }
+            Some(Ok(())) => {}
+            _ => self.array.fail(role, "it could not be written by the rebuild"),
         }
         self.give_up_claim();
-        if (stripe + 1 - self.superblock.rebuilt) * chunk as u64 >= NOTE {
+        let rebuilt = self.array.rebuilt.load(Ordering::Relaxed);
+        if (rebuilt - self.superblock.rebuilt) * chunk as u64 >= NOTE {
             self.note_rebuilt();
             self.note();
         }
-        true
+        !self.paused
     }
 
-    fn give_up_claim(&mut self) {
+    /// Whether this stripe is the keeper's; otherwise the mail will say when.
+    pub(super) fn claimed(&mut self, stripe: u64) -> bool {
+        if self.claim.as_ref().is_some_and(|(claim, _)| claim.stripe != stripe) {
+            self.give_up_claim();
+        }
+        if self.claim.is_none() {
+            let rows = 0..self.array.layout.chunk as usize;
+            let owner = self.array.keeper.clone();
+            self.claims = (self.claims + 1) % LOOK;
+            let claim = Claim { stripe, rows, shared: false, owner, segment: self.claims };
+            let granted = self.array.locks.acquire(&claim);
+            self.claim = Some((claim, granted));
+        }
+        self.claim.as_ref().is_some_and(|(_, granted)| *granted)
+    }
+
+    pub(super) fn give_up_claim(&mut self) {
         if let Some((claim, _)) = self.claim.take() {
+            self.array.locks.release(&claim);
+        }
+    }
+
+    /// Leaves the stripe with a transaction that is to be voided first.
+    pub(super) fn leave_claim(&mut self, seq: u64) {
+        let Some((claim, _)) = self.claim.take() else { return };
+        self.array.locks.share(&claim);
+        if !self.array.scarce.keep(seq, &claim) {
             self.array.locks.release(&claim);
         }
     }
@@ -250,14 +355,17 @@ pub(super) fn write(
     member: &mut Member,
     role: usize,
     superblock: &Superblock,
-) -> Result<(), crate::wire::Status> {
+) -> Result<(), Status> {
     let mut page = [0; super::layout::PAGE];
     superblock.encode(role, &mut page);
     member.write(superblock.place(), &page, true)
 }
 
 /// A member that could not do what assembling needs.
-pub(super) fn broken(path: &str, what: &str, status: crate::wire::Status) -> Error {
+pub(super) fn broken(path: &str, what: &str, status: Status) -> Error {
+    if status == Status::CAPACITY_EXCEEDED {
+        return Error::unfit(path, format!("cannot be {what}: there is no room; make some"));
+    }
     let code = status.to_field();
     Error::unfit(
         path,

@@ -10,9 +10,10 @@ pub(super) fn xor(to: &mut [u8], from: &[u8]) {
 }
 
 /// Where new parity comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Way {
     /// The parity's member is missing: there is none.
+    #[default]
     None,
     /// Old parity, old data and new data of what changes: read-modify-write.
     Modify,
@@ -23,7 +24,7 @@ pub(super) enum Way {
 }
 
 /// The change of one stripe.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Plan {
     pub(super) way: Way,
     /// The rows that change in some chunk, and so in the parity.

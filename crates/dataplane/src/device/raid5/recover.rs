@@ -12,6 +12,10 @@
 //! Transactions of the same rows are in the order of their numbers, as rows are held from before
 //! the number is given until all is in place. Doing it again does no harm.
 //!
+//! A member may have no room for its rows of a change. Then it is owed them, see [`super::owed`]:
+//! the changes from the first such on stay in the journal, which goes on in the next run. Those
+//! that were forgotten are taken out of it, for later ones may follow on the same rows.
+//!
 //! So a change that a later one of the same rows followed was whole: a member without its part of
 //! it lost what it had said was durable. It is an older copy, or cannot be read.
 
@@ -21,6 +25,7 @@ use super::Error;
 use super::journal::Piece;
 use super::keeper::broken;
 use super::layout::{Layout, PAGE};
+use super::owed::{Carried, Debt, Owed};
 use super::plan::xor;
 use super::superblock::{State, Superblock};
 use super::wait::Member;
@@ -40,13 +45,15 @@ pub(super) fn scan(members: &mut [Option<Member>], from: &Superblock) -> Changes
             let Some(piece) = bytes.and_then(|bytes| Piece::decode(&bytes, layout.chunk)) else {
                 continue;
             };
-            let ours = piece.run == from.now.run
+            let ours = piece.run == from.journal
                 && piece.role == role
                 && piece.seq % layout.slots == number
                 && piece.stripe < layout.stripes
                 && piece.is_in_blocks(layout.block)
                 && u32::from(piece.parts) >> layout.members == 0;
-            if ours && piece.seq >= from.tail {
+            // A slot is used again only after all members know a later tail.
+            let known = from.tail..from.tail.saturating_add(layout.slots);
+            if ours && known.contains(&piece.seq) {
                 found.entry(piece.seq).or_default().push(piece);
             }
         }
@@ -88,21 +95,34 @@ pub(super) struct Recovery<'a> {
     pub(super) members: &'a mut [Option<Member>],
     pub(super) names: &'a [String],
     pub(super) superblock: &'a Superblock,
+    pub(super) owed: Owed,
 }
 
 impl Recovery<'_> {
-    /// Carries out what is in the journals, durably; returns how many changes.
-    pub(super) fn run(mut self, changes: &Changes) -> Result<u64, Error> {
-        let mut replayed = 0;
+    /// Carries out what is in the journals, durably; returns how many changes, and what members had
+    /// no room for.
+    pub(super) fn run(mut self, changes: &Changes) -> Result<(u64, Carried), Error> {
+        let (mut replayed, mut forgotten) = (0, Vec::new());
         for pieces in changes.values() {
-            replayed += u64::from(self.replay(pieces)?);
+            match self.replay(pieces)? {
+                true => replayed += 1,
+                false => forgotten.extend(pieces),
+            }
+        }
+        let last = changes.keys().last();
+        if self.owed.any() {
+            for piece in forgotten {
+                let at = self.layout().slot(piece.seq);
+                self.write(piece.role, at, &[0; PAGE], true)?;
+            }
         }
         for (role, member) in self.members.iter_mut().enumerate() {
             if let Some(member) = member {
                 member.flush().map_err(|status| broken(&self.names[role], "flushed", status))?;
             }
         }
-        Ok(replayed)
+        let next = last.filter(|_| self.owed.any()).map_or(0, |seq| seq + 1);
+        Ok((replayed, Carried { owed: self.owed, next }))
     }
 
     fn layout(&self) -> Layout {
@@ -149,8 +169,18 @@ impl Recovery<'_> {
             parts.push(part);
         }
         let at = self.layout().chunk_at(stripe);
-        for (piece, bytes) in &parts {
-            self.write(piece.role, at + piece.own.start as u64, &bytes[PAGE..], false)?;
+        for (piece, bytes) in parts.iter().filter(|(piece, _)| !piece.own.is_empty()) {
+            let (role, start, seq) = (piece.role, piece.own.start, piece.seq);
+            match self.try_write(role, at + start as u64, &bytes[PAGE..], false) {
+                Err(Status::CAPACITY_EXCEEDED) => {
+                    let bytes = bytes[PAGE..].to_vec();
+                    self.owed.add(Debt { role, stripe, start, bytes, seq });
+                }
+                Err(status) => return Err(broken(&self.names[role], "written", status)),
+                Ok(()) => {
+                    self.owed.cut(role, stripe, &piece.own);
+                }
+            }
         }
         Ok(true)
     }
@@ -171,6 +201,7 @@ impl Recovery<'_> {
             if let Some(Err(status)) = read {
                 return Err(broken(&self.names[role], "read", status));
             }
+            self.owed.patch(role, first.stripe, &rows, &mut old);
             if let Some((piece, bytes)) = parts.iter().find(|(piece, _)| piece.role == role) {
                 let own = piece.own.start - rows.start..piece.own.end - rows.start;
                 old[own].copy_from_slice(&bytes[PAGE..]);
@@ -183,11 +214,18 @@ impl Recovery<'_> {
         Ok((piece, slot))
     }
 
+    fn try_write(
+        &mut self,
+        role: usize,
+        at: u64,
+        data: &[u8],
+        durable: bool,
+    ) -> Result<(), Status> {
+        self.members[role].as_mut().map_or(Ok(()), |member| member.write(at, data, durable))
+    }
+
     fn write(&mut self, role: usize, at: u64, data: &[u8], durable: bool) -> Result<(), Error> {
-        let written = self.members[role].as_mut().map(|member| member.write(at, data, durable));
-        match written {
-            Some(Err(status)) => Err(broken(&self.names[role], "written", status)),
-            _ => Ok(()),
-        }
+        let written = self.try_write(role, at, data, durable);
+        written.map_err(|status| broken(&self.names[role], "written", status))
     }
 }

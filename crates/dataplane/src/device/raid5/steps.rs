@@ -5,13 +5,13 @@ use super::channel::RaidChannel;
 use super::journal::Piece;
 use super::layout::PAGE;
 use super::locks::Claim;
-use super::mailbox::LOOK;
+use super::owed::Debt;
 use super::plan::{self, Plan, Way, xor};
 use super::segment::{Phase, Segment};
 use crate::wire::Status;
 
 /// What a step leads to.
-enum Then {
+pub(super) enum Then {
     /// The next phase, at once.
     Go(Phase),
     /// The phase it is in goes on when something came in.
@@ -21,7 +21,7 @@ enum Then {
 }
 
 impl RaidChannel {
-    fn segment(&mut self, number: u32) -> Option<&mut Segment> {
+    pub(super) fn segment(&mut self, number: u32) -> Option<&mut Segment> {
         self.segments.get_mut(number as usize)?.as_mut()
     }
 
@@ -36,14 +36,24 @@ impl RaidChannel {
     }
 
     /// Queues for the rows; the segment becomes ready with them.
-    fn lock(&mut self, number: u32, shared: bool) {
+    pub(super) fn lock(&mut self, number: u32, shared: bool) {
         let (owner, layout) = (self.mailbox.clone(), self.inner.array.layout);
-        let Some(segment) = self.segment(number) else { return };
+        let array = &self.inner.array;
+        let Some(segment) = self.segments[number as usize].as_mut() else { return };
         segment.phase = Phase::Lock;
         let rows = plan::rows(&layout, &segment.range);
         let claim = Claim { stripe: segment.stripe, rows, shared, owner, segment: number };
+        if segment.write && array.scarce.stalled() {
+            // Whoever has the rows may wait for the keeper, which waits for room.
+            if !array.locks.try_acquire(&claim) {
+                segment.status = Status::CAPACITY_EXCEEDED;
+                return self.end(number);
+            }
+            segment.claim = Some(claim);
+            return self.ready.push_back(number);
+        }
         segment.claim = Some(claim.clone());
-        if self.inner.array.locks.acquire(&claim) {
+        if array.locks.acquire(&claim) {
             self.ready.push_back(number);
         }
     }
@@ -52,7 +62,9 @@ impl RaidChannel {
     pub(super) fn advance(&mut self, number: u32) {
         loop {
             let closing = self.closing;
-            let Some(segment) = self.segment(number) else { return };
+            let Some(segment) = self.segment(number).filter(|segment| segment.pending == 0) else {
+                return;
+            };
             let phase = segment.phase;
             if closing && !phase.must_end() {
                 segment.status = Status::ABORT_REQUESTED;
@@ -61,11 +73,14 @@ impl RaidChannel {
             let then = match phase {
                 Phase::Direct => self.direct_read(number),
                 Phase::Lock if segment.write => Then::Go(Phase::Plan),
-                Phase::Lock => self.read_others(number),
+                Phase::Lock => self.read_locked(number),
                 Phase::Plan => self.plan(number),
                 Phase::Old => self.work_out(number),
+                Phase::Room => self.write_back(number),
+                Phase::Back => self.written_back(number),
                 Phase::Slot => self.journal(number),
                 Phase::Journal => self.place(number),
+                Phase::Void => self.voided(number),
                 Phase::Place => self.placed(number),
                 Phase::Settle => self.settle(number),
                 Phase::Others => self.reconstruct(number),
@@ -92,12 +107,12 @@ impl RaidChannel {
             return Then::End(Status::WRITE_FAULT);
         }
         if health.unsettled {
-            self.gated.push(number);
-            return Then::Wait;
+            return self.gate(number);
         }
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
         let missing = array.missing(segment.stripe);
-        segment.failed = 0;
+        (segment.failed, segment.refused) = (0, 0);
+        segment.new.fill_with(|| None);
         let plan = Plan::new(&layout, segment.stripe, &segment.range, missing, segment.unread);
         let (stripe, reads) = (segment.stripe, plan.reads.clone());
         segment.plan = Some(plan);
@@ -140,11 +155,16 @@ impl RaidChannel {
                 }
             }
         }
+        for (role, rows) in plan.reads.iter().enumerate() {
+            if let Some(old) = &mut segment.old[role] {
+                array.owed.patch(role, segment.stripe, rows, old);
+            }
+        }
         let request = self.requests[segment.request as usize].as_ref();
         let data = request.and_then(|request| request.io.buffer.as_deref());
         fill(segment, &plan, layout, data);
         segment.old.fill_with(|| None);
-        Then::Go(Phase::Slot)
+        self.look_for_room(number, &plan)
     }
 
     fn journal(&mut self, number: u32) -> Then {
@@ -152,8 +172,17 @@ impl RaidChannel {
         if array.health().dead {
             return Then::End(Status::WRITE_FAULT);
         }
-        let Some(seq) = array.journal.begin(&self.mailbox, number) else { return Then::Wait };
-        let (run, at) = (array.run, array.layout.slot(seq));
+        if self.segments[number as usize].as_ref().is_some_and(|segment| segment.claim.is_none()) {
+            // It gave its rows up while it waited for a slot.
+            self.lock(number, false);
+            return Then::Wait;
+        }
+        let first = self.queue.is_empty();
+        let slot = first.then(|| array.journal.begin(&self.mailbox, array.owed.any()));
+        let Some(seq) = slot.flatten() else {
+            return self.without_slot(number);
+        };
+        let (run, at) = (array.journal_id, array.layout.slot(seq));
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
         segment.seq = seq;
         segment.phase = Phase::Journal;
@@ -183,6 +212,10 @@ impl RaidChannel {
             // Not enough of it may be durable; it stays in the journal as it is.
             return Then::End(Status::WRITE_FAULT);
         }
+        let Some(segment) = self.segment(number) else { return Then::Wait };
+        if segment.refused != 0 {
+            return self.void(number);
+        }
         let layout = self.inner.array.layout;
         let Some(segment) = self.segment(number) else { return Then::Wait };
         let (stripe, failed) = (segment.stripe, std::mem::take(&mut segment.failed));
@@ -208,19 +241,33 @@ impl RaidChannel {
         let array = &self.inner.array;
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
         segment.failures().for_each(|role| array.fail(role, "it could not be written"));
-        if array.health().dead {
-            let Some(plan) = &segment.plan else { return Then::End(Status::WRITE_FAULT) };
-            for role in segment.failures() {
-                if let Some(rows) = &segment.new[role] {
-                    array.owed.add(role, segment.stripe, plan.writes[role].start, rows);
-                }
+        let plan = segment.plan.clone().unwrap_or_default();
+        let dead = array.health().dead;
+        let refused = std::mem::take(&mut segment.refused);
+        // Of a member that failed alone, nothing is expected any more.
+        let owing = refused | if dead { segment.failed } else { 0 };
+        for (role, rows) in plan.writes.into_iter().enumerate().filter(|(_, r)| !r.is_empty()) {
+            let (stripe, seq) = (segment.stripe, segment.seq);
+            if refused >> role & 1 == 1 {
+                array.refused(role, stripe, rows.clone());
             }
+            match segment.new[role].as_deref() {
+                Some(bytes) if owing >> role & 1 == 1 => {
+                    let bytes = bytes.to_vec();
+                    array.owe(Debt { role, stripe, start: rows.start, bytes, seq });
+                }
+                _ => array.owed.cut(role, stripe, &rows).into_iter().for_each(|s| array.placed(s)),
+            }
+        }
+        if dead {
             return Then::End(Status::WRITE_FAULT);
         }
         segment.new.fill_with(|| None);
         segment.failed = 0;
-        if array.journal.placed(segment.seq) {
-            array.keeper.post(LOOK);
+        if refused == 0 {
+            array.placed(segment.seq);
+        } else {
+            segment.status = Status::CAPACITY_EXCEEDED;
         }
         if let Some(claim) = segment.claim.take() {
             array.locks.release(&claim);
@@ -234,10 +281,19 @@ impl RaidChannel {
             return Then::End(Status::WRITE_FAULT);
         }
         if health.unsettled {
-            self.gated.push(number);
-            return Then::Wait;
+            return self.gate(number);
         }
-        Then::End(Status::SUCCESS)
+        // What a member refused stays so.
+        Then::End(self.segment(number).map_or(Status::SUCCESS, |segment| segment.status))
+    }
+
+    /// Waits until the superblocks say who failed, which takes room on the others.
+    fn gate(&mut self, number: u32) -> Then {
+        if self.inner.array.scarce.stalled() {
+            return Then::End(Status::CAPACITY_EXCEEDED);
+        }
+        self.gated.push_back(number);
+        Then::Wait
     }
 
     /// Sends a read to the member that has the data, with the client's buffer if that fits.
@@ -245,7 +301,9 @@ impl RaidChannel {
         let array = &self.inner.array;
         let Some(segment) = self.segments[number as usize].as_ref() else { return };
         let (role, rows) = segment.place(&array.layout);
-        if array.missing(segment.stripe) == Some(role) {
+        // What is owed must not come to its place between the read and its answer.
+        let owed = || array.owed.meets(role, segment.stripe, &rows);
+        if segment.claim.is_none() && (array.missing(segment.stripe) == Some(role) || owed()) {
             return self.lock(number, true);
         }
         let at = array.layout.chunk_at(segment.stripe) + rows.start as u64;
@@ -263,7 +321,7 @@ impl RaidChannel {
         let (role, rows) = segment.place(&array.layout);
         let mut buffer = segment.old[role].take();
         let failed = std::mem::take(&mut segment.failed) != 0;
-        if let (true, Some(buffer)) = (array.health().dead, &mut buffer) {
+        if let Some(buffer) = &mut buffer {
             array.owed.patch(role, segment.stripe, &rows, buffer);
         }
         if let Some(request) = self.requests[segment.request as usize].as_mut() {
@@ -277,13 +335,29 @@ impl RaidChannel {
         }
         if failed {
             segment.unread = Some(role);
+            if let Some(claim) = segment.claim.take() {
+                array.locks.release(&claim);
+            }
             self.lock(number, false);
             return Then::Wait;
         }
         Then::End(Status::SUCCESS)
     }
 
-    /// Holds the rows; gathers what the unreadable ones follow from.
+    /// Holds the rows: what is owed of them is read from its member, the rest follows from others.
+    fn read_locked(&mut self, number: u32) -> Then {
+        let array = &self.inner.array;
+        let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
+        let (role, _) = segment.place(&array.layout);
+        if segment.unread.is_some() || array.missing(segment.stripe) == Some(role) {
+            return self.read_others(number);
+        }
+        segment.phase = Phase::Direct;
+        self.read_direct(number);
+        Then::Wait
+    }
+
+    /// Gathers what the unreadable ones follow from.
     fn read_others(&mut self, number: u32) -> Then {
         let array = &self.inner.array;
         let layout = array.layout;
@@ -318,9 +392,7 @@ impl RaidChannel {
         data.fill(0);
         for (other, old) in segment.old.iter_mut().enumerate() {
             let Some(mut old) = old.take() else { continue };
-            if array.health().dead {
-                array.owed.patch(other, segment.stripe, &rows, &mut old);
-            }
+            array.owed.patch(other, segment.stripe, &rows, &mut old);
             xor(data, &old);
         }
         let lost = array.missing(segment.stripe) == Some(role) || array.health().dead;
@@ -337,7 +409,8 @@ impl RaidChannel {
         Then::Wait
     }
 
-    /// A member that cannot even be written is no good.
+    /// A member that cannot even be written is no good; one that has no room for it may have some
+    /// later.
     fn repaired(&mut self, number: u32) -> Then {
         let Some(segment) = self.segment(number) else { return Then::Wait };
         let failed: Vec<usize> = segment.failures().collect();
