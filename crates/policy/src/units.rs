@@ -9,11 +9,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A text that is not a quantity of the wanted unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not a {quantity}: write a number and a unit, such as \"{example}\"")]
+#[error("'{text}' is not a {quantity}: write {form}, such as \"{example}\"")]
 pub struct UnitError {
     text: String,
     quantity: &'static str,
+    form: String,
     example: &'static str,
+}
+
+fn unit_error(
+    text: &str,
+    units: &[(&str, f64)],
+    quantity: &'static str,
+    example: &'static str,
+) -> UnitError {
+    let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
+    let form = format!("a number and a unit ({})", names.join(", "));
+    UnitError { text: text.to_owned(), quantity, form, example }
 }
 
 /// Splits `"224 W"` into its number and the factor of its unit.
@@ -23,7 +35,7 @@ fn parse(
     quantity: &'static str,
     example: &'static str,
 ) -> Result<f64, UnitError> {
-    let error = || UnitError { text: text.to_owned(), quantity, example };
+    let error = || unit_error(text, units, quantity, example);
     let trimmed = text.trim();
     let split = trimmed
         .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | '_')))
@@ -233,7 +245,7 @@ impl FromStr for Nanos {
         if (0.0..1e9).contains(&seconds) {
             Ok(Self::from_seconds(seconds))
         } else {
-            Err(UnitError { text: text.to_owned(), quantity: "duration", example: "500 ms" })
+            Err(unit_error(text, UNITS, "duration", "500 ms"))
         }
     }
 }
@@ -272,7 +284,7 @@ impl FromStr for Bytes {
         if (0.0..1e19).contains(&bytes) {
             Ok(Self(bytes as u64))
         } else {
-            Err(UnitError { text: text.to_owned(), quantity: "size", example: "8 KiB" })
+            Err(unit_error(text, UNITS, "size", "8 KiB"))
         }
     }
 }
@@ -301,7 +313,10 @@ pub fn parse_ratio(text: &str) -> Result<f64, UnitError> {
     };
     match value {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
-        _ => Err(UnitError { text: text.to_owned(), quantity: "ratio", example: "20%" }),
+        _ => {
+            let form = "a share or a percentage".to_owned();
+            Err(UnitError { text: text.to_owned(), quantity: "ratio", form, example: "20%" })
+        }
     }
 }
 
@@ -330,6 +345,9 @@ mod tests {
         assert!(parse_ratio("-1%").is_err());
         let message = "224 V".parse::<Watts>().unwrap_err().to_string();
         assert!(message.contains("224 V") && message.contains("224 W"), "{message}");
+        assert!(message.contains("(W, mW, kW, uW)"), "{message}");
+        let message = "5 parsec".parse::<Nanos>().unwrap_err().to_string();
+        assert!(message.contains("ns, us, µs, ms, s, sec, min, h, d"), "{message}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use crate::format::field::{is_comment, is_heading};
 use crate::format::vscsi::{self, Version};
 use crate::format::{Fault, Line, LineParser, Records};
 
@@ -51,11 +52,29 @@ pub(crate) struct Lines {
     parser: Box<dyn LineParser>,
     line: u64,
     ended: bool,
+    heading: Heading,
+}
+
+/// What is known of the first line that is no comment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heading {
+    /// It is still to come and may name the columns.
+    Possible,
+    /// It did, and nothing came after it yet.
+    Passed,
+    /// There is none, or records came after it.
+    Over,
 }
 
 impl Lines {
-    pub(crate) fn new(from: Box<dyn Read + Send>, parser: Box<dyn LineParser>) -> Self {
-        Self { buffer: Buffer::new(from), parser, line: 0, ended: false }
+    /// `may_have_heading`: whether names of columns as the first line are passed over.
+    pub(crate) fn new(
+        from: Box<dyn Read + Send>,
+        parser: Box<dyn LineParser>,
+        may_have_heading: bool,
+    ) -> Self {
+        let heading = if may_have_heading { Heading::Possible } else { Heading::Over };
+        Self { buffer: Buffer::new(from), parser, line: 0, ended: false, heading }
     }
 
     /// The length of the next line, without and with its line end; `None` at the end.
@@ -99,6 +118,10 @@ impl Records for Lines {
             let Some((length, used)) = self.measure()? else {
                 if !self.ended {
                     self.ended = true;
+                    if self.heading == Heading::Passed {
+                        let reason = "there is nothing but a heading: no line is a record";
+                        return Err(Fault::Record(reason.to_owned()));
+                    }
                     self.parser.end().map_err(Fault::Record)?;
                 }
                 return Ok(None);
@@ -110,9 +133,16 @@ impl Records for Lines {
             if line.len() > MOST_IN_LINE {
                 return Err(Fault::Record("the line is longer than 64 KiB".to_owned()));
             }
-            if !line.is_empty() {
-                return self.parser.line(line).map(Some).map_err(Fault::Record);
+            if line.is_empty() || is_comment(line) {
+                continue;
             }
+            let parsed = self.parser.line(line);
+            let first = std::mem::replace(&mut self.heading, Heading::Over) == Heading::Possible;
+            if first && parsed.is_err() && is_heading(line) {
+                self.heading = Heading::Passed;
+                return Ok(Some(Line::Header));
+            }
+            return parsed.map(Some).map_err(Fault::Record);
         }
     }
 

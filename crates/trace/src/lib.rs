@@ -21,6 +21,7 @@ pub mod generate;
 mod input;
 pub mod open;
 mod order;
+pub mod output;
 pub mod pressure;
 pub mod reader;
 pub mod request;
@@ -29,7 +30,8 @@ pub mod transform;
 pub mod write;
 
 pub use format::Format;
-pub use open::{OpenOptions, open, open_bytes, open_stream};
+pub use open::{OpenOptions, STDIN, open, open_bytes, open_file, open_stream};
+pub use output::OutputFile;
 pub use reader::{Reader, Skipped};
 pub use request::{Closed, Op, Request, Source, TraceError, Workload};
-pub use write::write;
+pub use write::{write, write_to};

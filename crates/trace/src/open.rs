@@ -6,13 +6,15 @@ use std::path::Path;
 
 use parquet::file::reader::ChunkReader;
 
-use crate::format::{Format, Records, detect, parquet as own};
+use crate::format::{Detected, Format, Records, detect, parquet as own, vscsi};
 use crate::input::{Lines, Vscsi};
 use crate::reader::Reader;
 use crate::request::TraceError;
 
 /// Bytes by which a format is detected.
 const HEAD: usize = 1024;
+/// The name of standard input.
+pub const STDIN: &str = "-";
 
 /// How to read a trace.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,17 +25,33 @@ pub struct OpenOptions {
     pub lenient: bool,
 }
 
-/// Opens a trace file, plain or compressed with gzip or zstd.
+/// Opens a trace file, plain or compressed with gzip or zstd; `-` is standard input.
 ///
 /// # Errors
 /// When the file cannot be read, or its format is not known.
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
     let path = path.as_ref();
+    if path == Path::new(STDIN) {
+        return stream("standard input".to_owned(), Box::new(io::stdin()), options);
+    }
     let name = path.display().to_string();
+    let file = File::open(path).map_err(|source| TraceError::Io { file: name.clone(), source })?;
+    open_file(&name, file, options)
+}
+
+/// An open trace file; `name` is for messages.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_file(name: &str, mut file: File, options: &OpenOptions) -> Result<Reader, TraceError> {
+    let name = name.to_owned();
     let io = |source| TraceError::Io { file: name.clone(), source };
-    let mut file = File::open(path).map_err(io)?;
-    if file.metadata().map_err(io)?.is_dir() {
+    let kind = file.metadata().map_err(io)?.file_type();
+    if kind.is_dir() {
         return Err(io(io::Error::new(io::ErrorKind::IsADirectory, "a directory, not a trace")));
+    }
+    if !kind.is_file() {
+        return stream(name, Box::new(file), options);
     }
     let magic = head_of(&mut file, 4);
     if is_parquet(&magic.bytes, options) {
@@ -87,18 +105,25 @@ fn stream(
     mut from: Box<dyn Read + Send>,
     options: &OpenOptions,
 ) -> Result<Reader, TraceError> {
-    let magic = head_of(&mut from, 4);
+    let magic = head_of(&mut from, MAGIC);
     let packed = magic.bytes.clone();
     let mut plain = unpacked(&packed, Box::new(magic.then(from)))
         .map_err(|source| TraceError::Io { file: name.clone(), source })?;
-    let head = head_of(&mut plain, HEAD);
+    let mut head = head_of(&mut plain, HEAD);
+    let binary = options.format == Some(Format::Vscsi) || vscsi::version(&head.bytes).is_some();
+    if let (false, Some(reason)) = (binary, foreign(&head.bytes)) {
+        return Err(TraceError::Format { file: name, reason });
+    }
+    if head.bytes.starts_with(UTF8_MARK) {
+        head.bytes.drain(..UTF8_MARK.len());
+    }
     let format = match options.format {
         Some(format) => format,
         None => known(&name, &head)?,
     };
     let plain: Box<dyn Read + Send> = Box::new(head.then(plain));
     let records: Box<dyn Records> = match format.parser() {
-        Some(parser) => Box::new(Lines::new(plain, parser)),
+        Some(parser) => Box::new(Lines::new(plain, parser, format.may_have_heading())),
         None if format == Format::Vscsi => Box::new(Vscsi::new(plain)),
         None => {
             let reason = "a Parquet trace must be a file of its own, neither piped nor compressed \
@@ -121,9 +146,51 @@ fn unpacked(magic: &[u8], from: Box<dyn Read + Send>) -> io::Result<Box<dyn Read
     })
 }
 
+/// What Windows programs put before text in UTF-8.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Bytes by which gzip and zstd are known.
+const MAGIC: usize = 4;
+
+/// Forms that are not read: how they begin, their names, and a command that undoes them.
+const FOREIGN: [(&[u8], &str, &str); 9] = [
+    (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
+    (b"BZh", "compressed with bzip2", "bzip2 -dc"),
+    (b"PK\x03\x04", "a zip archive", "unzip -p"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "7z e -so"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4", "lz4 -dc"),
+    (b"\x1f\x9d", "compressed with compress", "uncompress -c"),
+    (b"Rar!", "a rar archive", "unrar p -inul"),
+    (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+];
+
+/// What the bytes are, if they are something known that is not read, and what to do about it.
+fn foreign(head: &[u8]) -> Option<String> {
+    // The mark of a tar archive stands in the header of its first member.
+    let tar = head.get(257..262) == Some(b"ustar");
+    let known = FOREIGN.iter().find(|(magic, ..)| head.starts_with(magic));
+    let (what, command) = match known {
+        Some((_, what, command)) => (*what, *command),
+        None if tar => ("a tar archive", "tar -xOf"),
+        None => return None,
+    };
+    Some(format!(
+        "{what}, which Ebb does not read (it reads gzip and zstd); unpack it first, or pipe it in: \
+         {command} FILE | ebb … -"
+    ))
+}
+
 fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
-    if let Some(format) = detect(&head.bytes, head.whole) {
-        return Ok(format);
+    match detect(&head.bytes, head.whole) {
+        Detected::Format(format) => return Ok(format),
+        Detected::Either(one, other) => {
+            let reason = format!(
+                "its first lines fit {one} as well as {other}, which differ in their units; name \
+                 the format with --format {one} or --format {other}"
+            );
+            return Err(TraceError::Format { file: name.to_owned(), reason });
+        }
+        Detected::None => {}
     }
     if let Some(error) = &head.error {
         let text = format!("{error}, within the first bytes: 0 requests were read");
@@ -166,5 +233,66 @@ struct Failing(Option<io::Error>);
 impl Read for Failing {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Request, Source};
+
+    const LINES: &str = "419,W,5613568,4096,1577808144360767\n419,R,0,512,1577808144360769\n";
+
+    fn read(text: &[u8], format: Option<Format>) -> Result<Vec<Request>, TraceError> {
+        let options = OpenOptions { format, lenient: false };
+        let mut batch = Vec::new();
+        open_bytes("trace", text.to_vec(), &options)?.fill(&mut batch)?;
+        Ok(batch)
+    }
+
+    fn refused(text: &[u8]) -> String {
+        read(text, None).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_not_read_is_named_with_what_undoes_it() {
+        for (magic, what, command) in FOREIGN {
+            let error = refused(&[magic, &[0; 300]].concat());
+            assert!(error.contains(what) && error.contains(command), "{error}");
+        }
+        let mut tar = vec![b'x'; 257];
+        tar.extend_from_slice(b"ustar\x0000");
+        assert!(refused(&tar).contains("a tar archive"));
+    }
+
+    #[test]
+    fn marks_comments_and_headings_before_text_are_passed_over() {
+        let plain = read(LINES.as_bytes(), None).unwrap();
+        assert_eq!(plain.len(), 2);
+        let mark = std::str::from_utf8(UTF8_MARK).unwrap();
+        let heading = "device_id,opcode,offset,length,timestamp\n";
+        for before in [mark, "# from the archive\n\n  # 2020\n", heading] {
+            let text = format!("{before}{LINES}");
+            assert_eq!(read(text.as_bytes(), None).unwrap(), plain, "{before}");
+            assert_eq!(read(text.as_bytes(), Some(Format::Alibaba)).unwrap(), plain, "{before}");
+        }
+        let all = format!("{mark}# a comment\n{heading}{LINES}# the end\n");
+        assert_eq!(read(all.as_bytes(), None).unwrap(), plain);
+    }
+
+    #[test]
+    fn only_the_first_line_can_be_a_heading() {
+        let heading = "device_id,opcode,offset,length,timestamp\n";
+        let error = refused(format!("{LINES}{heading}").as_bytes());
+        assert!(error.starts_with("trace:3: "), "{error}");
+        let error = read(heading.as_bytes(), Some(Format::Alibaba)).unwrap_err().to_string();
+        assert!(error.contains("nothing but a heading"), "{error}");
+    }
+
+    #[test]
+    fn what_fits_two_formats_is_not_guessed() {
+        let error = refused(b"0 0 3242508288 4096 0\n45 0 11403917312 512 0\n");
+        assert!(error.contains("--format mqsim or --format msr-cut"), "{error}");
+        assert_eq!(read(b"0 0 3242508288 4096 0\n", Some(Format::MsrCut)).unwrap()[0].bytes, 4096);
     }
 }

@@ -58,6 +58,16 @@ pub enum TraceError {
         /// What is wrong with it and what was expected.
         reason: String,
     },
+    /// No request arrives within the times that were asked for.
+    #[error("no request arrives {}", ends(from, to, latest))]
+    NothingLeft {
+        /// Where the cut begins.
+        from: Nanos,
+        /// Where it ends.
+        to: Nanos,
+        /// The latest arrival that was seen.
+        latest: Nanos,
+    },
     /// The format could not be told, or does not exist.
     #[error("{file}: {reason}")]
     Format {
@@ -66,6 +76,18 @@ pub enum TraceError {
         /// What was looked for, and how to name a format.
         reason: String,
     },
+}
+
+/// Where requests are instead.
+fn ends(from: &Nanos, to: &Nanos, latest: &Nanos) -> String {
+    let latest_s = latest.seconds();
+    if latest < from {
+        format!("at or after {from}: the last one arrives at {latest_s:.3} s")
+    } else if latest < to {
+        format!("between {from} and {to}: the trace has no requests")
+    } else {
+        format!("between {from} and {to}: one arrives at {latest_s:.3} s, after that time")
+    }
 }
 
 /// An open loop: requests come by the clock, whatever the server does.

@@ -1,8 +1,7 @@
 //! Traces into files: Parquet and CSV without loss, the MSR cut form and MQSim for other tools.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
@@ -17,6 +16,7 @@ use parquet::schema::types::ColumnPath;
 use crate::format::Format;
 use crate::format::ebb_csv::HEADING;
 use crate::format::parquet::SCHEMA;
+use crate::output::OutputFile;
 use crate::request::{Op, Request, Source, TraceError};
 
 /// Rows of one row group in Parquet: what is held in memory while writing.
@@ -25,8 +25,8 @@ const GROUP: usize = 131_072;
 /// The formats that [`write()`] knows.
 pub const WRITABLE: [Format; 4] = [Format::Parquet, Format::EbbCsv, Format::MsrCut, Format::Mqsim];
 
-/// Writes all that `source` still has to a file and returns the number of requests. The file
-/// appears under its name only when it is complete.
+/// Writes all that `source` still has to a file and returns the number of requests. A regular
+/// file appears under its name only when it is complete; see [`crate::output`].
 ///
 /// # Errors
 /// When `source` fails, the file cannot be written, or the format cannot be written or cannot
@@ -36,39 +36,43 @@ pub fn write(
     path: impl AsRef<Path>,
     format: Format,
 ) -> Result<u64, TraceError> {
-    let path = path.as_ref();
-    let name = path.display().to_string();
-    if !WRITABLE.contains(&format) {
-        let names = WRITABLE.map(Format::name).join(", ");
-        let reason = format!("'{format}' cannot be written; {names} can");
-        return Err(TraceError::Format { file: name, reason });
-    }
-    let partial = PathBuf::from(format!("{name}.partial"));
+    let name = path.as_ref().display().to_string();
     let io = |source| TraceError::Io { file: name.clone(), source };
-    let file = File::create(&partial).map_err(io)?;
-    let written = match format {
-        Format::Parquet => parquet(source, file, &name),
-        _ => text(source, file, &name, format),
-    };
-    let done = written.and_then(|count| {
-        std::fs::rename(&partial, path).map_err(io)?;
-        Ok(count)
-    });
-    if done.is_err() {
-        // Nothing half-written stays; the error to tell is the first one.
-        let _ = std::fs::remove_file(&partial);
+    let mut to = OutputFile::create(path).map_err(io)?;
+    let count = write_to(source, &mut to, &name, format)?;
+    to.finish().map_err(io)?;
+    Ok(count)
+}
+
+/// Writes all that `source` still has to `to`, which errors call `name`; returns the number of
+/// requests.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_to(
+    source: &mut dyn Source,
+    to: impl Write + Send,
+    name: &str,
+    format: Format,
+) -> Result<u64, TraceError> {
+    match format {
+        Format::Parquet => parquet(source, to, name),
+        _ if WRITABLE.contains(&format) => text(source, to, name, format),
+        _ => {
+            let names = WRITABLE.map(Format::name).join(", ");
+            let reason = format!("'{format}' cannot be written; {names} can");
+            Err(TraceError::Format { file: name.to_owned(), reason })
+        }
     }
-    done
 }
 
 fn text(
     source: &mut dyn Source,
-    file: File,
+    mut to: impl Write,
     name: &str,
     format: Format,
 ) -> Result<u64, TraceError> {
     let io = |source| TraceError::Io { file: name.to_owned(), source };
-    let mut to = BufWriter::new(file);
     if format == Format::EbbCsv {
         writeln!(to, "{HEADING}").map_err(io)?;
     }
@@ -78,7 +82,7 @@ fn text(
         batch.clear();
         source.fill(&mut batch)?;
         if batch.is_empty() {
-            break;
+            return Ok(count);
         }
         for request in &batch {
             count += 1;
@@ -91,8 +95,6 @@ fn text(
             line(&mut to, request, format).map_err(io)?;
         }
     }
-    to.into_inner().map_err(|error| io(error.into_error()))?.sync_all().map_err(io)?;
-    Ok(count)
 }
 
 /// Whether a text format other than our own can hold a request.
@@ -134,14 +136,14 @@ fn line(to: &mut impl Write, request: &Request, format: Format) -> io::Result<()
     }
 }
 
-fn parquet(source: &mut dyn Source, file: File, name: &str) -> Result<u64, TraceError> {
+fn parquet(source: &mut dyn Source, to: impl Write + Send, name: &str) -> Result<u64, TraceError> {
     let failed = |error: ParquetError| TraceError::Io {
         file: name.to_owned(),
         source: io::Error::other(error.to_string()),
     };
     let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
     let properties = Arc::new(properties());
-    let mut to = SerializedFileWriter::new(file, schema, properties).map_err(failed)?;
+    let mut to = SerializedFileWriter::new(to, schema, properties).map_err(failed)?;
     let mut rows = Vec::with_capacity(GROUP);
     let mut count = 0;
     loop {
@@ -158,8 +160,7 @@ fn parquet(source: &mut dyn Source, file: File, name: &str) -> Result<u64, Trace
             break;
         }
     }
-    let file = to.into_inner().map_err(failed)?;
-    file.sync_all().map_err(|source| TraceError::Io { file: name.to_owned(), source })?;
+    to.close().map_err(failed)?;
     Ok(count)
 }
 
@@ -174,7 +175,10 @@ fn properties() -> WriterProperties {
 }
 
 /// Writes one row group, column by column in the order of the schema.
-fn group(to: &mut SerializedFileWriter<File>, rows: &[Request]) -> Result<(), ParquetError> {
+fn group<W: Write + Send>(
+    to: &mut SerializedFileWriter<W>,
+    rows: &[Request],
+) -> Result<(), ParquetError> {
     let mut group = to.next_row_group()?;
     let mut wide: Vec<i64> = Vec::with_capacity(rows.len());
     let mut narrow: Vec<i32> = Vec::with_capacity(rows.len());

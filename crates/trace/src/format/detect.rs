@@ -1,48 +1,74 @@
 //! Which format a file is in, from its first bytes.
 
+use super::field::is_comment;
 use super::{Format, Line, vscsi};
+use crate::request::Request;
+
+/// What the first bytes of a file show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detected {
+    /// One format.
+    Format(Format),
+    /// Two that nothing tells apart.
+    Either(Format, Format),
+    /// None that is known.
+    None,
+}
 
 /// The format of a file that begins with `head`; `whole` says that there is nothing after it.
 ///
 /// The binary formats are known by their marks. Of the text formats the one wins whose parser
-/// accepts most of the whole lines; their columns differ in number, separator or kind, so that
-/// only a line that fits two (whole numbers in five columns: `mqsim` and `msr-cut`) leaves a
-/// tie, which goes to the one that is listed first.
-pub(crate) fn detect(head: &[u8], whole: bool) -> Option<Format> {
+/// accepts most of the whole lines; their columns differ in number, separator or kind. Only whole
+/// numbers in five columns fit two: `mqsim`, which counts in sectors, and `msr-cut`, which counts
+/// in bytes. What is no multiple of a sector is not in bytes; otherwise nobody can tell.
+pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
     if head.starts_with(b"PAR1") {
-        return Some(Format::Parquet);
+        return Detected::Format(Format::Parquet);
     }
     if vscsi::version(head).is_some() {
-        return Some(Format::Vscsi);
+        return Detected::Format(Format::Vscsi);
     }
-    // MQSim's columns all being whole numbers, it is the narrower of the two.
-    let order = [Format::Mqsim].into_iter().chain(Format::ALL);
-    let (mut best, mut most) = (None, 0);
-    for format in order {
-        let accepted = accepted(format, head, whole);
+    let (mut best, mut most) = (Detected::None, 0);
+    for format in Format::ALL {
+        let accepted = accepted(format, head, whole).count();
         if accepted > most {
-            (best, most) = (Some(format), accepted);
+            (best, most) = (Detected::Format(format), accepted);
         }
+    }
+    if best == Detected::Format(Format::MsrCut)
+        && accepted(Format::Mqsim, head, whole).count() == most
+    {
+        let in_bytes = |line| match line {
+            Line::Request(Request { offset, bytes, .. }) => {
+                offset.is_multiple_of(SECTOR) && u64::from(bytes).is_multiple_of(SECTOR)
+            }
+            Line::Header | Line::Other => true,
+        };
+        best = if accepted(Format::MsrCut, head, whole).all(in_bytes) {
+            Detected::Either(Format::Mqsim, Format::MsrCut)
+        } else {
+            Detected::Format(Format::Mqsim)
+        };
     }
     best
 }
 
-/// How many lines of `head` the parser of `format` takes for what it knows.
-fn accepted(format: Format, head: &[u8], whole: bool) -> usize {
-    let Some(mut parser) = format.parser() else { return 0 };
+/// Bytes of a sector.
+const SECTOR: u64 = 512;
+
+/// The lines of `head` that the parser of `format` takes for what it knows.
+fn accepted(format: Format, head: &[u8], whole: bool) -> impl Iterator<Item = Line> {
     let end = if whole {
         head.len()
     } else {
         memchr::memrchr(b'\n', head).map_or(head.len(), |newline| newline + 1)
     };
+    let mut parser = format.parser();
     head[..end]
         .split(|byte| *byte == b'\n')
         .map(<[u8]>::trim_ascii_end)
-        .filter(|line| !line.is_empty())
-        .filter(|line| {
-            matches!(parser.line(line), Ok(Line::Request(_) | Line::Header | Line::Other))
-        })
-        .count()
+        .filter(|line| !line.is_empty() && !is_comment(line))
+        .filter_map(move |line| parser.as_mut()?.line(line).ok())
 }
 
 #[cfg(test)]
@@ -71,18 +97,22 @@ mod tests {
             (Format::Darshan, &darshan),
             (Format::EbbCsv, &ebb),
         ] {
-            assert_eq!(detect(text.as_bytes(), true), Some(format), "{text}");
+            assert_eq!(detect(text.as_bytes(), true), Detected::Format(format), "{text}");
             let cut = format!("{text}{}", &text[..text.len() / 2]);
-            assert_eq!(detect(cut.as_bytes(), false), Some(format), "{text}");
+            assert_eq!(detect(cut.as_bytes(), false), Detected::Format(format), "{text}");
             let with_a_bad_line = format!("{text}{text}nonsense,,\n");
-            assert_eq!(detect(with_a_bad_line.as_bytes(), true), Some(format), "{text}");
+            assert_eq!(
+                detect(with_a_bad_line.as_bytes(), true),
+                Detected::Format(format),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn nonsense_is_no_format() {
         for text in ["", "\n\n", "hello world\n", "1,2\n", "a,b,c,d,e\n", "{\"a\":1}\n"] {
-            assert_eq!(detect(text.as_bytes(), true), None, "{text}");
+            assert_eq!(detect(text.as_bytes(), true), Detected::None, "{text}");
         }
     }
 }

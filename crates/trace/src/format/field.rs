@@ -48,6 +48,21 @@ pub(crate) trait Records: Send {
     fn position(&self) -> u64;
 }
 
+/// Whether a line is a comment, in any format.
+pub(crate) fn is_comment(line: &[u8]) -> bool {
+    line.trim_ascii_start().first() == Some(&b'#')
+}
+
+/// Whether a line names columns: two words or more, and each begins with a letter.
+pub(crate) fn is_heading(line: &[u8]) -> bool {
+    let mut words = line
+        .split(|byte| matches!(byte, b',' | b';' | b' ' | b'\t'))
+        .map(|word| word.strip_prefix(b"\"").unwrap_or(word).trim_ascii())
+        .filter(|word| !word.is_empty());
+    let named = |word: &[u8]| word.first().is_some_and(u8::is_ascii_alphabetic);
+    words.by_ref().take(2).filter(|word| named(word)).count() == 2 && words.all(named)
+}
+
 /// The columns of a line, one after the other.
 pub(crate) struct Columns<'a> {
     rest: &'a [u8],

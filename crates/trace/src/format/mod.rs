@@ -20,7 +20,7 @@ pub(crate) mod vscsi;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use detect::detect;
+pub(crate) use detect::{Detected, detect};
 pub(crate) use field::{Fault, Line, LineParser, Records};
 
 /// How many records a format whose rows are not in order of arrival is sorted within.
@@ -116,6 +116,20 @@ impl Format {
             Self::Darshan => Box::<darshan::Darshan>::default(),
             Self::EbbCsv => Box::<ebb_csv::EbbCsv>::default(),
         })
+    }
+
+    /// Whether the first line may be a heading: the format has none of its own, but people add one.
+    pub(crate) const fn may_have_heading(self) -> bool {
+        matches!(
+            self,
+            Self::Msr
+                | Self::MsrCut
+                | Self::Mqsim
+                | Self::Tencent
+                | Self::TencentReplay
+                | Self::Alibaba
+                | Self::Spc
+        )
     }
 
     /// Within how many records rows may be out of order: 0 where the format is in order of

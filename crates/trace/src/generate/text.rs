@@ -81,10 +81,24 @@ impl<'de> Deserialize<'de> for Rate {
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
+/// A text that is no share.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ShareError {
+    /// No number or percentage.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    /// Above one.
+    #[error("'{0}' is more than all: a share lies between 0 and 1 (100%)")]
+    Above(String),
+}
+
 impl FromStr for Share {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse_ratio(text).map(Self)
+    type Err = ShareError;
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        match parse_ratio(text)? {
+            share if share > 1.0 => Err(ShareError::Above(text.to_owned())),
+            share => Ok(Self(share)),
+        }
     }
 }
 impl Serialize for Share {
@@ -94,14 +108,7 @@ impl Serialize for Share {
 }
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let share: Self = from.deserialize_any(TextOrNumber)?.parse().map_err(de::Error::custom)?;
-        if share.0 > 1.0 {
-            return Err(de::Error::custom(format!(
-                "a share lies between 0 and 1, not at {}",
-                share.0
-            )));
-        }
-        Ok(share)
+        from.deserialize_any(TextOrNumber)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -9,6 +9,9 @@ pub use fold::{fold, within};
 pub use merge::{Merge, merge};
 pub use spread::spread;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ebb_policy::units::Nanos;
 
 use crate::request::{Request, Source, TraceError};
@@ -107,7 +110,8 @@ pub fn shift(source: impl Source, by: Nanos) -> impl Source {
     Each { source, each, ended: false }
 }
 
-/// Only what arrives from `from` on and before `to`, counted anew from `from`.
+/// Only what arrives from `from` on and before `to`, counted anew from `from`. That nothing does
+/// is an error once `source` is read: whoever cuts wants what is there.
 ///
 /// # Errors
 /// When `to` is not after `from`.
@@ -117,7 +121,10 @@ pub fn cut(source: impl Source, from: Nanos, to: Nanos) -> Result<impl Source, I
         let valid = "its end must come after its start";
         return Err(InvalidOption { option: "the cut", given, valid });
     }
+    let latest = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&latest);
     let each = move |request: Request| {
+        seen.fetch_max(request.at.0, Ordering::Relaxed);
         Ok(if request.at >= to {
             Step::End
         } else if request.at < from {
@@ -126,7 +133,31 @@ pub fn cut(source: impl Source, from: Nanos, to: Nanos) -> Result<impl Source, I
             Step::Take(Request { at: request.at - from, ..request })
         })
     };
-    Ok(Each { source, each, ended: false })
+    let source = Each { source, each, ended: false };
+    Ok(NotEmpty { source, any: false, from, to, latest })
+}
+
+/// What is left of a cut trace, which is something.
+struct NotEmpty<S> {
+    source: S,
+    any: bool,
+    from: Nanos,
+    to: Nanos,
+    /// Latest arrival seen, ns.
+    latest: Arc<AtomicU64>,
+}
+
+impl<S: Source> Source for NotEmpty<S> {
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        let before = batch.len();
+        self.source.fill(batch)?;
+        self.any |= batch.len() > before;
+        if self.any {
+            return Ok(());
+        }
+        let latest = Nanos(self.latest.load(Ordering::Relaxed));
+        Err(TraceError::NothingLeft { from: self.from, to: self.to, latest })
+    }
 }
 
 /// The first `count` requests.
