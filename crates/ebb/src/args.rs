@@ -1,8 +1,11 @@
 //! The command line as types.
 
+use std::any::TypeId;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
 use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio};
 use ebb_trace::Format;
@@ -17,7 +20,9 @@ use crate::serve::{ServeArgs, StatusArgs};
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
 #[command(name = "ebb", version, about, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done, 1 the work failed, 2 wrong usage or input.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 the work failed, 2 wrong usage or input, 130 interrupted."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -45,6 +50,36 @@ pub enum Command {
     /// Measure what this machine can do.
     #[command(subcommand)]
     Probe(ProbeCommand),
+    /// Print the completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Write the manual pages.
+    Man {
+        /// Folder for them, made if it is not there.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+/// The command line. A quantity may begin with a hyphen: "-5 W" is a wrong power, not an option.
+pub fn command() -> clap::Command {
+    quantities(Cli::command())
+}
+
+fn quantities(command: clap::Command) -> clap::Command {
+    fn is<T: 'static>(arg: &Arg) -> bool {
+        arg.get_value_parser().type_id() == TypeId::of::<T>()
+    }
+    let numbers = [is::<f64>, is::<Nanos>, is::<Watts>, is::<Bytes>, is::<Rate>, is::<Share>];
+    let names: Vec<String> =
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| {
+        let is_quantity = numbers.iter().any(|is| is(&arg));
+        if is_quantity { arg.allow_hyphen_values(true) } else { arg }
+    });
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, quantities))
 }
 
 /// Options of `ebb sim`.
@@ -62,8 +97,7 @@ pub struct SimArgs {
     pub policies: Vec<String>,
 
     /// Tolerated loss: how much the mean latency may rise over the first policy's, as 0.2 or 20%.
-    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "0.2",
-        allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "0.2")]
     pub plf: f64,
 
     /// Power budget of all drives together, such as "224 W". Enforced for every policy but
@@ -117,7 +151,8 @@ pub struct SimArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Traces")]
 pub struct TraceInput {
-    /// Trace to replay; repeat it to play several at once, each on devices of its own.
+    /// Trace to replay, - for standard input; repeat it to play several at once, each on devices of
+    /// its own.
     #[arg(long = "trace", value_name = "FILE", conflicts_with_all = ["workload", "pressure"])]
     pub files: Vec<PathBuf>,
 
@@ -155,7 +190,7 @@ fn first(options: &[(&'static str, bool)]) -> Option<&'static str> {
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct Reading {
     /// Format of the trace [default: detected].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = formats(), hide_possible_values = true)]
     pub format: Option<Format>,
 
     /// Pass over malformed records and count them.
@@ -163,10 +198,15 @@ pub struct Reading {
     pub lenient: bool,
 }
 
+/// Formats by name, so that shells complete them and a near miss is told.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(|name| name.parse::<Format>())
+}
+
 /// What to change on the way from a trace.
 #[derive(Debug, Default, Clone, Args)]
 pub struct Changes {
-    /// Play it so many times as fast.
+    /// Play it faster by this factor, or slower below 1.
     #[arg(long, value_name = "FACTOR")]
     pub rate_scale: Option<f64>,
 
@@ -299,7 +339,7 @@ pub enum TraceCommand {
 /// Which traces, and how to read them.
 #[derive(Debug, Args)]
 pub struct Files {
-    /// Trace files; several are played at once, each on devices of its own.
+    /// Trace files, - for standard input; several are played at once, each on devices of its own.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
@@ -342,12 +382,12 @@ pub struct ConvertArgs {
     #[command(flatten)]
     pub input: Files,
 
-    /// File to write.
+    /// File to write, - for standard output.
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Format to write [default: parquet, or ebb-csv where the file's name ends in .csv].
-    #[arg(long, value_name = "NAME")]
+    /// Format to write [default: by the file's ending, .parquet or .csv].
+    #[arg(long, value_name = "NAME", value_parser = formats(), hide_possible_values = true)]
     pub output_format: Option<Format>,
 }
 

@@ -2,9 +2,10 @@
 //! (Fig. 5). In the twin only; docs/cli.md says what a real machine would need.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -16,7 +17,9 @@ use ebb_trace::generate;
 use ebb_twin::{Observer, Run, Sample};
 
 use crate::exit::usage;
+use crate::interrupt;
 use crate::out;
+use crate::output;
 use crate::progress::Progress;
 use crate::server::Server;
 use crate::sim::in_parallel;
@@ -92,6 +95,10 @@ struct Report<'a> {
 
 /// Sweeps and prints.
 pub fn run(args: &CharacteriseArgs) -> Result<()> {
+    if let Some(path) = &args.out {
+        output::check("--out", path)?;
+    }
+    interrupt::watch()?;
     if !(0.01..=0.5).contains(&args.step) {
         return Err(usage(format!("--step {}: give a share from 1% to 50%", args.step)));
     }
@@ -119,8 +126,7 @@ pub fn run(args: &CharacteriseArgs) -> Result<()> {
         let source = format!("simulated: ebb characterise --profile {}", args.profile);
         let points: Vec<_> = steps.iter().map(|step| (step.duty, step.throughput)).collect();
         let text = toml::to_string(&CurveFile { source, points })?;
-        fs::write(path, text)
-            .with_context(|| format!("{}: cannot write the curve", path.display()))?;
+        output::write(path, |to| Ok(to.write_all(text.as_bytes())?))?;
     }
     if args.json {
         let report = Report {

@@ -1,6 +1,5 @@
-//! Exit codes and how errors are told: 1 the work failed, 2 wrong usage or input.
+//! Exit codes and how errors are told: 1 the work failed, 2 wrong usage or input, 130 interrupted.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use ebb_dataplane::reactor;
@@ -23,23 +22,15 @@ pub struct Usage(pub String);
 #[error("cannot write {0}")]
 pub struct Unwritten(pub String);
 
-/// Refuses a file to write whose folder does not exist, before long work is done for it.
-pub fn check_folder(option: &str, path: &Path) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => Err(usage(format!(
-            "{option} {}: there is no folder {}; make it first",
-            path.display(),
-            folder.display()
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// An error that what was asked for cannot be.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
+
+/// Somebody asked the work to end before it was done.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
 
 /// Tells `error` on standard error and gives its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
@@ -52,15 +43,49 @@ fn message(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
-        if !text.contains(&cause) {
+        // A file that was just named is not named again.
+        let cause = match cause.split_once(": ") {
+            Some((name, rest)) if text.ends_with(name) => rest,
+            _ => &cause,
+        };
+        if !text.contains(cause) {
             text.push_str(": ");
-            text.push_str(&cause);
+            text.push_str(cause);
         }
+    }
+    if let Some(meant) = error.chain().find_map(meant) {
+        text.push_str(&format!("; did you mean '{meant}'?"));
     }
     text
 }
 
+/// The known name nearest to one that is not.
+fn meant(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(PolicyError::Unknown { name, valid }) = cause.downcast_ref() {
+        return nearest(name, valid.split(", "));
+    }
+    if let Some(ProfileError::Unknown { name, valid }) = cause.downcast_ref() {
+        return nearest(name, valid.split(", "));
+    }
+    if let Some(GenerateError::Unknown { name, names }) = cause.downcast_ref() {
+        return nearest(name, names.iter().copied());
+    }
+    None
+}
+
+/// The one of `names` that `name` is most like, if it is like any: two letters exchanged, left out
+/// or too many in five.
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let likeness = |other: &&str| strsim::normalized_damerau_levenshtein(name, other);
+    let like = names.filter(|other| likeness(other) > 0.6);
+    let best = like.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    best.map(str::to_owned)
+}
+
 fn code(error: &anyhow::Error) -> u8 {
+    if error.chain().any(|cause| cause.is::<Interrupted>()) {
+        return 130; // 128 and the number of SIGINT, as shells have it
+    }
     // Contexts are reached by `downcast_ref`, causes by the chain.
     let failed = error.downcast_ref::<Unwritten>().is_some();
     let wrong = error.downcast_ref::<Usage>().is_some() || error.chain().any(is_input);
@@ -99,6 +124,28 @@ mod tests {
         let error = anyhow::Error::from(Usage("no".into())).context("while trying");
         assert_eq!(code(&error), 2);
         assert_eq!(message(&error), "while trying: no");
+    }
+
+    #[test]
+    fn a_file_is_named_once() {
+        let folder = TraceError::Io { file: "adir".into(), source: io::Error::other("a folder") };
+        let error = anyhow::Error::from(folder).context(Unwritten("adir".into()));
+        assert_eq!(message(&error), "cannot write adir: a folder");
+    }
+
+    #[test]
+    fn the_nearest_name_is_offered_and_no_stranger() {
+        let names = || ["native", "pacer", "pacer-plus", "pacman"].into_iter();
+        assert_eq!(nearest("pacr", names()).as_deref(), Some("pacer"));
+        assert_eq!(nearest("pacmann", names()).as_deref(), Some("pacman"));
+        assert_eq!(nearest("xyz", names()), None);
+        let unknown = GenerateError::Unknown { name: "wbe".into(), names: vec!["mail", "web"] };
+        assert!(message(&unknown.into()).ends_with("; did you mean 'web'?"));
+    }
+
+    #[test]
+    fn an_interruption_has_the_code_of_shells() {
+        assert_eq!(code(&anyhow::Error::from(Interrupted).context("policy pacer")), 130);
     }
 
     #[test]

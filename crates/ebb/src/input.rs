@@ -1,14 +1,19 @@
 //! Trace files as one source of requests, changed as the options say.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 use ebb_policy::units::Nanos;
 use ebb_trace::transform::{cut, fold, merge, rate, spread};
-use ebb_trace::{Format, OpenOptions, Reader, Request, Skipped, Source, TraceError, open};
+use ebb_trace::{
+    Format, OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, open, open_file,
+};
 
 use crate::args::{Changes, Reading};
 use crate::exit::usage;
@@ -16,9 +21,47 @@ use crate::server::Server;
 
 /// Traces and how to read and change them; opened anew for each run.
 pub struct Traces {
-    files: Vec<PathBuf>,
+    files: Vec<TraceFile>,
     reading: Reading,
     changes: Changes,
+}
+
+/// A trace as named.
+struct TraceFile {
+    name: PathBuf,
+    /// A copy of what can be read only once.
+    copy: Option<NamedTempFile>,
+}
+
+impl TraceFile {
+    fn shown(&self) -> String {
+        match self.name == Path::new(STDIN) {
+            true => "standard input".to_owned(),
+            false => self.name.display().to_string(),
+        }
+    }
+
+    /// The file for reading; `None` for standard input.
+    fn file(&self) -> io::Result<Option<File>> {
+        match &self.copy {
+            Some(copy) => copy.reopen().map(Some),
+            None if self.name == Path::new(STDIN) => Ok(None),
+            None => File::open(&self.name).map(Some),
+        }
+    }
+
+    /// Copies what is no regular file, so that it can be read more than once.
+    fn keep(&mut self) -> io::Result<()> {
+        let mut from: Box<dyn Read> = match self.file()? {
+            Some(file) if !file.metadata()?.file_type().is_file() => Box::new(file),
+            Some(_) => return Ok(()),
+            None => Box::new(io::stdin()),
+        };
+        let mut copy = NamedTempFile::new()?;
+        io::copy(&mut from, &mut copy)?;
+        self.copy = Some(copy);
+        Ok(())
+    }
 }
 
 /// What became of one file while it was read.
@@ -38,12 +81,31 @@ pub struct FileReport {
 
 /// What became of the files; complete when the source has been read to its end.
 #[derive(Clone, Default)]
-pub struct Watch(Arc<Mutex<Vec<FileReport>>>);
+pub struct Watch {
+    reports: Arc<Mutex<Vec<FileReport>>>,
+    /// Files of known size, which share their position with what reads them.
+    sizes: Arc<Mutex<Vec<(File, u64)>>>,
+}
 
 impl Watch {
     /// What is known by now.
     pub fn reports(&self) -> Vec<FileReport> {
-        self.0.lock().map(|reports| reports.clone()).unwrap_or_default()
+        self.reports.lock().map(|reports| reports.clone()).unwrap_or_default()
+    }
+
+    /// How much of all files was read, 0 to 1; `None` where the size of one is not known.
+    pub fn share_read(&self) -> Option<f64> {
+        let sizes = self.sizes.lock().ok()?;
+        if sizes.len() < self.reports.lock().ok()?.len() {
+            return None;
+        }
+        let (mut read, mut all) = (0, 0);
+        for (file, size) in sizes.iter() {
+            let mut file = file; // `&File` seeks
+            read += file.stream_position().ok()?.min(*size);
+            all += size;
+        }
+        (all > 0).then(|| read as f64 / all as f64)
     }
 }
 
@@ -65,12 +127,30 @@ impl Traces {
         {
             return Err(usage(format!("--to {to} must come after --from {from}")));
         }
+        if files.iter().filter(|file| *file == Path::new(STDIN)).count() > 1 {
+            return Err(usage("standard input (-) is named twice: it can be read only once"));
+        }
+        let files = files.into_iter().map(|name| TraceFile { name, copy: None }).collect();
         Ok(Self { files, reading, changes })
+    }
+
+    /// The same for several runs: what can be read only once is copied to a temporary file.
+    pub fn for_several_runs(mut self) -> Result<Self> {
+        for file in &mut self.files {
+            file.keep().map_err(|source| TraceError::Io { file: file.shown(), source })?;
+        }
+        Ok(self)
     }
 
     /// The files as named, for headings.
     pub fn names(&self) -> Vec<String> {
-        self.files.iter().map(|file| file.display().to_string()).collect()
+        self.files.iter().map(TraceFile::shown).collect()
+    }
+
+    /// How long they last, where the options say.
+    pub fn length(&self) -> Option<Nanos> {
+        let length = self.changes.to?.saturating_sub(self.changes.from.unwrap_or_default());
+        Some(Nanos((length.0 as f64 / self.changes.rate_scale.unwrap_or(1.0)) as u64))
     }
 
     /// Opens the files, folded onto `server` if one is given.
@@ -101,9 +181,21 @@ impl Traces {
         Ok((source, watch))
     }
 
-    fn open_one(&self, file: &PathBuf, watch: &Watch) -> Result<Box<dyn Source>> {
+    fn open_one(&self, trace: &TraceFile, watch: &Watch) -> Result<Box<dyn Source>> {
         let options = OpenOptions { format: self.reading.format, lenient: self.reading.lenient };
-        let reader = open(file, &options)?;
+        let name = trace.shown();
+        let io = |source| TraceError::Io { file: name.clone(), source };
+        let reader = match trace.file().map_err(io)? {
+            Some(file) => {
+                let known = file.metadata().ok().filter(|metadata| metadata.is_file());
+                let same = known.and_then(|known| Some((file.try_clone().ok()?, known.len())));
+                if let (Some(same), Ok(mut sizes)) = (same, watch.sizes.lock()) {
+                    sizes.push(same);
+                }
+                open_file(&name, file, &options)?
+            }
+            None => open(STDIN, &options)?,
+        };
         let (name, format) = (reader.file().to_owned(), reader.format());
         let report = FileReport {
             file: name.clone(),
@@ -113,7 +205,7 @@ impl Traces {
             ignored: 0,
         };
         let mut index = 0;
-        if let Ok(mut reports) = watch.0.lock() {
+        if let Ok(mut reports) = watch.reports.lock() {
             index = reports.len();
             reports.push(report);
         }
@@ -138,7 +230,7 @@ impl Source for Watched {
         let filled = self.reader.fill(batch);
         let Skipped { malformed, reasons, ignored } = self.reader.skipped();
         if *malformed + *ignored > 0
-            && let Ok(mut reports) = self.watch.0.lock()
+            && let Ok(mut reports) = self.watch.reports.lock()
             && let Some(report) = reports.get_mut(self.index)
         {
             (report.malformed, report.ignored) = (*malformed, *ignored);

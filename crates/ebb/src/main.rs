@@ -8,8 +8,11 @@ mod args;
 mod characterise;
 mod exit;
 mod input;
+mod interrupt;
 mod load;
+mod manual;
 mod out;
+mod output;
 mod paper;
 mod probe;
 mod progress;
@@ -21,12 +24,13 @@ mod trace;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
-use args::{Cli, Command};
+use args::{Cli, Command, command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Sim(args) => sim::run(&args),
         Command::Trace(command) => trace::run(&command),
@@ -36,6 +40,8 @@ fn main() -> ExitCode {
         Command::Status(args) => serve::show(&args),
         Command::Characterise(args) => characterise::run(&args),
         Command::Probe(command) => probe::run(&command),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(&folder),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

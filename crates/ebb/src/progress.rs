@@ -3,7 +3,13 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use ebb_policy::units::Nanos;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::input::Watch;
+
+/// Parts of a trace that a bar counts.
+const PARTS: f64 = 10_000.0;
 
 /// Bars for work that runs at the same time; none where nobody looks.
 pub struct Progress(MultiProgress);
@@ -38,5 +44,59 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(250));
         }
         bar
+    }
+}
+
+/// How far a run or the reading of a trace has come.
+pub struct Track {
+    bar: ProgressBar,
+    /// Files by whose reading the end is known, rather than by the time simulated.
+    files: Option<Watch>,
+}
+
+impl Track {
+    /// By simulated time; the bar counts milliseconds.
+    pub fn time(bar: ProgressBar) -> Self {
+        Self { bar, files: None }
+    }
+
+    /// By what was read of the files that `watch` knows.
+    pub fn trace(progress: &Progress, label: &str, watch: &Watch) -> Self {
+        let known = watch.share_read().is_some();
+        let bar = progress.bar(label, known.then_some(PARTS as u64));
+        Self { bar, files: Some(watch.clone()) }
+    }
+
+    /// Shows that `now` is reached on the run's clock, and how many requests were handled.
+    pub fn reached(&self, now: Nanos, requests: u64) {
+        self.show(Some(now), requests);
+    }
+
+    /// Shows how many requests were read.
+    pub fn read(&self, requests: u64) {
+        self.show(None, requests);
+    }
+
+    fn show(&self, now: Option<Nanos>, requests: u64) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        match (&self.files, now) {
+            (Some(files), _) => {
+                let share = files.share_read().unwrap_or(0.0);
+                self.bar.set_position((share * PARTS) as u64);
+            }
+            (None, Some(now)) => self.bar.set_position(now.0 / 1_000_000),
+            (None, None) => {}
+        }
+        let millions = requests as f64 * 1e-6;
+        let simulated = now.map(|now| format!("{:.1} s simulated, ", now.seconds()));
+        let simulated = simulated.unwrap_or_default();
+        self.bar.set_message(format!("{simulated}{millions:.2} M requests"));
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
     }
 }

@@ -6,12 +6,17 @@ pub fn number(value: f64) -> String {
     match size {
         _ if !value.is_finite() => "–".to_owned(),
         0.0 => "0".to_owned(),
+        1e12.. => format!("{value:.3e}"),
         999_999_500.0.. => format!("{:.3} G", value * 1e-9),
         999_999.5.. => format!("{:.3} M", value * 1e-6),
         1000.0.. => grouped(value),
         100.0.. => format!("{value:.1}"),
         10.0.. => format!("{value:.2}"),
         0.1.. => format!("{value:.3}"),
+        1e-4.. => {
+            let digits = (2.0 - size.log10().floor()) as usize;
+            format!("{value:.digits$}")
+        }
         _ => format!("{value:.2e}"),
     }
 }
@@ -81,9 +86,38 @@ fn trimmed(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// `text` on lines of at most 100 columns, all but the first indented.
+pub fn wrapped(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let (mut all, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > WIDTH {
+            all.push_str("\n ");
+            width = 1;
+        }
+        if width > 0 {
+            all.push(' ');
+            width += 1;
+        }
+        all.push_str(word);
+        width += length;
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_wrapped_between_words() {
+        let text = wrapped(&"word ".repeat(50));
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert_eq!(text.lines().count(), 3);
+        assert_eq!(text.split_whitespace().count(), 50);
+        assert_eq!(wrapped("short"), "short");
+    }
 
     #[test]
     fn numbers_read_well() {
@@ -92,6 +126,10 @@ mod tests {
             (0.5, "0.500"),
             (12.345, "12.35"),
             (999.96, "1000.0"),
+            (0.017, "0.0170"),
+            (0.000_123_4, "0.000123"),
+            (9.73e-6, "9.73e-6"),
+            (1e20, "1.000e20"),
             (1234.5, "1,234"),
             (1_234_567.0, "1.235 M"),
             (12_345_678_901.0, "12.346 G"),

@@ -29,6 +29,71 @@ fn unknown_names_list_the_valid_ones() {
 }
 
 #[test]
+fn near_misses_are_told_what_was_meant() {
+    let web = ["sim", "--workload", "web"];
+    wrong(&[&web[..], &["--policy", "pacr"]].concat(), &["did you mean 'pacer'?"]);
+    wrong(&[&web[..], &["--policy", "pacer+pacmna"]].concat(), &["did you mean 'pacman'?"]);
+    wrong(&[&web[..], &["--profile", "asg-1115"]].concat(), &["did you mean 'asg-1115s'?"]);
+    wrong(&["sim", "--workload", "fio-server"], &["did you mean 'fio-servers'?"]);
+    wrong(&["trace", "info", "x", "--format", "msr-cutt"], &["'msr-cut'"]);
+    wrong(&["sim", "--polcy", "native"], &["--policy"]);
+}
+
+#[test]
+fn quantities_are_refused_as_quantities_with_their_units() {
+    let web = ["sim", "--workload", "web"];
+    wrong(&[&web[..], &["--ssd-budget", "-5 W"]].concat(), &["--ssd-budget", "144 W"]);
+    wrong(&[&web[..], &["--ssd-budget", "224 V"]].concat(), &["(W, mW, kW, uW)"]);
+    wrong(
+        &[&web[..], &["--duration", "5 parsec"]].concat(),
+        &["ns, us, µs, ms, s, sec, min, h, d"],
+    );
+    wrong(&[&web[..], &["--duration", "-1 s"]].concat(), &["--duration", "'-1 s'"]);
+    wrong(&[&web[..], &["--block", "8 K"]].concat(), &["B, KiB, MiB"]);
+    wrong(&[&web[..], &["--read", "170%"]].concat(), &["--read", "'170%'", "100%"]);
+    wrong(&[&web[..], &["--random", "3"]].concat(), &["--random", "'3'"]);
+    wrong(&[&web[..], &["--plf", "20"]].concat(), &["--plf 20 is 2000%", "write 20%"]);
+    for rate in ["2k", "2000 IOPS", "0.002M IOPS", "0.002 M IOPS"] {
+        let short = ["--rate", rate, "--duration", "100 ms"];
+        prints(&[&["sim", "--workload", "rand-r", "--profile", "generic-1u"], &short[..]].concat());
+    }
+}
+
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let curve = ["sim", "--workload", "web", "--policy", "pacer", "--curve", "x.toml"];
+    wrong(&curve, &["--curve", "eadc-plus", "pacer"]);
+}
+
+#[test]
+fn a_cut_that_leaves_nothing_says_where_the_trace_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = small_trace(folder.path());
+    for command in [&["sim", "--trace"][..], &["trace", "info"]] {
+        let args = [command, &[small.as_str(), "--from", "1 h"]].concat();
+        wrong(&args, &["no request arrives at or after 3600 s", "the last one arrives at 0.999 s"]);
+    }
+    let args =
+        ["trace", "convert", &small, "-o", "/dev/null", "--from", "0.2 ms", "--to", "0.4 ms"];
+    wrong(&args, &["between 200 us and 400 us: one arrives at 0.001 s"]);
+}
+
+#[test]
+fn what_is_read_is_not_written_over_and_no_file_is_written_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = small_trace(folder.path());
+    wrong(&["sim", "--trace", &small, "--timeseries", &small], &["--timeseries", "also read"]);
+    let both = path(folder.path(), "both.csv");
+    fs::write(&both, "").unwrap();
+    let args = ["sim", "--trace", &small, "--timeseries", &both, "--decisions", &both];
+    wrong(&args, &["--timeseries and --decisions", "both.csv"]);
+    let inside = folder.path().to_str().unwrap();
+    wrong(&["trace", "convert", &small, "-o", inside, "--output-format", "parquet"], &["a folder"]);
+    wrong(&["sim", "--trace", &small, "--decisions", inside], &["--decisions", "a folder"]);
+    wrong(&["characterise", "--out", inside], &["--out", "a folder"]);
+}
+
+#[test]
 fn a_wrong_name_is_told_even_where_nothing_says_what_to_run() {
     wrong(&["sim", "--policy", "nope"], &["--policy nope", "choose from", "pacer, "]);
     wrong(&["sim", "--profile", "nope"], &["'nope'", "asg-1115s"]);
@@ -138,6 +203,11 @@ fn trace_commands_refuse_what_they_cannot_do() {
     wrong(&["trace", "convert", &small, "-o", "/nowhere/x.csv"], &["--output", "/nowhere"]);
     wrong(&["trace", "pressure", &small, "--segment", "0 s"], &["--segment"]);
     assert!(!fs::exists(&to).unwrap(), "nothing half-written stays");
+    wrong(&convert, &["--output", "the ending says no format", ".parquet or .csv"]);
+    let packed = path(folder.path(), "o.csv.gz");
+    wrong(&["trace", "convert", &small, "-o", &packed], &["not compressed from outside", "zstd"]);
+    let json = ["trace", "convert", &small, "-o", "-", "--json"];
+    wrong(&json, &["--json", "standard output"]);
 }
 
 #[test]
@@ -149,6 +219,7 @@ fn what_cannot_be_written_is_exit_code_1() {
     let (code, error) = fails(&[&args[..], &["--report", &format!("{file}/report")]].concat());
     assert_eq!(code, 1, "{error}");
     assert!(error.starts_with("error: cannot write ") && error.contains("index.html"), "{error}");
+    assert_eq!(error.matches(&file).count(), 1, "named once: {error}");
 }
 
 #[test]
@@ -157,7 +228,7 @@ fn help_names_every_command_and_option() {
     assert!(help.contains("sim") && help.contains("trace"));
     let sim = prints(&["sim", "--help"]);
     let page = include_str!("../../../docs/cli.md");
-    let others = [&["trace", "pressure"][..], &["trace", "convert"], &["paper"]];
+    let others = [&["trace", "pressure"][..], &["trace", "convert"], &["paper"], &["characterise"]];
     let others = others.map(|command| prints(&[command, &["--help"]].concat()));
     for help in others.into_iter().chain([sim]) {
         let words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));

@@ -4,10 +4,13 @@
 mod common;
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileTypeExt;
+use std::process::Command;
 
-use common::{QUICK, json, path, prints, valid};
+use common::{QUICK, json, path, prints, small_trace, valid};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 
 fn quick_with(more: &[&str]) -> String {
@@ -128,6 +131,58 @@ fn the_report_is_one_page_that_loads_nothing() {
         assert!(told.iter().any(|run| run["requests"] == sum));
     }
     assert!(!runs[2]["decisions"]["shown"].as_array().unwrap().is_empty());
+}
+
+/// As root, replacing the name would destroy the device for everybody.
+#[test]
+fn pipes_devices_and_links_are_written_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = small_trace(folder.path());
+    let mut written = 0;
+    let mut through = |args: &[&str]| {
+        let [pipe, link, target] =
+            ["pipe.csv", "link.csv", "target.csv"].map(|name| path(folder.path(), name));
+        let _ = [&pipe, &link, &target].map(fs::remove_file);
+        mkfifoat(CWD, &pipe, Mode::from_raw_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink("target.csv", &link).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        prints(&[args, &[&pipe]].concat());
+        let read = reader.join().unwrap();
+        prints(&[args, &[&link]].concat());
+        prints(&[args, &["/dev/null"]].concat());
+        assert!(!read.is_empty());
+        assert_eq!(read, fs::read(&target).unwrap());
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::symlink_metadata("/dev/null").unwrap().file_type().is_char_device());
+        written += 1;
+    };
+    through(&["trace", "convert", &trace, "--output"]);
+    through(&["sim", "--trace", &trace, "--fold", "--policy", "ondemand", "--timeseries"]);
+    through(&["sim", "--trace", &trace, "--fold", "--policy", "ondemand", "--decisions"]);
+    through(&["characterise", "--pause", "20 s", "--step", "50%", "--out"]);
+    assert_eq!(written, 4);
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = path(folder.path(), "index.html");
+    fs::write(&old, "old").unwrap();
+    let small = Command::new("sh")
+        .args(["-c", "ulimit -f 20; trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ebb")])
+        .args(QUICK)
+        .args(["--report", folder.path().to_str().unwrap()])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&small.stderr);
+    assert_eq!(small.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot write") && error.contains("index.html"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old");
 }
 
 #[test]

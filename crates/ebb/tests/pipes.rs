@@ -37,7 +37,7 @@ fn what_works_still_works_and_says_nothing() {
         ["series.csv", "decisions.jsonl", "converted.csv", "curve.toml"]
             .map(|name| path(folder.path(), name));
     let sim = [QUICK, &["--timeseries", &series, "--decisions", &decisions]].concat();
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 14] = [
         &["sim", "--list"],
         &["sim", "--list", "--json"],
         &sim,
@@ -49,6 +49,8 @@ fn what_works_still_works_and_says_nothing() {
         &["characterise", "--pause", "20 s", "--step", "50%", "--out", &curve],
         &["serve", "--scheduler", "list"],
         &["paper", "pacman", "--figure", "1", "--json", "--quiet", "--duration", "10 s"],
+        &["trace", "convert", &trace, "-o", "-", "--quiet"],
+        &["completions", "bash"],
         &["--help"],
     ];
     for args in commands {

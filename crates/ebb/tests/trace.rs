@@ -4,6 +4,10 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
 
 use common::{data, json, path, prints, small_trace, valid};
 
@@ -59,6 +63,36 @@ fn conversion_to_every_form_and_back_loses_nothing() {
             }
         }
     }
+}
+
+/// Runs `ebb` with this on standard input.
+fn fed(args: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn standard_input_and_output_are_files_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = small_trace(folder.path());
+    let bytes = fs::read(&trace).unwrap();
+    let converted = fed(&["trace", "convert", "-", "-o", "-", "--to", "10 ms"], &bytes);
+    let told = String::from_utf8(converted.stderr).unwrap();
+    assert!(told.contains("standard output: 10 requests written as ebb-csv"), "{told}");
+    assert_eq!(String::from_utf8(converted.stdout).unwrap().lines().count(), 11);
+    // Each policy reads it anew.
+    let sim =
+        ["sim", "--trace", "-", "--fold", "--policy", "native", "--policy", "pacer", "--json"];
+    let result: Value = serde_json::from_slice(&fed(&sim, &bytes).stdout).unwrap();
+    assert_eq!(result["workload"], "standard input");
+    for run in result["runs"].as_array().unwrap() {
+        assert_eq!(run["requests"], 1000);
+    }
+    let twice = fed(&["trace", "info", "-", "-"], &bytes);
+    assert_eq!(twice.status.code(), Some(2));
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn a_trip_is_an_outcome_of_its_policy_and_the_others_are_told() {
     for words in ["tripped at, s", "native: thermal trip: socket", "cooler"] {
         assert!(text.contains(words), "'{words}' is not in:\n{text}");
     }
-    let sla = text.lines().find(|line| line.starts_with("SLA (see")).unwrap();
+    let sla = text.lines().find(|line| line.starts_with("mean to SLA limit")).unwrap();
     assert!(sla.contains("tripped") && sla.contains("reference"), "{sla}");
 }
 
@@ -92,7 +92,7 @@ fn a_first_policy_that_tripped_judges_no_other() {
     }
 
     let text = String::from_utf8(ebb(&args).stdout).unwrap();
-    let sla = text.lines().find(|line| line.starts_with("SLA (see")).unwrap();
+    let sla = text.lines().find(|line| line.starts_with("mean to SLA limit")).unwrap();
     assert!(sla.contains("tripped") && sla.contains('–'), "{sla}");
-    assert!(!text.contains("SLA: mean latency at most"), "{text}");
+    assert!(!text.contains("mean latency at most"), "{text}");
 }

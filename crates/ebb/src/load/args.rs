@@ -95,14 +95,15 @@ pub struct WorkArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Replay this trace instead, in real time and folded onto the namespaces.
+    /// Replay this trace instead, as fast as it was recorded and folded onto the namespaces; - for
+    /// standard input.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 
     #[command(flatten)]
     pub reading: Reading,
 
-    /// Replay it so many times as fast as it was recorded.
+    /// Replay it faster by this factor, or slower below 1.
     #[arg(long, value_name = "FACTOR", requires = "trace")]
     pub speed: Option<f64>,
 }

@@ -41,7 +41,7 @@ pub enum Pace {
     Closed,
     /// By a schedule.
     Open(Schedule),
-    /// As in a trace, so many times as fast.
+    /// As in a trace, faster by this factor.
     Trace(f64),
 }
 

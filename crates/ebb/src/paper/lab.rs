@@ -11,6 +11,7 @@ use ebb_twin::{Observer, Outcome, Run, Sample, run};
 
 use super::hold::Hold;
 use crate::characterise::HoldFans;
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::server::Server;
 use crate::sim::{in_parallel, maximum};
@@ -141,6 +142,7 @@ struct Watch {
 
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
+        interrupt::leave_if_asked();
         let signals = sample.signals;
         if sample.length < PERIOD {
             return; // After the end: only what was still under way.

@@ -15,7 +15,8 @@ use clap::{Args, ValueEnum};
 
 use ebb_policy::units::Nanos;
 
-use crate::exit::usage;
+use crate::exit::{Interrupted, usage};
+use crate::interrupt;
 use crate::out;
 use crate::progress::Progress;
 use crate::server::Server;
@@ -76,17 +77,26 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     if args.here.here {
         return measure(args);
     }
+    interrupt::watch()?;
     let (report, length) = match args.name {
         Paper::Pacer => evaluate(args, "dorado-6000", pacer::PARTS, pacer::USUAL)?,
         Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS, pacman::USUAL)?,
         Paper::Eadc => evaluate(args, eadc::SERVER, eadc::PARTS, eadc::USUAL)?,
         Paper::Sandman => (sleep(args)?, "0.3 s to 20 s".into()),
     };
+    let interrupted = report.interrupted;
+    show(args, &report, &length)?;
+    if interrupted { Err(Interrupted.into()) } else { Ok(()) }
+}
+
+fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
     if args.json {
-        return out::json(&report);
+        return out::json(report);
     }
+    let mark = if report.interrupted { "INTERRUPTED: partial results.\n" } else { "" };
     out::print(format_args!(
-        "{}\nSimulated: every twin number comes from the digital twin, {length} a run, seed {}.\n\
+        "{}\n{mark}Simulated: every twin number comes from the digital twin, {length} a run, \
+         seed {}.\n\
          calibrated: the number set a constant of the model. validated: it is only compared.\n\
          {}\
          docs/papers.md explains every deviation.\n",
@@ -127,9 +137,7 @@ fn evaluate(
         progress: Progress::new(args.quiet),
     };
     let mut study = Study { lab, duration: args.duration, report: Report::default() };
-    for part in parts {
-        (part.run)(&mut study)?;
-    }
+    study.report.interrupted = study::run(&parts, &mut study)?;
     let length = study.length(usual).to_string();
     Ok((study.report, length))
 }
@@ -144,8 +152,6 @@ fn sleep(args: &PaperArgs) -> Result<Report> {
         )));
     }
     let mut study = sandman::Study::new(args.seed, args.threads, Progress::new(args.quiet))?;
-    for part in parts {
-        (part.run)(&mut study)?;
-    }
+    study.report.interrupted = study::run(&parts, &mut study)?;
     Ok(study.report)
 }

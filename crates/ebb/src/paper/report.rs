@@ -71,11 +71,14 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The twin's own curves.
     pub curves: Vec<Curve>,
+    /// Whether an interruption left out the rest; absent where it did not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        Self { schema: 2, rows: Vec::new(), curves: Vec::new() }
+        Self { schema: 2, rows: Vec::new(), curves: Vec::new(), interrupted: false }
     }
 }
 

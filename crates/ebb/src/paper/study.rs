@@ -6,7 +6,8 @@ use ebb_policy::units::Nanos;
 
 use super::lab::{Experiment, Lab, Steer};
 use super::report::Report;
-use crate::exit::usage;
+use crate::exit::{Interrupted, usage};
+use crate::interrupt;
 
 use ebb_trace::generate::WorkloadSpec;
 
@@ -38,6 +39,20 @@ pub fn choose<'a, S>(parts: &'a [Part<S>], figures: &[String]) -> Result<Vec<&'a
     let wanted =
         |part: &&Part<S>| figures.is_empty() || figures.iter().any(|name| shows(part, name));
     Ok(parts.iter().filter(wanted).collect())
+}
+
+/// Runs `parts`; whether an interruption left out the rest.
+///
+/// # Errors
+/// What else goes wrong.
+pub fn run<S>(parts: &[&Part<S>], study: &mut S) -> Result<bool> {
+    for part in parts {
+        match interrupt::unless_left(|| (part.run)(study)) {
+            Err(error) if error.is::<Interrupted>() => return Ok(true),
+            done => done?,
+        }
+    }
+    Ok(false)
 }
 
 /// A repetition under way.

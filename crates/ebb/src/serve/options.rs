@@ -16,7 +16,7 @@ use crate::exit::usage;
 #[command(after_help = "Examples:
   ebb serve --namespace ram:256MiB
   ebb serve --cores 0-1 --namespace raid5:/srv/a.img,/srv/b.img,/srv/c.img
-  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n NQN    (as it prints it)")]
+  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n NQN    (the NQN that ebb serve prints)")]
 pub struct ServeArgs {
     /// TOML file with these options by the same names; the command line goes before it.
     #[arg(long, value_name = "FILE")]

@@ -1,16 +1,16 @@
 //! The log of decisions as JSON lines.
 
-use std::io::{self, BufReader, Seek, Write};
+use std::io::{self, BufReader, Seek};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use ebb_policy::{ControlName, Decision};
 use ebb_twin::faults::FaultEvent;
 
 use super::run::RunResult;
-use crate::exit::Unwritten;
+use crate::output;
 
 /// A decision in words and numbers.
 #[derive(Debug, Serialize)]
@@ -73,15 +73,13 @@ pub fn fault_line(policy: &str, event: &FaultEvent, begins: bool) -> String {
 
 /// Writes the decisions of all runs, in the order of the policies.
 pub fn write(path: &Path, results: &mut [RunResult]) -> Result<()> {
-    let done = || -> io::Result<()> {
-        let mut to = io::BufWriter::new(std::fs::File::create(path)?);
+    output::write(path, |to| {
         for result in results.iter_mut() {
             if let Some(mut file) = result.log.take_file()? {
                 file.rewind()?;
-                io::copy(&mut BufReader::new(file), &mut to)?;
+                io::copy(&mut BufReader::new(file), to)?;
             }
         }
-        to.flush()
-    }();
-    done.with_context(|| Unwritten(path.display().to_string()))
+        Ok(())
+    })
 }

@@ -14,17 +14,20 @@ mod spool;
 mod summary;
 mod table;
 mod timeseries;
+mod verdict;
 
 use std::io::{self, Write};
 
 use anyhow::{Result, anyhow};
 
 use crate::args::SimArgs;
-use crate::exit::check_folder;
+use crate::exit::Interrupted;
+use crate::interrupt;
 use crate::out;
+use crate::output;
 use crate::progress::Progress;
 use plan::Plan;
-use run::{Keep, RunResult};
+use run::{Keep, Results, RunResult};
 use summary::Summary;
 
 pub use maximum::maximum;
@@ -33,42 +36,51 @@ pub use run::in_parallel;
 
 /// Runs the command.
 pub fn run(args: &SimArgs) -> Result<()> {
-    let output = &args.output;
-    if output.list {
-        return list::print(output.json);
+    let files = &args.output;
+    if files.list {
+        return list::print(files.json);
     }
-    if let Some(path) = &output.decisions {
-        check_folder("--decisions", path)?;
+    if let Some(path) = &files.decisions {
+        output::check("--decisions", path)?;
     }
-    let progress = Progress::new(output.quiet);
+    let series = files.timeseries.as_deref().map(timeseries::Target::new).transpose()?;
+    let written = [("--timeseries", &files.timeseries), ("--decisions", &files.decisions)];
+    let written = written.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
+    output::apart(&args.trace.files, &written.collect::<Vec<_>>())?;
+    interrupt::watch()?;
+    let progress = Progress::new(files.quiet);
     let mut plan = Plan::new(args)?;
-    let series = output.timeseries.as_deref().map(timeseries::Target::new).transpose()?;
     plan.measure(&progress)?;
     let keep = Keep {
-        rows: series.is_some() || output.report.is_some(),
-        decisions: output.decisions.is_some(),
+        rows: series.is_some() || files.report.is_some(),
+        decisions: files.decisions.is_some(),
     };
-    let mut results = run::run_all(&plan, &progress, output.threads, keep)?;
-    let summary = Summary::new(&plan, &results);
+    let Results { done: mut results, unfinished } =
+        run::run_all(&plan, &progress, files.threads, keep)?;
+    let interrupted = !unfinished.is_empty();
+    let summary = Summary::new(&plan, &results, unfinished);
     if let Some(target) = series {
         target.write(&plan, &mut results)?;
     }
-    if let Some(path) = &output.decisions {
+    if let Some(path) = &files.decisions {
         decisions::write(path, &mut results)?;
     }
-    let page = match &output.report {
+    let page = match &files.report {
         Some(folder) => Some(report::write(folder, &plan, &summary, &mut results)?),
         None => None,
     };
-    if output.json {
+    if files.json {
         out::json(&summary)?;
     } else {
         let shown = Shown { plan: &plan, summary: &summary, results: &results };
-        shown.print(&mut out::stdout(), output.quiet, page.as_deref())?;
+        shown.print(&mut out::stdout(), files.quiet, page.as_deref())?;
     }
     let told = |run: &RunResult| Some(format!("{}: {}", run.policy, run.outcome.trip?));
     let tripped: Vec<_> = results.iter().filter_map(told).collect();
-    if tripped.is_empty() { Ok(()) } else { Err(anyhow!(tripped.join("; "))) }
+    if !tripped.is_empty() {
+        return Err(anyhow!(tripped.join("; ")));
+    }
+    if interrupted { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 /// What people see.
@@ -85,6 +97,7 @@ impl Shown<'_> {
         quiet: bool,
         page: Option<&std::path::Path>,
     ) -> io::Result<()> {
+        table::verdicts(to, self.summary)?;
         if self.plan.example && !quiet {
             writeln!(to, "{}\n", options::EXAMPLE_INTRODUCTION)?;
         }

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use ebb_policy::ssd::P_INTERVAL;
-use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::units::Nanos;
 use ebb_trace::generate::{Overrides, WorkloadSpec, by_name, load};
 
 use crate::args::{SimArgs, WorkloadArgs};
@@ -14,30 +13,36 @@ use crate::exit::usage;
 /// How long a generated workload without an end of its own runs.
 pub const DEFAULT_DURATION: Nanos = Nanos::from_secs(60);
 
+/// The server where the command line names none.
+pub const DEFAULT_PROFILE: &str = "asg-1115s";
+
 /// Said before the example's table.
 pub const EXAMPLE_INTRODUCTION: &str = "\
-Built-in example: the four fio servers of the PACMAN paper (mail, VDI, media, web), each on a
-quarter of a 16-drive server whose drives together may draw 224 W; two requests outstanding per
-job, so that it takes seconds only. sspc gives every drive the same cap; pacman moves the caps to
-the drives whose measured power says they need it, first after 5 s, from when on both are counted.";
+Built-in example: the all-flash server of the PACER paper under light load, 3% of what it can serve.
+native leaves cores and frequency alone, ondemand is Linux's governor, pacer parks cores and lowers
+the frequency as far as the tolerated latency allows.";
 
 /// Said after it.
 pub const EXAMPLE_NEXT: &str = "\
-Next: add --report DIR for plots and the log of decisions, or replay a trace of your own:
-  ebb sim --trace FILE --fold --policy native --policy pacer --policy pacer+pacman --ssd-budget 224W
+Next: --report DIR draws plots and lists every decision, --pressure 10% with --workload rand-rw asks
+for more load, and a trace of your own says what you would save:
+  ebb sim --trace FILE --fold --policy native --policy ondemand --policy pacer
   ebb sim --list       policies, servers and workloads";
 
 /// The scenario of the example; its length keeps it to a few seconds of computing.
 pub struct Example;
 
 impl Example {
-    pub const PROFILE: &str = "asg-1115s";
-    pub const WORKLOAD: &str = "fio-servers";
-    pub const POLICIES: [&str; 2] = ["sspc", "pacman"];
-    pub const BUDGET: Watts = Watts(224.0);
-    pub const DEPTH: u32 = 2;
-    pub const WARMUP: Nanos = P_INTERVAL;
-    pub const DURATION: Nanos = Nanos::from_secs(6);
+    pub const PROFILE: &str = "dorado-6000";
+    pub const WORKLOAD: &str = "rand-rw";
+    pub const POLICIES: [&str; 3] = ["native", "ondemand", "pacer"];
+    pub const PRESSURE: f64 = 0.03;
+    pub const DURATION: Nanos = Nanos::from_secs(30);
+
+    /// A third of it, in which pacer learns what native's latency is.
+    pub fn warmup(duration: Option<Nanos>) -> Nanos {
+        Nanos(duration.unwrap_or(Self::DURATION).min(Self::DURATION).0 / 3)
+    }
 }
 
 /// Whether nothing says what to simulate, so that the example is shown.

@@ -6,17 +6,18 @@ use ebb_policy::registry::{self, PolicyError, Settings};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy};
 use ebb_trace::Workload;
-use ebb_trace::generate::{Job, Overrides, WorkloadSpec};
+use ebb_trace::generate::{Job, WorkloadSpec};
 use ebb_twin::faults::Faults;
 
 use super::maximum::maximum;
-use super::options::{self, DEFAULT_DURATION, Example};
+use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
 use crate::args::SimArgs;
 use crate::characterise::read_curve;
 use crate::exit::usage;
 use crate::input::{Traces, Watch};
 use crate::progress::Progress;
 use crate::server::Server;
+use crate::text::short;
 
 /// Where requests come from; made anew for each run.
 pub enum Requests {
@@ -57,16 +58,27 @@ impl Plan {
     pub fn new(args: &SimArgs) -> Result<Self> {
         options::contradictions(args)?;
         let example = options::is_example(args);
-        let server = Server::load(args.profile.as_deref().unwrap_or(Example::PROFILE))?;
-        let mut ssd_budget = args.ssd_budget;
+        let profile = if example { Example::PROFILE } else { DEFAULT_PROFILE };
+        let server = Server::load(args.profile.as_deref().unwrap_or(profile))?;
+        let ssd_budget = args.ssd_budget;
         let mut policies = args.policies.clone();
         if example {
-            ssd_budget = Some(Example::BUDGET);
             policies = Example::POLICIES.map(str::to_owned).to_vec();
         } else if policies.is_empty() {
             policies = vec!["native".to_owned()];
         }
+        if args.curve.is_some() && !policies.iter().any(|name| uses_curve(name)) {
+            return Err(usage(format!(
+                "--curve is for eadc and eadc-plus; of --policy {} none uses it",
+                policies.join(", ")
+            )));
+        }
         let curve = args.curve.as_deref().map(read_curve).transpose()?;
+        if args.plf > 10.0 {
+            let share = args.plf;
+            let percent = share * 100.0;
+            return Err(usage(format!("--plf {share} is {percent}%: for {share}% write {share}%")));
+        }
         let settings = Settings { plf: args.plf, ssd_budget, curve };
         // A wrong name is told even where nothing says yet what to run.
         check_policies(&policies, &server, &settings)?;
@@ -79,14 +91,13 @@ impl Plan {
             requests,
             policies,
             server,
-            warmup: whole_periods(args.warmup.unwrap_or(if example {
-                Example::WARMUP
-            } else {
-                Nanos::ZERO
+            warmup: whole_periods(args.warmup.unwrap_or(match example {
+                true => Example::warmup(args.duration),
+                false => Nanos::ZERO,
             })),
             seed: args.seed,
             faults: args.faults.map(|seed| Faults { until: args.faults_until, ..campaign(seed) }),
-            pressure: args.workload.pressure,
+            pressure: args.workload.pressure.or(example.then_some(Example::PRESSURE)),
             maximum: None,
             example,
         };
@@ -130,7 +141,7 @@ impl Plan {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let profile = &self.server.profile;
-        let eadc = |name: &String| name.split('+').any(|part| part.trim().starts_with("eadc"));
+        let eadc = |name: &String| uses_curve(name);
         let disks = profile.drive().is_none() && profile.vibration.is_some();
         if disks && self.settings.curve.is_none() && self.policies.iter().any(eadc) {
             notes.push(format!(
@@ -138,6 +149,16 @@ impl Plan {
                  characterise --profile {} --out curve.toml` measures one",
                 profile.name
             ));
+        }
+        if let Some(budget) = self.settings.ssd_budget {
+            let drives = self.server.topology.drives.iter();
+            let most: Watts = drives.map(|drive| drive.cap(0)).sum();
+            if most <= budget {
+                notes.push(format!(
+                    "the budget limits nothing: the drives draw {} W at most",
+                    short(most.0)
+                ));
+            }
         }
         for name in &self.policies {
             let idle = registry::idle(name, &self.server.topology, &self.settings);
@@ -180,6 +201,14 @@ impl Plan {
                 Ok(spec.batch_jobs(&self.server.context(spec, self.seed))?)
             }
         }
+    }
+
+    /// How long a run takes on its clock, where that is known before.
+    pub fn length(&self) -> Option<Nanos> {
+        self.duration.or_else(|| match &self.requests {
+            Requests::Traces { traces, .. } => traces.length(),
+            Requests::Generated(_) => None,
+        })
     }
 
     /// A name of the requests, for headings.
@@ -225,6 +254,11 @@ impl Plan {
     }
 }
 
+/// Whether one of the policies of `a+b` takes the disks' curve.
+fn uses_curve(name: &str) -> bool {
+    name.split('+').any(|part| part.trim().starts_with("eadc"))
+}
+
 fn policy(name: &str, server: &Server, settings: &Settings) -> Result<Box<dyn Policy>> {
     registry::make(name, &server.topology, settings).with_context(|| format!("--policy {name}"))
 }
@@ -251,13 +285,10 @@ fn requests(args: &SimArgs) -> Result<Requests> {
     let input = &args.trace;
     if !input.files.is_empty() {
         let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;
-        return Ok(Requests::Traces { traces, fold: input.fold });
+        return Ok(Requests::Traces { traces: traces.for_several_runs()?, fold: input.fold });
     }
     let name = args.workload.workload.as_deref().unwrap_or(Example::WORKLOAD);
-    let mut spec = options::workload(name, &args.workload)?;
-    if options::is_example(args) {
-        spec = spec.with(&Overrides { depth: Some(Example::DEPTH), ..Overrides::default() })?;
-    }
+    let spec = options::workload(name, &args.workload)?;
     if let Some(share) = args.workload.pressure {
         if !(share > 0.0 && share <= 10.0) {
             return Err(usage(format!(

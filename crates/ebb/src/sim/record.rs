@@ -5,8 +5,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use indicatif::ProgressBar;
-
 use ebb_policy::units::Nanos;
 use ebb_policy::{Decision, Topology};
 use ebb_twin::faults::FaultEvent;
@@ -16,6 +14,8 @@ use ebb_twin::{Energy, Observer, Sample};
 use super::decisions::{fault_line, line};
 use super::heat;
 use super::spool::Spool;
+use crate::interrupt;
+use crate::progress::Track;
 
 /// Decisions kept in memory for the report: so many of the first, so many of the last.
 const KEPT: usize = 1000;
@@ -163,7 +163,7 @@ impl Log {
 /// Watches one run.
 pub struct Recorder {
     policy: String,
-    bar: ProgressBar,
+    track: Track,
     groups: Vec<String>,
     rows: Option<(Spool, Vec<f64>)>,
     log: Log,
@@ -177,7 +177,7 @@ impl Recorder {
     pub fn new(
         policy: &str,
         topology: &Topology,
-        bar: ProgressBar,
+        track: Track,
         rows: bool,
         decisions: bool,
     ) -> io::Result<Self> {
@@ -186,7 +186,7 @@ impl Recorder {
         let file = if decisions { Some(BufWriter::new(tempfile::tempfile()?)) } else { None };
         Ok(Self {
             policy: policy.to_owned(),
-            bar,
+            track,
             groups: columns.groups,
             rows: if rows { Some((Spool::new(width)?, Vec::with_capacity(width))) } else { None },
             log: Log { file, ..Log::default() },
@@ -197,7 +197,7 @@ impl Recorder {
 
     /// What was kept.
     pub fn finish(self) -> (Option<Spool>, Log) {
-        self.bar.finish_and_clear();
+        self.track.finish();
         (self.rows.map(|(spool, _)| spool), self.log)
     }
 }
@@ -205,12 +205,8 @@ impl Recorder {
 impl Observer for Recorder {
     fn sample(&mut self, sample: &Sample<'_>) {
         self.completed += sample.signals.io.completed.unwrap_or(0);
-        self.bar.set_position(sample.signals.now.0 / 1_000_000);
-        if !self.bar.is_hidden() {
-            let seconds = sample.signals.now.seconds();
-            let millions = self.completed as f64 / 1e6;
-            self.bar.set_message(format!("{seconds:.1} s simulated, {millions:.2} M requests"));
-        }
+        interrupt::leave_if_asked();
+        self.track.reached(sample.signals.now, self.completed);
         if let Some((spool, row)) = &mut self.rows {
             row.clear();
             fill(row, sample, &sample.wear.since(&self.wear));

@@ -11,9 +11,10 @@ use ebb_twin::{Outcome, Run, TwinError};
 use super::plan::Plan;
 use super::record::{Log, Recorder};
 use super::spool::Spool;
-use crate::exit::usage;
+use crate::exit::{Interrupted, usage};
 use crate::input::FileReport;
-use crate::progress::Progress;
+use crate::interrupt;
+use crate::progress::{Progress, Track};
 
 /// What to keep of each run beside its outcome.
 #[derive(Debug, Clone, Copy)]
@@ -38,24 +39,47 @@ pub struct RunResult {
     pub files: Vec<FileReport>,
 }
 
+/// The runs that ended; after an interruption not all of them.
+pub struct Results {
+    /// In the order of the policies.
+    pub done: Vec<RunResult>,
+    /// Policies whose runs did not end.
+    pub unfinished: Vec<String>,
+}
+
 /// Runs every policy of `plan`; results in their order, whatever the number of threads.
+///
+/// # Errors
+/// What went wrong first; an interruption only where nothing was complete by then.
 pub fn run_all(
     plan: &Plan,
     progress: &Progress,
     threads: Option<u16>,
     keep: Keep,
-) -> Result<Vec<RunResult>> {
-    in_parallel(plan.policies.len(), threads, |index| {
+) -> Result<Results> {
+    let runs = each_in_parallel(plan.policies.len(), threads, |index| {
         let policy = &plan.policies[index];
         run_one(plan, policy, progress, keep).with_context(|| format!("policy {policy}"))
-    })
+    });
+    let mut results = Results { done: Vec::new(), unfinished: Vec::new() };
+    for (run, policy) in runs.into_iter().zip(&plan.policies) {
+        match run {
+            Some(Ok(run)) => results.done.push(run),
+            Some(Err(error)) if !error.is::<Interrupted>() => return Err(error),
+            _ => results.unfinished.push(policy.clone()),
+        }
+    }
+    if results.done.is_empty() { Err(Interrupted.into()) } else { Ok(results) }
 }
 
 fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result<RunResult> {
     let (workload, watch) = plan.workload()?;
-    let bar = progress.bar(policy, plan.duration.map(|duration| duration.0 / 1_000_000));
+    let track = match plan.length() {
+        Some(length) => Track::time(progress.bar(policy, Some(length.0 / 1_000_000))),
+        None => Track::trace(progress, policy, &watch),
+    };
     let topology = &plan.server.topology;
-    let mut recorder = Recorder::new(policy, topology, bar, keep.rows, keep.decisions)
+    let mut recorder = Recorder::new(policy, topology, track, keep.rows, keep.decisions)
         .context("cannot make a temporary file")?;
     let run = Run {
         profile: &plan.server.profile,
@@ -83,12 +107,31 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
 /// Calls `work` for 0 to `count`, on all cores or as many threads as asked for; results in order.
 ///
 /// # Errors
-/// The first error in that order; work that has not begun when one occurs is left out.
+/// The first error in that order, which an interruption is too; work that has not begun when one
+/// occurs is left out.
 pub fn in_parallel<T: Send>(
     count: usize,
     threads: Option<u16>,
     work: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
+    let done = each_in_parallel(count, threads, work);
+    let mut results = Vec::with_capacity(count);
+    let mut left_out = false;
+    for result in done {
+        match result {
+            Some(result) => results.push(result?),
+            None => left_out = true,
+        }
+    }
+    if left_out { Err(anyhow!("a run was left out")) } else { Ok(results) }
+}
+
+/// The same, with what became of each; `None` where it was left out.
+fn each_in_parallel<T: Send>(
+    count: usize,
+    threads: Option<u16>,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Vec<Option<Result<T>>> {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or_else(cores, usize::from).min(count);
     let next = AtomicUsize::new(0);
@@ -97,7 +140,7 @@ pub fn in_parallel<T: Send>(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = done.get(index) else { return };
-            let result = work(index);
+            let result = interrupt::unless_left(|| work(index));
             if result.is_err() {
                 next.store(count, Ordering::Relaxed);
             }
@@ -112,15 +155,7 @@ pub fn in_parallel<T: Send>(
         }
         worker();
     });
-    let mut results = Vec::with_capacity(count);
-    let mut left_out = false;
-    for slot in done {
-        match slot.into_inner().ok().flatten() {
-            Some(result) => results.push(result?),
-            None => left_out = true,
-        }
-    }
-    if left_out { Err(anyhow!("a run was left out")) } else { Ok(results) }
+    done.into_iter().map(|slot| slot.into_inner().ok().flatten()).collect()
 }
 
 #[cfg(test)]
@@ -133,6 +168,17 @@ mod tests {
             let squares = in_parallel(50, threads, |index| Ok(index * index)).unwrap();
             assert!(squares.iter().enumerate().all(|(index, square)| index * index == *square));
         }
+    }
+
+    #[test]
+    fn what_was_complete_before_work_is_left_stays() {
+        let done = each_in_parallel(3, Some(1), |index| match index {
+            1 => std::panic::resume_unwind(Box::new(Interrupted)),
+            _ => Ok(index),
+        });
+        assert_eq!(done[0].as_ref().unwrap().as_ref().unwrap(), &0);
+        assert!(done[1].as_ref().unwrap().as_ref().unwrap_err().is::<Interrupted>());
+        assert!(done[2].is_none());
     }
 
     #[test]

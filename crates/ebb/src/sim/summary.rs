@@ -14,6 +14,7 @@ use super::heat::{FaultLine, ThermalSummary, TripLine};
 use super::jobs::{ClassSummary, DiskSummary, JobSummary, jobs};
 use super::plan::Plan;
 use super::run::RunResult;
+use super::verdict::{self, Side, Verdict};
 use crate::input::FileReport;
 
 /// Version of the JSON.
@@ -51,9 +52,17 @@ pub struct Summary {
     pub faults_until_s: Option<f64>,
     /// What became of the trace files.
     pub traces: Vec<FileReport>,
+    /// What each further policy would save against the first, and at what cost.
+    pub verdicts: Vec<Verdict>,
+    /// What to try where the load shows little; absent where it shows something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
     /// What a reader must know beside the numbers: policies that set nothing here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Policies whose runs an interruption dropped; absent where all ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<String>,
     /// One per policy, in the order given; the first is the reference.
     pub runs: Vec<RunSummary>,
 }
@@ -139,16 +148,24 @@ pub struct Latency {
 
 impl Summary {
     /// The numbers of `results`.
-    pub fn new(plan: &Plan, results: &[RunResult]) -> Self {
+    pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Self {
         let plf = plan.settings.plf;
         let mean =
             |outcome: &Outcome| (outcome.requests > 0).then(|| outcome.mean_latency() * 1e-3);
-        // The partial run of a policy that tripped judges no other.
-        let whole = results.first().filter(|first| first.outcome.trip.is_none());
+        // The partial run of a policy that tripped judges no other, nor does another than the
+        // reference.
+        let reference =
+            results.first().filter(|first| plan.policies.first() == Some(&first.policy));
+        let whole = reference.filter(|first| first.outcome.trip.is_none());
         let limit = whole.and_then(|first| mean(&first.outcome)).map(|mean| mean * (1.0 + plf));
         let budgeted = plan.ssd_budget().is_some();
         let faults = plan.faults.is_some();
         let run = |result| RunSummary::new(result, limit, budgeted, faults);
+        let runs: Vec<RunSummary> = results.iter().map(run).collect();
+        let sides: Vec<Side<'_>> = runs.iter().map(RunSummary::side).collect();
+        let verdicts = verdict::all(&sides, plf);
+        let is_trace = plan.folds().is_some();
+        let advice = verdict::advice(&sides, &verdicts, is_trace);
         Self {
             schema: SCHEMA,
             simulated: true,
@@ -164,7 +181,10 @@ impl Summary {
             faults_until_s: plan.faults.and_then(|faults| faults.until).map(Nanos::seconds),
             traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
             notes: plan.notes(),
-            runs: results.iter().map(run).collect(),
+            unfinished,
+            advice,
+            verdicts,
+            runs,
         }
     }
 }
@@ -216,6 +236,25 @@ impl RunSummary {
             classes: ClassSummary::of(&jobs),
             jobs,
             disks: DiskSummary::new(outcome),
+        }
+    }
+}
+
+impl RunSummary {
+    fn side(&self) -> Side<'_> {
+        let all: f64 = self.core_seconds.values().sum();
+        Side {
+            policy: &self.policy,
+            watts: self.mean_watts,
+            iops: self.iops,
+            latency_us: self.latency_us.mean.zip(self.latency_us.p99),
+            busy: self
+                .core_seconds
+                .get("busy")
+                .map(|busy| busy / all)
+                .filter(|_| self.jobs.is_empty()),
+            sla_kept: self.sla_kept,
+            whole: self.trip.is_none(),
         }
     }
 }

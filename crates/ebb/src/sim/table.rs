@@ -9,7 +9,7 @@ use super::jobs::ClassSummary;
 use super::plan::{Plan, Requests};
 use super::run::RunResult;
 use super::summary::{RunSummary, Summary};
-use crate::text::{grouped, number, percent, seconds, short};
+use crate::text::{grouped, number, percent, seconds, short, wrapped};
 
 /// Columns of the screen where that is no terminal; at least two policies stand side by side.
 const SCREEN: usize = 100;
@@ -39,9 +39,14 @@ enum Against {
 }
 
 impl Against {
-    /// The value for people; [`Against::Count`] and those of a thousand or more are whole.
+    /// The value for people, at least as fine as its difference; [`Against::Count`] and those of
+    /// a thousand or more are whole.
     fn show(self, value: f64) -> String {
-        if self == Self::Count { grouped(value) } else { number(value) }
+        match self {
+            Self::Count => grouped(value),
+            Self::Ratio => number(value),
+            Self::Difference(_) => format!("{value:.2}"),
+        }
     }
 
     /// `value` against `reference`; nothing where there is no ratio.
@@ -67,6 +72,17 @@ struct Row {
     better: Better,
     against: Against,
     value: Value,
+}
+
+/// What each policy would save, before anything else.
+pub fn verdicts(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    for verdict in &summary.verdicts {
+        writeln!(to, "{}", wrapped(&format!("Simulated: {}", verdict.text)))?;
+    }
+    if let Some(advice) = &summary.advice {
+        writeln!(to, "{}", wrapped(&format!("Hint: {advice}.")))?;
+    }
+    if summary.verdicts.is_empty() && summary.advice.is_none() { Ok(()) } else { writeln!(to) }
 }
 
 /// What was simulated.
@@ -185,20 +201,25 @@ fn coloured(cell: Cell, better: Better, change: Option<f64>) -> Cell {
 }
 
 fn sla(runs: &[&RunSummary]) -> Vec<Cell> {
-    let mut cells = vec![Cell::new("SLA (see below)")];
+    let mut cells = vec![Cell::new("mean to SLA limit")];
     for (index, run) in runs.iter().enumerate() {
         let cell = match (index, run.sla_excess) {
             _ if run.trip.is_some() => Cell::new("tripped").fg(Color::Red),
             (0, _) => Cell::new("reference"),
             (_, None) => Cell::new("–"),
             (_, Some(excess)) if excess <= 0.0 => {
-                Cell::new(format!("kept {:>6}", percent(excess))).fg(Color::Green)
+                Cell::new(format!("{} below", share(-excess))).fg(Color::Green)
             }
-            (_, Some(excess)) => Cell::new(format!("broken {:>6}", percent(excess))).fg(Color::Red),
+            (_, Some(excess)) => Cell::new(format!("{} above", share(excess))).fg(Color::Red),
         };
         cells.push(cell.set_alignment(CellAlignment::Right));
     }
     cells
+}
+
+/// A share in percent.
+fn share(share: f64) -> String {
+    format!("{}%", short((share * 1000.0).round() * 0.1))
 }
 
 fn rows(summary: &Summary) -> Vec<Row> {
@@ -228,7 +249,7 @@ fn rows(summary: &Summary) -> Vec<Row> {
     rows.push(row("latency p99, µs", Lower, |run| run.latency_us.p99));
     rows.push(row("latency p99.9, µs", Lower, |run| run.latency_us.p99_9));
     if summary.runs.iter().any(|run| run.thermal.is_some()) {
-        rows.extend(heat());
+        rows.extend(heat(energy_unit(summary)));
     }
     rows.extend(classes(summary));
     if summary.runs.iter().any(|run| run.disks.is_some()) {
@@ -247,7 +268,7 @@ fn rows(summary: &Summary) -> Vec<Row> {
 }
 
 /// Temperatures, fans and throttling.
-fn heat() -> Vec<Row> {
+fn heat((unit, scale): (&str, f64)) -> Vec<Row> {
     use Against::{Difference, Ratio};
     use Better::{Lower, Neither};
     let row = |name: &str, better, against, value: fn(&ThermalSummary) -> f64| Row {
@@ -262,7 +283,12 @@ fn heat() -> Vec<Row> {
         row("drive at most, °C", Neither, Difference("K"), |heat| heat.hottest_drive_celsius),
         // Points of percent: a percentage of a percentage is read wrongly.
         row("fan duty, %", Neither, Difference("pt"), |heat| heat.mean_fan_duty * 100.0),
-        row("leakage, J", Lower, Ratio, |heat| heat.leakage_joules),
+        Row {
+            name: format!("leakage, {unit}"),
+            better: Lower,
+            against: Ratio,
+            value: Box::new(move |run| Some(run.thermal.as_ref()?.leakage_joules * scale)),
+        },
         row("vibration amplitude", Neither, Ratio, |heat| heat.mean_vibration),
         row("cores throttled, s", Lower, Ratio, |heat| heat.socket_throttled_seconds),
         row("drives throttled, s", Lower, Ratio, |heat| heat.drive_throttled_seconds),
@@ -305,16 +331,20 @@ fn classes(summary: &Summary) -> Vec<Row> {
     rows.collect()
 }
 
-/// Energy by component, in the unit that suits the first run's total; without components that
-/// draw nothing.
-fn energy(summary: &Summary) -> Vec<Row> {
-    let of = |run: &RunSummary, name: &str| run.energy_joules.get(name).copied();
-    let total = summary.runs.first().and_then(|run| of(run, "total")).unwrap_or(0.0);
-    let (unit, scale) = match total {
+/// The unit of energy that suits the first run's total, and what a joule is in it.
+fn energy_unit(summary: &Summary) -> (&'static str, f64) {
+    let first = summary.runs.first().and_then(|run| run.energy_joules.get("total"));
+    match first.copied().unwrap_or(0.0) {
         1e7.. => ("MJ", 1e-6),
         1e4.. => ("kJ", 1e-3),
         _ => ("J", 1.0),
-    };
+    }
+}
+
+/// Energy by component, without components that draw nothing.
+fn energy(summary: &Summary) -> Vec<Row> {
+    let of = |run: &RunSummary, name: &str| run.energy_joules.get(name).copied();
+    let (unit, scale) = energy_unit(summary);
     let names = ["total", "cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"];
     let drawn = |name: &&str| summary.runs.iter().any(|run| of(run, name) != Some(0.0));
     let row = |name: &'static str| {
@@ -333,12 +363,20 @@ fn energy(summary: &Summary) -> Vec<Row> {
 
 /// What a reader must know beside the numbers.
 pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> io::Result<()> {
+    if !summary.unfinished.is_empty() {
+        writeln!(
+            to,
+            "INTERRUPTED: partial results. Not finished: {}. The first column is what the others \
+             are compared with.",
+            summary.unfinished.join(", ")
+        )?;
+    }
     if summary.runs.len() > 1
         && let Some(limit) = summary.runs[0].sla_limit_us
     {
         writeln!(
             to,
-            "SLA: mean latency at most {} µs, {}% over {}'s (--plf {}); compared with that limit.",
+            "SLA, kept up to its limit: mean latency at most {} µs, {}% more than {}'s (--plf {}).",
             number(limit),
             short(summary.plf * 100.0),
             summary.runs[0].policy,
@@ -348,7 +386,7 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
     if let Some(budget) = summary.ssd_budget_watts {
         writeln!(
             to,
-            "Budget of the drives: {} W; over it count periods of 0.5 s of higher mean power.",
+            "Budget of the drives: {} W; \"over budget\": control periods (0.5 s) with more.",
             short(budget)
         )?;
     }
@@ -358,9 +396,10 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
         writeln!(to, "{}: {trip}.\n  {end}", run.policy)?;
     }
     for note in &summary.notes {
-        writeln!(to, "Note: {note}.")?;
+        writeln!(to, "{}", wrapped(&format!("Note: {note}.")))?;
     }
-    faults(to, summary)?;
+    let end = results.iter().map(|run| run.outcome.end.seconds()).fold(0.0, f64::max);
+    faults(to, summary, end)?;
     for file in results.first().map(|first| first.files.as_slice()).unwrap_or_default() {
         if file.malformed > 0 {
             let (line, reason) = file.reasons.first().cloned().unwrap_or_default();
@@ -377,8 +416,9 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
 /// Faults told one by one; more are in the JSON and the log of decisions.
 const FAULTS: usize = 12;
 
-/// The injected faults; they are the same under every policy that ran as long.
-fn faults(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
+/// The injected faults, which are the same under every policy that ran as long; `end` is that of
+/// the longest run.
+fn faults(to: &mut impl Write, summary: &Summary, end: f64) -> io::Result<()> {
     let (Some(seed), lists) = (summary.faults_seed, summary.runs.iter()) else { return Ok(()) };
     let longest = lists.filter_map(|run| run.faults.as_deref()).max_by_key(|list| list.len());
     let all = longest.unwrap_or_default();
@@ -392,7 +432,11 @@ fn faults(to: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let count = all.len();
     writeln!(to, "Injected faults ({options}), the same under every policy: {count}")?;
     for fault in all.iter().take(FAULTS) {
-        writeln!(to, "  {:>7.1} s to {:>6.1} s  {}", fault.from_s, fault.until_s, fault.what)?;
+        let until = match fault.until_s < end {
+            true => format!("{:>6.1} s", fault.until_s),
+            false => " the end".to_owned(),
+        };
+        writeln!(to, "  {:>7.1} s to {until}  {}", fault.from_s, fault.what)?;
     }
     if all.len() > FAULTS {
         writeln!(to, "  and {} more (--json, --decisions FILE)", all.len() - FAULTS)?;
@@ -419,7 +463,10 @@ mod tests {
             ("1".into(), "1.000".into())
         );
         assert!(
-            heat().iter().filter(|row| row.name.contains("°C")).all(|row| row.against == kelvins)
+            heat(("J", 1.0))
+                .iter()
+                .filter(|row| row.name.contains("°C"))
+                .all(|row| row.against == kelvins)
         );
     }
 }

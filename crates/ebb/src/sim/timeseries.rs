@@ -1,11 +1,11 @@
 //! The time series: one row per policy and control period, as CSV or Parquet.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use ebb_trace::OutputFile;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::file::properties::WriterProperties;
@@ -15,7 +15,8 @@ use parquet::schema::types::Type;
 use super::plan::Plan;
 use super::record::Columns;
 use super::run::RunResult;
-use crate::exit::{Unwritten, check_folder, usage};
+use crate::exit::usage;
+use crate::output;
 
 /// Rows of one row group in Parquet.
 const GROUP: usize = 16_384;
@@ -27,13 +28,14 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The form follows from the ending.
+    /// The form follows from the ending; pipes and devices without one get CSV.
     pub fn new(path: &'a Path) -> Result<Self> {
-        check_folder("--timeseries", path)?;
+        output::check("--timeseries", path)?;
         let ending = path.extension().and_then(|ending| ending.to_str());
         let parquet = match ending {
             Some("parquet") => true,
             Some("csv") => false,
+            None if path.exists() && !path.is_file() => false,
             _ => {
                 return Err(usage(format!(
                     "--timeseries {}: the name must end in .csv or .parquet",
@@ -44,27 +46,15 @@ impl<'a> Target<'a> {
         Ok(Self { path, parquet })
     }
 
-    /// Writes the rows of all runs, in the order of the policies. The file appears under its
-    /// name only when it is complete.
+    /// Writes the rows of all runs, in the order of the policies.
     pub fn write(&self, plan: &Plan, results: &mut [RunResult]) -> Result<()> {
         let columns = Columns::new(&plan.server.topology);
-        let partial = PathBuf::from(format!("{}.partial", self.path.display()));
-        let written = if self.parquet {
-            parquet(&partial, &columns, results)
-        } else {
-            csv(&partial, &columns, results)
-        };
-        let done = written.and_then(|()| Ok(std::fs::rename(&partial, self.path)?));
-        if done.is_err() {
-            // Nothing half-written stays; the error to tell is the first one.
-            let _ = std::fs::remove_file(&partial);
-        }
-        done.with_context(|| Unwritten(self.path.display().to_string()))
+        let write = if self.parquet { parquet } else { csv };
+        output::write(self.path, |to| write(to, &columns, results))
     }
 }
 
-fn csv(path: &Path, columns: &Columns, results: &mut [RunResult]) -> Result<()> {
-    let mut to = BufWriter::new(File::create(path)?);
+fn csv(to: &mut OutputFile, columns: &Columns, results: &mut [RunResult]) -> Result<()> {
     writeln!(to, "policy,{}", columns.names.join(","))?;
     for result in results {
         let RunResult { policy, rows: Some(rows), .. } = result else { continue };
@@ -77,14 +67,12 @@ fn csv(path: &Path, columns: &Columns, results: &mut [RunResult]) -> Result<()> 
             Ok(to.write_all(b"\n")?)
         })?;
     }
-    to.into_inner().map_err(|error| error.into_error())?.sync_all()?;
     Ok(())
 }
 
-fn parquet(path: &Path, columns: &Columns, results: &mut [RunResult]) -> Result<()> {
+fn parquet(to: &mut OutputFile, columns: &Columns, results: &mut [RunResult]) -> Result<()> {
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let file = File::create(path)?;
-    let mut to = SerializedFileWriter::new(file, schema(columns)?, Arc::new(properties))?;
+    let mut to = SerializedFileWriter::new(to, schema(columns)?, Arc::new(properties))?;
     for result in results {
         let RunResult { policy, rows: Some(rows), .. } = result else { continue };
         let mut held: Vec<Vec<f64>> = vec![Vec::with_capacity(GROUP); columns.names.len()];
@@ -94,7 +82,7 @@ fn parquet(path: &Path, columns: &Columns, results: &mut [RunResult]) -> Result<
         })?;
         group(&mut to, policy, &mut held)?;
     }
-    to.into_inner()?.sync_all()?;
+    to.close()?;
     Ok(())
 }
 
@@ -115,7 +103,11 @@ fn schema(columns: &Columns) -> Result<Arc<Type>> {
 }
 
 /// Writes the rows that are held and empties them.
-fn group(to: &mut SerializedFileWriter<File>, policy: &str, held: &mut [Vec<f64>]) -> Result<()> {
+fn group<W: Write + Send>(
+    to: &mut SerializedFileWriter<W>,
+    policy: &str,
+    held: &mut [Vec<f64>],
+) -> Result<()> {
     let count = held.first().map_or(0, Vec::len);
     if count == 0 {
         return Ok(());

@@ -1,19 +1,24 @@
 //! `ebb trace convert`: a trace in another format.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use ebb_trace::write::WRITABLE;
-use ebb_trace::{Format, TraceError, write};
+use ebb_trace::{Format, OutputFile, TraceError, write_to};
 
 use super::{open, skipped};
 use crate::args::ConvertArgs;
-use crate::exit::{Unwritten, check_folder, usage};
+use crate::exit::{Unwritten, usage};
 use crate::input::FileReport;
 use crate::out;
+use crate::output;
 use crate::text::grouped;
+
+/// The name of standard output.
+const STDOUT: &str = "-";
 
 #[derive(Serialize)]
 struct Converted {
@@ -26,40 +31,93 @@ struct Converted {
 
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
+    let path = &args.output;
+    let is_stdout = path == Path::new(STDOUT) || output::is_stdout(path);
+    let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
     let format = format(args)?;
-    check_folder("--output", &args.output)?;
-    let output = args.output.display().to_string();
-    let to = args.output.canonicalize().ok();
-    if to.is_some() && args.input.files.iter().any(|file| file.canonicalize().ok() == to) {
-        return Err(usage(format!("--output {output} is also read: name another file")));
+    if is_stdout && args.input.json {
+        return Err(usage(format!("--json would stand within the trace: both go to {name}")));
+    }
+    if !is_stdout {
+        output::check("--output", path)?;
+        output::apart(&args.input.files, &[("--output", path)])?;
     }
     let (mut source, watch) = open(&args.input)?;
-    let requests = write(source.as_mut(), &args.output, format).map_err(|error| {
+    let unwritten = |error: io::Error| anyhow::Error::from(error).context(Unwritten(name.clone()));
+    let opened = if is_stdout { OutputFile::stdout() } else { OutputFile::create(path) };
+    let mut to = opened.map_err(unwritten)?;
+    let requests = write_to(source.as_mut(), &mut to, &name, format).map_err(|error| {
         // The writer names the file it writes: failing there is not the input's fault.
-        let ours = matches!(&error, TraceError::Io { file, .. } if *file == output);
+        let ours = matches!(&error, TraceError::Io { file, .. } if *file == name);
         let error = anyhow::Error::from(error);
-        if ours { error.context(Unwritten(output.clone())) } else { error }
-    })?;
+        if ours { error.context(Unwritten(name.clone())) } else { error }
+    });
+    let done = requests.and_then(|requests| {
+        to.finish().map_err(unwritten)?;
+        Ok(requests)
+    });
+    let requests = match done {
+        Ok(requests) => requests,
+        // As everywhere, a reader that leaves early is no failure.
+        Err(error) if is_stdout && is_closed(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    };
     let files = watch.reports();
     if args.input.json {
         let format = format.to_string();
-        return out::json(&Converted { schema: 1, output, format, requests, files });
+        return out::json(&Converted { schema: 1, output: name, format, requests, files });
+    }
+    let mut text = Vec::new();
+    writeln!(text, "{name}: {} requests written as {format}", grouped(requests as f64))?;
+    skipped(&mut text, &files)?;
+    if is_stdout {
+        out::note(String::from_utf8_lossy(&text).trim_end());
+        return Ok(());
     }
     let mut to = out::stdout();
-    writeln!(to, "{output}: {} requests written as {format}", grouped(requests as f64))?;
-    skipped(&mut to, &files)?;
+    to.write_all(&text)?;
     Ok(to.flush()?)
 }
 
-fn format(args: &ConvertArgs) -> Result<Format> {
-    let by_name = match args.output.extension().and_then(|ending| ending.to_str()) {
-        Some("csv") => Format::EbbCsv,
-        _ => Format::Parquet,
+fn is_closed(error: &anyhow::Error) -> bool {
+    let closed = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
+        Some(TraceError::Io { source, .. }) => source.kind() == io::ErrorKind::BrokenPipe,
+        _ => {
+            let cause: Option<&io::Error> = cause.downcast_ref();
+            cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        }
     };
-    let format = args.output_format.unwrap_or(by_name);
+    error.chain().any(closed)
+}
+
+/// The format that the options name, or the file's ending.
+fn format(args: &ConvertArgs) -> Result<Format> {
+    let path = &args.output;
+    let name = path.display();
+    let names = WRITABLE.map(Format::name).join(", ");
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    if matches!(ending, Some("gz" | "zst" | "xz" | "bz2" | "zip")) {
+        return Err(usage(format!(
+            "--output {name}: what Ebb writes is not compressed from outside; name it .parquet, \
+             which is compressed within, or pipe CSV: ebb trace convert … -o - | zstd > {name}"
+        )));
+    }
+    let format = match (args.output_format, ending) {
+        (Some(format), _) => format,
+        (None, Some("parquet")) => Format::Parquet,
+        (None, Some("csv")) => Format::EbbCsv,
+        (None, _) if path == Path::new(STDOUT) || (path.exists() && !path.is_file()) => {
+            Format::EbbCsv
+        }
+        (None, _) => {
+            return Err(usage(format!(
+                "--output {name}: the ending says no format; end it in .parquet or .csv, or give \
+                 --output-format: {names}"
+            )));
+        }
+    };
     if WRITABLE.contains(&format) {
         return Ok(format);
     }
-    let names = WRITABLE.map(Format::name).join(", ");
     Err(usage(format!("--output-format {format} cannot be written; choose from: {names}")))
 }

@@ -8,48 +8,54 @@ mod pressure;
 use std::io::{self, Write};
 
 use anyhow::Result;
-use indicatif::ProgressBar;
-
 use ebb_trace::{Request, Source, TraceError};
 
 use crate::args::{Files, TraceCommand};
+use crate::exit::Interrupted;
 use crate::input::{FileReport, Traces, Watch};
-use crate::progress::Progress;
+use crate::interrupt;
+use crate::progress::{Progress, Track};
 
 /// Runs the command.
 pub fn run(command: &TraceCommand) -> Result<()> {
-    match command {
+    interrupt::watch()?;
+    let done = match command {
         TraceCommand::Info(args) => info::run(args),
         TraceCommand::Head(args) => head::run(args),
         TraceCommand::Convert(args) => convert::run(args),
         TraceCommand::Pressure(args) => pressure::run(args),
-    }
+    };
+    // Reading ends by an error then, which says nothing more.
+    if interrupt::asked() { done.map_err(|_| Interrupted.into()) } else { done }
 }
 
-/// Opens the traces of a command, with a count of requests on the terminal.
+/// Opens the traces of a command, with what was read on the terminal.
 fn open(input: &Files) -> Result<(Box<dyn Source>, Watch)> {
     let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;
     let (source, watch) = traces.open(None)?;
-    let bar = Progress::new(input.quiet).bar("reading", None);
-    Ok((Box::new(Counted { source, bar }), watch))
+    let track = Track::trace(&Progress::new(input.quiet), "reading", &watch);
+    Ok((Box::new(Counted { source, track, count: 0 }), watch))
 }
 
-/// Counts what passes.
+/// Counts what passes, and ends where somebody asks for it.
 struct Counted {
     source: Box<dyn Source>,
-    bar: ProgressBar,
+    track: Track,
+    count: u64,
 }
 
 impl Source for Counted {
     fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        if interrupt::asked() {
+            let source = io::ErrorKind::Interrupted.into();
+            return Err(TraceError::Io { file: "reading".to_owned(), source });
+        }
         let before = batch.len();
         let filled = self.source.fill(batch);
-        self.bar.inc((batch.len() - before) as u64);
-        if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{:.2} M requests", self.bar.position() as f64 / 1e6));
-        }
+        self.count += (batch.len() - before) as u64;
+        self.track.read(self.count);
         if filled.is_err() || batch.len() == before {
-            self.bar.finish_and_clear();
+            self.track.finish();
         }
         filled
     }

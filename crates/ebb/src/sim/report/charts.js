@@ -1,10 +1,17 @@
 "use strict";
-// Plots of one kind each, drawn with Plotly from the numbers in the page.
+// Plots of one kind each, drawn with uPlot from the numbers in the page; drives by time on a canvas.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const runs = data.runs;
 const $ = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function add(parent, tag, text, className) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  if (className) element.className = className;
+  return parent.appendChild(element);
+}
 
 // Paul Tol's "bright" scheme: told apart by the colour-blind, on light and on dark.
 const POLICY = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#888888"];
@@ -17,198 +24,302 @@ const COMPONENTS = [
   ["supply loss", "psu_loss_w", "#bbaacc"],
 ];
 
+// Everything with a size of its own, and everything with a time axis.
 const drawn = [];
 const timed = [];
 
-function layout(extra) {
-  const axis = { gridcolor: css("--grid"), zerolinecolor: css("--grid"), linecolor: css("--line") };
-  const ink = css("--ink");
-  const base = {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: ink, size: 12, family: "system-ui, sans-serif" },
-    margin: { l: 62, r: 14, t: 34, b: 40 },
-    hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: ink } },
-    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 1, xanchor: "right" },
-    hovermode: "x unified",
-  };
-  const merged = { ...base, ...extra };
-  merged.xaxis = { ...axis, ...(extra.xaxis || {}) };
-  merged.yaxis = { ...axis, rangemode: "tozero", ...(extra.yaxis || {}) };
-  if (extra.title) {
-    merged.title = { text: extra.title, x: 0, xanchor: "left", xref: "container", pad: { l: 8 },
-      y: 0.97, yanchor: "top", font: { size: 13 } };
-  }
-  return merged;
-}
-
-const CONFIG = {
-  responsive: true, displayModeBar: false, showTips: false,
-};
-
-// Draws now and again when the colours of the page change.
-function draw(target, make) {
-  const element = typeof target === "string" ? $(target) : target;
-  const again = () => {
-    const { traces, extra } = make();
-    return Plotly.react(element, traces, layout(extra), CONFIG);
-  };
-  drawn.push(again);
-  again();
-  return element;
-}
-
 // Charts over time zoom together.
 let following = false;
-function follow(element) {
-  timed.push(element);
-  element.on("plotly_relayout", (change) => {
-    if (following) return;
-    const from = change["xaxis.range[0]"], to = change["xaxis.range[1]"];
-    const whole = change["xaxis.autorange"];
-    if (from === undefined && !whole) return;
-    following = true;
-    const update = whole ? { "xaxis.autorange": true } : { "xaxis.range": [from, to] };
-    const others = timed.filter((other) => other !== element);
-    Promise.all(others.map((other) => Plotly.relayout(other, update)))
-      .finally(() => { following = false; });
-  });
+function zoom(from, to, source) {
+  if (following) return;
+  following = true;
+  for (const other of timed) if (other !== source) other.zoom(from, to);
+  following = false;
+}
+
+const font = "12px system-ui, sans-serif";
+const axis = (label, more) => ({
+  label, labelFont: font, labelSize: 18, font, stroke: () => css("--soft"), size: 58,
+  values: (u, splits) => splits.map((value) => (value === null ? "" : tick(value))),
+  grid: { stroke: () => css("--grid"), width: 1 }, ticks: { stroke: () => css("--line"), width: 1 },
+  ...more,
+});
+const TIME = () => axis("time, s", { size: 34 });
+const tick = (value) => (Math.abs(value) >= 1e6 ? short(value / 1e6) + " M"
+  : Math.abs(value) >= 1000 ? value.toLocaleString("en-US") : String(Number(value.toPrecision(6))));
+// On a logarithmic axis, labels at powers of ten alone.
+const decades = (u, splits) => splits.map((value) =>
+  (value > 0 && Math.abs(Math.log10(value) % 1) < 1e-9 ? tick(value) : ""));
+
+// A chart in `target`, with a heading; `make` says what it shows whenever it is drawn.
+function draw(target, title, make) {
+  const element = typeof target === "string" ? $(target) : target;
+  let plot = null;
+  const again = () => {
+    element.replaceChildren();
+    if (title) add(element, "h3", title);
+    const place = add(element, "div", undefined, "plot");
+    if (plot) plot.destroy();
+    const { options, columns } = make();
+    plot = new uPlot({ width: Math.max(200, place.clientWidth), height: place.clientHeight || 260, ...options },
+      columns, place);
+  };
+  const resize = () => {
+    const place = element.querySelector(".plot");
+    if (place && place.clientWidth && place.clientWidth !== plot.width) {
+      plot.setSize({ width: place.clientWidth, height: plot.height });
+    }
+  };
+  again();
+  const chart = { again, resize, redraw: () => plot.redraw(), plot: () => plot };
+  drawn.push(chart);
+  return chart;
 }
 
 const faint = (hex) => hex + "2e";
+const stepped = uPlot.paths.stepped({ align: -1 });
 
-// Mean line, and the band from least to largest where a point stands for several periods.
-function lines(run, index, name, options) {
-  const series = run.series[name];
-  if (!series) return [];
-  const scale = (options && options.scale) || 1;
-  const of = (values) => (scale === 1 ? values : values.map((v) => (v === null ? null : v * scale)));
-  const common = { x: run.time, type: "scatter", mode: "lines", legendgroup: run.policy };
-  const shape = (options && options.shape) || "linear";
-  const traces = [];
-  if (series.min) {
-    const edge = { ...common, hoverinfo: "skip", showlegend: false, line: { width: 0, shape } };
-    traces.push({ ...edge, y: of(series.min) });
-    traces.push({ ...edge, y: of(series.max), fill: "tonexty", fillcolor: faint(colour(index)) });
-  }
-  traces.push({
-    ...common, y: of(series.mean), name: run.policy,
-    // The reference is wider, to be seen under policies that do the same.
-    line: { color: colour(index), width: index === 0 ? 3.2 : 1.6, shape },
-  });
-  return traces;
+// The reference is wide and pale, to be seen under policies that do the same; later ones are
+// dashed, to show those under them.
+function stroke(index) {
+  return index === 0 ? { stroke: colour(0) + "88", width: 5 }
+    : { stroke: colour(index), width: 1.6, dash: index > 1 ? [3 + 3 * index, 2 + 2 * index] : undefined };
 }
+
+const scaled = (values, scale) => (scale === 1 ? values : values.map((v) => (v === null ? null : v * scale)));
 
 // Whether a series spans so much that only a logarithmic axis shows all of it.
 function wide(name) {
   const values = runs.flatMap((run) => run.series[name].mean).filter((value) => value > 0);
   return values.length > 0 && values.reduce((a, b) => Math.max(a, b)) > 30 * values.reduce((a, b) => Math.min(a, b));
 }
-const LOG = { type: "log", rangemode: "normal", exponentformat: "none" };
 
-function overTime(target, title, name, options) {
-  const element = draw(target, () => {
-    const traces = runs.flatMap((run, index) => lines(run, index, name, options));
-    const shapes = [];
-    const annotations = [];
-    if (data.warmup_s > 0) {
-      shapes.push({ type: "rect", xref: "x", yref: "paper", x0: 0, x1: data.warmup_s, y0: 0, y1: 1,
-        fillcolor: css("--soft"), opacity: 0.1, line: { width: 0 } });
-    }
-    if (options && options.limit) {
-      shapes.push({ type: "line", xref: "paper", yref: "y", x0: 0, x1: 1, y0: options.limit,
-        y1: options.limit, line: { color: css("--bad"), width: 1.4, dash: "dash" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", yref: "y",
-        y: options.logarithmic && wide(name) ? Math.log10(options.limit) : options.limit,
-        yanchor: "bottom", showarrow: false, text: options.limitName,
-        font: { color: css("--bad"), size: 11 } });
-    }
-    const unit = { title: { text: (options && options.unit) || "" } };
-    const yaxis = { ...unit, ...(options && options.logarithmic && wide(name) ? LOG : {}),
-      ...((options && options.yaxis) || {}) };
-    return { traces, extra: { title, shapes, annotations, xaxis: { title: { text: "time, s" } }, yaxis } };
-  });
-  follow(element);
+// What a series is worth in one line where it never changes; null where it does.
+function constant(name, { scale = 1, unit = "" }) {
+  const told = [];
+  for (const run of runs) {
+    const { mean, min, max } = run.series[name];
+    const all = [...mean, ...(min || []), ...(max || [])].filter((value) => value !== null);
+    if (!all.length) continue;
+    const low = all.reduce((a, b) => Math.min(a, b)), high = all.reduce((a, b) => Math.max(a, b));
+    if (high - low > 1e-3 * Math.abs(high)) return null;
+    told.push([run.policy, `${short(high * scale)} ${unit}`.trim()]);
+  }
+  if (!told.length) return "nothing";
+  return told.every(([, text]) => text === told[0][1]) ? `${told[0][1]} throughout`
+    : told.map(([policy, text]) => `${policy} ${text}`).join(", ") + ", throughout";
 }
 
+// A series of every run over time, or a line of text where it never changes.
+function overTime(target, title, name, options = {}) {
+  const element = typeof target === "string" ? $(target) : target;
+  const text = constant(name, options);
+  if (text !== null && !options.always) {
+    element.className = "constant";
+    add(element, "b", title);
+    element.append(`: ${text}`);
+    return;
+  }
+  const { scale = 1, unit = "", limit = null, limitName, free = 0 } = options;
+  const logarithmic = options.logarithmic && wide(name);
+  const shown = runs.filter((run) => run.series[name]);
+  const chart = draw(element, title, () => {
+    const tables = [], series = [{ label: "time", value: (u, v) => (v === null ? "–" : `${short(v)} s`) }], bands = [];
+    for (const run of shown) {
+      const index = runs.indexOf(run), values = run.series[name];
+      const paths = options.smooth ? undefined : stepped;
+      const table = [run.time];
+      if (values.min) {
+        const edge = { label: "", show: true, stroke: "transparent", width: 0, paths, points: { show: false }, class: "edge" };
+        table.push(scaled(values.max, scale), scaled(values.min, scale));
+        bands.push({ series: [series.length, series.length + 1], fill: faint(colour(index)) });
+        series.push(edge, { ...edge });
+      }
+      table.push(scaled(values.mean, scale));
+      series.push({ label: run.policy, ...stroke(index), paths, points: { show: false },
+        value: (u, v) => (v === null ? "–" : `${short(v)} ${unit}`) });
+      tables.push(table);
+    }
+    const range = (u, low, high) => {
+      if (low === null) return [0, 1];
+      const top = limit === null ? high : Math.max(high, limit);
+      if (!free) return [0, top > 0 ? top * 1.06 : 1];
+      const slack = Math.max(0, free - (top - low)) / 2 + 0.04 * (top - low);
+      return [low - slack, top + slack];
+    };
+    return {
+      columns: uPlot.join(tables, tables.map((table) => table.map(() => 1))),
+      options: {
+        series, bands, cursor: { sync: { key: "time" } },
+        axes: [TIME(), axis(unit, logarithmic ? { values: decades } : {})],
+        scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : { range } },
+        hooks: { drawClear: [warmup], draw: [limit === null ? () => {} : (u) => line(u, limit, limitName)],
+          setScale: [(u, key) => { if (key === "x") zoom(u.scales.x.min, u.scales.x.max, chart); }] },
+      },
+    };
+  });
+  timed.push(chart);
+  chart.zoom = (min, max) => chart.plot().setScale("x", { min, max });
+}
+
+// What is not counted, in grey.
+function warmup(u) {
+  const from = Math.max(u.bbox.left, u.valToPos(0, "x", true)), to = Math.min(u.bbox.left + u.bbox.width, u.valToPos(data.warmup_s, "x", true));
+  if (!(data.warmup_s > 0) || to <= from) return;
+  u.ctx.save();
+  u.ctx.globalAlpha = 0.1;
+  u.ctx.fillStyle = css("--soft");
+  u.ctx.fillRect(from, u.bbox.top, to - from, u.bbox.height);
+  u.ctx.restore();
+}
+
+// A limit, dashed, with its name.
+function line(u, limit, name) {
+  const y = u.valToPos(limit, "y", true), { left, width } = u.bbox;
+  u.ctx.save();
+  u.ctx.strokeStyle = u.ctx.fillStyle = css("--bad");
+  u.ctx.setLineDash([8, 6]);
+  u.ctx.lineWidth = 1.5 * devicePixelRatio;
+  u.ctx.beginPath();
+  u.ctx.moveTo(left, y);
+  u.ctx.lineTo(left + width, y);
+  u.ctx.stroke();
+  u.ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  u.ctx.textAlign = "right";
+  u.ctx.fillText(name, left + width - 4 * devicePixelRatio, y - 5 * devicePixelRatio);
+  u.ctx.restore();
+}
+
+// Power by component: each area reaches down to nothing, the largest sum is drawn first.
 function stacked(target, run, highest) {
-  const element = draw(target, () => {
-    const traces = COMPONENTS.filter(([, name]) => run.series[name]).map(([label, name, fill]) => ({
-      x: run.time, y: run.series[name].mean, name: label, type: "scatter", mode: "lines",
-      stackgroup: "power", line: { width: 0.6, color: fill, simplify: false }, fillcolor: fill + "cc",
-      hovertemplate: "%{y:.1f} W",
-    }));
-    return { traces, extra: {
-      title: run.policy, xaxis: { title: { text: "time, s" } },
-      yaxis: { title: { text: "W" }, range: [0, highest * 1.05] },
-      showlegend: false, margin: { l: 52, r: 10, t: 30, b: 40 },
-    } };
+  const parts = COMPONENTS.filter(([, name]) => run.series[name] && run.series[name].mean.some((value) => value > 0));
+  const chart = draw(target, run.policy, () => {
+    let sum = run.time.map(() => 0);
+    const sums = parts.map(([, name]) => (sum = sum.map((below, at) => below + (run.series[name].mean[at] || 0))));
+    const series = parts.map(([label, name, fill]) => ({ label, fill, stroke: fill, width: 0.5, paths: stepped,
+      points: { show: false }, value: (u, v, s, at) => (at === null ? "–" : `${short(run.series[name].mean[at])} W`) }));
+    return {
+      columns: [run.time, ...sums.reverse()],
+      options: {
+        series: [{ label: "time", value: (u, v) => (v === null ? "–" : `${short(v)} s`) }, ...series.reverse()],
+        cursor: { sync: { key: "time" } }, axes: [TIME(), axis("W")],
+        scales: { x: { time: false }, y: { range: () => [0, highest * 1.06] } },
+        hooks: { setScale: [(u, key) => { if (key === "x") zoom(u.scales.x.min, u.scales.x.max, chart); }] },
+      },
+    };
   });
-  follow(element);
+  timed.push(chart);
+  chart.zoom = (min, max) => chart.plot().setScale("x", { min, max });
 }
 
-function energyBars(target) {
-  draw(target, () => {
-    const names = runs.map((run) => run.policy);
-    const traces = COMPONENTS.map(([label, name, fill]) => ({
-      type: "bar", orientation: "h", name: label, y: names, marker: { color: fill },
-      x: data.summary.runs.map((run) => run.energy_joules[name.replace(/_w$/, "")]),
-      hovertemplate: "%{x:.4s}J",
-    }));
-    return { traces, extra: {
-      title: "Energy", barmode: "stack", hovermode: "closest",
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 1, xanchor: "right", traceorder: "normal" },
-      xaxis: { title: { text: "J" } }, yaxis: { autorange: "reversed", automargin: true },
-      margin: { l: 90, r: 14, t: 34, b: 40 },
-    } };
-  });
+// Energy of each run, by component, as bars of the page.
+function energyBars(target, [unit, scale]) {
+  const most = data.summary.runs.map((run) => run.energy_joules.total).reduce((a, b) => Math.max(a, b), 0);
+  for (const run of data.summary.runs) {
+    const row = add($(target), "div", undefined, "bar");
+    add(row, "span", run.policy);
+    const bar = add(row, "div");
+    for (const [label, name, fill] of COMPONENTS) {
+      const joules = run.energy_joules[name.replace(/_w$/, "")];
+      if (!(joules > 0)) continue;
+      const part = add(bar, "i");
+      part.style.background = fill;
+      part.style.width = `${(100 * joules) / most}%`;
+      part.title = `${label}: ${short(joules * scale)} ${unit}`;
+    }
+    add(row, "b", `${short(run.energy_joules.total * scale)} ${unit}`);
+  }
+  const names = add($(target), "p", undefined, "note");
+  for (const [label, name, fill] of COMPONENTS) {
+    if (!data.summary.runs.some((run) => run.energy_joules[name.replace(/_w$/, "")] > 0)) continue;
+    add(names, "i", undefined, "dot").style.background = fill;
+    names.append(label + "  ");
+  }
 }
 
 let form = "cdf";
 function distribution(target) {
-  draw(target, () => {
-    const traces = runs.map((run, index) => {
+  draw(target, "", () => {
+    const tables = runs.map((run) => {
       const { upper, count } = run.latency;
       const all = count.reduce((sum, n) => sum + n, 0);
       let seen = 0;
       const below = count.map((n) => (seen += n) / all);
-      const y = form === "cdf" ? below.map((share) => 100 * share)
-        : form === "tail" ? below.map((share) => Math.max(0, 1 - share) || null)
-        : count.map((n) => (100 * n) / all);
-      return { x: upper, y, name: run.policy, type: "scatter", mode: "lines",
-        line: { color: colour(index), width: index === 0 ? 3.2 : 1.8, shape: form === "share" ? "hvh" : "hv" } };
+      return [upper, form === "cdf" ? below.map((share) => 100 * share)
+        : form === "tail" ? below.map((share) => (share < 1 ? 1 - share : null))
+        : count.map((n) => (100 * n) / all)];
     });
-    const yaxis = form === "tail"
-      ? { type: "log", title: { text: "share of requests above" }, rangemode: "normal", exponentformat: "power" }
-      : { title: { text: form === "cdf" ? "requests at or below, %" : "requests, % per class of 2.3%" } };
-    return { traces, extra: { yaxis,
-      xaxis: { type: "log", dtick: "D2", title: { text: "latency, µs" }, exponentformat: "none" } } };
+    const name = form === "tail" ? "share of requests above" : form === "cdf" ? "requests at or below, %" : "requests, % of each class (2.3% wide)";
+    const value = (u, v) => (v === null || v === undefined ? "–" : form === "tail" ? v.toExponential(1) : `${short(v)}%`);
+    return {
+      columns: uPlot.join(tables),
+      options: {
+        series: [{ label: "latency", value: (u, v) => (v === null ? "–" : `${short(v)} µs`) },
+          ...runs.map((run, index) => ({ label: run.policy, ...stroke(index), spanGaps: true, points: { show: false }, value }))],
+        axes: [axis("latency, µs", { size: 34, values: decades }), axis(name, form === "tail"
+          ? { values: (u, splits) => splits.map((v) => (Math.abs(Math.log10(v) % 1) < 1e-9 ? v.toExponential(0) : "")) } : {})],
+        scales: { x: { time: false, distr: 3 },
+          y: form === "tail" ? { distr: 3 } : { range: (u, low, high) => [0, form === "cdf" ? 100 : high * 1.06] } },
+      },
+    };
   });
 }
 
 // Pale where nothing is held back or drawn, dark where much is.
-const STATES = [[0, "#e3ebf2"], [0.5, "#5e93c4"], [1, "#123a66"]];
-const POWERS = [[0, "#fdf3dc"], [0.5, "#f08a3c"], [1, "#7a1020"]];
-let shown = data.caps.length > 1 ? "states" : "watts";
-function map(target, run) {
-  const element = draw(target, () => {
-    const states = shown === "states";
-    const deepest = Math.max(1, data.caps.length - 1);
-    const top = runs.flatMap((r) => r.map.watts.flat()).reduce((a, b) => Math.max(a, b), 1);
-    const trace = {
-      type: "heatmap", x: run.map.time, z: states ? run.map.states : run.map.watts,
-      y: run.map.states.map((_, drive) => drive), zmin: 0, zmax: states ? deepest : top,
-      colorscale: states ? STATES : POWERS,
-      hovertemplate: states ? "drive %{y}, %{x} s: state %{z}<extra></extra>"
-        : "drive %{y}, %{x} s: %{z:.1f} W<extra></extra>",
-      colorbar: { thickness: 12, len: 1, outlinewidth: 0, title: { text: states ? "state" : "W" },
-        ...(states ? { tickmode: "array", tickvals: data.caps.map((_, s) => s),
-          ticktext: data.caps.map((cap, s) => `${s}: ${cap} W`) } : {}) },
-    };
-    return { traces: [trace], extra: {
-      title: run.policy, hovermode: "closest", margin: { l: 52, r: 10, t: 30, b: 40 },
-      xaxis: { title: { text: "time, s" } },
-      yaxis: { title: { text: "drive" }, autorange: "reversed", rangemode: "normal" },
-    } };
-  });
-  follow(element);
+const SHADES = { states: [[227, 235, 242], [94, 147, 196], [18, 58, 102]],
+  watts: [[253, 243, 220], [240, 138, 60], [122, 16, 32]] };
+function shade(kind, share) {
+  const [low, middle, high] = SHADES[kind];
+  const [from, to, at] = share < 0.5 ? [low, middle, 2 * share] : [middle, high, 2 * share - 1];
+  return from.map((value, index) => Math.round(value + (to[index] - value) * at));
 }
+
+let shown = data.caps.length > 1 ? "states" : "watts";
+// Drives from top to bottom, time from left to right.
+function map(target, run) {
+  add(target, "h3", run.policy);
+  const canvas = add(target, "canvas");
+  const below = add(target, "div", undefined, "ends");
+  const [from, to] = [add(below, "span"), add(below, "span")];
+  const told = add(target, "p", undefined, "note");
+  const time = run.map.time;
+  let first = 0, last = time.length - 1;
+  const value = (drive, at) => run.map[shown][drive][at];
+  const top = () => (shown === "states" ? Math.max(1, data.caps.length - 1)
+    : runs.flatMap((r) => r.map.watts.flat()).reduce((a, b) => Math.max(a, b), 1));
+  const again = () => {
+    const width = last - first + 1;
+    [canvas.width, canvas.height] = [width, data.drives];
+    canvas.style.height = `${Math.min(18, Math.max(3, 240 / data.drives)) * data.drives}px`;
+    const context = canvas.getContext("2d"), image = context.createImageData(width, data.drives), most = top();
+    for (let drive = 0; drive < data.drives; drive += 1) {
+      for (let at = 0; at < width; at += 1) {
+        const cell = value(drive, first + at);
+        if (cell === null || cell === undefined) continue;
+        image.data.set([...shade(shown, Math.min(1, cell / most)), 255], 4 * (drive * width + at));
+      }
+    }
+    context.putImageData(image, 0, 0);
+    [from.textContent, to.textContent] = [`${short(time[first] || 0)} s`, `${short(time[last] || 0)} s`];
+    told.textContent = `drive 0 at the top, ${data.drives - 1} at the bottom`;
+  };
+  canvas.onmousemove = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const at = Math.min(last, first + Math.floor(((event.clientX - box.left) / box.width) * (last - first + 1)));
+    const drive = Math.min(data.drives - 1, Math.floor(((event.clientY - box.top) / box.height) * data.drives));
+    const state = run.map.states[drive][at], watts = run.map.watts[drive][at];
+    told.textContent = `drive ${drive} at ${short(time[at])} s: state ${state === null ? "–" : state}, ${short(watts)} W`;
+  };
+  const zoomed = (min, max) => {
+    first = Math.max(0, time.findIndex((end) => end >= min));
+    last = time.length - 1;
+    while (last > first && time[last] > max) last -= 1;
+    again();
+  };
+  again();
+  const chart = { again, resize: () => {}, redraw: again, zoom: zoomed };
+  drawn.push(chart);
+  timed.push(chart);
+}
+
+new ResizeObserver(() => drawn.forEach((chart) => chart.resize())).observe(document.body);

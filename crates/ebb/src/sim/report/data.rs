@@ -25,6 +25,10 @@ const PER_DECADE: f64 = 100.0;
 #[derive(Serialize)]
 pub struct Data<'a> {
     version: &'static str,
+    /// The command line, quoted for a shell.
+    command: String,
+    /// When the page was made, seconds since 1970.
+    made_unix_s: u64,
     profile_summary: &'a str,
     summary: &'a Summary,
     groups: Vec<String>,
@@ -93,6 +97,8 @@ impl<'a> Data<'a> {
         let states = topology.drives.first().map(|drive| drive.operational()).unwrap_or_default();
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
+            command: command(),
+            made_unix_s: made(),
             profile_summary: &plan.server.profile.summary,
             summary,
             cores: topology.groups.iter().map(|group| group.cores).collect(),
@@ -104,6 +110,23 @@ impl<'a> Data<'a> {
             runs,
         })
     }
+}
+
+/// The command line as a shell takes it.
+fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:=%@".contains(c);
+    let quoted = |word: String| match !word.is_empty() && word.chars().all(plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    let given = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("ebb".to_owned()).chain(given.map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+/// Now, or what reproducible builds say in its place.
+fn made() -> u64 {
+    let said = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
+    said.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()))
 }
 
 impl RunData {

@@ -1,12 +1,5 @@
 // The page around the plots: facts, summary, log. Text goes in by textContent only.
 
-function add(parent, tag, text, className) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  if (className) element.className = className;
-  return parent.appendChild(element);
-}
-
 function number(value) {
   if (value === null || value === undefined || !isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -14,7 +7,7 @@ function number(value) {
   if (size >= 1e6) return (value / 1e6).toFixed(3) + " M";
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
   if (Number.isInteger(value)) return String(value);
-  return size < 0.01 ? value.toExponential(2) : value.toPrecision(4);
+  return size < 1e-4 ? value.toExponential(2) : value.toPrecision(4);
 }
 
 // The same without zeros at its end.
@@ -33,12 +26,17 @@ function change(share) {
 function facts() {
   const s = data.summary;
   $("what").textContent = `${s.workload} on ${s.profile}`;
+  for (const { text } of s.verdicts) add($("verdicts"), "li", text);
+  if (s.advice) add($("verdicts"), "li", `${s.advice}.`, "advice");
+  $("command").firstElementChild.textContent = data.command;
   const items = [["simulated, not measured", "strong"], [data.profile_summary], [`seed ${s.seed}`],
+    [`made ${new Date(1000 * data.made_unix_s).toISOString().slice(0, 10)}`],
     [`tolerated loss ${short(100 * s.plf)}%`]];
   if (s.ssd_budget_watts !== null) items.push([`drives' budget ${short(s.ssd_budget_watts)} W`]);
   if (s.maximum_iops !== null) items.push([`measured maximum ${number(s.maximum_iops)} IOPS`]);
   if (s.pressure !== null) items.push([`pressure ${short(100 * s.pressure)}%`]);
   if (data.warmup_s > 0) items.push([`first ${short(data.warmup_s)} s not counted`]);
+  if (s.unfinished) items.push([`interrupted: ${s.unfinished.join(", ")} did not finish`, "broken"]);
   for (const [text, strong] of items) add($("facts"), "li", text, strong);
   for (const file of s.traces) {
     if (file.malformed) add($("facts"), "li", `${file.file}: ${file.malformed} malformed records passed over`);
@@ -61,11 +59,15 @@ function difference(by, unit) {
 // Name, value, which direction is better (-1 lower, 1 higher, 0 neither), style, and the unit of
 // what is told as a difference.
 const heated = (key, scale = 1) => (run) => (run.thermal ? run.thermal[key] * scale : null);
+// The unit that suits the first run's energy, as in the terminal.
+const ENERGY = ((total) => (total >= 1e7 ? ["MJ", 1e-6] : total >= 1e4 ? ["kJ", 1e-3] : ["J", 1]))(
+  data.summary.runs[0].energy_joules.total);
+const joules = (value) => value * ENERGY[1];
 const ROWS = [
   ["Tripped at, s", (r) => (r.trip ? r.trip.at_s : null), 0, "first"],
-  ["Energy, J", (r) => r.energy_joules.total, -1, "first"],
+  [`Energy, ${ENERGY[0]}`, (r) => joules(r.energy_joules.total), -1, "first"],
   ...["cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"].map((name) =>
-    [name === "psu_loss" ? "supply loss" : name === "ssd" ? DRIVES : name, (r) => r.energy_joules[name], -1, "part"]),
+    [name === "psu_loss" ? "supply loss" : name === "ssd" ? DRIVES : name, (r) => joules(r.energy_joules[name]), -1, "part"]),
   ["Mean power, W", (r) => r.mean_watts, -1, "first"],
   ["Peak power, W", (r) => r.peak_watts, -1],
   ["Requests", (r) => r.requests, 0, "first"],
@@ -80,7 +82,7 @@ const ROWS = [
   ["Socket mean, °C", heated("mean_socket_celsius"), 0, undefined, "K"],
   ["Drive at most, °C", heated("hottest_drive_celsius"), 0, undefined, "K"],
   ["Fan duty, %", heated("mean_fan_duty", 100), 0, undefined, "pt"],
-  ["Leakage, J", heated("leakage_joules"), -1],
+  [`Leakage, ${ENERGY[0]}`, heated("leakage_joules", ENERGY[1]), -1],
   ["Vibration amplitude", heated("mean_vibration"), 0],
   ["Cores throttled, s", heated("socket_throttled_seconds"), -1],
   ["Drives throttled, s", heated("drive_throttled_seconds"), -1],
@@ -130,17 +132,17 @@ function summary() {
     });
   }
   const row = add(body, "tr", undefined, "first");
-  add(row, "td", "SLA");
+  add(row, "td", "Mean to SLA limit");
   all.forEach((run, index) => {
     const text = run.trip ? "tripped" : index === 0 ? "reference" : run.sla_kept === null ? "–"
-      : `${run.sla_kept ? "kept" : "broken"} ${change(run.sla_excess)}`;
+      : `${(100 * Math.abs(run.sla_excess)).toFixed(1)}% ${run.sla_excess > 0 ? "above" : "below"}`;
     const told = !run.trip && (index === 0 || run.sla_kept === null) ? "" : run.sla_kept ? "kept" : "broken";
     add(row, "td", text, told);
   });
   const limit = all[0].sla_limit_us;
   $("summary-note").textContent = "Changes are against the first policy"
     + (limit === null ? "." : `; the SLA allows a mean latency of ${number(limit)} µs, `
-      + `${short(100 * data.summary.plf)}% over its own, and is compared with that limit.`);
+      + `${short(100 * data.summary.plf)}% more than its own.`);
 }
 
 // Every job of every run: when it ended and what kept it.
@@ -202,12 +204,11 @@ function seriesNote() {
 function plots() {
   seriesNote();
   const budget = data.summary.ssd_budget_watts;
-  overTime("power", "Whole server at the wall", "total_w", { unit: "W", yaxis: { rangemode: "normal" } });
+  overTime("power", "Whole server at the wall", "total_w", { unit: "W", always: true });
   overTime("ssd", "All drives", "ssd_w", budget === null ? { unit: "W" }
-    : { unit: "W", limit: budget, limitName: `budget ${short(budget)} W`, yaxis: { rangemode: "normal" } });
+    : { unit: "W", limit: budget, limitName: `budget ${short(budget)} W` });
   const highest = runs.flatMap((run) => run.series.total_w.mean).reduce((a, b) => Math.max(a, b), 1);
-  $("energy").style.height = `${110 + 34 * runs.length}px`;
-  energyBars("energy");
+  energyBars("energy", ENERGY);
   each(runs, "components", (run, element) => stacked(element, run, highest));
   overTime("iops", "Completed requests per second", "iops", { unit: "IOPS" });
   const limit = data.summary.runs[0].sla_limit_us;
@@ -215,28 +216,50 @@ function plots() {
     { unit: "µs", logarithmic: true, limit: runs.length > 1 ? limit : null, limitName: "SLA limit of the mean" });
   distribution("distribution");
   picker("distribution-pick", [["cdf", "cumulative"], ["tail", "tail"], ["share", "histogram"]],
-    (value) => { form = value; drawn.forEach((again) => again()); });
+    (value) => { form = value; drawn.forEach((chart) => chart.again()); });
   each(data.groups, "cores", (group, element, index) => overTime(element,
     `Active cores, ${group.replaceAll("_", " ")} (of ${data.cores[index]})`, `${group}_active_cores`,
-    { unit: "cores", shape: "hv" }));
+    { unit: "cores" }));
   each(data.groups, "frequencies", (group, element) => overTime(element,
     `Frequency, ${group.replaceAll("_", " ")}`, `${group}_frequency_hz`,
-    { unit: "GHz", scale: 1e-9, shape: "hv" }));
-  const height = 90 + Math.min(18, Math.max(5, 260 / data.drives)) * data.drives;
-  each(runs, "maps", (run, element) => {
-    element.style.height = `${height}px`;
-    map(element, run);
-  });
+    { unit: "GHz", scale: 1e-9 }));
   const choices = [["states", "power state"], ["watts", "power"]];
   const states = data.caps.length > 1;
   // One button alone would be no choice.
-  if (states) picker("map-pick", choices, (value) => { shown = value; drawn.forEach((again) => again()); });
+  if (states) picker("map-pick", choices, (value) => { shown = value; drawn.forEach((chart) => chart.again()); mapNote(); });
   else $("map-pick").hidden = true;
-  const coarse = runs.some((run) => run.map.rows_per_point > 1);
-  $("map-note").textContent = (states ? "Higher states have lower power caps."
-    : `Power; these drives have one operational power state, of ${short(data.caps[0])} W.`)
-    + (coarse ? ` A cell stands for several periods: ${states ? "the deepest state in them, " : ""}`
-      + "the mean of the power." : "");
+  if (runs.every((run) => run.map.states.flat().every((state) => !state)) && states) {
+    shown = "watts";
+    $("map-pick").hidden = true;
+  }
+  const watts = runs.flatMap((run) => run.map.watts.flat()).filter((value) => value !== null);
+  const [least, most] = [Math.min, Math.max].map((of) => watts.reduce((a, b) => of(a, b), watts[0] || 0));
+  if (shown === "watts" && $("map-pick").hidden && most - least <= 0.05 * most) {
+    $("map-note").textContent = `Every drive stays in power state 0 and draws ${short(least)} to ${short(most)} W throughout.`;
+    return;
+  }
+  runs.forEach((run) => map(add($("maps"), "div"), run));
+  mapNote();
+}
+
+// What the colours of the maps mean.
+function mapNote() {
+  const note = $("map-note");
+  note.replaceChildren();
+  const swatch = (share, text) => {
+    add(note, "i", undefined, "dot").style.background = `rgb(${shade(shown, share).join()})`;
+    note.append(text + "  ");
+  };
+  if (shown === "states") {
+    data.caps.forEach((cap, state) => swatch(state / Math.max(1, data.caps.length - 1), `state ${state}: up to ${cap} W`));
+  } else {
+    const top = runs.flatMap((run) => run.map.watts.flat()).reduce((a, b) => Math.max(a, b), 1);
+    [0, 0.5, 1].forEach((share) => swatch(share, `${short(share * top)} W`));
+    if (data.caps.length > 1 && $("map-pick").hidden) note.append("All drives stay in power state 0. ");
+  }
+  if (runs.some((run) => run.map.rows_per_point > 1)) {
+    note.append(shown === "states" ? "A cell shows the deepest state of several periods." : "A cell shows the mean of several periods.");
+  }
 }
 
 function heat() {
@@ -245,9 +268,9 @@ function heat() {
   if (!sockets.length) return;
   $("heat").hidden = false;
   each(sockets, "temperatures", (name, element) => overTime(element,
-    `Die of ${name.replace(/(\d+)_celsius/, " $1")}`, name, { unit: "°C", yaxis: { rangemode: "normal" } }));
-  overTime("drive-heat", "Hottest drive", "hottest_drive_celsius", { unit: "°C", yaxis: { rangemode: "normal" } });
-  overTime("exhaust", "Air at the exhaust", "exhaust_celsius", { unit: "°C", yaxis: { rangemode: "normal" } });
+    `Die of ${name.replace(/(\d+)_celsius/, " $1")}`, name, { unit: "°C", free: 10 }));
+  overTime("drive-heat", "Hottest drive", "hottest_drive_celsius", { unit: "°C", free: 10 });
+  overTime("exhaust", "Air at the exhaust", "exhaust_celsius", { unit: "°C", free: 10 });
   // Fans that do the same share a chart.
   const fans = new Map();
   for (const name of series.filter((name) => /^fan\d+_duty$/.test(name))) {
@@ -257,7 +280,7 @@ function heat() {
   each([...fans.values()].slice(0, 8), "fans", (names, element) => {
     const numbers = names.map((name) => name.replace(/\D/g, ""));
     overTime(element, `Duty of ${numbers.length > 1 ? "fans" : "fan"} ${numbers.join(", ")}`, names[0],
-      { unit: "%", scale: 100, shape: "hv" });
+      { unit: "%", scale: 100 });
   });
   overTime("leakage", "Leakage", "leakage_w", { unit: "W" });
   overTime("vibration", "Relative amplitude of vibration", "vibration", { unit: "" });
@@ -269,8 +292,10 @@ function heat() {
     overTime(chart("heat-more"), "Share of the time that jobs may run, mean of jobs", "job_share_mean", { unit: "%", scale: 100 });
   }
   const faults = data.summary.runs.map((run) => run.faults || []).reduce((a, b) => (b.length > a.length ? b : a), []);
+  const end = runs.map((run) => run.time[run.time.length - 1] || 0).reduce((a, b) => Math.max(a, b), 0);
   for (const fault of faults) {
-    add($("faults"), "li", `${fault.from_s.toFixed(1)} s to ${fault.until_s.toFixed(1)} s: ${fault.what}`);
+    const until = fault.until_s < end ? `${fault.until_s.toFixed(1)} s` : "the end";
+    add($("faults"), "li", `${fault.from_s.toFixed(1)} s to ${until}: ${fault.what}`);
   }
 }
 
@@ -342,10 +367,30 @@ function log() {
   show();
 }
 
+function download(id, name, type, make) {
+  $(id).onclick = () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([make()], { type }));
+    link.download = name;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+}
+
+// The means that the page shows, a row for each policy and point.
+function csv() {
+  const names = Object.keys(runs[0].series);
+  const rows = runs.flatMap((run) => run.time.map((time, at) =>
+    [run.policy, time, ...names.map((name) => run.series[name].mean[at] ?? "")].join()));
+  return [["policy", "time_s", ...names].join(), ...rows].join("\n") + "\n";
+}
+
 facts();
 summary();
+download("download-json", "ebb-sim.json", "application/json", () => JSON.stringify(data.summary, null, 2));
+download("download-csv", "ebb-series.csv", "text/csv", csv);
 jobs();
 log();
 plots();
 heat();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((again) => again()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((chart) => chart.redraw()));

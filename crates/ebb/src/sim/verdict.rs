@@ -1,0 +1,221 @@
+//! What a run would save against the reference, in a sentence: the first thing a reader sees.
+
+use serde::Serialize;
+
+use crate::text::{number, short};
+
+/// Hours of a year.
+const YEAR: f64 = 8760.0;
+/// Changes up to this are none.
+const SAME: f64 = 0.005;
+/// Runs whose work differs by more are compared by the energy of a request.
+const SAME_WORK: f64 = 0.01;
+/// Cores busy for less of the time are hardly loaded.
+const HARDLY: f64 = 0.01;
+
+/// What is compared of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// The policy.
+    pub policy: &'a str,
+    /// Mean power at the wall.
+    pub watts: f64,
+    /// Requests per second.
+    pub iops: f64,
+    /// Mean latency and its 99th percentile.
+    pub latency_us: Option<(f64, f64)>,
+    /// Share of the time that cores were busy with requests, 0 to 1; `None` where they compute.
+    pub busy: Option<f64>,
+    /// Whether the mean latency kept the SLA.
+    pub sla_kept: Option<bool>,
+    /// Whether the run went to its end.
+    pub whole: bool,
+}
+
+/// One policy against the first.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// The policy.
+    pub policy: String,
+    /// Mean power of the first policy's run less this one's; below 0 it draws more.
+    pub saved_watts: f64,
+    /// The same over a year at this load.
+    pub saved_kwh_per_year: f64,
+    /// The same as a share of the first policy's mean power.
+    pub saved_share: f64,
+    /// Requests completed per second against the first policy's: 0.1 for a tenth more.
+    pub throughput_change: f64,
+    /// Energy of a request against the first policy's.
+    pub energy_per_request_change: f64,
+    /// Mean latency against the first policy's.
+    pub latency_mean_change: f64,
+    /// 99th percentile of the latency against the first policy's.
+    pub latency_p99_change: f64,
+    /// All that in a sentence.
+    pub text: String,
+}
+
+/// A verdict for every run but the first, where both went to their ends and served requests;
+/// `plf` is the loss that is tolerated.
+pub fn all(sides: &[Side<'_>], plf: f64) -> Vec<Verdict> {
+    let Some((first, others)) = sides.split_first() else { return Vec::new() };
+    others.iter().filter_map(|side| Verdict::new(first, side, plf)).collect()
+}
+
+impl Verdict {
+    fn new(first: &Side<'_>, side: &Side<'_>, plf: f64) -> Option<Self> {
+        let comparable = first.whole && side.whole && first.watts > 0.0 && side.iops > 0.0;
+        let ((mean, p99), (first_mean, first_p99)) = (side.latency_us?, first.latency_us?);
+        if !comparable || first_mean <= 0.0 || first_p99 <= 0.0 {
+            return None;
+        }
+        let saved_watts = first.watts - side.watts;
+        let mut verdict = Self {
+            policy: side.policy.to_owned(),
+            saved_watts,
+            saved_kwh_per_year: saved_watts * YEAR * 1e-3,
+            saved_share: saved_watts / first.watts,
+            throughput_change: side.iops / first.iops - 1.0,
+            energy_per_request_change: (side.watts / side.iops) / (first.watts / first.iops) - 1.0,
+            latency_mean_change: mean / first_mean - 1.0,
+            latency_p99_change: p99 / first_p99 - 1.0,
+            text: String::new(),
+        };
+        verdict.text = verdict.sentence(first.policy, side.sla_kept, plf);
+        Some(verdict)
+    }
+
+    fn sentence(&self, first: &str, sla_kept: Option<bool>, plf: f64) -> String {
+        let name = &self.policy;
+        let watts = number(self.saved_watts.abs());
+        let share = percent(self.saved_share);
+        let energy = self.energy_per_request_change;
+        let power = match self.saved_share {
+            saved if saved > SAME => format!(
+                "{name} would save {watts} W of {first}'s power ({share}), {} kWh a year at this \
+                 load",
+                number(self.saved_kwh_per_year)
+            ),
+            saved if saved < -SAME => {
+                format!("{name} draws {watts} W more than {first} ({share})")
+            }
+            _ => format!("{name} draws as much as {first}"),
+        };
+        let work = match (self.throughput_change, energy) {
+            (work, _) if work.abs() <= SAME_WORK => String::new(),
+            (work, energy) => format!(
+                ", and serves {} {} requests: {} {} energy for each",
+                percent(work),
+                if work > 0.0 { "more" } else { "fewer" },
+                percent(energy),
+                if energy > 0.0 { "more" } else { "less" }
+            ),
+        };
+        let latency = |name: &str, change: f64| match change {
+            change if change.abs() <= SAME => format!("{name} unchanged"),
+            change => format!("{name} {:+.1}%", change * 100.0),
+        };
+        let kept = match sla_kept {
+            Some(true) => format!("within the {}% allowed", short(plf * 100.0)),
+            _ => format!("which breaks the {}% allowed", short(plf * 100.0)),
+        };
+        format!(
+            "{power}{work}. Cost: {}, {kept}; {}.",
+            latency("mean latency", self.latency_mean_change),
+            latency("p99", self.latency_p99_change)
+        )
+    }
+
+    /// Whether the policy made no difference.
+    fn is_nothing(&self) -> bool {
+        [self.saved_share, self.throughput_change, self.latency_mean_change]
+            .iter()
+            .all(|change| change.abs() <= SAME)
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share.abs() * 100.0)
+}
+
+/// What to try where the requests hardly load the server, so that there is little to compare.
+pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Option<String> {
+    let first = sides.first()?;
+    let busy = first.busy?;
+    let nothing = verdicts.iter().all(Verdict::is_nothing);
+    if verdicts.is_empty() || (busy >= HARDLY && !nothing) {
+        return None;
+    }
+    let iops = number(first.iops);
+    let load = format!("{iops} IOPS keep this server's cores busy {} of the time", percent(busy));
+    let faster = match is_trace {
+        true => "--rate-scale 10 plays the trace ten times as fast",
+        false => "--pressure 30% asks for more of what it can do",
+    };
+    Some(match nothing {
+        true => format!(
+            "{load} and give these policies nothing to do. --policy native --policy pacer shows \
+             what parking cores saves at low load; {faster}"
+        ),
+        false => {
+            format!("{load}: what is compared is nearly the power of an idle server. {faster}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NATIVE: Side<'_> = Side {
+        policy: "native",
+        watts: 400.0,
+        iops: 1000.0,
+        latency_us: Some((100.0, 200.0)),
+        busy: Some(0.3),
+        sla_kept: Some(true),
+        whole: true,
+    };
+
+    fn told(side: Side<'_>) -> String {
+        all(&[NATIVE, side], 0.2).pop().unwrap().text
+    }
+
+    #[test]
+    fn a_saving_is_told_in_watts_in_a_year_and_with_its_cost() {
+        let latency_us = Some((110.0, 300.0));
+        let pacer = Side { policy: "pacer", watts: 350.0, latency_us, ..NATIVE };
+        assert_eq!(
+            told(pacer),
+            "pacer would save 50.00 W of native's power (12.5%), 438.0 kWh a year at this load. \
+             Cost: mean latency +10.0%, within the 20% allowed; p99 +50.0%."
+        );
+        assert!(advice(&[NATIVE, pacer], &all(&[NATIVE, pacer], 0.2), true).is_none());
+    }
+
+    #[test]
+    fn no_saving_is_not_dressed_up() {
+        let more = told(Side { policy: "x", watts: 420.0, sla_kept: Some(false), ..NATIVE });
+        assert!(more.starts_with("x draws 20.00 W more than native (5.0%). Cost: "), "{more}");
+        assert!(more.contains("which breaks the 20% allowed"), "{more}");
+        let work = told(Side { policy: "x", watts: 420.0, iops: 1200.0, ..NATIVE });
+        assert!(work.contains("serves 20.0% more requests: 12.5% less energy for each"), "{work}");
+    }
+
+    #[test]
+    fn what_shows_nothing_says_what_to_try() {
+        let sides = [NATIVE, Side { policy: "x", ..NATIVE }];
+        let text = advice(&sides, &all(&sides, 0.2), true).unwrap();
+        assert!(text.contains("busy 30.0% of the time") && text.contains("--rate-scale"), "{text}");
+        let idle = [Side { busy: Some(0.001), ..NATIVE }, Side { watts: 300.0, ..NATIVE }];
+        let text = advice(&idle, &all(&idle, 0.2), false).unwrap();
+        assert!(text.contains("an idle server") && text.contains("--pressure"), "{text}");
+        assert_eq!(advice(&idle[..1], &[], false), None);
+    }
+
+    #[test]
+    fn runs_that_were_cut_short_are_not_compared() {
+        assert!(all(&[NATIVE, Side { whole: false, ..NATIVE }], 0.2).is_empty());
+        assert!(all(&[NATIVE, Side { latency_us: None, ..NATIVE }], 0.2).is_empty());
+    }
+}
