@@ -1,7 +1,4 @@
 //! The initiator against a well-behaved peer in all its variants, and against a hostile one.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod peer;
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +9,7 @@ use ebb_dataplane::wire::Status;
 use ebb_dataplane::wire::pdu::{Digests, Fatal};
 use proptest::prelude::*;
 
-use peer::{Config, Fault, NQN, Peer};
+use crate::peer::{Config, Fault, NQN, Peer};
 
 const BOTH: Digests = Digests { header: true, data: true };
 

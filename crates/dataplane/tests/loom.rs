@@ -1,12 +1,11 @@
 //! Model-checks the rings and the sleep/wake protocol with loom: the very sources of the runtime,
 //! compiled against loom's atomics, in every interleaving and with every value that the memory
 //! model allows a load to see. A lost wake-up shows as a deadlock, a lost message as a count.
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p ebb-dataplane --test loom`, as `./check` does.
-#![cfg(loom)]
 #![allow(clippy::expect_used)]
 
 /// What `src/reactor/sync.rs` is, made of loom's types.
 mod sync {
+    #[allow(clippy::unsafe_removed_from_name)] // The name of the source under test.
     pub use loom::cell::UnsafeCell as Cell;
     pub use loom::sync::Arc;
     pub use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};

@@ -1,7 +1,5 @@
 //! Whatever bytes come, a reader refuses them or keeps its promises; it never panics.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::path::Path;
 
 use ebb_trace::{Format, Op, OpenOptions, Source, open_bytes};

@@ -1,7 +1,5 @@
 //! What readers promise whatever the format: where a fault is, what is skipped, what is bounded.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,5 @@
 //! Every real trace reads to its end with the numbers its origin states.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::path::PathBuf;
 
 use ebb_trace::pressure::{SEGMENT, segments};

@@ -1,7 +1,5 @@
 //! What is written reads back.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::num::NonZeroU64;
 
 use ebb_policy::units::Nanos;

@@ -1,9 +1,6 @@
 //! Profiles with a base: what they inherit, what they add, and how mistakes in them are told.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Clients, Held, job, simulate_with};
+use crate::common::{Clients, Held, job, simulate_with};
 use ebb_policy::Limits;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Celsius, Nanos};

@@ -1,10 +1,7 @@
 //! What counts as disk activity, in a whole server: while anybody waits for a disk the fans stay
 //! under EADC's cap, whatever went before, and when nobody does the cap is gone.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{KNEE, curve, heaters, job};
+use crate::common::{KNEE, curve, heaters, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_trace::{Closed, Op, Request, Workload};

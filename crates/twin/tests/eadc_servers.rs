@@ -1,5 +1,4 @@
 //! The servers of the EADC study: the profiles meet what they were calibrated on.
-#![allow(clippy::unwrap_used)]
 
 use ebb_policy::units::Rpm;
 use ebb_twin::Profile;

@@ -1,11 +1,7 @@
 //! What the engine promises: requests and energy are conserved, queues behave as queueing
 //! theory says, the same run gives the same result.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
+use crate::common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
 use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{Controls, Policy, Signals};
 use ebb_trace::{Op, Workload};

@@ -4,11 +4,7 @@
 //! where they are until the guard takes them. What the feed-forward adds to the rest of `eadc`
 //! shows against the same policy that cannot see what the drives draw.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{changed, job};
+use crate::common::{changed, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_policy::{Controls, Limits, Policy, Signals};

@@ -1,10 +1,6 @@
 //! Jobs and hard disks in a whole server: conserved work, shares, sockets, classes, vibration.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::job as run_of;
+use crate::common::job as run_of;
 use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{Controls, Policy, QosClass, Signals};
 use ebb_trace::Workload;
@@ -33,7 +29,7 @@ impl<F: FnMut(&mut Controls) + Send> Policy for Set<F> {
 
 /// On the first socket.
 fn compute(seconds: u64) -> Job {
-    Job { socket: Some(0), ..common::compute(seconds) }
+    Job { socket: Some(0), ..crate::common::compute(seconds) }
 }
 
 /// Reads so many requests of 256 KiB from the first disk, one by one.

@@ -1,10 +1,7 @@
 //! EADC finds the fan speed at which fans and leakage together need least (§VI-A, Fig. 8), on the
 //! server of that figure, whose load is all there from the first moment.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Held, Poisson, compute, job};
+use crate::common::{Held, Poisson, compute, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Policy, QosClass};

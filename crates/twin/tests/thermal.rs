@@ -1,10 +1,7 @@
 //! The climate of whole runs: books, equations, throttling, trip, and that it changes nothing
 //! where a profile does not model it.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Clients, Held, Poisson, job, simulate, simulate_with};
+use crate::common::{Clients, Held, Poisson, job, simulate, simulate_with};
 use ebb_policy::units::{Celsius, Joules, Nanos};
 use ebb_policy::{Limits, Policy};
 use ebb_trace::{Op, Workload};
@@ -19,7 +16,7 @@ fn server() -> Profile {
 
 /// The same with texts replaced.
 fn changed(changes: &[(&str, &str)]) -> Profile {
-    common::changed("thermal-1u", changes)
+    crate::common::changed("thermal-1u", changes)
 }
 
 /// The same, with packages that draw so many watts whatever they do: heat without the cost of

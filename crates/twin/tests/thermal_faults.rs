@@ -1,10 +1,7 @@
 //! Heat under injected faults and random load: the red line is crossed only where no fan could
 //! prevent it, and when faults end things return to normal.
-#![allow(clippy::unwrap_used, clippy::panic)] // a failing seed is named
 
-mod common;
-
-use common::{Held, compute, curve, hot_requests, job};
+use crate::common::{Held, compute, curve, hot_requests, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Celsius, Nanos, Watts};
 use ebb_policy::{Limits, Policy, QosClass};
@@ -329,7 +326,7 @@ fn the_red_line_holds_while_a_fan_can_hold_it() {
     assert!(hottest > 89.0 && harmed >= Some(5), "{told:?}");
 }
 
-/// `cargo test --release -p ebb-twin --test thermal_faults -- --ignored --nocapture`
+/// `cargo test --release -p ebb-twin --test all thermal_faults -- --ignored --nocapture`
 #[test]
 #[ignore = "minutes: the same over many more seeds"]
 fn the_red_line_holds_over_many_seeds() {

@@ -1,10 +1,7 @@
 //! Rest and return of the whole server: at a steady load the fans come to rest, and when faults
 //! end the server is back at what it is without them.
-#![allow(clippy::unwrap_used, clippy::panic)] // a failing case is named
 
-mod common;
-
-use common::{Clients, curve, heaters, hot_requests, job};
+use crate::common::{Clients, curve, heaters, hot_requests, job};
 use ebb_policy::Decision;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;

@@ -17,13 +17,9 @@
 //!   by that much from seed to seed.
 //! * The budget and the red line hold without a margin.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Chain, Poisson, changed, compute, curve, job};
+use crate::common::{Chain, Poisson, changed, compute, curve, job};
 use ebb_policy::registry::{ENTRIES, Owned, Settings, make};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Decision, Limits, QosClass};

@@ -2,13 +2,9 @@
 //!
 //! The data is not part of the project: `EBB_DATA`, or `../shared/data` beside the repository.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::job;
+use crate::common::job;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_trace::{OpenOptions, Source, Workload, open, transform};

@@ -7,7 +7,7 @@ use ebb_dataplane::device::{Device, Error, Op, Spec, open};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::common::{Client, any_ops, keeps_what_was_written};
+use super::common::{Client, any_ops, keeps_what_was_written};
 
 fn file(path: &Path, rest: &str) -> Result<Arc<dyn Device>, Error> {
     open(&format!("file:{}{rest}", path.display()).parse::<Spec>()?)

@@ -1,7 +1,7 @@
 //! Files on a disk that loses power, fails, fills up and answers as it likes, against a model of
 //! what each sector may hold.
 //!
-//! `EBB_CRASHES` sets how often power is cut (400 where absent), `EBB_SEED` the first seed; with
+//! `EBB_CRASHES` sets how often power is cut (150 where absent), `EBB_SEED` the first seed; with
 //! `EBB_CRASHES=1`, a seed that failed runs alone.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use ebb_dataplane::wire::Status;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::disk::{Disk, Faults, Power, SECTOR};
+use super::disk::{Disk, Faults, Power, SECTOR};
 
 const SECTORS: usize = 256;
 const BUFFERS: u32 = 24;
@@ -336,5 +336,5 @@ fn life(seed: u64) -> u64 {
 
 #[test]
 fn what_was_synced_survives_a_cut() {
-    crate::common::campaign(400, life);
+    super::common::campaign(150, life);
 }

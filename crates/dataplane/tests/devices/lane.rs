@@ -9,7 +9,7 @@ use rand::RngExt;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::disk::{Disk, Entry, SECTOR, State};
+use super::disk::{Disk, Entry, SECTOR, State};
 
 /// One channel's way to the disk.
 struct Lane {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use ebb_dataplane::device::{Device, Error, Io, Op, Raid5, Raid5Options, Ram, Spec, open};
 use proptest::prelude::*;
 
-use crate::common::{Client, any_ops, keeps_what_was_written};
-use crate::shelf::{self, Pages, Plate, Rig};
+use super::common::{Client, any_ops, keeps_what_was_written};
+use super::shelf::{self, Pages, Plate, Rig};
 
 fn ram(blocks: u64) -> Arc<dyn Device> {
     let geometry = ebb_dataplane::device::Geometry { block_size: 512, blocks };

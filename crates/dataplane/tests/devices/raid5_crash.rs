@@ -1,7 +1,7 @@
 //! RAID-5 on disks that fail and lose power at any moment, against a model that remembers what
 //! was acknowledged.
 //!
-//! `EBB_CRASHES` sets how often power is cut (400 where absent), `EBB_SEED` the first seed; with
+//! `EBB_CRASHES` sets how often power is cut (150 where absent), `EBB_SEED` the first seed; with
 //! `EBB_CRASHES=1`, a seed that failed runs alone.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use ebb_dataplane::wire::Status;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::disk::{Disk, Faults, Power};
+use super::disk::{Disk, Faults, Power};
 
 const STRIPES: u64 = 6;
 /// Where the stripes start on each disk: superblocks and the journal come first.
@@ -429,5 +429,5 @@ fn life(seed: u64) -> u64 {
 /// Whatever fails, in whatever order things reach the disks: what was acknowledged is read.
 #[test]
 fn what_was_acknowledged_survives() {
-    crate::common::campaign(400, life);
+    super::common::campaign(150, life);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ebb_dataplane::device::{Device, Keeper, Raid5, Raid5Options};
 use ebb_dataplane::wire::Status;
 
-use crate::shelf::{BLOCK, Client, Pages, Plate, Rig};
+use super::shelf::{BLOCK, Client, Pages, Plate, Rig};
 
 /// Blocks of the array.
 const BLOCKS: usize = 6;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use ebb_dataplane::device::{Device, Keeper, Raid5, Raid5Options, Raid5Status};
 
-use crate::shelf::{BLOCK, Bench, Client, Pages, Plate, Rig, STOCK};
+use super::shelf::{BLOCK, Bench, Client, Pages, Plate, Rig, STOCK};
 
 /// Blocks of the array: three stripes of two.
 const BLOCKS: usize = 6;

@@ -10,7 +10,7 @@ use ebb_dataplane::device::{Op, Spec, open};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::common::Client;
+use super::common::Client;
 
 /// Where the child finds its members, and the first version it writes.
 const FOLDER: &str = "EBB_KILL_FOLDER";
@@ -67,7 +67,7 @@ fn child() {
 /// Starts a child, kills it after some acknowledgements; returns those.
 fn killed(folder: &Path, first: u64, after: usize) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["raid5_kill::child", "--exact", "--ignored", "--nocapture"])
+        .args(["devices::raid5_kill::child", "--exact", "--ignored", "--nocapture"])
         .env(FOLDER, folder)
         .env(FIRST, first.to_string())
         .stdout(Stdio::piped())

@@ -4,7 +4,7 @@ use ebb_dataplane::device::{Geometry, Io, Op, Spec, open};
 use ebb_dataplane::wire::Status;
 use proptest::prelude::*;
 
-use crate::common::{Client, any_ops, keeps_what_was_written};
+use super::common::{Client, any_ops, keeps_what_was_written};
 
 proptest! {
     #[test]

@@ -12,7 +12,7 @@ use ebb_dataplane::wire::Status;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::history::BLOCK;
+use super::history::BLOCK;
 
 /// The number of requests that were answered before they were done.
 const LATE: u64 = u64::MAX;

@@ -5,8 +5,8 @@ use ebb_dataplane::wire::{Sqe, Status, property};
 use ebb_policy::units::Nanos;
 use rand::RngExt;
 
-use crate::queue::{Answer, Manner, Queue, Trouble, Work};
-use crate::scene::{ATTACKED, Extent, Scene};
+use super::queue::{Answer, Manner, Queue, Trouble, Work};
+use super::scene::{ATTACKED, Extent, Scene};
 
 /// CC: enabled, with entries of 64 and 16 bytes.
 const ENABLED: u32 = 0x0046_0001;

@@ -10,7 +10,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::network::Pipe;
+use super::network::Pipe;
 
 /// Most data in a PDU that a host here takes.
 const MOST: usize = 1 << 20;

@@ -13,9 +13,9 @@ use ebb_dataplane::wire::pdu::{self, CapsuleCmd, Kind};
 use ebb_policy::units::Nanos;
 use zerocopy::IntoBytes;
 
-use crate::network::Wires;
-use crate::queue::{Manner, NQN, Queue};
-use crate::scene::Scene;
+use super::network::Wires;
+use super::queue::{Manner, NQN, Queue};
+use super::scene::Scene;
 
 /// Lets everything travel and the target look at it.
 fn settle(scene: &mut Scene, group: &mut Group<Wires>) {

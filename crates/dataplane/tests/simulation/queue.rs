@@ -11,9 +11,9 @@ use ebb_policy::units::Nanos;
 use rand::RngExt;
 use zerocopy::FromBytes;
 
-use crate::history::{BLOCK, Content, Moment, fill, tag_of};
-use crate::link::{Link, Pdu};
-use crate::scene::{ATTACKED, Extent, Scene};
+use super::history::{BLOCK, Content, Moment, fill, tag_of};
+use super::link::{Link, Pdu};
+use super::scene::{ATTACKED, Extent, Scene};
 
 pub const NQN: &str = "nqn.2026-11.org.example:simulation";
 

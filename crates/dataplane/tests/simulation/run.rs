@@ -7,10 +7,10 @@ use ebb_dataplane::reactor::Task;
 use ebb_policy::units::Nanos;
 use rand::RngExt;
 
-use crate::history::{BLOCK, tag_of};
-use crate::network::has_news;
-use crate::scene::{ATTACKED, Extent, Tally};
-use crate::world::World;
+use super::history::{BLOCK, tag_of};
+use super::network::has_news;
+use super::scene::{ATTACKED, Extent, Tally};
+use super::world::World;
 
 /// Steps between looks at what takes long.
 const LOOK: u64 = 256;

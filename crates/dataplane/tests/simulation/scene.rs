@@ -8,8 +8,8 @@ use ebb_policy::units::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::history::{History, Moment, Place};
-use crate::network::{Fabric, Pipe};
+use super::history::{History, Moment, Place};
+use super::network::{Fabric, Pipe};
 
 /// Events kept for a failure.
 const TAIL: usize = 150;

@@ -5,8 +5,8 @@ use ebb_dataplane::wire::pdu::Digests;
 use ebb_policy::units::Nanos;
 use rand::RngExt;
 
-use crate::link::Link;
-use crate::scene::Scene;
+use super::link::Link;
+use super::scene::Scene;
 
 /// Connects, says what it has to say, stays.
 pub struct Stranger {

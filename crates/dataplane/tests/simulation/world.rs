@@ -10,13 +10,13 @@ use ebb_policy::units::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::device::{Lie, Nature, Slow, Watch};
-use crate::history::BLOCK;
-use crate::host::{Host, Vice};
-use crate::network::{Watched, Wires};
-use crate::queue::NQN;
-use crate::scene::{Scene, Space};
-use crate::stranger::Stranger;
+use super::device::{Lie, Nature, Slow, Watch};
+use super::history::BLOCK;
+use super::host::{Host, Vice};
+use super::network::{Watched, Wires};
+use super::queue::NQN;
+use super::scene::{Scene, Space};
+use super::stranger::Stranger;
 
 /// Blocks of the namespaces that are checked.
 const BLOCKS: u64 = 192;
@@ -97,7 +97,7 @@ impl Drop for World {
             let (seed, steps) = (self.plan.seed, self.plan.steps);
             eprintln!(
                 "seed {seed} failed; once more:\n  EBB_SEED={seed} EBB_STEPS={steps} cargo test -p \
-                 ebb-dataplane --test simulation replay -- --ignored --nocapture"
+                 ebb-dataplane --test all simulation::replay -- --ignored --nocapture"
             );
         }
     }

@@ -10,8 +10,8 @@ use ebb_dataplane::wire::command::{admin, io, sgl};
 use ebb_dataplane::wire::pdu::{Digests, Kind};
 use ebb_policy::units::Nanos;
 
-use crate::peer::{Host, Peer, transfer};
-use crate::server::{NQN, Server};
+use super::peer::{Host, Peer, transfer};
+use super::server::{NQN, Server};
 
 const OTHER: &str = "nqn.2026-11.org.example:other";
 

@@ -10,8 +10,8 @@ use ebb_dataplane::wire::{Sqe, Status};
 use ebb_policy::units::Nanos;
 use proptest::prelude::*;
 
-use crate::peer::{Host, Peer, connect, initialize, transfer};
-use crate::server::Server;
+use super::peer::{Host, Peer, connect, initialize, transfer};
+use super::server::Server;
 
 const INVALID_FIELD: u16 = 1;
 const SEQUENCE: u16 = 2;

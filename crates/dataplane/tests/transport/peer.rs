@@ -12,7 +12,7 @@ use ebb_dataplane::wire::pdu::{
 use ebb_dataplane::wire::{Cqe, Sqe, Status};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::server::{NQN, Server};
+use super::server::{NQN, Server};
 
 /// A PDU as received.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use ebb_dataplane::wire::command::{io, sgl};
 use ebb_dataplane::wire::pdu::{Digests, Kind};
 use proptest::prelude::*;
 
-use crate::peer::{Pdu, Peer, keep_alive, transfer};
-use crate::server::{BLOCKS, Server};
+use super::peer::{Pdu, Peer, keep_alive, transfer};
+use super::server::{BLOCKS, Server};
 
 fn pattern(blocks: usize, seed: u8) -> Vec<u8> {
     (0..blocks * 512).map(|at| (at as u8).wrapping_mul(31) ^ seed ^ (at >> 9) as u8).collect()

@@ -9,8 +9,8 @@ use ebb_dataplane::wire::command::{FABRICS, fabrics};
 use ebb_dataplane::wire::pdu::Digests;
 use ebb_dataplane::wire::{Sqe, Status};
 
-use crate::peer::Peer;
-use crate::server::Server;
+use super::peer::Peer;
+use super::server::Server;
 
 /// What becomes of flushes.
 const HELD: u8 = 0;

@@ -7,8 +7,8 @@ use ebb_twin::{Outcome, Profile, Run, Unobserved, run};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::pacer::{dorado, joules, rand_rw, stages};
 use crate::common::job;
-use crate::pacer::{dorado, joules, rand_rw, stages};
 
 const PLF: f64 = 0.2;
 /// Latency in the measured time against the baseline, a mean of five windows.

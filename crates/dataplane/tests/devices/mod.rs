@@ -1,6 +1,4 @@
 //! Devices against a model: what was written is what is read.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod common;
 mod disk;
 mod file;

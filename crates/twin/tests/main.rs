@@ -1,0 +1,19 @@
+//! The twin from outside: all in one program, so that it is built once and its tests share the
+//! cores.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod bases;
+mod common;
+mod disk_activity;
+mod eadc_servers;
+mod engine;
+mod feed_forward;
+mod jobs;
+mod operating_point;
+mod policies;
+mod thermal;
+mod thermal_faults;
+mod thermal_rest;
+mod together;
+mod traces;
