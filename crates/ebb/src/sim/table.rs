@@ -364,12 +364,9 @@ fn energy(summary: &Summary) -> Vec<Row> {
 /// What a reader must know beside the numbers.
 pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> io::Result<()> {
     if !summary.unfinished.is_empty() {
-        writeln!(
-            to,
-            "INTERRUPTED: partial results. Not finished: {}. The first column is what the others \
-             are compared with.",
-            summary.unfinished.join(", ")
-        )?;
+        let missing = summary.unfinished.join(", ");
+        let text = format!("INTERRUPTED: partial results. Not finished: {missing}.");
+        writeln!(to, "{}", wrapped(&text))?;
     }
     if summary.runs.len() > 1
         && let Some(limit) = summary.runs[0].sla_limit_us

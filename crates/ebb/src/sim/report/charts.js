@@ -186,7 +186,8 @@ function line(u, limit, name) {
   u.ctx.stroke();
   u.ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   u.ctx.textAlign = "right";
-  u.ctx.fillText(name, left + width - 4 * devicePixelRatio, y - 5 * devicePixelRatio);
+  u.ctx.textBaseline = "bottom";
+  u.ctx.fillText(name, left + width - 4 * devicePixelRatio, y - 3 * devicePixelRatio);
   u.ctx.restore();
 }
 
