@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use ebb_policy::cooling::{Curve, CurveError};
+use ebb_policy::cpu::Native;
 use ebb_policy::units::{Nanos, parse_ratio};
-use ebb_policy::{ControlName, Decision, FanControl, Limits, PERIOD, Policy, Signals};
+use ebb_policy::{Limits, PERIOD, Request, Topology};
 use ebb_trace::generate;
 use ebb_twin::{Observer, Run, Sample};
 
@@ -222,7 +223,8 @@ impl Sweep<'_> {
         let outcome = ebb_twin::run(
             Run {
                 profile: &server.profile,
-                policy: Box::new(HoldFans(duty)),
+                policy: Box::new(Native),
+                operator: Some(hold_fans(&server.topology, duty)),
                 limits: Limits::default(),
                 ssd_budget: None,
                 workload: spec.build(&server.context(&spec, self.seed))?,
@@ -252,15 +254,13 @@ struct Held {
     /// Sum over fans and measured periods of the duty in force, its number of terms.
     sum: f64,
     count: f64,
-    /// Why the guard has set another one, while it has.
-    acting: Option<&'static str>,
     /// The last reason for which another one was in force in a measured period.
     reason: Option<&'static str>,
 }
 
 impl Held {
     fn new(duty: f64, from: Nanos) -> Self {
-        Self { duty, from, sum: 0.0, count: 0.0, acting: None, reason: None }
+        Self { duty, from, sum: 0.0, count: 0.0, reason: None }
     }
 
     fn is_wanted(&self, duty: f64) -> bool {
@@ -292,25 +292,17 @@ impl Held {
 
 impl Observer for Held {
     fn sample(&mut self, sample: &Sample<'_>) {
-        if sample.signals.now > self.from {
-            for duty in sample.signals.cooling.fans.iter().filter_map(|fan| fan.duty) {
-                self.sum += duty;
-                self.count += 1.0;
-                if !self.is_wanted(duty) {
-                    self.reason = self.acting.or(self.reason);
-                }
+        if sample.signals.now <= self.from {
+            return;
+        }
+        for (fan, signal) in sample.signals.cooling.fans.iter().enumerate() {
+            let Some(duty) = signal.duty else { continue };
+            self.sum += duty;
+            self.count += 1.0;
+            let given = sample.signals.in_force.fan_duty.at(fan);
+            if !self.is_wanted(duty) && given.is_held() {
+                self.reason = Some(given.reason);
             }
-        }
-        let wanted = |fan: &FanControl| matches!(fan, FanControl::Duty(d) if self.is_wanted(*d));
-        if sample.controls.fans().iter().all(wanted) {
-            self.acting = None;
-        }
-    }
-
-    fn decision(&mut self, decision: &Decision) {
-        let fan = matches!(decision.control, ControlName::FanDuty(_));
-        if fan && decision.reason.starts_with("guard:") {
-            self.acting = Some(decision.reason);
         }
     }
 }
@@ -347,18 +339,13 @@ pub fn read_curve(path: &Path) -> Result<Curve> {
     })
 }
 
-/// Holds all fans at one duty.
-pub struct HoldFans(pub f64);
-
-impl Policy for HoldFans {
-    fn name(&self) -> &'static str {
-        "hold-fans"
+/// All fans held at one duty.
+pub fn hold_fans(topology: &Topology, duty: f64) -> Request {
+    let mut request = Request::new(topology);
+    for fan in 0..topology.fans.len() {
+        request.fan_duty.ask(fan, duty, "hold:fans");
     }
-    fn step(&mut self, _signals: &Signals, controls: &mut ebb_policy::Controls) {
-        for fan in 0..controls.fans().len() {
-            controls.set_fan(fan, FanControl::Duty(self.0), "hold:fans");
-        }
-    }
+    request
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ebb_dataplane::reactor;
-use ebb_policy::registry::PolicyError;
+use ebb_policy::PolicyError;
 use ebb_policy::units::UnitError;
 use ebb_trace::TraceError;
 use ebb_trace::generate::GenerateError;

@@ -77,7 +77,7 @@ fn decisions_are_json_lines_in_the_order_of_the_policies() {
     let mut order: Vec<String> = Vec::new();
     for line in text.lines() {
         let decision: Value = serde_json::from_str(line).unwrap();
-        valid("decision-1", &decision);
+        valid("decision-2", &decision);
         order.push(decision["policy"].as_str().unwrap().to_owned());
     }
     for run in runs.as_array().unwrap() {

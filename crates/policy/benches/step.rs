@@ -7,7 +7,7 @@ mod common;
 
 use common::{Weather, budget, server};
 use ebb_policy::registry::{ENTRIES, Settings, make};
-use ebb_policy::{Controls, Guard, Limits};
+use ebb_policy::{Guard, Limits, Plant, Request, Signals};
 
 fn main() {
     divan::main();
@@ -26,18 +26,18 @@ fn step<const DRIVES: usize>(bencher: divan::Bencher, name: &str) {
     let settings = Settings { ssd_budget, ..Settings::default() };
     let Ok(mut policy) = make(name, &topology, &settings) else { return };
     let mut guard = Guard::new(&topology, Limits { ssd_budget, ..Limits::default() });
-    let mut controls = Controls::native(&topology);
+    let (mut sensed, mut request) = (Signals::new(&topology), Request::new(&topology));
     let mut weather = Weather::new(&topology, 7, 0.0);
     bencher
         .with_inputs(|| {
-            weather.next(&[0; DRIVES]);
-            // Drives that obey: their state is what was asked for, which is not known here.
-            weather.signals.drives.iter_mut().for_each(|drive| drive.state = None);
-            weather.signals.clone()
+            weather.sense(&mut sensed);
+            // Drives that obey: their state is what was given, which is not known here.
+            sensed.drives.iter_mut().for_each(|drive| drive.state = None);
+            sensed.clone()
         })
         .bench_local_refs(|signals| {
-            controls.begin(signals.now);
-            policy.step(signals, &mut controls);
-            guard.check(signals, &mut controls);
+            signals.in_force.clone_from(guard.in_force());
+            policy.step(signals, &mut request);
+            guard.enforce(&request, signals);
         });
 }

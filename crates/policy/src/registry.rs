@@ -1,14 +1,12 @@
 //! The policies by name: the one list that the command line, the reports and the docs read, and
 //! the one place that says who owns which control.
 
-use std::fmt;
-
 use crate::cooling::{Curve, Dlb, Dtm, Eadc, Jetc};
 use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams, PacerPlus};
 use crate::ssd::{Pacman, PacmanPlus, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
-use crate::{ControlName, Policy, Signals};
+use crate::{Control, Policy, PolicyError, Request, Signals, Steward};
 
 /// What the operator states: the tolerated loss and the budget.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,74 +25,18 @@ impl Default for Settings {
     }
 }
 
-/// What a policy may own. Two policies that own the same cannot run together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owned {
-    /// Active cores of the groups that serve users' I/O. Of those that run jobs nobody parks any.
-    ActiveCores,
-    /// Frequency of those groups; of all groups for `ondemand`, as Linux's governor has it.
-    Frequency,
-    /// How background work may run.
-    Background,
-    /// Power states of the drives.
-    PowerStates,
-    /// Fan duty.
-    Fans,
-    /// Frequency ceilings of the sockets. Not the frequency: the lower of the two is in force.
-    FrequencyCaps,
-    /// Share of the time for which jobs may run.
-    JobShares,
-    /// Sockets that jobs run on.
-    JobSockets,
-    /// Which waiting jobs may start.
-    Admission,
-}
-
-impl Owned {
-    /// What must be owned to set `control`.
-    #[must_use]
-    pub fn of(control: ControlName) -> Self {
-        match control {
-            ControlName::ActiveCores(_) => Self::ActiveCores,
-            ControlName::Frequency(_) => Self::Frequency,
-            ControlName::PowerState(_) => Self::PowerStates,
-            ControlName::Background => Self::Background,
-            ControlName::FanDuty(_) => Self::Fans,
-            ControlName::FrequencyCap(_) => Self::FrequencyCaps,
-            ControlName::JobShare(_) => Self::JobShares,
-            ControlName::JobSocket(_) => Self::JobSockets,
-            ControlName::Admit(_) => Self::Admission,
-        }
-    }
-}
-
-impl fmt::Display for Owned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ActiveCores => "active cores",
-            Self::Frequency => "core frequency",
-            Self::Background => "background work",
-            Self::PowerStates => "drive power states",
-            Self::Fans => "fans",
-            Self::FrequencyCaps => "frequency ceilings",
-            Self::JobShares => "job shares",
-            Self::JobSockets => "job placement",
-            Self::Admission => "admission",
-        })
-    }
-}
-
 /// Who owns what, by kind of policy; [`ENTRIES`] refers to it.
 mod owns {
-    use super::Owned::{self, *};
+    use crate::Control::{self, *};
 
-    pub const NOTHING: &[Owned] = &[];
-    pub const GOVERNOR: &[Owned] = &[Frequency];
-    pub const CORES: &[Owned] = &[ActiveCores, Frequency, Background];
-    pub const DRIVES: &[Owned] = &[PowerStates];
-    pub const FANS: &[Owned] = &[Fans, JobSockets];
-    pub const HEAT: &[Owned] = &[Fans, JobSockets, JobShares];
-    pub const CLIMATE: &[Owned] = &[Fans, JobSockets, JobShares, FrequencyCaps, Admission];
+    pub const NOTHING: &[Control] = &[];
+    pub const GOVERNOR: &[Control] = &[Frequency];
+    /// Of the groups that serve users' I/O. Of those that run jobs nobody parks any.
+    pub const CORES: &[Control] = &[ActiveCores, Frequency, Background];
+    pub const DRIVES: &[Control] = &[PowerState];
+    pub const FANS: &[Control] = &[FanDuty, JobSocket];
+    pub const HEAT: &[Control] = &[FanDuty, JobSocket, JobShare];
+    pub const CLIMATE: &[Control] = &[FanDuty, JobSocket, JobShare, FrequencyCap, Admit];
 }
 
 /// A policy as listed by `ebb sim --list`.
@@ -105,7 +47,7 @@ pub struct Entry {
     /// One line for people.
     pub summary: &'static str,
     /// The controls that it sets; it changes no others.
-    pub owns: &'static [Owned],
+    pub owns: &'static [Control],
     make: Make,
 }
 
@@ -114,12 +56,11 @@ impl Entry {
     #[must_use]
     pub fn idle(&self, topology: &Topology, settings: &Settings) -> Option<&'static str> {
         let capped = topology.drives.iter().any(|drive| drive.operational().len() > 1);
-        let there = |owned: &Owned| match owned {
-            Owned::ActiveCores | Owned::Frequency | Owned::Background => true,
-            Owned::PowerStates => capped,
-            Owned::Fans => !topology.fans.is_empty(),
-            Owned::FrequencyCaps => topology.sockets > 0,
-            Owned::JobShares | Owned::JobSockets | Owned::Admission => topology.jobs > 0,
+        let there = |control: &Control| match (control.row().steward, control) {
+            (Steward::Cpu, _) => true,
+            (Steward::Ssd, _) => capped,
+            (Steward::Cooling, Control::Admit) => topology.jobs > 0,
+            (Steward::Cooling, _) => control.row().domain.count(topology) > 0,
         };
         if self.owns.is_empty() || self.owns.iter().any(there) {
             let budgeted = self.owns == owns::DRIVES && settings.ssd_budget.is_none();
@@ -134,55 +75,6 @@ impl Entry {
 }
 
 type Make = fn(&Topology, &Settings) -> Result<Box<dyn Policy>, PolicyError>;
-
-/// Why a policy could not be made.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum PolicyError {
-    /// No policy has this name.
-    #[error("unknown policy '{name}'; choose from: {valid}")]
-    Unknown {
-        /// As asked for.
-        name: String,
-        /// All names.
-        valid: String,
-    },
-    /// The budget is below what the drives can be capped to.
-    #[error(
-        "SSD budget {budget} is impossible: the lowest power states of the {drives} drives sum \
-         to {lowest}; give at least that"
-    )]
-    Budget {
-        /// As asked for.
-        budget: Watts,
-        /// Sum of the lowest caps.
-        lowest: Watts,
-        /// Number of drives.
-        drives: usize,
-    },
-    /// Two policies want to set the same.
-    #[error(
-        "policies '{first}' and '{second}' cannot run together: both set {control}; choose one \
-         of them, or run them one after the other"
-    )]
-    Common {
-        /// The one named first.
-        first: &'static str,
-        /// The other.
-        second: &'static str,
-        /// What both own.
-        control: Owned,
-    },
-    /// A parameter out of its range.
-    #[error("{parameter} = {value} is out of range: {valid}")]
-    Parameter {
-        /// Its name.
-        parameter: &'static str,
-        /// As asked for.
-        value: f64,
-        /// What would be valid.
-        valid: &'static str,
-    },
-}
 
 /// Every policy, in the order of the docs.
 pub const ENTRIES: &[Entry] = &[
@@ -329,11 +221,11 @@ pub fn make(
             }
         }
     }
-    if let [only] = parts[..] {
-        return (only.make)(topology, settings);
-    }
     let made = parts.iter().map(|entry| (entry.make)(topology, settings));
-    Ok(Box::new(Together(made.collect::<Result<_, _>>()?)))
+    Ok(Box::new(Registered {
+        parts: made.collect::<Result<_, _>>()?,
+        owns: parts.iter().flat_map(|entry| entry.owns).copied().collect(),
+    }))
 }
 
 fn entry(name: &str) -> Result<&'static Entry, PolicyError> {
@@ -343,16 +235,25 @@ fn entry(name: &str) -> Result<&'static Entry, PolicyError> {
     })
 }
 
-/// Several policies that own different controls.
-struct Together(Vec<Box<dyn Policy>>);
+/// A policy, or several that own different controls, with what they own.
+struct Registered {
+    parts: Vec<Box<dyn Policy>>,
+    owns: Vec<Control>,
+}
 
-impl Policy for Together {
+impl Policy for Registered {
     fn name(&self) -> &'static str {
-        "together"
+        match &self.parts[..] {
+            [only] => only.name(),
+            _ => "together",
+        }
     }
-    fn step(&mut self, signals: &Signals, controls: &mut crate::Controls) {
-        for policy in &mut self.0 {
-            policy.step(signals, controls);
+    fn owns(&self) -> &[Control] {
+        &self.owns
+    }
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        for policy in &mut self.parts {
+            policy.step(signals, request);
         }
     }
 }

@@ -11,31 +11,32 @@ use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::ssd::{CAP_TOLERANCE, PowerDesc};
 use ebb_policy::topology::DriveSpec;
 use ebb_policy::units::Watts;
-use ebb_policy::{Controls, Guard, Limits, Policy, PowerState, Topology};
+use ebb_policy::{Guard, InForce, Limits, Plant, Policy, Request, Signals, Topology};
 use proptest::prelude::*;
 
 const CSV: &str = "devices/nvme_power_states/nvme_power_states.csv";
 
 /// Drives that take one write at a time.
-struct Plant {
+struct Drives {
     desc: PowerDesc,
     budget: Watts,
-    states: Vec<PowerState>,
+    weather: Weather,
 }
 
-impl Plant {
+impl Drives {
     /// Carries out the first `done` writes. While a write is under way its drive counts with
     /// the larger of both caps. A sum that starts above the budget (drives uncapped before the
     /// first step, or reset by somebody) may only fall until it is within.
-    fn write(&mut self, controls: &Controls, done: usize) -> Result<(), TestCaseError> {
-        let writes: Vec<_> = Guard::drive_writes(&self.states, controls).take(done).collect();
+    fn write(&mut self, in_force: &InForce, done: usize) -> Result<(), TestCaseError> {
+        let states = &mut self.weather.states;
+        let writes: Vec<_> = in_force.drive_writes(states).take(done).collect();
         for (d, ps) in writes {
-            let before = self.desc.sum(&self.states);
-            let (old, new) = (self.desc.cap(d, self.states[d]), self.desc.cap(d, ps));
+            let before = self.desc.sum(states);
+            let (old, new) = (self.desc.cap(d, states[d]), self.desc.cap(d, ps));
             let under_way = before - old + old.max(new);
             let allowed = before.max(self.budget) + CAP_TOLERANCE;
             prop_assert!(under_way <= allowed, "{under_way} of {allowed} at drive {d}");
-            self.states[d] = ps;
+            states[d] = ps;
         }
         Ok(())
     }
@@ -49,24 +50,24 @@ fn run(
     (budget, guarded, seed): (Watts, bool, u64),
     events: &[(usize, Option<usize>)],
 ) -> Result<(), TestCaseError> {
-    let mut controls = Controls::native(topology);
+    let (mut signals, mut request) = (Signals::new(topology), Request::new(topology));
     let mut guard = Guard::new(topology, Limits { ssd_budget: Some(budget), ..Limits::default() });
-    let states = controls.drives().to_vec();
-    let mut plant = Plant { desc: PowerDesc::new(topology), budget, states };
-    let mut weather = Weather::new(topology, seed, 0.02);
+    let weather = Weather::new(topology, seed, 0.02);
+    let mut plant = Drives { desc: PowerDesc::new(topology), budget, weather };
     for (done, reset) in events {
         if let Some(drive) = reset {
-            plant.states[drive % topology.drives.len()] = 0;
+            plant.weather.states[drive % topology.drives.len()] = 0;
         }
-        weather.next(&plant.states);
-        controls.begin(weather.signals.now);
-        policy.step(&weather.signals, &mut controls);
+        plant.weather.sense(&mut signals);
+        policy.step(&signals, &mut request);
         if guarded {
-            guard.check(&weather.signals, &mut controls);
+            signals.in_force.clone_from(guard.enforce(&request, &signals));
+        } else {
+            signals.in_force.follow(&request);
         }
-        let asked = plant.desc.sum(controls.drives());
-        prop_assert!(asked <= budget + CAP_TOLERANCE, "{asked} asked of {budget}");
-        plant.write(&controls, *done)?;
+        let given = plant.desc.sum(&signals.in_force.states().collect::<Vec<_>>());
+        prop_assert!(given <= budget + CAP_TOLERANCE, "{given} given of {budget}");
+        plant.write(&signals.in_force, *done)?;
     }
     Ok(())
 }

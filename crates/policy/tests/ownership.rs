@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Weather, budget, heated};
-use ebb_policy::registry::{ENTRIES, Owned, Settings, make};
-use ebb_policy::{Controls, PowerState};
+use ebb_policy::registry::{ENTRIES, Settings, make};
+use ebb_policy::{Control, Guard, Limits, Plant, Request, Signals};
 
 #[test]
 fn no_policy_sets_what_it_does_not_own() {
@@ -12,19 +12,19 @@ fn no_policy_sets_what_it_does_not_own() {
     let settings = Settings { ssd_budget: Some(budget(&topology, 0.4)), ..Settings::default() };
     for entry in ENTRIES {
         let mut policy = make(entry.name, &topology, &settings).unwrap();
-        let mut controls = Controls::native(&topology);
+        assert_eq!(policy.owns(), entry.owns, "{}", entry.name);
+        let (mut signals, mut request) = (Signals::new(&topology), Request::new(&topology));
+        let mut guard = Guard::new(&topology, Limits::default());
         let mut weather = Weather::new(&topology, 11, 0.05);
         let mut seen = Vec::new();
         for _ in 0..4000 {
-            let states: Vec<PowerState> = controls.drives().to_vec();
-            weather.next(&states);
-            controls.begin(weather.signals.now);
-            policy.step(&weather.signals, &mut controls);
-            for decision in controls.decisions() {
-                let control = Owned::of(decision.control);
-                assert!(entry.owns.contains(&control), "{} sets {control}", entry.name);
-                if !seen.contains(&control) {
-                    seen.push(control);
+            weather.sense(&mut signals);
+            policy.step(&signals, &mut request);
+            signals.in_force.clone_from(guard.enforce(&request, &signals));
+            for control in Control::ALL.iter().filter(|control| request.asks(**control)) {
+                assert!(entry.owns.contains(control), "{} sets {control}", entry.name);
+                if !seen.contains(control) {
+                    seen.push(*control);
                 }
             }
         }

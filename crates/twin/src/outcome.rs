@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use ebb_policy::units::{Celsius, Joules, Nanos, Rpm, Watts};
-use ebb_policy::{Controls, Decision, QosClass, Signals};
+use ebb_policy::{Applied, Decision, InForce, QosClass, Signals};
 
 use crate::faults::FaultEvent;
 use crate::hdd::Wear;
@@ -53,8 +53,10 @@ impl Energy {
 pub struct Sample<'a> {
     /// What the policy saw: the period's latency, utilisation and power.
     pub signals: &'a Signals,
-    /// What is in force from now on, with the period's decisions.
-    pub controls: &'a Controls,
+    /// What is in force from now on, with what was asked for and why.
+    pub in_force: &'a InForce,
+    /// What became of it.
+    pub applied: &'a Applied,
     /// Energy of this period.
     pub energy: Energy,
     /// Length of this period; the last one of a run may be short.
@@ -91,7 +93,7 @@ pub struct Weather {
 pub trait Observer {
     /// After each control period.
     fn sample(&mut self, _sample: &Sample<'_>) {}
-    /// Each change of a control, with its reason.
+    /// Each change of a control, and each refusal to change one, with its reason.
     fn decision(&mut self, _decision: &Decision) {}
     /// Each injected fault, when it begins (`true`) and when it ends.
     fn fault(&mut self, _event: &FaultEvent, _begins: bool) {}

@@ -3,7 +3,7 @@
 
 use crate::common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
 use ebb_policy::units::{Joules, Nanos};
-use ebb_policy::{Controls, Policy, Signals};
+use ebb_policy::{Policy, Request, Signals};
 use ebb_trace::{Op, Workload};
 use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, run};
 use proptest::prelude::*;
@@ -87,9 +87,9 @@ impl Policy for Breathing {
     fn name(&self) -> &'static str {
         "breathing"
     }
-    fn step(&mut self, _: &Signals, controls: &mut Controls) {
+    fn step(&mut self, _: &Signals, request: &mut Request) {
         self.0 = !self.0;
-        controls.set_active(0, if self.0 { 4 } else { 8 }, "test:breathing");
+        request.active_cores.ask(0, if self.0 { 4 } else { 8 }, "test:breathing");
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::common::{changed, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Celsius, Nanos};
-use ebb_policy::{Controls, Limits, Policy, Signals};
+use ebb_policy::{Limits, Policy, Signals};
 use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
 
@@ -59,10 +59,10 @@ impl Policy for Blind {
     fn name(&self) -> &'static str {
         "blind"
     }
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
+    fn step(&mut self, signals: &Signals, request: &mut ebb_policy::Request) {
         let mut signals = signals.clone();
         signals.drives.iter_mut().for_each(|drive| drive.power = None);
-        self.0.step(&signals, controls);
+        self.0.step(&signals, request);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::job as run_of;
 use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{Controls, Policy, QosClass, Signals};
+use ebb_policy::{Policy, QosClass, Request, Signals};
 use ebb_trace::Workload;
 use ebb_trace::generate::{BuildContext, Job, JobIo, by_name};
 use ebb_twin::hdd::Wear;
@@ -16,14 +16,14 @@ impl ebb_trace::Source for Nothing {
     }
 }
 
-/// Sets controls from the start, whatever it sees.
+/// Sets request from the start, whatever it sees.
 struct Set<F>(F);
-impl<F: FnMut(&mut Controls) + Send> Policy for Set<F> {
+impl<F: FnMut(&mut Request) + Send> Policy for Set<F> {
     fn name(&self) -> &'static str {
         "set"
     }
-    fn step(&mut self, _: &Signals, controls: &mut Controls) {
-        (self.0)(controls);
+    fn step(&mut self, _: &Signals, request: &mut Request) {
+        (self.0)(request);
     }
 }
 
@@ -52,7 +52,7 @@ fn reader(requests: u64) -> Job {
 fn try_with(
     server: &str,
     jobs: Vec<Job>,
-    set: impl FnMut(&mut Controls) + Send + 'static,
+    set: impl FnMut(&mut Request) + Send + 'static,
     duration: Option<Nanos>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TwinError> {
@@ -62,7 +62,7 @@ fn try_with(
     run(Run { jobs, ..run_of }, observer)
 }
 
-fn with(jobs: Vec<Job>, set: impl FnMut(&mut Controls) + Send + 'static) -> Outcome {
+fn with(jobs: Vec<Job>, set: impl FnMut(&mut Request) + Send + 'static) -> Outcome {
     try_with("eadc-e6", jobs, set, None, &mut Unobserved).unwrap()
 }
 
@@ -85,8 +85,8 @@ fn jobs_beside_each_other_take_their_time_and_jobs_on_one_core_share_it() {
 
 #[test]
 fn a_share_stretches_a_job_and_tells_the_time_lost() {
-    let outcome = with(vec![compute(2), compute(2)], |controls| {
-        controls.set_job_share(1, 0.25, "test:share");
+    let outcome = with(vec![compute(2), compute(2)], |request| {
+        request.job_share.ask(1, 0.25, "test:share");
     });
     let [full, quarter] = delays(&outcome)[..] else { panic!() };
     assert!((full - 2.0).abs() < 0.02 && (quarter - 8.0).abs() < 0.1, "{full} {quarter}");
@@ -98,9 +98,9 @@ fn a_share_stretches_a_job_and_tells_the_time_lost() {
 #[test]
 fn frequency_in_force_slows_jobs_and_saves_power() {
     let at = |frequency: f64| {
-        with(vec![compute(2); 4], move |controls| {
-            for group in 0..controls.groups().len() {
-                controls.set_frequency(group, Hertz(frequency), "test:frequency");
+        with(vec![compute(2); 4], move |request| {
+            for group in 0..request.frequency.len() {
+                request.frequency.ask(group, Hertz(frequency), "test:frequency");
             }
         })
     };
@@ -117,9 +117,9 @@ fn classes_wait_until_they_are_admitted() {
     let late = Nanos::from_secs(3);
     let mut periods = 0;
     let critical = Job { class: QosClass::Critical, ..compute(1) };
-    let outcome = with(vec![compute(1), critical], move |controls| {
+    let outcome = with(vec![compute(1), critical], move |request| {
         periods += 1;
-        controls.set_admit(QosClass::Noncritical, periods > 6, "test:admission");
+        request.ask_admit(QosClass::Noncritical, periods > 6, "test:admission");
     });
     assert_eq!(outcome.jobs[1].started, Some(Nanos::ZERO));
     let started = outcome.jobs[0].started.unwrap();
@@ -130,8 +130,8 @@ fn classes_wait_until_they_are_admitted() {
 fn in_slots(slots: u16, jobs: Vec<Job>, admitted: bool, observer: &mut dyn Observer) -> Outcome {
     let mut profile = Profile::load("eadc-e6").unwrap();
     profile.jobs.as_mut().unwrap().slots = slots;
-    let set = Set(move |controls: &mut Controls| {
-        controls.set_admit(QosClass::Noncritical, admitted, "test:admission");
+    let set = Set(move |request: &mut Request| {
+        request.ask_admit(QosClass::Noncritical, admitted, "test:admission");
     });
     let workload = Workload::Open(Box::new(Nothing));
     let end = Some(Nanos::from_secs(8));
@@ -207,10 +207,10 @@ impl Observer for Watch {
 fn jobs_move_to_the_socket_asked_for_and_signals_tell() {
     let mut watch = Watch::default();
     let mut periods = 0;
-    let set = move |controls: &mut Controls| {
+    let set = move |request: &mut Request| {
         periods += 1;
         if periods == 4 {
-            controls.set_job_socket(0, Some(1), "test:move");
+            request.job_socket.ask(0, 1, "test:move");
         }
     };
     // Of one class, so that they take slots in this order.
@@ -262,7 +262,7 @@ fn wear_is_counted_after_warm_up_and_promises_to_the_end_of_the_run() {
     late.objective = Some(Nanos::from_millis(4500));
     let workload = Workload::Open(Box::new(Nothing));
     let end = Nanos::from_secs(5);
-    let run_of = run_of(&profile, Box::new(Set(|_: &mut Controls| ())), workload, Some(end));
+    let run_of = run_of(&profile, Box::new(Set(|_: &mut Request| ())), workload, Some(end));
     let (jobs, warmup) = (vec![late, reader(1 << 20)], Nanos::from_secs(3));
     let mut watch = Watch(Vec::new());
     let outcome = run(Run { jobs, warmup, ..run_of }, &mut watch).unwrap();
@@ -341,12 +341,14 @@ proptest! {
             .collect();
         let go = || {
             let (shares, sockets) = (shares.clone(), sockets.clone());
-            with(jobs.clone(), move |controls| {
+            with(jobs.clone(), move |request| {
                 for slot in 0..16 {
-                    controls.set_job_share(slot, shares[slot], "test:share");
-                    controls.set_job_socket(slot, sockets[slot], "test:socket");
+                    request.job_share.ask(slot, shares[slot], "test:share");
+                    if let Some(socket) = sockets[slot] {
+                        request.job_socket.ask(slot, socket, "test:socket");
+                    }
                 }
-                controls.set_active(1, active, "test:active");
+                request.active_cores.ask(1, active, "test:active");
             })
         };
         let outcome = go();

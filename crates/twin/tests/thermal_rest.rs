@@ -2,7 +2,6 @@
 //! end the server is back at what it is without them.
 
 use crate::common::{Clients, curve, heaters, hot_requests, job};
-use ebb_policy::Decision;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_trace::{Op, Workload};
@@ -39,6 +38,9 @@ struct Watch {
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
         let signals = sample.signals;
+        if sample.in_force.held().next().is_some() {
+            self.guarded = signals.now;
+        }
         let fans = &signals.cooling.fans;
         self.duties.push(fans.iter().map(|fan| fan.duty.unwrap()).sum::<f64>() / fans.len() as f64);
         self.requests.push(signals.io.completed.unwrap() as f64);
@@ -46,11 +48,6 @@ impl Observer for Watch {
         let drives = sample.weather.unwrap().drives.iter().map(|drive| drive.0);
         self.drives = drives.fold(self.drives, f64::max);
         self.work.push(signals.jobs.iter().filter(|job| job.present).map(|job| job.cpu).sum());
-    }
-    fn decision(&mut self, decision: &Decision) {
-        if decision.reason.starts_with("guard:") {
-            self.guarded = decision.at;
-        }
     }
 }
 

@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Chain, Poisson, changed, compute, curve, job};
-use ebb_policy::registry::{ENTRIES, Owned, Settings, make};
+use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Decision, Limits, QosClass};
 use ebb_trace::generate::Job;
@@ -107,7 +107,7 @@ impl Observer for Owners {
     fn decision(&mut self, decision: &Decision) {
         let by = decision.reason.split(':').next().unwrap();
         let owner = ENTRIES.iter().find(|entry| entry.name == by);
-        let owns = owner.is_some_and(|entry| entry.owns.contains(&Owned::of(decision.control)));
+        let owns = owner.is_some_and(|entry| entry.owns.contains(&decision.control));
         if !owns && by != "guard" && by != "sspc" {
             self.foreign.push(*decision);
         }

@@ -3,14 +3,14 @@
 use anyhow::Result;
 
 use ebb_policy::cooling::Curve;
+use ebb_policy::cpu::Native;
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Limits, PERIOD, Policy};
+use ebb_policy::{Limits, PERIOD, Policy, Request, Topology};
 use ebb_trace::generate::WorkloadSpec;
 use ebb_twin::{Observer, Outcome, Run, Sample, run};
 
-use super::hold::Hold;
-use crate::characterise::HoldFans;
+use crate::characterise::hold_fans;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::server::Server;
@@ -96,13 +96,16 @@ impl Lab {
     fn one(&self, experiment: &Experiment) -> Result<Shown> {
         let Experiment { plf, ssd_budget, duration, warmup, .. } = *experiment;
         let topology = &self.server.topology;
-        let policy: Box<dyn Policy> = match experiment.steer {
+        let native = || -> Box<dyn Policy> { Box::new(Native) };
+        let (policy, operator) = match experiment.steer {
             Steer::Policy(name) => {
                 let settings = Settings { plf, ssd_budget, curve: experiment.curve.clone() };
-                registry::make(name, topology, &settings)?
+                (registry::make(name, topology, &settings)?, None)
             }
-            Steer::Fans(duty) => Box::new(HoldFans(duty)),
-            Steer::Hold { cores, frequency } => Box::new(Hold::new(topology, cores, frequency)),
+            Steer::Fans(duty) => (native(), Some(hold_fans(topology, duty))),
+            Steer::Hold { cores, frequency } => {
+                (native(), Some(hold_cores(topology, cores, frequency)))
+            }
         };
         let mut watch = Watch::default();
         let context = self.server.context(&experiment.workload, self.seed);
@@ -110,6 +113,7 @@ impl Lab {
             Run {
                 profile: &self.server.profile,
                 policy,
+                operator,
                 limits: Limits { ssd_budget, ..Limits::default() },
                 ssd_budget,
                 workload: experiment.workload.build(&context)?,
@@ -156,8 +160,21 @@ impl Observer for Watch {
         }
         self.drive_watts.push(signals.drives.iter().filter_map(|drive| drive.power).collect());
         self.weather.extend(climate(sample));
-        self.active.push((at, sample.controls.groups().iter().map(|group| group.active).sum()));
+        self.active.push((at, sample.in_force.groups().map(|group| group.active).sum()));
     }
+}
+
+/// All groups held at a share of their cores and of the highest frequency.
+fn hold_cores(topology: &Topology, cores: f64, frequency: f64) -> Request {
+    let mut request = Request::new(topology);
+    let wanted = topology.max_frequency() * frequency;
+    let frequency = topology.frequency_at_least(wanted * 0.999);
+    for (group, spec) in topology.groups.iter().enumerate() {
+        let active = (f64::from(spec.cores) * cores).round() as u16;
+        request.active_cores.ask(group, active.max(spec.min_cores), "hold:cores");
+        request.frequency.ask(group, frequency, "hold:frequency");
+    }
+    request
 }
 
 /// Temperature and fans at the end of a period, where the profile models them.

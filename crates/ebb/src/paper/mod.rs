@@ -2,7 +2,6 @@
 
 mod drive;
 mod eadc;
-mod hold;
 mod lab;
 mod pacer;
 mod pacman;

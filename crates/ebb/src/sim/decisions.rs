@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use ebb_policy::{ControlName, Decision};
+use ebb_policy::Decision;
 use ebb_twin::faults::FaultEvent;
 
 use super::run::RunResult;
@@ -20,35 +20,35 @@ pub struct Line<'a> {
     /// The policy whose run it is.
     pub policy: &'a str,
     /// What changed, with its unit where it has one, such as `frequency_hz` (see
-    /// `docs/json-schema/decision-1.json`).
+    /// `docs/json-schema/decision-2.json`).
     pub control: &'static str,
     /// Of which core group, drive, fan, socket, job or class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Value before.
-    pub from: f64,
+    /// Value before; absent where whoever the control was released to decided.
+    pub from: Option<f64>,
     /// Value after.
-    pub to: f64,
+    pub to: Option<f64>,
+    /// What was asked for, where the guard gave something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<f64>,
     /// Machine-readable reason.
     pub reason: &'static str,
 }
 
 /// `decision` of `policy` for people and programs; `groups` are the names of the core groups.
 pub fn told<'a>(policy: &'a str, groups: &[String], decision: &Decision) -> Line<'a> {
-    let group = |index: u16| groups.get(usize::from(index)).cloned();
-    let (control, of) = match decision.control {
-        ControlName::ActiveCores(index) => ("active_cores", group(index)),
-        ControlName::Frequency(index) => ("frequency_hz", group(index)),
-        ControlName::PowerState(drive) => ("power_state", Some(format!("drive{drive}"))),
-        ControlName::Background => ("background", None),
-        ControlName::FanDuty(fan) => ("fan_duty", Some(format!("fan{fan}"))),
-        ControlName::FrequencyCap(socket) => ("frequency_cap_hz", Some(format!("socket{socket}"))),
-        ControlName::JobShare(job) => ("job_share", Some(format!("job{job}"))),
-        ControlName::JobSocket(job) => ("job_socket", Some(format!("job{job}"))),
-        ControlName::Admit(class) => ("admit", Some(format!("{class:?}").to_lowercase())),
-    };
-    let Decision { at, from, to, reason, .. } = *decision;
-    Line { time_s: at.seconds(), policy, control, of, from, to, reason }
+    let Decision { at, control, part, from, to, asked, reason } = *decision;
+    Line {
+        time_s: at.seconds(),
+        policy,
+        control: control.row().name,
+        of: control.part(part, groups),
+        from,
+        to,
+        asked: asked.filter(|_| decision.is_held()),
+        reason,
+    }
 }
 
 /// One line of the file.
@@ -64,8 +64,9 @@ pub fn fault_line(policy: &str, event: &FaultEvent, begins: bool) -> String {
         policy,
         control: "fault",
         of: Some(event.fault.part()),
-        from,
-        to: 1.0 - from,
+        from: Some(from),
+        to: Some(1.0 - from),
+        asked: None,
         reason: event.fault.reason(),
     };
     serde_json::to_string(&line).unwrap_or_default()
@@ -82,4 +83,19 @@ pub fn write(path: &Path, results: &mut [RunResult]) -> Result<()> {
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_policy::Control;
+
+    #[test]
+    fn the_schema_has_every_control_of_the_table_and_no_other() {
+        let schema = include_str!("../../../../docs/json-schema/decision-2.json");
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        let named = schema["properties"]["control"]["enum"].as_array().unwrap();
+        let mut table: Vec<_> = Control::ALL.iter().map(|control| control.row().name).collect();
+        table.push("fault");
+        assert_eq!(named.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>(), table);
+    }
 }

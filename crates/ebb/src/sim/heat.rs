@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use ebb_policy::{Controls, QosClass, Signals, Topology};
+use ebb_policy::{Control, InForce, QosClass, Signals, Topology};
 use ebb_twin::faults::FaultEvent;
 use ebb_twin::hdd::Wear;
 use ebb_twin::{Sample, ThermalTotals, Trip};
@@ -109,7 +109,8 @@ pub fn columns(topology: &Topology) -> Vec<String> {
     names.extend(REST.map(str::to_owned));
     if topology.jobs > 0 {
         names.extend(JOBS.map(str::to_owned));
-        names.extend(QosClass::ALL.map(|class| format!("admit_{class:?}").to_lowercase()));
+        let admit = Control::Admit.row().name;
+        names.extend(QosClass::ALL.map(|class| format!("{admit}_{}", class.name())));
     }
     names
 }
@@ -128,7 +129,7 @@ const JOBS: [&str; 4] = ["jobs_running", "jobs_waiting", "job_share_mean", "job_
 
 /// One row, in the order of [`columns`]; a lost sensor is absent. `wear` is this period's.
 pub fn fill(row: &mut Vec<f64>, sample: &Sample<'_>, wear: &Wear) {
-    let Sample { signals, controls, length, .. } = sample;
+    let Sample { signals, in_force, length, .. } = sample;
     let Some(weather) = sample.weather else { return };
     let (cooling, seconds) = (&signals.cooling, length.seconds());
     let sockets = weather.sockets.iter().zip(&weather.throttled).zip(&cooling.sockets);
@@ -145,13 +146,14 @@ pub fn fill(row: &mut Vec<f64>, sample: &Sample<'_>, wear: &Wear) {
     row.extend([weather.leakage.0 / seconds, weather.vibration, hottest, weather.exhaust.0]);
     row.extend([wear.retries as f64, wear.loss().unwrap_or(f64::NAN)]);
     if !signals.jobs.is_empty() {
-        jobs(row, signals, controls);
+        jobs(row, signals, in_force);
     }
 }
 
 /// Jobs that run and wait, the shares of the former, and which classes are let in.
-fn jobs(row: &mut Vec<f64>, signals: &Signals, controls: &Controls) {
-    let there = signals.jobs.iter().zip(controls.job_shares()).filter(|(job, _)| job.present);
+fn jobs(row: &mut Vec<f64>, signals: &Signals, in_force: &InForce) {
+    let shares = in_force.job_share.values().map(|share| share.unwrap_or(1.0));
+    let there = signals.jobs.iter().zip(shares).filter(|(job, _)| job.present);
     let (mut running, mut waiting, mut sum, mut least) = (0.0, 0.0, 0.0, f64::NAN);
     for (job, share) in there {
         if job.waiting {
@@ -164,7 +166,7 @@ fn jobs(row: &mut Vec<f64>, signals: &Signals, controls: &Controls) {
     }
     // Without any there is no mean: 0 / 0.
     row.extend([running, waiting, sum / running, least]);
-    row.extend(QosClass::ALL.map(|class| f64::from(u8::from(controls.admits(class)))));
+    row.extend(QosClass::ALL.map(|class| f64::from(u8::from(in_force.admits(class)))));
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ pub fn maximum(
         Run {
             profile: &server.profile,
             policy: Box::new(Native),
+            operator: None,
             limits: Limits::default(),
             ssd_budget: None,
             workload: spec.clone().saturating().build(&server.context(spec, seed))?,

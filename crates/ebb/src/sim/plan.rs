@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 
-use ebb_policy::registry::{self, PolicyError, Settings};
+use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Limits, PERIOD, Policy};
+use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
 use ebb_trace::Workload;
 use ebb_trace::generate::{Job, WorkloadSpec};
 use ebb_twin::faults::Faults;

@@ -58,7 +58,7 @@ pub const FIXED: [&str; 18] = [
 impl Columns {
     /// The columns of `topology`.
     pub fn new(topology: &Topology) -> Self {
-        let groups = group_names(topology);
+        let groups = topology.group_names();
         let mut names: Vec<String> = FIXED.map(str::to_owned).to_vec();
         for group in &groups {
             for what in ["active_cores", "utilisation", "busiest", "frequency_hz"] {
@@ -84,27 +84,6 @@ impl Columns {
     pub fn drive(&self, drive: usize) -> usize {
         FIXED.len() + 4 * self.groups.len() + self.heat + 2 * drive
     }
-}
-
-/// Names of the core groups by role; several of one role are numbered.
-pub fn group_names(topology: &Topology) -> Vec<String> {
-    use ebb_policy::CoreRole::{Compute, FrontEnd, KeyValue, ResourceVolume};
-    let name = |index: usize| match topology.groups[index].role {
-        FrontEnd => "front_end",
-        KeyValue => "key_value",
-        ResourceVolume => "resource_volume",
-        Compute => "compute",
-    };
-    let count = topology.groups.len();
-    (0..count)
-        .map(|index| {
-            let same = |other: &usize| name(*other) == name(index);
-            match (0..count).filter(same).count() {
-                1 => name(index).to_owned(),
-                _ => format!("{}_{}", name(index), (0..index).filter(same).count() + 1),
-            }
-        })
-        .collect()
 }
 
 /// The decisions of a run.

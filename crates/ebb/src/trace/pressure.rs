@@ -99,6 +99,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
         let run = Run {
             profile: &server.profile,
             policy: Box::new(Native),
+            operator: None,
             limits: Limits::default(),
             ssd_budget: None,
             workload: spec.build(&server.context(&spec, args.seed))?,

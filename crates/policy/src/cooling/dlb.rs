@@ -10,7 +10,7 @@ use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
 use crate::cooling::{Interval, air, duty, set_fans};
 use crate::topology::Topology;
-use crate::{Controls, Policy, Signals};
+use crate::{Policy, Request, Signals};
 
 /// A fan loop that keeps the hottest socket at a target by what the sensors say.
 #[derive(Debug, Clone)]
@@ -35,14 +35,14 @@ impl DefaultFans {
     pub fn step(
         &mut self,
         signals: &Signals,
-        controls: &mut Controls,
+        request: &mut Request,
         reason: &'static str,
     ) -> Option<f64> {
-        let now = duty(signals, controls);
-        self.heat.update(signals, air(signals, controls.fans()));
+        let now = duty(signals);
+        self.heat.update(signals, air(signals, &signals.in_force.fan_duty));
         let dt = self.interval.due(signals.period)?;
         let error = self.heat.hottest()?.now - self.heat.thresholds().set_point;
-        set_fans(controls, self.pi.step(now, error.0, dt, (self.min_duty, 1.0)), reason);
+        set_fans(request, self.pi.step(now, error.0, dt, (self.min_duty, 1.0)), reason);
         Some(dt)
     }
 }
@@ -73,9 +73,9 @@ impl Policy for Dlb {
         "dlb"
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        if self.fans.step(signals, controls, "dlb:temperature").is_some() {
-            self.placement.by_number(signals, controls, "dlb:queue-length");
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        if self.fans.step(signals, request, "dlb:temperature").is_some() {
+            self.placement.by_number(signals, request, "dlb:queue-length");
         }
     }
 }

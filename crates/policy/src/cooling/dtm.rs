@@ -12,7 +12,7 @@ use crate::cooling::Thresholds;
 use crate::cooling::dlb::DefaultFans;
 use crate::cooling::placement::Placement;
 use crate::topology::Topology;
-use crate::{Controls, Policy, Signals};
+use crate::{Policy, Request, Signals};
 
 /// Difference of temperatures that is worth a move, in kelvin: clear of rounding and noise.
 const MARGIN: f64 = 4.0;
@@ -43,7 +43,7 @@ impl Dtm {
     }
 
     /// Reactive, and all or nothing per socket, with the set point as hysteresis.
-    fn throttle(&mut self, signals: &Signals, controls: &mut Controls) {
+    fn throttle(&mut self, signals: &Signals, request: &mut Request) {
         let Thresholds { set_point, emergency, .. } = self.fans.heat.thresholds();
         for (s, throttled) in self.throttled.iter_mut().enumerate() {
             let Some(t) = self.fans.heat.socket(s) else { continue };
@@ -53,10 +53,10 @@ impl Dtm {
                 *throttled = false;
             }
         }
-        for (j, job) in signals.jobs.iter().enumerate().take(controls.job_shares().len()) {
+        for (j, job) in signals.jobs.iter().enumerate().take(request.job_share.len()) {
             let hot = self.throttled.get(usize::from(job.socket)).copied().unwrap_or(false);
             let share = if hot && job.present { THROTTLED } else { 1.0 };
-            controls.set_job_share(j, share, "dtm:near-emergency");
+            request.job_share.ask(j, share, "dtm:near-emergency");
         }
     }
 }
@@ -66,10 +66,10 @@ impl Policy for Dtm {
         "dtm"
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        let Some(dt) = self.fans.step(signals, controls, "dtm:temperature") else { return };
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        let Some(dt) = self.fans.step(signals, request, "dtm:temperature") else { return };
         let seen = (signals, &self.fans.heat, dt);
-        self.placement.off_the_hottest(seen, MARGIN, controls, "dtm:hottest-socket");
-        self.throttle(signals, controls);
+        self.placement.off_the_hottest(seen, MARGIN, request, "dtm:hottest-socket");
+        self.throttle(signals, request);
     }
 }

@@ -16,7 +16,7 @@ use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
 use crate::cooling::{Interval, QUANTUM, air, duty, set_fans};
 use crate::topology::Topology;
-use crate::{Controls, Policy, Signals};
+use crate::{Policy, Request, Signals};
 
 /// What JETC lets the hottest socket reach above the set point, in kelvin.
 const ABOVE: f64 = 2.0 * QUANTUM;
@@ -52,15 +52,15 @@ impl Policy for Jetc {
         "jetc"
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        let now = duty(signals, controls);
-        self.heat.update(signals, air(signals, controls.fans()));
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        let now = duty(signals);
+        self.heat.update(signals, air(signals, &signals.in_force.fan_duty));
         let Some(dt) = self.interval.due(signals.period) else { return };
         let Some(hottest) = self.heat.hottest() else { return };
         let seen = (signals, &self.heat, dt);
-        self.placement.by_heat(seen, MARGIN, controls, "jetc:hot-spot");
+        self.placement.by_heat(seen, MARGIN, request, "jetc:hot-spot");
         let error = hottest.ahead.0 - (self.heat.thresholds().set_point.0 + ABOVE);
         let next = self.pi.step(now, error, dt, (self.min_duty, 1.0));
-        set_fans(controls, next, "jetc:temperature");
+        set_fans(request, next, "jetc:temperature");
     }
 }

@@ -37,7 +37,7 @@ pub use jetc::Jetc;
 
 use crate::possible::is_duty;
 use crate::units::{Celsius, Nanos, Rpm};
-use crate::{Controls, FanControl, Topology};
+use crate::{Column, Request, Signals, Topology};
 
 /// Core thermal set point and fan trigger point (EADC §VII-A).
 pub const SET_POINT: Celsius = Celsius(85.0);
@@ -111,23 +111,23 @@ pub(crate) fn weight(dt: f64, tau: f64) -> f64 {
     -(-dt / tau).exp_m1()
 }
 
-/// The duty in force in all fans: what was asked for last, and before the first time what they
+/// The duty in force in all fans: what was given last, and before the first time what they
 /// report. A fan that does not obey is not averaged in, or it would pull the others with it.
-fn duty(signals: &crate::Signals, controls: &Controls) -> f64 {
+fn duty(signals: &Signals) -> f64 {
     let possible = |duty: &f64| is_duty(*duty);
-    let asked = controls.fans().first().copied().and_then(FanControl::duty).filter(possible);
+    let given = signals.in_force.fan_duty.value(0).filter(possible);
     let fans = signals.cooling.fans.iter();
     let reported = || fans.filter_map(|fan| fan.duty.filter(possible)).reduce(f64::max);
-    asked.or_else(reported).unwrap_or(1.0).min(1.0)
+    given.or_else(reported).unwrap_or(1.0).min(1.0)
 }
 
-/// The air that the fans give, as a mean duty: what each reports, or was `asked` to do, and nothing
+/// The air that the fans give, as a mean duty: what each reports, or was `given`, and nothing
 /// for one that stands still. `None` when neither is known of any fan.
-pub(crate) fn air(signals: &crate::Signals, asked: &[FanControl]) -> Option<f64> {
-    let fans = signals.cooling.fans.iter().zip(asked);
-    let known = fans.filter_map(|(fan, asked)| {
+pub(crate) fn air(signals: &Signals, given: &Column<f64>) -> Option<f64> {
+    let fans = signals.cooling.fans.iter().zip(given.values());
+    let known = fans.filter_map(|(fan, given)| {
         let still = fan.speed.is_some_and(|speed| speed < STANDSTILL);
-        let duty = fan.duty.into_iter().chain(asked.duty()).find(|duty| is_duty(*duty))?;
+        let duty = fan.duty.into_iter().chain(given).find(|duty| is_duty(*duty))?;
         Some(if still { 0.0 } else { duty })
     });
     let (sum, count) = known.fold((0.0, 0.0), |(sum, count), duty| (sum + duty, count + 1.0));
@@ -141,8 +141,8 @@ fn blowing(duty: f64, air: f64) -> f64 {
 }
 
 /// Runs every fan at `duty`: one air path, one speed.
-fn set_fans(controls: &mut Controls, duty: f64, reason: &'static str) {
-    for fan in 0..controls.fans().len() {
-        controls.set_fan(fan, FanControl::Duty(duty), reason);
+fn set_fans(request: &mut Request, duty: f64, reason: &'static str) {
+    for fan in 0..request.fan_duty.len() {
+        request.fan_duty.ask(fan, duty, reason);
     }
 }

@@ -5,7 +5,7 @@
 use crate::cooling::estimate::Estimator;
 use crate::cooling::{LAG, MIN_JOB_SHARE};
 use crate::topology::Topology;
-use crate::{Controls, CoreRole, Signals};
+use crate::{CoreRole, Request, Signals};
 
 /// Seconds between two moves: the lag, and about as long again for the heat sink as it takes to
 /// show a few kelvin.
@@ -53,10 +53,11 @@ impl Placement {
     }
 
     /// Whether `socket` has the time for `job` too, once nobody is held back.
-    fn has_room(&self, signals: &Signals, shares: &[f64], socket: usize, job: usize) -> bool {
+    fn has_room(&self, signals: &Signals, request: &Request, socket: usize, job: usize) -> bool {
         let wants = |job: usize| {
             let (on, cpu) = runs(signals, job)?;
-            Some((on, cpu / shares.get(job).map_or(1.0, |share| share.max(MIN_JOB_SHARE))))
+            let share = request.job_share.get(job).unwrap_or(signals.in_force.share(job));
+            Some((on, cpu / share.max(MIN_JOB_SHARE)))
         };
         let jobs = (0..signals.jobs.len()).filter_map(wants);
         let busy: f64 = jobs.filter(|(on, _)| *on == socket).map(|(_, cpu)| cpu).sum();
@@ -66,7 +67,7 @@ impl Placement {
 
     /// Dynamic load balancing: evens out the number of threads, blind to temperature. No pause:
     /// the load balancer of an operating system has none.
-    pub fn by_number(&mut self, signals: &Signals, controls: &mut Controls, reason: &'static str) {
+    pub fn by_number(&mut self, signals: &Signals, request: &mut Request, reason: &'static str) {
         let on = |socket: usize| {
             (0..signals.jobs.len())
                 .filter(move |j| runs(signals, *j).is_some_and(|(s, _)| s == socket))
@@ -78,7 +79,7 @@ impl Placement {
         if queue(most, -0.5) > queue(least, 0.5)
             && let Some(job) = on(most).next_back()
         {
-            controls.set_job_socket(job, Some(least as u16), reason);
+            request.job_socket.ask(job, least as u16, reason);
         }
     }
 
@@ -88,7 +89,7 @@ impl Placement {
         &mut self,
         (signals, heat, dt): (&Signals, &Estimator, f64),
         margin: f64,
-        controls: &mut Controls,
+        request: &mut Request,
         reason: &'static str,
     ) {
         let at = |socket: usize| heat.socket(socket).map_or(0.0, |t| t.now.0);
@@ -99,10 +100,10 @@ impl Placement {
         let jobs = (0..signals.jobs.len()).filter_map(|j| Some((j, runs(signals, j)?)));
         let busiest = jobs
             .filter(|(_, (socket, _))| *socket == hottest)
-            .filter(|(job, _)| self.has_room(signals, controls.job_shares(), coolest, *job))
+            .filter(|(job, _)| self.has_room(signals, request, coolest, *job))
             .max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
         if let Some((job, _)) = busiest {
-            controls.set_job_socket(job, Some(coolest as u16), reason);
+            request.job_socket.ask(job, coolest as u16, reason);
             self.pause = PAUSE;
         }
     }
@@ -114,7 +115,7 @@ impl Placement {
         &mut self,
         (signals, heat, dt): (&Signals, &Estimator, f64),
         margin: f64,
-        controls: &mut Controls,
+        request: &mut Request,
         reason: &'static str,
     ) {
         let at = |socket: usize| heat.socket(socket).map_or(0.0, |t| t.ahead.0);
@@ -131,13 +132,13 @@ impl Placement {
         let best = (0..signals.jobs.len())
             .filter_map(|j| Some((j, runs(signals, j)?)))
             .filter(|(_, (socket, cpu))| *socket == hottest && *cpu > MIN_JOB_SHARE)
-            .filter(|(job, _)| self.has_room(signals, controls.job_shares(), coolest, *job))
+            .filter(|(job, _)| self.has_room(signals, request, coolest, *job))
             .map(|(job, (_, cpu))| (job, after(cpu)))
             .min_by(|(_, a), (_, b)| a.total_cmp(b));
         if let Some((job, left)) = best
             && left < gap
         {
-            controls.set_job_socket(job, Some(coolest as u16), reason);
+            request.job_socket.ask(job, coolest as u16, reason);
             self.pause = PAUSE;
         }
     }

@@ -1,6 +1,6 @@
 //! *Native*: no power saving at all; the reference of both evaluations (PACER §V, (a)).
 
-use crate::{Controls, Policy, Signals};
+use crate::{Control, Policy, Request, Signals};
 
 /// Leaves everything on.
 #[derive(Debug, Default)]
@@ -10,5 +10,8 @@ impl Policy for Native {
     fn name(&self) -> &'static str {
         "native"
     }
-    fn step(&mut self, _signals: &Signals, _controls: &mut Controls) {}
+    fn owns(&self) -> &[Control] {
+        &[]
+    }
+    fn step(&mut self, _signals: &Signals, _request: &mut Request) {}
 }

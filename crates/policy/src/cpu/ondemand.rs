@@ -17,7 +17,7 @@
 use crate::cpu::closest;
 use crate::topology::Topology;
 use crate::units::Hertz;
-use crate::{Controls, Policy, Signals};
+use crate::{Policy, Request, Signals};
 
 /// `up_threshold`: the kernel's default, 80 %.
 pub const UP_THRESHOLD: f64 = 0.8;
@@ -51,15 +51,15 @@ impl Policy for Ondemand {
         "ondemand"
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        let groups = controls.groups().len();
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        let groups = request.frequency.len();
         for (g, group) in signals.groups.iter().enumerate().take(groups) {
             // Without a reading the governor does nothing; nor does the kernel's.
             let load = group.busiest.or(group.utilisation).filter(|u| (0.0..=1.05).contains(u));
             let Some(frequency) = load.and_then(|load| self.target(load)) else { continue };
             let busy = load.is_some_and(|load| load > UP_THRESHOLD);
             let reason = if busy { "ondemand:busy" } else { "ondemand:load" };
-            controls.set_frequency(g, frequency, reason);
+            request.frequency.ask(g, frequency, reason);
         }
     }
 }
@@ -69,6 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Control;
     use crate::topology::{CoreRole, GroupSpec};
 
     fn topology() -> Topology {
@@ -80,17 +81,17 @@ mod tests {
         }
     }
 
-    /// Frequencies and active cores after one step with these loads of the busiest cores.
-    fn run(busiest: [Option<f64>; 2]) -> Controls {
+    /// What is asked for after one step with these loads of the busiest cores.
+    fn run(busiest: [Option<f64>; 2]) -> Request {
         let topology = topology();
         let mut signals = Signals::new(&topology);
-        let mut controls = Controls::native(&topology);
+        let mut request = Request::new(&topology);
         for (group, busiest) in signals.groups.iter_mut().zip(busiest) {
             group.busiest = busiest;
             group.utilisation = busiest.map(|u| u / 2.0);
         }
-        Ondemand::new(&topology).step(&signals, &mut controls);
-        controls
+        Ondemand::new(&topology).step(&signals, &mut request);
+        request
     }
 
     #[test]
@@ -105,30 +106,30 @@ mod tests {
             (0.801, 2.0e9),
             (1.0, 2.0e9),
         ] {
-            assert_eq!(run([Some(load), None]).groups()[0].frequency, Hertz(f), "load {load}");
+            assert_eq!(run([Some(load), None]).frequency.get(0), Some(Hertz(f)), "load {load}");
         }
     }
 
     #[test]
     fn each_group_follows_its_own_busiest_core() {
-        let controls = run([Some(0.1), Some(0.9)]);
-        assert_eq!(controls.groups()[0].frequency, Hertz(1.0e9));
-        assert_eq!(controls.groups()[1].frequency, Hertz(2.0e9));
+        let request = run([Some(0.1), Some(0.9)]);
+        assert_eq!(request.frequency.get(0), Some(Hertz(1.0e9)));
+        assert_eq!(request.frequency.get(1), Some(Hertz(2.0e9)));
     }
 
     #[test]
     fn nothing_sensed_or_nonsense_changes_nothing() {
         for load in [None, Some(f64::NAN), Some(-1.0), Some(7.0)] {
-            assert!(run([load, load]).decisions().is_empty());
+            assert!(!run([load, load]).asks(Control::Frequency));
         }
     }
 
     proptest! {
         #[test]
         fn frequency_grows_with_load_and_no_core_is_parked(a in 0.0..1.0, b in 0.0..1.0) {
-            let controls = run([Some(f64::min(a, b)), Some(f64::max(a, b))]);
-            prop_assert!(controls.groups()[0].frequency <= controls.groups()[1].frequency);
-            prop_assert!(controls.groups().iter().all(|group| group.active == 8));
+            let request = run([Some(f64::min(a, b)), Some(f64::max(a, b))]);
+            prop_assert!(request.frequency.get(0) <= request.frequency.get(1));
+            prop_assert!(!request.asks(Control::ActiveCores));
         }
     }
 }

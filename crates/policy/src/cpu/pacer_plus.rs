@@ -30,12 +30,11 @@
 //! what it is worth. A burst larger than any before cannot be reserved for: see
 //! docs/policies/pacer-plus.md for its bound.
 
-use crate::controls::GroupControl;
+use crate::PolicyError;
 use crate::cpu::pacer::{Pacer, PacerParams, completions, utilisation};
-use crate::registry::PolicyError;
 use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
-use crate::{BackgroundMode, Controls, Policy, Signals};
+use crate::{BackgroundMode, GroupSetting, InForce, Policy, Request, Signals};
 
 /// Time in which what was learned and what was saved up fades to 1/e. Ours: a day.
 const MEMORY: Nanos = Nanos::from_secs(86_400);
@@ -44,9 +43,8 @@ const MEMORY: Nanos = Nanos::from_secs(86_400);
 /// and shows the background's work. Ours: as many as the Burst-Check asks for.
 const ENOUGH: u64 = 20;
 
-/// Share of what a period shows that enters the averages of work. Ours: 4 s, some of PACER's
-/// windows.
-const RATE: f64 = 1.0 / 8.0;
+/// Time over which work is averaged. Ours: 4 s, some of PACER's windows.
+const AVERAGED: Nanos = Nanos::from_secs(4);
 
 /// The load's worst behaviour, as one core group sees it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,16 +62,17 @@ struct Demand {
 }
 
 impl Demand {
-    /// Learns `s` from a period's `work` in core-seconds and its completions.
-    fn learn(&mut self, work: f64, completed: u64) {
+    /// Learns `s` from the `work` in core-seconds of a period, a `rate` of the averaged time, and
+    /// its completions.
+    fn learn(&mut self, work: f64, completed: u64, rate: f64) {
         if completed < ENOUGH {
-            self.background = work.min(self.background + RATE * work);
+            self.background = work.min(self.background + rate * work);
             return;
         }
         self.background = self.background.min(work);
         let service = (work - self.background) / completed as f64;
         let known = if self.service > 0.0 { self.service } else { service };
-        self.service = known + RATE * (service - known);
+        self.service = known + rate * (service - known);
     }
 
     /// The least capacity whose price is in the purse.
@@ -131,10 +130,11 @@ impl PacerPlus {
     }
 
     /// Takes in the load of one period.
-    fn observe(&mut self, signals: &Signals, controls: &Controls) {
+    fn observe(&mut self, signals: &Signals) {
         let period = signals.period.seconds();
+        let rate = (period / AVERAGED.seconds()).min(1.0);
         let keep = (-period / MEMORY.seconds()).exp();
-        let racing = controls.background() == BackgroundMode::Race;
+        let racing = signals.in_force.background() == BackgroundMode::Race;
         if let (Some((completed, _)), false) = (completions(&signals.io), racing) {
             for g in self.topology.io_groups() {
                 let Some(group) = signals.groups.get(g) else { continue };
@@ -142,7 +142,8 @@ impl PacerPlus {
                 let f = group.frequency.unwrap_or(self.topology.max_frequency());
                 let speed = (f / self.topology.max_frequency()).clamp(0.0, 1.0);
                 if let Some(u) = utilisation(group) {
-                    demand.learn(u * f64::from(group.active) * speed * period, completed);
+                    let work = u * f64::from(group.active) * speed * period;
+                    demand.learn(work, completed, rate);
                 }
             }
         }
@@ -171,12 +172,12 @@ impl PacerPlus {
     }
 
     /// Books what a period left of the tolerated loss, or took.
-    fn book(&mut self, signals: &Signals, controls: &Controls) {
+    fn book(&mut self, signals: &Signals) {
         let Some((completed, latency)) = completions(&signals.io) else { return };
         let Some(l_baseline) = self.pacer.l_baseline() else { return };
         let requests = self.plausible(Some(completed), signals.period.seconds());
         let limit = (1.0 + self.plf) * l_baseline;
-        let native = self.pacer.all_on(controls);
+        let native = self.pacer.all_on(&signals.in_force);
         let was_late = std::mem::replace(&mut self.late, false);
         let left = if native && !(was_late && latency > limit) {
             // Nothing is lost under native, however slow it is; nor does a slow one earn more.
@@ -190,13 +191,13 @@ impl PacerPlus {
     }
 
     /// Keeps PACER's next savings above the reserve.
-    fn raise_floors(&mut self, period: Nanos, controls: &Controls) {
+    fn raise_floors(&mut self, period: Nanos, in_force: &InForce) {
         let highest = self.topology.max_frequency();
         let floors = self.pacer.floors();
         floors.frequency = Hertz(0.0);
         for g in self.topology.io_groups() {
             let demand = &mut self.demand[g];
-            let GroupControl { active, frequency } = controls.groups()[g];
+            let GroupSetting { active, frequency } = in_force.group(g);
             let period = period.seconds();
             demand.reserve = demand.affordable(self.purse, self.bunch, self.u_max, period);
             floors.cores[g] = cores(demand.reserve, frequency / highest);
@@ -207,17 +208,17 @@ impl PacerPlus {
     }
 
     /// Puts the reserve in force where the setting is below it.
-    fn lift(&self, controls: &mut Controls) {
+    fn lift(&self, request: &mut Request) {
         let highest = self.topology.max_frequency();
         let share = self.demand.iter().map(|d| d.reserve / d.cores.max(1.0)).fold(0.0, f64::max);
         let least = self.topology.frequency_at_least(highest * share.min(1.0));
         for g in self.topology.io_groups() {
             let demand = &self.demand[g];
-            let f = controls.groups()[g].frequency.max(least);
-            let active = cores(demand.reserve, f / highest).min(demand.cores as u16);
-            controls.set_frequency(g, f, "pacer-plus:reserve");
-            let active = active.max(controls.groups()[g].active);
-            controls.set_active(g, active, "pacer-plus:reserve");
+            let GroupSetting { active, frequency } = self.pacer.asked(g);
+            let f = frequency.max(least);
+            let reserve = cores(demand.reserve, f / highest).min(demand.cores as u16);
+            request.frequency.ask(g, f, "pacer-plus:reserve");
+            request.active_cores.ask(g, active.max(reserve), "pacer-plus:reserve");
         }
     }
 }
@@ -233,14 +234,14 @@ impl Policy for PacerPlus {
         "pacer-plus"
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
         if signals.period > Nanos::ZERO {
-            self.observe(signals, controls);
-            self.book(signals, controls);
-            self.raise_floors(signals.period, controls);
+            self.observe(signals);
+            self.book(signals);
+            self.raise_floors(signals.period, &signals.in_force);
         }
-        self.pacer.step(signals, controls);
-        self.lift(controls);
+        self.pacer.step(signals, request);
+        self.lift(request);
     }
 }
 

@@ -5,21 +5,19 @@ mod drives;
 use proptest::prelude::*;
 
 use super::*;
-use crate::PERIOD;
-use crate::controls::Decision;
 use crate::ssd::testing::{any_topology, pm1743, topology};
-use crate::units::{Celsius, Nanos};
+use crate::{BackgroundMode, GroupSetting, PERIOD, PowerState};
 
 /// Three groups of 16 cores (at least 2) and four PM1743.
 fn server() -> Topology {
     topology(&vec![pm1743().to_vec(); 4])
 }
 
-/// A guard with one server's signals and controls.
+/// A guard with one server's signals and request.
 struct Bench {
     guard: Guard,
     signals: Signals,
-    controls: Controls,
+    request: Request,
 }
 
 impl Bench {
@@ -29,72 +27,75 @@ impl Bench {
         signals.io.arrived = Some(100);
         signals.io.completed = Some(100);
         signals.io.mean_latency = Some(Nanos::from_micros(200));
-        let (guard, controls) = (Guard::new(&server, limits), Controls::native(&server));
-        Self { guard, signals, controls }
+        signals.period = PERIOD;
+        let (guard, request) = (Guard::new(&server, limits), Request::new(&server));
+        Self { guard, signals, request }
     }
 
     fn with_budget(watts: f64) -> Self {
         Self::new(Limits { ssd_budget: Some(Watts(watts)), ..Limits::default() })
     }
 
-    /// One period in which a policy does `ask`; the guard's own decisions.
-    fn period(&mut self, ask: impl FnOnce(&mut Controls)) -> Vec<Decision> {
+    /// One period in which a policy does `ask`; why something else is given.
+    fn period(&mut self, ask: impl FnOnce(&mut Request)) -> Vec<&'static str> {
         self.signals.now += PERIOD;
-        self.check(ask)
+        self.enforce(ask)
     }
 
     /// The same without time moving on.
-    fn check(&mut self, ask: impl FnOnce(&mut Controls)) -> Vec<Decision> {
-        self.controls.begin(self.signals.now);
-        ask(&mut self.controls);
-        self.guard.check(&self.signals, &mut self.controls);
-        let decisions = self.controls.decisions().iter().copied();
-        decisions.filter(|d| d.reason.starts_with("guard:")).collect()
+    fn enforce(&mut self, ask: impl FnOnce(&mut Request)) -> Vec<&'static str> {
+        ask(&mut self.request);
+        let in_force = self.guard.enforce(&self.request, &self.signals);
+        let mut reasons: Vec<_> = in_force.held().map(|(_, _, reason)| reason).collect();
+        reasons.dedup();
+        reasons
     }
 
     fn active(&self) -> u16 {
-        self.controls.groups()[0].active
+        self.guard.in_force().group(0).active
     }
-}
 
-fn reasons(decisions: &[Decision]) -> Vec<&'static str> {
-    let mut reasons: Vec<_> = decisions.iter().map(|d| d.reason).collect();
-    reasons.dedup();
-    reasons
+    fn drives(&self) -> Vec<PowerState> {
+        self.guard.in_force().states().collect()
+    }
+
+    fn groups(&self) -> Vec<GroupSetting> {
+        self.guard.in_force().groups().collect()
+    }
 }
 
 /// Saves as much as it can, at once.
-fn miser(controls: &mut Controls) {
+fn miser(request: &mut Request) {
     for g in 0..3 {
-        controls.set_active(g, 2, "test:miser");
-        controls.set_frequency(g, Hertz(1.5e9), "test:miser");
+        request.active_cores.ask(g, 2, "test:miser");
+        request.frequency.ask(g, Hertz(1.5e9), "test:miser");
     }
     for d in 0..4 {
-        controls.set_power_state(d, 4, "test:miser");
+        request.power_state.ask(d, 4, "test:miser");
     }
-    controls.set_background(BackgroundMode::Race, "test:miser");
+    request.ask_background(BackgroundMode::Race, "test:miser");
 }
 
 #[test]
 fn a_request_within_the_limits_passes_untouched() {
     let mut bench = Bench::with_budget(56.0);
-    let guarded = bench.period(|controls| {
-        controls.set_active(0, 9, "test:ask");
-        controls.set_frequency(0, Hertz(2.0e9), "test:ask");
+    let guarded = bench.period(|request| {
+        request.active_cores.ask(0, 9, "test:ask");
+        request.frequency.ask(0, Hertz(2.0e9), "test:ask");
         for (d, ps) in [4, 4, 3, 1].into_iter().enumerate() {
-            controls.set_power_state(d, ps, "test:ask");
+            request.power_state.ask(d, ps, "test:ask");
         }
     });
-    assert_eq!(guarded, [], "9 + 9 + 14 + 21 W of 56");
-    assert_eq!(bench.controls.drives(), [4, 4, 3, 1]);
+    assert_eq!(guarded, [""; 0], "9 + 9 + 14 + 21 W of 56");
+    assert_eq!(bench.drives(), [4, 4, 3, 1]);
 }
 
 #[test]
 fn cores_stay_between_the_minimum_and_all() {
     let mut bench = Bench::new(Limits { park_share: 1.0, ..Limits::default() });
-    assert_eq!(reasons(&bench.period(|c| c.set_active(0, 0, "test:ask"))), ["guard:min-cores"]);
+    assert_eq!(bench.period(|c| c.active_cores.ask(0, 0, "test:ask")), ["guard:min-cores"]);
     assert_eq!(bench.active(), 2);
-    assert_eq!(reasons(&bench.period(|c| c.set_active(0, 99, "test:ask"))), ["guard:max-cores"]);
+    assert_eq!(bench.period(|c| c.active_cores.ask(0, 99, "test:ask")), ["guard:max-cores"]);
     assert_eq!(bench.active(), 16);
 }
 
@@ -102,12 +103,12 @@ fn cores_stay_between_the_minimum_and_all() {
 fn parking_is_gradual_and_restoring_is_not() {
     let mut bench = Bench::new(Limits { park_share: 0.25, ..Limits::default() });
     for fewest in [12, 8, 4] {
-        let guarded = bench.period(|c| c.set_active(0, 2, "test:ask"));
-        assert_eq!((bench.active(), reasons(&guarded)), (fewest, vec!["guard:park-rate"]));
+        let guarded = bench.period(|c| c.active_cores.ask(0, 2, "test:ask"));
+        assert_eq!((bench.active(), guarded), (fewest, vec!["guard:park-rate"]));
     }
-    assert_eq!(bench.period(|c| c.set_active(0, 2, "test:ask")), []);
+    assert_eq!(bench.period(|c| c.active_cores.ask(0, 2, "test:ask")), [""; 0]);
     assert_eq!(bench.active(), 2);
-    assert_eq!(bench.period(|c| c.set_active(0, 16, "test:ask")), []);
+    assert_eq!(bench.period(|c| c.active_cores.ask(0, 16, "test:ask")), [""; 0]);
     assert_eq!(bench.active(), 16);
 }
 
@@ -122,9 +123,9 @@ fn frequencies_are_available_and_above_the_floor() {
         (f64::NAN, 2.6e9, "guard:absurd-request"),
         (f64::NEG_INFINITY, 2.6e9, "guard:absurd-request"),
     ] {
-        let guarded = bench.period(|c| c.set_frequency(1, Hertz(asked), "test:ask"));
-        assert_eq!(bench.controls.groups()[1].frequency, Hertz(given), "{asked}");
-        assert_eq!(reasons(&guarded), [why], "{asked}");
+        let guarded = bench.period(|c| c.frequency.ask(1, Hertz(asked), "test:ask"));
+        assert_eq!(bench.groups()[1].frequency, Hertz(given), "{asked}");
+        assert_eq!(guarded, [why], "{asked}");
     }
 }
 
@@ -132,46 +133,46 @@ fn frequencies_are_available_and_above_the_floor() {
 fn drives_never_enter_a_state_that_serves_no_io() {
     let mut bench = Bench::new(Limits::default());
     for ps in [5, 9, 255] {
-        let guarded = bench.period(|c| c.set_power_state(2, ps, "test:ask"));
-        assert_eq!(reasons(&guarded), ["guard:not-operational"]);
-        assert_eq!(bench.controls.drives(), [0, 0, 4, 0]);
+        let guarded = bench.period(|c| c.power_state.ask(2, ps, "test:ask"));
+        assert_eq!(guarded, ["guard:not-operational"]);
+        assert_eq!(bench.drives(), [0, 0, 4, 0]);
     }
 }
 
 #[test]
 fn over_budget_the_uniform_cap_holds_and_lower_wishes_stay() {
     let mut bench = Bench::with_budget(56.0);
-    let guarded = bench.period(|c| c.set_power_state(0, 4, "test:ask"));
-    assert_eq!(bench.controls.drives(), [4, 3, 3, 3]);
-    assert_eq!(reasons(&guarded), ["guard:over-budget"]);
+    let guarded = bench.period(|c| c.power_state.ask(0, 4, "test:ask"));
+    assert_eq!(bench.drives(), [4, 3, 3, 3]);
+    assert_eq!(guarded, ["guard:over-budget"]);
     // An impossible budget: the deepest caps, as near as the drives come.
     let mut bench = Bench::with_budget(20.0);
     bench.period(|_| ());
-    assert_eq!(bench.controls.drives(), [4; 4]);
+    assert_eq!(bench.drives(), [4; 4]);
     let mut bench = Bench::with_budget(f64::NAN);
     bench.period(|_| ());
-    assert_eq!(bench.controls.drives(), [4; 4]);
+    assert_eq!(bench.drives(), [4; 4]);
 }
 
 #[test]
 fn a_drive_that_keeps_a_higher_cap_is_paid_for_by_the_others() {
     let mut bench = Bench::with_budget(61.0);
-    let ask = |c: &mut Controls| {
+    let ask = |c: &mut Request| {
         for (d, ps) in [3, 3, 3, 3].into_iter().enumerate() {
-            c.set_power_state(d, ps, "test:ask");
+            c.power_state.ask(d, ps, "test:ask");
         }
     };
     bench.period(ask);
     bench.signals.drives[1].state = Some(0);
     for _ in 0..3 {
-        assert_eq!(bench.period(ask), [], "perhaps in transition");
+        assert_eq!(bench.period(ask), [""; 0], "perhaps in transition");
     }
     // 25 W of 61 W are taken: 12 W each remain for the others, which means 9 W.
-    assert_eq!(reasons(&bench.period(ask)), ["guard:over-budget"]);
-    assert_eq!(bench.controls.drives(), [4; 4]);
+    assert_eq!(bench.period(ask), ["guard:over-budget"]);
+    assert_eq!(bench.drives(), [4; 4]);
     bench.signals.drives[1].state = Some(3);
     bench.period(ask);
-    assert_eq!(bench.controls.drives(), [3; 4]);
+    assert_eq!(bench.drives(), [3; 4]);
 }
 
 #[test]
@@ -195,14 +196,13 @@ fn absurd_signals_mean_native_within_the_budget() {
         let mut bench = Bench::with_budget(56.0);
         bench.period(miser);
         bench.period(miser);
-        assert_eq!((bench.active(), bench.controls.drives()), (2, &[4; 4][..]));
+        assert_eq!((bench.active(), bench.drives()), (2, vec![4; 4]));
         lie(&mut bench.signals);
-        assert_eq!(reasons(&bench.period(miser)), [why]);
-        let mut native = Controls::native(&server());
-        (0..4).for_each(|d| native.set_power_state(d, 3, "test:sspc"));
-        assert_eq!(bench.controls.groups(), native.groups(), "{why}");
-        assert_eq!(bench.controls.drives(), native.drives(), "{why}");
-        assert_eq!(bench.controls.background(), BackgroundMode::Normal, "{why}");
+        assert_eq!(bench.period(miser), [why]);
+        let native: Vec<_> = InForce::new(&server()).groups().collect();
+        assert_eq!(bench.groups(), native, "{why}");
+        assert_eq!(bench.drives(), [3; 4], "{why}");
+        assert_eq!(bench.guard.in_force().background(), BackgroundMode::Normal, "{why}");
     }
 }
 
@@ -212,12 +212,13 @@ fn without_a_budget_native_drives_are_uncapped() {
     bench.period(miser);
     bench.signals.drives[0].power = Some(Watts(f64::NAN));
     bench.period(miser);
-    assert_eq!(bench.controls.drives(), [0; 4]);
+    assert_eq!(bench.drives(), [0; 4]);
 }
 
 #[test]
 fn trust_returns_after_enough_good_periods_in_a_row() {
-    let limits = Limits { park_share: 1.0, recovery_periods: 3, ..Limits::default() };
+    let limits =
+        Limits { park_share: 1.0, recovery: Nanos::from_millis(1500), ..Limits::default() };
     let mut bench = Bench::new(limits);
     // A lie, two good periods, another lie: the count starts again.
     for (utilisation, active) in
@@ -234,23 +235,24 @@ fn missing_io_counters_take_the_cores_but_not_the_caps() {
     let mut bench = Bench::new(Limits { park_share: 1.0, ..Limits::default() });
     bench.signals.io.mean_latency = None;
     for _ in 0..3 {
-        assert_eq!(bench.period(miser), []);
+        assert_eq!(bench.period(miser), [""; 0]);
     }
-    assert_eq!(reasons(&bench.period(miser)), ["guard:io-missing"]);
-    assert_eq!((bench.active(), bench.controls.drives()), (16, &[4; 4][..]));
+    assert_eq!(bench.period(miser), ["guard:io-missing"]);
+    assert_eq!((bench.active(), bench.drives()), (16, vec![4; 4]));
     // No request completed: then no latency is honest.
     bench.signals.io.completed = Some(0);
     for _ in 0..9 {
         bench.period(miser);
         assert_eq!(bench.active(), 16);
     }
-    assert_eq!(bench.period(miser), []);
+    assert_eq!(bench.period(miser), [""; 0]);
     assert_eq!(bench.active(), 2);
 }
 
 #[test]
 fn counters_that_come_and_go_do_not_earn_trust() {
-    let limits = Limits { park_share: 1.0, recovery_periods: 3, ..Limits::default() };
+    let limits =
+        Limits { park_share: 1.0, recovery: Nanos::from_millis(1500), ..Limits::default() };
     let mut bench = Bench::new(limits);
     bench.signals.io.arrived = None;
     (0..4).for_each(|_| drop(bench.period(miser)));
@@ -267,12 +269,12 @@ fn caps_recover_from_a_lie_where_io_counters_never_come() {
     bench.signals.io = Default::default();
     bench.signals.drives[0].power = Some(Watts(f64::NAN));
     bench.period(miser);
-    assert_eq!(bench.controls.drives(), [0; 4]);
+    assert_eq!(bench.drives(), [0; 4]);
     bench.signals.drives[0].power = Some(Watts(9.0));
     for _ in 0..10 {
         bench.period(miser);
     }
-    assert_eq!((bench.active(), bench.controls.drives()), (16, &[4; 4][..]));
+    assert_eq!((bench.active(), bench.drives()), (16, vec![4; 4]));
 }
 
 #[test]
@@ -280,10 +282,10 @@ fn a_clock_that_stands_still_means_stale_signals() {
     let mut bench = Bench::new(Limits { park_share: 1.0, ..Limits::default() });
     bench.period(miser);
     for _ in 0..3 {
-        assert_eq!(bench.check(miser), []);
+        assert_eq!(bench.enforce(miser), [""; 0]);
     }
-    assert_eq!(reasons(&bench.check(miser)), ["guard:clock-stopped"]);
-    assert_eq!((bench.active(), bench.controls.drives()), (16, &[0; 4][..]));
+    assert_eq!(bench.enforce(miser), ["guard:clock-stopped"]);
+    assert_eq!((bench.active(), bench.drives()), (16, vec![0; 4]));
 }
 
 fn reading(value: f64) -> Option<crate::Reading> {
@@ -300,7 +302,7 @@ fn warm_bench(temperature: f64) -> Bench {
     signals.io.mean_latency = Some(Nanos::from_micros(200));
     signals.period = PERIOD;
     let guard = Guard::new(&server, Limits::default());
-    let mut bench = Bench { guard, signals, controls: Controls::native(&server) };
+    let mut bench = Bench { guard, signals, request: Request::new(&server) };
     bench.warm(Some(temperature));
     bench
 }
@@ -314,13 +316,26 @@ impl Bench {
         self.signals.cooling.sockets[1] = temperature.map(reading);
     }
 
-    fn fan(&self) -> FanControl {
-        self.controls.fans()[1]
+    /// The duty of fan 1; `None` for the board's own control.
+    fn fan(&self) -> Option<f64> {
+        self.guard.in_force().fan_duty.value(1)
+    }
+
+    fn ceilings(&self) -> Vec<Option<Hertz>> {
+        self.guard.in_force().frequency_cap.values().collect()
+    }
+
+    fn shares(&self) -> Vec<f64> {
+        (0..4).map(|job| self.guard.in_force().share(job)).collect()
+    }
+
+    fn admits(&self) -> Vec<bool> {
+        crate::QosClass::ALL.map(|class| self.guard.in_force().admits(class)).to_vec()
     }
 }
 
-fn fans(duty: f64) -> impl Fn(&mut Controls) {
-    move |controls| (0..3).for_each(|f| controls.set_fan(f, FanControl::Duty(duty), "test:ask"))
+fn fans(duty: f64) -> impl Fn(&mut Request) {
+    move |request| (0..3).for_each(|f| request.fan_duty.ask(f, duty, "test:ask"))
 }
 
 #[test]
@@ -335,15 +350,15 @@ fn fans_stay_within_their_bounds_and_slow_down_gradually() {
     ] {
         bench.warm(Some(60.0));
         let guarded = bench.period(fans(asked));
-        let duty = bench.fan().duty().unwrap();
+        let duty = bench.fan().unwrap();
         assert!((duty - given).abs() < 1e-9, "{asked}: {duty}");
-        assert_eq!(reasons(&guarded), why, "{asked}");
+        assert_eq!(guarded, why, "{asked}");
     }
     for _ in 0..40 {
         bench.warm(Some(60.0));
         bench.period(fans(0.0));
     }
-    assert_eq!(bench.fan(), FanControl::Duty(0.2));
+    assert_eq!(bench.fan(), Some(0.2));
 }
 
 #[test]
@@ -351,42 +366,40 @@ fn at_the_emergency_threshold_the_fans_are_taken() {
     let mut bench = warm_bench(88.0);
     bench.period(fans(0.95));
     bench.warm(Some(90.0));
-    assert_eq!(reasons(&bench.period(fans(0.95))), ["guard:emergency"]);
-    assert_eq!(bench.fan(), FanControl::Duty(1.0));
+    assert_eq!(bench.period(fans(0.95)), ["guard:emergency"]);
+    assert_eq!(bench.fan(), Some(1.0));
     // Given back at the set point, after a while.
     for cool in 1..13 {
         bench.warm(Some(84.0));
         bench.period(fans(0.95));
-        assert!(cool >= 10 || bench.fan() == FanControl::Duty(1.0), "{cool}");
+        assert!(cool >= 10 || bench.fan() == Some(1.0), "{cool}");
     }
-    assert_eq!(bench.fan(), FanControl::Duty(0.95));
+    assert_eq!(bench.fan(), Some(0.95));
 }
 
 #[test]
 fn at_the_red_line_everything_gives_way() {
     let mut bench = warm_bench(60.0);
     bench.warm(Some(96.0));
-    assert_eq!(reasons(&bench.period(fans(0.3))), ["guard:red-line"]);
-    assert_eq!(bench.fan(), FanControl::Duty(1.0));
-    assert_eq!(bench.controls.frequency_caps(), [Hertz(1.5e9); 2]);
-    assert!(bench.controls.job_shares().iter().all(|share| *share == 0.1));
-    assert!(crate::QosClass::ALL.iter().all(|class| !bench.controls.admits(*class)));
+    assert_eq!(bench.period(fans(0.3)), ["guard:red-line"]);
+    assert_eq!(bench.fan(), Some(1.0));
+    assert_eq!(bench.ceilings(), [Some(Hertz(1.5e9)); 2]);
+    assert_eq!((bench.shares(), bench.admits()), (vec![0.1; 4], vec![false; 4]));
 }
 
 #[test]
 fn what_the_red_line_took_comes_back_to_those_who_never_set_it() {
     let mut bench = warm_bench(60.0);
-    let native = bench.controls.frequency_caps().to_vec();
+    let native = bench.ceilings();
     bench.warm(Some(96.0));
     bench.period(fans(0.3));
-    assert_ne!(bench.controls.frequency_caps(), native);
+    assert_ne!(bench.ceilings(), native);
     for _ in 0..120 {
         bench.warm(Some(60.0));
         bench.period(fans(0.3));
     }
-    assert_eq!(bench.controls.frequency_caps(), native);
-    assert!(bench.controls.job_shares().iter().all(|share| *share == 1.0));
-    assert!(crate::QosClass::ALL.iter().all(|class| bench.controls.admits(*class)));
+    assert_eq!(bench.ceilings(), native);
+    assert_eq!((bench.shares(), bench.admits()), (vec![1.0; 4], vec![true; 4]));
 }
 
 #[test]
@@ -397,7 +410,7 @@ fn a_lost_sensor_ends_with_full_fans() {
     for _ in 0..60 {
         bench.warm(None);
         bench.period(fans(0.95));
-        full += usize::from(bench.fan() == FanControl::Duty(1.0));
+        full += usize::from(bench.fan() == Some(1.0));
     }
     // From 70 °C, at 1 K/s and two seconds' grace.
     assert!((14..=18).contains(&full), "{full}");
@@ -408,8 +421,8 @@ fn signals_that_cannot_be_believed_give_the_fans_to_the_board() {
     let mut bench = warm_bench(60.0);
     bench.period(fans(0.95));
     bench.signals.power.fans = Some(Watts(-3.0));
-    assert_eq!(reasons(&bench.period(fans(0.95))), ["guard:absurd-power"]);
-    assert_eq!(bench.fan(), FanControl::Firmware);
+    assert_eq!(bench.period(fans(0.95)), ["guard:absurd-power"]);
+    assert_eq!(bench.fan(), None);
 }
 
 #[test]
@@ -431,39 +444,39 @@ fn what_inlet_fans_and_jobs_cannot_be_is_not_believed() {
             let mut bench = warm_bench(60.0);
             bench.signals.cooling.inlet = reading(25.0);
             bench.period(fans(0.95));
-            assert_eq!(bench.fan(), FanControl::Duty(0.95));
+            assert_eq!(bench.fan(), Some(0.95));
             lie(&mut bench.signals, value);
             bench.warm(Some(60.0));
-            assert_eq!(reasons(&bench.period(fans(0.95))), [why], "{value}");
-            assert_eq!(bench.fan(), FanControl::Firmware, "{why} {value}");
+            assert_eq!(bench.period(fans(0.95)), [why], "{value}");
+            assert_eq!(bench.fan(), None, "{why} {value}");
         }
     }
     // An empty slot says nothing.
     let mut bench = warm_bench(60.0);
     bench.signals.jobs[0].cpu = f64::NAN;
-    assert_eq!(bench.period(fans(0.95)), []);
+    assert_eq!(bench.period(fans(0.95)), [""; 0]);
 }
 
 #[test]
 fn jobs_and_ceilings_stay_within_their_bounds() {
     let mut bench = warm_bench(60.0);
     let guarded = bench.period(|c| {
-        c.set_job_share(0, 0.0, "test:ask");
-        c.set_job_share(1, f64::NAN, "test:ask");
-        c.set_job_socket(2, Some(2), "test:ask");
-        c.set_frequency_cap(0, Hertz(2.2e9), "test:ask");
-        c.set_frequency_cap(1, Hertz(0.0), "test:ask");
+        c.job_share.ask(0, 0.0, "test:ask");
+        c.job_share.ask(1, f64::NAN, "test:ask");
+        c.job_socket.ask(2, 2, "test:ask");
+        c.frequency_cap.ask(0, Hertz(2.2e9), "test:ask");
+        c.frequency_cap.ask(1, Hertz(0.0), "test:ask");
     });
-    assert_eq!(bench.controls.job_shares(), [0.1, 1.0, 1.0, 1.0]);
-    assert_eq!(bench.controls.job_sockets(), [None; 4]);
-    assert_eq!(bench.controls.frequency_caps(), [Hertz(2.0e9), Hertz(1.5e9)]);
+    assert_eq!(bench.shares(), [0.1, 1.0, 1.0, 1.0]);
+    assert!(bench.guard.in_force().job_socket.values().all(|socket| socket.is_none()));
+    assert_eq!(bench.ceilings(), [Some(Hertz(2.0e9)), Some(Hertz(1.5e9))]);
     let expected = [
         "guard:unavailable-frequency",
         "guard:job-share",
         "guard:absurd-request",
         "guard:no-such-socket",
     ];
-    assert_eq!(reasons(&guarded), expected);
+    assert_eq!(guarded, expected);
 }
 
 #[test]
@@ -479,6 +492,7 @@ fn the_guide_has_every_reason_and_no_other() {
         include_str!("thermal.rs"),
         include_str!("trust.rs"),
         include_str!("../possible.rs"),
+        include_str!("../contract/in_force.rs"),
     ];
     let given = code.into_iter().flat_map(reasons).collect();
     assert_eq!(reasons(include_str!("../../../../docs/policies/guard.md")), given);
@@ -528,25 +542,27 @@ proptest! {
         let budget = least + (desc.sum(&vec![0; desc.drives()]) - least) * share;
         let limits = Limits { ssd_budget: Some(budget), ..Limits::default() };
         let mut guard = Guard::new(&server, limits);
-        let (mut signals, mut controls) = (Signals::new(&server), Controls::native(&server));
+        let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
+        let mut before = InForce::new(&server).group(0).active;
+        signals.period = PERIOD;
         for chaos in chaos {
             signals.now += PERIOD;
             signals.drives[0].power = chaos.power.map(Watts);
             signals.drives[0].state = chaos.reported;
-            let before = controls.groups()[0].active;
-            controls.begin(signals.now);
-            controls.set_active(0, chaos.active, "test:chaos");
-            controls.set_frequency(0, Hertz(chaos.frequency), "test:chaos");
+            request.active_cores.ask(0, chaos.active, "test:chaos");
+            request.frequency.ask(0, Hertz(chaos.frequency), "test:chaos");
             for (d, ps) in chaos.states.iter().enumerate().take(desc.drives()) {
-                controls.set_power_state(d, *ps, "test:chaos");
+                request.power_state.ask(d, *ps, "test:chaos");
             }
-            guard.check(&signals, &mut controls);
-            let group = controls.groups()[0];
+            let in_force = guard.enforce(&request, &signals);
+            let states: Vec<_> = in_force.states().collect();
+            let group = in_force.group(0);
             prop_assert!((2..=16).contains(&group.active));
             prop_assert!(before.saturating_sub(group.active) <= 8, "half of 16 at most");
+            before = group.active;
             prop_assert!(server.frequencies.contains(&group.frequency));
-            prop_assert!(desc.sum(controls.drives()) <= budget + CAP_TOLERANCE);
-            for (d, ps) in controls.drives().iter().enumerate() {
+            prop_assert!(desc.sum(&states) <= budget + CAP_TOLERANCE);
+            for (d, ps) in states.iter().enumerate() {
                 prop_assert!(desc.mp(d, *ps).is_some());
             }
         }

@@ -6,7 +6,7 @@
 //!   calm ─────────────────────────────────────► full ─────────────────────────────────────► red
 //!     ▲    fans at full speed                     │ ▲    and lowest frequency, jobs throttled, │
 //!     │                                           │ │    nobody admitted                     │
-//!     └── at the set point, recovery_periods long ┘ └──── one lag ahead below the emergency ───┘
+//!     └──── at the set point, `recovery` long ────┘ └──── one lag ahead below the emergency ───┘
 //! ```
 //!
 //! What load and air have done counts before the sensor shows it (`rise.rs`), for what a load
@@ -26,10 +26,10 @@ use crate::cooling::{
     EMERGENCY, Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SLOW_DOWN, Thresholds, air,
     weight,
 };
-use crate::guard::Limits;
+use crate::guard::{Limits, trust::lasting};
 use crate::topology::Topology;
-use crate::units::{Celsius, Hertz};
-use crate::{Controls, FanControl, QosClass, Signals};
+use crate::units::{Celsius, Hertz, Nanos};
+use crate::{InForce, QosClass, Request, Signals};
 
 /// What a reading that is rounded can hide.
 const ROUNDING: Celsius = Celsius(QUANTUM);
@@ -46,28 +46,6 @@ enum State {
     Red,
 }
 
-/// A control that the guard may hold back: what was asked for and what it left of that. Whoever
-/// does not set it again still asks for the same.
-#[derive(Debug, Clone, Copy)]
-struct Held<T> {
-    asked: T,
-    left: T,
-}
-
-impl<T: Copy + PartialEq> Held<T> {
-    fn new(native: T) -> Self {
-        Self { asked: native, left: native }
-    }
-
-    /// What is asked for, when this is what stands there.
-    fn asked(&mut self, stands: T) -> T {
-        if stands != self.left {
-            self.asked = stands;
-        }
-        self.asked
-    }
-}
-
 /// Keeps the thermal limits.
 #[derive(Debug)]
 pub struct Thermal {
@@ -78,21 +56,15 @@ pub struct Thermal {
     set_point: Celsius,
     emergency: Celsius,
     red_line: Celsius,
-    recovery: u32,
+    recovery: Nanos,
     state: State,
-    /// Periods in a row at or below the set point.
-    cool: u32,
+    /// For how long it has been at or below the set point.
+    cool: Nanos,
     /// Share of frequency, job time that is given back since red; 1 when all of it is. What comes
     /// back at once warms the die by more than can be told from a fire.
     rein: f64,
-    /// The fans when it last was calm.
-    fans: Vec<FanControl>,
-    ceilings: Vec<Held<Hertz>>,
-    shares: Vec<Held<f64>>,
-    admit: [Held<bool>; QosClass::ALL.len()],
     min_duty: Vec<f64>,
     frequencies: (Hertz, Hertz),
-    sockets: u16,
 }
 
 impl Thermal {
@@ -106,62 +78,54 @@ impl Thermal {
             set_point: thresholds.set_point,
             emergency: limits.emergency - earlier,
             red_line: limits.red_line - earlier,
-            recovery: limits.recovery_periods.max(1),
+            recovery: limits.recovery,
             state: State::Calm,
-            cool: 0,
+            cool: Nanos::ZERO,
             rein: 1.0,
-            fans: vec![FanControl::Firmware; topology.fans.len()],
-            ceilings: vec![Held::new(topology.max_frequency()); usize::from(topology.sockets)],
-            shares: vec![Held::new(1.0); usize::from(topology.jobs)],
-            admit: [Held::new(true); QosClass::ALL.len()],
             min_duty: topology.fans.iter().map(|fan| fan.min_duty.clamp(0.0, 1.0)).collect(),
             frequencies: (topology.min_frequency(), topology.max_frequency()),
-            sockets: topology.sockets,
         }
     }
 
-    /// One period. `before` is what left the guard last, `distrust` why policies are not followed.
+    /// One period. `in_force` is what left the guard last, `distrust` why policies are not
+    /// followed.
     pub fn bound(
         &mut self,
         signals: &Signals,
-        before: &[FanControl],
         distrust: Option<&'static str>,
         topology: &Topology,
-        controls: &mut Controls,
+        request: &Request,
+        in_force: &mut InForce,
     ) {
-        self.heat.update(signals, air(signals, before));
+        self.heat.update(signals, air(signals, &in_force.fan_duty));
         self.drives.update(signals);
-        let was = self.calm();
-        self.judge();
+        self.judge(signals.period);
         self.judge_drives(signals.period.seconds());
-        self.release_fans(was, controls);
         let rise = SLOW_DOWN * signals.period.seconds();
         self.rein = if self.state == State::Red { 0.0 } else { (self.rein + rise).min(1.0) };
-        for (fan, before) in before.iter().enumerate() {
-            self.bound_fan(fan, signals, *before, distrust, controls);
+        for fan in 0..self.min_duty.len() {
+            let last = in_force.fan_duty.value(fan);
+            let ruling = self.fan(fan, signals, last, distrust, request.fan_duty.get(fan));
+            in_force.fan_duty.give(fan, request.fan_duty.wish(fan), ruling);
         }
-        self.bound_ceilings(distrust, topology, controls);
-        self.bound_jobs(distrust, controls);
+        self.bound_ceilings(distrust, topology, request, in_force);
+        self.bound_jobs(distrust, topology, request, in_force);
     }
 
-    /// Whether the fans are left to whoever has them.
-    fn calm(&self) -> bool {
-        self.state == State::Calm && self.drive_floor < 1.0
-    }
-
-    fn judge(&mut self) {
+    fn judge(&mut self, period: Nanos) {
         let Some(Estimate { now, ahead, unseen, .. }) = self.heat.hottest() else { return };
         // What is not seen is not known better than what is read.
         let near = self.emergency + Celsius(QUANTUM);
         // What red took is back before the fans slow down.
         let cool = now <= self.set_point && self.rein >= 1.0;
-        self.cool = if cool { self.cool.saturating_add(1) } else { 0 };
+        self.cool = lasting(self.cool, cool, period);
+        let rested = cool && self.cool >= self.recovery;
         self.state = match self.state {
             _ if ahead.max(unseen) + ROUNDING >= self.red_line => State::Red,
             State::Red if ahead >= self.emergency => State::Red,
             State::Red => State::Full,
             _ if now >= self.emergency || unseen >= near => State::Full,
-            State::Full if self.cool < self.recovery => State::Full,
+            State::Full if !rested => State::Full,
             _ => State::Calm,
         };
     }
@@ -178,119 +142,113 @@ impl Thermal {
         };
     }
 
-    /// Gives fans that the board had back to it: no policy would.
-    fn release_fans(&mut self, was: bool, controls: &mut Controls) {
-        let calm = self.calm();
-        if was && !calm {
-            self.fans.copy_from_slice(controls.fans());
-        } else if !was && calm {
-            for (fan, before) in self.fans.iter().enumerate() {
-                if *before == FanControl::Firmware && controls.fans()[fan] == FanControl::Duty(1.0)
-                {
-                    controls.set_fan(fan, FanControl::Firmware, "guard:released");
-                }
-            }
-        }
-    }
-
-    fn bound_fan(
+    /// What a fan is given instead of what is `asked` for, if it is; `last` is what it had.
+    fn fan(
         &self,
         fan: usize,
         signals: &Signals,
-        before: FanControl,
+        last: Option<f64>,
         distrust: Option<&'static str>,
-        controls: &mut Controls,
-    ) {
+        asked: Option<f64>,
+    ) -> Option<(Option<f64>, &'static str)> {
+        let full = |reason| Some((Some(1.0), reason));
+        match self.state {
+            State::Red => return full("guard:red-line"),
+            State::Full => return full("guard:emergency"),
+            State::Calm if self.drive_floor >= 1.0 => return full("guard:hot-drive"),
+            State::Calm => {}
+        }
+        if let Some(reason) = distrust {
+            return Some((None, reason));
+        }
+        let duty = asked?;
         // A controller moves once in its interval.
         let interval = signals.period.max(INTERVAL).seconds();
         let reported = signals.cooling.fans.get(fan).and_then(|fan| fan.duty);
-        let (control, reason) = match (self.state, distrust, controls.fans()[fan]) {
-            (State::Red, _, _) => (FanControl::Duty(1.0), "guard:red-line"),
-            (State::Full, _, _) => (FanControl::Duty(1.0), "guard:emergency"),
-            _ if self.drive_floor >= 1.0 => (FanControl::Duty(1.0), "guard:hot-drive"),
-            (State::Calm, Some(reason), _) => (FanControl::Firmware, reason),
-            (State::Calm, None, FanControl::Firmware) => return,
-            (State::Calm, None, FanControl::Duty(duty)) => {
-                let last = before.duty().or(reported).filter(|d| (0.0..=1.0).contains(d));
-                let slowest = last.unwrap_or(1.0) - SLOW_DOWN * interval;
-                if !duty.is_finite() {
-                    (FanControl::Duty(1.0), "guard:absurd-request")
-                } else if duty > 1.0 {
-                    (FanControl::Duty(1.0), "guard:max-duty")
-                } else if duty.max(slowest) < self.drive_floor {
-                    (FanControl::Duty(self.drive_floor), "guard:hot-drive")
-                } else if duty < slowest && slowest >= self.min_duty[fan] {
-                    (FanControl::Duty(slowest), "guard:fan-rate")
-                } else {
-                    (FanControl::Duty(duty.max(self.min_duty[fan])), "guard:min-duty")
-                }
-            }
+        let last = last.or(reported).filter(|d| (0.0..=1.0).contains(d));
+        let slowest = last.unwrap_or(1.0) - SLOW_DOWN * interval;
+        let (duty, reason) = if !duty.is_finite() {
+            (1.0, "guard:absurd-request")
+        } else if duty > 1.0 {
+            (1.0, "guard:max-duty")
+        } else if duty.max(slowest) < self.drive_floor {
+            (self.drive_floor, "guard:hot-drive")
+        } else if duty < slowest && slowest >= self.min_duty[fan] {
+            (slowest, "guard:fan-rate")
+        } else {
+            (duty.max(self.min_duty[fan]), "guard:min-duty")
         };
-        controls.set_fan(fan, control, reason);
+        Some((Some(duty), reason))
     }
 
     /// Ceilings are frequencies that cores can run at; native is none.
     fn bound_ceilings(
-        &mut self,
+        &self,
         distrust: Option<&'static str>,
         topology: &Topology,
-        controls: &mut Controls,
+        request: &Request,
+        in_force: &mut InForce,
     ) {
         let (lowest, highest) = self.frequencies;
         let most = if self.rein < 1.0 { lowest + (highest - lowest) * self.rein } else { highest };
-        for (socket, held) in self.ceilings.iter_mut().enumerate() {
-            let asked = held.asked(controls.frequency_caps()[socket]);
-            let (asked, reason) = match distrust {
-                Some(reason) => (highest, reason),
-                None if !asked.0.is_finite() => (highest, "guard:absurd-request"),
-                None if topology.frequencies.contains(&asked) => (asked, "guard:released"),
-                None => (asked, "guard:unavailable-frequency"),
+        let below = |ceiling: Hertz| {
+            let found = topology.frequencies.iter().rev().find(|f| **f <= ceiling);
+            found.copied().unwrap_or(lowest)
+        };
+        for socket in 0..in_force.frequency_cap.len() {
+            let (asked, reason) = match (distrust, request.frequency_cap.get(socket)) {
+                (Some(reason), _) => (None, reason),
+                (None, Some(asked)) if !asked.0.is_finite() => (None, "guard:absurd-request"),
+                (None, asked) => (asked, "guard:unavailable-frequency"),
             };
-            let (asked, reason) = match self.state {
-                State::Red => (lowest, "guard:red-line"),
-                _ if asked > most => (most, "guard:recovering"),
-                _ => (asked, reason),
+            let ruling = match self.state {
+                State::Red => (Some(lowest), "guard:red-line"),
+                _ if asked.unwrap_or(highest) > most => (Some(below(most)), "guard:recovering"),
+                _ => (asked.map(below), reason),
             };
-            let below = topology.frequencies.iter().rev().find(|f| **f <= asked);
-            let ceiling = below.copied().unwrap_or(lowest);
-            controls.set_frequency_cap(socket, ceiling, reason);
-            held.left = ceiling;
+            let wish = request.frequency_cap.wish(socket);
+            in_force.frequency_cap.give(socket, wish, Some(ruling));
         }
     }
 
-    fn bound_jobs(&mut self, distrust: Option<&'static str>, controls: &mut Controls) {
+    fn bound_jobs(
+        &self,
+        distrust: Option<&'static str>,
+        topology: &Topology,
+        request: &Request,
+        in_force: &mut InForce,
+    ) {
         let most = MIN_JOB_SHARE + (1.0 - MIN_JOB_SHARE) * self.rein;
-        for (job, held) in self.shares.iter_mut().enumerate() {
-            let asked = held.asked(controls.job_shares()[job]);
-            let (asked, reason) = match distrust {
-                Some(reason) => (1.0, reason),
-                None if !asked.is_finite() => (1.0, "guard:absurd-request"),
-                None => (asked.clamp(MIN_JOB_SHARE, 1.0), "guard:job-share"),
+        for job in 0..in_force.job_share.len() {
+            let (asked, reason) = match (distrust, request.job_share.get(job)) {
+                (Some(reason), _) => (None, reason),
+                (None, Some(asked)) if !asked.is_finite() => (None, "guard:absurd-request"),
+                (None, asked) => {
+                    (asked.map(|share| share.clamp(MIN_JOB_SHARE, 1.0)), "guard:job-share")
+                }
             };
-            let (share, reason) = match self.state {
-                State::Red => (MIN_JOB_SHARE, "guard:red-line"),
-                _ if asked > most => (most, "guard:recovering"),
+            let ruling = match self.state {
+                State::Red => (Some(MIN_JOB_SHARE), "guard:red-line"),
+                _ if asked.unwrap_or(1.0) > most => (Some(most), "guard:recovering"),
                 _ => (asked, reason),
             };
-            controls.set_job_share(job, share, reason);
-            held.left = share;
-            let socket = controls.job_sockets()[job];
-            if let Some(reason) = distrust {
-                controls.set_job_socket(job, None, reason);
-            } else if socket.is_some_and(|socket| socket >= self.sockets) {
-                controls.set_job_socket(job, None, "guard:no-such-socket");
-            }
-        }
-        for (class, held) in QosClass::ALL.into_iter().zip(&mut self.admit) {
-            let asked = held.asked(controls.admits(class)) || distrust.is_some();
-            let (admit, reason) = match (self.state, distrust) {
-                (State::Red, _) => (false, "guard:red-line"),
-                _ if self.rein < 1.0 => (false, "guard:recovering"),
-                (_, Some(reason)) => (asked, reason),
-                _ => (asked, "guard:released"),
+            in_force.job_share.give(job, request.job_share.wish(job), Some(ruling));
+            let missing = |socket: u16| socket >= topology.sockets;
+            let ruling = match (distrust, request.job_socket.get(job)) {
+                (Some(reason), _) => Some((None, reason)),
+                (None, Some(socket)) if missing(socket) => Some((None, "guard:no-such-socket")),
+                (None, _) => None,
             };
-            controls.set_admit(class, admit, reason);
-            held.left = admit;
+            in_force.job_socket.give(job, request.job_socket.wish(job), ruling);
+        }
+        for class in 0..QosClass::ALL.len() {
+            let ruling = match (self.state, distrust) {
+                (State::Red, _) => Some((Some(false), "guard:red-line")),
+                _ if self.rein < 1.0 => Some((Some(false), "guard:recovering")),
+                (_, Some(reason)) => Some((None, reason)),
+                _ => None,
+            };
+            in_force.admit.give(class, request.admit.wish(class), ruling);
         }
     }
 }

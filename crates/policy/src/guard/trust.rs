@@ -2,9 +2,9 @@
 //! impossible one means that a sensor, a driver or the collector lies, and then nothing else it
 //! says is used either.
 
+use crate::IoSignals;
 use crate::guard::Limits;
 use crate::possible::{absurd_drive, absurd_group, absurd_surroundings, is_power};
-use crate::signals::IoSignals;
 use crate::topology::Topology;
 use crate::units::Nanos;
 use crate::{PowerSignals, Signals};
@@ -22,24 +22,28 @@ pub struct Distrust {
 /// Watches the signals over time.
 #[derive(Debug, Clone)]
 pub struct Trust {
-    patience: u32,
+    patience: Nanos,
+    /// The clock when it last moved, and the length of the period then: what a period in which it
+    /// stands still is taken to last.
     last: Option<Nanos>,
-    /// Periods in a row in which time did not move on.
-    clock_stopped: u32,
-    /// Periods in a row without the required I/O counters.
-    io_missing: u32,
+    period: Nanos,
+    /// For how long time has not moved on.
+    clock_stopped: Nanos,
+    /// For how long the required I/O counters have been missing.
+    io_missing: Nanos,
     signals: Latch,
     io: Latch,
 }
 
 impl Trust {
     pub fn new(limits: &Limits) -> Self {
-        let latch = Latch { recovery: limits.recovery_periods, fault: None, good: 0 };
+        let latch = Latch { recovery: limits.recovery, fault: None, good: Nanos::ZERO };
         Self {
-            patience: limits.patience_periods.max(1),
+            patience: limits.patience,
             last: None,
-            clock_stopped: 0,
-            io_missing: 0,
+            period: Nanos::ZERO,
+            clock_stopped: Nanos::ZERO,
+            io_missing: Nanos::ZERO,
             signals: latch.clone(),
             io: latch,
         }
@@ -48,39 +52,50 @@ impl Trust {
     /// One period: whether, and why, native must be in force in it.
     pub fn judge(&mut self, topology: &Topology, signals: &Signals) -> Distrust {
         let stopped = self.last.is_some_and(|last| signals.now <= last);
-        self.last = Some(signals.now);
-        self.clock_stopped = in_a_row(self.clock_stopped, stopped);
+        if !stopped {
+            (self.last, self.period) = (Some(signals.now), signals.period);
+        }
+        let dt = self.period;
+        self.clock_stopped = lasting(self.clock_stopped, stopped, dt);
         let missing = io_missing(&signals.io);
-        self.io_missing = in_a_row(self.io_missing, missing);
+        self.io_missing = lasting(self.io_missing, missing, dt);
 
-        let late = (self.clock_stopped >= self.patience).then_some("guard:clock-stopped");
-        let drives = self.signals.update(absurd(topology, signals).or(late), stopped);
-        let blind = (self.io_missing >= self.patience).then_some("guard:io-missing");
-        let cores = drives.or(self.io.update(blind, missing));
+        let late = stopped && self.clock_stopped >= self.patience;
+        let late = late.then_some("guard:clock-stopped");
+        let drives = self.signals.update(absurd(topology, signals).or(late), stopped, dt);
+        let blind = missing && self.io_missing >= self.patience;
+        let cores = drives.or(self.io.update(blind.then_some("guard:io-missing"), missing, dt));
         Distrust { cores, drives }
     }
 }
 
-/// Periods in a row in which `so` held.
-pub fn in_a_row(before: u32, so: bool) -> u32 {
-    if so { before.saturating_add(1) } else { 0 }
+/// For how long something has lasted, if `so` held for the last `dt` too.
+pub fn lasting(before: Nanos, so: bool, dt: Nanos) -> Nanos {
+    if so { before + dt } else { Nanos::ZERO }
 }
 
-/// Holds a fault until enough good periods have followed it.
+/// Holds a fault until all has been good for long enough.
 #[derive(Debug, Clone)]
 struct Latch {
-    recovery: u32,
+    recovery: Nanos,
     fault: Option<&'static str>,
-    good: u32,
+    good: Nanos,
 }
 
 impl Latch {
-    /// One period; a `doubtful` one is neither a fault yet nor good. Returns the fault in force.
-    fn update(&mut self, fault: Option<&'static str>, doubtful: bool) -> Option<&'static str> {
-        self.good = in_a_row(self.good, fault.is_none() && !doubtful);
+    /// A period of `dt`; a `doubtful` one is neither a fault yet nor good. Returns the fault in
+    /// force.
+    fn update(
+        &mut self,
+        fault: Option<&'static str>,
+        doubtful: bool,
+        dt: Nanos,
+    ) -> Option<&'static str> {
+        let good = fault.is_none() && !doubtful;
+        self.good = lasting(self.good, good, dt);
         if fault.is_some() {
             self.fault = fault;
-        } else if self.good >= self.recovery.max(1) {
+        } else if good && self.good >= self.recovery {
             self.fault = None;
         }
         self.fault

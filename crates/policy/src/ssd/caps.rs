@@ -1,6 +1,6 @@
 //! `POWER_DESC`: what each drive can be capped to, and how a budget is shared out uniformly.
 
-use crate::registry::PolicyError;
+use crate::PolicyError;
 use crate::topology::{PowerState, Topology};
 use crate::units::Watts;
 

@@ -22,18 +22,20 @@
 //!   puts the asked state back.
 //! * **No budget**: the sum of all `MP(0)`, with which lines 3 to 15 change nothing on balance.
 
-use crate::registry::PolicyError;
+use crate::PolicyError;
 use crate::ssd::predict::{Predictor, Scores};
 use crate::ssd::{CAP_TOLERANCE, PowerDesc, Sspc};
 use crate::topology::{PowerState, Topology};
-use crate::units::{Nanos, Watts};
-use crate::{Controls, DriveSignals, PERIOD, Policy, Signals};
+use crate::units::{Joules, Nanos, Watts};
+use crate::{DriveSignals, Policy, Request, Signals};
 
-/// `p_interval` (§VI-A). `m_interval` is the control period, [`PERIOD`].
+/// `p_interval` (§VI-A).
 pub const P_INTERVAL: Nanos = Nanos::from_secs(5);
+/// `m_interval` (§VI-A). Periods that are shorter make one sample together.
+pub const M_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// `N`: power samples in a window.
-const N: usize = (P_INTERVAL.0 / PERIOD.0) as usize;
+pub(super) const N: usize = (P_INTERVAL.0 / M_INTERVAL.0) as usize;
 
 /// The PACMAN controller with one of its predictors.
 #[derive(Debug, Clone)]
@@ -100,11 +102,12 @@ impl Pacman {
     }
 
     /// Algorithm 1 for every drive; returns `P_save` for the states in force.
-    fn predict(&mut self, drives: &[DriveSignals], in_force: &[PowerState]) -> Watts {
+    fn predict(&mut self, signals: &Signals) -> Watts {
         let mut p_save = self.budget;
-        self.ps.copy_from_slice(in_force);
-        for (d, ps) in in_force.iter().copied().enumerate() {
-            let reported = drives.get(d).and_then(|drive| drive.state).unwrap_or(ps);
+        for d in 0..self.ps.len() {
+            let ps = signals.in_force.state(d);
+            self.ps[d] = ps;
+            let reported = signals.drives.get(d).and_then(|drive| drive.state).unwrap_or(ps);
             p_save -= self.desc.cap(d, ps).max(self.desc.cap(d, reported));
             self.scores[d] = (reported == ps)
                 .then(|| self.predictor.estimate(self.history.of(d)))
@@ -120,24 +123,24 @@ impl Policy for Pacman {
         self.name
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
         if !self.started {
             // The period that just ended was before SSPC: it is no measurement.
             self.started = true;
-            self.sspc.step(signals, controls);
+            self.sspc.step(signals, request);
             return;
         }
-        self.history.measure(&signals.drives);
+        self.history.measure(&signals.drives, signals.period);
         if !self.history.is_full() {
             return;
         }
-        let p_save = self.predict(&signals.drives, controls.drives());
+        let p_save = self.predict(signals);
         self.history.clear();
         control(&self.desc, &self.scores, &mut self.ps, &mut self.d_up, p_save);
         for (d, ps) in self.ps.iter().copied().enumerate() {
-            let raised = ps < controls.drives()[d];
+            let raised = ps < signals.in_force.state(d);
             let why = if raised { "pacman:power-needed" } else { "pacman:power-unused" };
-            controls.set_power_state(d, ps, why);
+            request.power_state.ask(d, ps, why);
         }
     }
 }
@@ -175,6 +178,41 @@ fn control(
     p_save
 }
 
+/// The sample being taken of each drive: its mean power over an `m_interval`.
+#[derive(Debug, Clone)]
+pub(super) struct Samples {
+    length: Nanos,
+    /// Energy, and the time for which it is known.
+    drives: Vec<(Joules, Nanos)>,
+}
+
+impl Samples {
+    pub fn new(drives: usize) -> Self {
+        Self { length: Nanos::ZERO, drives: vec![(Joules(0.0), Nanos::ZERO); drives] }
+    }
+
+    /// Adds a period; whether the sample is complete. A reading that is no number is no reading.
+    pub fn add(&mut self, drives: &[DriveSignals], period: Nanos) -> bool {
+        self.length += period;
+        for ((energy, known), drive) in self.drives.iter_mut().zip(drives) {
+            if let Some(power) = drive.power.filter(|power| power.0.is_finite()) {
+                *energy += power * period;
+                *known += period;
+            }
+        }
+        self.length >= M_INTERVAL
+    }
+
+    /// The sample of each drive; the next one begins.
+    pub fn take(&mut self) -> impl Iterator<Item = Option<Watts>> + '_ {
+        self.length = Nanos::ZERO;
+        self.drives.iter_mut().map(|drive| {
+            let (energy, known) = std::mem::replace(drive, (Joules(0.0), Nanos::ZERO));
+            (known > Nanos::ZERO).then(|| energy / known)
+        })
+    }
+}
+
 /// The power samples of the running window.
 #[derive(Debug, Clone)]
 struct History {
@@ -182,19 +220,22 @@ struct History {
     samples: Vec<Option<Watts>>,
     /// Samples taken, up to `N`.
     taken: usize,
+    open: Samples,
 }
 
 impl History {
     fn new(drives: usize) -> Self {
-        Self { samples: vec![None; drives * N], taken: 0 }
+        Self { samples: vec![None; drives * N], taken: 0, open: Samples::new(drives) }
     }
 
-    /// One `m_interval`. A reading that is no number is no reading.
-    fn measure(&mut self, drives: &[DriveSignals]) {
-        for (window, drive) in self.samples.chunks_exact_mut(N).zip(drives) {
-            window[self.taken] = drive.power.filter(|p| p.0.is_finite());
+    /// One period.
+    fn measure(&mut self, drives: &[DriveSignals], period: Nanos) {
+        if self.open.add(drives, period) {
+            for (window, power) in self.samples.chunks_exact_mut(N).zip(self.open.take()) {
+                window[self.taken] = power;
+            }
+            self.taken += 1;
         }
-        self.taken += 1;
     }
 
     fn is_full(&self) -> bool {

@@ -7,21 +7,19 @@
 //!   others took the budget stays at its lowest cap for as long as they are busy, far below
 //!   SSPC. Here no drive that needs power is held below its SSPC cap for longer than one period.
 //!
-//! Each period: what every drive wants, then a max-min fair division of the budget. It is a
+//! Each `m_interval`: what every drive wants, then a max-min fair division of the budget. It is a
 //! function of the wants alone, so caps rest while they do.
 
-use crate::registry::PolicyError;
-use crate::ssd::{CAP_TOLERANCE, P_INTERVAL, PowerDesc, Sspc};
+use crate::PolicyError;
+use crate::ssd::pacman::{N, Samples};
+use crate::ssd::{CAP_TOLERANCE, PowerDesc, Sspc};
 use crate::topology::{PowerState, Topology};
 use crate::units::Watts;
-use crate::{Controls, DriveSignals, PERIOD, Policy, Signals};
+use crate::{Policy, Request, Signals};
 
 /// Share of its cap above which a drive is taken to be held back by it: under a cap the mean
 /// over a period stays a little below. A design choice, not a fitted one.
 const AT_CAP: f64 = 0.9;
-
-/// Periods for which a drive keeps what it last wanted: PACMAN's window.
-const N: usize = (P_INTERVAL.0 / PERIOD.0) as usize;
 
 /// Divides the budget max-min fairly by measured power, every period.
 #[derive(Debug, Clone)]
@@ -31,7 +29,11 @@ pub struct PacmanPlus {
     /// SSPC's states: what each drive may always have.
     fair: Vec<PowerState>,
     started: bool,
-    /// The state each drive wanted in each of the last `N` periods; a ring, `N` for each drive.
+    power: Samples,
+    /// The last `m_interval`'s.
+    sample: Vec<Option<Watts>>,
+    /// The state each drive wanted in each `m_interval` of PACMAN's window, for which it keeps
+    /// what it last wanted; a ring, `N` for each drive.
     wants: Vec<PowerState>,
     slot: usize,
     /// Scratch, one per drive.
@@ -52,6 +54,8 @@ impl PacmanPlus {
             budget: budget.unwrap_or_else(|| desc.sum(&vec![0; drives])),
             desc,
             started: false,
+            power: Samples::new(drives),
+            sample: vec![None; drives],
             wants: vec![PowerState::MAX; drives * N],
             slot: 0,
             want: fair.clone(),
@@ -63,7 +67,7 @@ impl PacmanPlus {
     /// The state a drive wants by its last period: the fastest if its cap holds it back, else
     /// the deepest that would not; its fair share where it cannot be read.
     fn wanted(&self, d: usize, in_force: PowerState, power: Option<Watts>) -> PowerState {
-        let Some(power) = power.filter(|p| p.0.is_finite()) else { return self.fair[d] };
+        let Some(power) = power else { return self.fair[d] };
         let holds_back = |ps: PowerState| power > self.desc.cap(d, ps) * AT_CAP;
         if holds_back(in_force) {
             return 0;
@@ -73,11 +77,11 @@ impl PacmanPlus {
 
     /// What each drive wants: the fastest state that it wanted in its window. The cap that
     /// counts is the reported one: a write may take longer than a period.
-    fn measure(&mut self, drives: &[DriveSignals], asked: &[PowerState]) {
-        for (d, asked) in asked.iter().copied().enumerate() {
-            let drive = drives.get(d).copied().unwrap_or_default();
-            let in_force = drive.state.unwrap_or(asked);
-            self.wants[d * N + self.slot] = self.wanted(d, in_force, drive.power);
+    fn measure(&mut self, signals: &Signals) {
+        for d in 0..self.ps.len() {
+            let reported = signals.drives.get(d).and_then(|drive| drive.state);
+            let in_force = reported.unwrap_or(signals.in_force.state(d));
+            self.wants[d * N + self.slot] = self.wanted(d, in_force, self.sample[d]);
             let window = &self.wants[d * N..(d + 1) * N];
             self.want[d] = window.iter().copied().min().unwrap_or(0).min(self.desc.deepest(d));
         }
@@ -116,17 +120,20 @@ impl Policy for PacmanPlus {
         "pacman-plus"
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        if self.started {
-            self.measure(&signals.drives, controls.drives());
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        if self.started && self.power.add(&signals.drives, signals.period) {
+            for (sample, power) in self.sample.iter_mut().zip(self.power.take()) {
+                *sample = power;
+            }
+            self.measure(signals);
             self.divide();
         }
         // The period before the first step was under other caps: SSPC, as PACMAN starts.
         self.started = true;
         for (d, ps) in self.ps.iter().copied().enumerate() {
-            let raised = ps < controls.drives()[d];
+            let raised = ps < signals.in_force.state(d);
             let why = if raised { "pacman-plus:power-needed" } else { "pacman-plus:power-unused" };
-            controls.set_power_state(d, ps, why);
+            request.power_state.ask(d, ps, why);
         }
     }
 }
@@ -137,8 +144,9 @@ mod tests {
     use proptest::strategy::ValueTree;
 
     use super::*;
+    use crate::DriveSignals;
     use crate::ssd::Pacman;
-    use crate::ssd::testing::{any_topology, pm1743, topology};
+    use crate::ssd::testing::{any_topology, pm1743, step, topology};
 
     /// What a PM1743-like drive takes when idle (modelled: no cap goes below it).
     const IDLE: f64 = 5.0;
@@ -150,21 +158,19 @@ mod tests {
         server: &Topology,
         load: &[Vec<f64>],
     ) -> Vec<(Vec<f64>, Vec<PowerState>)> {
-        let (mut signals, mut controls) = (Signals::new(server), Controls::native(server));
+        let (mut signals, mut request) = (Signals::new(server), Request::new(server));
         let mut period = |load: &Vec<f64>| {
             let power: Vec<f64> = load
                 .iter()
-                .zip(controls.drives())
+                .zip(signals.in_force.states())
                 .zip(&server.drives)
-                .map(|((load, ps), drive)| load.clamp(IDLE, drive.cap(*ps).0.max(IDLE)))
+                .map(|((load, ps), drive)| load.clamp(IDLE, drive.cap(ps).0.max(IDLE)))
                 .collect();
             for (d, power) in power.iter().enumerate() {
                 signals.drives[d].power = Some(Watts(*power));
-                signals.drives[d].state = Some(controls.drives()[d]);
+                signals.drives[d].state = Some(signals.in_force.state(d));
             }
-            controls.begin(signals.now);
-            policy.step(&signals, &mut controls);
-            (power, controls.drives().to_vec())
+            (power, step(policy, &mut signals, &mut request))
         };
         load.iter().map(&mut period).collect()
     }
@@ -219,28 +225,27 @@ mod tests {
     fn an_unreadable_drive_keeps_its_static_share() {
         let server = pm1743s(3);
         let mut plus = PacmanPlus::new(&server, Some(Watts(42.0))).unwrap();
-        let (mut signals, mut controls) = (Signals::new(&server), Controls::native(&server));
+        let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
         signals.drives[1].power = Some(Watts(5.0));
         signals.drives[2].power = Some(Watts(13.9));
-        for _ in 0..3 {
-            plus.step(&signals, &mut controls);
+        for _ in 0..2 {
+            step(&mut plus, &mut signals, &mut request);
         }
-        assert_eq!(controls.drives(), [3, 4, 2]);
+        assert_eq!(step(&mut plus, &mut signals, &mut request), [3, 4, 2]);
     }
 
     #[test]
     fn a_drive_that_is_slow_to_obey_keeps_its_claim() {
         let server = pm1743s(3);
         let mut plus = PacmanPlus::new(&server, Some(Watts(43.0))).unwrap();
-        let (mut signals, mut controls) = (Signals::new(&server), Controls::native(&server));
+        let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
         signals.drives.fill(DriveSignals { power: Some(Watts(5.0)), ..Default::default() });
         // It takes the 9 W of its PS4, which says nothing of what it could use.
         signals.drives[0].power = Some(Watts(9.0));
         signals.drives[0].state = Some(4);
-        plus.step(&signals, &mut controls);
+        step(&mut plus, &mut signals, &mut request);
         for _ in 0..3 * N {
-            plus.step(&signals, &mut controls);
-            assert_eq!(controls.drives(), [0, 4, 4]);
+            assert_eq!(step(&mut plus, &mut signals, &mut request), [0, 4, 4]);
         }
     }
 

@@ -1,11 +1,11 @@
 //! Static storage power capping, PACMAN's baseline and its starting point (PACMAN §III): every
 //! drive held to the same cap, the highest with which the sum of caps fits the budget.
 
-use crate::registry::PolicyError;
+use crate::PolicyError;
 use crate::ssd::PowerDesc;
 use crate::topology::{PowerState, Topology};
 use crate::units::Watts;
-use crate::{Controls, Policy, Signals};
+use crate::{Policy, Request, Signals};
 
 /// Holds every drive to one uniform cap.
 #[derive(Debug, Clone)]
@@ -33,9 +33,9 @@ impl Policy for Sspc {
     fn name(&self) -> &'static str {
         "sspc"
     }
-    fn step(&mut self, _signals: &Signals, controls: &mut Controls) {
+    fn step(&mut self, _signals: &Signals, request: &mut Request) {
         for (d, ps) in self.states.iter().enumerate() {
-            controls.set_power_state(d, *ps, "sspc:uniform-cap");
+            request.power_state.ask(d, *ps, "sspc:uniform-cap");
         }
     }
 }

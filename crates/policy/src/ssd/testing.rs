@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use crate::topology::{CoreRole, DriveSpec, GroupSpec, PowerStateSpec, Topology};
 use crate::units::{Hertz, Nanos, Watts};
+use crate::{PERIOD, Policy, PowerState, Request, Signals};
 
 /// Caps of the PM1743 (PACMAN §VI-A).
 pub const fn pm1743() -> [f64; 5] {
@@ -31,6 +32,19 @@ pub fn topology(drives: &[Vec<f64>]) -> Topology {
         drives: drives.iter().map(drive).collect(),
         ..Topology::default()
     }
+}
+
+/// One period of `policy` alone; what it asks for is in force in the next. The drives' states.
+pub fn step(
+    policy: &mut dyn Policy,
+    signals: &mut Signals,
+    request: &mut Request,
+) -> Vec<PowerState> {
+    signals.now += PERIOD;
+    signals.period = PERIOD;
+    policy.step(signals, request);
+    signals.in_force.follow(request);
+    signals.in_force.states().collect()
 }
 
 /// One to twelve unlike drives of one to eight states, caps in tenths of a watt.

@@ -2,7 +2,9 @@
 
 use ebb_policy::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
-use ebb_policy::{JobSignals, PERIOD, PowerState, QosClass, Reading, Signals};
+use ebb_policy::{
+    Applied, InForce, JobSignals, PERIOD, Plant, PowerState, QosClass, Reading, Signals,
+};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -50,23 +52,42 @@ pub fn heated(drives: usize) -> Topology {
 }
 
 /// The budget that is `share` of the way from the lowest caps to the highest.
+#[allow(dead_code, reason = "not every test has a budget")]
 pub fn budget(topology: &Topology, share: f64) -> Watts {
     let least = topology.lowest_drive_budget();
     let most: Watts = topology.drives.iter().map(|drive| drive.cap(0)).sum();
     least + (most - least) * share
 }
 
-/// Sensors of a server that nobody can predict.
+/// A server whose sensors nobody can predict, and whose drives obey.
 pub struct Weather {
     rng: Pcg64Mcg,
     /// Share of values that are missing, and of values that are absurd.
     bad: f64,
-    pub signals: Signals,
+    /// What the drives report.
+    pub states: Vec<PowerState>,
+}
+
+impl Plant for Weather {
+    fn sense(&mut self, signals: &mut Signals) {
+        signals.now += PERIOD;
+        signals.period = PERIOD;
+        self.serve(signals);
+        self.heat(signals);
+        signals.power.total = self.value(300.0..900.0).map(Watts);
+    }
+
+    fn apply(&mut self, given: &InForce, _: &mut Applied) {
+        for (own, given) in self.states.iter_mut().zip(given.states()) {
+            *own = given;
+        }
+    }
 }
 
 impl Weather {
     pub fn new(topology: &Topology, seed: u64, bad: f64) -> Self {
-        Self { rng: Pcg64Mcg::seed_from_u64(seed), bad, signals: Signals::new(topology) }
+        let states = vec![0; topology.drives.len()];
+        Self { rng: Pcg64Mcg::seed_from_u64(seed), bad, states }
     }
 
     fn value(&mut self, range: std::ops::Range<f64>) -> Option<f64> {
@@ -79,57 +100,54 @@ impl Weather {
         Some(self.rng.random_range(range))
     }
 
-    /// The next period's signals, with drives that report `states`.
-    pub fn next(&mut self, states: &[PowerState]) {
-        self.signals.now += PERIOD;
-        self.signals.period = PERIOD;
+    /// Requests, cores, drives.
+    fn serve(&mut self, signals: &mut Signals) {
         let idle = self.rng.random_bool(0.2);
         let requests = |n: Option<f64>| n.filter(|n| n.is_finite()).map(|n| n.max(0.0) as u64);
         let completed = if idle { Some(0.0) } else { self.value(1.0..1e6) };
-        self.signals.io.completed = requests(completed);
-        self.signals.io.arrived = self.signals.io.completed;
-        self.signals.io.bytes = self.signals.io.completed.map(|n| n * 4096);
-        self.signals.io.in_flight = requests(self.value(0.0..500.0));
+        signals.io.completed = requests(completed);
+        signals.io.arrived = signals.io.completed;
+        signals.io.bytes = signals.io.completed.map(|n| n * 4096);
+        signals.io.in_flight = requests(self.value(0.0..500.0));
         let latency = self.value(50.0..2000.0).filter(|_| !idle);
-        self.signals.io.mean_latency = requests(latency).map(Nanos::from_micros);
-        self.signals.io.max_latency =
-            self.signals.io.mean_latency.map(|mean| Nanos(mean.0.saturating_mul(3)));
-        self.signals.background_pending = requests(self.value(0.0..1e9));
-        for g in 0..self.signals.groups.len() {
+        signals.io.mean_latency = requests(latency).map(Nanos::from_micros);
+        signals.io.max_latency =
+            signals.io.mean_latency.map(|mean| Nanos(mean.0.saturating_mul(3)));
+        signals.background_pending = requests(self.value(0.0..1e9));
+        for g in 0..signals.groups.len() {
             let (utilisation, busiest) = (self.value(0.0..1.0), self.value(0.0..1.0));
             let frequency = self.value(1.5e9..2.6e9).map(Hertz);
-            let group = &mut self.signals.groups[g];
+            let group = &mut signals.groups[g];
             group.active = 8;
             (group.utilisation, group.busiest, group.frequency) = (utilisation, busiest, frequency);
         }
-        for (d, ps) in states.iter().enumerate() {
+        for d in 0..self.states.len() {
+            let ps = self.states[d];
             let power = self.value(4.0..25.0).map(Watts);
-            let state = self.value(0.0..1.0).map(|_| *ps);
-            let drive = &mut self.signals.drives[d];
+            let state = self.value(0.0..1.0).map(|_| ps);
+            let drive = &mut signals.drives[d];
             (drive.power, drive.state) = (power, state);
         }
-        self.heat();
-        self.signals.power.total = self.value(300.0..900.0).map(Watts);
     }
 
     /// Temperatures that wander, jobs that come and go.
-    fn heat(&mut self) {
-        let at = self.signals.now;
-        self.signals.power.cpu = self.value(50.0..250.0).map(Watts);
-        self.signals.power.fans = self.value(5.0..300.0).map(Watts);
-        self.signals.cooling.inlet =
+    fn heat(&mut self, signals: &mut Signals) {
+        let at = signals.now;
+        signals.power.cpu = self.value(50.0..250.0).map(Watts);
+        signals.power.fans = self.value(5.0..300.0).map(Watts);
+        signals.cooling.inlet =
             Some(Reading { at, temperature: Celsius(self.rng.random_range(20.0..30.0)) });
         // Slow enough for sensors that are watched for jumps: a minute and a half from 40 to 100.
         let phase = at.seconds() % 180.0 / 180.0;
         let wave = 70.0 + 30.0 * (phase * std::f64::consts::TAU).sin();
-        for s in 0..self.signals.cooling.sockets.len() {
+        for s in 0..signals.cooling.sockets.len() {
             let offset = self.rng.random_range(0.0..2.0) + 6.0 * s as f64;
             let reading = Reading { at, temperature: Celsius((wave + offset).round()) };
             let lost = self.rng.random_bool(self.bad);
-            self.signals.cooling.sockets[s] = (!lost).then_some(reading);
+            signals.cooling.sockets[s] = (!lost).then_some(reading);
         }
-        for job in 0..self.signals.jobs.len() {
-            self.signals.jobs[job] = JobSignals {
+        for job in 0..signals.jobs.len() {
+            signals.jobs[job] = JobSignals {
                 present: self.rng.random_bool(0.8),
                 class: QosClass::ALL[job % 4],
                 socket: (job % 2) as u16,

@@ -150,10 +150,10 @@ impl Array {
         &self.states
     }
     /// Sets states before the run starts, in no time.
-    pub(super) fn preset(&mut self, states: &[PowerState]) {
-        for (drive, ps) in states.iter().enumerate() {
-            self.slots[drive].device.set_power_state(Nanos::ZERO, *ps);
-            self.states[drive] = *ps;
+    pub(super) fn preset(&mut self, states: impl Iterator<Item = PowerState>) {
+        for (drive, ps) in states.enumerate() {
+            self.slots[drive].device.set_power_state(Nanos::ZERO, ps);
+            self.states[drive] = ps;
         }
         self.most_capped = self.capped();
     }

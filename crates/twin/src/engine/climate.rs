@@ -2,7 +2,7 @@
 //! period from the period's powers, in steps of 100 ms.
 
 use ebb_policy::units::{Celsius, Joules, Nanos, Rpm};
-use ebb_policy::{CoolingSignals, DriveSignals, FanControl, FanSignals};
+use ebb_policy::{Applied, Column, Control, CoolingSignals, DriveSignals, FanSignals, Outcome};
 
 use crate::fan::{Fan, FanFault, Fans};
 use crate::faults::{Campaign, Fault, FaultEvent, Faults, Parts, Place};
@@ -99,9 +99,20 @@ impl Climate {
     pub(super) fn refuses_frequency(&self, socket: u16) -> bool {
         self.is_active(Fault::FrequencyRefusing(socket))
     }
-    /// Whether this drive keeps its power state whatever is asked.
-    pub(super) fn refuses_state(&self, drive: usize) -> bool {
-        self.is_active(Fault::StateRefusing(drive as u16))
+    /// Says of which controls what is given is not taken.
+    pub(super) fn refusals(&self, applied: &mut Applied) {
+        for event in self.campaign.iter().flat_map(Campaign::active) {
+            match event.fault {
+                Fault::StateRefusing(drive) => {
+                    applied.set(Control::PowerState, usize::from(drive), Outcome::Refused);
+                }
+                Fault::FanRefusing(fan) => {
+                    applied.set(Control::FanDuty, usize::from(fan), Outcome::Refused);
+                }
+                Fault::SharesRefusing => applied.refuse_all(Control::JobShare),
+                _ => {}
+            }
+        }
     }
     /// Whether jobs keep their shares whatever is asked.
     pub(super) fn refuses_shares(&self) -> bool {
@@ -124,7 +135,7 @@ impl Climate {
     }
 
     /// Lets a period of `length` that ends at `now` pass with the powers in
-    /// [`Climate::socket_watts`] and of the drives, each socket at its `voltage`, fans as asked.
+    /// [`Climate::socket_watts`] and of the drives, each socket at its `voltage`, fans as given.
     /// After a trip the period is lived through to its end, so that its books can be closed.
     pub(super) fn step(
         &mut self,
@@ -132,7 +143,7 @@ impl Climate {
         length: u64,
         voltage: impl Fn(usize) -> f64,
         drives: &[DriveSignals],
-        asked: &[FanControl],
+        given: &Column<f64>,
     ) {
         for (watts, drive) in self.drive_watts.iter_mut().zip(drives) {
             *watts = drive.power.unwrap_or_default().0;
@@ -150,7 +161,7 @@ impl Climate {
             let known = self.news.len();
             self.break_and_mend(Nanos(at));
             if step == 1 || self.news.len() > known {
-                self.turn(asked);
+                self.turn(given);
             }
             let blown = self.fans.iter_mut().map(|fan| fan.step(&self.fans_spec, left).0).sum();
             fans += blown * seconds;
@@ -199,8 +210,8 @@ impl Climate {
         });
     }
 
-    /// Sets the fans' duties as asked, or as the board's own control has them.
-    fn turn(&mut self, asked: &[FanControl]) {
+    /// Sets the fans' duties as given, or as the board's own control has them.
+    fn turn(&mut self, given: &Column<f64>) {
         let hottest = |hottest: Option<f64>, sensor: &Sensor| {
             hottest.zip(sensor.reading()).map(|(a, reading)| a.max(reading.temperature.0))
         };
@@ -214,8 +225,7 @@ impl Climate {
         for (index, (fan, duty)) in self.fans.iter_mut().zip(&mut self.duties).enumerate() {
             let refuses = |e: &FaultEvent| e.fault == Fault::FanRefusing(index as u16);
             if !refusing.iter().any(refuses) {
-                let asked = asked.get(index).and_then(|control| control.duty());
-                *duty = asked.unwrap_or(firmware).clamp(0.0, 1.0);
+                *duty = given.value(index).unwrap_or(firmware).clamp(0.0, 1.0);
             }
             fan.set_duty(&self.fans_spec, *duty);
         }

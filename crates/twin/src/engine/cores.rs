@@ -5,7 +5,7 @@ use rand_distr::{Distribution, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::units::{Hertz, Nanos, Watts};
-use ebb_policy::{CoreRole, GroupControl, GroupSignals};
+use ebb_policy::{CoreRole, GroupSetting, GroupSignals};
 use ebb_trace::Op;
 
 use super::events::{Event, Events};
@@ -271,7 +271,7 @@ impl Cores {
     }
 
     /// Carries out what is asked of a group. Parked cores finish their queues first.
-    pub(super) fn apply(&mut self, group: usize, control: GroupControl, now: u64) {
+    pub(super) fn apply(&mut self, group: usize, control: GroupSetting, now: u64) {
         let Group { first, active, frequency, stage, .. } = &self.groups[group];
         let (first, old, cores) = (*first, usize::from(*active), usize::from(stage.cores));
         let rescale = *frequency != control.frequency;

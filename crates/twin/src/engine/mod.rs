@@ -23,13 +23,13 @@ mod weather;
 use hdrhistogram::Histogram;
 
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Limits, PERIOD, Policy};
+use ebb_policy::{Cycle, InForce, Limits, PERIOD, Policy, Request};
 use ebb_trace::generate::Job;
 use ebb_trace::{TraceError, Workload};
 
 use crate::faults::Faults;
 use crate::hdd::Wear;
-use crate::outcome::{Observer, Outcome, Trip};
+use crate::outcome::{Energy, Observer, Outcome, Trip};
 use crate::profile::Profile;
 use array::Array;
 use background::Backlog;
@@ -40,7 +40,6 @@ use events::{Event, Events};
 use io::{Ios, NONE, Queue};
 use jobs::Jobs;
 use meter::Meter;
-use pilot::Pilot;
 use supply::Supply;
 
 /// One run: a server, a policy, a workload.
@@ -49,6 +48,8 @@ pub struct Run<'a> {
     pub profile: &'a Profile,
     /// The policy; made for [`Run::profile`]'s topology.
     pub policy: Box<dyn Policy>,
+    /// What the operator holds by hand, beside the policy; nothing when `None`.
+    pub operator: Option<Request>,
     /// What the guard enforces.
     pub limits: Limits,
     /// What the drives' measured power is held against; enforced only if in [`Run::limits`], so
@@ -117,7 +118,11 @@ struct Engine<'a> {
     backlog: Option<Backlog>,
     jobs: Option<Jobs>,
     meter: Meter,
-    pilot: Pilot,
+    /// What the control cycle has put in force, and whether it has run at all.
+    in_force: InForce,
+    opened: bool,
+    /// Energy of the last control period.
+    drawn: Energy,
     climate: Option<Climate>,
     /// Requests so far.
     arrivals: u64,
@@ -156,20 +161,26 @@ pub fn run(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinErr
 /// # Errors
 /// When the workload's trace is unreadable or asks for what the server does not have.
 pub fn run_to_trip(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome, TwinError> {
-    let mut engine = Engine::new(run)?;
-    engine.open(observer);
-    match engine.serve(observer).and_then(|()| engine.rest(observer)) {
+    let (mut engine, mut cycle) = Engine::new(run)?;
+    engine.open(&mut cycle, observer);
+    let served = engine.serve(&mut cycle, observer);
+    match served.and_then(|()| engine.rest(&mut cycle, observer)) {
         Ok(()) | Err(TwinError::Trip(_)) => Ok(engine.close()),
         Err(error) => Err(error),
     }
 }
 
 impl<'a> Engine<'a> {
-    fn new(run: Run<'a>) -> Result<Self, TwinError> {
+    fn new(run: Run<'a>) -> Result<(Self, Cycle), TwinError> {
         let Run { profile, policy, limits, ssd_budget, workload, jobs, seed, duration, .. } = run;
         let model = profile.model().ok_or_else(|| {
             TwinError::Setup(format!("unknown drive model '{}'", profile.drives.model))
         })?;
+        let topology = profile.topology_of(model);
+        let mut cycle = Cycle::new(&topology, policy, limits);
+        if let Some(operator) = run.operator {
+            cycle = cycle.held(operator).map_err(|error| TwinError::Setup(error.to_string()))?;
+        }
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         let climate = Climate::new(profile, seed, run.faults);
@@ -188,7 +199,7 @@ impl<'a> Engine<'a> {
         }
         let cache = profile.cache.as_ref();
         let until = duration.map_or(u64::MAX, |duration| duration.0);
-        Ok(Self {
+        let engine = Self {
             now: 0,
             period_start: 0,
             warmup: run.warmup.0,
@@ -204,7 +215,9 @@ impl<'a> Engine<'a> {
             backlog,
             jobs,
             meter: Meter::new(profile, histogram),
-            pilot: Pilot::new(&profile.topology_of(model), policy, limits),
+            in_force: InForce::new(&topology),
+            opened: false,
+            drawn: Energy::default(),
             climate,
             arrivals: 0,
             users_in_flight: 0,
@@ -216,11 +229,12 @@ impl<'a> Engine<'a> {
             log_filled: 0,
             log_address: 0,
             profile,
-        })
+        };
+        Ok((engine, cycle))
     }
 
     /// Works through arrivals and events in time order until users' requests are all answered.
-    fn serve(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
+    fn serve(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) -> Result<(), TwinError> {
         let mut next_tick = PERIOD.0;
         self.send_due()?;
         loop {
@@ -238,7 +252,7 @@ impl<'a> Engine<'a> {
             if next_tick <= next {
                 self.now = next_tick;
                 next_tick += PERIOD.0;
-                self.tick(observer)?;
+                self.tick(cycle, observer)?;
             } else if arrival < event {
                 self.now = arrival;
                 if let Some(request) = self.supply.take() {
@@ -305,7 +319,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Lets time pass to the end of the run.
-    fn rest(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
+    fn rest(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) -> Result<(), TwinError> {
         let asked = if self.until == u64::MAX { 0 } else { self.until };
         let end = asked.max(self.last_answer).max(self.now);
         let mut next_tick = self.period_start + PERIOD.0;
@@ -316,12 +330,12 @@ impl<'a> Engine<'a> {
                 let _ = self.handle();
             }
             self.now = next_tick;
-            self.tick(observer)?;
+            self.tick(cycle, observer)?;
             next_tick += PERIOD.0;
         }
         self.now = end;
         if end > self.period_start {
-            self.tick(observer)?;
+            self.tick(cycle, observer)?;
         }
         Ok(())
     }

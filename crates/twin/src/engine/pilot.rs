@@ -1,98 +1,122 @@
-//! The control loop: once per period what was measured goes to the policy, what the policy
-//! asks for through the guard to the cores and drives.
+//! The twin as a plant: what the control cycle senses of it and puts in force in it.
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Controls, Guard, Limits, Policy, Signals, Topology};
+use ebb_policy::{Applied, Control, Cycle, InForce, Outcome, Plant, Signals};
 
 use super::meter::Drawn;
 use super::{Engine, TwinError};
 use crate::outcome::{Observer, Sample};
 
-/// The policy with its guard, what it saw last and what is in force.
-pub(super) struct Pilot {
-    policy: Box<dyn Policy>,
-    guard: Guard,
-    pub(super) signals: Signals,
-    pub(super) controls: Controls,
-}
-
-impl Pilot {
-    pub(super) fn new(topology: &Topology, policy: Box<dyn Policy>, limits: Limits) -> Self {
-        Self {
-            policy,
-            guard: Guard::new(topology, limits),
-            signals: Signals::new(topology),
-            controls: Controls::native(topology),
+impl Plant for Engine<'_> {
+    fn sense(&mut self, signals: &mut Signals) {
+        if self.opened {
+            self.sense_period(signals);
+        } else {
+            self.sense_start(signals);
         }
     }
 
-    fn step(&mut self) {
-        self.controls.begin(self.signals.now);
-        self.policy.step(&self.signals, &mut self.controls);
-        self.guard.check(&self.signals, &mut self.controls);
+    fn apply(&mut self, given: &InForce, applied: &mut Applied) {
+        if !self.opened {
+            // Before the first request what is given is in force at once.
+            self.opened = true;
+            self.array.preset(given.states());
+        }
+        self.in_force.clone_from(given);
+        for group in 0..given.active_cores.len() {
+            let (setting, refused) = self.takes(group);
+            if refused {
+                applied.set(Control::Frequency, group, Outcome::Refused);
+            }
+            self.cores.apply(group, setting, self.now);
+        }
+        if let Some(climate) = &self.climate {
+            climate.refusals(applied);
+        }
+        let writes = given.drive_writes(self.array.states());
+        let taken =
+            |(drive, _): &(usize, _)| applied.of(Control::PowerState, *drive) == Outcome::Done;
+        let writes: Vec<_> = writes.filter(taken).collect();
+        self.array.plan(writes.into_iter(), &mut self.events, self.now);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.set_mode(given.background());
+            self.start_tasks();
+        }
     }
 }
 
 impl Engine<'_> {
-    /// Before the first request: the policy's opening controls are in force at once.
-    pub(super) fn open(&mut self, observer: &mut dyn Observer) {
-        for (group, signal) in
-            self.pilot.controls.groups().iter().zip(&mut self.pilot.signals.groups)
-        {
-            signal.active = group.active;
-            signal.frequency = Some(group.frequency);
+    /// Before the first request: what the policy asks for then is in force at once.
+    pub(super) fn open(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) {
+        for decision in cycle.step(self).decisions() {
+            observer.decision(&decision);
+        }
+    }
+
+    fn sense_start(&self, signals: &mut Signals) {
+        for (group, signal) in self.in_force.groups().zip(&mut signals.groups) {
+            (signal.active, signal.frequency) = (group.active, Some(group.frequency));
         }
         if let Some(climate) = &self.climate {
-            let signals = &mut self.pilot.signals;
             climate.sense(&mut signals.cooling, &mut signals.drives);
         }
-        self.pilot.step();
-        self.report(observer);
-        self.array.preset(self.pilot.controls.drives());
-        self.apply();
+    }
+
+    fn sense_period(&mut self, signals: &mut Signals) {
+        let length = self.now - self.period_start;
+        self.period_start = self.now;
+        let span = Nanos(length);
+        if let Some(jobs) = &mut self.jobs {
+            jobs.settle(&mut self.cores, self.now);
+            jobs.sense(self.now, length, &mut signals.jobs);
+        }
+        (signals.now, signals.period) = (Nanos(self.now), span);
+        let cores = self.cores.take_joules(self.now);
+        let mut cpu = cores + (self.profile.cpu.uncore * span).0;
+        let ssd = self.array.sense(self.now, length, &mut signals.drives);
+        let mut fans = self.profile.board.fans * span;
+        if let Some((leakage, blown)) = self.pass_weather(length, signals) {
+            cpu += leakage.0;
+            fans = blown;
+        }
+        self.meter.book_drives(&signals.drives, span);
+        self.cores.sense(length, &mut signals.groups);
+        let (io, bytes) = self.meter.sense(self.users_in_flight);
+        signals.io = io;
+        self.drawn = self.meter.energy(span, Drawn { cpu, ssd, fans }, bytes);
+        signals.power = self.meter.book(self.drawn, span, self.ssd_budget);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.accrue(self.now);
+            signals.background_pending = Some(backlog.pending());
+        }
+        self.meter.outcome.cores.add(self.cores.take_time());
     }
 
     /// The end of a control period.
     ///
     /// # Errors
     /// When the server switched itself off for heat in it; its books are closed all the same.
-    pub(super) fn tick(&mut self, observer: &mut dyn Observer) -> Result<(), TwinError> {
-        let length = self.now - self.period_start;
-        self.period_start = self.now;
-        let span = Nanos(length);
-        if let Some(jobs) = &mut self.jobs {
-            jobs.settle(&mut self.cores, self.now);
-            jobs.sense(self.now, length, &mut self.pilot.signals.jobs);
+    pub(super) fn tick(
+        &mut self,
+        cycle: &mut Cycle,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TwinError> {
+        let cycled = cycle.step(self);
+        for (event, begins) in self.climate.iter().flat_map(|climate| &climate.news) {
+            observer.fault(event, *begins);
         }
-        let signals = &mut self.pilot.signals;
-        (signals.now, signals.period) = (Nanos(self.now), span);
-        let cores = self.cores.take_joules(self.now);
-        let mut cpu = cores + (self.profile.cpu.uncore * span).0;
-        let ssd = self.array.sense(self.now, length, &mut signals.drives);
-        let mut fans = self.profile.board.fans * span;
-        if let Some((leakage, blown)) = self.pass_weather(length, observer) {
-            cpu += leakage.0;
-            fans = blown;
+        for decision in cycled.decisions() {
+            observer.decision(&decision);
         }
-        let signals = &mut self.pilot.signals;
-        self.meter.book_drives(&signals.drives, span);
-        self.cores.sense(length, &mut signals.groups);
-        let (io, bytes) = self.meter.sense(self.users_in_flight);
-        signals.io = io;
-        let energy = self.meter.energy(span, Drawn { cpu, ssd, fans }, bytes);
-        signals.power = self.meter.book(energy, span, self.ssd_budget);
-        if let Some(backlog) = &mut self.backlog {
-            backlog.accrue(self.now);
-            signals.background_pending = Some(backlog.pending());
-        }
-        self.meter.outcome.cores.add(self.cores.take_time());
-        self.pilot.step();
-        self.report(observer);
-        let Pilot { signals, controls, .. } = &self.pilot;
-        let weather = self.climate.as_ref().map(|climate| &climate.weather);
-        let wear = self.array.wear().sum();
-        observer.sample(&Sample { signals, controls, energy, length: span, weather, wear });
-        self.apply();
+        observer.sample(&Sample {
+            signals: cycled.signals,
+            in_force: cycled.in_force,
+            applied: cycled.applied,
+            energy: self.drawn,
+            length: cycled.signals.period,
+            weather: self.climate.as_ref().map(|climate| &climate.weather),
+            wear: self.array.wear().sum(),
+        });
         if self.warmup > 0 && self.now >= self.warmup {
             self.warmup = 0;
             self.meter.restart(self.now);
@@ -103,28 +127,5 @@ impl Engine<'_> {
         }
         let trip = self.climate.as_ref().and_then(|climate| climate.trip);
         trip.map_or(Ok(()), |trip| Err(trip.into()))
-    }
-
-    fn report(&self, observer: &mut dyn Observer) {
-        for decision in self.pilot.controls.decisions() {
-            observer.decision(decision);
-        }
-    }
-
-    /// Carries out the controls.
-    fn apply(&mut self) {
-        let controls = &self.pilot.controls;
-        for (group, control) in controls.groups().iter().enumerate() {
-            let control = self.in_force(group, *control);
-            self.cores.apply(group, control, self.now);
-        }
-        let writes = Guard::drive_writes(self.array.states(), controls);
-        let refuses = |drive| self.climate.as_ref().is_some_and(|c| c.refuses_state(drive));
-        let writes: Vec<_> = writes.filter(|(drive, _)| !refuses(*drive)).collect();
-        self.array.plan(writes.into_iter(), &mut self.events, self.now);
-        if let Some(backlog) = &mut self.backlog {
-            backlog.set_mode(controls.background());
-            self.start_tasks();
-        }
     }
 }

@@ -1,11 +1,10 @@
 //! Where the climate meets the engine: the period's powers go in, leakage, fan power and readings
 //! come out, and what got too hot slows down.
 
-use ebb_policy::GroupControl;
 use ebb_policy::units::{Joules, Nanos};
+use ebb_policy::{GroupSetting, Signals};
 
 use super::Engine;
-use crate::outcome::Observer;
 
 impl Engine<'_> {
     /// Lets the climate go through the period of `length` ns that ends now, under the controls in
@@ -13,46 +12,41 @@ impl Engine<'_> {
     pub(super) fn pass_weather(
         &mut self,
         length: u64,
-        observer: &mut dyn Observer,
+        signals: &mut Signals,
     ) -> Option<(Joules, Joules)> {
         let climate = self.climate.as_mut()?;
-        let signals = &mut self.pilot.signals;
         let uncore = self.profile.cpu.uncore;
         self.cores.socket_watts(Nanos(length), uncore, climate.socket_watts());
         let voltage = |socket| self.cores.voltage(socket);
-        let fans = self.pilot.controls.fans();
+        let fans = &self.in_force.fan_duty;
         climate.step(self.now, length, voltage, &signals.drives, fans);
-        for (event, begins) in &climate.news {
-            observer.fault(event, *begins);
-        }
         climate.sense(&mut signals.cooling, &mut signals.drives);
         self.array.throttle(Nanos(self.now), climate.drive_factors());
         self.array.set_vibration(self.now, climate.weather.vibration);
         Some((climate.weather.leakage, climate.weather.fans))
     }
 
-    /// What is asked of a group, as its sockets take it: never above their ceilings nor, in an
-    /// emergency, above the hardware's frequency; as it was where they refuse.
-    pub(super) fn in_force(&self, group: usize, mut control: GroupControl) -> GroupControl {
+    /// What is in force for a group, as its sockets take it: never above their ceilings nor, in an
+    /// emergency, above the hardware's frequency; as it was where they refuse, which is told too.
+    pub(super) fn takes(&self, group: usize) -> (GroupSetting, bool) {
+        let mut setting = self.in_force.group(group);
         let (Some(climate), Some(thermal)) = (&self.climate, &self.profile.thermal) else {
-            return control;
+            return (setting, false);
         };
         let sockets = match self.cores.socket(group) {
             Some(socket) => socket..socket + 1,
             None => 0..self.profile.sockets(),
         };
-        if sockets.clone().any(|socket| climate.refuses_frequency(socket)) {
-            control.frequency = self.cores.frequency(group);
+        let refused = sockets.clone().any(|socket| climate.refuses_frequency(socket));
+        if refused {
+            setting.frequency = self.cores.frequency(group);
         } else {
-            for cap in &self.pilot.controls.frequency_caps()
-                [usize::from(sockets.start)..usize::from(sockets.end)]
-            {
-                control.frequency = control.frequency.min(*cap);
-            }
+            let ceiling = self.in_force.ceiling(self.cores.socket(group));
+            setting.frequency = setting.frequency.min(ceiling);
         }
         if sockets.clone().any(|socket| climate.throttled(socket)) {
-            control.frequency = control.frequency.min(thermal.emergency.frequency);
+            setting.frequency = setting.frequency.min(thermal.emergency.frequency);
         }
-        control
+        (setting, refused)
     }
 }

@@ -3,7 +3,7 @@
 
 use ebb_policy::cooling::Curve;
 use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{Controls, FanControl, Limits, Policy, QosClass, Signals};
+use ebb_policy::{Limits, Policy, QosClass, Signals};
 use ebb_trace::generate::Job;
 use ebb_trace::{Closed, Op, Request, Source, TraceError, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Unobserved, run};
@@ -170,10 +170,10 @@ impl Policy for Fixed {
     fn name(&self) -> &'static str {
         "fixed"
     }
-    fn step(&mut self, _: &Signals, controls: &mut Controls) {
-        for group in 0..controls.groups().len() {
-            controls.set_active(group, self.active, "test:fixed");
-            controls.set_frequency(group, self.frequencies[self.frequency], "test:fixed");
+    fn step(&mut self, _: &Signals, request: &mut ebb_policy::Request) {
+        for group in 0..request.frequency.len() {
+            request.active_cores.ask(group, self.active, "test:fixed");
+            request.frequency.ask(group, self.frequencies[self.frequency], "test:fixed");
         }
     }
 }
@@ -289,7 +289,20 @@ pub fn job(
     let (limits, ssd_budget, warmup) = (Limits::default(), None, Nanos::ZERO);
     let jobs = Vec::new();
     let (seed, faults) = (7, None);
-    Run { profile, policy, limits, ssd_budget, workload, jobs, seed, duration, warmup, faults }
+    let operator = None;
+    Run {
+        profile,
+        policy,
+        operator,
+        limits,
+        ssd_budget,
+        workload,
+        jobs,
+        seed,
+        duration,
+        warmup,
+        faults,
+    }
 }
 
 pub fn simulate_with(
@@ -309,9 +322,9 @@ impl Policy for Held {
     fn name(&self) -> &'static str {
         "held"
     }
-    fn step(&mut self, _: &Signals, controls: &mut Controls) {
-        for fan in 0..controls.fans().len() {
-            controls.set_fan(fan, FanControl::Duty(self.0), "test:held");
+    fn step(&mut self, _: &Signals, request: &mut ebb_policy::Request) {
+        for fan in 0..request.fan_duty.len() {
+            request.fan_duty.ask(fan, self.0, "test:held");
         }
     }
 }

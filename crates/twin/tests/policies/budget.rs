@@ -2,7 +2,7 @@
 
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Limits, PowerState, Topology};
+use ebb_policy::{Limits, PowerState, Signals, Topology};
 use ebb_trace::Workload;
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
 use proptest::prelude::*;
@@ -48,7 +48,8 @@ impl Observer for Caps {
         self.sum_excess = self.sum_excess.max(sum - self.budget.0);
         self.states.clear();
         self.states.extend(sample.signals.drives.iter().map(|signal| signal.state.unwrap()));
-        self.changes += sample.controls.decisions().len();
+        let Signals { in_force, now, .. } = sample.signals;
+        self.changes += sample.in_force.decisions(in_force, *now).count();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
-use ebb_policy::{BackgroundMode, Controls, PERIOD};
+use ebb_policy::{BackgroundMode, GroupSetting, InForce, PERIOD};
 use ebb_trace::{Source, Workload, transform};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, Unobserved, run};
 
@@ -96,7 +96,7 @@ fn ondemand_saves_energy_for_latency() {
 /// When controls were not native, and when background work raced.
 #[derive(Default)]
 struct Watch {
-    native: Option<Controls>,
+    native: Vec<GroupSetting>,
     /// Per period: its end, whether all controls of cores were native after it, whether all
     /// cores were already at work during it, the background mode.
     periods: Vec<(Nanos, bool, bool, BackgroundMode)>,
@@ -104,7 +104,8 @@ struct Watch {
 
 impl Watch {
     fn new(profile: &Profile) -> Self {
-        Self { native: Some(Controls::native(&profile.topology())), periods: Vec::new() }
+        let native = InForce::new(&profile.topology()).groups().collect();
+        Self { native, periods: Vec::new() }
     }
     /// The period that ends at or right after `at`.
     fn at(&self, at: Nanos) -> (Nanos, bool, bool, BackgroundMode) {
@@ -114,12 +115,11 @@ impl Watch {
 
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
-        let native = self.native.as_ref().unwrap().groups();
-        let asked = sample.controls.groups() == native;
-        let there = sample.signals.groups.iter().zip(native).all(|(group, full)| {
+        let asked = sample.in_force.groups().eq(self.native.iter().copied());
+        let there = sample.signals.groups.iter().zip(&self.native).all(|(group, full)| {
             group.active == full.active && group.frequency == Some(full.frequency)
         });
-        let background = sample.controls.background();
+        let background = sample.in_force.background();
         self.periods.push((sample.signals.now, asked, there, background));
     }
 }

@@ -2,7 +2,7 @@
 
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{ControlName, Decision};
+use ebb_policy::{Control, Decision};
 use ebb_trace::Workload;
 use ebb_twin::{Observer, Outcome, Profile, Run, run};
 
@@ -24,7 +24,7 @@ struct Owners {
 
 impl Observer for Owners {
     fn decision(&mut self, decision: &Decision) {
-        let drive = matches!(decision.control, ControlName::PowerState(_));
+        let drive = decision.control == Control::PowerState;
         let owner = decision.reason.split(':').next().unwrap();
         match (drive, owner) {
             (true, "sspc" | "pacman") => self.drives += 1,

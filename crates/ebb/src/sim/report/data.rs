@@ -252,7 +252,10 @@ impl Decisions {
             let found = reasons.binary_search_by(|(reason, _)| (*reason).cmp(decision.reason));
             let reason = found.unwrap_or_default();
             let of = line.of.unwrap_or_default();
-            (Digits(line.time_s), line.control, of, Digits(line.from), Digits(line.to), reason)
+            // What is no number is null.
+            let number = |value: Option<f64>| Digits(value.unwrap_or(f64::NAN));
+            let (from, to) = (number(line.from), number(line.to));
+            (Digits(line.time_s), line.control, of, from, to, reason)
         });
         Self { count: log.count, shown: shown.collect(), reasons }
     }

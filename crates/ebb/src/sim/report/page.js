@@ -306,11 +306,11 @@ const SHOWN = 500;
 
 function value(control, from) {
   if (control === "frequency_hz" || control === "frequency_cap_hz") {
-    return from === null ? "none" : (from / 1e9).toFixed(2) + " GHz";
+    return (from / 1e9).toFixed(2) + " GHz";
   }
-  if (control === "fan_duty") return from < 0 ? "firmware's" : (100 * from).toFixed(1) + "%";
+  if (control === "fan_duty") return from === null ? "firmware's" : (100 * from).toFixed(1) + "%";
   if (control === "job_share") return (100 * from).toFixed(0) + "%";
-  if (control === "job_socket") return from < 0 ? "any" : `socket ${from}`;
+  if (control === "job_socket") return from === null ? "any" : `socket ${from}`;
   if (control === "admit") return from ? "let in" : "wait";
   if (control === "background") return from ? "race" : "normal";
   if (control === "power_state" && data.caps[from] !== undefined) return `${from} (${data.caps[from]} W)`;

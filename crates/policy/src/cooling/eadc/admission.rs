@@ -22,7 +22,7 @@
 use crate::cooling::eadc::disks::Disks;
 use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT, weight};
 use crate::units::Nanos;
-use crate::{Controls, JobSignals, QosClass, Signals};
+use crate::{JobSignals, QosClass, Request, Signals};
 
 /// Share of what a job was promised that it may wait to be admitted; the rest is for its work.
 const PATIENCE: f64 = 0.5;
@@ -58,13 +58,13 @@ impl Admission {
         &mut self,
         (signals, disks, dt): (&Signals, &Disks, f64),
         (hot, throttled): (f64, bool),
-        controls: &mut Controls,
+        request: &mut Request,
     ) {
         self.judge(hot, throttled, dt);
         self.learn(signals, disks, dt);
         for class in QosClass::ALL {
             let (admit, reason) = self.admits(class);
-            controls.set_admit(class, admit, reason);
+            request.ask_admit(class, admit, reason);
         }
     }
 

@@ -71,8 +71,8 @@ impl Disks {
         Self { rotational, at_work: None, bytes, requests, quiet: 0.0, busy: false, jobs }
     }
 
-    /// Takes one period, in which the jobs might run for `shares` of the time.
-    pub fn update(&mut self, signals: &Signals, shares: &[f64]) {
+    /// Takes one period.
+    pub fn update(&mut self, signals: &Signals) {
         let dt = signals.period.seconds();
         if dt <= 0.0 {
             return;
@@ -84,8 +84,9 @@ impl Disks {
             self.quiet += dt;
             self.busy &= self.quiet < LAG.seconds();
         }
-        for ((mean, job), share) in self.jobs.iter_mut().zip(&signals.jobs).zip(shares) {
+        for (slot, (mean, job)) in self.jobs.iter_mut().zip(&signals.jobs).enumerate() {
             // What it would use if it were not throttled.
+            let share = signals.in_force.share(slot);
             let free = job.disk_bytes as f64 / dt / share.clamp(MIN_JOB_SHARE, 1.0);
             let now = if job.present { free } else { 0.0 };
             *mean = if job.present { *mean + (now - *mean) * weight(dt, JOB) } else { 0.0 };
@@ -155,7 +156,7 @@ mod tests {
             drive.utilisation = Some(*share);
         }
         for _ in 0..2 * seconds {
-            disks.update(&signals, &[]);
+            disks.update(&signals);
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::cooling::estimate::Estimator;
 use crate::cooling::{LAG, QUANTUM, Thresholds};
 use crate::units::Hertz;
-use crate::{Controls, Topology};
+use crate::{Request, Topology};
 
 /// The ceilings of all sockets.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl Dvfs {
         heat: &Estimator,
         dt: f64,
         mut ceiling: impl FnMut(usize) -> Hertz,
-        controls: &mut Controls,
+        request: &mut Request,
     ) {
         let Some(deepest) = self.frequencies.len().checked_sub(1) else { return };
         let Thresholds { set_point, emergency, .. } = heat.thresholds();
@@ -52,7 +52,7 @@ impl Dvfs {
             };
             let (last_resort, usual) = (self.frequencies[deepest - *steps], ceiling(s));
             let reason = if usual < last_resort { "eadc:cpu-cap" } else { reason };
-            controls.set_frequency_cap(s, usual.min(last_resort), reason);
+            request.frequency_cap.ask(s, usual.min(last_resort), reason);
         }
     }
 }

@@ -58,7 +58,7 @@ use crate::cooling::placement::Placement;
 use crate::cooling::{Interval, MIN_JOB_SHARE, Thresholds, air, duty, set_fans};
 use crate::topology::Topology;
 use crate::units::Hertz;
-use crate::{Controls, Policy, Signals};
+use crate::{Policy, Request, Signals};
 
 use admission::Admission;
 use ceilings::Ceilings;
@@ -150,12 +150,13 @@ impl Eadc {
     }
 
     /// What has to be watched in every period.
-    fn sense(&mut self, signals: &Signals, controls: &Controls, duty: f64) {
-        self.heat.update(signals, air(signals, controls.fans()));
-        self.disks.update(signals, controls.job_shares());
+    fn sense(&mut self, signals: &Signals, duty: f64) {
+        let in_force = &signals.in_force;
+        self.heat.update(signals, air(signals, &in_force.fan_duty));
+        self.disks.update(signals);
         self.drives = self.feed_forward.update(signals, duty, self.heat.air());
         // What work draws at another frequency would count as leakage.
-        if controls.frequency_caps().iter().any(|ceiling| *ceiling < self.highest) {
+        if in_force.ceiling(None) < self.highest {
             self.optimum.skip();
         } else {
             self.optimum.update(signals, &self.heat, duty);
@@ -176,7 +177,7 @@ impl Eadc {
         &mut self,
         (duty, limit, dt): (f64, f64, f64),
         hottest: Estimate,
-        controls: &mut Controls,
+        request: &mut Request,
     ) {
         // Nobody is throttled while the fans could still do it without harm to the disks.
         let throttled = self.caps.throttled();
@@ -207,20 +208,20 @@ impl Eadc {
         }
         self.caps.settle(turn, dt);
         let next = if throttled { next } else { next.max(low) };
-        set_fans(controls, next, self.reason(next, limit));
+        set_fans(request, next, self.reason(next, limit));
     }
 
     /// Puts the CPU cap and the last resort in force.
-    fn restrain(&mut self, signals: &Signals, dt: f64, controls: &mut Controls) {
+    fn restrain(&mut self, signals: &Signals, dt: f64, request: &mut Request) {
         let caps = &self.caps;
         match &mut self.lever {
             Lever::Time(throttle) => {
-                throttle.apply(caps.at(0), &self.disks, signals, controls);
-                self.dvfs.step(&self.heat, dt, |_| Hertz(f64::MAX), controls);
+                throttle.apply(caps.at(0), &self.disks, signals, request);
+                self.dvfs.step(&self.heat, dt, |_| Hertz(f64::MAX), request);
             }
             Lever::Frequency(ceilings) => {
                 let ceiling = |socket| ceilings.next(socket, caps.at(socket));
-                self.dvfs.step(&self.heat, dt, ceiling, controls);
+                self.dvfs.step(&self.heat, dt, ceiling, request);
             }
         }
     }
@@ -243,18 +244,18 @@ impl Policy for Eadc {
         self.name
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        let now = duty(signals, controls);
-        self.sense(signals, controls, now);
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        let now = duty(signals);
+        self.sense(signals, now);
         let Some(dt) = self.interval.due(signals.period) else { return };
         let Some(hottest) = self.heat.hottest() else { return };
         let hot = self.heat.thresholds().as_usual(hottest.now.0);
         let limit = self.limit(signals, hot, dt);
-        self.cool((now, limit, dt), hottest, controls);
-        self.restrain(signals, dt, controls);
+        self.cool((now, limit, dt), hottest, request);
+        self.restrain(signals, dt, request);
         let seen = (signals, &self.heat, dt);
-        self.placement.by_heat(seen, jetc::MARGIN, controls, "eadc:hot-spot");
+        self.placement.by_heat(seen, jetc::MARGIN, request, "eadc:hot-spot");
         let state = (hot, self.caps.throttled());
-        self.admission.decide((signals, &self.disks, dt), state, controls);
+        self.admission.decide((signals, &self.disks, dt), state, request);
     }
 }

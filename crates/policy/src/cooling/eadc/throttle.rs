@@ -6,7 +6,7 @@
 
 use crate::cooling::MIN_JOB_SHARE;
 use crate::cooling::eadc::disks::{Disks, NEGLIGIBLE};
-use crate::{Controls, JobSignals, Signals};
+use crate::{JobSignals, Request, Signals};
 
 /// Deals the CPU cap out to jobs.
 #[derive(Debug, Clone)]
@@ -22,8 +22,8 @@ impl Throttle {
     }
 
     /// Leaves the jobs `cap` of their time in all.
-    pub fn apply(&mut self, cap: f64, disks: &Disks, signals: &Signals, controls: &mut Controls) {
-        let slots = signals.jobs.len().min(controls.job_shares().len());
+    pub fn apply(&mut self, cap: f64, disks: &Disks, signals: &Signals, request: &mut Request) {
+        let slots = signals.jobs.len().min(request.job_share.len());
         let rate = |slot: &usize| disks.of_job(*slot);
         self.order.clear();
         self.order.extend((0..slots).filter(|slot| running(&signals.jobs[*slot])));
@@ -37,12 +37,12 @@ impl Throttle {
             cut -= each * tier.len() as f64;
             for slot in tier {
                 let share = (1.0 - each).clamp(MIN_JOB_SHARE, 1.0);
-                controls.set_job_share(*slot, share, "eadc:uses-disks-least");
+                request.job_share.ask(*slot, share, "eadc:uses-disks-least");
             }
             rest = above;
         }
         for slot in (0..slots).filter(|slot| !running(&signals.jobs[*slot])) {
-            controls.set_job_share(slot, 1.0, "eadc:no-job");
+            request.job_share.ask(slot, 1.0, "eadc:no-job");
         }
     }
 }

@@ -1,8 +1,7 @@
 //! What EADC does that the others do not.
 
 use super::*;
-use crate::controls::ControlName;
-use crate::units::Hertz;
+use crate::Control;
 
 /// A busy server with queries on its disks.
 fn mixed(compute_jobs: usize) -> Plant {
@@ -40,7 +39,7 @@ fn the_cap_is_lifted_when_the_disks_fall_idle() {
     eadc.plant.jobs[0].disk = 0.0;
     eadc.run(600);
     assert!(eadc.duty() > 0.45, "{}", eadc.duty());
-    let shares = eadc.controls.job_shares();
+    let shares = eadc.shares();
     assert!(shares.iter().all(|share| *share == 1.0), "{shares:?}");
 }
 
@@ -55,7 +54,7 @@ fn jobs_that_use_the_disks_least_are_throttled_first() {
     let mut throttled = false;
     for _ in 0..600 {
         eadc.step();
-        let shares = eadc.controls.job_shares();
+        let shares = eadc.shares();
         assert!(shares[..4].iter().all(|share| *share > 1.0 - 1e-9), "{shares:?}");
         assert!(shares.iter().all(|share| *share >= MIN_JOB_SHARE));
         // The others are alike, and throttled alike.
@@ -154,12 +153,13 @@ fn frequency_is_the_last_thing_that_gives() {
     let (mut throttled_at, mut lowered_at) = (None, None);
     for step in 0..3600 {
         eadc.step();
-        for decision in eadc.controls.decisions() {
+        let before = &eadc.plant.signals.in_force;
+        for decision in eadc.in_force.decisions(before, eadc.plant.signals.now) {
             match decision.control {
-                ControlName::JobShare(_) if decision.to < decision.from => {
+                Control::JobShare if decision.to < decision.from => {
                     throttled_at.get_or_insert(step);
                 }
-                ControlName::FrequencyCap(_) if decision.to < decision.from => {
+                Control::FrequencyCap if decision.to < decision.from => {
                     lowered_at.get_or_insert(step);
                 }
                 _ => {}
@@ -175,13 +175,13 @@ fn frequency_is_the_last_thing_that_gives() {
 fn under_heat_the_classes_that_matter_most_are_let_in() {
     let mut eadc = looped("eadc", mixed(14));
     eadc.run(60);
-    assert!(QosClass::ALL.iter().all(|class| eadc.controls.admits(*class)), "cool");
+    assert!(QosClass::ALL.iter().all(|class| eadc.in_force.admits(*class)), "cool");
     eadc.plant.background = 6.0;
     let mut refused = [0; 4];
     for _ in 0..1200 {
         eadc.step();
         for class in QosClass::ALL {
-            refused[class as usize] += usize::from(!eadc.controls.admits(class));
+            refused[class as usize] += usize::from(!eadc.in_force.admits(class));
         }
     }
     assert_eq!(refused[QosClass::Critical as usize], 0);
@@ -240,16 +240,15 @@ fn after_a_fault_jobs_soon_have_their_time_back_and_the_guard_needs_no_fan_rate(
         looped.plant.sensor_faults[0] = Some(SensorFault::Lost);
         looped.run(90);
         let held_back = |looped: &Loop| {
-            let lowered = |f: &Hertz| *f < looped.plant.topology.max_frequency();
-            looped.controls.job_shares().iter().any(|share| *share < 1.0)
-                || looped.controls.frequency_caps().iter().any(lowered)
+            looped.shares().iter().any(|share| *share < 1.0)
+                || looped.in_force.ceiling(None) < looped.plant.topology.max_frequency()
         };
         assert!(held_back(&looped), "{name}: the fault costs nothing");
         looped.plant.sensor_faults[0] = None;
         let mut periods = 0;
         for period in 0..600 {
             looped.step();
-            let rated = looped.controls.decisions().iter().any(|d| d.reason == "guard:fan-rate");
+            let rated = looped.in_force.held().any(|(_, _, reason)| reason == "guard:fan-rate");
             assert!(!rated, "{name}: the guard held the fans back in period {period}");
             periods = if held_back(&looped) { period } else { periods };
         }

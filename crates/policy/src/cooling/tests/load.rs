@@ -3,14 +3,16 @@
 use super::super::load::Load;
 use super::*;
 use crate::units::Hertz;
-use crate::{Controls, CoreRole, Signals};
+use crate::{CoreRole, InForce, Request, Signals};
 
 /// A server that has run for a moment, socket 0 at half of its frequency.
 fn running(cpu: f64) -> Plant {
     let mut plant = Plant::new(Physics::default(), vec![compute(cpu); 6]);
-    let mut controls = Controls::native(&plant.topology);
-    controls.set_frequency_cap(0, Hertz(1.3e9), "test:half");
-    plant.sense(&controls);
+    let mut request = Request::new(&plant.topology);
+    request.frequency_cap.ask(0, Hertz(1.3e9), "test:half");
+    let mut in_force = InForce::new(&plant.topology);
+    in_force.follow(&request);
+    plant.sense(&in_force);
     plant
 }
 

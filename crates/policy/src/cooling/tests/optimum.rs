@@ -1,17 +1,19 @@
 //! The temperature that EADC finds is the one where fans and leakage together need least.
 
 use super::*;
-use crate::{Controls, FanControl};
+use crate::{InForce, Request};
 
 /// Heat, and what is drawn, with the fans held at a duty for long.
 fn held(plant: &Plant, duty: f64) -> (f64, f64) {
     let mut plant = plant.clone();
-    let mut controls = Controls::native(&plant.topology);
-    for fan in 0..controls.fans().len() {
-        controls.set_fan(fan, FanControl::Duty(duty), "test:held");
+    let mut request = Request::new(&plant.topology);
+    for fan in 0..request.fan_duty.len() {
+        request.fan_duty.ask(fan, duty, "test:held");
     }
+    let mut in_force = InForce::new(&plant.topology);
+    in_force.follow(&request);
     for _ in 0..4000 {
-        plant.sense(&controls);
+        plant.sense(&in_force);
     }
     let power = plant.signals.power;
     (plant.hottest(), (power.cpu.unwrap() + power.fans.unwrap()).0)

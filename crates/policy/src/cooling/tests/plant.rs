@@ -5,8 +5,8 @@ use super::poison::{Field, poison};
 use crate::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
 use crate::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use crate::{
-    Controls, DriveSignals, FanControl, FanSignals, Guard, JobSignals, Limits, PERIOD, Policy,
-    QosClass, Reading, Signals,
+    DriveSignals, FanSignals, Guard, InForce, JobSignals, Limits, PERIOD, Policy, QosClass,
+    Reading, Request, Signals,
 };
 
 /// Inner time step in seconds.
@@ -200,19 +200,21 @@ impl Plant {
     /// speed, the lowest frequency, jobs at their least.
     pub fn steady_rise(&self) -> f64 {
         let mut plant = self.clone();
-        let mut controls = Controls::native(&plant.topology);
+        let mut request = Request::new(&plant.topology);
         for fan in 0..plant.speeds.len() {
-            controls.set_fan(fan, FanControl::Duty(1.0), "test:safe");
+            request.fan_duty.ask(fan, 1.0, "test:safe");
         }
         for socket in 0..plant.sockets.len() {
-            controls.set_frequency_cap(socket, plant.topology.min_frequency(), "test:safe");
+            request.frequency_cap.ask(socket, plant.topology.min_frequency(), "test:safe");
             plant.sockets[socket].sink = 60.0;
         }
         for job in 0..plant.jobs.len() {
-            controls.set_job_share(job, super::super::MIN_JOB_SHARE, "test:safe");
+            request.job_share.ask(job, super::super::MIN_JOB_SHARE, "test:safe");
         }
+        let mut in_force = InForce::new(&plant.topology);
+        in_force.follow(&request);
         for _ in 0..2000 {
-            plant.sense(&controls);
+            plant.sense(&in_force);
         }
         plant.hottest()
     }
@@ -235,16 +237,16 @@ impl Plant {
         self.physics.leakage * (self.physics.growth * (die.min(130.0) - 60.0)).exp()
     }
 
-    /// One period under `controls`.
-    pub fn sense(&mut self, controls: &Controls) -> &Signals {
-        self.obey(controls);
+    /// One period with this in force.
+    pub fn sense(&mut self, in_force: &InForce) -> &Signals {
+        self.obey(in_force);
         let top = self.topology.max_frequency();
-        let ceiling = |s: usize| controls.frequency_caps()[s].min(top) / top;
+        let ceiling = |s: usize| in_force.ceiling(Some(s as u16)).min(top) / top;
         let factors: Vec<f64> = (0..self.sockets.len()).map(ceiling).collect();
         let (mut cpu, mut fans) = (0.0, 0.0);
         let mut busy = vec![self.background; self.sockets.len()];
         for (j, job) in self.jobs.iter().enumerate() {
-            busy[usize::from(self.placed[j])] += job.cpu * controls.job_shares()[j];
+            busy[usize::from(self.placed[j])] += job.cpu * in_force.share(j);
         }
         for _ in 0..STEPS {
             cpu += self.heat(&busy, &factors) / STEPS as f64;
@@ -256,22 +258,19 @@ impl Plant {
         self.signals.period = PERIOD;
         self.signals.power.cpu = Some(Watts(cpu));
         self.signals.power.fans = Some(Watts(fans));
-        self.report(&busy, controls, period);
+        self.report(&busy, in_force, period);
         &self.signals
     }
 
     /// Fans, placement.
-    fn obey(&mut self, controls: &Controls) {
+    fn obey(&mut self, in_force: &InForce) {
         let board = ((self.hottest() - 50.0) / 30.0).clamp(0.2, 1.0);
-        for (f, control) in controls.fans().iter().enumerate() {
+        for (f, duty) in in_force.fan_duty.values().enumerate() {
             if self.fan_faults[f].is_none() {
-                self.duties[f] = match control {
-                    FanControl::Firmware => board,
-                    FanControl::Duty(duty) => *duty,
-                };
+                self.duties[f] = duty.unwrap_or(board);
             }
         }
-        for (placed, socket) in self.placed.iter_mut().zip(controls.job_sockets()) {
+        for (placed, socket) in self.placed.iter_mut().zip(in_force.job_socket.values()) {
             *placed = socket.unwrap_or(*placed);
         }
     }
@@ -310,7 +309,7 @@ impl Plant {
         total
     }
 
-    fn report(&mut self, busy: &[f64], controls: &Controls, period: f64) {
+    fn report(&mut self, busy: &[f64], in_force: &InForce, period: f64) {
         let top = self.topology.max_frequency();
         let now = self.signals.now;
         for (s, socket) in self.sockets.iter_mut().enumerate() {
@@ -326,7 +325,7 @@ impl Plant {
             self.signals.cooling.sockets[s] =
                 said.map(|t| Reading { at: now, temperature: Celsius(t) });
             self.signals.groups[s].active = 8;
-            self.signals.groups[s].frequency = Some(controls.frequency_caps()[s].min(top));
+            self.signals.groups[s].frequency = Some(in_force.ceiling(Some(s as u16)).min(top));
             self.signals.groups[s].utilisation = Some((busy[s] / 8.0).min(1.0));
         }
         self.signals.cooling.inlet =
@@ -337,7 +336,7 @@ impl Plant {
         }
         let left = self.throughput();
         for (j, job) in self.jobs.iter().enumerate() {
-            let share = controls.job_shares()[j];
+            let share = in_force.share(j);
             let (bytes, cpu) = (job.disk * left * share * period, job.cpu * share);
             self.done[j].0 += bytes;
             self.done[j].1 += cpu * period;
@@ -368,7 +367,8 @@ impl Plant {
 pub struct Loop {
     pub plant: Plant,
     pub policy: Box<dyn Policy>,
-    pub controls: Controls,
+    pub in_force: InForce,
+    request: Request,
     guard: Guard,
     /// What the signals say instead of the truth.
     pub poison: Option<(Field, f64)>,
@@ -380,14 +380,14 @@ pub struct Loop {
 
 impl Loop {
     pub fn new(plant: Plant, policy: Box<dyn Policy>) -> Self {
-        let controls = Controls::native(&plant.topology);
+        let (in_force, request) = (InForce::new(&plant.topology), Request::new(&plant.topology));
         let guard = Guard::new(&plant.topology, Limits::default());
-        Self { plant, policy, controls, guard, poison: None, blind: false, peak: f64::MIN }
+        Self { plant, policy, in_force, request, guard, poison: None, blind: false, peak: f64::MIN }
     }
 
     /// One period.
     pub fn step(&mut self) {
-        self.plant.sense(&self.controls);
+        self.plant.sense(&self.in_force);
         let mut signals = self.plant.signals.clone();
         if self.blind {
             signals.cooling.inlet = None;
@@ -395,9 +395,10 @@ impl Loop {
         if let Some((field, value)) = self.poison {
             poison(&mut signals, field, value);
         }
-        self.controls.begin(signals.now);
-        self.policy.step(&signals, &mut self.controls);
-        self.guard.check(&signals, &mut self.controls);
+        signals.in_force.clone_from(&self.in_force);
+        self.policy.step(&signals, &mut self.request);
+        self.in_force.clone_from(self.guard.enforce(&self.request, &signals));
+        self.plant.signals.in_force.clone_from(&signals.in_force);
         self.peak = self.peak.max(self.plant.hottest());
     }
 
@@ -407,16 +408,20 @@ impl Loop {
         }
     }
 
-    /// Whether the guard changed something in the last period, but for a fan that is to slow down
-    /// too fast.
+    /// Whether the guard gives something else than is asked for, but for a fan that is to slow
+    /// down too fast.
     pub fn guarded(&self) -> bool {
-        let reasons = || self.controls.decisions().iter().map(|d| d.reason);
-        reasons().any(|reason| reason.starts_with("guard:") && reason != "guard:fan-rate")
+        self.in_force.held().any(|(_, _, reason)| reason != "guard:fan-rate")
+    }
+
+    /// Shares of the time for which jobs may run.
+    pub fn shares(&self) -> Vec<f64> {
+        (0..self.plant.jobs.len()).map(|job| self.in_force.share(job)).collect()
     }
 
     /// The duty of the first fan; full when the board has it.
     pub fn duty(&self) -> f64 {
-        self.controls.fans()[0].duty().unwrap_or(1.0)
+        self.in_force.fan_duty.value(0).unwrap_or(1.0)
     }
 
     /// Runs, and returns how the duty moved meanwhile: from, to, and how often it turned round

@@ -3,7 +3,7 @@
 use super::safety::Stoker;
 use super::*;
 use crate::units::{Celsius, Hertz, Nanos, Rpm, Watts};
-use crate::{Controls, Reading, Signals};
+use crate::{InForce, Reading, Request, Signals};
 
 /// Every number that is sensed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,10 +81,11 @@ fn any_poison() -> impl Strategy<Value = f64> {
     prop_oneof![3 => prop::sample::select(usual.to_vec()), 1 => 1e13..1e300_f64]
 }
 
-fn possible(controls: &Controls) -> bool {
-    let fans = controls.fans().iter().filter_map(|fan| fan.duty());
-    fans.chain(controls.job_shares().iter().copied()).all(|share| (0.0..=1.0).contains(&share))
-        && controls.frequency_caps().iter().all(|cap| cap.0.is_finite() && cap.0 > 0.0)
+fn possible(in_force: &InForce) -> bool {
+    let shares = in_force.fan_duty.values().chain(in_force.job_share.values());
+    let caps = in_force.frequency_cap.values();
+    shares.flatten().all(|share| (0.0..=1.0).contains(&share))
+        && caps.flatten().all(|cap| cap.0.is_finite() && cap.0 > 0.0)
 }
 
 fn made(name: &str, plant: Plant) -> Loop {
@@ -107,7 +108,7 @@ fn sticks_later(name: &str, by_jobs: bool, lie: Option<(Field, f64, u64)>) -> (f
         looped.poison = Some((field, value));
         for _ in 0..2 * seconds {
             looped.step();
-            assert!(possible(&looped.controls), "{name}, {field:?}: {:?}", looped.controls);
+            assert!(possible(&looped.in_force), "{name}, {field:?}: {:?}", looped.in_force);
         }
         looped.poison = None;
     }
@@ -119,7 +120,7 @@ fn sticks_later(name: &str, by_jobs: bool, lie: Option<(Field, f64, u64)>) -> (f
     let mut full = false;
     for _ in 0..1200 {
         looped.step();
-        assert!(possible(&looped.controls), "{name}, {lie:?}: {:?}", looped.controls);
+        assert!(possible(&looped.in_force), "{name}, {lie:?}: {:?}", looped.in_force);
         full |= looped.duty() == 1.0;
     }
     (looped.peak, full)
@@ -163,13 +164,16 @@ fn where_only_power_is_known_a_lie_changes_nothing_for_later() {
 fn a_fan_that_says_nothing_possible_is_not_taken_to_blow() {
     let plant = Plant::new(Physics::default(), vec![]);
     let mut signals = Signals::new(&plant.topology);
-    let asked = vec![FanControl::Duty(0.3); 6];
-    assert!((air(&signals, &asked).unwrap() - 0.3).abs() < 1e-9);
+    let mut request = Request::new(&plant.topology);
+    (0..6).for_each(|fan| request.fan_duty.ask(fan, 0.3, "test:held"));
+    let (mut given, board) = (InForce::new(&plant.topology), InForce::new(&plant.topology));
+    given.follow(&request);
+    assert!((air(&signals, &given.fan_duty).unwrap() - 0.3).abs() < 1e-9);
     for value in [f64::NAN, -1.0, 1e30, f64::INFINITY] {
         poison(&mut signals, Field::FanDuty, value);
-        assert!((air(&signals, &asked).unwrap() - 0.3).abs() < 1e-9, "{value}");
-        assert_eq!(air(&signals, &[FanControl::Firmware; 6]), None, "{value}");
+        assert!((air(&signals, &given.fan_duty).unwrap() - 0.3).abs() < 1e-9, "{value}");
+        assert_eq!(air(&signals, &board.fan_duty), None, "{value}");
     }
     signals.cooling.fans[0].duty = Some(0.6);
-    assert_eq!(air(&signals, &[FanControl::Firmware; 6]), Some(0.6));
+    assert_eq!(air(&signals, &board.fan_duty), Some(0.6));
 }

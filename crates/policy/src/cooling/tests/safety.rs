@@ -1,8 +1,8 @@
 //! The red line, under random loads and faults, whatever the policy.
 
 use super::*;
-use crate::registry::{ENTRIES, Entry, Owned};
-use crate::{Controls, FanControl, Signals};
+use crate::registry::{ENTRIES, Entry};
+use crate::{Control, Request, Signals};
 
 /// A policy that wants everything hot.
 pub struct Stoker;
@@ -11,12 +11,12 @@ impl Policy for Stoker {
     fn name(&self) -> &'static str {
         "stoker"
     }
-    fn step(&mut self, _: &Signals, controls: &mut Controls) {
-        for fan in 0..controls.fans().len() {
-            controls.set_fan(fan, FanControl::Duty(0.0), "test:stoker");
+    fn step(&mut self, _: &Signals, request: &mut Request) {
+        for fan in 0..request.fan_duty.len() {
+            request.fan_duty.ask(fan, 0.0, "test:stoker");
         }
-        for job in 0..controls.job_shares().len() {
-            controls.set_job_share(job, 1.0, "test:stoker");
+        for job in 0..request.job_share.len() {
+            request.job_share.ask(job, 1.0, "test:stoker");
         }
     }
 }
@@ -151,13 +151,13 @@ impl Run {
             looped.run(1);
         }
         inflict(&mut looped.plant, &[], 0);
-        let own = |entry: &&Entry| entry.name == name && entry.owns.contains(&Owned::JobShares);
+        let own = |entry: &&Entry| entry.name == name && entry.owns.contains(&Control::JobShare);
         let throttles = ENTRIES.iter().any(|entry| own(&entry));
         let mut last = 0.0;
         for step in 1..=2400 {
             looped.step();
-            let fans = looped.controls.fans().iter().all(|fan| fan.duty().is_some());
-            let held = !throttles && looped.controls.job_shares().iter().any(|share| *share < 1.0);
+            let fans = looped.in_force.fan_duty.values().all(|duty| duty.is_some());
+            let held = !throttles && looped.shares().iter().any(|share| *share < 1.0);
             if !fans || held || looped.guarded() || looped.plant.hottest() >= EMERGENCY.0 {
                 last = f64::from(step) / 2.0;
             }

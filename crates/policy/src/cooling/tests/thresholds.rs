@@ -41,7 +41,7 @@ fn what_throttles_late_or_never_says_is_kept_to_the_papers_temperatures() {
         let run = |throttle| {
             let mut looped = looped(name, server(throttle));
             looped.run(1200);
-            (looped.peak, looped.plant.energy, looped.controls)
+            (looped.peak, looped.plant.energy, looped.in_force)
         };
         let usual = run(None);
         for throttle in [90.0, 95.0, 105.0] {

@@ -11,7 +11,7 @@
 //! A ceiling may alternate between two frequencies from second to second to keep one between them,
 //! so its means count.
 
-use crate::Controls;
+use crate::Signals;
 use crate::topology::Topology;
 
 /// Time constants of the means in seconds: of PACER's five windows, and of three sensor lags.
@@ -35,11 +35,12 @@ impl Ceilings {
         Self { now: none.clone(), before: none.clone(), learned: none, thresh }
     }
 
-    /// Takes one period of `dt` seconds.
-    pub fn update(&mut self, topology: &Topology, controls: &Controls, dt: f64) {
+    /// Takes one period.
+    pub fn update(&mut self, topology: &Topology, signals: &Signals) {
+        let dt = signals.period.seconds();
         let highest = topology.max_frequency();
         for g in topology.io_groups() {
-            let share = (controls.ceiling(topology.groups[g].socket) / highest).min(1.0);
+            let share = (signals.in_force.ceiling(topology.groups[g].socket) / highest).min(1.0);
             for (mean, tau) in [(&mut self.now[g], NOW), (&mut self.before[g], BEFORE)] {
                 *mean -= (share - *mean) * (-dt / tau).exp_m1();
             }

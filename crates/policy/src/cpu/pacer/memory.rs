@@ -6,7 +6,7 @@
 //! after some time since loads change. Floors only rise in between, so the number of steps is
 //! bounded.
 
-use crate::controls::GroupControl;
+use crate::GroupSetting;
 use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
 
@@ -41,7 +41,7 @@ impl Memory {
     }
 
     /// A saving is about to be made; `groups` is what is in force until then.
-    pub fn saving(&mut self, saving: Saving, groups: &[GroupControl]) {
+    pub fn saving(&mut self, saving: Saving, groups: &[GroupSetting]) {
         self.last = saving;
         for (before, group) in self.before.iter_mut().zip(groups) {
             *before = group.active;
@@ -58,7 +58,7 @@ impl Memory {
     /// close in on what can be borne. Floors last until `forget_at`.
     pub fn blame(
         &mut self,
-        groups: &[GroupControl],
+        groups: &[GroupSetting],
         topology: &Topology,
         severe: bool,
         forget_at: Nanos,
@@ -118,8 +118,8 @@ mod tests {
         Topology { groups: vec![group; 2], frequencies, ..Topology::default() }
     }
 
-    fn groups(active: [u16; 2], frequency: f64) -> [GroupControl; 2] {
-        active.map(|active| GroupControl { active, frequency: Hertz(frequency) })
+    fn groups(active: [u16; 2], frequency: f64) -> [GroupSetting; 2] {
+        active.map(|active| GroupSetting { active, frequency: Hertz(frequency) })
     }
 
     #[test]

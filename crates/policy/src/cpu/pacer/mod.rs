@@ -41,11 +41,10 @@ mod window;
 
 pub(in crate::cpu) use window::{completions, utilisation};
 
-use crate::controls::GroupControl;
-use crate::registry::PolicyError;
+use crate::PolicyError;
 use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
-use crate::{BackgroundMode, Controls, Policy, Signals};
+use crate::{BackgroundMode, GroupSetting, InForce, Policy, Request, Signals};
 
 use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
@@ -80,7 +79,7 @@ pub struct Pacer {
     params: PacerParams,
     topology: Topology,
     /// Everything on, as `Unstable` wants it.
-    native: Vec<GroupControl>,
+    native: Vec<GroupSetting>,
     state: State,
     windows: Windows,
     burst: BurstCheck,
@@ -96,13 +95,13 @@ pub struct Pacer {
     /// How long the baseline, and a floor, is to be trusted.
     trusted_for: Nanos,
     /// The last setting that was measured to keep `plf`.
-    kept: Vec<GroupControl>,
+    kept: Vec<GroupSetting>,
     /// Unstable only to learn the baseline again: go back to `kept` if it has not changed.
     relearning: bool,
-    /// Periods for which to go on asking for `kept`.
-    resume: u8,
-    /// What left the last step.
-    asked: Vec<GroupControl>,
+    /// For how long to go on asking for `kept`.
+    resume: Nanos,
+    /// Cores and frequencies: what is in force, and in a step what is asked for instead.
+    groups: Vec<GroupSetting>,
 }
 
 impl Pacer {
@@ -112,7 +111,7 @@ impl Pacer {
     /// A parameter out of its range.
     pub fn new(topology: &Topology, params: PacerParams) -> Result<Self, PolicyError> {
         params.validate()?;
-        let native = Controls::native(topology).groups().to_vec();
+        let native: Vec<_> = InForce::new(topology).groups().collect();
         let groups = native.len();
         Ok(Self {
             topology: topology.clone(),
@@ -130,8 +129,8 @@ impl Pacer {
             trusted_for: params.baseline_age,
             kept: native.clone(),
             relearning: false,
-            resume: 0,
-            asked: native.clone(),
+            resume: Nanos::ZERO,
+            groups: native.clone(),
             native,
             params,
         })
@@ -147,87 +146,135 @@ impl Pacer {
         (self.l_baseline > 0.0).then_some(self.l_baseline)
     }
 
-    /// Asks for `wanted` in every group that serves I/O.
-    fn set(&self, controls: &mut Controls, wanted: &[GroupControl], reason: &'static str) {
-        for g in self.topology.io_groups() {
-            controls.set_active(g, wanted[g].active, reason);
-            controls.set_frequency(g, wanted[g].frequency, reason);
-        }
+    /// What is asked for in `group`.
+    pub(in crate::cpu) fn asked(&self, group: usize) -> GroupSetting {
+        self.groups[group]
     }
 
-    /// Whether just `wanted` is asked for.
-    fn asks(&self, controls: &Controls, wanted: &[GroupControl]) -> bool {
-        self.topology.io_groups().all(|g| controls.groups()[g] == wanted[g])
+    /// Asks for a number of cores.
+    fn ask_active(&mut self, g: usize, active: u16, request: &mut Request, reason: &'static str) {
+        self.groups[g].active = active;
+        request.active_cores.ask(g, active, reason);
     }
 
-    /// Whether everything is on.
-    pub(in crate::cpu) fn all_on(&self, controls: &Controls) -> bool {
-        self.asks(controls, &self.native)
+    /// Asks for a frequency.
+    fn ask_frequency(&mut self, g: usize, f: Hertz, request: &mut Request, reason: &'static str) {
+        self.groups[g].frequency = f;
+        request.frequency.ask(g, f, reason);
     }
 
-    /// Takes down what is asked for; whether it has changed.
-    fn notice(&mut self, controls: &Controls) -> bool {
-        let changed = !self.asks(controls, &self.asked);
-        self.asked.copy_from_slice(controls.groups());
-        changed
+    /// Asks for what `wanted` says in every group that serves I/O.
+    fn set(
+        &mut self,
+        request: &mut Request,
+        wanted: fn(&Self, usize) -> GroupSetting,
+        reason: &'static str,
+    ) {
+        self.each_io_group(|pacer, g| {
+            let GroupSetting { active, frequency } = wanted(pacer, g);
+            pacer.ask_active(g, active, request, reason);
+            pacer.ask_frequency(g, frequency, request, reason);
+        });
     }
 
-    fn enter_unstable(&mut self, controls: &mut Controls, reason: &'static str) {
-        self.state = State::Unstable;
-        self.windows.clear();
-        self.kept.copy_from_slice(&self.native);
-        (self.relearning, self.resume) = (false, 0);
-        self.set(controls, &self.native, reason);
-        controls.set_background(BackgroundMode::Normal, reason);
-    }
-
-    fn enter_idle(&mut self, controls: &mut Controls) {
-        self.state = State::Idle;
-        self.windows.clear();
-        self.memory.acquit();
-        (self.relearning, self.resume) = (false, 0);
-        self.background = Background::default();
-        self.set(controls, &self.native, "pacer:idle-race");
-        controls.set_background(BackgroundMode::Race, "pacer:idle-race");
-    }
-
-    fn unstable(&mut self, signals: &Signals, controls: &mut Controls) {
-        self.set(controls, &self.native, "pacer:unstable");
-        let complete = self.windows.add(signals);
-        let calm = complete && self.windows.l_div() < self.params.stable_thresh;
-        // A load that the Burst-Check would throw out again at once is not stable.
-        if calm && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
-            self.enter_stable(signals.now, controls);
-        }
-    }
-
-    fn stable(&mut self, signals: &Signals, burst: Option<&'static str>, controls: &mut Controls) {
-        if let Some(reason) = burst {
-            // If it came right after a saving, that saving is to blame.
-            let forget_at = signals.now + self.trusted_for;
-            self.memory.blame(controls.groups(), &self.topology, true, forget_at);
-            self.enter_unstable(controls, reason);
-        } else if self.ceilings.lifted() && self.ceilings.still() {
-            self.learn_again(controls, "pacer:ceiling-lifted");
-        } else if self.resume > 0 {
-            self.resume(controls);
-        } else if self.windows.add(signals) {
-            if self.windows.l_div() > self.params.unstable_thresh {
-                self.memory.acquit();
-                self.enter_unstable(controls, "pacer:latency-diverged");
-            } else {
-                self.tune(signals.now, controls);
+    /// Does something for each group that serves I/O.
+    fn each_io_group(&mut self, mut step: impl FnMut(&mut Self, usize)) {
+        for g in 0..self.groups.len() {
+            if self.topology.serves_io(g) {
+                step(self, g);
             }
         }
     }
 
-    fn idle(&mut self, signals: &Signals, controls: &mut Controls) {
+    /// Everything on, for [`Self::set`].
+    fn all(&self, group: usize) -> GroupSetting {
+        self.native[group]
+    }
+
+    /// The last setting that kept `plf`, for [`Self::set`].
+    fn last_kept(&self, group: usize) -> GroupSetting {
+        self.kept[group]
+    }
+
+    /// Whether just `wanted` is asked for.
+    fn asks(&self, wanted: &[GroupSetting]) -> bool {
+        self.topology.io_groups().all(|g| self.groups[g] == wanted[g])
+    }
+
+    /// Whether everything is on in `in_force`.
+    pub(in crate::cpu) fn all_on(&self, in_force: &InForce) -> bool {
+        self.topology.io_groups().all(|g| in_force.group(g) == self.native[g])
+    }
+
+    /// Goes on from what is in force: the next saving is measured against it, whoever set it.
+    /// Whether that is something else than was asked for.
+    fn adopt(&mut self, in_force: &InForce, request: &mut Request) -> bool {
+        let mut changed = false;
+        self.each_io_group(|pacer, g| {
+            let GroupSetting { active, frequency } = in_force.group(g);
+            changed |= pacer.groups[g] != in_force.group(g);
+            pacer.ask_active(g, active, request, "pacer:as-given");
+            pacer.ask_frequency(g, frequency, request, "pacer:as-given");
+        });
+        changed
+    }
+
+    fn enter_unstable(&mut self, request: &mut Request, reason: &'static str) {
+        self.state = State::Unstable;
+        self.windows.clear();
+        self.kept.copy_from_slice(&self.native);
+        (self.relearning, self.resume) = (false, Nanos::ZERO);
+        self.set(request, Self::all, reason);
+        request.ask_background(BackgroundMode::Normal, reason);
+    }
+
+    fn enter_idle(&mut self, request: &mut Request) {
+        self.state = State::Idle;
+        self.windows.clear();
+        self.memory.acquit();
+        (self.relearning, self.resume) = (false, Nanos::ZERO);
+        self.background = Background::default();
+        self.set(request, Self::all, "pacer:idle-race");
+        request.ask_background(BackgroundMode::Race, "pacer:idle-race");
+    }
+
+    fn unstable(&mut self, signals: &Signals, request: &mut Request) {
+        self.set(request, Self::all, "pacer:unstable");
+        let complete = self.windows.add(signals);
+        let calm = complete && self.windows.l_div() < self.params.stable_thresh;
+        // A load that the Burst-Check would throw out again at once is not stable.
+        if calm && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
+            self.enter_stable((signals.now, signals.period), request);
+        }
+    }
+
+    fn stable(&mut self, signals: &Signals, burst: Option<&'static str>, request: &mut Request) {
+        if let Some(reason) = burst {
+            // If it came right after a saving, that saving is to blame.
+            let forget_at = signals.now + self.trusted_for;
+            self.memory.blame(&self.groups, &self.topology, true, forget_at);
+            self.enter_unstable(request, reason);
+        } else if self.ceilings.lifted() && self.ceilings.still() {
+            self.learn_again(request, "pacer:ceiling-lifted");
+        } else if self.resume > Nanos::ZERO {
+            self.resume(signals.period, request);
+        } else if self.windows.add(signals) {
+            if self.windows.l_div() > self.params.unstable_thresh {
+                self.memory.acquit();
+                self.enter_unstable(request, "pacer:latency-diverged");
+            } else {
+                self.tune(signals.now, request);
+            }
+        }
+    }
+
+    fn idle(&mut self, signals: &Signals, request: &mut Request) {
         if signals.io.arrived.is_some_and(|n| n > 0) {
-            self.enter_unstable(controls, "pacer:user-request");
+            self.enter_unstable(request, "pacer:user-request");
         } else if self.background.resting(signals.background_pending, signals.period) {
-            self.set(controls, &self.kept, "pacer:idle-rest");
+            self.set(request, Self::last_kept, "pacer:idle-rest");
         } else {
-            self.set(controls, &self.native, "pacer:idle-race");
+            self.set(request, Self::all, "pacer:idle-race");
         }
     }
 }
@@ -241,24 +288,24 @@ impl Policy for Pacer {
         }
     }
 
-    fn step(&mut self, signals: &Signals, controls: &mut Controls) {
-        if self.notice(controls) {
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        if self.adopt(&signals.in_force, request) {
             // Somebody else, such as the guard, has changed what is in force: what was measured
             // so far belongs to another setting, and no saving of ours can be blamed.
             self.windows.clear();
             self.memory.acquit();
         }
-        self.ceilings.update(&self.topology, controls, signals.period.seconds());
+        self.ceilings.update(&self.topology, signals);
         let expected = self.l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
         match self.state {
-            State::Idle => self.idle(signals, controls),
-            _ if idle => self.enter_idle(controls),
-            State::Unstable => self.unstable(signals, controls),
-            State::Stable => self.stable(signals, burst, controls),
+            State::Idle => self.idle(signals, request),
+            _ if idle => self.enter_idle(request),
+            State::Unstable => self.unstable(signals, request),
+            State::Stable => self.stable(signals, burst, request),
         }
-        if self.notice(controls) {
+        if self.topology.io_groups().any(|g| self.groups[g] != signals.in_force.group(g)) {
             self.windows.clear();
         }
     }

@@ -1,6 +1,6 @@
 //! PACER's hyperparameters. Each says whether the paper states it or we chose it, and why.
 
-use crate::registry::PolicyError;
+use crate::PolicyError;
 use crate::units::Nanos;
 
 /// Which of the two power-saving methods may act (§V-A3 evaluates them one by one).

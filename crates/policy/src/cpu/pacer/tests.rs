@@ -26,8 +26,7 @@ fn settled() -> Loop<Pacer> {
 }
 
 fn is_native(run: &Loop<Pacer>) -> bool {
-    run.controls.groups() == run.policy.native
-        && run.controls.background() == BackgroundMode::Normal
+    run.groups() == run.policy.native && run.in_force.background() == BackgroundMode::Normal
 }
 
 /// The same server with a group of cores for jobs at place `at`.
@@ -43,11 +42,6 @@ pub(in crate::cpu) fn beside_jobs(mut plant: Plant, at: usize) -> Plant {
 pub(in crate::cpu) fn job_cores(signals: &mut Signals, at: usize, period: u32) {
     let busy = if (period / 120).is_multiple_of(2) { 1.0 } else { 0.0 };
     (signals.groups[at].utilisation, signals.groups[at].busiest) = (Some(busy), Some(busy));
-}
-
-/// Reasons of the last step.
-fn reasons(run: &Loop<Pacer>) -> Vec<&'static str> {
-    run.controls.decisions().iter().map(|decision| decision.reason).collect()
 }
 
 fn adaptors() -> impl Strategy<Value = Adaptors> {
@@ -128,10 +122,10 @@ proptest! {
         for period in 0..600 {
             without.step();
             with.step_with(|signals| job_cores(signals, at, period));
-            let mut groups = with.controls.groups().to_vec();
+            let mut groups = with.groups();
             let jobs = groups.remove(at);
             prop_assert_eq!(jobs, with.policy.native[at]);
-            prop_assert_eq!(groups, without.controls.groups(), "after {} periods", period);
+            prop_assert_eq!(groups, without.groups(), "after {} periods", period);
         }
     }
 
@@ -151,11 +145,12 @@ proptest! {
         for period in 0..2400 {
             let up = usize::from(alternates && period / 2 % 2 == 0);
             let ceiling = if period < 1200 { frequencies[least + up] } else { frequencies[14] };
-            run.controls.set_frequency_cap(0, ceiling, "test:heat");
-            let relative = |groups: &[GroupControl]| {
-                run.plant.latency(&run.plant.under(&run.controls, groups))
+            run.request.frequency_cap.ask(0, ceiling, "test:heat");
+            run.in_force.frequency_cap.give(0, run.request.frequency_cap.wish(0), None);
+            let relative = |groups: &[GroupSetting]| {
+                run.plant.latency(&run.plant.under(&run.in_force, groups))
             };
-            let relative = relative(run.controls.groups()) / relative(&run.policy.native);
+            let relative = relative(&run.groups()) / relative(&run.policy.native);
             if (240..1200).contains(&period) {
                 loss = (loss.0 + relative, loss.1 + 1.0);
                 fewest = fewest.min(run.cores());
@@ -232,28 +227,28 @@ fn a_burst_brings_native_back_within_one_period() {
         run.step_with(burst);
         assert!(is_native(&run));
         assert_eq!(run.policy.state, State::Unstable);
-        assert!(reasons(&run).iter().all(|why| *why == reason), "{:?}", reasons(&run));
+        assert!(run.reasons().iter().all(|why| *why == reason), "{:?}", run.reasons());
     }
 }
 
 #[test]
 fn idle_after_thirty_seconds_races_rests_and_wakes_on_a_request() {
     let mut run = settled();
-    let kept = run.controls.groups().to_vec();
+    let kept = run.groups();
     run.plant.rate = 0.0;
     let pending = |signals: &mut Signals| signals.background_pending = Some(1 << 30);
     for _ in 0..59 {
         run.step_with(pending);
-        assert_eq!(run.controls.groups(), kept);
+        assert_eq!(run.groups(), kept);
     }
     run.step_with(pending);
-    assert_eq!(run.controls.background(), BackgroundMode::Race);
-    assert_eq!(run.controls.groups(), run.policy.native);
+    assert_eq!(run.in_force.background(), BackgroundMode::Race);
+    assert_eq!(run.groups(), run.policy.native);
     run.step_with(|signals| signals.background_pending = Some(0));
-    assert_eq!(run.controls.background(), BackgroundMode::Race);
+    assert_eq!(run.in_force.background(), BackgroundMode::Race);
     // The guard may take two periods to park that many.
     run.step_with(|signals| signals.background_pending = Some(0));
-    assert_eq!(run.controls.groups(), kept);
+    assert_eq!(run.groups(), kept);
     run.step_with(|signals| signals.io.arrived = Some(1));
     assert_eq!(run.policy.state, State::Unstable);
     assert!(is_native(&run));
@@ -302,7 +297,7 @@ fn groups_are_sized_each_on_its_own_utilisation() {
         let plant = Plant { service: service.to_vec(), ..Plant::new(60e3) };
         let mut run = pacer(plant, 0.3, Adaptors::Cores);
         run.run(110);
-        run.controls.groups().iter().map(|group| group.active).collect::<Vec<_>>()
+        run.groups().iter().map(|group| group.active).collect::<Vec<_>>()
     };
     let even = cores([80e-6, 26e-6, 53e-6]);
     let front = cores([240e-6, 26e-6, 53e-6]);
@@ -313,14 +308,14 @@ fn groups_are_sized_each_on_its_own_utilisation() {
 #[test]
 fn missing_signals_change_nothing() {
     let mut run = settled();
-    let kept = run.controls.groups().to_vec();
+    let kept = run.groups();
     // Fewer periods than the guard has patience for.
     for _ in 0..3 {
         run.step_with(|signals| {
             signals.io = Default::default();
             signals.groups.iter_mut().for_each(|group| group.utilisation = None);
         });
-        assert_eq!(run.controls.groups(), kept);
+        assert_eq!(run.groups(), kept);
     }
 }
 
@@ -330,8 +325,8 @@ fn frequency_is_one_of_the_available_ones() {
     for _ in 0..600 {
         run.step();
         let available = &run.plant.topology.frequencies;
-        let f: Hertz = run.controls.groups()[0].frequency;
-        assert!(available.contains(&f) && run.controls.groups().iter().all(|g| g.frequency == f));
+        let f: Hertz = run.groups()[0].frequency;
+        assert!(available.contains(&f) && run.groups().iter().all(|g| g.frequency == f));
     }
 }
 
@@ -384,7 +379,7 @@ fn a_growing_load_is_relieved_before_it_looks_like_a_burst() {
     for _ in 0..110 {
         run.plant.rate += 1000.0;
         run.run(10);
-        let burst = reasons(&run).iter().any(|why| why.starts_with("pacer:burst"));
+        let burst = run.reasons().iter().any(|why| why.starts_with("pacer:burst"));
         assert!(!burst, "at {} requests/s", run.plant.rate);
     }
 }
@@ -396,10 +391,10 @@ fn a_few_requests_are_enough_and_no_requests_are_no_measurement() {
     assert!(run.cores() < 20, "{} cores", run.cores());
     let mut run = pacer(Plant::new(60e3), 0.2, Adaptors::Both);
     run.run(60);
-    let kept = run.controls.groups().to_vec();
+    let kept = run.groups();
     run.plant.rate = 0.0;
     run.run(29);
-    assert_eq!(run.controls.groups(), kept);
+    assert_eq!(run.groups(), kept);
 }
 
 #[test]
@@ -409,9 +404,9 @@ fn a_saving_that_ends_in_a_burst_is_not_repeated_at_once() {
     while is_native(&run) {
         run.step();
     }
-    let taken = run.controls.groups()[0].active;
+    let taken = run.groups()[0].active;
     run.step_with(|signals| signals.io.mean_latency = Some(Nanos::from_millis(9)));
     assert!(is_native(&run));
     run.run(100);
-    assert!(run.controls.groups()[0].active > taken, "{:?}", run.controls.groups());
+    assert!(run.groups()[0].active > taken, "{:?}", run.groups());
 }

@@ -21,70 +21,69 @@
 //! `plf` the last saving is taken back if it is to blame; otherwise the frequency, then cores.
 //! Between the two divergence thresholds nothing more is saved, but what is owed is given back.
 
-use crate::Controls;
-use crate::controls::GroupControl;
 use crate::cpu::closest;
 use crate::cpu::pacer::core_adaptor::{self, Sizing};
 use crate::cpu::pacer::memory::Saving;
 use crate::cpu::pacer::params::LEARNING_SHARE;
 use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss};
 use crate::units::{Hertz, Nanos};
+use crate::{GroupSetting, Request};
 
-/// Periods for which a setting is asked for again. Ours: twice what the guard needs to park a whole
-/// group, half of it per period.
-const RESUME_PERIODS: u8 = 4;
+/// For how long a setting is asked for again. Ours: twice what the guard needs to park a whole
+/// group, half of it every 500 ms.
+const RESUME: Nanos = Nanos::from_secs(2);
 
 /// Loss distance below which steps are too slow: the loss is twice the tolerated one. Ours: what
 /// last kept `plf` comes back at once.
 const SEVERE: f64 = -1.0;
 
 impl Pacer {
-    pub(super) fn enter_stable(&mut self, now: Nanos, controls: &mut Controls) {
+    pub(super) fn enter_stable(&mut self, (now, period): (Nanos, Nanos), request: &mut Request) {
         self.state = State::Stable;
         let (l_avg, old) = (self.windows.l_avg(), self.l_baseline);
         let same = (l_avg - old).abs() < self.params.stable_thresh * old;
         if std::mem::take(&mut self.relearning) && same {
             self.learn(l_avg, now);
-            self.resume = RESUME_PERIODS;
-            self.resume(controls);
+            self.resume = RESUME;
+            self.resume(period, request);
         } else {
             self.kept.copy_from_slice(&self.native);
-            let groups = self.topology.io_groups().map(|g| self.sizing(g, controls));
+            let groups = self.topology.io_groups().map(|g| self.sizing(g));
             let overall = core_adaptor::overall(groups);
             self.cores.start(overall);
-            self.tune(now, controls);
+            self.tune(now, request);
         }
     }
 
     /// Asks for the setting before the baseline was learned again, until it is in force. The guard
     /// parks only so many cores per period.
-    pub(super) fn resume(&mut self, controls: &mut Controls) {
-        let there = self.asks(controls, &self.kept);
-        self.resume = if there { 0 } else { self.resume - 1 };
-        self.set(controls, &self.kept, "pacer:resume");
+    pub(super) fn resume(&mut self, period: Nanos, request: &mut Request) {
+        let there = self.asks(&self.kept);
+        self.resume = if there { Nanos::ZERO } else { self.resume.saturating_sub(period) };
+        self.set(request, Self::last_kept, "pacer:resume");
     }
 
     /// Parameter Update, then the adaptors.
-    pub(super) fn tune(&mut self, now: Nanos, controls: &mut Controls) {
+    pub(super) fn tune(&mut self, now: Nanos, request: &mut Request) {
         let l_cur = self.windows.l_avg();
         let calm = self.windows.l_div() < self.params.stable_thresh;
         let still = self.ceilings.still();
-        if self.all_on(controls) && calm && still {
+        if self.asks(&self.native) && calm && still {
             self.learn(l_cur, now);
         } else if now.saturating_sub(self.learned_at) >= self.trusted_for {
-            self.learn_again(controls, "pacer:baseline-age");
+            self.learn_again(request, "pacer:baseline-age");
             return;
         }
         let loss = loss::loss_cur(l_cur, self.l_baseline);
         let distance = loss::loss_distance(self.params.plf, loss);
         self.memory.expire(now);
         if distance < 0.0 {
-            self.give_back(distance, now, controls);
+            self.give_back(distance, now, request);
             return;
         }
-        self.kept.copy_from_slice(controls.groups());
-        if !self.relieve(controls) && calm && still && distance > self.params.deadband {
-            self.save(distance, controls);
+        self.kept.copy_from_slice(&self.groups);
+        if !self.relieve(request) && calm && still && distance > self.params.deadband {
+            self.save(distance, request);
         }
     }
 
@@ -96,45 +95,45 @@ impl Pacer {
     }
 
     /// Everything on, only to see the native latency.
-    pub(super) fn learn_again(&mut self, controls: &mut Controls, reason: &'static str) {
+    pub(super) fn learn_again(&mut self, request: &mut Request, reason: &'static str) {
         self.state = State::Unstable;
         self.relearning = true;
         self.memory.acquit();
-        self.set(controls, &self.native, reason);
+        self.set(request, Self::all, reason);
     }
 
     /// Uses slack up: fewer cores, or when there are none to take, a lower frequency.
-    fn save(&mut self, distance: f64, controls: &mut Controls) {
-        if self.params.adaptors != Adaptors::Frequency && self.take_cores(distance, controls) {
+    fn save(&mut self, distance: f64, request: &mut Request) {
+        if self.params.adaptors != Adaptors::Frequency && self.take_cores(distance, request) {
             return;
         }
         if self.params.adaptors != Adaptors::Cores {
-            self.lower_frequency(distance, controls);
+            self.lower_frequency(distance, request);
         }
     }
 
     /// Core Adaptor; false when there is no core to take.
-    fn take_cores(&mut self, distance: f64, controls: &mut Controls) -> bool {
+    fn take_cores(&mut self, distance: f64, request: &mut Request) -> bool {
         let old = self.cores;
-        self.cores.update(distance, self.busiest(controls));
-        if self.topology.io_groups().any(|g| self.cores.held(self.sizing(g, controls))) {
+        self.cores.update(distance, self.busiest());
+        if self.topology.io_groups().any(|g| self.cores.held(self.sizing(g))) {
             self.cores = old;
         }
-        let wanted = |g| self.cores.fewer(self.sizing(g, controls));
-        if self.topology.io_groups().all(|g| wanted(g) == controls.groups()[g].active) {
+        let wanted = |g| self.cores.fewer(self.sizing(g));
+        if self.topology.io_groups().all(|g| wanted(g) == self.groups[g].active) {
             return false;
         }
-        self.memory.saving(Saving::Cores, controls.groups());
-        for g in self.topology.io_groups() {
-            let n_desired = self.cores.fewer(self.sizing(g, controls));
-            controls.set_active(g, n_desired, "pacer:slack-cores");
-        }
+        self.memory.saving(Saving::Cores, &self.groups);
+        self.each_io_group(|pacer, g| {
+            let n_desired = pacer.cores.fewer(pacer.sizing(g));
+            pacer.ask_active(g, n_desired, request, "pacer:slack-cores");
+        });
         true
     }
 
-    fn lower_frequency(&mut self, distance: f64, controls: &mut Controls) {
-        let Some(u) = self.busiest(controls) else { return };
-        let f_cur = self.frequency(controls.groups());
+    fn lower_frequency(&mut self, distance: f64, request: &mut Request) {
+        let Some(u) = self.busiest() else { return };
+        let f_cur = self.frequency(&self.groups);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance).max(freq_adaptor::bearable(
             f_cur,
@@ -144,84 +143,82 @@ impl Pacer {
         let floor = self.memory.frequency_floor().max(self.floors.frequency);
         let f = closest(&self.topology.frequencies, f_desired).max(floor);
         if f < f_cur {
-            self.memory.saving(Saving::Frequency, controls.groups());
-            self.set_frequency(f, controls, "pacer:slack-frequency");
+            self.memory.saving(Saving::Frequency, &self.groups);
+            self.set_frequency(f, request, "pacer:slack-frequency");
         }
     }
 
     /// Gives resources back until `plf` is kept again.
-    fn give_back(&mut self, distance: f64, now: Nanos, controls: &mut Controls) {
+    fn give_back(&mut self, distance: f64, now: Nanos, request: &mut Request) {
         let severe = distance < SEVERE;
         let forget_at = now + self.trusted_for;
-        let blamed = self.memory.blame(controls.groups(), &self.topology, severe, forget_at);
-        self.cores.update(distance, self.busiest(controls));
-        if severe && self.asks(controls, &self.kept) {
+        let blamed = self.memory.blame(&self.groups, &self.topology, severe, forget_at);
+        self.cores.update(distance, self.busiest());
+        if severe && self.asks(&self.kept) {
             // What kept `plf` once no longer does: the load is another.
-            self.enter_unstable(controls, "pacer:loss-severe");
+            self.enter_unstable(request, "pacer:loss-severe");
             return;
         } else if severe {
-            self.set(controls, &self.kept, "pacer:loss-severe");
+            self.set(request, Self::last_kept, "pacer:loss-severe");
             return;
         }
-        let f_cur = self.frequency(controls.groups());
+        let f_cur = self.frequency(&self.groups);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance);
         // What a ceiling forbids cannot be given back; cores can.
         let highest = self.frequency(&self.native);
         let f = self.topology.frequency_at_least(f_desired).min(highest);
         if blamed != Saving::Cores && f > f_cur {
-            self.set_frequency(f, controls, "pacer:loss-frequency");
+            self.set_frequency(f, request, "pacer:loss-frequency");
             if f_desired <= f {
                 return;
             }
         }
         if self.params.adaptors != Adaptors::Frequency {
-            for g in self.topology.io_groups() {
-                let n_desired = self.cores.more(self.sizing(g, controls));
-                controls.set_active(g, n_desired, "pacer:loss-cores");
-            }
+            self.each_io_group(|pacer, g| {
+                let n_desired = pacer.cores.more(pacer.sizing(g));
+                pacer.ask_active(g, n_desired, request, "pacer:loss-cores");
+            });
         }
     }
 
     /// Adds cores to a group that comes close to what the Burst-Check takes for a burst; its load
     /// has grown without the latency telling.
-    fn relieve(&mut self, controls: &mut Controls) -> bool {
+    fn relieve(&mut self, request: &mut Request) -> bool {
         let limit = (self.params.max_utilisation + self.params.burst_utilisation) / 2.0;
         let mut relieved = false;
-        for g in self.topology.io_groups() {
-            if let Some(n) = self.cores.relieve(self.sizing(g, controls), limit) {
-                controls.set_active(g, n, "pacer:load-cores");
+        self.each_io_group(|pacer, g| {
+            if let Some(n) = pacer.cores.relieve(pacer.sizing(g), limit) {
+                pacer.ask_active(g, n, request, "pacer:load-cores");
                 relieved = true;
             }
-        }
+        });
         if relieved {
             self.memory.acquit();
         }
         relieved
     }
 
-    fn sizing(&self, group: usize, controls: &Controls) -> Sizing<'_> {
+    fn sizing(&self, group: usize) -> Sizing<'_> {
         Sizing {
             spec: &self.topology.groups[group],
-            active: controls.groups()[group].active,
+            active: self.groups[group].active,
             work: self.windows.work(group),
             floor: self.memory.core_floor(group).max(self.floors.cores[group]),
         }
     }
 
-    fn busiest(&self, controls: &Controls) -> Option<f64> {
-        core_adaptor::busiest(self.topology.io_groups().map(|g| self.sizing(g, controls)))
+    fn busiest(&self) -> Option<f64> {
+        core_adaptor::busiest(self.topology.io_groups().map(|g| self.sizing(g)))
     }
 
-    fn set_frequency(&self, f: Hertz, controls: &mut Controls, reason: &'static str) {
-        for g in self.topology.io_groups() {
-            controls.set_frequency(g, f, reason);
-        }
+    fn set_frequency(&mut self, f: Hertz, request: &mut Request, reason: &'static str) {
+        self.each_io_group(|pacer, g| pacer.ask_frequency(g, f, request, reason));
     }
 
     /// `f_cur`: the frequency of `groups` under the ceilings; one, since there is one latency to
     /// steer by, but for sockets with unlike ceilings.
-    fn frequency(&self, groups: &[GroupControl]) -> Hertz {
+    fn frequency(&self, groups: &[GroupSetting]) -> Hertz {
         let highest = self.topology.max_frequency();
         let under = |g: usize| groups[g].frequency.min(highest * self.ceilings.share(g));
         self.topology.io_groups().map(under).fold(Hertz(0.0), Hertz::max)

@@ -17,7 +17,7 @@ fn plus(plant: Plant, plf: f64) -> Loop<PacerPlus> {
 
 /// Cores at the highest frequency that a group's setting is worth.
 fn capacity(run: &Loop<PacerPlus>, g: usize) -> f64 {
-    let group = run.controls.groups()[g];
+    let group = run.in_force.group(g);
     f64::from(group.active) * (group.frequency / run.plant.topology.max_frequency())
 }
 
@@ -42,13 +42,13 @@ proptest! {
     fn cores_that_run_jobs_make_no_difference(plant in plants(), at in 0_usize..=3) {
         let mut without = plus(plant.clone(), 0.2);
         let mut with = plus(beside_jobs(plant, at), 0.2);
-        let all_on = with.controls.groups()[at];
+        let all_on = with.in_force.group(at);
         for period in 0..600 {
             without.step();
             with.step_with(|signals| job_cores(signals, at, period));
-            let mut groups = with.controls.groups().to_vec();
+            let mut groups = with.groups();
             prop_assert_eq!(groups.remove(at), all_on);
-            prop_assert_eq!(groups, without.controls.groups(), "after {} periods", period);
+            prop_assert_eq!(groups, without.groups(), "after {} periods", period);
         }
     }
 }
@@ -194,16 +194,19 @@ fn an_empty_purse_has_everything_on() {
     assert!(run.policy.purse > 0.0 && run.cores() < 48);
     run.step_with(|signals| signals.io.mean_latency = Some(Nanos::from_secs(2)));
     assert_eq!(run.policy.purse, 0.0);
-    assert_eq!(run.controls.groups(), Controls::native(&run.plant.topology).groups());
+    let native: Vec<_> = InForce::new(&run.plant.topology).groups().collect();
+    assert_eq!(run.groups(), native);
 }
 
 /// Work of a request is told from background work where periods without requests show the latter.
 #[test]
 fn background_work_is_no_request_s() {
+    // A period of half a second, of four that are averaged.
+    const RATE: f64 = 1.0 / 8.0;
     let mut demand = demand(32.0, 0.0, 0.0);
     for _ in 0..60 {
-        demand.learn(0.16, 3);
-        demand.learn(0.16 + 300.0 * 1e-4, 300);
+        demand.learn(0.16, 3, RATE);
+        demand.learn(0.16 + 300.0 * 1e-4, 300, RATE);
     }
     assert!((demand.service / 1e-4 - 1.0).abs() < 0.1, "{}", demand.service);
 }

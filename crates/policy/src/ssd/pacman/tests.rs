@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ssd::testing::{any_topology, pm1743, topology};
+use crate::ssd::testing::{any_topology, pm1743, step, topology};
 
 fn pm1743s(drives: usize) -> Topology {
     topology(&vec![pm1743().to_vec(); drives])
@@ -24,15 +24,15 @@ fn phase(ps: &mut [PowerState], p_est: &[f64], p_save: f64) -> f64 {
 struct Bench {
     pacman: Pacman,
     signals: Signals,
-    controls: Controls,
+    request: Request,
 }
 
 impl Bench {
     /// After the first step: SSPC in force.
     fn new(topology: &Topology, budget: f64) -> Self {
         let pacman = Pacman::new(topology, Some(Watts(budget))).unwrap();
-        let (signals, controls) = (Signals::new(topology), Controls::native(topology));
-        let mut bench = Self { pacman, signals, controls };
+        let (signals, request) = (Signals::new(topology), Request::new(topology));
+        let mut bench = Self { pacman, signals, request };
         bench.period(&vec![None; topology.drives.len()]);
         bench
     }
@@ -41,11 +41,9 @@ impl Bench {
         for (d, power) in power.iter().enumerate() {
             self.signals.drives[d].power = power.map(Watts);
         }
-        self.signals.now += PERIOD;
-        self.controls.begin(self.signals.now);
-        self.pacman.step(&self.signals, &mut self.controls);
-        for (drive, ps) in self.signals.drives.iter_mut().zip(self.controls.drives()) {
-            drive.state = Some(*ps);
+        let states = step(&mut self.pacman, &mut self.signals, &mut self.request);
+        for (drive, ps) in self.signals.drives.iter_mut().zip(states) {
+            drive.state = Some(ps);
         }
     }
 
@@ -55,7 +53,11 @@ impl Bench {
         for _ in 0..N {
             self.period(&power);
         }
-        self.controls.drives().to_vec()
+        self.drives()
+    }
+
+    fn drives(&self) -> Vec<PowerState> {
+        self.signals.in_force.states().collect()
     }
 }
 
@@ -122,15 +124,16 @@ fn a_drive_without_an_estimate_keeps_its_cap() {
 #[test]
 fn starts_from_sspc_and_keeps_it_for_a_whole_window() {
     let mut bench = Bench::new(&pm1743s(4), 56.0);
-    assert_eq!(bench.controls.drives(), [3; 4]);
+    assert_eq!(bench.drives(), [3; 4]);
     let power = [Some(14.0), Some(14.0), Some(5.0), Some(5.0)];
     for _ in 0..N - 1 {
         bench.period(&power);
-        assert_eq!(bench.controls.drives(), [3; 4]);
+        assert_eq!(bench.drives(), [3; 4]);
     }
     bench.period(&power);
-    assert_eq!(bench.controls.drives(), [2, 2, 4, 4], "2 W left cannot buy 5 W back");
-    let reasons: Vec<_> = bench.controls.decisions().iter().map(|d| d.reason).collect();
+    assert_eq!(bench.drives(), [2, 2, 4, 4], "2 W left cannot buy 5 W back");
+    let reasons: Vec<_> =
+        (0..4).map(|d| bench.request.power_state.wish(d).unwrap().reason).collect();
     let (needed, unused) = ("pacman:power-needed", "pacman:power-unused");
     assert_eq!(reasons, [needed, needed, unused, unused]);
 }
@@ -138,7 +141,7 @@ fn starts_from_sspc_and_keeps_it_for_a_whole_window() {
 #[test]
 fn slack_left_by_sspc_is_used() {
     let mut bench = Bench::new(&pm1743s(2), 32.0);
-    assert_eq!(bench.controls.drives(), [3, 3], "28 W of 32");
+    assert_eq!(bench.drives(), [3, 3], "28 W of 32");
     assert_eq!(bench.window(&[13.0, 14.0]), [3, 2]);
 }
 
@@ -148,7 +151,7 @@ fn an_unreadable_drive_is_left_alone_and_still_counted() {
     for _ in 0..4 * N {
         bench.period(&[None, Some(5.0), Some(14.0)]);
     }
-    assert_eq!(bench.controls.drives(), [3, 4, 2], "14 + 9 + 18 W of 42");
+    assert_eq!(bench.drives(), [3, 4, 2], "14 + 9 + 18 W of 42");
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn a_reading_that_is_no_number_does_not_spoil_the_window() {
     for _ in 1..N {
         bench.period(&[Some(5.0), Some(14.0)]);
     }
-    assert_eq!(bench.controls.drives(), [4, 2]);
+    assert_eq!(bench.drives(), [4, 2]);
 }
 
 #[test]
@@ -171,19 +174,18 @@ fn a_state_changed_behind_our_back_counts_at_its_real_cap() {
     // Drive 0 was reset to 25 W: 11 W over, and the 5 W that drive 1 gives do not cover that.
     bench.signals.drives[0].state = Some(0);
     bench.period(&power);
-    assert_eq!(bench.controls.drives(), [3, 4, 3]);
+    assert_eq!(bench.drives(), [3, 4, 3]);
 }
 
 #[test]
 fn without_a_budget_nothing_changes() {
     let server = pm1743s(3);
     let mut pacman = Pacman::new(&server, None).unwrap();
-    let (mut signals, mut controls) = (Signals::new(&server), Controls::native(&server));
+    let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
     signals.drives[0].power = Some(Watts(4.0));
     signals.drives[1].power = Some(Watts(24.0));
     for _ in 0..5 * N {
-        pacman.step(&signals, &mut controls);
-        assert_eq!(controls.drives(), [0; 3]);
+        assert_eq!(step(&mut pacman, &mut signals, &mut request), [0; 3]);
     }
 }
 
@@ -203,8 +205,8 @@ proptest! {
         let mut bench = Bench::new(&server, budget.0);
         for power in power.chunks(12) {
             bench.period(&power[..desc.drives()]);
-            let states = bench.controls.drives();
-            prop_assert!(desc.sum(states) <= budget + CAP_TOLERANCE);
+            let states = bench.drives();
+            prop_assert!(desc.sum(&states) <= budget + CAP_TOLERANCE);
             for (d, ps) in states.iter().enumerate() {
                 prop_assert!(desc.mp(d, *ps).is_some());
             }

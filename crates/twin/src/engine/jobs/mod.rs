@@ -9,7 +9,7 @@ mod job;
 mod tests;
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Controls, JobSignals};
+use ebb_policy::{InForce, JobSignals};
 use ebb_trace::generate::Job as Spec;
 
 use super::climate::Climate;
@@ -129,14 +129,14 @@ impl Jobs {
     }
 
     /// A slice begins.
-    fn slice(&mut self, controls: &Controls, cores: &mut Cores, events: &mut Events, now: u64) {
+    fn slice(&mut self, in_force: &InForce, cores: &mut Cores, events: &mut Events, now: u64) {
         self.settle(cores, now);
         for seat in 0..self.seats.len() {
             self.vacate(seat, cores, now);
         }
         self.slice_end = now + SLICE;
-        self.arrive(controls, cores, now);
-        self.move_about(controls, cores);
+        self.arrive(in_force, cores, now);
+        self.move_about(in_force, cores);
         for (slot, job) in self.slots.iter().enumerate() {
             if let Some(job) = job {
                 self.jobs[*job as usize].share(self.shares[slot], now);
@@ -149,13 +149,13 @@ impl Jobs {
     }
 
     /// Jobs whose time has come take slots; those whose class is admitted start.
-    fn arrive(&mut self, controls: &Controls, cores: &Cores, now: u64) {
-        for index in self.queue(controls, now) {
+    fn arrive(&mut self, in_force: &InForce, cores: &Cores, now: u64) {
+        for index in self.queue(in_force, now) {
             let job = &self.jobs[index];
-            if job.slot.is_none() || !controls.admits(job.class()) {
+            if job.slot.is_none() || !in_force.admits(job.class()) {
                 continue;
             }
-            let socket = self.wanted_socket(job, controls).or(job.socket());
+            let socket = self.wanted_socket(job, in_force).or(job.socket());
             let Some(seat) = self.emptiest(cores, socket) else { continue };
             self.seats[seat].jobs.push(index as u32);
             self.jobs[index].seat = seat;
@@ -167,7 +167,7 @@ impl Jobs {
     /// Jobs that are there and not started, with the slots that running ones leave: admitted
     /// classes first, then the class that matters most, then the oldest. One that waits gives its
     /// slot up to one that comes before it, so that it holds back none.
-    fn queue(&mut self, controls: &Controls, now: u64) -> Vec<usize> {
+    fn queue(&mut self, in_force: &InForce, now: u64) -> Vec<usize> {
         let there = |job: &Job| job.state == State::Outside && job.total.arrived.0 <= now;
         let mut queue: Vec<_> = (0..self.jobs.len()).filter(|i| there(&self.jobs[*i])).collect();
         if queue.is_empty() {
@@ -175,7 +175,7 @@ impl Jobs {
         }
         queue.sort_by_key(|index| {
             let job = &self.jobs[*index];
-            (!controls.admits(job.class()), job.class(), job.total.arrived, *index)
+            (!in_force.admits(job.class()), job.class(), job.total.arrived, *index)
         });
         let runs = |slot: &Option<u32>| {
             slot.is_some_and(|job| self.jobs[job as usize].state != State::Outside)
@@ -198,8 +198,8 @@ impl Jobs {
     }
 
     /// The socket that the policy asks for, if it has cores for jobs.
-    fn wanted_socket(&self, job: &Job, controls: &Controls) -> Option<u16> {
-        let asked = controls.job_sockets().get(usize::from(job.slot?)).copied().flatten()?;
+    fn wanted_socket(&self, job: &Job, in_force: &InForce) -> Option<u16> {
+        let asked = in_force.job_socket.value(usize::from(job.slot?))?;
         self.seats.iter().any(|seat| seat.socket == asked).then_some(asked)
     }
 
@@ -216,12 +216,12 @@ impl Jobs {
     /// Moves jobs to the sockets that the policy asks for, off parked cores, and from a core with
     /// several to one without: first on the same socket, else, where the policy asks for none,
     /// on any: the load balancing of operating systems.
-    fn move_about(&mut self, controls: &Controls, cores: &Cores) {
+    fn move_about(&mut self, in_force: &InForce, cores: &Cores) {
         for index in 0..self.jobs.len() {
             let job = &self.jobs[index];
             let seated = matches!(job.state, State::Ready | State::Waiting);
             let Some(seat) = self.seats.get(job.seat).filter(|_| seated) else { continue };
-            let asked = self.wanted_socket(job, controls);
+            let asked = self.wanted_socket(job, in_force);
             let stay = asked.unwrap_or(seat.socket);
             let leave = stay != seat.socket || !cores.takes_work(seat.core);
             let crowd = seat.jobs.len();
@@ -361,13 +361,15 @@ impl Engine<'_> {
     /// A slice of the jobs begins.
     #[inline(never)] // Out of the way of the events of requests.
     pub(super) fn slice(&mut self) -> Result<(), TwinError> {
-        let Self { jobs: Some(jobs), pilot, cores, events, now, climate, .. } = self else {
+        let Self { jobs: Some(jobs), in_force, cores, events, now, climate, .. } = self else {
             return Ok(());
         };
         if !climate.as_ref().is_some_and(Climate::refuses_shares) {
-            jobs.shares.copy_from_slice(pilot.controls.job_shares());
+            for (slot, share) in jobs.shares.iter_mut().enumerate() {
+                *share = in_force.share(slot);
+            }
         }
-        jobs.slice(&pilot.controls, cores, events, *now);
+        jobs.slice(in_force, cores, events, *now);
         self.send_jobs()?;
         let over = self.jobs.as_ref().is_none_or(Jobs::done);
         if over {

@@ -1,9 +1,10 @@
 //! A small analytic server: each group a queue, latency = other + Σ service / f · (1 + queueing).
 
-use crate::controls::GroupControl;
 use crate::topology::{CoreRole, GroupSpec, Topology};
 use crate::units::{Hertz, Nanos};
-use crate::{Controls, GroupSignals, Guard, IoSignals, Limits, PERIOD, Policy, Signals};
+use crate::{
+    GroupSetting, GroupSignals, Guard, InForce, IoSignals, Limits, PERIOD, Policy, Request, Signals,
+};
 
 /// The server and what it is asked to do.
 #[derive(Debug, Clone)]
@@ -47,13 +48,13 @@ impl Plant {
         }
     }
 
-    pub fn utilisation(&self, g: usize, control: GroupControl) -> f64 {
+    pub fn utilisation(&self, g: usize, control: GroupSetting) -> f64 {
         let slow = self.topology.max_frequency() / control.frequency;
         self.rate * self.service[g] * slow / f64::from(control.active)
     }
 
     /// Mean latency in seconds.
-    pub fn latency(&self, groups: &[GroupControl]) -> f64 {
+    pub fn latency(&self, groups: &[GroupSetting]) -> f64 {
         let cpu = groups.iter().enumerate().map(|(g, control)| {
             let service = self.service[g] * (self.topology.max_frequency() / control.frequency);
             let u = self.utilisation(g, *control);
@@ -68,16 +69,16 @@ impl Plant {
         self.other + cpu.sum::<f64>()
     }
 
-    /// What `groups` come to under the ceilings of `controls`.
-    pub fn under(&self, controls: &Controls, groups: &[GroupControl]) -> Vec<GroupControl> {
-        let ceilings = self.topology.groups.iter().map(|group| controls.ceiling(group.socket));
+    /// What `groups` come to under the ceilings in force.
+    pub fn under(&self, in_force: &InForce, groups: &[GroupSetting]) -> Vec<GroupSetting> {
+        let ceilings = self.topology.groups.iter().map(|group| in_force.ceiling(group.socket));
         let each = groups.iter().zip(ceilings);
-        each.map(|(group, f)| GroupControl { frequency: group.frequency.min(f), ..*group })
+        each.map(|(group, f)| GroupSetting { frequency: group.frequency.min(f), ..*group })
             .collect()
     }
 
     pub fn native_latency(&self) -> f64 {
-        self.latency(Controls::native(&self.topology).groups())
+        self.latency(&InForce::new(&self.topology).groups().collect::<Vec<_>>())
     }
 
     /// Sum of two uniform numbers: mean 0, standard deviation 1.
@@ -91,10 +92,11 @@ impl Plant {
         (uniform() + uniform() - 1.0) * 6_f64.sqrt()
     }
 
-    /// One period under `controls`.
-    pub fn sense(&mut self, controls: &Controls) -> &Signals {
+    /// One period with this in force.
+    pub fn sense(&mut self, in_force: &InForce) -> &Signals {
         let noisy = 1.0 + self.noise * self.random();
-        let groups = self.under(controls, controls.groups());
+        let groups: Vec<_> = in_force.groups().collect();
+        let groups = self.under(in_force, &groups);
         let latency = self.latency(&groups) * noisy;
         let requests = (self.rate * PERIOD.seconds()) as u64;
         let mean_latency = (requests > 0).then_some(Nanos::from_seconds(latency));
@@ -124,25 +126,26 @@ impl Plant {
 pub struct Loop<P> {
     pub plant: Plant,
     pub policy: P,
-    pub controls: Controls,
+    pub in_force: InForce,
+    pub request: Request,
     guard: Guard,
 }
 
 impl<P: Policy> Loop<P> {
     pub fn new(plant: Plant, policy: P) -> Self {
-        let controls = Controls::native(&plant.topology);
+        let (in_force, request) = (InForce::new(&plant.topology), Request::new(&plant.topology));
         let guard = Guard::new(&plant.topology, Limits::default());
-        Self { plant, policy, controls, guard }
+        Self { plant, policy, in_force, request, guard }
     }
 
     /// One period; `change` edits what is sensed.
     pub fn step_with(&mut self, change: impl FnOnce(&mut Signals)) {
-        self.plant.sense(&self.controls);
+        self.plant.sense(&self.in_force);
         change(&mut self.plant.signals);
-        let signals = &self.plant.signals;
-        self.controls.begin(signals.now);
-        self.policy.step(signals, &mut self.controls);
-        self.guard.check(signals, &mut self.controls);
+        let signals = &mut self.plant.signals;
+        signals.in_force.clone_from(&self.in_force);
+        self.policy.step(signals, &mut self.request);
+        self.in_force.clone_from(self.guard.enforce(&self.request, signals));
     }
 
     pub fn step(&mut self) {
@@ -154,18 +157,28 @@ impl<P: Policy> Loop<P> {
     pub fn run(&mut self, seconds: u64) -> (f64, usize) {
         let (mut sum, mut changes) = (0.0, 0);
         for _ in 0..seconds * 2 {
-            sum += self.plant.latency(self.controls.groups()) / self.plant.native_latency();
+            sum += self.plant.latency(&self.groups()) / self.plant.native_latency();
             self.step();
-            changes += usize::from(!self.controls.decisions().is_empty());
+            changes += usize::from(!self.reasons().is_empty());
         }
         (sum / (seconds * 2) as f64, changes)
     }
 
+    /// Reasons of the last step's decisions.
+    pub fn reasons(&self) -> Vec<&'static str> {
+        let Signals { in_force, now, .. } = &self.plant.signals;
+        self.in_force.decisions(in_force, *now).map(|decision| decision.reason).collect()
+    }
+
+    pub fn groups(&self) -> Vec<GroupSetting> {
+        self.in_force.groups().collect()
+    }
+
     pub fn cores(&self) -> u16 {
-        self.controls.groups().iter().map(|group| group.active).sum()
+        self.in_force.groups().map(|group| group.active).sum()
     }
 
     pub fn ghz(&self) -> f64 {
-        self.controls.groups()[0].frequency.0 / 1e9
+        self.in_force.group(0).frequency.0 / 1e9
     }
 }

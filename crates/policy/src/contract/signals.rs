@@ -1,9 +1,9 @@
 //! One period's view of the server as plain data. A missing sensor is `None`, never zero.
 
-use serde::{Deserialize, Serialize};
-
-use crate::topology::{PowerState, Topology};
-use crate::units::{Celsius, Hertz, Nanos, Rpm, Watts};
+use super::class::QosClass;
+use super::in_force::InForce;
+use super::topology::{PowerState, Topology};
+use super::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 
 /// What was sensed over the last period.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -26,6 +26,8 @@ pub struct Signals {
     pub cooling: CoolingSignals,
     /// Jobs, one per slot of [`Topology::jobs`].
     pub jobs: Vec<JobSignals>,
+    /// What was in force during the period, by the guard's last word.
+    pub in_force: InForce,
 }
 
 /// Users' I/O during one period.
@@ -101,52 +103,6 @@ pub struct FanSignals {
     pub speed: Option<Rpm>,
 }
 
-/// How much a request matters (EADC Table I), the most first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum QosClass {
-    /// No data may be lost.
-    Critical,
-    /// Minutes of data may be.
-    Vital,
-    /// Hours.
-    Sensitive,
-    /// A day.
-    #[default]
-    Noncritical,
-}
-
-impl QosClass {
-    /// Every class, the one that matters most first.
-    pub const ALL: [Self; 4] = [Self::Critical, Self::Vital, Self::Sensitive, Self::Noncritical];
-
-    /// The time to recover that the class is promised, the RTO of EADC Table I. The table lists
-    /// five times of recovery and on what medium each class reaches them; that the classes take
-    /// the rows in order, the last one the rest, is assumed. Where a row has a range
-    /// (12 to 24 h), its end is what is promised.
-    #[must_use]
-    pub const fn recovery_time(self) -> Nanos {
-        Nanos::from_secs(match self {
-            Self::Critical => 30 * 60,
-            Self::Vital => 2 * 3600,
-            Self::Sensitive => 24 * 3600,
-            Self::Noncritical => 7 * 24 * 3600,
-        })
-    }
-
-    /// The longest time between two backups that the class is promised, the RPO of the same rows;
-    /// none for `Critical`, whose 0 minutes no backup from time to time can keep.
-    #[must_use]
-    pub const fn recovery_point(self) -> Option<Nanos> {
-        Some(Nanos::from_secs(match self {
-            Self::Critical => return None,
-            Self::Vital => 15 * 60,
-            Self::Sensitive => 6 * 3600,
-            Self::Noncritical => 24 * 3600,
-        }))
-    }
-}
-
 /// One slot for a job during one period.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct JobSignals {
@@ -194,6 +150,7 @@ impl Signals {
                 fans: vec![FanSignals::default(); topology.fans.len()],
             },
             jobs: vec![JobSignals::default(); usize::from(topology.jobs)],
+            in_force: InForce::new(topology),
             ..Self::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Celsius, Hertz, Nanos, Watts};
+use super::units::{Celsius, Hertz, Nanos, Watts};
 
 /// The task of a core group (PACER §IV-E).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,19 @@ pub enum CoreRole {
     ResourceVolume,
     /// Cores that run jobs, not users' I/O (EADC §V-A); no latency tells how many they need.
     Compute,
+}
+
+impl CoreRole {
+    /// Its name in columns and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FrontEnd => "front_end",
+            Self::KeyValue => "key_value",
+            Self::ResourceVolume => "resource_volume",
+            Self::Compute => "compute",
+        }
+    }
 }
 
 /// One group of cores that serve the same tasks.
@@ -97,7 +110,7 @@ pub struct FanSpec {
 /// What a plant has. Fixed for a run; policies are made from it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Topology {
-    /// Core groups; [`crate::Signals::groups`] and [`crate::Controls::groups`] follow this order.
+    /// Core groups; signals and controls follow this order.
     pub groups: Vec<GroupSpec>,
     /// Frequencies a core can run at, ascending, never empty.
     pub frequencies: Vec<Hertz>,
@@ -129,10 +142,31 @@ impl Topology {
     pub fn frequency_at_least(&self, wanted: Hertz) -> Hertz {
         self.frequencies.iter().copied().find(|f| *f >= wanted).unwrap_or(self.max_frequency())
     }
+    /// Names of the core groups by role; several of one role are numbered.
+    #[must_use]
+    pub fn group_names(&self) -> Vec<String> {
+        let role = |group: &GroupSpec| group.role.name();
+        let named = |(index, group): (usize, &GroupSpec)| {
+            let same = |other: &&GroupSpec| other.role == group.role;
+            match self.groups.iter().filter(same).count() {
+                1 => role(group).to_owned(),
+                _ => {
+                    let before = self.groups[..index].iter().filter(same).count();
+                    format!("{}_{}", role(group), before + 1)
+                }
+            }
+        };
+        self.groups.iter().enumerate().map(named).collect()
+    }
     /// The groups that serve users' I/O, by index. The others run jobs, and no latency says how
     /// many of their cores are needed, or how fast.
     pub fn io_groups(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.groups.len()).filter(|group| self.groups[*group].role != CoreRole::Compute)
+        (0..self.groups.len()).filter(|group| self.serves_io(*group))
+    }
+    /// Whether `group` serves users' I/O.
+    #[must_use]
+    pub fn serves_io(&self, group: usize) -> bool {
+        self.groups[group].role != CoreRole::Compute
     }
     /// The lowest sum of drive caps that the power states allow.
     #[must_use]

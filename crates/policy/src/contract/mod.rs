@@ -1,0 +1,31 @@
+//! What policies, guard and plants agree on.
+//!
+//! ```text
+//! sense ──► Signals ──► policy.step ──► Request ──► guard.enforce ──► InForce ──► apply
+//!   ▲                    (one per owner)         (asked, given, why)               │
+//!   └────────────────────────── Applied: done, refused ◄───────────────────────────┘
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `control.rs` | the table of controls: name, unit, of what, how two owners combine, released |
+//! | `table.rs` | the table of signals, and the page of both |
+//! | `row.rs` | what rows of both have in common |
+//! | `signals.rs` | what was sensed in a period |
+//! | `request.rs` | what an owner asks for, and how several owners' requests combine |
+//! | `in_force.rs` | what the guard gave, with the reason; what became of it |
+//! | `policy.rs` | what a controller is |
+//! | `topology.rs` | what a plant has |
+//! | `class.rs` | classes of jobs |
+//! | `units.rs` | units as types |
+
+pub mod class;
+pub mod control;
+pub mod in_force;
+pub mod policy;
+pub mod request;
+pub mod row;
+pub mod signals;
+pub mod table;
+pub mod topology;
+pub mod units;

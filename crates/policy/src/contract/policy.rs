@@ -1,0 +1,71 @@
+//! What a controller is.
+
+use super::control::Control;
+use super::request::Request;
+use super::signals::Signals;
+use super::units::Watts;
+
+/// A controller: a pure function from what was sensed to what is asked for.
+pub trait Policy: Send {
+    /// The name by which the registry, the reports and the command line know it.
+    fn name(&self) -> &'static str;
+
+    /// The controls that it sets; it asks for no others.
+    fn owns(&self) -> &[Control] {
+        Control::ALL
+    }
+
+    /// One control period, of whatever length [`Signals::period`] says. `request` holds what it
+    /// asked for so far, which stands until it asks for something else; what is in force instead
+    /// is in [`Signals::in_force`].
+    fn step(&mut self, signals: &Signals, request: &mut Request);
+}
+
+/// Why a policy could not be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PolicyError {
+    /// No policy has this name.
+    #[error("unknown policy '{name}'; choose from: {valid}")]
+    Unknown {
+        /// As asked for.
+        name: String,
+        /// All names.
+        valid: String,
+    },
+    /// The budget is below what the drives can be capped to.
+    #[error(
+        "SSD budget {budget} is impossible: the lowest power states of the {drives} drives sum \
+         to {lowest}; give at least that"
+    )]
+    Budget {
+        /// As asked for.
+        budget: Watts,
+        /// Sum of the lowest caps.
+        lowest: Watts,
+        /// Number of drives.
+        drives: usize,
+    },
+    /// Two policies want to set the same.
+    #[error(
+        "policies '{first}' and '{second}' cannot run together: both set {control}; choose one \
+         of them, or run them one after the other"
+    )]
+    Common {
+        /// The one named first.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// What both own.
+        control: Control,
+    },
+    /// A parameter out of its range.
+    #[error("{parameter} = {value} is out of range: {valid}")]
+    Parameter {
+        /// Its name.
+        parameter: &'static str,
+        /// As asked for.
+        value: f64,
+        /// What would be valid.
+        valid: &'static str,
+    },
+}
