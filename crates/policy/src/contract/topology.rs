@@ -137,6 +137,11 @@ impl Topology {
     pub fn max_frequency(&self) -> Hertz {
         self.frequencies.last().copied().unwrap_or_default()
     }
+    /// The smallest duty at which every fan turns.
+    #[must_use]
+    pub fn min_duty(&self) -> f64 {
+        self.fans.iter().map(|fan| fan.min_duty).fold(0.0, f64::max)
+    }
     /// The slowest available frequency that is at least `wanted`, else the highest.
     #[must_use]
     pub fn frequency_at_least(&self, wanted: Hertz) -> Hertz {

@@ -6,7 +6,6 @@
 //! silent at once, it is whoever asks them that fails.
 
 use crate::cooling::QUANTUM;
-use crate::cooling::dlb::min_duty;
 use crate::cooling::pi::{duty_of, resistance};
 use crate::possible::is_drive_temperature;
 use crate::topology::Topology;
@@ -61,7 +60,7 @@ impl Drives {
             more: false,
             silent: 0.0,
         });
-        let slow = resistance(min_duty(topology));
+        let slow = resistance(topology.min_duty());
         Self { now: Nanos::ZERO, drives: drives.collect(), slow }
     }
 

@@ -9,7 +9,7 @@
 //! too, together with everything else they do.
 
 use crate::cooling::Thresholds;
-use crate::cooling::dlb::DefaultFans;
+use crate::cooling::default_fans::DefaultFans;
 use crate::cooling::placement::Placement;
 use crate::topology::Topology;
 use crate::{Policy, Request, Signals};

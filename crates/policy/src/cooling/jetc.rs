@@ -10,7 +10,6 @@
 //!   ours is two quanta above it, three below the emergency threshold. The temperature it acts on
 //!   is one sensor lag ahead ("Predict and act", EADC's [24]).
 
-use crate::cooling::dlb::min_duty;
 use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
@@ -21,7 +20,7 @@ use crate::{Policy, Request, Signals};
 /// What JETC lets the hottest socket reach above the set point, in kelvin.
 const ABOVE: f64 = 2.0 * QUANTUM;
 /// Difference of temperatures that is worth a move, in kelvin: clear of rounding and noise.
-pub(super) const MARGIN: f64 = 3.0;
+const MARGIN: f64 = 3.0;
 
 /// The controller.
 #[derive(Debug, Clone)]
@@ -42,7 +41,7 @@ impl Jetc {
             pi: Pi::default(),
             placement: Placement::new(topology),
             interval: Interval::default(),
-            min_duty: min_duty(topology),
+            min_duty: topology.min_duty(),
         }
     }
 }

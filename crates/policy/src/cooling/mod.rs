@@ -6,6 +6,7 @@
 //! | `dtm.rs` | Choi et al.: work moved off the hottest socket, throttled near the emergency |
 //! | `jetc.rs` | Ayoub et al.: placement and fans decided together, close to the limit |
 //! | `eadc/` | aware of what fan vibration costs the disks |
+//! | `default_fans.rs` | the fans of DLB and DTM |
 //! | `pi.rs` | the fan loop that all of them share |
 //! | `estimate.rs`, `sensor.rs` | how hot it may be, by sensors that lag, round, fail and lie |
 //! | `load.rs` | how busy the processors are |
@@ -14,6 +15,7 @@
 //! | `still.rs` | whether a reading that stands still is true |
 //! | `placement.rs` | which socket a job runs on |
 
+mod default_fans;
 mod dlb;
 pub(crate) mod drives;
 mod dtm;

@@ -50,9 +50,7 @@ mod throttle;
 
 pub use curve::{Curve, CurveError};
 
-use crate::cooling::dlb::min_duty;
 use crate::cooling::estimate::{Estimate, Estimator};
-use crate::cooling::jetc;
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
 use crate::cooling::{Interval, MIN_JOB_SHARE, Thresholds, air, duty, set_fans};
@@ -70,6 +68,10 @@ use feed_forward::FeedForward;
 use optimum::Optimum;
 use stability::{Fans, Stability};
 use throttle::{Throttle, running};
+
+/// Difference of the sockets' temperatures that is worth a move, in kelvin: clear of rounding and
+/// noise.
+const HOT_SPOT: f64 = 3.0;
 
 /// What carries the CPU cap.
 #[derive(Debug, Clone)]
@@ -129,7 +131,7 @@ impl Eadc {
         Self {
             name,
             curve,
-            min_duty: min_duty(topology),
+            min_duty: topology.min_duty(),
             highest: topology.max_frequency(),
             interval: Interval::default(),
             heat: Estimator::new(topology),
@@ -254,7 +256,7 @@ impl Policy for Eadc {
         self.cool((now, limit, dt), hottest, request);
         self.restrain(signals, dt, request);
         let seen = (signals, &self.heat, dt);
-        self.placement.by_heat(seen, jetc::MARGIN, request, "eadc:hot-spot");
+        self.placement.by_heat(seen, HOT_SPOT, request, "eadc:hot-spot");
         let state = (hot, self.caps.throttled());
         self.admission.decide((signals, &self.disks, dt), state, request);
     }

@@ -25,7 +25,6 @@
 //! throttling decides: "the optimal operational point [...] dynamically changes based on workload".
 
 use crate::Signals;
-use crate::cooling::dlb::min_duty;
 use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::{duty_of, resistance};
 use crate::cooling::{LAG, QUANTUM, SET_POINT, Thresholds, blowing, weight};
@@ -96,7 +95,7 @@ impl Optimum {
         let rated = topology.fans.iter().map(|fan| fan.max_power.0).sum();
         Self {
             set_point: Thresholds::new(topology).set_point.0,
-            fans: (rated, min_duty(topology)),
+            fans: (rated, topology.min_duty()),
             before: None,
             products: (0.0, 0.0),
             late: None,
