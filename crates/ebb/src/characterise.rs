@@ -21,9 +21,9 @@ use crate::exit::usage;
 use crate::interrupt;
 use crate::out;
 use crate::output;
+use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::server::Server;
-use crate::sim::in_parallel;
 
 /// Options of `ebb characterise`.
 ///

@@ -6,6 +6,7 @@
 
 mod args;
 mod characterise;
+mod command;
 mod exit;
 mod input;
 mod interrupt;
@@ -14,6 +15,7 @@ mod manual;
 mod out;
 mod output;
 mod paper;
+mod parallel;
 mod probe;
 mod progress;
 mod serve;
@@ -26,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-use args::{Cli, Command, command};
+use command::{Cli, Command, command};
 
 fn main() -> ExitCode {
     let matches = command().get_matches();

@@ -8,7 +8,7 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::command;
+use crate::command::command;
 use crate::exit::Unwritten;
 use crate::{out, output};
 

@@ -29,7 +29,7 @@ use crate::input::Traces;
 use crate::out;
 use crate::progress::Progress;
 use crate::text;
-use args::LoadArgs;
+pub use args::LoadArgs;
 use arrivals::{Arrivals, Phase};
 use job::{Clock, Closed, Feed, Open, Sweep};
 pub use meter::Latency;

@@ -12,9 +12,10 @@ use ebb_twin::{Observer, Outcome, Run, Sample, run};
 
 use crate::characterise::hold_fans;
 use crate::interrupt;
+use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::server::Server;
-use crate::sim::{in_parallel, maximum};
+use crate::sim::maximum;
 
 /// What steers a run.
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! The log of decisions as JSON lines.
 
+use std::fs::File;
 use std::io::{self, BufReader, Seek};
 use std::path::Path;
 
@@ -9,7 +10,6 @@ use serde::Serialize;
 use ebb_policy::Decision;
 use ebb_twin::faults::FaultEvent;
 
-use super::run::RunResult;
 use crate::output;
 
 /// A decision in words and numbers.
@@ -72,11 +72,11 @@ pub fn fault_line(policy: &str, event: &FaultEvent, begins: bool) -> String {
     serde_json::to_string(&line).unwrap_or_default()
 }
 
-/// Writes the decisions of all runs, in the order of the policies.
-pub fn write(path: &Path, results: &mut [RunResult]) -> Result<()> {
+/// Writes the lines of all `logs`, in their order.
+pub fn write(path: &Path, logs: impl Iterator<Item = io::Result<Option<File>>>) -> Result<()> {
     output::write(path, |to| {
-        for result in results.iter_mut() {
-            if let Some(mut file) = result.log.take_file()? {
+        for log in logs {
+            if let Some(mut file) = log? {
                 file.rewind()?;
                 io::copy(&mut BufReader::new(file), to)?;
             }

@@ -1,5 +1,6 @@
 //! `ebb sim`: policies side by side over the same requests, in the digital twin.
 
+mod args;
 mod decisions;
 mod heat;
 mod jobs;
@@ -20,7 +21,6 @@ use std::io::{self, Write};
 
 use anyhow::{Result, anyhow};
 
-use crate::args::SimArgs;
 use crate::exit::Interrupted;
 use crate::interrupt;
 use crate::out;
@@ -30,9 +30,9 @@ use plan::Plan;
 use run::{Keep, Results, RunResult};
 use summary::Summary;
 
+pub use args::SimArgs;
 pub use maximum::maximum;
 pub use plan::whole_periods;
-pub use run::in_parallel;
 
 /// Runs the command.
 pub fn run(args: &SimArgs) -> Result<()> {
@@ -63,7 +63,7 @@ pub fn run(args: &SimArgs) -> Result<()> {
         target.write(&plan, &mut results)?;
     }
     if let Some(path) = &files.decisions {
-        decisions::write(path, &mut results)?;
+        decisions::write(path, results.iter_mut().map(|result| result.log.take_file()))?;
     }
     let page = match &files.report {
         Some(folder) => Some(report::write(folder, &plan, &summary, &mut results)?),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use ebb_policy::units::Nanos;
 use ebb_trace::generate::{Overrides, WorkloadSpec, by_name, load};
 
-use crate::args::{SimArgs, WorkloadArgs};
+use super::args::{SimArgs, WorkloadArgs};
 use crate::exit::usage;
 
 /// How long a generated workload without an end of its own runs.

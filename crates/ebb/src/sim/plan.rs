@@ -9,9 +9,9 @@ use ebb_trace::Workload;
 use ebb_trace::generate::{Job, WorkloadSpec};
 use ebb_twin::faults::Faults;
 
+use super::args::SimArgs;
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
-use crate::args::SimArgs;
 use crate::characterise::read_curve;
 use crate::exit::usage;
 use crate::input::{Traces, Watch};

@@ -9,8 +9,8 @@ use serde::Serialize;
 use ebb_trace::write::WRITABLE;
 use ebb_trace::{Format, OutputFile, TraceError, write_to};
 
+use super::args::ConvertArgs;
 use super::{open, skipped};
-use crate::args::ConvertArgs;
 use crate::exit::{Unwritten, usage};
 use crate::input::FileReport;
 use crate::out;

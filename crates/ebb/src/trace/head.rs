@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use ebb_trace::{Op, Request, Source};
 
+use super::args::HeadArgs;
 use super::{open, skipped};
-use crate::args::HeadArgs;
 use crate::input::FileReport;
 use crate::out;
 

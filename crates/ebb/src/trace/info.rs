@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use ebb_trace::stats::{Summary, summarise};
 
+use super::args::InfoArgs;
 use super::{open, skipped};
-use crate::args::InfoArgs;
 use crate::input::FileReport;
 use crate::out;
 use crate::text::{bytes, grouped, number, seconds};

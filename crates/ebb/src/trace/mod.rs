@@ -1,5 +1,6 @@
 //! `ebb trace`: look into, convert and rate block-I/O traces.
 
+mod args;
 mod convert;
 mod head;
 mod info;
@@ -10,11 +11,13 @@ use std::io::{self, Write};
 use anyhow::Result;
 use ebb_trace::{Request, Source, TraceError};
 
-use crate::args::{Files, TraceCommand};
 use crate::exit::Interrupted;
 use crate::input::{FileReport, Traces, Watch};
 use crate::interrupt;
 use crate::progress::{Progress, Track};
+
+use args::Files;
+pub use args::TraceCommand;
 
 /// Runs the command.
 pub fn run(command: &TraceCommand) -> Result<()> {

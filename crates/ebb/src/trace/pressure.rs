@@ -19,14 +19,15 @@ use ebb_trace::generate::{
 use ebb_trace::pressure::{Segment, pressure, segments};
 use ebb_twin::{Run, Unobserved};
 
+use super::args::PressureArgs;
 use super::{open, skipped};
-use crate::args::PressureArgs;
 use crate::exit::usage;
 use crate::input::FileReport;
 use crate::out;
+use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::server::Server;
-use crate::sim::{in_parallel, whole_periods};
+use crate::sim::whole_periods;
 use crate::text::{grouped, number, seconds, short};
 
 /// Requests that the run at the mean rate should see at least, so that its rate is no accident.

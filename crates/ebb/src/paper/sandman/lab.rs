@@ -6,8 +6,8 @@ use ebb_policy::reactor::{Parts, Sandman, Scheduler, by_name};
 use ebb_policy::units::Nanos;
 use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
+use crate::parallel::in_parallel;
 use crate::progress::Progress;
-use crate::sim::in_parallel;
 
 /// What steers a run.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,18 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::super::super::study::Part;
-use super::point::Pace;
+
+/// When requests come.
+pub enum Pace {
+    /// Never: connections are open and nothing happens.
+    Idle,
+    /// At this share of the maximum, as a Poisson process.
+    Share(f64),
+    /// A burst at the end.
+    Bursts,
+    /// As in a trace.
+    Trace(PathBuf),
+}
 
 /// One load.
 pub struct Case {

@@ -23,8 +23,8 @@ use crate::probe::wake::cpu_model;
 use crate::progress::Progress;
 use crate::serve::energy;
 
-use cases::{Case, Plan};
-use point::{Lab, Pace, Point};
+use cases::{Case, Pace, Plan};
+use point::{Lab, Point};
 use report::{Machine, Report};
 
 /// Long enough for a burst of a second, and for rest before it.

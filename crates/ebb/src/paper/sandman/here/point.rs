@@ -11,24 +11,11 @@ use ebb_dataplane::reactor::{CoreTotals, Snapshot, probe};
 use ebb_policy::units::Nanos;
 use ebb_twin::reactor::Profile;
 
-use super::cases::Case;
-use crate::args::{Cli, Command};
-use crate::load::{Latency, Load};
+use super::cases::{Case, Pace};
+use crate::load::{Latency, Load, LoadArgs};
 use crate::progress::Progress;
 use crate::serve::energy::{Model, Rapl};
 use crate::serve::{Options, Server};
-
-/// When requests come.
-pub enum Pace {
-    /// Never: connections are open and nothing happens.
-    Idle,
-    /// At this share of the maximum, as a Poisson process.
-    Share(f64),
-    /// A burst at the end.
-    Bursts,
-    /// As in a trace.
-    Trace(PathBuf),
-}
 
 /// Shares of the maximum between bursts and in them, as in the twin's evaluation.
 const REST: f64 = 0.02;
@@ -42,6 +29,13 @@ const RAID: &str = "raid5:ram:64MiB,ram:64MiB,ram:64MiB,create";
 const CONNECTIONS: usize = 4;
 /// Windows of 500 round trips of a cache line.
 const WINDOWS: u64 = 20;
+
+/// A command line of `ebb load`.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: LoadArgs,
+}
 
 /// Where points are measured.
 pub struct Lab {
@@ -210,16 +204,14 @@ impl Lab {
         let connections = (CONNECTIONS * self.target.len()).max(self.load.len()).to_string();
         let (cores, seed) = (list(&self.load), self.seed.to_string());
         let (settle, all) = (self.settle().to_string(), self.whole().to_string());
-        let mut words = vec!["ebb", "load", "--connect", &address, "--cores", &cores, "--poll"];
+        let mut words = vec!["load", "--connect", &address, "--cores", &cores, "--poll"];
         words.extend(["--connections", &connections, "--seed", &seed, "--duration", &all]);
         words.extend(["--warmup", &settle]);
         if raid {
             words.extend(["--rw", "randrw", "--mix", "70"]);
         }
         words.extend(pace.iter().map(String::as_str));
-        let Command::Load(args) = Cli::try_parse_from(&words)?.command else {
-            bail!("not a load: {}", words.join(" "));
-        };
+        let Line { args } = Line::try_parse_from(&words)?;
         let mut load = Load::connect(&args, Progress::new(true))?;
         match load.fill()? {
             Some(early) => Err(anyhow!("filling the namespace: {early}")),

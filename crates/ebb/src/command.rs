@@ -1,0 +1,83 @@
+//! The command line.
+
+use std::any::TypeId;
+use std::path::PathBuf;
+
+use clap::{Arg, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use ebb_policy::units::{Bytes, Nanos, Watts};
+use ebb_trace::generate::{Rate, Share};
+
+use crate::characterise::CharacteriseArgs;
+use crate::load::LoadArgs;
+use crate::paper::PaperArgs;
+use crate::probe::ProbeCommand;
+use crate::serve::{ServeArgs, StatusArgs};
+use crate::sim::SimArgs;
+use crate::trace::TraceCommand;
+
+/// Power management for storage servers.
+#[derive(Debug, Parser)]
+#[command(name = "ebb", version, about, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 the work failed, 2 wrong usage or input, 130 interrupted."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compare power policies on a simulated server, over the same requests.
+    Sim(Box<SimArgs>),
+    /// Look into, convert and rate block-I/O traces.
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Put load on an NVMe/TCP target and measure it, or prove that it keeps data.
+    Load(Box<LoadArgs>),
+    /// Repeat a paper's evaluation in the twin: every stated number, paper against twin.
+    Paper(PaperArgs),
+    /// Serve block devices over NVMe/TCP.
+    Serve(Box<ServeArgs>),
+    /// Ask a running `ebb serve --metrics` what it does.
+    Status(StatusArgs),
+    /// Sweep the fans of a simulated server and measure what its disks still do: EADC's curve.
+    Characterise(CharacteriseArgs),
+    /// Measure what this machine can do.
+    #[command(subcommand)]
+    Probe(ProbeCommand),
+    /// Print the completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Write the manual pages.
+    Man {
+        /// Folder for them, made if it is not there.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+/// The command line. A quantity may begin with a hyphen: "-5 W" is a wrong power, not an option.
+pub fn command() -> clap::Command {
+    quantities(Cli::command())
+}
+
+fn quantities(command: clap::Command) -> clap::Command {
+    fn is<T: 'static>(arg: &Arg) -> bool {
+        arg.get_value_parser().type_id() == TypeId::of::<T>()
+    }
+    let numbers = [is::<f64>, is::<Nanos>, is::<Watts>, is::<Bytes>, is::<Rate>, is::<Share>];
+    let names: Vec<String> =
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| {
+        let is_quantity = numbers.iter().any(|is| is(&arg));
+        if is_quantity { arg.allow_hyphen_values(true) } else { arg }
+    });
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, quantities))
+}

@@ -1,0 +1,218 @@
+//! The options of `ebb sim`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio};
+use ebb_trace::generate::{DriveShare, Rate, Share};
+
+use crate::args::{Changes, Reading};
+
+/// Options of `ebb sim`.
+///
+/// Without a profile, trace, workload or policy it runs a built-in example.
+#[derive(Debug, Default, Args)]
+pub struct SimArgs {
+    /// Server: a shipped profile or a TOML file [default: asg-1115s].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub profile: Option<String>,
+
+    /// Policy to compare; repeat it for several, the first is the reference. `a+b` runs two
+    /// together [default: native].
+    #[arg(long = "policy", value_name = "NAME[+NAME]")]
+    pub policies: Vec<String>,
+
+    /// Tolerated loss: how much the mean latency may rise over the first policy's, as 0.2 or 20%.
+    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "0.2")]
+    pub plf: f64,
+
+    /// Power budget of all drives together, such as "224 W". Enforced for every policy but
+    /// native, the uncapped reference.
+    #[arg(long, value_name = "POWER")]
+    pub ssd_budget: Option<Watts>,
+
+    /// Disk throughput by fan duty, a file that `ebb characterise --out` wrote, for eadc and
+    /// eadc-plus [default: disks that do not feel the fans].
+    #[arg(long, value_name = "FILE")]
+    pub curve: Option<PathBuf>,
+
+    /// Stop taking requests after this time [default: the whole trace; 1 min of a generated
+    /// workload that has no end of its own].
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+
+    /// Time at the start that is simulated but not counted [default: none].
+    #[arg(long, value_name = "TIME")]
+    pub warmup: Option<Nanos>,
+
+    /// Seed of everything random.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Break sensors, fans and frequencies from this seed, the same under every policy; for
+    /// profiles with a `[thermal]` section.
+    #[arg(long, value_name = "SEED")]
+    pub faults: Option<u64>,
+
+    /// Break more: also the sensors of inlet and drives, power states, job shares, and all fans
+    /// but one.
+    #[arg(long, requires = "faults")]
+    pub faults_wide: bool,
+
+    /// End all faults at this time [default: they go on].
+    #[arg(long, value_name = "TIME", requires = "faults")]
+    pub faults_until: Option<Nanos>,
+
+    #[command(flatten)]
+    pub trace: TraceInput,
+
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+
+    #[command(flatten)]
+    pub output: SimOutput,
+}
+
+/// Requests from trace files.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Traces")]
+pub struct TraceInput {
+    /// Trace to replay, - for standard input; repeat it to play several at once, each on devices of
+    /// its own.
+    #[arg(long = "trace", value_name = "FILE", conflicts_with_all = ["workload", "pressure"])]
+    pub files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub reading: Reading,
+
+    #[command(flatten)]
+    pub changes: Changes,
+
+    /// Fold devices and offsets onto those the server has.
+    #[arg(long)]
+    pub fold: bool,
+}
+
+impl TraceInput {
+    /// The first option given that needs `--trace`.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let Self { reading, changes, fold, .. } = self;
+        first(&[
+            ("--format", reading.format.is_some()),
+            ("--lenient", reading.lenient),
+            ("--rate-scale", changes.rate_scale.is_some()),
+            ("--from", changes.from.is_some()),
+            ("--to", changes.to.is_some()),
+            ("--fold", *fold),
+        ])
+    }
+}
+
+fn first(options: &[(&'static str, bool)]) -> Option<&'static str> {
+    options.iter().find_map(|(name, given)| given.then_some(*name))
+}
+
+/// Generated requests.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Generated workloads")]
+pub struct WorkloadArgs {
+    /// Built-in workload or a TOML file; `--list` shows the built-in ones.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub workload: Option<String>,
+
+    /// Rate as a share of the most this server can do of this workload, measured by a short
+    /// saturating run under native (PACER §III-A3), such as 10%.
+    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, conflicts_with = "rate")]
+    pub pressure: Option<f64>,
+
+    /// Rate: "max", "18000 IOPS", 50k or a pressure such as 10%, for each part of the workload.
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<Rate>,
+
+    /// Share of reads, such as 70%.
+    #[arg(long, value_name = "SHARE")]
+    pub read: Option<Share>,
+
+    /// Share of random offsets, such as 100%.
+    #[arg(long, value_name = "SHARE")]
+    pub random: Option<Share>,
+
+    /// Request size, such as "8 KiB".
+    #[arg(long, value_name = "SIZE")]
+    pub block: Option<Bytes>,
+
+    /// Client threads, in all or per drive as the workload has them.
+    #[arg(long, value_name = "NUMBER")]
+    pub jobs: Option<u32>,
+
+    /// Requests outstanding per client thread.
+    #[arg(long, value_name = "NUMBER")]
+    pub depth: Option<u32>,
+
+    /// Drives the workload uses, such as "0%-25%".
+    #[arg(long, value_name = "FROM-TO", value_parser = drive_share)]
+    pub drives: Option<DriveShare>,
+
+    /// Data that RocksDB workloads insert, such as "10 GB".
+    #[arg(long, value_name = "SIZE")]
+    pub data: Option<Bytes>,
+}
+
+impl WorkloadArgs {
+    /// The first option given that needs `--workload`.
+    pub fn first_given(&self) -> Option<&'static str> {
+        first(&[
+            ("--pressure", self.pressure.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--read", self.read.is_some()),
+            ("--random", self.random.is_some()),
+            ("--block", self.block.is_some()),
+            ("--jobs", self.jobs.is_some()),
+            ("--depth", self.depth.is_some()),
+            ("--drives", self.drives.is_some()),
+            ("--data", self.data.is_some()),
+        ])
+    }
+}
+
+fn drive_share(text: &str) -> Result<DriveShare, String> {
+    let wrong = || format!("'{text}' is not a range of drives: write such as \"0%-25%\"");
+    let (from, to) = text.split_once('-').ok_or_else(wrong)?;
+    let share = |text: &str| text.parse::<Share>().map_err(|_| wrong());
+    let (from, to) = (share(from)?, share(to)?);
+    if from >= to || to.0 > 1.0 { Err(wrong()) } else { Ok(DriveShare { from, to }) }
+}
+
+/// What `ebb sim` puts out.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub struct SimOutput {
+    /// Print the results as JSON (docs/json-schema/sim-1.json).
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write one row per policy and control period; the ending says how.
+    #[arg(long, value_name = "FILE.{csv,parquet}")]
+    pub timeseries: Option<PathBuf>,
+
+    /// Write a page with plots and the decision log into this folder; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+
+    /// Write every decision of every policy, one JSON object per line.
+    #[arg(long, value_name = "FILE")]
+    pub decisions: Option<PathBuf>,
+
+    /// Runs at once; the results are the same for any number [default: all cores].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+
+    /// List the policies, profiles and workloads, and exit.
+    #[arg(long)]
+    pub list: bool,
+
+    /// No progress and no hints.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
