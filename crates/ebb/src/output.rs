@@ -28,6 +28,16 @@ pub fn check(option: &str, path: &Path) -> Result<()> {
     }
 }
 
+/// Refuses a folder to write into that is something else.
+///
+/// # Errors
+/// Which option names it.
+pub fn check_folder(option: &str, path: &Path) -> Result<()> {
+    let name = path.display();
+    let is_other = path.exists() && !path.is_dir();
+    if is_other { Err(usage(format!("{option} {name} is no folder: name one"))) } else { Ok(()) }
+}
+
 /// Refuses files to write of which one is also read, or written twice.
 ///
 /// # Errors

@@ -90,6 +90,7 @@ fn what_is_read_is_not_written_over_and_no_file_is_written_twice() {
     let inside = folder.path().to_str().unwrap();
     wrong(&["trace", "convert", &small, "-o", inside, "--output-format", "parquet"], &["a folder"]);
     wrong(&["sim", "--trace", &small, "--decisions", inside], &["--decisions", "a folder"]);
+    wrong(&["sim", "--trace", &small, "--report", &small], &["--report", "no folder"]);
     wrong(&["characterise", "--out", inside], &["--out", "a folder"]);
 }
 

@@ -43,6 +43,9 @@ pub fn run(args: &SimArgs) -> Result<()> {
     if let Some(path) = &files.decisions {
         output::check("--decisions", path)?;
     }
+    if let Some(folder) = &files.report {
+        output::check_folder("--report", folder)?;
+    }
     let series = files.timeseries.as_deref().map(timeseries::Target::new).transpose()?;
     let written = [("--timeseries", &files.timeseries), ("--decisions", &files.decisions)];
     let written = written.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
