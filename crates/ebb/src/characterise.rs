@@ -292,14 +292,14 @@ impl Held {
 
 impl Observer for Held {
     fn sample(&mut self, sample: &Sample<'_>) {
-        if sample.signals.now <= self.from {
+        if sample.cycled.signals.now <= self.from {
             return;
         }
-        for (fan, signal) in sample.signals.cooling.fans.iter().enumerate() {
+        for (fan, signal) in sample.cycled.signals.cooling.fans.iter().enumerate() {
             let Some(duty) = signal.duty else { continue };
             self.sum += duty;
             self.count += 1.0;
-            let given = sample.signals.in_force.fan_duty.at(fan);
+            let given = sample.cycled.signals.in_force.fan_duty.at(fan);
             if !self.is_wanted(duty) && given.is_held() {
                 self.reason = Some(given.reason);
             }

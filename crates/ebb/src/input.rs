@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use ebb_policy::units::Nanos;
+pub use ebb_record::parts::FileReport;
 use ebb_trace::transform::{cut, fold, merge, rate, spread};
 use ebb_trace::{
     Format, OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, open, open_file,
@@ -62,21 +62,6 @@ impl TraceFile {
         self.copy = Some(copy);
         Ok(())
     }
-}
-
-/// What became of one file while it was read.
-#[derive(Debug, Clone, Serialize)]
-pub struct FileReport {
-    /// The file as named.
-    pub file: String,
-    /// Its format, named or detected.
-    pub format: String,
-    /// Malformed records that were passed over.
-    pub malformed: u64,
-    /// The first of them: line or record, and what was wrong.
-    pub reasons: Vec<(u64, String)>,
-    /// Well-formed records that are not requests.
-    pub ignored: u64,
 }
 
 /// What became of the files; complete when the source has been read to its end.

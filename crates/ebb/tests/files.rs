@@ -36,9 +36,20 @@ fn the_series_has_a_row_per_policy_and_period_in_both_forms() {
     for (row, text) in read.iter().zip(&rows) {
         assert_eq!(row.get_string(0).unwrap(), text[0]);
         for (column, text) in text.iter().enumerate().skip(1) {
-            assert_eq!(row.get_double(column).ok(), text.parse().ok(), "{}", names[column]);
+            let value = (row.get_long(column).map(|value| value.to_string()))
+                .or_else(|_| row.get_ushort(column).map(|value| value.to_string()))
+                .or_else(|_| row.get_bool(column).map(|value| value.to_string()))
+                .or_else(|_| row.get_double(column).map(|value| value.to_string()));
+            assert_eq!(value.unwrap_or_default(), *text, "{}", names[column]);
         }
     }
+    let metadata = reader.metadata().file_metadata().key_value_metadata().unwrap();
+    let said = |key: &str| metadata.iter().find(|pair| pair.key == key)?.value.as_deref();
+    assert_eq!(said("ebb.version"), Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!((said("ebb.profile"), said("ebb.seed")), (Some("generic-1u"), Some("1")));
+    assert_eq!(said("ebb.policies"), Some("native,ondemand,pacer"));
+    assert!(said("ebb.command").unwrap().starts_with("ebb sim --profile generic-1u"));
+    assert!(said("ebb.columns").unwrap().contains("\"memory_power_w\":{\"unit\":\"W\""));
 }
 
 #[test]
@@ -50,7 +61,8 @@ fn the_series_adds_up_to_the_summary() {
     let text = fs::read_to_string(&csv).unwrap();
     let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
     let column = |name: &str| names.iter().position(|other| *other == name).unwrap();
-    let (seconds, watts, completed) = (column("period_s"), column("ssd_w"), column("completed"));
+    let (seconds, watts, completed) =
+        (column("period_s"), column("ssd_power_w"), column("completed"));
     for run in result["runs"].as_array().unwrap() {
         let policy = run["policy"].as_str().unwrap();
         let rows = text.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
@@ -77,7 +89,7 @@ fn decisions_are_json_lines_in_the_order_of_the_policies() {
     let mut order: Vec<String> = Vec::new();
     for line in text.lines() {
         let decision: Value = serde_json::from_str(line).unwrap();
-        valid("decision-2", &decision);
+        valid("decision-3", &decision);
         order.push(decision["policy"].as_str().unwrap().to_owned());
     }
     for run in runs.as_array().unwrap() {
@@ -119,8 +131,8 @@ fn the_report_is_one_page_that_loads_nothing() {
     for run in runs {
         let points = run["time"].as_array().unwrap().len();
         assert!((12..=13).contains(&points));
-        let wanted = ["total_w", "cpu_w", "ssd_w", "iops", "front_end_active_cores"];
-        for name in wanted.into_iter().chain(["latency_mean_us", "front_end_frequency_hz"]) {
+        let wanted = ["power_w", "cpu_power_w", "ssd_power_w", "iops", "front_end_cores_active"];
+        for name in wanted.into_iter().chain(["latency_mean_s", "front_end_frequency_hz"]) {
             let series = run["series"][name]["mean"].as_array();
             assert_eq!(series.map(Vec::len), Some(points), "{name}");
         }
@@ -211,7 +223,7 @@ fn long_runs_stay_small_and_keep_their_peaks() {
     assert!(run["rows"].as_u64().unwrap() >= 3600);
     let points = run["time"].as_array().unwrap().len();
     assert!((500..=2000).contains(&points), "{points}");
-    let peak = run["series"]["total_w"]["max"].as_array().unwrap();
+    let peak = run["series"]["power_w"]["max"].as_array().unwrap();
     let peak = peak.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
     let told = data["summary"]["runs"][0]["peak_watts"].as_f64().unwrap();
     assert!((peak / told - 1.0).abs() < 1e-3, "{peak} of {told}");

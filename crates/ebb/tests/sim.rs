@@ -67,11 +67,11 @@ fn faults_are_listed_with_their_times_and_repeat() {
 
     let lines = fs::read_to_string(&decisions).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    lines.iter().for_each(|line| valid("decision-2", line));
+    lines.iter().for_each(|line| valid("decision-3", line));
     let begins = |line: &&Value| line["control"] == "fault" && line["to"] == 1.0;
     assert_eq!(lines.iter().filter(begins).count(), 2 * faults.len());
     let heading = fs::read_to_string(&series).unwrap();
-    assert!(heading.lines().next().unwrap().contains("socket1_reading_celsius,socket1_throttled"));
+    assert!(heading.lines().next().unwrap().contains("socket1_die_celsius,socket1_throttled"));
     let table = prints(&args);
     assert!(table.contains("Injected faults (--faults 3 --faults-until \"90 s\")"), "{table}");
     assert!(table.contains("socket at most, °C"));

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use ebb_policy::units::{Celsius, Joules, Nanos, Rpm, Watts};
-use ebb_policy::{Applied, Decision, InForce, QosClass, Signals};
+use ebb_policy::{Cycled, QosClass};
 
 use crate::faults::FaultEvent;
 use crate::hdd::Wear;
@@ -48,15 +48,12 @@ impl Energy {
     }
 }
 
-/// One control period, as seen after the controls were set.
+/// One control period, as seen after the controls were set: its cycle, and what only the twin
+/// knows.
 #[derive(Debug)]
 pub struct Sample<'a> {
-    /// What the policy saw: the period's latency, utilisation and power.
-    pub signals: &'a Signals,
-    /// What is in force from now on, with what was asked for and why.
-    pub in_force: &'a InForce,
-    /// What became of it.
-    pub applied: &'a Applied,
+    /// What the policy saw, what is in force from now on, and what became of it.
+    pub cycled: Cycled<'a>,
     /// Energy of this period.
     pub energy: Energy,
     /// Length of this period; the last one of a run may be short.
@@ -91,10 +88,10 @@ pub struct Weather {
 
 /// Watches a run.
 pub trait Observer {
+    /// Before the first request, what the policy asks for then.
+    fn opened(&mut self, _cycled: &Cycled<'_>) {}
     /// After each control period.
     fn sample(&mut self, _sample: &Sample<'_>) {}
-    /// Each change of a control, and each refusal to change one, with its reason.
-    fn decision(&mut self, _decision: &Decision) {}
     /// Each injected fault, when it begins (`true`) and when it ends.
     fn fault(&mut self, _event: &FaultEvent, _begins: bool) {}
 }

@@ -46,7 +46,7 @@ struct Watch(Vec<(Nanos, f64, u64)>);
 
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
-        let signals = sample.signals;
+        let signals = sample.cycled.signals;
         let duty = signals.cooling.fans[0].duty.unwrap();
         self.0.push((signals.now, duty, signals.io.completed.unwrap()));
     }

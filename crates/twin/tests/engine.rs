@@ -132,8 +132,8 @@ impl Observer for Sums {
         for (sum, (_, joules)) in self.energy.iter_mut().zip(sample.energy.components()) {
             *sum += joules.0;
         }
-        self.completed += sample.signals.io.completed.unwrap();
-        self.arrived += sample.signals.io.arrived.unwrap();
+        self.completed += sample.cycled.signals.io.completed.unwrap();
+        self.arrived += sample.cycled.signals.io.arrived.unwrap();
         self.span += sample.length.0;
     }
 }

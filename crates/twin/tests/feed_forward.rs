@@ -72,9 +72,9 @@ struct Seen(Vec<(Nanos, Celsius, f64)>);
 
 impl Observer for Seen {
     fn sample(&mut self, sample: &Sample<'_>) {
-        let drives = sample.signals.drives.iter().filter_map(|drive| drive.temperature);
-        let duty = sample.signals.cooling.fans[0].duty.unwrap();
-        self.0.push((sample.signals.now, drives.fold(Celsius(0.0), Celsius::max), duty));
+        let drives = sample.cycled.signals.drives.iter().filter_map(|drive| drive.temperature);
+        let duty = sample.cycled.signals.cooling.fans[0].duty.unwrap();
+        self.0.push((sample.cycled.signals.now, drives.fold(Celsius(0.0), Celsius::max), duty));
     }
 }
 

@@ -143,7 +143,7 @@ fn in_slots(slots: u16, jobs: Vec<Job>, admitted: bool, observer: &mut dyn Obser
 struct Classes(Vec<QosClass>);
 impl Observer for Classes {
     fn sample(&mut self, sample: &Sample<'_>) {
-        let jobs = sample.signals.jobs.iter();
+        let jobs = sample.cycled.signals.jobs.iter();
         self.0.extend(jobs.filter(|job| job.present).map(|job| job.class));
     }
 }
@@ -196,7 +196,7 @@ struct Watch {
 }
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
-        let jobs = &sample.signals.jobs;
+        let jobs = &sample.cycled.signals.jobs;
         self.sockets.push(jobs[0].socket);
         self.cpu.push(jobs[0].cpu);
         self.bytes += jobs[1].disk_bytes;
@@ -254,7 +254,7 @@ fn wear_is_counted_after_warm_up_and_promises_to_the_end_of_the_run() {
     struct Watch(Vec<(Nanos, Wear)>);
     impl Observer for Watch {
         fn sample(&mut self, sample: &Sample<'_>) {
-            self.0.push((sample.signals.now, sample.wear));
+            self.0.push((sample.cycled.signals.now, sample.wear));
         }
     }
     let profile = Profile::load("eadc-e6").unwrap();

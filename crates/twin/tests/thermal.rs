@@ -45,10 +45,10 @@ struct Seen {
 impl Observer for Seen {
     fn sample(&mut self, sample: &Sample<'_>) {
         self.weather.push(sample.weather.unwrap().clone());
-        let cooling = &sample.signals.cooling;
+        let cooling = &sample.cycled.signals.cooling;
         self.readings.push(cooling.sockets[0].map(|reading| reading.temperature.0));
         self.duties.push(cooling.fans[0].duty.unwrap());
-        self.frequencies.push(sample.signals.groups[0].frequency.unwrap().0);
+        self.frequencies.push(sample.cycled.signals.groups[0].frequency.unwrap().0);
     }
 }
 

@@ -205,9 +205,9 @@ impl Observer for Watch {
         }
     }
     fn sample(&mut self, sample: &Sample<'_>) {
-        let now = sample.signals.now;
+        let now = sample.cycled.signals.now;
         let weather = sample.weather.unwrap();
-        for (fan, signal) in sample.signals.cooling.fans.iter().enumerate() {
+        for (fan, signal) in sample.cycled.signals.cooling.fans.iter().enumerate() {
             if !self.harmed.contains(&(fan as u16)) && signal.duty.unwrap() < 0.99 {
                 self.spared = now;
             }
@@ -463,7 +463,7 @@ impl Observer for Shows {
         }
     }
     fn sample(&mut self, sample: &Sample<'_>) {
-        let (signals, weather) = (sample.signals, sample.weather.unwrap());
+        let (signals, weather) = (sample.cycled.signals, sample.weather.unwrap());
         let celsius = |drive: u16| signals.drives[usize::from(drive)].temperature;
         for (fault, lasted) in &mut self.active {
             *lasted += 1;

@@ -37,8 +37,8 @@ struct Watch {
 
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
-        let signals = sample.signals;
-        if sample.in_force.held().next().is_some() {
+        let signals = sample.cycled.signals;
+        if sample.cycled.in_force.held().next().is_some() {
             self.guarded = signals.now;
         }
         let fans = &signals.cooling.fans;

@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use crate::common::{Chain, Poisson, changed, compute, curve, job};
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
-use ebb_policy::{Decision, Limits, QosClass};
+use ebb_policy::{Cycled, Decision, Limits, QosClass};
 use ebb_trace::generate::Job;
 use ebb_trace::{Source, Workload, transform};
-use ebb_twin::{Observer, Outcome, Profile, Run, run};
+use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
 
 const PLF: f64 = 0.2;
 /// Of 8 drives with caps from 9 to 25 W.
@@ -103,14 +103,23 @@ struct Owners {
     foreign: Vec<Decision>,
 }
 
-impl Observer for Owners {
-    fn decision(&mut self, decision: &Decision) {
+impl Owners {
+    fn decided(&mut self, decision: Decision) {
         let by = decision.reason.split(':').next().unwrap();
         let owner = ENTRIES.iter().find(|entry| entry.name == by);
         let owns = owner.is_some_and(|entry| entry.owns.contains(&decision.control));
         if !owns && by != "guard" && by != "sspc" {
-            self.foreign.push(*decision);
+            self.foreign.push(decision);
         }
+    }
+}
+
+impl Observer for Owners {
+    fn opened(&mut self, cycled: &Cycled<'_>) {
+        cycled.decisions().for_each(|decision| self.decided(decision));
+    }
+    fn sample(&mut self, sample: &Sample<'_>) {
+        self.opened(&sample.cycled);
     }
 }
 

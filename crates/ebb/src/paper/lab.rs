@@ -148,7 +148,7 @@ struct Watch {
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
         interrupt::leave_if_asked();
-        let signals = sample.signals;
+        let signals = sample.cycled.signals;
         if sample.length < PERIOD {
             return; // After the end: only what was still under way.
         }
@@ -161,7 +161,7 @@ impl Observer for Watch {
         }
         self.drive_watts.push(signals.drives.iter().filter_map(|drive| drive.power).collect());
         self.weather.extend(climate(sample));
-        self.active.push((at, sample.in_force.groups().map(|group| group.active).sum()));
+        self.active.push((at, sample.cycled.in_force.groups().map(|group| group.active).sum()));
     }
 }
 
@@ -181,10 +181,10 @@ fn hold_cores(topology: &Topology, cores: f64, frequency: f64) -> Request {
 /// Temperature and fans at the end of a period, where the profile models them.
 fn climate(sample: &Sample<'_>) -> Option<Climate> {
     let weather = sample.weather?;
-    let duties = sample.signals.cooling.fans.iter().filter_map(|fan| fan.duty);
+    let duties = sample.cycled.signals.cooling.fans.iter().filter_map(|fan| fan.duty);
     let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
     Some(Climate {
-        seconds: sample.signals.now.seconds(),
+        seconds: sample.cycled.signals.now.seconds(),
         celsius: most(&mut weather.sockets.iter().map(|celsius| celsius.0)),
         duty: duties.fold(0.0, f64::max),
         rpm: most(&mut weather.fan_speeds.iter().map(|speed| speed.0)),

@@ -37,7 +37,7 @@ fn item(name: &'static str, summary: String) -> Item {
 /// Prints the policies, profiles and workloads.
 pub fn print(json: bool) -> Result<()> {
     let lists = Lists {
-        schema: super::summary::SCHEMA,
+        schema: ebb_record::summary::SCHEMA,
         policies: ENTRIES
             .iter()
             .map(|entry| Item {

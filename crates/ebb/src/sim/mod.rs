@@ -1,25 +1,23 @@
 //! `ebb sim`: policies side by side over the same requests, in the digital twin.
 
+mod advice;
 mod args;
-mod decisions;
-mod heat;
-mod jobs;
+mod files;
 mod list;
 mod maximum;
 mod options;
+mod outcome;
 mod plan;
-mod record;
-mod report;
 mod run;
-mod spool;
 mod summary;
 mod table;
-mod timeseries;
-mod verdict;
+mod truth;
 
 use std::io::{self, Write};
 
 use anyhow::{Result, anyhow};
+use ebb_record::Summary;
+use ebb_record::recorder::Keep;
 
 use crate::exit::Interrupted;
 use crate::interrupt;
@@ -27,8 +25,7 @@ use crate::out;
 use crate::output;
 use crate::progress::Progress;
 use plan::Plan;
-use run::{Keep, Results, RunResult};
-use summary::Summary;
+use run::{Results, RunResult};
 
 pub use args::SimArgs;
 pub use maximum::maximum;
@@ -36,49 +33,49 @@ pub use plan::whole_periods;
 
 /// Runs the command.
 pub fn run(args: &SimArgs) -> Result<()> {
-    let files = &args.output;
-    if files.list {
-        return list::print(files.json);
+    let output = &args.output;
+    if output.list {
+        return list::print(output.json);
     }
-    if let Some(path) = &files.decisions {
+    if let Some(path) = &output.decisions {
         output::check("--decisions", path)?;
     }
-    if let Some(folder) = &files.report {
+    if let Some(folder) = &output.report {
         output::check_folder("--report", folder)?;
     }
-    let series = files.timeseries.as_deref().map(timeseries::Target::new).transpose()?;
-    let written = [("--timeseries", &files.timeseries), ("--decisions", &files.decisions)];
+    let series = output.timeseries.as_deref().map(files::Target::new).transpose()?;
+    let written = [("--timeseries", &output.timeseries), ("--decisions", &output.decisions)];
     let written = written.iter().filter_map(|(option, path)| Some((*option, path.as_deref()?)));
     output::apart(&args.trace.files, &written.collect::<Vec<_>>())?;
     interrupt::watch()?;
-    let progress = Progress::new(files.quiet);
+    let progress = Progress::new(output.quiet);
     let mut plan = Plan::new(args)?;
     plan.measure(&progress)?;
     let keep = Keep {
-        rows: series.is_some() || files.report.is_some(),
-        decisions: files.decisions.is_some(),
+        rows: series.is_some() || output.report.is_some(),
+        decisions: output.decisions.is_some(),
     };
     let Results { done: mut results, unfinished } =
-        run::run_all(&plan, &progress, files.threads, keep)?;
+        run::run_all(&plan, &progress, output.threads, keep)?;
     let interrupted = !unfinished.is_empty();
-    let summary = Summary::new(&plan, &results, unfinished);
+    let summary = summary::new(&plan, &results, unfinished);
     if let Some(target) = series {
-        target.write(&plan, &mut results)?;
+        target.write(&plan, &summary, &mut results)?;
     }
-    if let Some(path) = &files.decisions {
-        decisions::write(path, results.iter_mut().map(|result| result.log.take_file()))?;
+    if let Some(path) = &output.decisions {
+        files::decisions(path, &mut results)?;
     }
-    let page = match &files.report {
-        Some(folder) => Some(report::write(folder, &plan, &summary, &mut results)?),
+    let page = match &output.report {
+        Some(folder) => Some(files::page(folder, &plan, &summary, &mut results)?),
         None => None,
     };
-    if files.json {
+    if output.json {
         out::json(&summary)?;
     } else {
         let shown = Shown { plan: &plan, summary: &summary, results: &results };
-        shown.print(&mut out::stdout(), files.quiet, page.as_deref())?;
+        shown.print(&mut out::stdout(), output.quiet, page.as_deref())?;
     }
-    let told = |run: &RunResult| Some(format!("{}: {}", run.policy, run.outcome.trip?));
+    let told = |run: &RunResult| Some(format!("{}: {}", run.recorded.policy, run.outcome.trip?));
     let tripped: Vec<_> = results.iter().filter_map(told).collect();
     if !tripped.is_empty() {
         return Err(anyhow!(tripped.join("; ")));

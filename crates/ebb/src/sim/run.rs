@@ -2,35 +2,30 @@
 
 use anyhow::{Context, Result};
 
-use ebb_twin::{Outcome, Run, TwinError};
+use ebb_policy::Cycled;
+use ebb_record::log::Line;
+use ebb_record::parts::FileReport;
+use ebb_record::recorder::Keep;
+use ebb_record::{Recorded, Recorder};
+use ebb_twin::faults::FaultEvent;
+use ebb_twin::hdd::Wear;
+use ebb_twin::{Observer, Outcome, Run, Sample, TwinError};
 
 use super::plan::Plan;
-use super::record::{Log, Recorder};
-use super::spool::Spool;
+use super::truth;
 use crate::exit::{Interrupted, usage};
-use crate::input::FileReport;
+use crate::interrupt;
 use crate::parallel::each_in_parallel;
 use crate::progress::{Progress, Track};
 
-/// What to keep of each run beside its outcome.
-#[derive(Debug, Clone, Copy)]
-pub struct Keep {
-    /// A row per control period.
-    pub rows: bool,
-    /// Every decision.
-    pub decisions: bool,
-}
-
 /// One policy's run.
 pub struct RunResult {
-    /// The policy as asked for.
-    pub policy: String,
     /// What it came to, to its end or to a thermal trip.
     pub outcome: Outcome,
-    /// A row per control period, if asked for.
-    pub rows: Option<Spool>,
-    /// Its decisions.
-    pub log: Log,
+    /// Its rows and decisions.
+    pub recorded: Recorded,
+    /// Injected faults in the order in which they began.
+    pub faults: Vec<FaultEvent>,
     /// What became of the trace files.
     pub files: Vec<FileReport>,
 }
@@ -75,8 +70,17 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         None => Track::trace(progress, policy, &watch),
     };
     let topology = &plan.server.topology;
-    let mut recorder = Recorder::new(policy, topology, track, keep.rows, keep.decisions)
+    let recorder = Recorder::new(policy, topology, truth::columns(topology), keep)
         .context("cannot make a temporary file")?;
+    let mut watcher = Watcher {
+        policy,
+        recorder,
+        track,
+        completed: 0,
+        faults: Vec::new(),
+        wear: Wear::default(),
+        truth: Vec::new(),
+    };
     let run = Run {
         profile: &plan.server.profile,
         policy: plan.policy(policy)?,
@@ -90,13 +94,63 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         warmup: plan.warmup,
         faults: plan.faults,
     };
-    let outcome = ebb_twin::run_to_trip(run, &mut recorder).map_err(|error| match error {
+    let outcome = ebb_twin::run_to_trip(run, &mut watcher).map_err(|error| match error {
         TwinError::Request { .. } if plan.folds() == Some(false) => {
             usage(format!("{error} (--fold does that)"))
         }
         TwinError::Setup(reason) => usage(reason),
         error => error.into(),
     })?;
-    let (rows, log) = recorder.finish();
-    Ok(RunResult { policy: policy.to_owned(), outcome, rows, log, files: watch.reports() })
+    let Watcher { recorder, track, faults, .. } = watcher;
+    track.finish();
+    let mut recorded = recorder.finish();
+    recorded.latency = Some(outcome.latency.clone());
+    Ok(RunResult { outcome, recorded, faults, files: watch.reports() })
+}
+
+/// Watches one run.
+struct Watcher<'a> {
+    policy: &'a str,
+    recorder: Recorder,
+    track: Track,
+    completed: u64,
+    faults: Vec<FaultEvent>,
+    /// What hard disks had done by the end of the last period.
+    wear: Wear,
+    /// The twin's own columns of the current one.
+    truth: Vec<f64>,
+}
+
+impl Observer for Watcher<'_> {
+    fn opened(&mut self, cycled: &Cycled<'_>) {
+        self.recorder.cycle(cycled, &[]);
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let signals = sample.cycled.signals;
+        self.completed += signals.io.completed.unwrap_or(0);
+        interrupt::leave_if_asked();
+        self.track.reached(signals.now, self.completed);
+        truth::fill(&mut self.truth, sample, &sample.wear.since(&self.wear));
+        self.wear = sample.wear;
+        self.recorder.cycle(&sample.cycled, &self.truth);
+    }
+
+    fn fault(&mut self, event: &FaultEvent, begins: bool) {
+        if begins {
+            self.faults.push(*event);
+        }
+        let (time, from) = if begins { (event.from, 0.0) } else { (event.until, 1.0) };
+        self.recorder.event(&Line {
+            time_s: time.seconds(),
+            policy: self.policy,
+            control: "fault",
+            of: Some(event.fault.part()),
+            from: Some(from),
+            to: Some(1.0 - from),
+            asked: None,
+            reason: event.fault.reason(),
+            applied: None,
+        });
+    }
 }

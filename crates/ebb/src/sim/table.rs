@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
-use super::heat::ThermalSummary;
-use super::jobs::ClassSummary;
+use ebb_record::parts::{ClassSummary, ThermalSummary};
+use ebb_record::{RunSummary, Summary};
+
 use super::plan::{Plan, Requests};
 use super::run::RunResult;
-use super::summary::{RunSummary, Summary};
 use crate::text::{grouped, number, percent, seconds, short, wrapped};
 
 /// Columns of the screen where that is no terminal; at least two policies stand side by side.
@@ -94,13 +94,13 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
         Requests::Generated(_) => "workload",
     };
     let first = summary.runs.first();
-    let requests = first.map_or(0.0, |run| run.requests as f64);
+    let requests = first.map_or(0.0, |run| run.requests.unwrap_or_default() as f64);
     let span = first.map_or(0.0, |run| run.seconds);
     writeln!(
         to,
         "{what} {}, seed {}, {} requests in {} under {}",
         summary.workload,
-        summary.seed,
+        plan.seed,
         grouped(requests),
         seconds(span),
         first.map_or("", |run| &run.policy),
@@ -238,12 +238,12 @@ fn rows(summary: &Summary) -> Vec<Row> {
         rows.push(row("tripped at, s", Neither, |run| Some(run.trip?.at_s)));
     }
     rows.extend(energy(summary));
-    rows.push(row("mean power, W", Lower, |run| Some(run.mean_watts)));
-    rows.push(row("peak power, W", Lower, |run| Some(run.peak_watts)));
-    rows.push(count("requests", Neither, |run| Some(run.requests as f64)));
-    rows.push(row("IOPS", Higher, |run| Some(run.iops)));
-    rows.push(row("IOPS/W", Higher, |run| Some(run.iops_per_watt)));
-    rows.push(row("MB/J", Higher, |run| Some(run.bytes_per_joule * 1e-6)));
+    rows.push(row("mean power, W", Lower, |run| run.mean_watts));
+    rows.push(row("peak power, W", Lower, |run| run.peak_watts));
+    rows.push(count("requests", Neither, |run| Some(run.requests? as f64)));
+    rows.push(row("IOPS", Higher, |run| run.iops));
+    rows.push(row("IOPS/W", Higher, |run| run.iops_per_watt));
+    rows.push(row("MB/J", Higher, |run| Some(run.bytes_per_joule? * 1e-6)));
     rows.push(row("latency mean, µs", Lower, |run| run.latency_us.mean));
     rows.push(row("latency p50, µs", Lower, |run| run.latency_us.p50));
     rows.push(row("latency p99, µs", Lower, |run| run.latency_us.p99));
@@ -262,7 +262,7 @@ fn rows(summary: &Summary) -> Vec<Row> {
     }
     if summary.ssd_budget_watts.is_some() {
         rows.push(row("over budget, s", Lower, |run| run.seconds_over_budget));
-        rows.push(row("caps at most, W", Neither, |run| Some(run.most_capped_watts)));
+        rows.push(row("caps at most, W", Neither, |run| run.most_capped_watts));
     }
     rows
 }
@@ -390,7 +390,7 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
     for run in results {
         let Some(trip) = run.outcome.trip else { continue };
         let end = "Its numbers end there and are compared with nothing.";
-        writeln!(to, "{}: {trip}.\n  {end}", run.policy)?;
+        writeln!(to, "{}: {trip}.\n  {end}", run.recorded.policy)?;
     }
     for note in &summary.notes {
         writeln!(to, "{}", wrapped(&format!("Note: {note}.")))?;

@@ -156,7 +156,7 @@ macro_rules! controls {
             {
                 name: "power_state",
                 title: "drive power states",
-                unit: Unit::Count,
+                unit: Unit::Index,
                 domain: Domain::Drive,
                 aggregation: Aggregation::None,
                 steward: Steward::Ssd,
@@ -226,7 +226,7 @@ macro_rules! controls {
             {
                 name: "job_socket",
                 title: "job placement",
-                unit: Unit::Count,
+                unit: Unit::Index,
                 domain: Domain::Job,
                 aggregation: Aggregation::None,
                 steward: Steward::Cooling,

@@ -175,6 +175,15 @@ macro_rules! in_force {
                 })*
             }
 
+            /// What part `part` of `control` is at, in its unit; `None` where that is for the board
+            /// or the operating system to know.
+            #[must_use]
+            pub fn number(&self, control: Control, part: usize) -> Option<f64> {
+                match control {
+                    $(Control::$kind => self.$column.value(part).map(Setting::number),)*
+                }
+            }
+
             fn why_held(&self, control: Control, part: usize) -> Option<&'static str> {
                 match control {
                     $(Control::$kind => {
@@ -316,6 +325,18 @@ pub enum Outcome {
     Refused,
     /// Somebody else has changed it.
     Changed,
+}
+
+impl Outcome {
+    /// Its name in files and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Changed => "changed",
+        }
+    }
 }
 
 /// What became of everything that was given, control by control and part by part.

@@ -6,8 +6,12 @@ use super::topology::Topology;
 /// The unit of a value, SI where there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of things, or the number of one.
+    /// A number of things.
     Count,
+    /// The number of one of several things, from 0.
+    Index,
+    /// So many a second.
+    PerSecond,
     /// A share, 0 to 1.
     Share,
     /// Yes or no.
@@ -34,6 +38,8 @@ impl Unit {
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Count => "1",
+            Self::Index => "number",
+            Self::PerSecond => "1/s",
             Self::Share => "0 to 1",
             Self::Flag => "yes/no",
             Self::Mode => "mode",

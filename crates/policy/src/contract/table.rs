@@ -78,7 +78,7 @@ signals! {
         |s, at| Some(s.cooling.sockets.get(at)?.as_ref()?.temperature.0);
     drive_power Watts Drive Sum "Mean power."
         |s, at| Some(s.drives.get(at)?.power?.0);
-    drive_state Count Drive None "NVMe power state, as the drive reports it."
+    drive_state Index Drive None "NVMe power state, as the drive reports it."
         |s, at| Some(f64::from(s.drives.get(at)?.state?));
     drive_temperature Celsius Drive Max "Composite temperature."
         |s, at| Some(s.drives.get(at)?.temperature?.0);
@@ -92,6 +92,8 @@ signals! {
         |s, at| Some(job(s, at)?.cpu);
     job_bytes Bytes Job Sum "Read from and written to drives by the job."
         |s, at| Some(job(s, at)?.disk_bytes as f64);
+    job_running Flag Job Sum "Whether the job is admitted."
+        |s, at| Some(f64::from(u8::from(!job(s, at)?.waiting)));
     job_waiting Flag Job Sum "Whether the job is not admitted yet."
         |s, at| Some(f64::from(u8::from(job(s, at)?.waiting)));
     job_age Seconds Job Max "Time since the job arrived."

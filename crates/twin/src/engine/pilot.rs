@@ -48,9 +48,7 @@ impl Plant for Engine<'_> {
 impl Engine<'_> {
     /// Before the first request: what the policy asks for then is in force at once.
     pub(super) fn open(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) {
-        for decision in cycle.step(self).decisions() {
-            observer.decision(&decision);
-        }
+        observer.opened(&cycle.step(self));
     }
 
     fn sense_start(&self, signals: &mut Signals) {
@@ -105,13 +103,8 @@ impl Engine<'_> {
         for (event, begins) in self.climate.iter().flat_map(|climate| &climate.news) {
             observer.fault(event, *begins);
         }
-        for decision in cycled.decisions() {
-            observer.decision(&decision);
-        }
         observer.sample(&Sample {
-            signals: cycled.signals,
-            in_force: cycled.in_force,
-            applied: cycled.applied,
+            cycled,
             energy: self.drawn,
             length: cycled.signals.period,
             weather: self.climate.as_ref().map(|climate| &climate.weather),

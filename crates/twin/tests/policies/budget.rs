@@ -37,7 +37,7 @@ impl Caps {
 impl Observer for Caps {
     fn sample(&mut self, sample: &Sample<'_>) {
         let mut sum = 0.0;
-        for (d, signal) in sample.signals.drives.iter().enumerate() {
+        for (d, signal) in sample.cycled.signals.drives.iter().enumerate() {
             let (drive, power) = (&self.topology.drives[d], signal.power.unwrap().0);
             sum += power;
             let after = drive.cap(signal.state.unwrap());
@@ -47,9 +47,9 @@ impl Observer for Caps {
         }
         self.sum_excess = self.sum_excess.max(sum - self.budget.0);
         self.states.clear();
-        self.states.extend(sample.signals.drives.iter().map(|signal| signal.state.unwrap()));
-        let Signals { in_force, now, .. } = sample.signals;
-        self.changes += sample.in_force.decisions(in_force, *now).count();
+        self.states.extend(sample.cycled.signals.drives.iter().map(|signal| signal.state.unwrap()));
+        let Signals { in_force, now, .. } = sample.cycled.signals;
+        self.changes += sample.cycled.in_force.decisions(in_force, *now).count();
     }
 }
 

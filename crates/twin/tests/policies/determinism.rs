@@ -1,10 +1,10 @@
 //! The same run gives the same bytes, on whatever thread and beside whatever else.
 
-use ebb_policy::Decision;
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{Cycled, Decision};
 use ebb_trace::Workload;
-use ebb_twin::{Observer, Outcome, Profile, Run, run};
+use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
 
 use crate::common::{Poisson, Shifting, job};
 
@@ -13,8 +13,11 @@ use crate::common::{Poisson, Shifting, job};
 struct Log(Vec<Decision>);
 
 impl Observer for Log {
-    fn decision(&mut self, decision: &Decision) {
-        self.0.push(*decision);
+    fn opened(&mut self, cycled: &Cycled<'_>) {
+        self.0.extend(cycled.decisions());
+    }
+    fn sample(&mut self, sample: &Sample<'_>) {
+        self.0.extend(sample.cycled.decisions());
     }
 }
 

@@ -115,12 +115,12 @@ impl Watch {
 
 impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
-        let asked = sample.in_force.groups().eq(self.native.iter().copied());
-        let there = sample.signals.groups.iter().zip(&self.native).all(|(group, full)| {
+        let asked = sample.cycled.in_force.groups().eq(self.native.iter().copied());
+        let there = sample.cycled.signals.groups.iter().zip(&self.native).all(|(group, full)| {
             group.active == full.active && group.frequency == Some(full.frequency)
         });
-        let background = sample.in_force.background();
-        self.periods.push((sample.signals.now, asked, there, background));
+        let background = sample.cycled.in_force.background();
+        self.periods.push((sample.cycled.signals.now, asked, there, background));
     }
 }
 

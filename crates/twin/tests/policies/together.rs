@@ -2,9 +2,9 @@
 
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Control, Decision};
+use ebb_policy::{Control, Cycled, Decision};
 use ebb_trace::Workload;
-use ebb_twin::{Observer, Outcome, Profile, Run, run};
+use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
 
 use crate::common::{Poisson, job};
 
@@ -22,8 +22,8 @@ struct Owners {
     foreign: Vec<Decision>,
 }
 
-impl Observer for Owners {
-    fn decision(&mut self, decision: &Decision) {
+impl Owners {
+    fn decided(&mut self, decision: Decision) {
         let drive = decision.control == Control::PowerState;
         let owner = decision.reason.split(':').next().unwrap();
         match (drive, owner) {
@@ -31,8 +31,17 @@ impl Observer for Owners {
             (false, "pacer") => self.cores += 1,
             // The guard bounds how fast cores are parked.
             (false, "guard") => {}
-            _ => self.foreign.push(*decision),
+            _ => self.foreign.push(decision),
         }
+    }
+}
+
+impl Observer for Owners {
+    fn opened(&mut self, cycled: &Cycled<'_>) {
+        cycled.decisions().for_each(|decision| self.decided(decision));
+    }
+    fn sample(&mut self, sample: &Sample<'_>) {
+        self.opened(&sample.cycled);
     }
 }
 

@@ -10,8 +10,6 @@ const YEAR: f64 = 8760.0;
 const SAME: f64 = 0.005;
 /// Runs whose work differs by more are compared by the energy of a request.
 const SAME_WORK: f64 = 0.01;
-/// Cores busy for less of the time are hardly loaded.
-const HARDLY: f64 = 0.01;
 
 /// What is compared of a run.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +55,7 @@ pub struct Verdict {
 
 /// A verdict for every run but the first, where both went to their ends and served requests;
 /// `plf` is the loss that is tolerated.
+#[must_use]
 pub fn all(sides: &[Side<'_>], plf: f64) -> Vec<Verdict> {
     let Some((first, others)) = sides.split_first() else { return Vec::new() };
     others.iter().filter_map(|side| Verdict::new(first, side, plf)).collect()
@@ -127,40 +126,18 @@ impl Verdict {
     }
 
     /// Whether the policy made no difference.
-    fn is_nothing(&self) -> bool {
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
         [self.saved_share, self.throughput_change, self.latency_mean_change]
             .iter()
             .all(|change| change.abs() <= SAME)
     }
 }
 
-fn percent(share: f64) -> String {
+/// The size of a share in percent.
+#[must_use]
+pub fn percent(share: f64) -> String {
     format!("{:.1}%", share.abs() * 100.0)
-}
-
-/// What to try where the requests hardly load the server, so that there is little to compare.
-pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Option<String> {
-    let first = sides.first()?;
-    let busy = first.busy?;
-    let nothing = verdicts.iter().all(Verdict::is_nothing);
-    if verdicts.is_empty() || (busy >= HARDLY && !nothing) {
-        return None;
-    }
-    let iops = number(first.iops);
-    let load = format!("{iops} IOPS keep this server's cores busy {} of the time", percent(busy));
-    let faster = match is_trace {
-        true => "--rate-scale 10 plays the trace ten times as fast",
-        false => "--pressure 30% asks for more of what it can do",
-    };
-    Some(match nothing {
-        true => format!(
-            "{load} and give these policies nothing to do. --policy native --policy pacer shows \
-             what parking cores saves at low load; {faster}"
-        ),
-        false => {
-            format!("{load}: what is compared is nearly the power of an idle server. {faster}")
-        }
-    })
 }
 
 #[cfg(test)]
@@ -190,7 +167,6 @@ mod tests {
             "pacer would save 50.00 W of native's power (12.5%), 438.0 kWh a year at this load. \
              Cost: mean latency +10.0%, within the 20% allowed; p99 +50.0%."
         );
-        assert!(advice(&[NATIVE, pacer], &all(&[NATIVE, pacer], 0.2), true).is_none());
     }
 
     #[test]
@@ -200,17 +176,6 @@ mod tests {
         assert!(more.contains("which breaks the 20% allowed"), "{more}");
         let work = told(Side { policy: "x", watts: 420.0, iops: 1200.0, ..NATIVE });
         assert!(work.contains("serves 20.0% more requests: 12.5% less energy for each"), "{work}");
-    }
-
-    #[test]
-    fn what_shows_nothing_says_what_to_try() {
-        let sides = [NATIVE, Side { policy: "x", ..NATIVE }];
-        let text = advice(&sides, &all(&sides, 0.2), true).unwrap();
-        assert!(text.contains("busy 30.0% of the time") && text.contains("--rate-scale"), "{text}");
-        let idle = [Side { busy: Some(0.001), ..NATIVE }, Side { watts: 300.0, ..NATIVE }];
-        let text = advice(&idle, &all(&idle, 0.2), false).unwrap();
-        assert!(text.contains("an idle server") && text.contains("--pressure"), "{text}");
-        assert_eq!(advice(&idle[..1], &[], false), None);
     }
 
     #[test]

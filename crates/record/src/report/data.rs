@@ -1,18 +1,19 @@
 //! The numbers of the page.
 
 use std::collections::BTreeMap;
+use std::io;
 
-use anyhow::Result;
+use ebb_policy::{Aggregation, Domain, Topology};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::About;
 use super::series::{ALL_SHOWN, Digits, Series, rows_per_bucket};
-use crate::sim::decisions::told;
-use crate::sim::plan::Plan;
-use crate::sim::record::{Columns, Log};
-use crate::sim::run::RunResult;
-use crate::sim::spool::Spool;
-use crate::sim::summary::Summary;
+use crate::column::{Column, Columns, END, PERIOD, combine};
+use crate::log::Log;
+use crate::recorder::Recorded;
+use crate::spool::Spool;
+use crate::summary::Summary;
 
 /// Cells of a drives-by-time map.
 const CELLS: usize = 40_000;
@@ -24,20 +25,15 @@ const PER_DECADE: f64 = 100.0;
 /// Everything the page shows.
 #[derive(Serialize)]
 pub struct Data<'a> {
-    version: &'static str,
-    /// The command line, quoted for a shell.
-    command: String,
-    /// When the page was made, seconds since 1970.
-    made_unix_s: u64,
-    profile_summary: &'a str,
+    #[serde(flatten)]
+    about: &'a About,
     summary: &'a Summary,
-    groups: Vec<String>,
+    groups: &'a [String],
     /// Cores of each group.
     cores: Vec<u16>,
     drives: usize,
     /// Power cap of each operational state, watts.
     caps: Vec<f64>,
-    warmup_s: f64,
     all_shown: u64,
     runs: Vec<RunData>,
 }
@@ -47,11 +43,14 @@ struct RunData {
     policy: String,
     rows: u64,
     rows_per_point: u64,
+    /// Length of the first control period.
+    period_s: f64,
     /// Ends of the points' times, seconds.
     time: Vec<Digits>,
     series: BTreeMap<String, Series>,
     map: Map,
-    latency: Classes,
+    /// Absent where the plant does not tell each request.
+    latency: Option<Classes>,
     decisions: Decisions,
 }
 
@@ -81,94 +80,139 @@ struct Classes {
 struct Decisions {
     count: u64,
     reasons: Vec<(&'static str, u64)>,
-    /// Time, control, what of, from, to, index of the reason; the first and the last.
-    shown: Vec<(Digits, &'static str, String, Digits, Digits, usize)>,
+    /// The first and the last.
+    shown: Vec<Decided>,
 }
+
+/// Time, control, what of, from, to, index of the reason, what the plant made of it.
+#[derive(Serialize)]
+struct Decided(Digits, &'static str, String, Digits, Digits, usize, Option<&'static str>);
 
 impl<'a> Data<'a> {
     /// Gathers the numbers of all runs.
-    pub fn new(plan: &'a Plan, summary: &'a Summary, results: &mut [RunResult]) -> Result<Self> {
-        let topology = &plan.server.topology;
-        let columns = Columns::new(topology);
-        let mut runs = Vec::with_capacity(results.len());
-        for result in results {
-            runs.push(RunData::new(&columns, result)?);
-        }
+    pub fn new<'b>(
+        about: &'a About,
+        topology: &Topology,
+        columns: &'a Columns,
+        summary: &'a Summary,
+        runs: impl Iterator<Item = &'b mut Recorded>,
+    ) -> io::Result<Self> {
+        let shown = Shown::new(topology, columns);
+        let runs = runs.map(|run| RunData::new(&shown, columns, run));
         let states = topology.drives.first().map(|drive| drive.operational()).unwrap_or_default();
         Ok(Self {
-            version: env!("CARGO_PKG_VERSION"),
-            command: command(),
-            made_unix_s: made(),
-            profile_summary: &plan.server.profile.summary,
+            about,
             summary,
+            groups: &columns.groups,
             cores: topology.groups.iter().map(|group| group.cores).collect(),
             drives: topology.drives.len(),
             caps: states.iter().map(|state| state.max_power.0).collect(),
-            warmup_s: plan.warmup.seconds(),
             all_shown: ALL_SHOWN,
-            groups: columns.groups,
-            runs,
+            runs: runs.collect::<io::Result<_>>()?,
         })
     }
 }
 
-/// The command line as a shell takes it.
-fn command() -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:=%@".contains(c);
-    let quoted = |word: String| match !word.is_empty() && word.chars().all(plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    };
-    let given = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    std::iter::once("ebb".to_owned()).chain(given.map(quoted)).collect::<Vec<_>>().join(" ")
+/// Which of the columns the page shows: those of drives in its map and as what the table makes of
+/// all of them, every other as a series.
+struct Shown {
+    series: Vec<(String, From)>,
+    /// State and power of each drive.
+    drives: Vec<[Option<usize>; 2]>,
+    completed: Option<usize>,
 }
 
-/// Now, or what reproducible builds say in its place.
-fn made() -> u64 {
-    let said = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
-    said.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()))
+/// Where a series comes from.
+enum From {
+    /// A column; a mean latency counts by the requests that it is of.
+    Column { place: usize, by_request: bool },
+    /// The columns of all drives.
+    Drives(Vec<usize>, Aggregation),
+}
+
+impl Shown {
+    fn new(topology: &Topology, columns: &Columns) -> Self {
+        let of_drive = |at: usize, what: &str| columns.place(&format!("drive{at}_{what}"));
+        let is_shown = |column: &Column| column.domain != Domain::Drive;
+        // The first two columns are the time.
+        let own = columns.all.iter().enumerate().skip(2).filter(|(_, column)| is_shown(column));
+        let mut series: Vec<_> = own
+            .map(|(place, column)| {
+                let by_request = column.name == "latency_mean_s";
+                (column.name.clone(), From::Column { place, by_request })
+            })
+            .collect();
+        for column in columns.all.iter().filter(|column| column.aggregation != Aggregation::None) {
+            let Some(own) = column.name.strip_prefix("drive0_") else { continue };
+            let places = (0..topology.drives.len()).filter_map(|at| of_drive(at, own)).collect();
+            let name = format!("drives_{own}");
+            series.push((name, From::Drives(places, column.aggregation)));
+        }
+        let drives = 0..topology.drives.len();
+        Self {
+            series,
+            drives: drives.map(|at| [of_drive(at, "state"), of_drive(at, "power_w")]).collect(),
+            completed: columns.place("completed"),
+        }
+    }
+
+    /// The value of a series in a row, and its weight.
+    fn value(&self, from: &From, row: &[f64]) -> (f64, f64) {
+        let period = row[PERIOD];
+        match from {
+            From::Column { place, by_request } => {
+                let requests = self.completed.filter(|_| *by_request).map(|place| row[place]);
+                (row[*place], requests.unwrap_or(period))
+            }
+            From::Drives(places, how) => {
+                let values = places.iter().map(|place| row[*place]);
+                (combine(*how, values).unwrap_or(f64::NAN), period)
+            }
+        }
+    }
 }
 
 impl RunData {
-    fn new(columns: &Columns, result: &mut RunResult) -> Result<Self> {
-        let decisions = Decisions::new(&result.policy, &columns.groups, &result.log);
+    fn new(shown: &Shown, columns: &Columns, run: &mut Recorded) -> io::Result<Self> {
+        let decisions = Decisions::new(&run.policy, &columns.groups, &run.log);
         let mut data = Self {
-            policy: result.policy.clone(),
+            policy: run.policy.clone(),
             rows: 0,
             rows_per_point: 1,
+            period_s: 0.0,
             time: Vec::new(),
             series: BTreeMap::new(),
             map: Map::default(),
-            latency: Classes::new(&result.outcome.latency),
+            latency: run.latency.as_ref().map(Classes::new),
             decisions,
         };
-        if let Some(rows) = &mut result.rows {
+        if let Some(rows) = &mut run.rows {
             data.rows = rows.rows();
-            data.read(columns, rows)?;
+            data.read(shown, rows)?;
         }
         Ok(data)
     }
 
     /// Takes the rows, bucket by bucket.
-    fn read(&mut self, columns: &Columns, rows: &mut Spool) -> Result<()> {
+    fn read(&mut self, shown: &Shown, rows: &mut Spool) -> io::Result<()> {
         self.rows_per_point = rows_per_bucket(self.rows);
-        self.map = Map::new(columns.drives, self.rows);
-        // Drives have their map; the first two columns are the time.
-        let shown = 2..columns.drive(0);
-        let mut series: Vec<Series> = shown.clone().map(|_| Series::default()).collect();
-        let (mean, completed) = (Columns::fixed("latency_mean_us"), Columns::fixed("completed"));
+        self.map = Map::new(shown.drives.len(), self.rows);
+        let mut series: Vec<Series> = shown.series.iter().map(|_| Series::default()).collect();
         let (mut number, mut filled, mut end) = (0, 0, 0.0);
         rows.each(|row| {
             number += 1;
             let is_last = number == self.rows;
+            if number == 1 {
+                self.period_s = row[PERIOD];
+            }
             // What is left after the last whole period is too short for a rate.
-            if !is_last || number == 1 || row[1] >= SHORTEST {
-                for (series, column) in series.iter_mut().zip(shown.clone()) {
-                    let weight = if column == mean { row[completed] } else { row[1] };
-                    series.push(row[column], weight);
+            if !is_last || number == 1 || row[PERIOD] >= SHORTEST {
+                for (series, (_, from)) in series.iter_mut().zip(&shown.series) {
+                    let (value, weight) = shown.value(from, row);
+                    series.push(value, weight);
                 }
-                self.map.push(columns, row);
-                (filled, end) = (filled + 1, row[0]);
+                self.map.push(shown, row);
+                (filled, end) = (filled + 1, row[END]);
             }
             if filled == self.rows_per_point || (is_last && filled > 0) {
                 self.time.push(Digits(end));
@@ -178,7 +222,7 @@ impl RunData {
             Ok(())
         })?;
         self.map.close();
-        let names = columns.names[shown].iter().cloned();
+        let names = shown.series.iter().map(|(name, _)| name.clone());
         self.series = names.zip(series).collect();
         Ok(())
     }
@@ -197,18 +241,17 @@ impl Map {
     }
 
     /// Takes a row: a state counts if it is the deepest of its point, power by its mean.
-    fn push(&mut self, columns: &Columns, row: &[f64]) {
+    fn push(&mut self, shown: &Shown, row: &[f64]) {
         if self.filled == self.rows_per_point {
             self.close();
         }
         let first = self.filled == 0;
         self.filled += 1;
         if first {
-            self.time.push(Digits(row[0]));
+            self.time.push(Digits(row[END]));
         }
-        for drive in 0..self.states.len() {
-            let column = columns.drive(drive);
-            let (state, watts) = (row[column], row[column + 1]);
+        for (drive, places) in shown.drives.iter().enumerate() {
+            let [state, watts] = places.map(|place| place.map_or(f64::NAN, |place| row[place]));
             let state = (!state.is_nan()).then_some(state as u8);
             if first {
                 self.states[drive].push(state);
@@ -247,15 +290,15 @@ impl Classes {
 impl Decisions {
     fn new(policy: &str, groups: &[String], log: &Log) -> Self {
         let reasons: Vec<_> = log.reasons.iter().map(|(reason, count)| (*reason, *count)).collect();
-        let shown = log.first.iter().chain(&log.last).map(|decision| {
-            let line = told(policy, groups, decision);
-            let found = reasons.binary_search_by(|(reason, _)| (*reason).cmp(decision.reason));
+        let shown = log.first.iter().chain(&log.last).map(|entry| {
+            let line = entry.line(policy, groups);
+            let found = reasons.binary_search_by(|(reason, _)| (*reason).cmp(line.reason));
             let reason = found.unwrap_or_default();
             let of = line.of.unwrap_or_default();
             // What is no number is null.
             let number = |value: Option<f64>| Digits(value.unwrap_or(f64::NAN));
             let (from, to) = (number(line.from), number(line.to));
-            (Digits(line.time_s), line.control, of, from, to, reason)
+            Decided(Digits(line.time_s), line.control, of, from, to, reason, line.applied)
         });
         Self { count: log.count, shown: shown.collect(), reasons }
     }

@@ -29,9 +29,10 @@ function facts() {
   for (const { text } of s.verdicts) add($("verdicts"), "li", text);
   if (s.advice) add($("verdicts"), "li", `${s.advice}.`, "advice");
   $("command").firstElementChild.textContent = data.command;
-  const items = [["simulated, not measured", "strong"], [data.profile_summary], [`seed ${s.seed}`],
+  const items = [[s.simulated ? "simulated, not measured" : "measured", "strong"], [data.profile_summary],
     [`made ${new Date(1000 * data.made_unix_s).toISOString().slice(0, 10)}`],
     [`tolerated loss ${short(100 * s.plf)}%`]];
+  if (s.seed !== undefined) items.push([`seed ${s.seed}`]);
   if (s.ssd_budget_watts !== null) items.push([`drives' budget ${short(s.ssd_budget_watts)} W`]);
   if (s.maximum_iops !== null) items.push([`measured maximum ${number(s.maximum_iops)} IOPS`]);
   if (s.pressure !== null) items.push([`pressure ${short(100 * s.pressure)}%`]);
@@ -47,7 +48,9 @@ function facts() {
         + `at ${run.trip.celsius.toFixed(1)} °C; its numbers end there`, "broken");
     }
   }
-  $("version").textContent = `Ebb ${data.version}. Every number here comes from Ebb's digital twin.`;
+  $("version").textContent = `Ebb ${data.version}. ${s.simulated ? "Every number here comes from Ebb's digital twin."
+    : "Every number here was measured."}`;
+  $("kind").textContent = s.simulated ? "simulation report" : "report";
 }
 
 // The difference in a unit: a share of degrees above freezing says nothing.
@@ -62,18 +65,18 @@ const heated = (key, scale = 1) => (run) => (run.thermal ? run.thermal[key] * sc
 // The unit that suits the first run's energy, as in the terminal.
 const ENERGY = ((total) => (total >= 1e7 ? ["MJ", 1e-6] : total >= 1e4 ? ["kJ", 1e-3] : ["J", 1]))(
   data.summary.runs[0].energy_joules.total);
-const joules = (value) => value * ENERGY[1];
+const joules = (value) => (value === null ? null : value * ENERGY[1]);
 const ROWS = [
   ["Tripped at, s", (r) => (r.trip ? r.trip.at_s : null), 0, "first"],
-  [`Energy, ${ENERGY[0]}`, (r) => joules(r.energy_joules.total), -1, "first"],
+  [`Energy, ${ENERGY[0]}`, (r) => joules(r.energy_joules.total ?? null), -1, "first"],
   ...["cpu", "ssd", "memory", "nic", "fans", "other", "psu_loss"].map((name) =>
-    [name === "psu_loss" ? "supply loss" : name === "ssd" ? DRIVES : name, (r) => joules(r.energy_joules[name]), -1, "part"]),
+    [name === "psu_loss" ? "supply loss" : name === "ssd" ? DRIVES : name, (r) => joules(r.energy_joules[name] ?? null), -1, "part"]),
   ["Mean power, W", (r) => r.mean_watts, -1, "first"],
   ["Peak power, W", (r) => r.peak_watts, -1],
   ["Requests", (r) => r.requests, 0, "first"],
   ["IOPS", (r) => r.iops, 1],
   ["IOPS/W", (r) => r.iops_per_watt, 1],
-  ["MB/J", (r) => r.bytes_per_joule / 1e6, 1],
+  ["MB/J", (r) => (r.bytes_per_joule === null ? null : r.bytes_per_joule / 1e6), 1],
   ["Latency mean, µs", (r) => r.latency_us.mean, -1, "first"],
   ["p50, µs", (r) => r.latency_us.p50, -1, "part"],
   ["p99, µs", (r) => r.latency_us.p99, -1, "part"],
@@ -195,7 +198,7 @@ function each(items, parent, make) {
 
 function seriesNote() {
   const coarse = runs.filter((run) => run.rows_per_point > 1);
-  $("series-note").textContent = "One point per control period of 0.5 s. Drag to zoom, double-click to return; "
+  $("series-note").textContent = `One point per control period of ${short(runs[0].period_s)} s. Drag to zoom, double-click to return; `
     + "charts over time zoom together."
     + (coarse.length ? ` Runs of more than ${data.all_shown} periods show ${coarse[0].rows_per_point} `
       + "periods a point: the line is their mean, the band their least and largest value." : "");
@@ -204,24 +207,25 @@ function seriesNote() {
 function plots() {
   seriesNote();
   const budget = data.summary.ssd_budget_watts;
-  overTime("power", "Whole server at the wall", "total_w", { unit: "W", always: true });
-  overTime("ssd", "All drives", "ssd_w", budget === null ? { unit: "W" }
+  overTime("power", "Whole server at the wall", "power_w", { unit: "W", always: true });
+  overTime("ssd", "All drives", "ssd_power_w", budget === null ? { unit: "W" }
     : { unit: "W", limit: budget, limitName: `budget ${short(budget)} W` });
-  const highest = runs.flatMap((run) => run.series.total_w.mean).reduce((a, b) => Math.max(a, b), 1);
+  const highest = runs.flatMap((run) => run.series.power_w.mean).reduce((a, b) => Math.max(a, b), 1);
   energyBars("energy", ENERGY);
   each(runs, "components", (run, element) => stacked(element, run, highest));
   overTime("iops", "Completed requests per second", "iops", { unit: "IOPS" });
   const limit = data.summary.runs[0].sla_limit_us;
-  overTime("latency", "Mean latency of each period", "latency_mean_us",
-    { unit: "µs", logarithmic: true, limit: runs.length > 1 ? limit : null, limitName: "SLA limit of the mean" });
-  distribution("distribution");
+  overTime("latency", "Mean latency of each period", "latency_mean_s",
+    { unit: "µs", scale: 1e6, logarithmic: true, limit: runs.length > 1 ? limit : null, limitName: "SLA limit of the mean" });
+  if (runs.some((run) => run.latency)) distribution("distribution");
+  else $("distribution-all").hidden = true;
   picker("distribution-pick", [["cdf", "cumulative"], ["tail", "tail"], ["share", "histogram"]],
     (value) => { form = value; drawn.forEach((chart) => chart.again()); });
   each(data.groups, "cores", (group, element, index) => overTime(element,
-    `Active cores, ${group.replaceAll("_", " ")} (of ${data.cores[index]})`, `${group}_active_cores`,
+    `Active cores, ${group.replaceAll("_", " ")} (of ${data.cores[index]})`, `${group}_cores_active`,
     { unit: "cores" }));
   each(data.groups, "frequencies", (group, element) => overTime(element,
-    `Frequency, ${group.replaceAll("_", " ")}`, `${group}_frequency_hz`,
+    `Frequency, ${group.replaceAll("_", " ")}`, `${group}_cores_frequency_hz`,
     { unit: "GHz", scale: 1e-9 }));
   const choices = [["states", "power state"], ["watts", "power"]];
   const states = data.caps.length > 1;
@@ -264,16 +268,18 @@ function mapNote() {
 
 function heat() {
   const series = Object.keys(runs[0].series);
-  const sockets = series.filter((name) => /^socket\d+_celsius$/.test(name));
+  // The die itself where the plant knows it, else its sensor.
+  const die = series.some((name) => /^socket\d+_die_celsius$/.test(name)) ? "die" : "temperature";
+  const sockets = series.filter((name) => new RegExp(`^socket\\d+_${die}_celsius$`).test(name) && told(name));
   if (!sockets.length) return;
   $("heat").hidden = false;
   each(sockets, "temperatures", (name, element) => overTime(element,
-    `Die of ${name.replace(/(\d+)_celsius/, " $1")}`, name, { unit: "°C", free: 10 }));
-  overTime("drive-heat", "Hottest drive", "hottest_drive_celsius", { unit: "°C", free: 10 });
+    `${die === "die" ? "Die" : "Sensor"} of ${name.replace(/(\d+)_.*/, " $1")}`, name, { unit: "°C", free: 10 }));
+  overTime("drive-heat", "Hottest drive", "drives_temperature_celsius", { unit: "°C", free: 10 });
   overTime("exhaust", "Air at the exhaust", "exhaust_celsius", { unit: "°C", free: 10 });
   // Fans that do the same share a chart.
   const fans = new Map();
-  for (const name of series.filter((name) => /^fan\d+_duty$/.test(name))) {
+  for (const name of series.filter((name) => /^fan\d+_reported_duty$/.test(name))) {
     const same = JSON.stringify(runs.map((run) => run.series[name]));
     fans.set(same, [...(fans.get(same) || []), name]);
   }
@@ -284,11 +290,10 @@ function heat() {
   });
   overTime("leakage", "Leakage", "leakage_w", { unit: "W" });
   overTime("vibration", "Relative amplitude of vibration", "vibration", { unit: "" });
-  const some = (name) => runs.some((run) => run.series[name].mean.some((value) => value !== null));
-  if (some("vibration_loss")) {
+  if (told("vibration_loss")) {
     overTime(chart("heat-more"), "Disk time lost to vibration", "vibration_loss", { unit: "%", scale: 100 });
   }
-  if (series.includes("job_share_mean") && some("job_share_mean")) {
+  if (told("job_share_mean")) {
     overTime(chart("heat-more"), "Share of the time that jobs may run, mean of jobs", "job_share_mean", { unit: "%", scale: 100 });
   }
   const faults = data.summary.runs.map((run) => run.faults || []).reduce((a, b) => (b.length > a.length ? b : a), []);
@@ -330,9 +335,9 @@ function together(shown) {
 }
 
 function log() {
-  const entries = runs.flatMap((run) => together(run.decisions.shown).map(([time, control, of, from, to, reason]) => {
+  const entries = runs.flatMap((run) => together(run.decisions.shown).map(([time, control, of, from, to, reason, applied]) => {
     const cells = [time.toFixed(1), run.policy, CONTROLS[control] || control, of.replaceAll("_", " "),
-      value(control, from), value(control, to), run.decisions.reasons[reason][0]];
+      value(control, from), value(control, to), run.decisions.reasons[reason][0], applied];
     return { policy: run.policy, reason: cells[6], cells, text: cells.join(" ").toLowerCase() };
   }));
   const reasons = new Map();
@@ -344,7 +349,7 @@ function log() {
   option("log-reason", "", "all");
   [...reasons].sort().forEach(([reason, count]) => option("log-reason", reason, `${reason} (${count})`));
   const head = add(add($("log"), "thead"), "tr");
-  ["time, s", "policy", "control", "of", "from", "to", "reason"].forEach((name) => add(head, "th", name));
+  ["time, s", "policy", "control", "of", "from", "to", "reason", "plant"].forEach((name) => add(head, "th", name));
   const body = add($("log"), "tbody");
   const all = runs.reduce((sum, run) => sum + run.decisions.count, 0);
   const cut = runs.some((run) => run.decisions.shown.length < run.decisions.count);

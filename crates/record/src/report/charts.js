@@ -18,11 +18,15 @@ const POLICY = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#aa3377", "#66ccee"
 const colour = (index) => POLICY[index % POLICY.length];
 // Files call the energy of drives "ssd" whatever they are.
 const DRIVES = data.summary.runs.some((run) => run.disks) ? "disks" : "ssd";
+// Name, column of its power, colour, name of its energy.
 const COMPONENTS = [
-  ["cpu", "cpu_w", "#4477aa"], [DRIVES, "ssd_w", "#ee6677"], ["memory", "memory_w", "#ccbb44"],
-  ["nic", "nic_w", "#66ccee"], ["fans", "fans_w", "#228833"], ["other", "other_w", "#999999"],
-  ["supply loss", "psu_loss_w", "#bbaacc"],
+  ["cpu", "cpu_power_w", "#4477aa", "cpu"], [DRIVES, "ssd_power_w", "#ee6677", "ssd"],
+  ["memory", "memory_power_w", "#ccbb44", "memory"], ["nic", "nic_power_w", "#66ccee", "nic"],
+  ["fans", "fan_power_w", "#228833", "fans"], ["other", "other_power_w", "#999999", "other"],
+  ["supply loss", "psu_loss_w", "#bbaacc", "psu_loss"],
 ];
+// Whether the plant told a series at all.
+const told = (name) => runs.some((run) => run.series[name] && run.series[name].mean.some((value) => value !== null));
 
 // Everything with a size of its own, and everything with a time axis.
 const drawn = [];
@@ -96,23 +100,23 @@ function wide(name) {
 
 // What a series is worth in one line where it never changes; null where it does.
 function constant(name, { scale = 1, unit = "" }) {
-  const told = [];
+  const lines = [];
   for (const run of runs) {
     const { mean, min, max } = run.series[name];
     const all = [...mean, ...(min || []), ...(max || [])].filter((value) => value !== null);
     if (!all.length) continue;
     const low = all.reduce((a, b) => Math.min(a, b)), high = all.reduce((a, b) => Math.max(a, b));
     if (high - low > 1e-3 * Math.abs(high)) return null;
-    told.push([run.policy, `${short(high * scale)} ${unit}`.trim()]);
+    lines.push([run.policy, `${short(high * scale)} ${unit}`.trim()]);
   }
-  if (!told.length) return "nothing";
-  return told.every(([, text]) => text === told[0][1]) ? `${told[0][1]} throughout`
-    : told.map(([policy, text]) => `${policy} ${text}`).join(", ") + ", throughout";
+  return lines.every(([, text]) => text === lines[0][1]) ? `${lines[0][1]} throughout`
+    : lines.map(([policy, text]) => `${policy} ${text}`).join(", ") + ", throughout";
 }
 
 // A series of every run over time, or a line of text where it never changes.
 function overTime(target, title, name, options = {}) {
   const element = typeof target === "string" ? $(target) : target;
+  if (!told(name)) return void (element.hidden = true);
   const text = constant(name, options);
   if (text !== null && !options.always) {
     element.className = "constant";
@@ -215,24 +219,24 @@ function stacked(target, run, highest) {
 
 // Energy of each run, by component, as bars of the page.
 function energyBars(target, [unit, scale]) {
-  const most = data.summary.runs.map((run) => run.energy_joules.total).reduce((a, b) => Math.max(a, b), 0);
+  const most = data.summary.runs.map((run) => run.energy_joules.total || 0).reduce((a, b) => Math.max(a, b), 0);
   for (const run of data.summary.runs) {
     const row = add($(target), "div", undefined, "bar");
     add(row, "span", run.policy);
     const bar = add(row, "div");
-    for (const [label, name, fill] of COMPONENTS) {
-      const joules = run.energy_joules[name.replace(/_w$/, "")];
+    for (const [label, , fill, name] of COMPONENTS) {
+      const joules = run.energy_joules[name];
       if (!(joules > 0)) continue;
       const part = add(bar, "i");
       part.style.background = fill;
       part.style.width = `${(100 * joules) / most}%`;
       part.title = `${label}: ${short(joules * scale)} ${unit}`;
     }
-    add(row, "b", `${short(run.energy_joules.total * scale)} ${unit}`);
+    add(row, "b", `${short((run.energy_joules.total ?? NaN) * scale)} ${unit}`);
   }
   const names = add($(target), "p", undefined, "note");
-  for (const [label, name, fill] of COMPONENTS) {
-    if (!data.summary.runs.some((run) => run.energy_joules[name.replace(/_w$/, "")] > 0)) continue;
+  for (const [label, , fill, name] of COMPONENTS) {
+    if (!data.summary.runs.some((run) => run.energy_joules[name] > 0)) continue;
     add(names, "i", undefined, "dot").style.background = fill;
     names.append(label + "  ");
   }
@@ -240,8 +244,9 @@ function energyBars(target, [unit, scale]) {
 
 let form = "cdf";
 function distribution(target) {
+  const known = runs.filter((run) => run.latency);
   draw(target, "", () => {
-    const tables = runs.map((run) => {
+    const tables = known.map((run) => {
       const { upper, count } = run.latency;
       const all = count.reduce((sum, n) => sum + n, 0);
       let seen = 0;
@@ -256,7 +261,7 @@ function distribution(target) {
       columns: uPlot.join(tables),
       options: {
         series: [{ label: "latency", value: (u, v) => (v === null ? "–" : `${short(v)} µs`) },
-          ...runs.map((run, index) => ({ label: run.policy, ...stroke(index), spanGaps: true, points: { show: false }, value }))],
+          ...known.map((run) => ({ label: run.policy, ...stroke(runs.indexOf(run)), spanGaps: true, points: { show: false }, value }))],
         axes: [axis("latency, µs", { size: 34, values: decades }), axis(name, form === "tail"
           ? { values: (u, splits) => splits.map((v) => (Math.abs(Math.log10(v) % 1) < 1e-9 ? v.toExponential(0) : "")) } : {})],
         scales: { x: { time: false, distr: 3 },
@@ -282,7 +287,7 @@ function map(target, run) {
   const canvas = add(target, "canvas");
   const below = add(target, "div", undefined, "ends");
   const [from, to] = [add(below, "span"), add(below, "span")];
-  const told = add(target, "p", undefined, "note");
+  const note = add(target, "p", undefined, "note");
   const time = run.map.time;
   let first = 0, last = time.length - 1;
   const value = (drive, at) => run.map[shown][drive][at];
@@ -302,14 +307,14 @@ function map(target, run) {
     }
     context.putImageData(image, 0, 0);
     [from.textContent, to.textContent] = [`${short(time[first] || 0)} s`, `${short(time[last] || 0)} s`];
-    told.textContent = `drive 0 at the top, ${data.drives - 1} at the bottom`;
+    note.textContent = `drive 0 at the top, ${data.drives - 1} at the bottom`;
   };
   canvas.onmousemove = (event) => {
     const box = canvas.getBoundingClientRect();
     const at = Math.min(last, first + Math.floor(((event.clientX - box.left) / box.width) * (last - first + 1)));
     const drive = Math.min(data.drives - 1, Math.floor(((event.clientY - box.top) / box.height) * data.drives));
     const state = run.map.states[drive][at], watts = run.map.watts[drive][at];
-    told.textContent = `drive ${drive} at ${short(time[at])} s: state ${state === null ? "–" : state}, ${short(watts)} W`;
+    note.textContent = `drive ${drive} at ${short(time[at])} s: state ${state === null ? "–" : state}, ${short(watts)} W`;
   };
   const zoomed = (min, max) => {
     first = Math.max(0, time.findIndex((end) => end >= min));

@@ -1,10 +1,70 @@
-//! Jobs and the mechanics of disks, in the numbers of a run.
+//! What only some plants tell of a run: heat, faults, jobs, disks, trace files.
 
 use serde::Serialize;
 
 use ebb_policy::QosClass;
-use ebb_policy::units::Nanos;
-use ebb_twin::{JobTotal, Outcome};
+
+/// What became of one file while it was read.
+#[derive(Debug, Clone, Serialize)]
+pub struct FileReport {
+    /// The file as named.
+    pub file: String,
+    /// Its format, named or detected.
+    pub format: String,
+    /// Malformed records that were passed over.
+    pub malformed: u64,
+    /// The first of them: line or record, and what was wrong.
+    pub reasons: Vec<(u64, String)>,
+    /// Well-formed records that are not requests.
+    pub ignored: u64,
+}
+
+/// What the thermal side of a run came to.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ThermalSummary {
+    /// Hottest die at the end of any control period.
+    pub hottest_socket_celsius: f64,
+    /// Hottest die, mean over time.
+    pub mean_socket_celsius: f64,
+    /// Hottest drive at the end of any control period.
+    pub hottest_drive_celsius: f64,
+    /// Leakage, part of the processors' energy.
+    pub leakage_joules: f64,
+    /// Duty of the fans, mean over fans and time.
+    pub mean_fan_duty: f64,
+    /// Relative amplitude of vibration, mean over time.
+    pub mean_vibration: f64,
+    /// Socket time slowed down by the hardware's emergency throttling, all sockets together.
+    pub socket_throttled_seconds: f64,
+    /// Drive time slowed down by heat, all drives together.
+    pub drive_throttled_seconds: f64,
+}
+
+/// How a server switched itself off for heat.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct TripLine {
+    /// When, since the start of the run.
+    pub at_s: f64,
+    /// Whose die was too hot.
+    pub socket: u16,
+    /// How hot.
+    pub celsius: f64,
+}
+
+/// One injected fault.
+#[derive(Debug, Clone, Serialize)]
+pub struct FaultLine {
+    /// When it began.
+    pub from_s: f64,
+    /// When it ends; may lie after the end of the run.
+    pub until_s: f64,
+    /// What failed: `fan3`, `socket0`, `drive5`, `inlet`, `jobs`.
+    pub of: String,
+    /// How: `fault:fan-stalled`.
+    pub reason: &'static str,
+    /// In words.
+    pub what: String,
+}
 
 /// One job.
 #[derive(Debug, Clone, Serialize)]
@@ -29,23 +89,6 @@ pub struct JobSummary {
     pub objective_seconds: Option<f64>,
     /// Whether the promise was kept; null without one or when the run ended too early to tell.
     pub met: Option<bool>,
-}
-
-impl JobSummary {
-    fn new(job: &JobTotal, end: Nanos) -> Self {
-        Self {
-            name: job.name.clone(),
-            class: job.class,
-            admission_seconds: job.started.map(|started| (started - job.arrived).seconds()),
-            delay_seconds: job.delay().map(Nanos::seconds),
-            cpu_seconds: job.cpu.seconds(),
-            disk_bytes: job.disk_bytes,
-            disk_wait_seconds: job.disk_wait.seconds(),
-            throttled_seconds: job.throttled.seconds(),
-            objective_seconds: job.objective.map(Nanos::seconds),
-            met: job.met(end),
-        }
-    }
 }
 
 /// All jobs of one class: how its promises were kept.
@@ -75,6 +118,7 @@ pub struct ClassSummary {
 
 impl ClassSummary {
     /// One for each class that has jobs, the one that matters most first.
+    #[must_use]
     pub fn of(jobs: &[JobSummary]) -> Vec<Self> {
         let classes = QosClass::ALL.into_iter();
         classes.filter_map(|class| Self::new(class, jobs)).collect()
@@ -101,11 +145,6 @@ impl ClassSummary {
     }
 }
 
-/// The jobs of a run.
-pub fn jobs(outcome: &Outcome) -> Vec<JobSummary> {
-    outcome.jobs.iter().map(|job| JobSummary::new(job, outcome.end)).collect()
-}
-
 /// What wore the mechanics of all hard disks together.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct DiskSummary {
@@ -121,20 +160,4 @@ pub struct DiskSummary {
     pub head_loads: u64,
     /// Starts of the spindle.
     pub spin_ups: u64,
-}
-
-impl DiskSummary {
-    /// That of a run; `None` without hard disks.
-    pub fn new(outcome: &Outcome) -> Option<Self> {
-        let wear = outcome.wear();
-        let moved = wear.seeks + wear.retries + wear.loads + wear.spin_ups > 0;
-        (moved || wear.busy > Nanos::ZERO).then(|| Self {
-            seeks: wear.seeks,
-            retries: wear.retries,
-            busy_seconds: wear.busy.seconds(),
-            vibration_loss: wear.loss(),
-            head_loads: wear.loads,
-            spin_ups: wear.spin_ups,
-        })
-    }
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
 /// Rows of `width` numbers; NaN stands for a missing one.
+#[derive(Debug)]
 pub struct Spool {
     to: BufWriter<File>,
     width: usize,
@@ -15,6 +16,9 @@ pub struct Spool {
 
 impl Spool {
     /// An empty one.
+    ///
+    /// # Errors
+    /// When there is no room for a temporary file.
     pub fn new(width: usize) -> io::Result<Self> {
         let to = BufWriter::with_capacity(1 << 16, tempfile::tempfile()?);
         Ok(Self { to, width, rows: 0, failed: None })
@@ -32,6 +36,7 @@ impl Spool {
     }
 
     /// How many there are.
+    #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -40,12 +45,9 @@ impl Spool {
     ///
     /// # Errors
     /// When a row could not be written or read back, or `each` fails.
-    pub fn each(
-        &mut self,
-        mut each: impl FnMut(&[f64]) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+    pub fn each(&mut self, mut each: impl FnMut(&[f64]) -> io::Result<()>) -> io::Result<()> {
         if let Some(error) = self.failed.take() {
-            return Err(error.into());
+            return Err(error);
         }
         self.to.flush()?;
         let file = self.to.get_mut();

@@ -1,0 +1,185 @@
+//! The log of decisions: what was changed and why, and what the plant made of it, as JSON lines.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Seek, Write};
+
+use serde::Serialize;
+
+use ebb_policy::{Applied, Control, Cycled, Decision, Outcome, Topology};
+
+/// Entries kept in memory for the report: so many of the first, so many of the last.
+const KEPT: usize = 1000;
+
+/// One line of the log (`docs/json-schema/decision-3.json`).
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    /// Seconds since the start of the run.
+    pub time_s: f64,
+    /// The policy whose run it is.
+    pub policy: &'a str,
+    /// What changed, with its unit where it has one, such as `frequency_hz`.
+    pub control: &'static str,
+    /// Of which core group, drive, fan, socket, job or class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// Value before; absent where whoever the control was released to decided.
+    pub from: Option<f64>,
+    /// Value after.
+    pub to: Option<f64>,
+    /// What was asked for, where the guard gave something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<f64>,
+    /// Machine-readable reason.
+    pub reason: &'static str,
+    /// What the plant made of it; absent of what is no control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied: Option<&'static str>,
+}
+
+/// A decision and what became of it, or that something else became of one that stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Entry {
+    /// What was decided; where the plant alone changed, its reason is the plant's.
+    pub decision: Decision,
+    /// What the plant made of it.
+    pub outcome: Outcome,
+}
+
+impl Entry {
+    /// In words and numbers; `groups` are the names of the core groups.
+    #[must_use]
+    pub fn line<'a>(&self, policy: &'a str, groups: &[String]) -> Line<'a> {
+        let Decision { at, control, part, from, to, asked, reason } = self.decision;
+        Line {
+            time_s: at.seconds(),
+            policy,
+            control: control.row().name,
+            of: control.part(part, groups),
+            from,
+            to,
+            asked: asked.filter(|_| self.decision.is_held()),
+            reason,
+            applied: Some(self.outcome.name()),
+        }
+    }
+}
+
+/// The decisions of a run.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// How many entries there were.
+    pub count: u64,
+    /// How many by reason.
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// The first ones.
+    pub first: Vec<Entry>,
+    /// The last of the others.
+    pub last: VecDeque<Entry>,
+    /// What the plant made of everything by the last cycle.
+    applied: Applied,
+    /// All entries as JSON lines, if asked for.
+    file: Option<BufWriter<File>>,
+    failed: Option<io::Error>,
+}
+
+impl Log {
+    /// An empty one; `all` keeps every entry for [`Log::lines`].
+    ///
+    /// # Errors
+    /// When there is no room for a temporary file.
+    pub(crate) fn new(topology: &Topology, all: bool) -> io::Result<Self> {
+        let file = if all { Some(BufWriter::new(tempfile::tempfile()?)) } else { None };
+        Ok(Self { applied: Applied::new(topology), file, ..Self::default() })
+    }
+
+    /// Adds what one cycle decided, and what the plant began or ceased to refuse.
+    pub(crate) fn cycle(&mut self, policy: &str, groups: &[String], cycled: &Cycled<'_>) {
+        let applied = cycled.applied;
+        let mut decided = cycled.decisions().peekable();
+        for control in Control::ALL {
+            for part in 0..cycled.in_force.count(*control) {
+                let outcome = applied.of(*control, part);
+                // Decisions come in the order of the table.
+                let is_its = |decision: &Decision| {
+                    decision.control == *control && usize::from(decision.part) == part
+                };
+                let decision = decided.next_if(is_its).or_else(|| {
+                    (outcome != self.applied.of(*control, part))
+                        .then(|| by_plant(cycled, *control, part, outcome))
+                });
+                if let Some(decision) = decision {
+                    self.push(policy, groups, Entry { decision, outcome });
+                }
+            }
+        }
+        debug_assert!(decided.next().is_none(), "decisions in another order than the table's");
+        self.applied.clone_from(applied);
+    }
+
+    fn push(&mut self, policy: &str, groups: &[String], entry: Entry) {
+        self.count += 1;
+        *self.reasons.entry(entry.decision.reason).or_default() += 1;
+        if self.first.len() < KEPT {
+            self.first.push(entry);
+        } else {
+            if self.last.len() == KEPT {
+                self.last.pop_front();
+            }
+            self.last.push_back(entry);
+        }
+        if self.file.is_some() {
+            self.write(&entry.line(policy, groups));
+        }
+    }
+
+    /// Writes a line, of a decision or of anything else that the plant tells.
+    pub(crate) fn write(&mut self, line: &Line<'_>) {
+        if let (Some(file), None) = (&mut self.file, &self.failed) {
+            let written = serde_json::to_writer(&mut *file, line).map_err(io::Error::from);
+            self.failed = written.and_then(|()| writeln!(file)).err();
+        }
+    }
+
+    /// Copies all lines.
+    ///
+    /// # Errors
+    /// When one could not be written, or cannot be now.
+    pub fn lines(&mut self, to: &mut impl Write) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.flush()?;
+        file.get_mut().rewind()?;
+        io::copy(&mut BufReader::new(file.get_mut()), to)?;
+        Ok(())
+    }
+}
+
+/// Something else became of what was decided earlier and stands.
+fn by_plant(cycled: &Cycled<'_>, control: Control, part: usize, outcome: Outcome) -> Decision {
+    let reason = match outcome {
+        Outcome::Done => "plant:done",
+        Outcome::Refused => "plant:refused",
+        Outcome::Changed => "plant:changed",
+    };
+    let to = cycled.in_force.number(control, part);
+    let (at, part, asked) = (cycled.signals.now, part as u16, to);
+    Decision { at, control, part, from: to, to, asked, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_policy::Control;
+
+    #[test]
+    fn the_schema_has_every_control_of_the_table_and_no_other() {
+        let schema = include_str!("../../../docs/json-schema/decision-3.json");
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        let named = schema["properties"]["control"]["enum"].as_array().unwrap();
+        let mut table: Vec<_> = Control::ALL.iter().map(|control| control.row().name).collect();
+        table.push("fault");
+        assert_eq!(named.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>(), table);
+    }
+}
