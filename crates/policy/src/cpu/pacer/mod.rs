@@ -100,8 +100,10 @@ pub struct Pacer {
     relearning: bool,
     /// For how long to go on asking for `kept`.
     resume: Nanos,
-    /// Cores and frequencies: what is in force, and in a step what is asked for instead.
-    groups: Vec<GroupSetting>,
+    /// Cores and frequencies that were in force in the period that ended: what was measured.
+    in_force: Vec<GroupSetting>,
+    /// Cores and frequencies that are asked for.
+    asked: Vec<GroupSetting>,
 }
 
 impl Pacer {
@@ -130,7 +132,8 @@ impl Pacer {
             kept: native.clone(),
             relearning: false,
             resume: Nanos::ZERO,
-            groups: native.clone(),
+            in_force: native.clone(),
+            asked: native.clone(),
             native,
             params,
         })
@@ -148,18 +151,18 @@ impl Pacer {
 
     /// What is asked for in `group`.
     pub(in crate::cpu) fn asked(&self, group: usize) -> GroupSetting {
-        self.groups[group]
+        self.asked[group]
     }
 
     /// Asks for a number of cores.
     fn ask_active(&mut self, g: usize, active: u16, request: &mut Request, reason: &'static str) {
-        self.groups[g].active = active;
+        self.asked[g].active = active;
         request.active_cores.ask(g, active, reason);
     }
 
     /// Asks for a frequency.
     fn ask_frequency(&mut self, g: usize, f: Hertz, request: &mut Request, reason: &'static str) {
-        self.groups[g].frequency = f;
+        self.asked[g].frequency = f;
         request.frequency.ask(g, f, reason);
     }
 
@@ -179,7 +182,7 @@ impl Pacer {
 
     /// Does something for each group that serves I/O.
     fn each_io_group(&mut self, mut step: impl FnMut(&mut Self, usize)) {
-        for g in 0..self.groups.len() {
+        for g in 0..self.asked.len() {
             if self.topology.serves_io(g) {
                 step(self, g);
             }
@@ -191,14 +194,19 @@ impl Pacer {
         self.native[group]
     }
 
+    /// What was in force, for [`Self::set`].
+    fn given(&self, group: usize) -> GroupSetting {
+        self.in_force[group]
+    }
+
     /// The last setting that kept `plf`, for [`Self::set`].
     fn last_kept(&self, group: usize) -> GroupSetting {
         self.kept[group]
     }
 
-    /// Whether just `wanted` is asked for.
-    fn asks(&self, wanted: &[GroupSetting]) -> bool {
-        self.topology.io_groups().all(|g| self.groups[g] == wanted[g])
+    /// Whether just `wanted` was in force.
+    fn had(&self, wanted: &[GroupSetting]) -> bool {
+        self.topology.io_groups().all(|g| self.in_force[g] == wanted[g])
     }
 
     /// Whether everything is on in `in_force`.
@@ -206,17 +214,18 @@ impl Pacer {
         self.topology.io_groups().all(|g| in_force.group(g) == self.native[g])
     }
 
-    /// Goes on from what is in force: the next saving is measured against it, whoever set it.
-    /// Whether that is something else than was asked for.
-    fn adopt(&mut self, in_force: &InForce, request: &mut Request) -> bool {
-        let mut changed = false;
-        self.each_io_group(|pacer, g| {
-            let GroupSetting { active, frequency } = in_force.group(g);
-            changed |= pacer.groups[g] != in_force.group(g);
-            pacer.ask_active(g, active, request, "pacer:as-given");
-            pacer.ask_frequency(g, frequency, request, "pacer:as-given");
-        });
-        changed
+    /// Goes on from what was in force: the next saving is measured against it, whoever set it.
+    fn adopt(&mut self, in_force: &InForce, request: &mut Request) {
+        for (own, given) in self.in_force.iter_mut().zip(in_force.groups()) {
+            *own = given;
+        }
+        if !self.had(&self.asked) {
+            // Somebody else, such as the guard, has changed it: what was measured so far belongs
+            // to another setting, and no saving of ours can be blamed.
+            self.windows.clear();
+            self.memory.acquit();
+            self.set(request, Self::given, "pacer:as-given");
+        }
     }
 
     fn enter_unstable(&mut self, request: &mut Request, reason: &'static str) {
@@ -252,7 +261,7 @@ impl Pacer {
         if let Some(reason) = burst {
             // If it came right after a saving, that saving is to blame.
             let forget_at = signals.now + self.trusted_for;
-            self.memory.blame(&self.groups, &self.topology, true, forget_at);
+            self.memory.blame(&self.in_force, &self.topology, true, forget_at);
             self.enter_unstable(request, reason);
         } else if self.ceilings.lifted() && self.ceilings.still() {
             self.learn_again(request, "pacer:ceiling-lifted");
@@ -289,12 +298,7 @@ impl Policy for Pacer {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
-        if self.adopt(&signals.in_force, request) {
-            // Somebody else, such as the guard, has changed what is in force: what was measured
-            // so far belongs to another setting, and no saving of ours can be blamed.
-            self.windows.clear();
-            self.memory.acquit();
-        }
+        self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
         let expected = self.l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
@@ -305,7 +309,7 @@ impl Policy for Pacer {
             State::Unstable => self.unstable(signals, request),
             State::Stable => self.stable(signals, burst, request),
         }
-        if self.topology.io_groups().any(|g| self.groups[g] != signals.in_force.group(g)) {
+        if !self.had(&self.asked) {
             self.windows.clear();
         }
     }

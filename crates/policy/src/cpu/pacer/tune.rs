@@ -58,7 +58,7 @@ impl Pacer {
     /// Asks for the setting before the baseline was learned again, until it is in force. The guard
     /// parks only so many cores per period.
     pub(super) fn resume(&mut self, period: Nanos, request: &mut Request) {
-        let there = self.asks(&self.kept);
+        let there = self.had(&self.kept);
         self.resume = if there { Nanos::ZERO } else { self.resume.saturating_sub(period) };
         self.set(request, Self::last_kept, "pacer:resume");
     }
@@ -68,7 +68,7 @@ impl Pacer {
         let l_cur = self.windows.l_avg();
         let calm = self.windows.l_div() < self.params.stable_thresh;
         let still = self.ceilings.still();
-        if self.asks(&self.native) && calm && still {
+        if self.had(&self.native) && calm && still {
             self.learn(l_cur, now);
         } else if now.saturating_sub(self.learned_at) >= self.trusted_for {
             self.learn_again(request, "pacer:baseline-age");
@@ -81,7 +81,7 @@ impl Pacer {
             self.give_back(distance, now, request);
             return;
         }
-        self.kept.copy_from_slice(&self.groups);
+        self.kept.copy_from_slice(&self.in_force);
         if !self.relieve(request) && calm && still && distance > self.params.deadband {
             self.save(distance, request);
         }
@@ -120,10 +120,10 @@ impl Pacer {
             self.cores = old;
         }
         let wanted = |g| self.cores.fewer(self.sizing(g));
-        if self.topology.io_groups().all(|g| wanted(g) == self.groups[g].active) {
+        if self.topology.io_groups().all(|g| wanted(g) == self.in_force[g].active) {
             return false;
         }
-        self.memory.saving(Saving::Cores, &self.groups);
+        self.memory.saving(Saving::Cores, &self.in_force);
         self.each_io_group(|pacer, g| {
             let n_desired = pacer.cores.fewer(pacer.sizing(g));
             pacer.ask_active(g, n_desired, request, "pacer:slack-cores");
@@ -133,7 +133,7 @@ impl Pacer {
 
     fn lower_frequency(&mut self, distance: f64, request: &mut Request) {
         let Some(u) = self.busiest() else { return };
-        let f_cur = self.frequency(&self.groups);
+        let f_cur = self.frequency(&self.in_force);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance).max(freq_adaptor::bearable(
             f_cur,
@@ -143,7 +143,7 @@ impl Pacer {
         let floor = self.memory.frequency_floor().max(self.floors.frequency);
         let f = closest(&self.topology.frequencies, f_desired).max(floor);
         if f < f_cur {
-            self.memory.saving(Saving::Frequency, &self.groups);
+            self.memory.saving(Saving::Frequency, &self.in_force);
             self.set_frequency(f, request, "pacer:slack-frequency");
         }
     }
@@ -152,9 +152,9 @@ impl Pacer {
     fn give_back(&mut self, distance: f64, now: Nanos, request: &mut Request) {
         let severe = distance < SEVERE;
         let forget_at = now + self.trusted_for;
-        let blamed = self.memory.blame(&self.groups, &self.topology, severe, forget_at);
+        let blamed = self.memory.blame(&self.in_force, &self.topology, severe, forget_at);
         self.cores.update(distance, self.busiest());
-        if severe && self.asks(&self.kept) {
+        if severe && self.had(&self.kept) {
             // What kept `plf` once no longer does: the load is another.
             self.enter_unstable(request, "pacer:loss-severe");
             return;
@@ -162,7 +162,7 @@ impl Pacer {
             self.set(request, Self::last_kept, "pacer:loss-severe");
             return;
         }
-        let f_cur = self.frequency(&self.groups);
+        let f_cur = self.frequency(&self.in_force);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
         let f_desired = freq_adaptor::desired(f_cur, gamma, distance);
         // What a ceiling forbids cannot be given back; cores can.
@@ -202,7 +202,7 @@ impl Pacer {
     fn sizing(&self, group: usize) -> Sizing<'_> {
         Sizing {
             spec: &self.topology.groups[group],
-            active: self.groups[group].active,
+            active: self.in_force[group].active,
             work: self.windows.work(group),
             floor: self.memory.core_floor(group).max(self.floors.cores[group]),
         }
