@@ -227,6 +227,7 @@ impl Sweep<'_> {
                 operator: Some(hold_fans(&server.topology, duty)),
                 limits: Limits::default(),
                 ssd_budget: None,
+                changes: Vec::new(),
                 workload: spec.build(&server.context(&spec, self.seed))?,
                 jobs: Vec::new(),
                 faults: None,

@@ -6,7 +6,7 @@ use crate::contract::policy::Policy;
 use crate::contract::request::{Conflict, Owner, Request};
 use crate::contract::signals::Signals;
 use crate::contract::topology::Topology;
-use crate::contract::units::Nanos;
+use crate::contract::units::{Nanos, Watts};
 use crate::guard::{Guard, Limits};
 
 /// The usual length of a cycle: PACER's burst window (§IV-B, 500 ms) and PACMAN's `m_interval`
@@ -44,6 +44,7 @@ impl<'a> Cycled<'a> {
 
 /// Policy and guard with what they asked for and gave last.
 pub struct Cycle {
+    topology: Topology,
     policy: Box<dyn Policy>,
     guard: Guard,
     signals: Signals,
@@ -59,6 +60,7 @@ impl Cycle {
     #[must_use]
     pub fn new(topology: &Topology, policy: Box<dyn Policy>, limits: Limits) -> Self {
         Self {
+            topology: topology.clone(),
             policy,
             guard: Guard::new(topology, limits),
             signals: Signals::new(topology),
@@ -74,20 +76,35 @@ impl Cycle {
     /// # Errors
     /// A control of the policy's that can have only one owner.
     pub fn held(mut self, operator: Request) -> Result<Self, Conflict> {
-        let exclusive = |control: &&Control| control.row().combine == Combine::Exclusive;
-        let mut owned = self.policy.owns().iter().filter(exclusive);
-        if let Some(control) = owned.find(|control| operator.asks(**control)) {
-            let (first, second, control) = (Owner::Policy, Owner::Operator, *control);
-            return Err(Conflict { first, second, control });
-        }
+        apart(self.policy.as_ref(), &operator)?;
         self.operator = Some(operator);
         Ok(self)
+    }
+
+    /// Goes on with another policy and budget, such as the same policy made for another tolerance.
+    /// What is in force stays so until the next step, in which the new policy asks for its own.
+    ///
+    /// # Errors
+    /// A control of the policy's that the operator holds; nothing is changed then.
+    pub fn change(
+        &mut self,
+        policy: Box<dyn Policy>,
+        ssd_budget: Option<Watts>,
+    ) -> Result<(), Conflict> {
+        if let Some(operator) = &self.operator {
+            apart(policy.as_ref(), operator)?;
+        }
+        self.policy = policy;
+        self.wanted = Request::new(&self.topology);
+        self.guard.set_ssd_budget(ssd_budget);
+        Ok(())
     }
 
     /// One cycle; nothing is allocated in it but by the plant.
     pub fn step(&mut self, plant: &mut impl Plant) -> Cycled<'_> {
         self.signals.in_force.clone_from(self.guard.in_force());
         plant.sense(&mut self.signals);
+        self.signals.expire();
         self.policy.step(&self.signals, &mut self.wanted);
         let request = match &self.operator {
             None => &self.wanted,
@@ -101,5 +118,18 @@ impl Cycle {
         self.applied.begin();
         plant.apply(in_force, &mut self.applied);
         Cycled { signals: &self.signals, in_force, applied: &self.applied }
+    }
+}
+
+/// Refuses a policy and an operator that set the same control where only one may.
+fn apart(policy: &dyn Policy, operator: &Request) -> Result<(), Conflict> {
+    let exclusive = |control: &&Control| control.row().combine == Combine::Exclusive;
+    let mut owned = policy.owns().iter().filter(exclusive);
+    match owned.find(|control| operator.asks(**control)) {
+        Some(control) => {
+            let (first, second) = (Owner::Policy, Owner::Operator);
+            Err(Conflict { first, second, control: *control })
+        }
+        None => Ok(()),
     }
 }

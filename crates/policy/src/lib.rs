@@ -21,13 +21,16 @@ pub use contract::control::{BackgroundMode, Combine, Control, ControlRow, Settin
 pub use contract::in_force::{
     Applied, Column, Decision, Given, GroupSetting, InForce, Outcome, RELEASED,
 };
+pub use contract::names::Names;
 pub use contract::policy::{Policy, PolicyError};
 pub use contract::request::{Conflict, Owner, Request, Wish, Wishes};
 pub use contract::row::{Aggregation, Domain, Unit};
+pub use contract::signal::Signal;
 pub use contract::signals::{
-    CoolingSignals, DriveSignals, FanSignals, GroupSignals, IoSignals, JobSignals, PowerSignals,
-    Reading, Signals,
+    CoolingSignals, DriveSignals, FanSignals, GroupSignals, IoSignals, JobSignals, OpSignals,
+    Percentiles, PowerSignals, Reading, Signals,
 };
+pub use contract::source::{Origin, Source, Sources};
 pub use contract::topology::{
     CoreRole, DriveSpec, FanSpec, GroupSpec, PowerState, PowerStateSpec, Topology,
 };

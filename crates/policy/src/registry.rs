@@ -282,6 +282,7 @@ mod tests {
             exit: Nanos::ZERO,
         };
         let drives = vec![DriveSpec {
+            id: None,
             states: vec![state(25.0), state(9.0)],
             limit: None,
             rotational: false,

@@ -7,8 +7,11 @@ use std::path::Path;
 use common::{Weather, heated};
 use ebb_policy::cpu::Native;
 use ebb_policy::table::{SIGNALS, page};
-use ebb_policy::units::{Celsius, Hertz, Rpm, Watts};
-use ebb_policy::{Control, Cycle, InForce, Limits, Owner, PERIOD, Plant, Request, Signals};
+use ebb_policy::units::{Celsius, Hertz, Nanos, Rpm, Watts};
+use ebb_policy::{
+    Applied, Control, Cycle, Domain, InForce, Limits, Names, OpSignals, Origin, Owner, PERIOD,
+    Percentiles, Plant, Request, Signal, Signals, Source,
+};
 
 #[test]
 fn the_page_is_the_table_s() {
@@ -44,9 +47,15 @@ fn every_signal_can_be_read() {
     signals.io.mean_latency = Some(PERIOD);
     signals.io.max_latency = Some(PERIOD);
     signals.power.ssd = Some(Watts(80.0));
+    let percentiles = Some(Percentiles { p50: PERIOD, p99: PERIOD, p999: PERIOD });
+    signals.io.percentiles = percentiles;
+    let (completed, bytes, mean_latency) = (Some(1), Some(4096), Some(PERIOD));
+    signals.io.reads = OpSignals { completed, bytes, mean_latency, percentiles };
+    signals.io.writes = signals.io.reads;
     signals.jobs[0].present = true;
     for drive in &mut signals.drives {
         (drive.temperature, drive.utilisation) = (Some(Celsius(40.0)), Some(0.5));
+        (drive.read_bytes, drive.written_bytes) = (Some(4096), Some(4096));
     }
     for fan in &mut signals.cooling.fans {
         (fan.duty, fan.speed) = (Some(0.5), Some(Rpm(4000.0)));
@@ -56,6 +65,56 @@ fn every_signal_can_be_read() {
         let made_up = (row.read)(&nothing, 0).is_some() && row.name != "cores_active";
         assert!(!made_up, "{} is not absent", row.name);
     }
+}
+
+/// A plant of which every value that can be old has the age `age`.
+struct Old(Weather, Nanos);
+
+impl Plant for Old {
+    fn sense(&mut self, signals: &mut Signals) {
+        self.0.sense(signals);
+        signals.power.total = Some(Watts(400.0));
+        for (at, drive) in signals.drives.iter_mut().enumerate() {
+            drive.power = Some(Watts(9.0));
+            let age = if at == 0 { Nanos::ZERO } else { self.1 };
+            let source = Source { age, origin: Origin::Modelled };
+            signals.sources.set(Signal::DrivePower, at, source);
+        }
+        signals.sources.set(Signal::DrivePower, 99, Source { age: self.1, ..Source::default() });
+    }
+    fn apply(&mut self, _: &InForce, _: &mut Applied) {}
+}
+
+/// What is too old is absent, and so never taken for new; what is not is left, and everything says
+/// where it comes from.
+#[test]
+fn an_old_value_is_taken_out_before_a_policy_sees_it() {
+    let topology = heated(3);
+    let row = |name| SIGNALS.iter().find(|row| row.name == name).unwrap();
+    let until = row("drive_power").worth.unwrap().until;
+    for (age, left) in [(until, true), (until + Nanos(1), false)] {
+        let mut cycle = Cycle::new(&topology, Box::new(Native), Limits::default());
+        let mut plant = Old(Weather::new(&topology, 1, 0.0), age);
+        let signals = cycle.step(&mut plant).signals;
+        let power = |at: usize| signals.drives[at].power.is_some();
+        assert_eq!([power(0), power(1), power(2)], [true, left, left]);
+        assert!(signals.power.total.is_some());
+        assert_eq!(signals.sources.of(Signal::DrivePower, 1).origin, Origin::Modelled);
+        assert_eq!(signals.sources.of(Signal::Power, 0), Source::default());
+    }
+}
+
+/// A drive is called by what stays the same in another slot.
+#[test]
+fn drives_are_named_by_their_identity() {
+    let mut topology = heated(2);
+    topology.drives[1].id = Some("S64FNE0R200001-1".to_owned());
+    let names = Names::new(&topology);
+    let of = |domain, at| names.of(domain, at);
+    assert_eq!(of(Domain::Drive, 0).as_deref(), Some("drive0"));
+    assert_eq!(of(Domain::Drive, 1).as_deref(), Some("S64FNE0R200001-1"));
+    assert_eq!(of(Domain::CoreGroup, 0).as_deref(), Some("front_end"));
+    assert_eq!(of(Domain::Server, 0), None);
 }
 
 #[test]
@@ -92,6 +151,12 @@ fn two_owners_of_an_exclusive_control_are_refused_at_the_start() {
     assert_eq!((conflict.first, conflict.second), (Owner::Policy, Owner::Operator));
     assert!(conflict.to_string().contains("both the policy and the operator set fans"));
     assert_eq!(cycle("pacer"), Ok(()));
+    // Nor may it be claimed later.
+    let settings = ebb_policy::registry::Settings::default();
+    let make = |name| ebb_policy::registry::make(name, &topology, &settings).unwrap();
+    let cycle = Cycle::new(&topology, make("pacer"), Limits::default()).held(operator);
+    let changed = cycle.unwrap().change(make("dlb"), None);
+    assert_eq!(changed.unwrap_err().control, Control::FanDuty);
 }
 
 /// What nobody asks for is released, and a wish that ends is too.

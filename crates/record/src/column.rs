@@ -2,7 +2,7 @@
 //! part of a server.
 
 use ebb_policy::table::{SIGNALS, SignalRow};
-use ebb_policy::{Aggregation, Control, ControlRow, Cycled, Domain, Topology, Unit};
+use ebb_policy::{Aggregation, Control, ControlRow, Cycled, Domain, Names, Topology, Unit};
 use serde::Serialize;
 
 /// What a column holds, in the terms of the table.
@@ -148,8 +148,8 @@ enum Take {
 pub struct Columns {
     /// What each holds.
     pub all: Vec<Column>,
-    /// Core groups by name.
-    pub groups: Vec<String>,
+    /// What the parts are called.
+    pub names: Names,
     takes: Vec<Take>,
     added: usize,
 }
@@ -169,7 +169,7 @@ impl Columns {
                 Column::of_server("period", Unit::Seconds, "Length of the period."),
                 Column::of_server("iops", Unit::PerSecond, "Completed requests per second."),
             ],
-            groups: topology.group_names(),
+            names: Names::new(topology),
             takes: Vec::new(),
             added: added.len(),
         };
@@ -192,11 +192,7 @@ impl Columns {
             return;
         }
         for at in 0..count {
-            let part = match row.domain {
-                Domain::CoreGroup => self.groups.get(at).cloned(),
-                domain => domain.part(at as u16),
-            };
-            self.all.push(match part {
+            self.all.push(match self.names.of(row.domain, at as u16) {
                 Some(part) => Column::of_part(&part, name, &row),
                 None => Column::of_server(name, row.unit, row.text),
             });

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, BufWriter, Seek, Write};
 
 use serde::Serialize;
 
-use ebb_policy::{Applied, Control, Cycled, Decision, Outcome, Topology};
+use ebb_policy::{Applied, Control, Cycled, Decision, Names, Outcome, Topology};
 
 /// Entries kept in memory for the report: so many of the first, so many of the last.
 const KEPT: usize = 1000;
@@ -47,15 +47,15 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// In words and numbers; `groups` are the names of the core groups.
+    /// In words and numbers; `names` are those of the parts.
     #[must_use]
-    pub fn line<'a>(&self, policy: &'a str, groups: &[String]) -> Line<'a> {
+    pub fn line<'a>(&self, policy: &'a str, names: &Names) -> Line<'a> {
         let Decision { at, control, part, from, to, asked, reason } = self.decision;
         Line {
             time_s: at.seconds(),
             policy,
             control: control.row().name,
-            of: control.part(part, groups),
+            of: names.of(control.row().domain, part),
             from,
             to,
             asked: asked.filter(|_| self.decision.is_held()),
@@ -94,7 +94,7 @@ impl Log {
     }
 
     /// Adds what one cycle decided, and what the plant began or ceased to refuse.
-    pub(crate) fn cycle(&mut self, policy: &str, groups: &[String], cycled: &Cycled<'_>) {
+    pub(crate) fn cycle(&mut self, policy: &str, names: &Names, cycled: &Cycled<'_>) {
         let applied = cycled.applied;
         let mut decided = cycled.decisions().peekable();
         for control in Control::ALL {
@@ -109,7 +109,7 @@ impl Log {
                         .then(|| by_plant(cycled, *control, part, outcome))
                 });
                 if let Some(decision) = decision {
-                    self.push(policy, groups, Entry { decision, outcome });
+                    self.push(policy, names, Entry { decision, outcome });
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Log {
         self.applied.clone_from(applied);
     }
 
-    fn push(&mut self, policy: &str, groups: &[String], entry: Entry) {
+    fn push(&mut self, policy: &str, names: &Names, entry: Entry) {
         self.count += 1;
         *self.reasons.entry(entry.decision.reason).or_default() += 1;
         if self.first.len() < KEPT {
@@ -129,7 +129,7 @@ impl Log {
             self.last.push_back(entry);
         }
         if self.file.is_some() {
-            self.write(&entry.line(policy, groups));
+            self.write(&entry.line(policy, names));
         }
     }
 

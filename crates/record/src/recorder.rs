@@ -70,7 +70,7 @@ impl Recorder {
     /// absent. A cycle that comes before any time has passed makes no row.
     pub fn cycle(&mut self, cycled: &Cycled<'_>, added: &[f64]) {
         let Recorded { policy, rows, log, totals, .. } = &mut self.kept;
-        log.cycle(policy, &self.columns.groups, cycled);
+        log.cycle(policy, &self.columns.names, cycled);
         if cycled.signals.period.0 == 0 {
             return;
         }

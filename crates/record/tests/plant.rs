@@ -19,10 +19,12 @@ pub fn topology() -> Topology {
         exit: Nanos::ZERO,
     };
     let states = vec![state(25.0, true), state(12.0, true), state(3.0, false)];
+    let drive = |id| DriveSpec { id, states: states.clone(), limit: None, rotational: false };
     Topology {
         groups: vec![group(CoreRole::FrontEnd), group(CoreRole::FrontEnd)],
         frequencies: vec![Hertz(1.2e9), Hertz(2.4e9)],
-        drives: vec![DriveSpec { states, limit: None, rotational: false }; 2],
+        // Of the first one nobody knows the serial number.
+        drives: [None, Some("S64F1".to_owned())].map(drive).to_vec(),
         ..Topology::default()
     }
 }

@@ -66,7 +66,7 @@ fn csv_has_what_was_sensed_what_is_in_force_and_what_the_plant_adds() {
     assert_eq!(column("power_w"), ["200", "200", "200", "", "200", "200", "200"]);
     assert_eq!(column("drive0_power_state"), ["0", "1", "1", "1", "1", "1", "1"]);
     assert_eq!(column("drive0_state"), ["0", "0", "1", "1", "1", "1", "1"], "a cycle later");
-    assert_eq!(column("drive1_state"), ["0", "0", "0", "0", "0", "1", "1"], "refused until then");
+    assert_eq!(column("S64F1_state"), ["0", "0", "0", "0", "0", "1", "1"], "refused until then");
     assert_eq!(column("front_end_2_active_cores"), ["4"; 7]);
     assert_eq!(column("inlet_temperature_celsius"), [""; 7], "absent, never zero");
     assert_eq!(column("door_open")[1..4], ["false", "true", "false"]);
@@ -95,7 +95,7 @@ fn parquet_has_real_types_the_same_values_and_says_what_it_is() {
     for name in ["completed", "bytes", "corrected_errors", "front_end_1_active_cores"] {
         assert_eq!(type_of(name), (Type::INT64, None), "{name}");
     }
-    for name in ["drive0_state", "drive1_power_state", "background", "mode"] {
+    for name in ["drive0_state", "S64F1_power_state", "background", "mode"] {
         let small = Some(LogicalType::integer(16, false));
         assert_eq!(type_of(name), (Type::INT32, small), "{name}");
     }
@@ -114,7 +114,7 @@ fn parquet_has_real_types_the_same_values_and_says_what_it_is() {
     assert_eq!(said("ebb.schema"), series::SCHEMA);
     let described: Value = serde_json::from_str(&said(COLUMNS_KEY)).unwrap();
     assert_eq!(described.as_object().unwrap().len(), text[0].len() - 1, "all but the policy");
-    let power = &described["drive1_power_w"];
+    let power = &described["S64F1_power_w"];
     assert_eq!([&power["unit"], &power["of"], &power["all"]], ["W", "drive", "sum"]);
     assert_eq!(described["door_open"]["text"], "Whether the lid is off.");
 }
@@ -156,9 +156,9 @@ fn decisions_say_what_the_plant_made_of_them() {
         told,
         [
             line(0.5, "drive0", "capping:turn", "done"),
-            line(0.75, "drive1", "capping:turn", "refused"),
+            line(0.75, "S64F1", "capping:turn", "refused"),
             // Nobody decided anything then, but the drive took what stands.
-            line(1.25, "drive1", "plant:done", "done"),
+            line(1.25, "S64F1", "plant:done", "done"),
         ]
     );
     assert!(

@@ -117,6 +117,7 @@ impl Lab {
                 operator,
                 limits: Limits { ssd_budget, ..Limits::default() },
                 ssd_budget,
+                changes: Vec::new(),
                 workload: experiment.workload.build(&context)?,
                 jobs: experiment.workload.batch_jobs(&context)?,
                 seed: self.seed,

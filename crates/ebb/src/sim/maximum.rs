@@ -32,6 +32,7 @@ pub fn maximum(
             operator: None,
             limits: Limits::default(),
             ssd_budget: None,
+            changes: Vec::new(),
             workload: spec.clone().saturating().build(&server.context(spec, seed))?,
             jobs: Vec::new(),
             seed,

@@ -103,6 +103,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
             operator: None,
             limits: Limits::default(),
             ssd_budget: None,
+            changes: Vec::new(),
             workload: spec.build(&server.context(&spec, args.seed))?,
             jobs: Vec::new(),
             seed: args.seed,

@@ -3,7 +3,6 @@
 use super::class::QosClass;
 use super::control::{BackgroundMode, Control, Setting, controls};
 use super::request::Wish;
-use super::row::Domain;
 use super::topology::{PowerState, Topology};
 use super::units::{Hertz, Nanos};
 
@@ -370,17 +369,5 @@ impl Applied {
     #[must_use]
     pub fn of(&self, control: Control, part: usize) -> Outcome {
         self.0[control as usize][part]
-    }
-}
-
-impl Control {
-    /// The name of part `part`, such as `drive3`, core groups by the names in `groups`; `None`
-    /// for the server.
-    #[must_use]
-    pub fn part(self, part: u16, groups: &[String]) -> Option<String> {
-        match self.row().domain {
-            Domain::CoreGroup => groups.get(usize::from(part)).cloned(),
-            domain => domain.part(part),
-        }
     }
 }

@@ -9,23 +9,29 @@
 //! | file | what it is |
 //! |---|---|
 //! | `control.rs` | the table of controls: name, unit, of what, how two owners combine, released |
-//! | `table.rs` | the table of signals, and the page of both |
+//! | `signal.rs` | the table of signals |
+//! | `table.rs` | its rows, how each is read, and the page of both tables |
 //! | `row.rs` | what rows of both have in common |
 //! | `signals.rs` | what was sensed in a period |
+//! | `source.rs` | how old each value is, and whether it was measured |
 //! | `request.rs` | what an owner asks for, and how several owners' requests combine |
 //! | `in_force.rs` | what the guard gave, with the reason; what became of it |
 //! | `policy.rs` | what a controller is |
 //! | `topology.rs` | what a plant has |
+//! | `names.rs` | the names of its parts |
 //! | `class.rs` | classes of jobs |
 //! | `units.rs` | units as types |
 
 pub mod class;
 pub mod control;
 pub mod in_force;
+pub mod names;
 pub mod policy;
 pub mod request;
 pub mod row;
+pub mod signal;
 pub mod signals;
+pub mod source;
 pub mod table;
 pub mod topology;
 pub mod units;

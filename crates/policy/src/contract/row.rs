@@ -101,8 +101,8 @@ impl Domain {
         }
     }
 
-    /// The name of the one at `index`, such as `drive3`; `None` for the server. Core groups have
-    /// the names of their roles ([`Topology::group_names`]).
+    /// The name of the one at `index` by its place, such as `drive3`; `None` for the server.
+    /// [`super::names::Names`] has better ones.
     #[must_use]
     pub fn part(self, index: u16) -> Option<String> {
         Some(match self {

@@ -2,6 +2,7 @@
 
 use super::class::QosClass;
 use super::in_force::InForce;
+use super::source::Sources;
 use super::topology::{PowerState, Topology};
 use super::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 
@@ -28,6 +29,8 @@ pub struct Signals {
     pub jobs: Vec<JobSignals>,
     /// What was in force during the period, by the guard's last word.
     pub in_force: InForce,
+    /// Where each value comes from.
+    pub sources: Sources,
 }
 
 /// Users' I/O during one period.
@@ -43,8 +46,38 @@ pub struct IoSignals {
     pub mean_latency: Option<Nanos>,
     /// Largest latency of completed requests; `None` when none completed.
     pub max_latency: Option<Nanos>,
+    /// Percentiles of the latency of completed requests; `None` where nobody counts each request.
+    pub percentiles: Option<Percentiles>,
     /// Requests in the system at the end of the period.
     pub in_flight: Option<u64>,
+    /// The reads among them.
+    pub reads: OpSignals,
+    /// The writes among them.
+    pub writes: OpSignals,
+}
+
+/// Users' reads, or writes, during one period.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OpSignals {
+    /// That completed.
+    pub completed: Option<u64>,
+    /// Bytes of those.
+    pub bytes: Option<u64>,
+    /// Their mean latency; `None` when none completed.
+    pub mean_latency: Option<Nanos>,
+    /// Percentiles of their latency; `None` when none completed, or nobody counts each.
+    pub percentiles: Option<Percentiles>,
+}
+
+/// Percentiles of a latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: Nanos,
+    /// The 99th.
+    pub p99: Nanos,
+    /// The 99.9th.
+    pub p999: Nanos,
 }
 
 /// One core group during one period.
@@ -72,6 +105,10 @@ pub struct DriveSignals {
     /// Share of the period in which it had a command to serve, 0 to 1 (`io_ticks` of Linux's
     /// `/proc/diskstats`).
     pub utilisation: Option<f64>,
+    /// Bytes read from it, by whomever.
+    pub read_bytes: Option<u64>,
+    /// Bytes written to it, by whomever.
+    pub written_bytes: Option<u64>,
 }
 
 /// What a temperature sensor said.
@@ -151,6 +188,7 @@ impl Signals {
             },
             jobs: vec![JobSignals::default(); usize::from(topology.jobs)],
             in_force: InForce::new(topology),
+            sources: Sources::new(topology),
             ..Self::default()
         }
     }

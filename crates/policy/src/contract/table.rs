@@ -1,13 +1,17 @@
-//! The table's half of signals, and the page `docs/signals-and-controls.md` that is made from both;
+//! The rows of signals, how each is read, and the page `docs/signals-and-controls.md` that is made from both;
 //! `tests/table.rs` compares it.
 
 use super::control::{Control, ControlRow};
 use super::row::{Aggregation, Domain, Unit};
+use super::signal::{Signal, signals};
 use super::signals::{JobSignals, Signals};
+use super::units::Nanos;
 
 /// What the table says of a signal.
 #[derive(Debug, Clone, Copy)]
 pub struct SignalRow {
+    /// Of which signal.
+    pub signal: Signal,
     /// Name.
     pub name: &'static str,
     /// Unit.
@@ -20,84 +24,74 @@ pub struct SignalRow {
     pub text: &'static str,
     /// Its value of a part; `None` where it was not sensed.
     pub read: fn(&Signals, usize) -> Option<f64>,
+    /// When it is too old; `None` of what is counted over the period, or carries the time of its
+    /// reading.
+    pub worth: Option<Worth>,
+}
+
+/// For how long a value says something of the present.
+#[derive(Debug, Clone, Copy)]
+pub struct Worth {
+    /// The highest age.
+    pub until: Nanos,
+    /// Makes it absent.
+    pub(super) take_out: fn(&mut Signals, usize),
 }
 
 fn job(signals: &Signals, slot: usize) -> Option<&JobSignals> {
     signals.jobs.get(slot).filter(|job| job.present)
 }
 
-macro_rules! signals {
-    ($($name:ident $unit:ident $domain:ident $aggregation:ident $text:literal
-       |$signals:pat_param, $at:pat_param| $read:expr;)*) => {
-        /// Every signal.
+/// Sensors of power answer several times a second, management controllers once in some seconds.
+const POWER: Nanos = Nanos::from_secs(5);
+/// A drive's share of a budget is moved by its last `m_interval`s (PACMAN §VI-A).
+const DRIVE_POWER: Nanos = Nanos::from_secs(1);
+/// A drive changes its state by itself only in minutes (APST), and what is written is read back.
+const DRIVE_STATE: Nanos = Nanos::from_secs(60);
+/// Drives warm up in minutes, and asking one too often keeps it awake.
+const DRIVE_TEMPERATURE: Nanos = Nanos::from_secs(120);
+/// Fans answer within seconds.
+const FAN: Nanos = Nanos::from_secs(5);
+
+macro_rules! rows {
+    ($($kind:ident $name:ident $unit:ident $domain:ident $aggregation:ident $text:literal
+       |$signals:pat_param, $at:pat_param| $read:expr
+       $(, until $limit:ident |$old:ident, $part:ident| $value:expr)?;)*) => {
+        /// The rows of all signals.
         pub const SIGNALS: &[SignalRow] = &[$(SignalRow {
+            signal: Signal::$kind,
             name: stringify!($name),
             unit: Unit::$unit,
             domain: Domain::$domain,
             aggregation: Aggregation::$aggregation,
             text: $text,
             read: |$signals: &Signals, $at: usize| $read,
+            worth: rows!(@worth $($limit |$old, $part| $value)?),
         }),*];
     };
+    (@worth) => { None };
+    (@worth $limit:ident |$old:ident, $part:ident| $value:expr) => {
+        Some(Worth {
+            until: $limit,
+            take_out: |$old: &mut Signals, $part: usize| $value = None,
+        })
+    };
 }
+signals!(rows);
 
-signals! {
-    arrived Count Server None "Users' requests that arrived in the period."
-        |s, _| Some(s.io.arrived? as f64);
-    completed Count Server None "Users' requests that completed in the period."
-        |s, _| Some(s.io.completed? as f64);
-    bytes Bytes Server None "Read and written by completed requests."
-        |s, _| Some(s.io.bytes? as f64);
-    latency_mean Seconds Server None "Mean latency of completed requests."
-        |s, _| Some(s.io.mean_latency?.seconds());
-    latency_max Seconds Server None "Largest latency of completed requests."
-        |s, _| Some(s.io.max_latency?.seconds());
-    in_flight Count Server None "Users' requests in the system at the end of the period."
-        |s, _| Some(s.io.in_flight? as f64);
-    background_pending Bytes Server None "Background work that waits to be done."
-        |s, _| Some(s.background_pending? as f64);
-    power Watts Server None "Of the whole server at the wall."
-        |s, _| Some(s.power.total?.0);
-    cpu_power Watts Server None "Of the processor packages."
-        |s, _| Some(s.power.cpu?.0);
-    ssd_power Watts Server None "Of all drives."
-        |s, _| Some(s.power.ssd?.0);
-    fan_power Watts Server None "Of all fans."
-        |s, _| Some(s.power.fans?.0);
-    inlet_temperature Celsius Server None "Of the air at the inlet."
-        |s, _| Some(s.cooling.inlet?.temperature.0);
-    cores_active Count CoreGroup Sum "Cores that take new work."
-        |s, at| Some(f64::from(s.groups.get(at)?.active));
-    cores_utilisation Share CoreGroup Mean "Share of the time spent on useful work, not polling."
-        |s, at| s.groups.get(at)?.utilisation;
-    cores_busiest Share CoreGroup Max "The same of the busiest core."
-        |s, at| s.groups.get(at)?.busiest;
-    cores_frequency Hertz CoreGroup Mean "Frequency at the end of the period."
-        |s, at| Some(s.groups.get(at)?.frequency?.0);
-    socket_temperature Celsius Socket Max "Hottest sensor of the socket."
-        |s, at| Some(s.cooling.sockets.get(at)?.as_ref()?.temperature.0);
-    drive_power Watts Drive Sum "Mean power."
-        |s, at| Some(s.drives.get(at)?.power?.0);
-    drive_state Index Drive None "NVMe power state, as the drive reports it."
-        |s, at| Some(f64::from(s.drives.get(at)?.state?));
-    drive_temperature Celsius Drive Max "Composite temperature."
-        |s, at| Some(s.drives.get(at)?.temperature?.0);
-    drive_utilisation Share Drive Mean "Share of the period in which it had a command to serve."
-        |s, at| s.drives.get(at)?.utilisation;
-    fan_reported_duty Share Fan Mean "PWM duty as the fan's controller reports it."
-        |s, at| s.cooling.fans.get(at)?.duty;
-    fan_speed Rpm Fan Mean "By the tachometer."
-        |s, at| Some(s.cooling.fans.get(at)?.speed?.0);
-    job_cpu Share Job Sum "Share of the period for which the job kept a core busy."
-        |s, at| Some(job(s, at)?.cpu);
-    job_bytes Bytes Job Sum "Read from and written to drives by the job."
-        |s, at| Some(job(s, at)?.disk_bytes as f64);
-    job_running Flag Job Sum "Whether the job is admitted."
-        |s, at| Some(f64::from(u8::from(!job(s, at)?.waiting)));
-    job_waiting Flag Job Sum "Whether the job is not admitted yet."
-        |s, at| Some(f64::from(u8::from(job(s, at)?.waiting)));
-    job_age Seconds Job Max "Time since the job arrived."
-        |s, at| Some(job(s, at)?.age.seconds());
+impl Signals {
+    /// Takes out what is older than its row allows, so that no policy takes an old value for a new
+    /// one.
+    pub(crate) fn expire(&mut self) {
+        for row in SIGNALS {
+            let Some(worth) = row.worth else { continue };
+            for at in 0..self.sources.parts(row.signal) {
+                if self.sources.of(row.signal, at).age > worth.until {
+                    (worth.take_out)(self, at);
+                }
+            }
+        }
+    }
 }
 
 /// The page `docs/signals-and-controls.md`.
@@ -109,13 +103,17 @@ pub fn page() -> String {
          `table.rs`); a test\ncompares it. After a change of a table run `EBB_WRITE_DOCS=1 cargo \
          test -p ebb-policy --test table`.\n\n\
          A signal that nobody senses is absent, never zero. *All* says how the values of all parts \
-         become one\nfor the server.\n\n## Signals\n\n\
-         | signal | of each | unit | all | what it is |\n|---|---|---|---|---|\n",
+         become one\nfor the server. Every value carries its age and whether it was measured or \
+         modelled; one that is older than *until*\nis taken out before a policy sees it. Without \
+         *until* it is counted over the period, or carries the time of its reading.\n\n\
+         ## Signals\n\n\
+         | signal | of each | unit | all | until | what it is |\n|---|---|---|---|---|---|\n",
     );
     for row in SIGNALS {
         let SignalRow { name, unit, domain, aggregation, text, .. } = *row;
         let (domain, unit, all) = (domain.title(), unit.symbol(), aggregation.title());
-        page.push_str(&format!("| `{name}` | {domain} | {unit} | {all} | {text} |\n"));
+        let until = row.worth.map_or(String::new(), |worth| worth.until.to_string());
+        page.push_str(&format!("| `{name}` | {domain} | {unit} | {all} | {until} | {text} |\n"));
     }
     page.push_str(
         "\n## Controls\n\n\

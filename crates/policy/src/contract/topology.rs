@@ -64,6 +64,9 @@ pub struct PowerStateSpec {
 /// One drive and its power states, most power first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DriveSpec {
+    /// What stays the same when it moves to another slot or the server restarts, such as its
+    /// serial number and namespace; `None` when nobody knows.
+    pub id: Option<String>,
     /// Descriptors indexed by power state number.
     pub states: Vec<PowerStateSpec>,
     /// The hottest that it may be: where it slows itself down (NVMe: `WCTEMP`, or TMT1), or its
@@ -146,22 +149,6 @@ impl Topology {
     #[must_use]
     pub fn frequency_at_least(&self, wanted: Hertz) -> Hertz {
         self.frequencies.iter().copied().find(|f| *f >= wanted).unwrap_or(self.max_frequency())
-    }
-    /// Names of the core groups by role; several of one role are numbered.
-    #[must_use]
-    pub fn group_names(&self) -> Vec<String> {
-        let role = |group: &GroupSpec| group.role.name();
-        let named = |(index, group): (usize, &GroupSpec)| {
-            let same = |other: &&GroupSpec| other.role == group.role;
-            match self.groups.iter().filter(same).count() {
-                1 => role(group).to_owned(),
-                _ => {
-                    let before = self.groups[..index].iter().filter(same).count();
-                    format!("{}_{}", role(group), before + 1)
-                }
-            }
-        };
-        self.groups.iter().enumerate().map(named).collect()
     }
     /// The groups that serve users' I/O, by index. The others run jobs, and no latency says how
     /// many of their cores are needed, or how fast.

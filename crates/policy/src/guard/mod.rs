@@ -103,6 +103,11 @@ impl Guard {
         }
     }
 
+    /// Another budget from now on.
+    pub(crate) fn set_ssd_budget(&mut self, budget: Option<Watts>) {
+        self.limits.ssd_budget = budget;
+    }
+
     /// What left the guard last.
     #[must_use]
     pub fn in_force(&self) -> &InForce {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use ebb_policy::{Aggregation, Domain, Topology};
+use ebb_policy::{Aggregation, Domain, Names, Topology};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -103,7 +103,7 @@ impl<'a> Data<'a> {
         Ok(Self {
             about,
             summary,
-            groups: &columns.groups,
+            groups: columns.names.groups(),
             cores: topology.groups.iter().map(|group| group.cores).collect(),
             drives: topology.drives.len(),
             caps: states.iter().map(|state| state.max_power.0).collect(),
@@ -132,7 +132,9 @@ enum From {
 
 impl Shown {
     fn new(topology: &Topology, columns: &Columns) -> Self {
-        let of_drive = |at: usize, what: &str| columns.place(&format!("drive{at}_{what}"));
+        let drive = |at: usize| columns.names.of(Domain::Drive, at as u16).unwrap_or_default();
+        let of_drive = |at: usize, what: &str| columns.place(&format!("{}_{what}", drive(at)));
+        let first = format!("{}_", drive(0));
         let is_shown = |column: &Column| column.domain != Domain::Drive;
         // The first two columns are the time.
         let own = columns.all.iter().enumerate().skip(2).filter(|(_, column)| is_shown(column));
@@ -143,7 +145,7 @@ impl Shown {
             })
             .collect();
         for column in columns.all.iter().filter(|column| column.aggregation != Aggregation::None) {
-            let Some(own) = column.name.strip_prefix("drive0_") else { continue };
+            let Some(own) = column.name.strip_prefix(&first) else { continue };
             let places = (0..topology.drives.len()).filter_map(|at| of_drive(at, own)).collect();
             let name = format!("drives_{own}");
             series.push((name, From::Drives(places, column.aggregation)));
@@ -174,7 +176,7 @@ impl Shown {
 
 impl RunData {
     fn new(shown: &Shown, columns: &Columns, run: &mut Recorded) -> io::Result<Self> {
-        let decisions = Decisions::new(&run.policy, &columns.groups, &run.log);
+        let decisions = Decisions::new(&run.policy, &columns.names, &run.log);
         let mut data = Self {
             policy: run.policy.clone(),
             rows: 0,
@@ -288,10 +290,10 @@ impl Classes {
 }
 
 impl Decisions {
-    fn new(policy: &str, groups: &[String], log: &Log) -> Self {
+    fn new(policy: &str, names: &Names, log: &Log) -> Self {
         let reasons: Vec<_> = log.reasons.iter().map(|(reason, count)| (*reason, *count)).collect();
         let shown = log.first.iter().chain(&log.last).map(|entry| {
-            let line = entry.line(policy, groups);
+            let line = entry.line(policy, names);
             let found = reasons.binary_search_by(|(reason, _)| (*reason).cmp(line.reason));
             let reason = found.unwrap_or_default();
             let of = line.of.unwrap_or_default();

@@ -221,7 +221,12 @@ impl DriveProfile {
             exit: state.exit,
         };
         let limit = self.heat.as_ref().and_then(|heat| heat.throttle);
-        DriveSpec { states: self.states.iter().map(state).collect(), limit, rotational: false }
+        DriveSpec {
+            id: None,
+            states: self.states.iter().map(state).collect(),
+            limit,
+            rotational: false,
+        }
     }
 
     fn check_shape(&self) -> Result<(), String> {

@@ -2,10 +2,11 @@
 
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{DriveSignals, DriveSpec, PowerState};
+use ebb_trace::Op;
 
 use super::device::Device;
 use super::events::{Event, Events};
-use super::io::{Ios, Queue};
+use super::io::{Io, Ios, Queue};
 use crate::hdd::Wear;
 use crate::profile::{DriveModel, Profile, Raid, usable};
 
@@ -21,6 +22,9 @@ struct Slot {
     /// Up to when its work has been counted, and how long it had any since its last report, ns.
     since: u64,
     busy: u64,
+    /// Bytes read and written since its last report.
+    read: u64,
+    written: u64,
 }
 
 /// All drives.
@@ -63,6 +67,8 @@ impl Array {
             joules: 0.0,
             since: 0,
             busy: 0,
+            read: 0,
+            written: 0,
         };
         Self {
             slots: (0..count as u64).map(slot).collect(),
@@ -219,7 +225,14 @@ impl Array {
             slot.work_until(now);
             let busy = std::mem::take(&mut slot.busy);
             let utilisation = (length > 0).then(|| busy as f64 / length as f64);
-            *signal = DriveSignals { power, state: Some(*state), temperature: None, utilisation };
+            *signal = DriveSignals {
+                power,
+                state: Some(*state),
+                temperature: None,
+                utilisation,
+                read_bytes: Some(std::mem::take(&mut slot.read)),
+                written_bytes: Some(std::mem::take(&mut slot.written)),
+            };
         }
         sum
     }
@@ -236,6 +249,8 @@ impl Slot {
     fn send(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
         self.work_until(now);
         self.outstanding += 1;
+        let Io { op, bytes, .. } = ios[io];
+        *if op == Op::Read { &mut self.read } else { &mut self.written } += u64::from(bytes);
         self.device.submit(&ios[io], events, now, io);
     }
 }

@@ -8,18 +8,9 @@ use ebb_policy::{DriveSignals, IoSignals, PowerSignals};
 use ebb_trace::Op;
 
 use super::io::Io;
+use super::latency::Latencies;
 use crate::outcome::{Energy, Outcome};
 use crate::profile::{Board, Profile, Psu};
-
-/// Counts of one control period.
-#[derive(Debug, Default)]
-struct Period {
-    arrived: u64,
-    completed: u64,
-    bytes: u64,
-    latency_sum: u64,
-    latency_max: u64,
-}
 
 /// What a period's components drew that have meters of their own; in joules.
 #[derive(Debug, Clone, Copy)]
@@ -34,36 +25,39 @@ pub(super) struct Drawn {
 pub(super) struct Meter {
     board: Board,
     psu: Psu,
-    period: Period,
+    /// Of the period: requests that arrived, those that were answered, the longest latency.
+    arrived: u64,
+    latencies: Latencies,
+    latency_max: u64,
     /// Requests that arrived before are not counted.
     counted_from: u64,
     pub(super) outcome: Outcome,
 }
 
 impl Meter {
-    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>) -> Self {
+    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>, latencies: Latencies) -> Self {
         let drives = usize::from(profile.drives.count);
         Self {
             board: profile.board.clone(),
             psu: profile.psu.clone(),
-            period: Period::default(),
+            arrived: 0,
+            latencies,
+            latency_max: 0,
             counted_from: 0,
             outcome: Outcome::empty(histogram, drives),
         }
     }
 
     pub(super) fn arrived(&mut self) {
-        self.period.arrived += 1;
+        self.arrived += 1;
     }
     /// A request was answered; `drive` is the one that served it, if exactly one did.
     #[inline] // Once per request; left to itself the compiler does so or not by what stands around.
     pub(super) fn completed(&mut self, io: &Io, answered: u64, drive: Option<u16>) {
         let Io { arrival, bytes, op, .. } = *io;
         let latency = answered - arrival;
-        self.period.completed += 1;
-        self.period.bytes += u64::from(bytes);
-        self.period.latency_sum += latency;
-        self.period.latency_max = self.period.latency_max.max(latency);
+        self.latencies.add(op, bytes, latency);
+        self.latency_max = self.latency_max.max(latency);
         if arrival >= self.counted_from {
             self.outcome.requests += 1;
             self.outcome.reads += u64::from(op == Op::Read);
@@ -88,17 +82,21 @@ impl Meter {
 
     /// Reports users' I/O of the period and starts the next one.
     pub(super) fn sense(&mut self, in_flight: u64) -> (IoSignals, u64) {
-        let period = std::mem::take(&mut self.period);
-        let some = period.completed > 0;
+        let (completed, bytes, mean_latency) = self.latencies.totals();
+        let (reads, writes, percentiles) = self.latencies.take();
+        let max = std::mem::take(&mut self.latency_max);
         let signals = IoSignals {
-            arrived: Some(period.arrived),
-            completed: Some(period.completed),
-            bytes: Some(period.bytes),
-            mean_latency: some.then(|| Nanos(period.latency_sum / period.completed.max(1))),
-            max_latency: some.then_some(Nanos(period.latency_max)),
+            arrived: Some(std::mem::take(&mut self.arrived)),
+            completed: Some(completed),
+            bytes: Some(bytes),
+            mean_latency,
+            max_latency: mean_latency.map(|_| Nanos(max)),
+            percentiles,
             in_flight: Some(in_flight),
+            reads,
+            writes,
         };
-        (signals, period.bytes)
+        (signals, bytes)
     }
 
     /// Energy of a period of `length` by component.

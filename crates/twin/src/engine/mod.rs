@@ -13,12 +13,15 @@ mod device;
 mod events;
 mod io;
 mod jobs;
+mod latency;
 mod log;
 mod meter;
 mod path;
 mod pilot;
 mod supply;
 mod weather;
+
+use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 
@@ -39,6 +42,7 @@ use cores::Cores;
 use events::{Event, Events};
 use io::{Ios, NONE, Queue};
 use jobs::Jobs;
+use latency::Latencies;
 use meter::Meter;
 use supply::Supply;
 
@@ -55,6 +59,8 @@ pub struct Run<'a> {
     /// What the drives' measured power is held against; enforced only if in [`Run::limits`], so
     /// that an uncapped reference can be measured too.
     pub ssd_budget: Option<Watts>,
+    /// What the operator states anew in the course of the run, in the order of time.
+    pub changes: Vec<Change>,
     /// Where requests come from.
     pub workload: Workload,
     /// Jobs for the cores that run them, beside the requests.
@@ -67,6 +73,16 @@ pub struct Run<'a> {
     pub warmup: Nanos,
     /// Injected faults of sensors, fans, frequencies, power states and job shares.
     pub faults: Option<Faults>,
+}
+
+/// A new tolerance or budget from a time on.
+pub struct Change {
+    /// From the first control period that ends then or later.
+    pub at: Nanos,
+    /// The policy, made for them.
+    pub policy: Box<dyn Policy>,
+    /// The budget, for the guard too.
+    pub ssd_budget: Option<Watts>,
 }
 
 /// Why a run could not be finished.
@@ -128,6 +144,8 @@ struct Engine<'a> {
     arrivals: u64,
     users_in_flight: u64,
     ssd_budget: Option<Watts>,
+    /// Changes still to be made.
+    changes: VecDeque<Change>,
     /// When the last user got an answer.
     last_answer: u64,
     /// Size of the write-back buffer; 0 writes through.
@@ -183,6 +201,8 @@ impl<'a> Engine<'a> {
         }
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
+        let latencies = Latencies::new(LONGEST)
+            .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         let climate = Climate::new(profile, seed, run.faults);
         if climate.is_none() && run.faults.is_some() {
             let reason = "has no [thermal] section, so that nothing could fail";
@@ -214,7 +234,7 @@ impl<'a> Engine<'a> {
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
             backlog,
             jobs,
-            meter: Meter::new(profile, histogram),
+            meter: Meter::new(profile, histogram, latencies),
             in_force: InForce::new(&topology),
             opened: false,
             drawn: Energy::default(),
@@ -222,6 +242,7 @@ impl<'a> Engine<'a> {
             arrivals: 0,
             users_in_flight: 0,
             ssd_budget,
+            changes: run.changes.into(),
             last_answer: 0,
             write_buffer: cache.map_or(0, |cache| cache.write_buffer.0),
             unflushed: 0,

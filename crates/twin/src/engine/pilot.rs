@@ -1,10 +1,10 @@
 //! The twin as a plant: what the control cycle senses of it and puts in force in it.
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Applied, Control, Cycle, InForce, Outcome, Plant, Signals};
+use ebb_policy::{Applied, Control, Cycle, InForce, Origin, Outcome, Plant, Signals};
 
 use super::meter::Drawn;
-use super::{Engine, TwinError};
+use super::{Change, Engine, TwinError};
 use crate::outcome::{Observer, Sample};
 
 impl Plant for Engine<'_> {
@@ -52,6 +52,7 @@ impl Engine<'_> {
     }
 
     fn sense_start(&self, signals: &mut Signals) {
+        signals.sources.all(Origin::Modelled);
         for (group, signal) in self.in_force.groups().zip(&mut signals.groups) {
             (signal.active, signal.frequency) = (group.active, Some(group.frequency));
         }
@@ -93,12 +94,19 @@ impl Engine<'_> {
     /// The end of a control period.
     ///
     /// # Errors
-    /// When the server switched itself off for heat in it; its books are closed all the same.
+    /// When the server switched itself off for heat in it; its books are closed all the same. A
+    /// change that asks for what the operator holds.
     pub(super) fn tick(
         &mut self,
         cycle: &mut Cycle,
         observer: &mut dyn Observer,
     ) -> Result<(), TwinError> {
+        while let Some(change) = self.changes.pop_front_if(|change| change.at.0 <= self.now) {
+            let Change { policy, ssd_budget, .. } = change;
+            self.ssd_budget = ssd_budget;
+            let changed = cycle.change(policy, ssd_budget);
+            changed.map_err(|error| TwinError::Setup(error.to_string()))?;
+        }
         let cycled = cycle.step(self);
         for (event, begins) in self.climate.iter().flat_map(|climate| &climate.news) {
             observer.fault(event, *begins);

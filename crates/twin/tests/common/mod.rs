@@ -296,6 +296,7 @@ pub fn job(
         operator,
         limits,
         ssd_budget,
+        changes: Vec::new(),
         workload,
         jobs,
         seed,

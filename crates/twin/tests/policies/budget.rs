@@ -4,7 +4,7 @@ use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PowerState, Signals, Topology};
 use ebb_trace::Workload;
-use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
+use ebb_twin::{Change, Observer, Outcome, Profile, Run, Sample, run};
 use proptest::prelude::*;
 
 use crate::common::{Demand, Shifting, job};
@@ -127,6 +127,52 @@ fn the_guard_keeps_the_budget_whatever_the_policy_asks() {
     assert!(outcome.most_capped <= Watts(200.0), "{}", outcome.most_capped);
     assert_eq!(outcome.over_budget, Nanos::ZERO);
     assert!(caps.sum_excess <= 0.0);
+}
+
+/// Sum of caps in force at the end of each period.
+struct Capped(Vec<PowerState>, Vec<f64>);
+
+impl Observer for Capped {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let cap = |signal: &ebb_policy::DriveSignals| signal.state;
+        self.0.clear();
+        self.0.extend(sample.signals.drives.iter().filter_map(cap));
+        let caps = [25.0, 21.0, 18.0, 14.0, 9.0];
+        self.1.push(self.0.iter().map(|ps| caps[usize::from(*ps)]).sum());
+    }
+}
+
+/// A budget that shrinks and grows again while the policy runs: kept from the next period on, and
+/// used again when it is back.
+#[test]
+fn a_budget_may_change_while_the_policy_runs() {
+    let profile = Profile::load("asg-1115s").unwrap();
+    let make = |policy: &str, watts: f64| {
+        let settings = Settings { ssd_budget: Some(Watts(watts)), ..Settings::default() };
+        make(policy, &profile.topology(), &settings).unwrap()
+    };
+    for policy in POLICIES {
+        let change = |seconds, watts| Change {
+            at: Nanos::from_secs(seconds),
+            policy: make(policy, watts),
+            ssd_budget: Some(Watts(watts)),
+        };
+        let workload = Workload::Closed(Box::new(saturating(2 << 20, 0.0, &[Demand::All])));
+        let job = Run {
+            limits: Limits { ssd_budget: Some(Watts(288.0)), ..Limits::default() },
+            ssd_budget: Some(Watts(288.0)),
+            changes: vec![change(6, 150.0), change(12, 288.0)],
+            ..job(&profile, make(policy, 288.0), workload, Some(Nanos::from_secs(18)))
+        };
+        let mut capped = Capped(Vec::new(), Vec::new());
+        let outcome = run(job, &mut capped).unwrap();
+        // Samples end periods: the change at 6 s is in force in the one that ends at 6.5 s.
+        let between = |from: usize, to: usize| &capped.1[from..to];
+        assert!(between(2, 12).iter().all(|sum| *sum > 270.0), "{policy}: {:?}", capped.1);
+        assert!(between(12, 24).iter().all(|sum| *sum <= 150.0), "{policy}: {:?}", capped.1);
+        assert!(between(26, 36).iter().all(|sum| *sum > 270.0), "{policy}: {:?}", capped.1);
+        assert!(outcome.over_budget <= ebb_policy::PERIOD, "{policy}: {}", outcome.over_budget);
+    }
 }
 
 /// Drives with the demands of `pattern` by turns, the same all the time.

@@ -141,7 +141,8 @@ mod tests {
     }
 
     fn topology(rotational: [bool; DISKS]) -> Topology {
-        let drive = |rotational| DriveSpec { states: Vec::new(), limit: None, rotational };
+        let drive =
+            |rotational| DriveSpec { id: None, states: Vec::new(), limit: None, rotational };
         Topology { drives: rotational.map(drive).to_vec(), ..Topology::default() }
     }
 

@@ -124,6 +124,7 @@ fn drive() -> DriveSpec {
     let max_power = Watts(12.0);
     let latency = Nanos::ZERO;
     DriveSpec {
+        id: None,
         states: vec![PowerStateSpec {
             max_power,
             operational: true,
@@ -359,6 +360,7 @@ impl Plant {
             state: Some(0),
             temperature: Some(Celsius(self.drive.round())),
             utilisation: None,
+            ..DriveSignals::default()
         };
     }
 }
