@@ -15,7 +15,7 @@ mod trust;
 
 use crate::cooling::{EMERGENCY, RED_LINE};
 use crate::ssd::{CAP_TOLERANCE, PowerDesc};
-use crate::topology::{GroupSpec, Topology};
+use crate::topology::{GroupSpec, PowerState, Topology};
 use crate::units::{Celsius, Hertz, Nanos, Watts};
 use crate::{InForce, Request, Signals};
 
@@ -127,7 +127,38 @@ impl Guard {
         self.watch_drives(signals);
         self.bound_drives(distrust.drives, request);
         self.thermal.bound(signals, distrust.drives, &self.topology, request, &mut self.in_force);
+        self.check();
         &self.in_force
+    }
+
+    /// What is given is possible and within the budget: better no server under control than one
+    /// given a wrong watt.
+    ///
+    /// # Panics
+    /// Where it is not.
+    fn check(&self) {
+        let given = &self.in_force;
+        for (g, spec) in self.topology.groups.iter().enumerate() {
+            let active = given.group(g).active;
+            let least = spec.min_cores.max(1).min(spec.cores);
+            assert!((least..=spec.cores).contains(&active), "{active} of {} cores", spec.cores);
+        }
+        let frequencies = given.frequency.values().chain(given.frequency_cap.values());
+        for frequency in frequencies.flatten() {
+            assert!(frequency.0.is_finite() && frequency.0 >= 0.0, "{frequency}");
+        }
+        for share in given.fan_duty.values().chain(given.job_share.values()).flatten() {
+            assert!((0.0..=1.0).contains(&share), "a share of {share}");
+        }
+        let caps = |state: &dyn Fn(usize) -> PowerState| {
+            let counted = |d| self.desc.cap(d, state(d)).max(self.taken[d]);
+            (0..self.taken.len()).map(counted).sum::<Watts>()
+        };
+        if let Some(budget) = self.limits.ssd_budget {
+            let (sum, least) = (caps(&|d| given.state(d)), caps(&|_| PowerState::MAX));
+            let kept = sum <= (budget + CAP_TOLERANCE).max(least);
+            assert!(kept || !budget.0.is_finite(), "caps of {sum} under a budget of {budget}");
+        }
     }
 
     fn bound_cores(

@@ -129,6 +129,7 @@ impl Array {
     pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
         let slot = &mut self.slots[usize::from(drive)];
         slot.work_until(now);
+        assert!(slot.outstanding > 0, "drive {drive} completes what it was sent");
         slot.outstanding -= 1;
         if let Some(next) = slot.waiting.pop(ios) {
             slot.send(ios, events, now, next);

@@ -193,6 +193,7 @@ impl Cores {
         self.book(index, now);
         let core = &mut self.cores[index];
         let finished = std::mem::replace(&mut core.running, NONE);
+        assert!(finished != NONE, "core {index} finishes what it has begun");
         core.load -= 1;
         match core.users.pop(ios).or_else(|| core.background.pop(ios)) {
             Some(next) => self.run(ios, events, now, index, next),

@@ -372,6 +372,7 @@ impl<'a> Engine<'a> {
             total.wear = wear.since(before);
         }
         outcome.end = Nanos(self.now);
+        assert_books_balance(&outcome);
         outcome.jobs = self.jobs.as_ref().map(Jobs::totals).unwrap_or_default();
         if let Some(backlog) = &self.backlog {
             outcome.background_done = backlog.done();
@@ -379,4 +380,21 @@ impl<'a> Engine<'a> {
         }
         outcome
     }
+}
+
+/// Every joule is in one account and every request in one row.
+///
+/// # Panics
+/// Where they are not.
+fn assert_books_balance(outcome: &Outcome) {
+    let close = |sum: f64, total: f64| (sum - total).abs() <= 1e-6 * total.abs().max(1.0);
+    let (ssd, drives) = (outcome.energy.ssd.0, outcome.drives.iter());
+    let sum = drives.map(|drive| drive.energy.0).sum::<f64>();
+    assert!(close(sum, ssd), "drives took {sum} J each for itself, {ssd} J together");
+    let Energy { cpu, ssd, memory, nic, fans, other, psu_loss } = outcome.energy;
+    for joules in [cpu, ssd, memory, nic, fans, other, psu_loss] {
+        assert!(joules.0 >= 0.0 && joules.0.is_finite(), "{:?}", outcome.energy);
+    }
+    assert_eq!(outcome.latency.len(), outcome.requests, "a latency for each request");
+    assert!(outcome.reads <= outcome.requests);
 }

@@ -224,6 +224,7 @@ impl Engine<'_> {
     /// The user's request is answered.
     pub(super) fn complete(&mut self, io: u32) {
         let Io { bytes, op, slot, drive, .. } = self.ios[io];
+        assert!(self.users_in_flight > 0, "a request is answered once");
         self.users_in_flight -= 1;
         let answered = self.now + self.profile.fabric_latency.0;
         self.last_answer = self.last_answer.max(answered);

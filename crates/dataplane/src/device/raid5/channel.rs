@@ -191,6 +191,7 @@ impl RaidChannel {
             heard = true;
             let (number, role) = ((answer.tag >> 8) as u32, (answer.tag & 0xff) as usize);
             let Some(segment) = &mut self.segments[number as usize] else { continue };
+            assert!(segment.pending > 0, "a member answers what it was asked");
             segment.pending -= 1;
             let writes = matches!(
                 segment.phase,
