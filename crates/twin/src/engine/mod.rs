@@ -372,7 +372,10 @@ impl<'a> Engine<'a> {
             total.wear = wear.since(before);
         }
         outcome.end = Nanos(self.now);
-        assert_books_balance(&outcome);
+        // A server that tripped may have had temperatures beyond all numbers.
+        if outcome.trip.is_none() {
+            assert_books_balance(&outcome);
+        }
         outcome.jobs = self.jobs.as_ref().map(Jobs::totals).unwrap_or_default();
         if let Some(backlog) = &self.backlog {
             outcome.background_done = backlog.done();
