@@ -31,7 +31,8 @@ macro_rules! signals {
                 |s, _| Some(s.io.reads.mean_latency?.seconds());
             ReadLatencyP50 read_latency_p50 Seconds Server None "Median latency of reads."
                 |s, _| Some(s.io.reads.percentiles?.p50.seconds());
-            ReadLatencyP99 read_latency_p99 Seconds Server None "99th percentile of the latency of reads."
+            ReadLatencyP99 read_latency_p99 Seconds Server None
+                "99th percentile of the latency of reads."
                 |s, _| Some(s.io.reads.percentiles?.p99.seconds());
             ReadLatencyP999 read_latency_p999 Seconds Server None "The same, 99.9th."
                 |s, _| Some(s.io.reads.percentiles?.p999.seconds());
@@ -43,13 +44,16 @@ macro_rules! signals {
                 |s, _| Some(s.io.writes.mean_latency?.seconds());
             WriteLatencyP50 write_latency_p50 Seconds Server None "Median latency of writes."
                 |s, _| Some(s.io.writes.percentiles?.p50.seconds());
-            WriteLatencyP99 write_latency_p99 Seconds Server None "99th percentile of the latency of writes."
+            WriteLatencyP99 write_latency_p99 Seconds Server None
+                "99th percentile of the latency of writes."
                 |s, _| Some(s.io.writes.percentiles?.p99.seconds());
             WriteLatencyP999 write_latency_p999 Seconds Server None "The same, 99.9th."
                 |s, _| Some(s.io.writes.percentiles?.p999.seconds());
-            InFlight in_flight Count Server None "Users' requests in the system at the end of the period."
+            InFlight in_flight Count Server None
+                "Users' requests in the system at the end of the period."
                 |s, _| Some(s.io.in_flight? as f64);
-            BackgroundPending background_pending Bytes Server None "Background work that waits to be done."
+            BackgroundPending background_pending Bytes Server None
+                "Background work that waits to be done."
                 |s, _| Some(s.background_pending? as f64);
             Power power Watts Server None "Of the whole server at the wall."
                 |s, _| Some(s.power.total?.0), until POWER |s, _at| s.power.total;
@@ -63,11 +67,13 @@ macro_rules! signals {
                 |s, _| Some(s.cooling.inlet?.temperature.0);
             CoresActive cores_active Count CoreGroup Sum "Cores that take new work."
                 |s, at| Some(f64::from(s.groups.get(at)?.active));
-            CoresUtilisation cores_utilisation Share CoreGroup Mean "Share of the time spent on useful work, not polling."
+            CoresUtilisation cores_utilisation Share CoreGroup Mean
+                "Share of the time spent on useful work, not polling."
                 |s, at| s.groups.get(at)?.utilisation;
             CoresBusiest cores_busiest Share CoreGroup Max "The same of the busiest core."
                 |s, at| s.groups.get(at)?.busiest;
-            CoresFrequency cores_frequency Hertz CoreGroup Mean "Frequency at the end of the period."
+            CoresFrequency cores_frequency Hertz CoreGroup Mean
+                "Frequency at the end of the period."
                 |s, at| Some(s.groups.get(at)?.frequency?.0);
             SocketTemperature socket_temperature Celsius Socket Max "Hottest sensor of the socket."
                 |s, at| Some(s.cooling.sockets.get(at)?.as_ref()?.temperature.0);
@@ -79,13 +85,16 @@ macro_rules! signals {
             DriveTemperature drive_temperature Celsius Drive Max "Composite temperature."
                 |s, at| Some(s.drives.get(at)?.temperature?.0),
                 until DRIVE_TEMPERATURE |s, at| s.drives[at].temperature;
-            DriveUtilisation drive_utilisation Share Drive Mean "Share of the period in which it had a command to serve."
+            DriveUtilisation drive_utilisation Share Drive Mean
+                "Share of the period in which it had a command to serve."
                 |s, at| s.drives.get(at)?.utilisation;
             DriveReadBytes drive_read_bytes Bytes Drive Sum "Read from it, for whatever purpose."
                 |s, at| Some(s.drives.get(at)?.read_bytes? as f64);
-            DriveWrittenBytes drive_written_bytes Bytes Drive Sum "Written to it, for whatever purpose."
+            DriveWrittenBytes drive_written_bytes Bytes Drive Sum
+                "Written to it, for whatever purpose."
                 |s, at| Some(s.drives.get(at)?.written_bytes? as f64);
-            FanReportedDuty fan_reported_duty Share Fan Mean "PWM duty as the fan's controller reports it."
+            FanReportedDuty fan_reported_duty Share Fan Mean
+                "PWM duty as the fan's controller reports it."
                 |s, at| s.cooling.fans.get(at)?.duty, until FAN |s, at| s.cooling.fans[at].duty;
             FanSpeed fan_speed Rpm Fan Mean "By the tachometer."
                 |s, at| Some(s.cooling.fans.get(at)?.speed?.0), until FAN |s, at| s.cooling.fans[at].speed;

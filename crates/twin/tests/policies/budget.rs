@@ -136,7 +136,7 @@ impl Observer for Capped {
     fn sample(&mut self, sample: &Sample<'_>) {
         let cap = |signal: &ebb_policy::DriveSignals| signal.state;
         self.0.clear();
-        self.0.extend(sample.signals.drives.iter().filter_map(cap));
+        self.0.extend(sample.cycled.signals.drives.iter().filter_map(cap));
         let caps = [25.0, 21.0, 18.0, 14.0, 9.0];
         self.1.push(self.0.iter().map(|ps| caps[usize::from(*ps)]).sum());
     }
