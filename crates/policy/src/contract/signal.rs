@@ -78,7 +78,8 @@ macro_rules! signals {
             SocketTemperature socket_temperature Celsius Socket Max "Hottest sensor of the socket."
                 |s, at| Some(s.cooling.sockets.get(at)?.as_ref()?.temperature.0);
             DrivePower drive_power Watts Drive Sum "Mean power."
-                |s, at| Some(s.drives.get(at)?.power?.0), until DRIVE_POWER |s, at| s.drives[at].power;
+                |s, at| Some(s.drives.get(at)?.power?.0),
+                until DRIVE_POWER |s, at| s.drives[at].power;
             DriveState drive_state Index Drive None "NVMe power state, as the drive reports it."
                 |s, at| Some(f64::from(s.drives.get(at)?.state?)),
                 until DRIVE_STATE |s, at| s.drives[at].state;
@@ -97,7 +98,8 @@ macro_rules! signals {
                 "PWM duty as the fan's controller reports it."
                 |s, at| s.cooling.fans.get(at)?.duty, until FAN |s, at| s.cooling.fans[at].duty;
             FanSpeed fan_speed Rpm Fan Mean "By the tachometer."
-                |s, at| Some(s.cooling.fans.get(at)?.speed?.0), until FAN |s, at| s.cooling.fans[at].speed;
+                |s, at| Some(s.cooling.fans.get(at)?.speed?.0),
+                until FAN |s, at| s.cooling.fans[at].speed;
             JobCpu job_cpu Share Job Sum "Share of the period for which the job kept a core busy."
                 |s, at| Some(job(s, at)?.cpu);
             JobBytes job_bytes Bytes Job Sum "Read from and written to drives by the job."

@@ -1,5 +1,5 @@
-//! The rows of signals, how each is read, and the page `docs/signals-and-controls.md` that is made from both;
-//! `tests/table.rs` compares it.
+//! The rows of signals, how each is read, and the page `docs/signals-and-controls.md` that is made
+//! from both tables; `tests/table.rs` compares it.
 
 use super::control::{Control, ControlRow};
 use super::row::{Aggregation, Domain, Unit};
