@@ -11,9 +11,9 @@ pub mod cooling;
 pub mod cpu;
 pub mod cycle;
 pub mod guard;
-mod possible;
 pub mod reactor;
 pub mod registry;
+pub mod sense;
 pub mod ssd;
 
 pub use contract::class::QosClass;

@@ -2,10 +2,12 @@
 //! §VII). It is `pi.rs`, as good a one as we know how to build: a baseline that oscillates would
 //! flatter what it is compared with.
 
-use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::Pi;
-use crate::cooling::{Interval, air, duty, set_fans};
+use crate::cooling::{Interval, duty, set_fans};
+use crate::sense::estimate::Estimator;
+use crate::sense::thresholds::Thresholds;
 use crate::topology::Topology;
+use crate::units::Celsius;
 use crate::{Request, Signals};
 
 /// A fan loop that keeps the hottest socket at a target by what the sensors say.
@@ -15,15 +17,17 @@ pub(super) struct DefaultFans {
     pi: Pi,
     interval: Interval,
     min_duty: f64,
+    set_point: Celsius,
 }
 
 impl DefaultFans {
-    pub fn new(topology: &Topology) -> Self {
+    pub fn new(topology: &Topology, thresholds: Thresholds) -> Self {
         Self {
             heat: Estimator::new(topology),
             pi: Pi::default(),
             interval: Interval::default(),
             min_duty: topology.min_duty(),
+            set_point: thresholds.set_point,
         }
     }
 
@@ -35,9 +39,9 @@ impl DefaultFans {
         reason: &'static str,
     ) -> Option<f64> {
         let now = duty(signals);
-        self.heat.update(signals, air(signals, &signals.in_force.fan_duty));
+        self.heat.update(signals);
         let dt = self.interval.due(signals.period)?;
-        let error = self.heat.hottest()?.now - self.heat.thresholds().set_point;
+        let error = self.heat.hottest()?.now - self.set_point;
         set_fans(request, self.pi.step(now, error.0, dt, (self.min_duty, 1.0)), reason);
         Some(dt)
     }

@@ -4,6 +4,7 @@
 
 use crate::cooling::default_fans::DefaultFans;
 use crate::cooling::placement::Placement;
+use crate::sense::thresholds::Thresholds;
 use crate::topology::Topology;
 use crate::{Policy, Request, Signals};
 
@@ -18,8 +19,8 @@ impl Dlb {
     /// DLB for `topology`.
     #[must_use]
     pub fn new(topology: &Topology) -> Self {
-        let (fans, placement) = (DefaultFans::new(topology), Placement::new(topology));
-        Self { fans, placement }
+        let fans = DefaultFans::new(topology, Thresholds::new(topology));
+        Self { fans, placement: Placement::new(topology) }
     }
 }
 

@@ -8,9 +8,9 @@
 //! here; the share of the time that the hot socket's jobs may run limits their memory accesses
 //! too, together with everything else they do.
 
-use crate::cooling::Thresholds;
 use crate::cooling::default_fans::DefaultFans;
 use crate::cooling::placement::Placement;
+use crate::sense::thresholds::Thresholds;
 use crate::topology::Topology;
 use crate::{Policy, Request, Signals};
 
@@ -27,6 +27,7 @@ const THROTTLED: f64 = 0.75;
 pub struct Dtm {
     fans: DefaultFans,
     placement: Placement,
+    thresholds: Thresholds,
     /// Sockets whose jobs are throttled.
     throttled: Vec<bool>,
 }
@@ -35,18 +36,21 @@ impl Dtm {
     /// DTM for `topology`.
     #[must_use]
     pub fn new(topology: &Topology) -> Self {
+        let thresholds = Thresholds::new(topology);
         Self {
-            fans: DefaultFans::new(topology),
+            fans: DefaultFans::new(topology, thresholds),
             placement: Placement::new(topology),
+            thresholds,
             throttled: vec![false; usize::from(topology.sockets)],
         }
     }
 
     /// Reactive, and all or nothing per socket, with the set point as hysteresis.
     fn throttle(&mut self, signals: &Signals, request: &mut Request) {
-        let Thresholds { set_point, emergency, .. } = self.fans.heat.thresholds();
+        let Thresholds { set_point, emergency, .. } = self.thresholds;
         for (s, throttled) in self.throttled.iter_mut().enumerate() {
-            let Some(t) = self.fans.heat.socket(s) else { continue };
+            // A sensor that is lost is the fans' matter.
+            let Some(t) = self.fans.heat.socket(s).filter(|t| t.sound) else { continue };
             if t.now.0 >= emergency.0 - APPROACH {
                 *throttled = true;
             } else if t.now <= set_point {

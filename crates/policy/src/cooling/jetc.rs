@@ -10,15 +10,18 @@
 //!   ours is two quanta above it, three below the emergency threshold. The temperature it acts on
 //!   is one sensor lag ahead ("Predict and act", EADC's [24]).
 
-use crate::cooling::estimate::Estimator;
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
-use crate::cooling::{Interval, QUANTUM, air, duty, set_fans};
+use crate::cooling::{Interval, duty, set_fans};
+use crate::sense::QUANTUM;
+use crate::sense::estimate::Estimator;
+use crate::sense::thresholds::Thresholds;
 use crate::topology::Topology;
+use crate::units::Celsius;
 use crate::{Policy, Request, Signals};
 
-/// What JETC lets the hottest socket reach above the set point, in kelvin.
-const ABOVE: f64 = 2.0 * QUANTUM;
+/// What JETC lets the hottest socket reach above the set point.
+const ABOVE: Celsius = Celsius(2.0 * QUANTUM);
 /// Difference of temperatures that is worth a move, in kelvin: clear of rounding and noise.
 const MARGIN: f64 = 3.0;
 
@@ -30,6 +33,7 @@ pub struct Jetc {
     placement: Placement,
     interval: Interval,
     min_duty: f64,
+    target: Celsius,
 }
 
 impl Jetc {
@@ -42,6 +46,7 @@ impl Jetc {
             placement: Placement::new(topology),
             interval: Interval::default(),
             min_duty: topology.min_duty(),
+            target: Thresholds::new(topology).set_point + ABOVE,
         }
     }
 }
@@ -53,13 +58,13 @@ impl Policy for Jetc {
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
         let now = duty(signals);
-        self.heat.update(signals, air(signals, &signals.in_force.fan_duty));
+        self.heat.update(signals);
         let Some(dt) = self.interval.due(signals.period) else { return };
         let Some(hottest) = self.heat.hottest() else { return };
         let seen = (signals, &self.heat, dt);
         self.placement.by_heat(seen, MARGIN, request, "jetc:hot-spot");
-        let error = hottest.ahead.0 - (self.heat.thresholds().set_point.0 + ABOVE);
-        let next = self.pi.step(now, error, dt, (self.min_duty, 1.0));
+        let error = hottest.ahead - self.target;
+        let next = self.pi.step(now, error.0, dt, (self.min_duty, 1.0));
         set_fans(request, next, "jetc:temperature");
     }
 }

@@ -14,10 +14,9 @@
 //!   speed oscillation caused by temperature quantization"; their method is not in the abstract,
 //!   which is all that we could read).
 
-use crate::cooling::{QUANTUM, SLOW_DOWN};
-
-/// Exponent of the convective resistance by fan speed.
-const CONVECTION: f64 = 0.8;
+use crate::guard::SLOW_DOWN;
+use crate::sense::QUANTUM;
+use crate::sense::air::{duty_of, resistance};
 
 /// `K_p`, per kelvin. By Skogestad's rules for internal model control, `K_p = 1 / (k (lambda +
 /// theta))`: `theta` = 13 s (sensor 10 s, fan 2 s, interval 1 s), `lambda` = 2 `theta`, and `k`,
@@ -30,25 +29,6 @@ const K_I: f64 = K_P / (4.0 * 39.0);
 /// Distance below the target within which fans at their low bound answer to a rise, in kelvin:
 /// what a heat sink warms by within two sensor lags at full load.
 const IDLE_BAND: f64 = 8.0;
-
-/// Air that moves by itself, as a duty: convection goes on when every fan stands still.
-const LEAST_AIR: f64 = 0.03;
-
-/// `r`: relative resistance to the air at `duty`; 1 at full speed.
-pub fn resistance(duty: f64) -> f64 {
-    duty.clamp(LEAST_AIR, 1.0).powf(-CONVECTION)
-}
-
-/// The duty with resistance `r`.
-pub fn duty_of(r: f64) -> f64 {
-    r.max(1.0).powf(-1.0 / CONVECTION)
-}
-
-/// The duty that carries the same heat at a temperature difference that is `ratio` of what
-/// `duty` needs; used to look ahead.
-pub fn duty_for(duty: f64, ratio: f64) -> f64 {
-    duty_of(resistance(duty) * ratio.max(1e-3))
-}
 
 /// `error` less a dead zone of a quantum on either side.
 pub fn dead_zone(error: f64) -> f64 {
@@ -140,11 +120,5 @@ mod tests {
         let moved = |duty: f64| Pi::default().step(duty, 11.0, 1.0, (0.0, 1.0)) - duty;
         assert!(moved(0.8) > 2.0 * moved(0.3), "{} {}", moved(0.8), moved(0.3));
         assert!(moved(0.3) > 0.0);
-    }
-
-    #[test]
-    fn a_smaller_difference_needs_more_air() {
-        assert_eq!(duty_for(0.5, 1.0), 0.5);
-        assert!(duty_for(0.5, 0.8) > 0.6 && duty_for(0.5, 1.2) < 0.4);
     }
 }

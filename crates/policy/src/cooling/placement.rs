@@ -2,8 +2,9 @@
 //! where it is heat: one move at a time, then a pause, so that the heat has time to show it; and
 //! only to cores that have the time, for a job that shares a core takes twice as long.
 
-use crate::cooling::estimate::Estimator;
-use crate::cooling::{LAG, MIN_JOB_SHARE};
+use crate::guard::MIN_JOB_SHARE;
+use crate::sense::LAG;
+use crate::sense::estimate::Estimator;
 use crate::topology::Topology;
 use crate::{CoreRole, Request, Signals};
 

@@ -13,13 +13,14 @@
 mod thermal;
 mod trust;
 
-use crate::cooling::{EMERGENCY, RED_LINE};
+use crate::sense::{EMERGENCY, RED_LINE};
 use crate::ssd::{CAP_TOLERANCE, PowerDesc};
 use crate::topology::{GroupSpec, PowerState, Topology};
 use crate::units::{Celsius, Hertz, Nanos, Watts};
 use crate::{InForce, Request, Signals};
 
 use thermal::Thermal;
+pub use thermal::{MIN_JOB_SHARE, SLOW_DOWN};
 use trust::{Trust, lasting};
 
 /// Time in which no more than [`Limits::park_share`] of a group is parked.

@@ -312,8 +312,13 @@ impl Bench {
     fn warm(&mut self, temperature: Option<f64>) {
         let at = self.signals.now + PERIOD;
         let reading = |t: f64| crate::Reading { at, temperature: Celsius(t) };
-        self.signals.cooling.sockets[0] = Some(reading(50.0));
+        self.signals.cooling.sockets[0] = Some(reading(self.cool()));
         self.signals.cooling.sockets[1] = temperature.map(reading);
+    }
+
+    /// A cool reading that moves.
+    fn cool(&self) -> f64 {
+        if (self.signals.now.0 / PERIOD.0).is_multiple_of(2) { 50.0 } else { 51.0 }
     }
 
     /// The duty of fan 1; `None` for the board's own control.
@@ -491,7 +496,7 @@ fn the_guide_has_every_reason_and_no_other() {
         include_str!("mod.rs"),
         include_str!("thermal.rs"),
         include_str!("trust.rs"),
-        include_str!("../possible.rs"),
+        include_str!("../sense/plausible.rs"),
         include_str!("../contract/in_force.rs"),
     ];
     let given = code.into_iter().flat_map(reasons).collect();

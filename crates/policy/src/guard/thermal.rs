@@ -1,42 +1,53 @@
 //! The thermal side of the guard: whatever a policy asks, and whatever becomes of the sensors,
-//! the silicon stays below the red line for as long as any fan can keep it there.
+//! the silicon stays below the red line for as long as the fans can keep it there.
 //!
 //! ```text
-//!          worst case at the emergency threshold        worst case one lag ahead at the red line
+//!          worst case at the emergency threshold             worst case at the red line
 //!   calm ─────────────────────────────────────► full ─────────────────────────────────────► red
 //!     ▲    fans at full speed                     │ ▲    and lowest frequency, jobs throttled, │
 //!     │                                           │ │    nobody admitted                     │
-//!     └──── at the set point, `recovery` long ────┘ └──── one lag ahead below the emergency ───┘
+//!     └──── at the set point, `recovery` long ────┘ └──────── below the emergency again ───────┘
 //! ```
 //!
-//! What load and air have done counts before the sensor shows it (`rise.rs`), for what a load
-//! adds to a die at once can be more than what lies between emergency and red line; but not beyond
-//! where the hardware throttles, which sees the die itself.
+//! The worst case of a socket is its reading + age × slew (`sense/sensor.rs`): one that is lost, or
+//! stands still though it should have moved (`sense/stuck.rs`), ends in `full` by itself, and then
+//! in `red`, but where the hardware throttles before that: it sees the die itself. Nothing is
+//! learnt, and nothing of this is a policy's. What a sensor shows too late, or not at all, is left
+//! to the distance between set point and red line, and to the hardware's throttling.
 //!
 //! Drives are the fans' matter alone: full speed when one reaches its limit, whoever has the fans,
 //! for a policy that took them took the board's care of the drives away too. From there on the fans
 //! follow the drives' temperatures until none is near its limit, for a policy that cannot see them
 //! would have them hot again, and the fans would swing.
-//!
-//! What is compared is the worst case of `cooling/estimate.rs` and `cooling/drives.rs`: a sensor
-//! that is lost, stuck or lying grows hotter by its age, and so ends in `full` by itself.
 
-use crate::cooling::drives::Drives;
-use crate::cooling::{
-    EMERGENCY, Estimate, Estimator, INTERVAL, MIN_JOB_SHARE, QUANTUM, SLOW_DOWN, Thresholds, air,
-    weight,
-};
 use crate::guard::{Limits, trust::lasting};
+use crate::sense::air::Surroundings;
+use crate::sense::drives::Drives;
+use crate::sense::estimate::UNHEARD;
+use crate::sense::load::Load;
+use crate::sense::sensor::Sensor;
+use crate::sense::stuck::StuckAt;
+use crate::sense::thresholds::{EMERGENCY, Thresholds};
+use crate::sense::{QUANTUM, weight};
 use crate::topology::Topology;
 use crate::units::{Celsius, Hertz, Nanos};
 use crate::{InForce, QosClass, Request, Signals};
 
 /// What a reading that is rounded can hide.
 const ROUNDING: Celsius = Celsius(QUANTUM);
+/// Time in which a controller moves the fans once (EADC §VI-B).
+const INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Time constant of the duty for hot drives, in seconds: clear of a toggling digit, short against
 /// the minutes in which a drive warms up.
 const SMOOTH: f64 = 30.0;
+
+/// Least share of the time that a throttled job keeps: nothing starves, whoever throttles.
+pub const MIN_JOB_SHARE: f64 = 0.1;
+
+/// Most that fans slow down per second, as duty: full to a third takes 13 s, a little more than
+/// the lag with which sensors show that it was too much. Speeding up is not limited.
+pub const SLOW_DOWN: f64 = 0.05;
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,16 +57,27 @@ enum State {
     Red,
 }
 
+/// One socket's sensor, and the heat that it should show.
+#[derive(Debug, Clone, Copy)]
+struct Socket {
+    sensor: Sensor,
+    stuck: StuckAt,
+}
+
 /// Keeps the thermal limits.
 #[derive(Debug)]
 pub struct Thermal {
-    heat: Estimator,
+    sockets: Vec<Socket>,
+    surroundings: Surroundings,
+    load: Load,
     drives: Drives,
     /// Duty for the drives since one was at its limit; 0 when none is near it any more.
     drive_floor: f64,
     set_point: Celsius,
     emergency: Celsius,
     red_line: Celsius,
+    /// Where the hardware throttles; never, where nobody knows.
+    throttle: Celsius,
     recovery: Nanos,
     state: State,
     /// For how long it has been at or below the set point.
@@ -71,13 +93,18 @@ impl Thermal {
     pub fn new(topology: &Topology, limits: &Limits) -> Self {
         let thresholds = Thresholds::new(topology);
         let earlier = EMERGENCY - thresholds.emergency;
+        let sensor = Sensor::new(thresholds.set_point - UNHEARD);
+        let socket = Socket { sensor, stuck: StuckAt::default() };
         Self {
-            heat: Estimator::new(topology),
+            sockets: vec![socket; usize::from(topology.sockets)],
+            surroundings: Surroundings::default(),
+            load: Load::new(topology),
             drives: Drives::new(topology, limits.drive),
             drive_floor: 0.0,
             set_point: thresholds.set_point,
             emergency: limits.emergency - earlier,
             red_line: limits.red_line - earlier,
+            throttle: topology.throttle.unwrap_or(Celsius(f64::MAX)),
             recovery: limits.recovery,
             state: State::Calm,
             cool: Nanos::ZERO,
@@ -97,9 +124,10 @@ impl Thermal {
         request: &Request,
         in_force: &mut InForce,
     ) {
-        self.heat.update(signals, air(signals, &in_force.fan_duty));
+        self.surroundings.update(signals, &in_force.fan_duty);
         self.drives.update(signals);
-        self.judge(signals.period);
+        let worst = self.worst(signals);
+        self.judge(worst, signals.period);
         self.judge_drives(signals.period.seconds());
         let rise = SLOW_DOWN * signals.period.seconds();
         self.rein = if self.state == State::Red { 0.0 } else { (self.rein + rise).min(1.0) };
@@ -112,19 +140,37 @@ impl Thermal {
         self.bound_jobs(distrust, topology, request, in_force);
     }
 
-    fn judge(&mut self, period: Nanos) {
-        let Some(Estimate { now, ahead, unseen, .. }) = self.heat.hottest() else { return };
-        // What is not seen is not known better than what is read.
-        let near = self.emergency + Celsius(QUANTUM);
+    /// The hottest that a socket may be; `None` where there are none.
+    fn worst(&mut self, signals: &Signals) -> Option<Celsius> {
+        let Self { sockets, surroundings, load, throttle, .. } = self;
+        let worst = |(index, socket): (usize, &mut Socket)| {
+            let now = signals.now;
+            if let Some(heat) = load.heat(signals, index) {
+                socket.stuck.heat(heat, surroundings.air(), signals.period.seconds());
+            }
+            let reading = signals.cooling.sockets.get(index).copied().flatten();
+            let new = socket.sensor.read(now, reading, surroundings.coldest());
+            if let Some(temperature) = new {
+                socket.stuck.read(now, temperature, surroundings.inlet());
+            }
+            let since = socket.stuck.since().unwrap_or(now);
+            let said = socket.sensor.said();
+            said.max(socket.sensor.worst_since(now, since).min(*throttle))
+        };
+        sockets.iter_mut().enumerate().map(worst).reduce(Celsius::max)
+    }
+
+    fn judge(&mut self, worst: Option<Celsius>, period: Nanos) {
+        let Some(worst) = worst else { return };
         // What red took is back before the fans slow down.
-        let cool = now <= self.set_point && self.rein >= 1.0;
+        let cool = worst <= self.set_point && self.rein >= 1.0;
         self.cool = lasting(self.cool, cool, period);
         let rested = cool && self.cool >= self.recovery;
         self.state = match self.state {
-            _ if ahead.max(unseen) + ROUNDING >= self.red_line => State::Red,
-            State::Red if ahead >= self.emergency => State::Red,
+            _ if worst + ROUNDING >= self.red_line => State::Red,
+            State::Red if worst >= self.emergency => State::Red,
             State::Red => State::Full,
-            _ if now >= self.emergency || unseen >= near => State::Full,
+            _ if worst >= self.emergency => State::Full,
             State::Full if !rested => State::Full,
             _ => State::Calm,
         };

@@ -4,7 +4,7 @@
 
 use crate::IoSignals;
 use crate::guard::Limits;
-use crate::possible::{absurd_drive, absurd_group, absurd_surroundings, is_power};
+use crate::sense::plausible::{absurd_drive, absurd_group, absurd_surroundings, is_power};
 use crate::topology::Topology;
 use crate::units::Nanos;
 use crate::{PowerSignals, Signals};

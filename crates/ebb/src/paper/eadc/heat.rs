@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 
-use ebb_policy::cooling::{Curve, EMERGENCY};
+use ebb_policy::cooling::Curve;
+use ebb_policy::sense::EMERGENCY;
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_trace::generate;
 use ebb_twin::ThermalTotals;

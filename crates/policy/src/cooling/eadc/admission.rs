@@ -20,29 +20,30 @@
 //! restore or a backup.
 
 use crate::cooling::eadc::disks::Disks;
-use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT, weight};
-use crate::units::Nanos;
+use crate::sense::thresholds::Thresholds;
+use crate::sense::{LAG, QUANTUM, weight};
+use crate::units::{Celsius, Nanos};
 use crate::{JobSignals, QosClass, Request, Signals};
 
 /// Share of what a job was promised that it may wait to be admitted; the rest is for its work.
 const PATIENCE: f64 = 0.5;
-/// Temperature above which it is warm, °C.
-const WARM: f64 = SET_POINT.0 + 2.0 * QUANTUM;
+/// Distance above the set point from which it is warm.
+const WARM: Celsius = Celsius(2.0 * QUANTUM);
 /// Time constant of what a class uses, in seconds.
 const HISTORY: f64 = 300.0;
 
 /// The thermal state, as admission sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Heat {
-    #[default]
     Cool,
     Warm,
     Hot,
 }
 
 /// Decides who may start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Admission {
+    thresholds: Thresholds,
     heat: Heat,
     /// Seconds since the state would have been a cooler one.
     calm: f64,
@@ -53,11 +54,16 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// For a server with these thresholds.
+    pub fn new(thresholds: Thresholds) -> Self {
+        Self { thresholds, heat: Heat::Cool, calm: 0.0, aged: [false; 4], used: [None; 4] }
+    }
+
     /// One interval of `dt` seconds, with `hot` degrees; `throttled` when jobs are held back.
     pub fn decide(
         &mut self,
         (signals, disks, dt): (&Signals, &Disks, f64),
-        (hot, throttled): (f64, bool),
+        (hot, throttled): (Celsius, bool),
         request: &mut Request,
     ) {
         self.judge(hot, throttled, dt);
@@ -69,10 +75,10 @@ impl Admission {
     }
 
     /// Hotter at once, cooler only after one sensor lag.
-    fn judge(&mut self, hot: f64, throttled: bool, dt: f64) {
-        let now = if hot >= EMERGENCY.0 {
+    fn judge(&mut self, hot: Celsius, throttled: bool, dt: f64) {
+        let now = if hot >= self.thresholds.emergency {
             Heat::Hot
-        } else if throttled || hot > WARM {
+        } else if throttled || hot > self.thresholds.set_point + WARM {
             Heat::Warm
         } else {
             Heat::Cool
@@ -133,6 +139,7 @@ fn aged(job: &JobSignals) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::Topology;
 
     fn waits(class: QosClass, age: u64, objective: Option<Nanos>) -> JobSignals {
         let age = Nanos::from_secs(age);
@@ -175,8 +182,8 @@ mod tests {
     #[test]
     fn only_up_to_two_steps_above_the_set_point_is_it_cool() {
         let state = |hot, throttled| {
-            let mut admission = Admission::default();
-            admission.judge(hot, throttled, 1.0);
+            let mut admission = Admission::new(Thresholds::new(&Topology::default()));
+            admission.judge(Celsius(hot), throttled, 1.0);
             admission.heat
         };
         assert_eq!(state(87.0, false), Heat::Cool);

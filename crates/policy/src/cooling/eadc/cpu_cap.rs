@@ -3,7 +3,8 @@
 //! jobs (`throttle.rs`); its variant has one per socket, whose cap is a frequency (`ceilings.rs`).
 
 use crate::cooling::pi::dead_zone;
-use crate::cooling::{LAG, SET_POINT};
+use crate::sense::LAG;
+use crate::units::Celsius;
 
 /// `G`, what all of the cap warms a socket by in the end, in kelvin.
 const G: f64 = 40.0;
@@ -46,13 +47,14 @@ struct Cap {
 pub struct CpuCaps {
     caps: Vec<Cap>,
     least: f64,
+    set_point: Celsius,
 }
 
 impl CpuCaps {
-    /// `count` caps between `least` and 1.
-    pub fn new(count: u16, least: f64) -> Self {
+    /// `count` caps between `least` and 1, for sockets that are to be at `set_point`.
+    pub fn new(count: u16, least: f64, set_point: Celsius) -> Self {
         let cap = Cap { now: 1.0, wanted: 1.0, room: 0.0, error: 0.0, before: None };
-        Self { caps: vec![cap; usize::from(count)], least }
+        Self { caps: vec![cap; usize::from(count)], least, set_point }
     }
 
     /// The cap in force at `index`.
@@ -81,9 +83,9 @@ impl CpuCaps {
     }
 
     /// Looks at the temperatures `hot` after `dt` seconds.
-    pub fn propose(&mut self, hot: impl Fn(usize) -> f64, dt: f64) {
+    pub fn propose(&mut self, hot: impl Fn(usize) -> Celsius, dt: f64) {
         for (index, cap) in self.caps.iter_mut().enumerate() {
-            cap.room = SET_POINT.0 - hot(index);
+            cap.room = (self.set_point - hot(index)).0;
             cap.error = dead_zone(-cap.room);
             let change = cap.error - cap.before.unwrap_or(cap.error);
             let moved = K_P * change + K_I * cap.error * dt;
@@ -126,14 +128,15 @@ impl CpuCaps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sense::thresholds::SET_POINT;
 
     /// Seconds that a cap at its least takes to come back at a constant temperature.
     fn back(hot: f64) -> usize {
-        let mut caps = CpuCaps::new(1, 0.1);
+        let mut caps = CpuCaps::new(1, 0.1, SET_POINT);
         caps.caps[0].now = 0.1;
         let back = (0..1000).find(|_| {
             let before = caps.at(0);
-            caps.propose(|_| hot, 1.0);
+            caps.propose(|_| Celsius(hot), 1.0);
             caps.settle(Turn::Raise, 1.0);
             let (rose, room) = (caps.at(0) - before, SET_POINT.0 - hot);
             // Two lags of it warm by less than there is room for, 8 K at least.
@@ -145,10 +148,10 @@ mod tests {
 
     #[test]
     fn what_a_peak_took_is_no_reason_to_stay_too_hot() {
-        let mut caps = CpuCaps::new(1, 0.1);
+        let mut caps = CpuCaps::new(1, 0.1, SET_POINT);
         let mut hold = |hot: f64, seconds: u32| {
             for _ in 0..seconds {
-                caps.propose(|_| hot, 1.0);
+                caps.propose(|_| Celsius(hot), 1.0);
                 caps.settle(Turn::Lower, 1.0);
             }
             caps.at(0)

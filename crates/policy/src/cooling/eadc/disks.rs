@@ -14,7 +14,8 @@
 //! counts.
 
 use crate::Signals;
-use crate::cooling::{LAG, MIN_JOB_SHARE, weight};
+use crate::guard::MIN_JOB_SHARE;
+use crate::sense::{LAG, weight};
 use crate::topology::Topology;
 
 /// Shares of one disk's time, or else of the largest rates, at which disks become busy and idle.

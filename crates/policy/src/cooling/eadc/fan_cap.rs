@@ -8,11 +8,13 @@
 //! when that happens again soon it comes back a setting higher, or it would happen for ever.
 
 use crate::cooling::eadc::Curve;
-use crate::cooling::{EMERGENCY, LAG, QUANTUM, SET_POINT};
+use crate::sense::thresholds::Thresholds;
+use crate::sense::{LAG, QUANTUM};
+use crate::units::Celsius;
 
 /// Distance below the set point at which a fan step is given back, in kelvin: more than what
 /// one step moves the temperature by where fans are fast.
-const RELAXED: f64 = 5.0;
+const RELAXED: Celsius = Celsius(5.0);
 /// How long it must have been so, in seconds: heat sinks are slow, and a step given back too soon
 /// comes again.
 const PATIENCE: f64 = 300.0;
@@ -20,8 +22,9 @@ const PATIENCE: f64 = 300.0;
 const AGAIN: f64 = 600.0;
 
 /// The limit in force.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct FanCap {
+    thresholds: Thresholds,
     /// Settings above the knee.
     level: usize,
     /// Seconds since the level changed, and for which it could be lower.
@@ -33,14 +36,27 @@ pub struct FanCap {
 }
 
 impl FanCap {
+    /// For a server with these thresholds.
+    pub fn new(thresholds: Thresholds) -> Self {
+        let (level, since, relaxed) = (0, 0.0, 0.0);
+        Self { thresholds, level, since, relaxed, last: None, emergency: false }
+    }
+
     /// The limit for an interval of `dt` seconds. `hot` is the temperature, `exhausted` says that
     /// no job can be throttled further.
-    pub fn limit(&mut self, curve: &Curve, busy: bool, hot: f64, exhausted: bool, dt: f64) -> f64 {
+    pub fn limit(
+        &mut self,
+        curve: &Curve,
+        busy: bool,
+        (hot, exhausted): (Celsius, bool),
+        dt: f64,
+    ) -> f64 {
+        let Thresholds { set_point, emergency, .. } = self.thresholds;
         let before = self.emergency;
-        self.emergency =
-            hot >= EMERGENCY.0 - QUANTUM || (before && hot > SET_POINT.0 - 2.0 * QUANTUM);
+        self.emergency = hot >= emergency - Celsius(QUANTUM)
+            || (before && hot > set_point - Celsius(2.0 * QUANTUM));
         if !busy {
-            *self = Self { emergency: self.emergency, ..Self::default() };
+            *self = Self { emergency: self.emergency, ..Self::new(self.thresholds) };
             return 1.0;
         }
         self.since += dt;
@@ -49,9 +65,9 @@ impl FanCap {
         if self.emergency && !before {
             self.last = Some(0.0);
         }
-        self.relaxed = if hot < SET_POINT.0 - RELAXED { self.relaxed + dt } else { 0.0 };
+        self.relaxed = if hot < set_point - RELAXED { self.relaxed + dt } else { 0.0 };
         let settled = self.since >= 2.0 * LAG.seconds();
-        let failed = again || (exhausted && hot > SET_POINT.0);
+        let failed = again || (exhausted && hot > set_point);
         if settled && failed && self.level + 1 < curve.levels().len() {
             (self.level, self.since) = (self.level + 1, 0.0);
         } else if self.relaxed >= PATIENCE && self.level > 0 {

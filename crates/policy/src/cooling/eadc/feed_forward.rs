@@ -4,7 +4,7 @@
 //! A drive's heat balance is
 //!
 //! ```text
-//! C dT/dt = P - G (T - T_in) / r        r: resistance to the air at this duty (pi.rs), 1 at full
+//! C dT/dt = P - G (T - T_in) / r        r: resistance to the air at this duty (air.rs), 1 at full
 //! ```
 //!
 //! `C` and `G` are learned from what is sensed: over a window the energy `E`, the warming `ΔT` and
@@ -24,10 +24,10 @@
 //! A drive whose power nobody measures, or whose balance is not known yet, gets more air the
 //! closer it comes to its limit: later, and more of it.
 
-use crate::cooling::drives::{Drives, MARGIN};
-use crate::cooling::pi::{duty_for, resistance};
-use crate::cooling::{QUANTUM, blowing, weight};
-use crate::possible::{is_drive_temperature, is_inlet, is_power};
+use crate::sense::air::{blowing, duty_for, resistance};
+use crate::sense::drives::{Drives, MARGIN};
+use crate::sense::plausible::{is_drive_temperature, is_inlet, is_power};
+use crate::sense::{QUANTUM, weight};
 use crate::topology::Topology;
 use crate::{DriveSignals, Signals};
 

@@ -50,12 +50,14 @@ mod throttle;
 
 pub use curve::{Curve, CurveError};
 
-use crate::cooling::estimate::{Estimate, Estimator};
 use crate::cooling::pi::Pi;
 use crate::cooling::placement::Placement;
-use crate::cooling::{Interval, MIN_JOB_SHARE, Thresholds, air, duty, set_fans};
+use crate::cooling::{Interval, duty, set_fans};
+use crate::guard::MIN_JOB_SHARE;
+use crate::sense::estimate::{Estimate, Estimator};
+use crate::sense::thresholds::Thresholds;
 use crate::topology::Topology;
-use crate::units::Hertz;
+use crate::units::{Celsius, Hertz};
 use crate::{Policy, Request, Signals};
 
 use admission::Admission;
@@ -92,6 +94,7 @@ pub struct Eadc {
     interval: Interval,
     heat: Estimator,
     pi: Pi,
+    set_point: Celsius,
     target: f64,
     /// Duty floor for the drives, and whether one of them needs it above the cap.
     drives: (f64, bool),
@@ -112,13 +115,15 @@ impl Eadc {
     #[must_use]
     pub fn new(topology: &Topology, curve: Option<Curve>) -> Self {
         let lever = Lever::Time(Throttle::new(topology.jobs));
-        Self::with("eadc", topology, curve, (CpuCaps::new(1, MIN_JOB_SHARE), lever))
+        let caps = CpuCaps::new(1, MIN_JOB_SHARE, Thresholds::new(topology).set_point);
+        Self::with("eadc", topology, curve, (caps, lever))
     }
 
     /// EADC with the CPU cap carried by frequencies before jobs have to pause.
     #[must_use]
     pub fn plus(topology: &Topology, curve: Option<Curve>) -> Self {
-        let caps = CpuCaps::new(topology.sockets, Ceilings::least(topology));
+        let set_point = Thresholds::new(topology).set_point;
+        let caps = CpuCaps::new(topology.sockets, Ceilings::least(topology), set_point);
         Self::with("eadc-plus", topology, curve, (caps, Lever::Frequency(Ceilings::new(topology))))
     }
 
@@ -128,6 +133,7 @@ impl Eadc {
         curve: Option<Curve>,
         (caps, lever): (CpuCaps, Lever),
     ) -> Self {
+        let thresholds = Thresholds::new(topology);
         Self {
             name,
             curve,
@@ -136,17 +142,18 @@ impl Eadc {
             interval: Interval::default(),
             heat: Estimator::new(topology),
             pi: Pi::default(),
-            target: Thresholds::new(topology).set_point.0,
+            set_point: thresholds.set_point,
+            target: thresholds.set_point.0,
             drives: (0.0, false),
             disks: Disks::new(topology),
-            fan_cap: FanCap::default(),
+            fan_cap: FanCap::new(thresholds),
             caps,
             lever,
             stability: Stability::default(),
-            optimum: Optimum::new(topology),
+            optimum: Optimum::new(topology, thresholds.set_point),
             placement: Placement::new(topology),
-            admission: Admission::default(),
-            dvfs: Dvfs::new(topology),
+            admission: Admission::new(thresholds),
+            dvfs: Dvfs::new(topology, thresholds),
             feed_forward: FeedForward::new(topology),
         }
     }
@@ -154,7 +161,7 @@ impl Eadc {
     /// What has to be watched in every period.
     fn sense(&mut self, signals: &Signals, duty: f64) {
         let in_force = &signals.in_force;
-        self.heat.update(signals, air(signals, &in_force.fan_duty));
+        self.heat.update(signals);
         self.disks.update(signals);
         self.drives = self.feed_forward.update(signals, duty, self.heat.air());
         // What work draws at another frequency would count as leakage.
@@ -166,10 +173,10 @@ impl Eadc {
     }
 
     /// The most that the fans may have in this interval.
-    fn limit(&mut self, signals: &Signals, hot: f64, dt: f64) -> f64 {
+    fn limit(&mut self, signals: &Signals, hot: Celsius, dt: f64) -> f64 {
         let Some(curve) = &self.curve else { return 1.0 };
         let exhausted = self.caps.exhausted() || !signals.jobs.iter().any(running);
-        let limit = self.fan_cap.limit(curve, self.disks.busy(), hot, exhausted, dt);
+        let limit = self.fan_cap.limit(curve, self.disks.busy(), (hot, exhausted), dt);
         let (floor, over) = self.drives;
         limit.max(self.min_duty).max(if over { floor } else { 0.0 })
     }
@@ -192,13 +199,13 @@ impl Eadc {
         let (hot, mut pi) = (hottest.ahead.0, self.pi);
         // The loop may ask for more than the limit: that is what throttling answers to.
         let wanted = pi.step(duty, hot - target, dt, (low, 1.0));
-        let heat = &self.heat;
+        // Nobody is throttled for a sensor that is lost.
         let of_cap = |socket| {
-            let hot = match self.lever {
-                Lever::Time(_) => hot,
-                Lever::Frequency(_) => heat.socket(socket).map_or(hot, |t| t.ahead.0),
+            let read = match self.lever {
+                Lever::Time(_) => self.heat.hottest_read(),
+                Lever::Frequency(_) => self.heat.socket(socket).filter(|t| t.sound),
             };
-            heat.thresholds().as_usual(hot)
+            read.map_or(self.set_point, |t| t.ahead)
         };
         self.caps.propose(of_cap, dt);
         let may_rise = !self.fan_cap.emergency();
@@ -251,13 +258,13 @@ impl Policy for Eadc {
         self.sense(signals, now);
         let Some(dt) = self.interval.due(signals.period) else { return };
         let Some(hottest) = self.heat.hottest() else { return };
-        let hot = self.heat.thresholds().as_usual(hottest.now.0);
-        let limit = self.limit(signals, hot, dt);
+        let limit = self.limit(signals, hottest.now, dt);
         self.cool((now, limit, dt), hottest, request);
         self.restrain(signals, dt, request);
         let seen = (signals, &self.heat, dt);
         self.placement.by_heat(seen, HOT_SPOT, request, "eadc:hot-spot");
-        let state = (hot, self.caps.throttled());
+        let read = self.heat.hottest_read().map_or(self.set_point, |t| t.now);
+        let state = (read, self.caps.throttled());
         self.admission.decide((signals, &self.disks, dt), state, request);
     }
 }

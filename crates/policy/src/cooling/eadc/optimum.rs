@@ -6,7 +6,7 @@
 //! ```text
 //! P_cpu    = sigma A + I(T)                   idle power and leakage
 //! J(T)     = I(T) + P_fan(duty(T))            Fig. 8's cumulative curve but for a constant
-//! duty(T)  from  T - T_in = P_cpu(T) (R_0 + R_1 r(duty))             r of `pi.rs`
+//! duty(T)  from  T - T_in = P_cpu(T) (R_0 + R_1 r(duty))             r of `air.rs`
 //! ```
 //!
 //! What the paper measures on a bench is learned from what happens by itself:
@@ -25,12 +25,13 @@
 //! throttling decides: "the optimal operational point [...] dynamically changes based on workload".
 
 use crate::Signals;
-use crate::cooling::estimate::Estimator;
-use crate::cooling::pi::{duty_of, resistance};
-use crate::cooling::{LAG, QUANTUM, SET_POINT, Thresholds, blowing, weight};
-use crate::possible::is_power;
+use crate::sense::air::{blowing, duty_of, resistance};
+use crate::sense::estimate::Estimator;
+use crate::sense::plausible::is_power;
+use crate::sense::thresholds::SET_POINT;
+use crate::sense::{LAG, QUANTUM, weight};
 use crate::topology::Topology;
-use crate::units::Watts;
+use crate::units::{Celsius, Watts};
 
 /// Width of the grid, in kelvin: two quanta.
 const STEP: f64 = 2.0 * QUANTUM;
@@ -91,10 +92,10 @@ pub struct Optimum {
 
 impl Optimum {
     /// Starts at the set point.
-    pub fn new(topology: &Topology) -> Self {
+    pub fn new(topology: &Topology, set_point: Celsius) -> Self {
         let rated = topology.fans.iter().map(|fan| fan.max_power.0).sum();
         Self {
-            set_point: Thresholds::new(topology).set_point.0,
+            set_point: set_point.0,
             fans: (rated, topology.min_duty()),
             before: None,
             products: (0.0, 0.0),

@@ -21,7 +21,8 @@
 //! 4. Fans slow down no faster than the guard lets them, also when their limit comes down.
 
 use crate::cooling::eadc::cpu_cap::{CpuCaps, Turn};
-use crate::cooling::{LAG, SLOW_DOWN};
+use crate::guard::SLOW_DOWN;
+use crate::sense::LAG;
 
 /// What the fans' controller would do.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@
 //! about alike, within a factor of two, give up the same: if one of several gave up everything,
 //! all would wait for it in the end.
 
-use crate::cooling::MIN_JOB_SHARE;
 use crate::cooling::eadc::disks::{Disks, NEGLIGIBLE};
+use crate::guard::MIN_JOB_SHARE;
 use crate::{JobSignals, Request, Signals};
 
 /// Deals the CPU cap out to jobs.

@@ -55,8 +55,8 @@ fn worst(what: &str, limit: f64, value: impl Fn(u64) -> Option<f64>) -> Worst {
     worst
 }
 
-fn peak(seed: u64, sticks: bool, name: &str) -> Option<f64> {
-    let run: Run = draw(&any_run(any_event(sticks)), seed);
+fn peak(seed: u64, name: &str) -> Option<f64> {
+    let run: Run = draw(&any_run(any_event()), seed);
     let plant = run.plant();
     let made: Box<dyn Policy> =
         if name == "stoker" { Box::new(Stoker) } else { policy(name, &plant) };
@@ -64,25 +64,18 @@ fn peak(seed: u64, sticks: bool, name: &str) -> Option<f64> {
 }
 
 fn returns(seed: u64, name: &str) -> f64 {
-    let (run, load) = draw(&(any_run(any_event(true)), 0.2..1.0_f64), seed);
+    let (run, load) = draw(&(any_run(any_event()), 0.2..1.0_f64), seed);
     run.returns(name, load)
 }
 
 #[test]
 #[ignore = "minutes; see above"]
 fn campaign_red_line() {
-    // What wants everything hot keeps a die at the emergency threshold; a load step then comes
-    // before any fan.
-    let most = |name: &str| RED_LINE.0 + if name == "stoker" { 2.0 * QUANTUM } else { 0.0 };
-    let mut over = 0;
-    for (faults, sticks) in [("any fault", false), ("and stuck sensors", true)] {
-        let over_it = |name: &str| {
-            let what = format!("peak in degrees, {faults}, {name}");
-            worst(&what, most(name), |seed| peak(seed, sticks, name)).over
-        };
-        over += POLICIES.into_iter().map(over_it).sum::<usize>();
-        over += over_it("stoker");
-    }
+    let over_it = |name: &str| {
+        let what = format!("peak in degrees, {name}");
+        worst(&what, RED_LINE.0, |seed| peak(seed, name)).over
+    };
+    let over = POLICIES.into_iter().chain(["stoker"]).map(over_it).sum::<usize>();
     assert_eq!(over, 0);
 }
 
@@ -107,47 +100,6 @@ fn campaign_rest() {
         let swings = worst(&format!("swing, {name}"), swing, |seed| Some(at_rest(seed).0));
         let turned = worst(&format!("turns, {name}"), turns as f64, |s| Some(at_rest(s).1 as f64));
         assert_eq!(swings.over + turned.over, 0, "{name}");
-    }
-}
-
-/// Lies out of any range that went unnoticed, false alarms that stayed, a sensor that stuck in the
-/// middle of a rise, load steps that the sensor shows too late.
-#[test]
-fn what_once_crossed_the_red_line_does_not() {
-    for seed in [253, 412, 635, 736, 949, 954, 1200, 1354, 1575, 2133, 2659, 4738, 6335] {
-        for name in POLICIES {
-            let peak = peak(seed, true, name).unwrap();
-            assert!(peak < RED_LINE.0, "seed {seed}, {name}: {peak}");
-        }
-    }
-    // Another socket's heat took a lie for the truth.
-    assert!(peak(749, false, "eadc").unwrap() < RED_LINE.0 - 2.0);
-    for (seed, sticks) in [
-        (377, false),
-        (380, false),
-        (1353, false),
-        (1509, false),
-        (521, false),
-        (2716, false),
-        (3501, false),
-        (6335, false),
-        (678, true),
-        (954, true),
-        (2133, true),
-    ] {
-        let peak = peak(seed, sticks, "stoker").unwrap();
-        assert!(peak < RED_LINE.0, "seed {seed}: {peak}");
-    }
-}
-
-/// Lies whose end was taken for another, jobs that stayed throttled, fans that overshot.
-#[test]
-fn what_once_did_not_return_does() {
-    for seed in [39, 52, 69, 99, 124, 168, 169, 397, 1339, 2221, 2475] {
-        for name in ["dlb", "dtm", "jetc"] {
-            let seconds = returns(seed, name);
-            assert!(seconds <= RETURN, "seed {seed}, {name}: {seconds} s");
-        }
     }
 }
 

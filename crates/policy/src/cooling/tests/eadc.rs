@@ -204,7 +204,7 @@ fn a_lost_sensor_brings_the_fans_up_by_itself() {
     }
 }
 
-/// What the load can bring about at most bounds the fear: nothing is throttled for good.
+/// Full fans, and nothing is held back: the hardware sees the die itself.
 #[test]
 fn with_a_sensor_lost_for_good_the_server_goes_on() {
     for name in ["dlb", "eadc", "eadc-plus"] {
@@ -218,7 +218,7 @@ fn with_a_sensor_lost_for_good_the_server_goes_on() {
         let (did, all) = (work(&looped) - before, 600.0 * 8.3);
         assert!(did > 0.99 * all, "{name}: {did} of {all} CPU seconds");
         assert!(looped.plant.hottest() < EMERGENCY.0, "{name}: {}", looped.plant.hottest());
-        assert!(!looped.guarded(), "{name}");
+        assert_eq!(looped.duty(), 1.0, "{name}");
     }
 }
 
@@ -233,25 +233,21 @@ fn a_cool_server_whose_inlet_nobody_measures_is_no_emergency() {
 }
 
 #[test]
-fn after_a_fault_jobs_soon_have_their_time_back_and_the_guard_needs_no_fan_rate() {
+fn a_lost_sensor_holds_no_job_back_and_after_it_the_guard_needs_no_fan_rate() {
     for name in ["eadc", "eadc-plus"] {
         let mut looped = looped(name, mixed(8));
         looped.run(1800);
         looped.plant.sensor_faults[0] = Some(SensorFault::Lost);
-        looped.run(90);
-        let held_back = |looped: &Loop| {
-            looped.shares().iter().any(|share| *share < 1.0)
-                || looped.in_force.ceiling(None) < looped.plant.topology.max_frequency()
-        };
-        assert!(held_back(&looped), "{name}: the fault costs nothing");
-        looped.plant.sensor_faults[0] = None;
-        let mut periods = 0;
-        for period in 0..600 {
+        for period in 0..780 {
+            if period == 180 {
+                looped.plant.sensor_faults[0] = None;
+            }
             looped.step();
+            let held_back = looped.shares().iter().any(|share| *share < 1.0)
+                || looped.in_force.ceiling(None) < looped.plant.topology.max_frequency();
+            assert!(!held_back, "{name}: period {period}");
             let rated = looped.in_force.held().any(|(_, _, reason)| reason == "guard:fan-rate");
             assert!(!rated, "{name}: the guard held the fans back in period {period}");
-            periods = if held_back(&looped) { period } else { periods };
         }
-        assert!(periods < 2 * 80, "{name}: held back for {periods} periods");
     }
 }

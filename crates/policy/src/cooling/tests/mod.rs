@@ -3,7 +3,6 @@
 mod campaign;
 mod eadc;
 mod idle;
-mod load;
 mod optimum;
 mod plant;
 mod poison;
@@ -16,7 +15,11 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
+use crate::guard::MIN_JOB_SHARE;
 use crate::registry::{Settings, make};
+use crate::sense::air::air;
+use crate::sense::thresholds::{EMERGENCY, RED_LINE, SET_POINT};
+use crate::units::Celsius;
 use crate::{Policy, QosClass};
 use plant::{FanFault, Job, Loop, Physics, Plant, SensorFault};
 

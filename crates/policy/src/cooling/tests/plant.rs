@@ -1,7 +1,9 @@
 //! A small server with heat: sockets one behind the other in the air of some fans, sensors that
-//! lag and round, jobs, drives, and faults. Numbers are of the size that EADC's E6 has.
+//! lag and round, hardware that throttles, jobs, drives, and faults. Numbers are of the size that
+//! EADC's E6 has.
 
 use super::poison::{Field, poison};
+use crate::sense::thresholds::EMERGENCY;
 use crate::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
 use crate::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use crate::{
@@ -92,6 +94,8 @@ struct Socket {
     sink: f64,
     die: f64,
     sensor: f64,
+    /// The hardware slows it down.
+    throttled: bool,
     past: std::collections::VecDeque<f64>,
     said: f64,
 }
@@ -156,13 +160,14 @@ impl Plant {
             frequencies: (10..=26).map(|step| Hertz(f64::from(step) * 1e8)).collect(),
             drives: vec![drive()],
             sockets,
-            throttle: None,
+            throttle: Some(EMERGENCY),
             fans: vec![fan; fans],
             jobs: jobs.len() as u16,
         };
         let ambient = physics.ambient;
         let past = std::iter::repeat_n(ambient, (physics.lag / DT) as usize).collect();
-        let socket = Socket { sink: ambient, die: ambient, sensor: ambient, past, said: ambient };
+        let (sink, die, sensor, said) = (ambient, ambient, ambient, ambient);
+        let socket = Socket { sink, die, sensor, throttled: false, past, said };
         Self {
             signals: Signals::new(&topology),
             sensor_faults: vec![None; usize::from(sockets)],
@@ -210,7 +215,7 @@ impl Plant {
             plant.sockets[socket].sink = 60.0;
         }
         for job in 0..plant.jobs.len() {
-            request.job_share.ask(job, super::super::MIN_JOB_SHARE, "test:safe");
+            request.job_share.ask(job, crate::guard::MIN_JOB_SHARE, "test:safe");
         }
         let mut in_force = InForce::new(&plant.topology);
         in_force.follow(&request);
@@ -289,12 +294,17 @@ impl Plant {
         let (mut air, mut total) = (self.physics.ambient, 0.0);
         for s in 0..self.sockets.len() {
             // Dynamic power falls with f V^2, about the cube of the frequency.
-            let dynamic = self.physics.core * busy[s].min(8.0) * factors[s].powi(3);
+            let lowest = self.topology.min_frequency() / self.topology.max_frequency();
+            let factor = if self.sockets[s].throttled { lowest } else { factors[s] };
+            let dynamic = self.physics.core * busy[s].min(8.0) * factor.powi(3);
             let power = self.physics.idle + dynamic + self.leakage(self.sockets[s].die);
             let (physics, socket) = (&self.physics, &mut self.sockets[s]);
             let out = (socket.sink - air) / convection;
             socket.sink += (power - out) * DT / physics.capacity;
             socket.die += (socket.sink + power * physics.conduction - socket.die) * DT / 1.0;
+            let throttle = self.topology.throttle.map_or(f64::MAX, |at| at.0);
+            let release = if socket.throttled { throttle - 5.0 } else { throttle };
+            socket.throttled = socket.die >= release;
             air += physics.preheat * out * self.speeds.len() as f64
                 / self.speeds.iter().sum::<f64>().max(0.2);
             socket.past.push_back(socket.die);

@@ -35,11 +35,10 @@ pub struct Event {
     to: u64,
 }
 
-/// With sensors that stick, or without.
-pub fn any_event(sticks: bool) -> impl Strategy<Value = Event> {
+pub fn any_event() -> impl Strategy<Value = Event> {
     let sensor = prop_oneof![
         Just(SensorFault::Lost),
-        Just(if sticks { SensorFault::Stuck } else { SensorFault::Lost }),
+        Just(SensorFault::Stuck),
         (-60.0..-12.0_f64).prop_map(SensorFault::Lies),
         (5.0..60.0_f64).prop_map(SensorFault::Lies),
         prop::sample::select(vec![f64::NAN, -273.0, 0.0, 255.0, f64::INFINITY])
@@ -184,9 +183,10 @@ pub const RETURN: f64 = 360.0;
 
 proptest! {
     #![proptest_config(seeded(32))]
-    /// Under every policy, and under one that wants everything hot: then the guard alone.
+    /// Under every policy, and under one that wants everything hot: then the guard alone. The
+    /// hardware throttles.
     #[test]
-    fn the_red_line_is_not_crossed(run in any_run(any_event(false))) {
+    fn the_red_line_is_not_crossed(run in any_run(any_event())) {
         let plant = run.plant();
         prop_assume!(can_be_held(&plant, &run.events));
         let peak = run.peak(Box::new(Stoker));
@@ -197,22 +197,11 @@ proptest! {
         }
     }
 
-    /// A sensor that sticks while the silicon warms up is found out by what it does not follow.
-    #[test]
-    fn a_stuck_sensor_is_found_out(run in any_run(any_event(true))) {
-        let plant = run.plant();
-        prop_assume!(can_be_held(&plant, &run.events));
-        for name in POLICIES {
-            let peak = run.peak(policy(name, &plant));
-            prop_assert!(peak < RED_LINE.0, "{name}: {peak}");
-        }
-    }
-
     /// Normal control returns within six minutes after the last fault has ended. Not always for
     /// `jetc`, which works within 3 K of the emergency threshold and meets it without any fault.
     #[test]
     fn when_faults_end_normal_control_returns(
-        run in any_run(any_event(true)),
+        run in any_run(any_event()),
         load in 0.2..1.0_f64,
     ) {
         for name in POLICIES.into_iter().filter(|name| *name != "jetc") {

@@ -16,7 +16,7 @@ fn drive_bench() -> Bench {
 impl Bench {
     /// One period with these drives, for a policy that wants the least air.
     fn warm_drives(&mut self, temperatures: [Option<f64>; 4]) -> Vec<&'static str> {
-        self.warm(Some(50.0));
+        self.warm(Some(self.cool()));
         for (drive, t) in self.signals.drives.iter_mut().zip(temperatures) {
             drive.temperature = t.map(Celsius);
         }
@@ -76,7 +76,7 @@ fn while_seen(seen: impl Fn(usize, &mut [DriveSignals])) -> (Option<usize>, Opti
     bench.warm_drives([Some(50.0), Some(40.0), None, Some(40.0)]);
     let duties: Vec<_> = (1..=1200)
         .map(|period| {
-            bench.warm(Some(50.0));
+            bench.warm(Some(bench.cool()));
             seen(period, &mut bench.signals.drives);
             bench.period(fans(0.2));
             bench.fan().unwrap()
@@ -125,7 +125,7 @@ fn a_hot_drive_that_is_pulled_out_gives_the_fans_back_until_it_speaks_again() {
 fn the_board_has_its_fans_back_when_the_drives_are_cool() {
     let mut bench = drive_bench();
     let mut asks_nothing = |t: f64| {
-        bench.warm(Some(50.0));
+        bench.warm(Some(bench.cool()));
         bench.signals.drives[0].temperature = Some(Celsius(t));
         bench.period(|_| ());
         bench.fan()

@@ -5,9 +5,9 @@
 //! more, though its temperature was not all that was, has been pulled out; but if all drives are
 //! silent at once, it is whoever asks them that fails.
 
-use crate::cooling::QUANTUM;
-use crate::cooling::pi::{duty_of, resistance};
-use crate::possible::is_drive_temperature;
+use crate::sense::QUANTUM;
+use crate::sense::air::{duty_of, resistance};
+use crate::sense::plausible::is_drive_temperature;
 use crate::topology::Topology;
 use crate::units::{Celsius, Nanos};
 use crate::{DriveSignals, Signals};
