@@ -1,9 +1,6 @@
 //! `ebb characterise` end to end, and its curve in `ebb sim`.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{fails, json, prints, valid};
+use crate::common::{fails, json, prints, valid};
 
 const SHORT: [&str; 4] = ["--pause", "20 s", "--step", "20%"];
 

@@ -2,8 +2,6 @@
 //! or through others. A module counts with all that is below it; its use of the folder's own
 //! `mod.rs`, where what they share may stand, does not.
 
-#![allow(clippy::expect_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -131,7 +129,7 @@ fn circle(folder: &[String], arrows: &Arrows) -> Option<Vec<String>> {
         let before: usize = used.values().map(BTreeMap::len).sum();
         used.values_mut().for_each(|of| of.retain(|name, _| kept.contains(name)));
         used.retain(|_, of| !of.is_empty());
-        if before == used.values().map(BTreeMap::len).sum() {
+        if before == used.values().map(BTreeMap::len).sum::<usize>() {
             break;
         }
     }

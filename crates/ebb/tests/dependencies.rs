@@ -1,6 +1,5 @@
 //! Every dependency, on any platform, is as `deny.toml` wants it: what cargo-deny's checks of
 //! licences, sources and wildcards do, without building cargo-deny first.
-#![allow(clippy::expect_used)]
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,11 +1,8 @@
 //! What goes wrong is told with the option, line or file, and what would be valid.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 
-use common::{ebb, fails, path, prints, small_trace};
+use crate::common::{ebb, fails, path, prints, small_trace};
 
 /// Asserts exit code 2 and these words on standard error.
 fn wrong(args: &[&str], words: &[&str]) {

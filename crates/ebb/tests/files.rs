@@ -1,13 +1,10 @@
 //! The files that `ebb sim` writes: time series, decisions, the report.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt;
 use std::process::Command;
 
-use common::{QUICK, json, path, prints, small_trace, valid};
+use crate::common::{QUICK, json, path, prints, small_trace, valid};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use rustix::fs::{CWD, Mode, mkfifoat};

@@ -1,7 +1,4 @@
 //! Ctrl-C: what is complete is kept and marked, what is under way is dropped.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use common::{path, valid};
+use crate::common::{path, valid};
 
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));

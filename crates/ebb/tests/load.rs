@@ -1,11 +1,5 @@
 //! `ebb load` as a whole command, against a peer that behaves, and one that does not.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
-#[path = "../../dataplane/tests/peer/mod.rs"]
-mod peer;
-
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,8 +10,8 @@ use ebb_dataplane::wire::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use common::{data, fails, json, prints, valid};
-use peer::{Config, Fault, Peer, disks};
+use crate::common::{data, fails, json, prints, valid};
+use crate::peer::{Config, Fault, Peer, disks};
 
 /// Arguments against `peer`, and more.
 fn against<'a>(address: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -145,13 +139,13 @@ fn verify_finds_what_a_target_damages() {
 }
 
 fn run(args: &[&str]) -> Output {
-    common::ebb(args)
+    crate::common::ebb(args)
 }
 
 #[test]
 fn a_trace_is_replayed_folded_and_verified() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = common::small_trace(folder.path());
+    let trace = crate::common::small_trace(folder.path());
     let peer = Peer::start(Config::default());
     let address = address(&peer);
     let more = ["--trace", &trace, "--verify", "--speed", "10", "--json"];
@@ -311,7 +305,7 @@ fn text_is_for_people() {
         assert!(text.contains(words), "{words}: {text}");
     }
     let folder = tempfile::tempdir().unwrap();
-    let trace = common::small_trace(folder.path());
+    let trace = crate::common::small_trace(folder.path());
     for (speed, words) in [("20", "at 20 times its speed"), ("1", "in real time")] {
         let replay = ["--trace", &trace, "--speed", speed, "--duration", "100 ms"];
         let text = prints(&against(&address, &replay));
@@ -353,10 +347,10 @@ impl Drop for Serve {
 #[test]
 fn the_target_keeps_data() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = format!("file:{}", common::path(folder.path(), "disk.img"));
+    let disk = format!("file:{}", crate::common::path(folder.path(), "disk.img"));
     std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(4 << 20).unwrap();
     let serve = Serve::start("127.0.0.1:0", &["ram:8MiB", &disk]);
-    let trace = common::small_trace(folder.path());
+    let trace = crate::common::small_trace(folder.path());
     let loads: [&[&str]; 5] = [
         &["--fill", "--rw", "randrw", "--queue-depth", "16", "--connections", "3"],
         &["--rw", "randwrite", "--block-size", "64 KiB", "--digest", "header,data"],
@@ -432,7 +426,7 @@ fn a_killed_target_comes_back_with_its_data() {
 #[test]
 fn an_interrupted_load_reports_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = common::small_trace(folder.path());
+    let trace = crate::common::small_trace(folder.path());
     let loads: [&[&str]; 4] = [
         &["--rw", "randrw", "--queue-depth", "4", "--verify"],
         &["--rate", "2k", "--connections", "2", "--poll"],

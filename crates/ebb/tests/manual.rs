@@ -1,11 +1,8 @@
 //! Completions and manual pages, made from the command line's definition.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 
-use common::{path, prints};
+use crate::common::{path, prints};
 
 #[test]
 fn every_shell_has_completions() {

@@ -1,9 +1,6 @@
 //! `ebb paper` end to end, on its cheapest figures.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{json, prints, valid};
+use crate::common::{json, prints, valid};
 use serde_json::Value;
 
 /// The report as JSON, checked for what is true of any report.

@@ -1,9 +1,6 @@
 //! `ebb paper sandman --here` end to end, for moments: its shape, not how fast anything is.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{fails, json, path, prints, small_trace, valid};
+use crate::common::{fails, json, path, prints, small_trace, valid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 

@@ -1,7 +1,4 @@
 //! Nobody reads what is printed any more: everything else happens as if somebody did.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 
 use std::fs::{self, OpenOptions};
 use std::net::TcpStream;
@@ -10,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use common::{QUICK, path, small_trace};
+use crate::common::{QUICK, path, small_trace};
 
 /// The writing end of a pipe whose reader has gone.
 fn closed() -> Stdio {

@@ -1,9 +1,6 @@
 //! `ebb probe wake` on the machine that runs the tests.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{fails, json, prints, valid};
+use crate::common::{fails, json, prints, valid};
 
 fn two_cpus() -> bool {
     let two = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);

@@ -1,10 +1,7 @@
 //! Classes of jobs on the backup server, whole command: in air too hot for its fans the critical
 //! class keeps its promise, and lower ones wait.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{json, prints, valid};
+use crate::common::{json, prints, valid};
 use serde_json::Value;
 
 /// The backup server in the hottest air that ASHRAE's class A4 allows, two of seven fans taken out.

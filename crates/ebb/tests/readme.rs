@@ -1,7 +1,4 @@
 //! Every command of the README works as pasted; what takes long or serves on is checked to exist.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::Path;
 use std::process::Command;

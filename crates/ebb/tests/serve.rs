@@ -1,9 +1,5 @@
 //! `ebb serve` as a whole command: starting, metrics, status, ending, refusing.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use common::{ebb, fails, json, path, prints, valid};
+use crate::common::{ebb, fails, json, path, prints, valid};
 
 /// A running `ebb serve` with metrics; killed when dropped.
 struct Serve {

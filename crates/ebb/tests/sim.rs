@@ -1,11 +1,8 @@
 //! `ebb sim` end to end.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 
-use common::{QUICK, data, fails, json, path, prints, small_trace, valid};
+use crate::common::{QUICK, data, fails, json, path, prints, small_trace, valid};
 use serde_json::Value;
 
 fn quick(more: &[&str]) -> Vec<&'static str> {

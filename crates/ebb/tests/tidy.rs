@@ -1,7 +1,5 @@
 //! Keeps the house tidy: short lines, short functions, short files, no loose ends.
 
-#![allow(clippy::expect_used)]
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,4 @@
 //! `ebb trace` end to end.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use common::{data, json, path, prints, small_trace, valid};
+use crate::common::{data, json, path, prints, small_trace, valid};
 
 #[test]
 fn info_tells_a_trace_in_numbers() {

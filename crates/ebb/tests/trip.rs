@@ -1,9 +1,6 @@
 //! A server that switches itself off for heat under one policy does not end the comparison.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{ebb, path, valid};
+use crate::common::{ebb, path, valid};
 use serde_json::Value;
 
 /// Firmware that keeps the fans slow whatever happens, and packages that need more.

@@ -1,12 +1,10 @@
 //! The sum of drive caps stays within the budget at every instant, also between two device
 //! writes and while one is under way, for every policy that manages drives.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Weather, budget, server};
+use crate::common::{Weather, budget, server};
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::ssd::{CAP_TOLERANCE, PowerDesc};
 use ebb_policy::topology::DriveSpec;
@@ -121,7 +119,7 @@ fn collected_drives() -> Option<Topology> {
         }
         let states = &mut topology.drives.last_mut()?.states;
         assert_eq!(fields[10], states.len().to_string(), "{line}");
-        states.push(common::state(max_power, operational));
+        states.push(crate::common::state(max_power, operational));
     }
     Some(topology)
 }

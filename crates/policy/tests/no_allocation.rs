@@ -1,8 +1,6 @@
 //! Once running, neither a policy nor the guard touches the heap.
 
-mod common;
-
-use common::{Weather, budget, heated};
+use crate::common::{Weather, budget, heated};
 use ebb_policy::cooling::Curve;
 use ebb_policy::reactor::{
     self, CoreLoad, CoreSpec, Machine, Period, Placement, Queue, Queues, ThreadLoad,

@@ -1,8 +1,6 @@
 //! A policy changes only what the registry says that it owns.
 
-mod common;
-
-use common::{Weather, budget, heated};
+use crate::common::{Weather, budget, heated};
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::{Control, Guard, Limits, Plant, Request, Signals};
 

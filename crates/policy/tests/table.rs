@@ -1,10 +1,8 @@
 //! The table of signals and controls, and the page that is made from it.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Weather, heated};
+use crate::common::{Weather, heated};
 use ebb_policy::cpu::Native;
 use ebb_policy::table::{SIGNALS, page};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Rpm, Watts};
@@ -23,7 +21,7 @@ fn the_page_is_the_table_s() {
     assert!(
         text == page(),
         "docs/signals-and-controls.md is not the table's: run EBB_WRITE_DOCS=1 cargo test -p \
-         ebb-policy --test table"
+         ebb-policy --test all table"
     );
 }
 

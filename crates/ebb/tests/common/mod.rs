@@ -1,5 +1,4 @@
 //! Runs the binary and looks at what comes out.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test file uses its own part
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -101,7 +101,7 @@ pub fn page() -> String {
         "# Signals and controls\n\n\
          This page is made from the tables in `crates/policy/src/contract` (`control.rs`, \
          `table.rs`); a test\ncompares it. After a change of a table run `EBB_WRITE_DOCS=1 cargo \
-         test -p ebb-policy --test table`.\n\n\
+         test -p ebb-policy --test all table`.\n\n\
          A signal that nobody senses is absent, never zero. *All* says how the values of all parts \
          become one\nfor the server. Every value carries its age and whether it was measured or \
          modelled; one that is older than *until*\nis taken out before a policy sees it. Without \

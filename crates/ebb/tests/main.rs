@@ -1,0 +1,27 @@
+//! The tests of the whole command, and of the repository, in one program: linking many takes longer
+//! than running them.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod characterise;
+mod circles;
+mod common;
+mod dependencies;
+mod errors;
+mod files;
+mod interrupt;
+mod load;
+mod manual;
+mod paper;
+mod paper_here;
+#[path = "../../dataplane/tests/peer/mod.rs"]
+mod peer;
+mod pipes;
+mod probe;
+mod qos;
+mod readme;
+mod serve;
+mod sim;
+mod tidy;
+mod trace;
+mod trip;
