@@ -1,0 +1,187 @@
+//! Drives: who they are and what they did
+//! (`Documentation/ABI/stable/sysfs-block`, `Documentation/admin-guide/iostats.rst`).
+
+use ebb_policy::units::Nanos;
+
+use crate::sys::{Absent, Sys};
+
+/// Where Linux has its block devices.
+const ROOT: &str = "sys/block";
+
+/// One drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drive {
+    /// Its name today, such as `nvme0n1`.
+    pub name: String,
+    /// What stays the same: model and serial number, or the world-wide name; `None` where it has
+    /// neither.
+    pub id: Option<String>,
+    /// Its model.
+    pub model: String,
+    /// Whether it is a hard disk.
+    pub rotational: bool,
+    /// Bytes that it holds.
+    pub bytes: u64,
+    /// The controller of an NVMe namespace, such as `nvme0`.
+    pub controller: Option<String>,
+    /// How the controller is reached: `pcie`, `tcp`, `rdma`.
+    pub transport: Option<String>,
+}
+
+impl Drive {
+    /// All drives: whole devices with hardware behind them, no partitions, loops or arrays.
+    #[must_use]
+    pub fn found(sys: &Sys) -> Vec<Self> {
+        let drives = sys.names(ROOT).into_iter();
+        drives.filter_map(|name| Self::named(sys, name)).collect()
+    }
+
+    fn named(sys: &Sys, name: String) -> Option<Self> {
+        let folder = format!("{ROOT}/{name}");
+        // Loops, device mapper, md and RAM disks have no device; multipath NVMe hides the paths.
+        if !sys.has(format!("{folder}/device")) || name.contains('c') && name.starts_with("nvme") {
+            return None;
+        }
+        let text = |file: &str| {
+            let text = sys.text(format!("{folder}/{file}")).ok();
+            text.filter(|text| !text.is_empty())
+        };
+        let model = text("device/model").unwrap_or_default();
+        let serial = text("device/serial").map(|serial| format!("{model} {serial}"));
+        let sectors: u64 = sys.number(format!("{folder}/size")).ok().filter(|size| *size > 0)?;
+        let controller = sys.numbered(format!("{folder}/device"), "nvme").into_iter().next();
+        let controller = controller.or_else(|| controller_of(&name));
+        let transport = controller
+            .as_ref()
+            .and_then(|controller| sys.text(format!("sys/class/nvme/{controller}/transport")).ok());
+        Some(Self {
+            id: serial.or_else(|| text("wwid")).or_else(|| text("device/wwid")),
+            model,
+            rotational: sys.number::<u8>(format!("{folder}/queue/rotational")).ok()? == 1,
+            // Sectors of 512 bytes, whatever the device's own are.
+            bytes: sectors.saturating_mul(512),
+            controller,
+            transport,
+            name,
+        })
+    }
+
+    /// The file of its counters.
+    #[must_use]
+    pub fn counters_file(&self) -> String {
+        format!("{ROOT}/{}/stat", self.name)
+    }
+
+    /// Its counters.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn counters(&self, sys: &Sys) -> Result<Counters, Absent> {
+        let file = self.counters_file();
+        let text = sys.text(&file)?;
+        Counters::parse(&text).ok_or_else(|| sys.nonsense(file, &text, "a line of counters"))
+    }
+}
+
+/// `nvme0` of `nvme0n1`.
+fn controller_of(name: &str) -> Option<String> {
+    let number = name.strip_prefix("nvme")?.split_once('n')?.0;
+    number.parse::<u32>().ok().map(|number| format!("nvme{number}"))
+}
+
+/// What a drive did since it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Time that all reads took together.
+    pub read_time: Nanos,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time that all writes took together.
+    pub write_time: Nanos,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Time with any request under way.
+    pub busy: Nanos,
+}
+
+impl Counters {
+    /// The fields of `/sys/block/*/stat`; later kernels have more of them.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<u64> =
+            text.split_whitespace().map(|field| field.parse().ok()).collect::<Option<_>>()?;
+        let [reads, _, read, read_ms, writes, _, written, write_ms, in_flight, busy_ms, ..] =
+            fields[..]
+        else {
+            return None;
+        };
+        Some(Self {
+            reads,
+            read_bytes: read.checked_mul(512)?,
+            read_time: Nanos::from_millis(read_ms),
+            writes,
+            written_bytes: written.checked_mul(512)?,
+            write_time: Nanos::from_millis(write_ms),
+            in_flight,
+            busy: Nanos::from_millis(busy_ms),
+        })
+    }
+
+    /// What it did since `before`; `None` where a counter went back: another drive took the name,
+    /// or it was reset.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Option<Self> {
+        let time = |now: Nanos, then: Nanos| now.0.checked_sub(then.0).map(Nanos);
+        Some(Self {
+            reads: self.reads.checked_sub(before.reads)?,
+            read_bytes: self.read_bytes.checked_sub(before.read_bytes)?,
+            read_time: time(self.read_time, before.read_time)?,
+            writes: self.writes.checked_sub(before.writes)?,
+            written_bytes: self.written_bytes.checked_sub(before.written_bytes)?,
+            write_time: time(self.write_time, before.write_time)?,
+            in_flight: self.in_flight,
+            busy: time(self.busy, before.busy)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn counters_are_those_of_the_documentation() {
+        let text = "  7 1 1024 12  9 2 4096 30  3  41 44 0 0 0 0 5 6";
+        let counters = Counters::parse(text).unwrap();
+        assert_eq!((counters.reads, counters.read_bytes), (7, 1024 * 512));
+        assert_eq!((counters.writes, counters.written_bytes), (9, 4096 * 512));
+        assert_eq!((counters.in_flight, counters.busy), (3, Nanos::from_millis(41)));
+        for wrong in ["", "1 2 3", "1 2 3 4 5 6 7 8 9 x", "1 2 99999999999999999999 4 5 6 7 8 9 10"]
+        {
+            assert_eq!(Counters::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_another_drive_s() {
+        let before = Counters { reads: 10, writes: 5, ..Counters::default() };
+        let after = Counters { reads: 12, writes: 4, ..Counters::default() };
+        assert_eq!(after.since(&before), None);
+        let after = Counters { writes: 6, in_flight: 2, ..after };
+        assert_eq!(after.since(&before).map(|d| (d.reads, d.writes, d.in_flight)), Some((2, 1, 2)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(text in "[0-9 a-z\\-]{0,200}") {
+            let _ = Counters::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! What this machine can sense and steer, in the terms of the table of signals and controls.
+
+use ebb_policy::registry::{ENTRIES, Entry};
+use ebb_policy::table::SIGNALS;
+use ebb_policy::{Control, Signal, Steward, Unit};
+use serde::Serialize;
+
+use crate::conflicts::{self, Conflict};
+use crate::drives::Drive;
+use crate::machine::Machine;
+use crate::sys::Absent;
+
+/// One signal or control of one part.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Found {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// The part, such as a drive's identity; `None` of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The kernel's file, below the root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Its value now; counters since the start of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Why it cannot be used, and what to do; `None` where it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+/// A policy and what it lacks here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fit {
+    /// The policy.
+    pub policy: &'static str,
+    /// Controls and signals without which it does nothing; none where it can run.
+    pub lacks: Vec<&'static str>,
+}
+
+/// All that was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Logical CPUs online, physical cores, sockets.
+    pub cpus: usize,
+    /// See above.
+    pub cores: usize,
+    /// See above.
+    pub sockets: u16,
+    /// Signals, in the order of the table; one that no part has is there once, with the reason.
+    pub signals: Vec<Found>,
+    /// Controls likewise.
+    pub controls: Vec<Found>,
+    /// Which policies could run.
+    pub policies: Vec<Fit>,
+    /// Programs that set the same.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Report {
+    /// Of `machine`.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        let signals: Vec<_> = SIGNALS
+            .iter()
+            .flat_map(|row| {
+                List::new(row.name, row.unit).of(|list| signal(machine, row.signal, list))
+            })
+            .collect();
+        let controls: Vec<_> = Control::ALL
+            .iter()
+            .flat_map(|one| {
+                let row = one.row();
+                List::new(row.name, row.unit).of(|list| control(machine, *one, list))
+            })
+            .collect();
+        let has = |found: &[Found], name: &str| {
+            found.iter().any(|one| one.name == name && one.missing.is_none())
+        };
+        let fit = |entry: &Entry| {
+            let owned = entry.owns.iter().map(|control| control.row().name);
+            let lacking = owned.filter(|name| !has(&controls, name));
+            let unseen = needs(entry).into_iter().map(|signal| SIGNALS[signal as usize].name);
+            let unseen = unseen.filter(|name| !has(&signals, name));
+            Fit { policy: entry.name, lacks: lacking.chain(unseen).collect() }
+        };
+        Self {
+            cpus: machine.cpus.cpus.len(),
+            cores: machine.cpus.cores().count(),
+            sockets: machine.cpus.sockets,
+            policies: ENTRIES.iter().map(fit).collect(),
+            conflicts: conflicts::found(&machine.sys),
+            signals,
+            controls,
+        }
+    }
+}
+
+/// The signals without which a policy has nothing to go by.
+fn needs(entry: &Entry) -> Vec<Signal> {
+    let of = |control: &Control| match control.row().steward {
+        Steward::Cpu => [Signal::Completed, Signal::CoresUtilisation],
+        Steward::Ssd => [Signal::DrivePower, Signal::DriveState],
+        Steward::Cooling => [Signal::SocketTemperature, Signal::FanSpeed],
+    };
+    let mut needs: Vec<_> = entry.owns.iter().flat_map(of).collect();
+    needs.dedup();
+    needs
+}
+
+/// The parts of one row.
+struct List {
+    name: &'static str,
+    unit: &'static str,
+    found: Vec<Found>,
+}
+
+impl List {
+    fn new(name: &'static str, unit: Unit) -> Self {
+        Self { name, unit: unit.symbol(), found: Vec::new() }
+    }
+
+    /// Fills it in; `missing` says why where no part has it.
+    fn of(mut self, fill: impl FnOnce(&mut Self) -> &'static str) -> Vec<Found> {
+        let missing = fill(&mut self);
+        if self.found.is_empty() {
+            self.add(None, None, None, Some(missing.to_owned()));
+        }
+        self.found
+    }
+
+    fn add(
+        &mut self,
+        of: Option<String>,
+        path: Option<String>,
+        value: Option<f64>,
+        missing: Option<String>,
+    ) {
+        self.found.push(Found { name: self.name, of, unit: self.unit, path, value, missing });
+    }
+
+    /// What a file says.
+    fn read(&mut self, of: Option<String>, path: String, value: Result<f64, Absent>) {
+        let missing = value.as_ref().err().map(ToString::to_string);
+        self.add(of, Some(path), value.ok(), missing);
+    }
+
+    /// What a file says, and may be told.
+    fn steer(&mut self, machine: &Machine, of: String, path: String, value: Result<f64, Absent>) {
+        let denied = !machine.sys.is_writable(&path);
+        self.read(Some(of), path, value);
+        if let Some(last) = self.found.last_mut()
+            && denied
+            && last.missing.is_none()
+        {
+            last.missing = Some("not writable; run as root".to_owned());
+        }
+    }
+}
+
+fn drive_name(drive: &Drive) -> String {
+    drive.id.clone().unwrap_or_else(|| drive.name.clone())
+}
+
+const COUNTED: &str = "no drive with counters in sys/block";
+const EACH: &str =
+    "the kernel counts no single requests; `ebb serve` on this host does, for its own";
+
+fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
+    use Signal as S;
+    match signal {
+        S::Arrived | S::Completed | S::Bytes | S::LatencyMean | S::InFlight => {
+            counted(machine, signal, list);
+            COUNTED
+        }
+        S::Reads | S::ReadBytes | S::ReadLatencyMean => {
+            counted(machine, signal, list);
+            COUNTED
+        }
+        S::Writes | S::WrittenBytes | S::WriteLatencyMean => {
+            counted(machine, signal, list);
+            COUNTED
+        }
+        S::LatencyP50 | S::LatencyP99 | S::LatencyP999 | S::LatencyMax => EACH,
+        S::ReadLatencyP50 | S::ReadLatencyP99 | S::ReadLatencyP999 => EACH,
+        S::WriteLatencyP50 | S::WriteLatencyP99 | S::WriteLatencyP999 => EACH,
+        S::BackgroundPending => "nobody on this host tells how much background work waits",
+        S::Power | S::CpuPower | S::SsdPower | S::FanPower | S::DrivePower => {
+            power(machine, signal, list)
+        }
+        S::InletTemperature => {
+            for chip in &machine.chips {
+                if let Some(input) = chip.inlet_input() {
+                    let value = chip.temperature(&machine.sys, input).map(|t| t.0);
+                    list.read(None, chip.file(input), value);
+                }
+            }
+            "no chip has a temperature labelled inlet, intake or ambient"
+        }
+        S::CoresActive | S::CoresUtilisation | S::CoresBusiest | S::CoresFrequency => {
+            cores(machine, signal, list)
+        }
+        S::SocketTemperature => {
+            for (socket, chip) in machine.socket_chips().enumerate() {
+                let Some(input) = chip.socket_input() else { continue };
+                let value = chip.temperature(&machine.sys, input).map(|t| t.0);
+                list.read(Some(format!("socket{socket}")), chip.file(input), value);
+            }
+            "no chip of a processor; modprobe coretemp (Intel) or k10temp (AMD)"
+        }
+        S::DriveState => "needs NVMe admin commands, which this version does not send",
+        S::DriveTemperature | S::DriveUtilisation | S::DriveReadBytes | S::DriveWrittenBytes => {
+            for drive in &machine.drives {
+                drive_signal(machine, drive, signal, list);
+            }
+            "no drive in sys/block"
+        }
+        S::FanReportedDuty => {
+            for (number, (chip, pwm)) in machine.fans().enumerate() {
+                let value = chip.duty(&machine.sys, pwm);
+                list.read(Some(format!("fan{number}")), chip.duty_file(pwm), value);
+            }
+            "no chip with pwm files; the management controller has the fans"
+        }
+        S::FanSpeed => {
+            let fans =
+                machine.chips.iter().flat_map(|chip| chip.fans.iter().map(move |f| (chip, f)));
+            for (number, (chip, fan)) in fans.enumerate() {
+                let value = chip.speed(&machine.sys, fan).map(|speed| speed.0);
+                list.read(Some(format!("fan{number}")), chip.file(fan), value);
+            }
+            "no chip with a tachometer; the management controller has the fans"
+        }
+        S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => {
+            "no jobs: nothing says which control groups run them"
+        }
+    }
+}
+
+/// What all drives' counters sum to.
+fn counted(machine: &Machine, signal: Signal, list: &mut List) {
+    let counters: Vec<_> =
+        machine.drives.iter().filter_map(|drive| drive.counters(&machine.sys).ok()).collect();
+    if counters.is_empty() {
+        return;
+    }
+    let sum = |of: fn(&crate::drives::Counters) -> f64| counters.iter().map(of).sum::<f64>();
+    let (reads, writes) = (sum(|c| c.reads as f64), sum(|c| c.writes as f64));
+    let (read, written) = (sum(|c| c.read_bytes as f64), sum(|c| c.written_bytes as f64));
+    let read_time = sum(|c| c.read_time.seconds());
+    let write_time = sum(|c| c.write_time.seconds());
+    let value = match signal {
+        Signal::Arrived | Signal::Completed => reads + writes,
+        Signal::Bytes => read + written,
+        Signal::LatencyMean => (read_time + write_time) / (reads + writes).max(1.0),
+        Signal::Reads => reads,
+        Signal::ReadBytes => read,
+        Signal::ReadLatencyMean => read_time / reads.max(1.0),
+        Signal::Writes => writes,
+        Signal::WrittenBytes => written,
+        Signal::WriteLatencyMean => write_time / writes.max(1.0),
+        _ => sum(|c| c.in_flight as f64),
+    };
+    list.add(None, Some("sys/block/*/stat".to_owned()), Some(value), None);
+}
+
+fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
+    match signal {
+        Signal::Power => {
+            // ACPI's meter, or a power supply's; the chips of parts have their own names.
+            let wall = ["power_meter", "pmbus", "acpi_power_meter"];
+            for chip in machine.chips.iter().filter(|chip| wall.contains(&chip.name.as_str())) {
+                if let Some(input) = chip.powers.first() {
+                    let path = chip.power_file(&machine.sys, input);
+                    list.read(None, path, chip.power(&machine.sys, input).map(|power| power.0));
+                }
+            }
+            "no meter of the whole server among the chips; a management controller may have one"
+        }
+        Signal::CpuPower => {
+            // A counter of energy; its change is the power.
+            for zone in machine.packages() {
+                let joules = zone.read(&machine.sys).map(|micros| micros as f64 * 1e-6);
+                let path = format!("{}/energy_uj", zone.folder);
+                let missing = joules.err().map(|absent| absent.to_string());
+                list.add(Some(zone.name.clone()), Some(path), None, missing);
+            }
+            "no energy counters of packages in sys/class/powercap; modprobe intel_rapl_msr"
+        }
+        Signal::FanPower => "no meter of the fans; modelled from their duty",
+        _ => "needs NVMe admin commands, which this version does not send",
+    }
+}
+
+fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
+    let all = Some("all".to_owned());
+    match signal {
+        Signal::CoresActive => {
+            let path = "sys/devices/system/cpu/online".to_owned();
+            list.add(all, Some(path), Some(machine.cpus.cpus.len() as f64), None);
+        }
+        Signal::CoresFrequency => {
+            for policy in &machine.cpus.policies {
+                let path = format!("{}/scaling_cur_freq", policy.folder);
+                let value = machine.sys.number::<u64>(&path).map(|khz| khz as f64 * 1e3);
+                let of = policy.folder.rsplit('/').next().map(str::to_owned);
+                list.read(of, path, value);
+            }
+        }
+        // Times since the start; their change is the utilisation.
+        _ => {
+            let missing = machine.sys.text("proc/stat").err().map(|absent| absent.to_string());
+            list.add(all, Some("proc/stat".to_owned()), None, missing);
+        }
+    }
+    "no frequency domains in sys/devices/system/cpu/cpufreq: a virtual machine, or no driver"
+}
+
+fn drive_signal(machine: &Machine, drive: &Drive, signal: Signal, list: &mut List) {
+    let of = Some(drive_name(drive));
+    if signal == Signal::DriveTemperature {
+        // Not read here: each reading is a command to the drive, and may wake it.
+        let path = machine
+            .drive_chip(drive)
+            .and_then(|chip| chip.temperatures.first().map(|(input, _)| chip.file(input)));
+        let missing = path.is_none().then(|| "no chip; modprobe drivetemp for SATA".to_owned());
+        return list.add(of, path, None, missing);
+    }
+    let counters = drive.counters(&machine.sys);
+    let value = counters.map(|counters| match signal {
+        Signal::DriveReadBytes => counters.read_bytes as f64,
+        Signal::DriveWrittenBytes => counters.written_bytes as f64,
+        _ => 0.0,
+    });
+    let value_of = |value: Result<f64, Absent>| match (signal, value) {
+        (Signal::DriveUtilisation, Ok(_)) => (None, None),
+        (_, Ok(value)) => (Some(value), None),
+        (_, Err(absent)) => (None, Some(absent.to_string())),
+    };
+    let (value, missing) = value_of(value);
+    list.add(of, Some(drive.counters_file()), value, missing);
+}
+
+fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str {
+    let sys = &machine.sys;
+    match control {
+        Control::ActiveCores => {
+            let path = "sys/fs/cgroup/cgroup.controllers";
+            if sys.text(path).is_ok_and(|text| text.split_whitespace().any(|one| one == "cpuset")) {
+                let cpus = machine.cpus.cpus.len() as f64;
+                list.steer(
+                    machine,
+                    "all".into(),
+                    "sys/fs/cgroup/cgroup.subtree_control".into(),
+                    Ok(cpus),
+                );
+            }
+            "no cpuset in sys/fs/cgroup: mount the unified hierarchy (cgroup v2)"
+        }
+        Control::Frequency | Control::FrequencyCap => {
+            for policy in &machine.cpus.policies {
+                let path = format!("{}/scaling_max_freq", policy.folder);
+                let value = sys.number::<u64>(&path).map(|khz| khz as f64 * 1e3);
+                let of = policy.folder.rsplit('/').next().unwrap_or_default().to_owned();
+                list.steer(machine, of, path, value);
+            }
+            "no frequency domains in sys/devices/system/cpu/cpufreq: a virtual machine, or no driver"
+        }
+        Control::PowerState => "needs NVMe admin commands, which this version does not send",
+        Control::FanDuty => {
+            for (number, (chip, pwm)) in machine.fans().enumerate() {
+                let value = chip.duty(sys, pwm);
+                list.steer(machine, format!("fan{number}"), chip.duty_file(pwm), value);
+            }
+            "no chip with pwm files; the management controller has the fans"
+        }
+        Control::Background => "nothing says which control groups do background work",
+        Control::JobShare | Control::JobSocket | Control::Admit => {
+            "no jobs: nothing says which control groups run them"
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Small files of the kernel, under a root that is `/` on a server and a fixture in tests.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+/// The most that is read of a file: `/proc/stat` of the largest machines has half of it.
+const LONGEST: u64 = 4 << 20;
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Absent {
+    /// The kernel has no such file: no such device, or no driver for it.
+    #[error("{}: not there", .0.display())]
+    Missing(PathBuf),
+    /// We may not read it.
+    #[error("{}: not permitted; run as root, or grant the file to the user who runs this", .0.display())]
+    Denied(PathBuf),
+    /// The driver or the device did not answer.
+    #[error("{}: {error}", .path.display())]
+    Failed {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        error: String,
+    },
+    /// What it says is not what it should be.
+    #[error("{}: '{text}' is not {expected}", .path.display())]
+    Nonsense {
+        /// The file.
+        path: PathBuf,
+        /// The start of what it says.
+        text: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+/// The kernel's files under a root.
+#[derive(Debug, Clone)]
+pub struct Sys {
+    root: PathBuf,
+}
+
+impl Default for Sys {
+    fn default() -> Self {
+        Self::new("/")
+    }
+}
+
+impl Sys {
+    /// Those under `root`, which has folders `sys`, `proc` and `dev`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where `path`, such as `sys/class/hwmon`, is.
+    #[must_use]
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// The text of a file without white space around it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn text(&self, path: impl AsRef<Path>) -> Result<String, Absent> {
+        let path = self.path(path);
+        let mut bytes = Vec::new();
+        let read = File::open(&path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
+            Err(error) => Err(match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Absent::Missing(path),
+                ErrorKind::PermissionDenied => Absent::Denied(path),
+                _ => Absent::Failed { path, error: error.to_string() },
+            }),
+        }
+    }
+
+    /// The number in a file.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn number<T: FromStr>(&self, path: impl AsRef<Path>) -> Result<T, Absent> {
+        let text = self.text(&path)?;
+        text.parse().map_err(|_| self.nonsense(path, &text, "a number"))
+    }
+
+    /// The CPUs in a file, such as `0-3,8`.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn cpus(&self, path: impl AsRef<Path>) -> Result<Vec<u16>, Absent> {
+        let text = self.text(&path)?;
+        cpus(&text).ok_or_else(|| self.nonsense(path, &text, "a list of CPUs"))
+    }
+
+    /// That `text` of `path` is not `expected`.
+    pub(crate) fn nonsense(
+        &self,
+        path: impl AsRef<Path>,
+        text: &str,
+        expected: &'static str,
+    ) -> Absent {
+        let text = text.chars().take(40).collect();
+        Absent::Nonsense { path: self.path(path), text, expected }
+    }
+
+    /// The names in a folder, those with numbers in them by number; none where it is not there.
+    #[must_use]
+    pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<_> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_by_key(|name| numbered(name));
+        names
+    }
+
+    /// The names in a folder that are `prefix` and a number, by number.
+    #[must_use]
+    pub fn numbered(&self, path: impl AsRef<Path>, prefix: &str) -> Vec<String> {
+        let is_one = |name: &String| {
+            let number = name.strip_prefix(prefix);
+            number.is_some_and(|number| {
+                !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+            })
+        };
+        self.names(path).into_iter().filter(is_one).collect()
+    }
+
+    /// Whether we may write to a file.
+    #[must_use]
+    pub fn is_writable(&self, path: impl AsRef<Path>) -> bool {
+        access(self.path(path), Access::WRITE_OK) == Ok(())
+    }
+
+    /// Whether a file is there, readable or not.
+    #[must_use]
+    pub fn has(&self, path: impl AsRef<Path>) -> bool {
+        access(self.path(path), Access::EXISTS) != Err(Errno::NOENT)
+    }
+
+    /// The last part of what a link points to.
+    #[must_use]
+    pub fn link(&self, path: impl AsRef<Path>) -> Option<String> {
+        let target = std::fs::read_link(self.path(path)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+}
+
+/// A name for sorting: digits by their value.
+fn numbered(name: &str) -> (String, u64, String) {
+    let at = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+    let (prefix, rest) = name.split_at(at);
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    (prefix.to_owned(), rest[..end].parse().unwrap_or(u64::MAX), rest[end..].to_owned())
+}
+
+/// CPUs as the kernel writes them, such as `0-3,8`.
+fn cpus(text: &str) -> Option<Vec<u16>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (from.parse::<u16>().ok()?, to.parse::<u16>().ok()?);
+        if from > to {
+            return None;
+        }
+        cpus.extend(from..=to);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_list_of_cpus_or_none(text in "[0-9,\\-x ]{0,20}") {
+            if let Some(cpus) = cpus(&text) {
+                prop_assert!(cpus.len() <= 11 << 16);
+            }
+        }
+    }
+
+    #[test]
+    fn lists_of_cpus_are_the_kernel_s() {
+        assert_eq!(cpus("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(cpus(""), Some(vec![]));
+        for wrong in ["3-1", "a", "0-", "70000", "1;2"] {
+            assert_eq!(cpus(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_absent_value_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("odd"), "12 apples\n").unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        let sys = Sys::new(folder.path());
+        let says = |name: &str| sys.number::<u64>(name).unwrap_err().to_string();
+        assert!(says("none").ends_with("/none: not there"), "{}", says("none"));
+        assert!(says("odd").ends_with("/odd: '12 apples' is not a number"), "{}", says("odd"));
+        assert!(says("folder").contains("/folder: Is a directory"), "{}", says("folder"));
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["cpu10", "cpu2", "cpu0", "cpufreq", "cpuidle", "cpu", "cpu1x"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        assert_eq!(Sys::new(folder.path()).numbered("", "cpu"), ["cpu0", "cpu2", "cpu10"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What is found on machines of several makers.
+
+use ebb_host::{Machine, Report, Sys};
+use ebb_policy::units::{Hertz, Nanos, Watts};
+
+use crate::tree::{Tree, amd, ampere, intel, kunpeng};
+
+/// The rows of `name` that can be used: part and value.
+fn usable<'a>(found: &'a [ebb_host::Found], name: &str) -> Vec<(Option<&'a str>, Option<f64>)> {
+    let own = found.iter().filter(|one| one.name == name && one.missing.is_none());
+    own.map(|one| (one.of.as_deref(), one.value)).collect()
+}
+
+/// Why `name` is not there.
+fn missing<'a>(found: &'a [ebb_host::Found], name: &str) -> Option<&'a str> {
+    found.iter().find(|one| one.name == name)?.missing.as_deref()
+}
+
+#[test]
+fn cores_and_sockets_are_told_apart() {
+    for (tree, cpus, cores, sockets) in
+        [(intel(), 80, 40, 2), (amd(), 128, 64, 1), (ampere(), 80, 80, 1), (kunpeng(), 96, 96, 2)]
+    {
+        let machine = tree.machine();
+        let found = (machine.cpus.cpus.len(), machine.cpus.cores().count(), machine.cpus.sockets);
+        assert_eq!(found, (cpus, cores, sockets));
+        let last = machine.cpus.cpus.last().unwrap();
+        assert_eq!(last.socket, sockets - 1);
+    }
+    let machine = intel().machine();
+    assert_eq!(machine.cpus.cpus[0].siblings, [0, 40]);
+    assert_eq!(machine.cpus.cpus[41].policy, Some(1));
+    let deepest = machine.cpus.cpus[0].idle.last().unwrap();
+    assert_eq!((deepest.name.as_str(), deepest.exit), ("C6", Nanos::from_micros(170)));
+}
+
+#[test]
+fn frequencies_are_a_range_or_steps() {
+    let intel = intel().machine();
+    assert_eq!(intel.cpus.policies[0].highest, Hertz(3.4e9));
+    assert!(intel.cpus.policies[0].steps.is_empty());
+    let amd = amd().machine();
+    assert_eq!(amd.cpus.policies[7].steps, [1.5e9, 2.0e9, 2.45e9].map(Hertz));
+    assert!(kunpeng().machine().cpus.policies.is_empty());
+}
+
+#[test]
+fn packages_are_counted_once() {
+    let machine = intel().machine();
+    let names: Vec<_> = machine.packages().map(|zone| zone.folder.clone()).collect();
+    assert_eq!(names, ["sys/class/powercap/intel-rapl:0", "sys/class/powercap/intel-rapl:1"]);
+}
+
+#[test]
+fn drives_have_an_identity_and_virtual_devices_are_none() {
+    let tree = intel();
+    let machine = tree.machine();
+    let ids: Vec<_> = machine.drives.iter().map(|drive| drive.id.clone().unwrap()).collect();
+    assert_eq!(ids, ["SAMSUNG MZWLO3T8HCLS-00A07 S795NC0W100001", "KCD81RUG3T84 X3F0A00C"]);
+    assert_eq!(machine.drives[0].controller.as_deref(), Some("nvme0"));
+    assert_eq!(machine.drives[0].transport.as_deref(), Some("pcie"));
+    let chip = machine.drive_chip(&machine.drives[0]).unwrap();
+    assert_eq!(chip.temperature(&machine.sys, "temp1").unwrap().0, 38.85);
+    assert!(machine.drive_chip(&machine.drives[1]).is_none());
+    let amd = amd().machine();
+    assert!(amd.drives.iter().all(|drive| drive.rotational));
+    assert_eq!(amd.drives[1].id.as_deref(), Some("naa.5000c500d5f1a2b4"));
+    assert!(amd.drive_chip(&amd.drives[0]).is_some());
+}
+
+#[test]
+fn the_report_has_every_row_of_the_table_and_says_why_one_is_missing() {
+    for tree in [intel(), amd(), ampere(), kunpeng()] {
+        let report = Report::new(&tree.machine());
+        for row in ebb_policy::table::SIGNALS {
+            assert!(report.signals.iter().any(|one| one.name == row.name), "{}", row.name);
+        }
+        for control in ebb_policy::Control::ALL {
+            let name = control.row().name;
+            assert!(report.controls.iter().any(|one| one.name == name), "{name}");
+        }
+        let all = report.signals.iter().chain(&report.controls);
+        for one in all {
+            assert!(one.missing.is_some() || one.path.is_some(), "{one:?}");
+        }
+    }
+}
+
+#[test]
+fn an_intel_server_with_fans_is_sensed() {
+    let tree = intel();
+    let report = Report::new(&tree.machine());
+    let signal = |name| usable(&report.signals, name);
+    assert_eq!(signal("completed"), [(None, Some(800.0))]);
+    assert_eq!(signal("latency_mean"), [(None, Some(0.25 / 800.0))]);
+    assert_eq!(signal("in_flight"), [(None, Some(4.0))]);
+    assert_eq!(signal("power"), [(None, Some(412.0))]);
+    assert_eq!(signal("inlet_temperature"), [(None, Some(25.0))]);
+    let sockets = [(Some("socket0"), Some(61.0)), (Some("socket1"), Some(64.0))];
+    assert_eq!(signal("socket_temperature"), sockets);
+    assert_eq!(signal("cpu_power"), [(Some("package-0"), None), (Some("package-1"), None)]);
+    assert_eq!(signal("fan_speed"), [(Some("fan0"), Some(5400.0)), (Some("fan1"), Some(0.0))]);
+    let duties = [(Some("fan0"), Some(0.4)), (Some("fan1"), Some(1.0))];
+    assert_eq!(usable(&report.controls, "fan_duty"), duties);
+    assert_eq!(usable(&report.controls, "frequency_hz").len(), 40);
+    let conflict = &report.conflicts[..];
+    assert!(matches!(conflict, [one] if one.program == "tuned" && one.pid == 4242), "{conflict:?}");
+}
+
+#[test]
+fn policies_say_what_they_lack() {
+    let lacks = |tree: &Tree, policy: &str| {
+        let report = Report::new(&tree.machine());
+        let fit = report.policies.into_iter().find(|fit| fit.policy == policy);
+        fit.unwrap().lacks
+    };
+    assert_eq!(lacks(&intel(), "native"), [""; 0]);
+    assert_eq!(lacks(&intel(), "ondemand"), [""; 0]);
+    assert!(lacks(&kunpeng(), "pacer").contains(&"frequency_hz"));
+    assert!(lacks(&intel(), "pacman").contains(&"power_state"));
+    assert!(lacks(&ampere(), "dlb").contains(&"fan_duty"));
+}
+
+#[test]
+fn what_is_broken_is_named_and_the_rest_is_there() {
+    let tree = intel();
+    tree.put("sys/class/hwmon/hwmon0/temp1_input", "hot");
+    tree.put("sys/block/nvme1n1/stat", "1 2");
+    std::fs::remove_file(tree.path().join("sys/class/hwmon/hwmon3/fan1_input")).unwrap();
+    let report = Report::new(&tree.machine());
+    let socket = missing(&report.signals, "socket_temperature").unwrap();
+    assert!(socket.ends_with("hwmon0/temp1_input: 'hot' is not a number"), "{socket}");
+    assert_eq!(usable(&report.signals, "socket_temperature"), [(Some("socket1"), Some(64.0))]);
+    assert_eq!(usable(&report.signals, "completed"), [(None, Some(400.0))]);
+    assert_eq!(usable(&report.signals, "fan_speed"), [(Some("fan0"), Some(0.0))]);
+    let error = Machine::found(Sys::new("/nowhere")).unwrap_err().to_string();
+    assert_eq!(error, "/nowhere/sys/devices/system/cpu/online: not there");
+}
+
+#[test]
+fn watts_come_from_two_readings() {
+    let tree = intel();
+    let machine = tree.machine();
+    let zone = machine.packages().next().unwrap();
+    let mut meter = ebb_host::Meter::new(zone);
+    assert_eq!(meter.power(Nanos::ZERO, zone.read(&machine.sys).unwrap()), None);
+    tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 150_000_000);
+    let power = meter.power(Nanos::from_secs(2), zone.read(&machine.sys).unwrap());
+    assert_eq!(power, Some(Watts(75.0)));
+}

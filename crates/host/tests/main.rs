@@ -1,0 +1,6 @@
+//! Whole machines.
+
+#![allow(clippy::unwrap_used)]
+
+mod found;
+mod tree;
