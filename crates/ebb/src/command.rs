@@ -12,7 +12,7 @@ use ebb_trace::generate::{Rate, Share};
 use crate::characterise::CharacteriseArgs;
 use crate::load::LoadArgs;
 use crate::paper::PaperArgs;
-use crate::probe::ProbeCommand;
+use crate::probe::ProbeArgs;
 use crate::serve::{ServeArgs, StatusArgs};
 use crate::sim::SimArgs;
 use crate::trace::TraceCommand;
@@ -47,9 +47,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Sweep the fans of a simulated server and measure what its disks still do: EADC's curve.
     Characterise(CharacteriseArgs),
-    /// Measure what this machine can do.
-    #[command(subcommand)]
-    Probe(ProbeCommand),
+    /// Say what this machine can sense and steer, from which files, and which policies could run.
+    Probe(ProbeArgs),
     /// Print the completions for a shell.
     Completions {
         /// Which shell.

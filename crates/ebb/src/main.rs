@@ -1,6 +1,7 @@
 //! The one binary of Ebb: `ebb sim` compares policies in the digital twin, `ebb trace` looks
 //! into block-I/O traces, `ebb paper` repeats published evaluations, `ebb characterise` finds what
-//! fans cost disks, `ebb probe` measures the machine. `docs/cli.md` describes every option.
+//! fans cost disks, `ebb probe` says what this machine can sense and steer. `docs/cli.md` describes
+//! every option.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // They panic on a closed pipe: see `out`.
 
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => serve::show(&args),
         Command::Characterise(args) => characterise::run(&args),
-        Command::Probe(command) => probe::run(&command),
+        Command::Probe(args) => probe::run(&args),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(&folder),
     };

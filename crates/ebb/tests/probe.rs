@@ -1,4 +1,4 @@
-//! `ebb probe wake` on the machine that runs the tests.
+//! `ebb probe` and `ebb probe wake` on the machine that runs the tests.
 
 use crate::common::{fails, json, prints, valid};
 
@@ -42,4 +42,33 @@ fn wrong_cpus_are_wrong_usage() {
     let (code, text) = fails(&["probe", "wake", "--cpus", "0,9999"]);
     assert_eq!(code, 2);
     assert!(text.contains("cpu 9999"), "{text}");
+}
+
+/// Every row of the table, whatever this machine is.
+#[test]
+fn the_machine_is_said_in_the_terms_of_the_table() {
+    let report = json(&["probe", "--json"]);
+    valid("probe-1", &report);
+    assert!(report["cpus"].as_u64() >= report["cores"].as_u64());
+    let names = |list: &str| -> Vec<_> {
+        let found = report[list].as_array().unwrap();
+        found.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    for row in ebb_policy::table::SIGNALS {
+        assert!(names("signals").contains(&row.name.to_owned()), "{}", row.name);
+    }
+    for control in ebb_policy::Control::ALL {
+        assert!(names("controls").contains(&control.row().name.to_owned()), "{control}");
+    }
+    let text = prints(&["probe"]);
+    assert!(text.contains("Nothing was changed") && text.contains("native       could run"));
+}
+
+#[test]
+fn a_folder_without_a_machine_is_wrong_usage() {
+    let (code, text) = fails(&["probe", "--root", "/proc/self"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("sys/devices/system/cpu/online: not there; --root"), "{text}");
+    let (code, _) = fails(&["probe", "--root", "/", "wake"]);
+    assert_eq!(code, 2);
 }

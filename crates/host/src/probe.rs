@@ -36,13 +36,17 @@ pub struct Found {
 pub struct Fit {
     /// The policy.
     pub policy: &'static str,
-    /// Controls and signals without which it does nothing; none where it can run.
+    /// Signals that it goes by, or all of its controls; none where it can run.
     pub lacks: Vec<&'static str>,
+    /// Controls that it would do without.
+    pub without: Vec<&'static str>,
 }
 
 /// All that was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
+    /// Version of the JSON.
+    pub schema: u32,
     /// Logical CPUs online, physical cores, sockets.
     pub cpus: usize,
     /// See above.
@@ -80,13 +84,19 @@ impl Report {
             found.iter().any(|one| one.name == name && one.missing.is_none())
         };
         let fit = |entry: &Entry| {
-            let owned = entry.owns.iter().map(|control| control.row().name);
-            let lacking = owned.filter(|name| !has(&controls, name));
-            let unseen = needs(entry).into_iter().map(|signal| SIGNALS[signal as usize].name);
-            let unseen = unseen.filter(|name| !has(&signals, name));
-            Fit { policy: entry.name, lacks: lacking.chain(unseen).collect() }
+            let owned: Vec<_> = entry.owns.iter().map(|control| control.row().name).collect();
+            let absent = |names: Vec<&'static str>, found| -> Vec<_> {
+                names.into_iter().filter(|name| !has(found, name)).collect()
+            };
+            let (count, without) = (owned.len(), absent(owned, &controls));
+            let mut lacks = absent(needs(entry), &signals);
+            // One of its controls is enough.
+            let nothing_to_steer = count > 0 && without.len() == count;
+            lacks.extend(without.iter().filter(|_| nothing_to_steer));
+            Fit { policy: entry.name, lacks, without }
         };
         Self {
+            schema: 1,
             cpus: machine.cpus.cpus.len(),
             cores: machine.cpus.cores().count(),
             sockets: machine.cpus.sockets,
@@ -99,15 +109,15 @@ impl Report {
 }
 
 /// The signals without which a policy has nothing to go by.
-fn needs(entry: &Entry) -> Vec<Signal> {
-    let of = |control: &Control| match control.row().steward {
-        Steward::Cpu => [Signal::Completed, Signal::CoresUtilisation],
-        Steward::Ssd => [Signal::DrivePower, Signal::DriveState],
-        Steward::Cooling => [Signal::SocketTemperature, Signal::FanSpeed],
-    };
-    let mut needs: Vec<_> = entry.owns.iter().flat_map(of).collect();
-    needs.dedup();
-    needs
+fn needs(entry: &Entry) -> Vec<&'static str> {
+    let families = [
+        (Steward::Cpu, [Signal::Completed, Signal::CoresUtilisation]),
+        (Steward::Ssd, [Signal::DrivePower, Signal::DriveState]),
+        (Steward::Cooling, [Signal::SocketTemperature, Signal::FanSpeed]),
+    ];
+    let steers = |family| entry.owns.iter().any(|control| control.row().steward == family);
+    let own = families.into_iter().filter(|(family, _)| steers(*family));
+    own.flat_map(|(_, signals)| signals).map(|signal| SIGNALS[signal as usize].name).collect()
 }
 
 /// The parts of one row.
@@ -160,55 +170,51 @@ impl List {
     }
 }
 
+const NO_FREQUENCIES: &str =
+    "no frequency domains in sys/devices/system/cpu/cpufreq: a virtual machine, or no driver";
+
 fn drive_name(drive: &Drive) -> String {
     drive.id.clone().unwrap_or_else(|| drive.name.clone())
 }
 
-const COUNTED: &str = "no drive with counters in sys/block";
-const EACH: &str =
-    "the kernel counts no single requests; `ebb serve` on this host does, for its own";
-
 fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
     use Signal as S;
     match signal {
-        S::Arrived | S::Completed | S::Bytes | S::LatencyMean | S::InFlight => {
+        S::Arrived
+        | S::Completed
+        | S::Bytes
+        | S::LatencyMean
+        | S::InFlight
+        | S::Reads
+        | S::ReadBytes
+        | S::ReadLatencyMean
+        | S::Writes
+        | S::WrittenBytes
+        | S::WriteLatencyMean => {
             counted(machine, signal, list);
-            COUNTED
+            "no drive with counters in sys/block"
         }
-        S::Reads | S::ReadBytes | S::ReadLatencyMean => {
-            counted(machine, signal, list);
-            COUNTED
+        S::LatencyP50
+        | S::LatencyP99
+        | S::LatencyP999
+        | S::LatencyMax
+        | S::ReadLatencyP50
+        | S::ReadLatencyP99
+        | S::ReadLatencyP999
+        | S::WriteLatencyP50
+        | S::WriteLatencyP99
+        | S::WriteLatencyP999 => {
+            "the kernel counts no single requests; `ebb serve` on this host does, for its own"
         }
-        S::Writes | S::WrittenBytes | S::WriteLatencyMean => {
-            counted(machine, signal, list);
-            COUNTED
-        }
-        S::LatencyP50 | S::LatencyP99 | S::LatencyP999 | S::LatencyMax => EACH,
-        S::ReadLatencyP50 | S::ReadLatencyP99 | S::ReadLatencyP999 => EACH,
-        S::WriteLatencyP50 | S::WriteLatencyP99 | S::WriteLatencyP999 => EACH,
         S::BackgroundPending => "nobody on this host tells how much background work waits",
         S::Power | S::CpuPower | S::SsdPower | S::FanPower | S::DrivePower => {
             power(machine, signal, list)
         }
-        S::InletTemperature => {
-            for chip in &machine.chips {
-                if let Some(input) = chip.inlet_input() {
-                    let value = chip.temperature(&machine.sys, input).map(|t| t.0);
-                    list.read(None, chip.file(input), value);
-                }
-            }
-            "no chip has a temperature labelled inlet, intake or ambient"
+        S::InletTemperature | S::SocketTemperature | S::FanReportedDuty | S::FanSpeed => {
+            heat(machine, signal, list)
         }
         S::CoresActive | S::CoresUtilisation | S::CoresBusiest | S::CoresFrequency => {
             cores(machine, signal, list)
-        }
-        S::SocketTemperature => {
-            for (socket, chip) in machine.socket_chips().enumerate() {
-                let Some(input) = chip.socket_input() else { continue };
-                let value = chip.temperature(&machine.sys, input).map(|t| t.0);
-                list.read(Some(format!("socket{socket}")), chip.file(input), value);
-            }
-            "no chip of a processor; modprobe coretemp (Intel) or k10temp (AMD)"
         }
         S::DriveState => "needs NVMe admin commands, which this version does not send",
         S::DriveTemperature | S::DriveUtilisation | S::DriveReadBytes | S::DriveWrittenBytes => {
@@ -217,14 +223,40 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
             }
             "no drive in sys/block"
         }
-        S::FanReportedDuty => {
+        S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => {
+            "no jobs: nothing says which control groups run them"
+        }
+    }
+}
+
+/// What the chips say of air, sockets and fans.
+fn heat(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
+    match signal {
+        Signal::InletTemperature => {
+            for chip in &machine.chips {
+                if let Some(input) = chip.inlet_input() {
+                    let value = chip.temperature(&machine.sys, input).map(|t| t.0);
+                    list.read(None, chip.file(input), value);
+                }
+            }
+            "no chip has a temperature labelled inlet, intake or ambient"
+        }
+        Signal::SocketTemperature => {
+            for (socket, chip) in machine.socket_chips().enumerate() {
+                let Some(input) = chip.socket_input() else { continue };
+                let value = chip.temperature(&machine.sys, input).map(|t| t.0);
+                list.read(Some(format!("socket{socket}")), chip.file(input), value);
+            }
+            "no chip of a processor; modprobe coretemp (Intel) or k10temp (AMD)"
+        }
+        Signal::FanReportedDuty => {
             for (number, (chip, pwm)) in machine.fans().enumerate() {
                 let value = chip.duty(&machine.sys, pwm);
                 list.read(Some(format!("fan{number}")), chip.duty_file(pwm), value);
             }
             "no chip with pwm files; the management controller has the fans"
         }
-        S::FanSpeed => {
+        _ => {
             let fans =
                 machine.chips.iter().flat_map(|chip| chip.fans.iter().map(move |f| (chip, f)));
             for (number, (chip, fan)) in fans.enumerate() {
@@ -232,9 +264,6 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
                 list.read(Some(format!("fan{number}")), chip.file(fan), value);
             }
             "no chip with a tachometer; the management controller has the fans"
-        }
-        S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => {
-            "no jobs: nothing says which control groups run them"
         }
     }
 }
@@ -315,7 +344,7 @@ fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
             list.add(all, Some("proc/stat".to_owned()), None, missing);
         }
     }
-    "no frequency domains in sys/devices/system/cpu/cpufreq: a virtual machine, or no driver"
+    NO_FREQUENCIES
 }
 
 fn drive_signal(machine: &Machine, drive: &Drive, signal: Signal, list: &mut List) {
@@ -366,7 +395,7 @@ fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str
                 let of = policy.folder.rsplit('/').next().unwrap_or_default().to_owned();
                 list.steer(machine, of, path, value);
             }
-            "no frequency domains in sys/devices/system/cpu/cpufreq: a virtual machine, or no driver"
+            NO_FREQUENCIES
         }
         Control::PowerState => "needs NVMe admin commands, which this version does not send",
         Control::FanDuty => {

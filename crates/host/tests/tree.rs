@@ -126,12 +126,12 @@ impl Tree {
     }
 }
 
-/// Two sockets of 20 cores with hyper-threads (Intel Ice Lake), NVMe and fans.
+/// Like an Intel Ice Lake server: two sockets, hyper-threads, NVMe and fans; fewer cores.
 pub fn intel() -> Tree {
     let tree = Tree::new();
-    tree.cpus(2, 20, 2);
-    for core in 0..40_u16 {
-        tree.policy(core, &format!("{core} {}", core + 40), "intel_pstate", (800_000, 3_400_000));
+    tree.cpus(2, 4, 2);
+    for core in 0..8_u16 {
+        tree.policy(core, &format!("{core} {}", core + 8), "intel_pstate", (800_000, 3_400_000));
     }
     tree.idle(0, "POLL", 0, 0).idle(1, "C1", 1, 1).idle(2, "C1E", 4, 4).idle(3, "C6", 170, 600);
     tree.zone("intel-rapl:0", "package-0", 262_143_328_850)
@@ -171,11 +171,11 @@ pub fn intel() -> Tree {
     tree
 }
 
-/// One socket of 64 cores with SMT (AMD EPYC), frequencies in steps, disks.
+/// Like an AMD EPYC server: one socket, SMT, frequencies in steps, disks.
 pub fn amd() -> Tree {
     let tree = Tree::new();
-    tree.cpus(1, 64, 2);
-    for cpu in 0..128_u16 {
+    tree.cpus(1, 8, 2);
+    for cpu in 0..16_u16 {
         tree.policy(cpu, &cpu.to_string(), "acpi-cpufreq", (1_500_000, 2_450_000));
         let steps = format!("sys/devices/system/cpu/cpufreq/policy{cpu}");
         tree.put(&format!("{steps}/scaling_available_frequencies"), "2450000 2000000 1500000 ");
@@ -188,11 +188,11 @@ pub fn amd() -> Tree {
     tree
 }
 
-/// One socket of 80 cores without SMT (Ampere Altra): cppc, no energy counters.
+/// Like an Ampere Altra: one socket without SMT, cppc, no energy counters.
 pub fn ampere() -> Tree {
     let tree = Tree::new();
-    tree.cpus(1, 80, 1);
-    for cpu in 0..80_u16 {
+    tree.cpus(1, 8, 1);
+    for cpu in 0..8_u16 {
         tree.policy(cpu, &cpu.to_string(), "cppc_cpufreq", (1_000_000, 3_000_000));
     }
     tree.chip(
@@ -204,13 +204,13 @@ pub fn ampere() -> Tree {
     tree
 }
 
-/// Two sockets of 48 cores without SMT (Kunpeng 920): packages numbered by the firmware's handles, no
+/// Like a Kunpeng 920: two sockets without SMT, packages numbered by the firmware's handles, no
 /// frequency driver.
 pub fn kunpeng() -> Tree {
     let tree = Tree::new();
-    tree.cpus(2, 48, 1);
-    for cpu in 0..96_u16 {
-        let package = if cpu < 48 { 36 } else { 8228 };
+    tree.cpus(2, 6, 1);
+    for cpu in 0..12_u16 {
+        let package = if cpu < 6 { 36 } else { 8228 };
         tree.put(&format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"), package);
     }
     tree

@@ -1,21 +1,33 @@
 //! `ebb probe`: what this machine can do.
 
+mod machine;
 pub mod wake;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
-/// What to look into.
+/// Options of `ebb probe`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ProbeArgs {
+    #[command(subcommand)]
+    command: Option<ProbeCommand>,
+    #[command(flatten)]
+    machine: machine::MachineArgs,
+}
+
+/// What else to look into.
 #[derive(Debug, Subcommand)]
-pub enum ProbeCommand {
+enum ProbeCommand {
     /// Measure every way a core can sleep and be woken, messages between cores and moves of
     /// threads, on this machine.
     Wake(wake::WakeArgs),
 }
 
 /// Looks into it.
-pub fn run(command: &ProbeCommand) -> Result<()> {
-    match command {
-        ProbeCommand::Wake(args) => wake::run(args),
+pub fn run(args: &ProbeArgs) -> Result<()> {
+    match &args.command {
+        Some(ProbeCommand::Wake(args)) => wake::run(args),
+        None => machine::run(&args.machine),
     }
 }

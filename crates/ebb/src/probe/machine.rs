@@ -1,0 +1,99 @@
+//! `ebb probe`: what this machine can sense and steer.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use ebb_host::{Found, Machine, Report, Sys};
+
+use crate::exit::usage;
+use crate::out;
+
+/// Options of `ebb probe`.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Look at a copy of a machine's sys and proc under this folder.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Print JSON (docs/json-schema/probe-1.json).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks and prints; nothing is changed, and no drive is woken.
+pub fn run(args: &MachineArgs) -> Result<()> {
+    let machine = Machine::found(Sys::new(&args.root)).map_err(|absent| {
+        usage(format!("{absent}; --root names a folder with sys and proc in it"))
+    })?;
+    let report = Report::new(&machine);
+    match args.json {
+        true => out::json(&report),
+        false => out::print(text(&report)),
+    }
+}
+
+fn text(report: &Report) -> String {
+    let Report { cpus, cores, sockets, signals, controls, policies, conflicts, .. } = report;
+    let mut text = format!("CPUs {cpus}, cores {cores}, sockets {sockets}. Nothing was changed.\n");
+    for (title, found) in [("Signals", signals), ("Controls", controls)] {
+        let _ = write!(text, "\n{title}\n{}\n{}", table(found), absent(found));
+    }
+    text.push_str("\nPolicies\n");
+    for fit in policies {
+        let verdict = match (&fit.lacks[..], &fit.without[..]) {
+            ([], []) => "could run".to_owned(),
+            ([], without) => format!("could run, without {}", without.join(", ")),
+            (lacks, _) => format!("cannot: no {}", lacks.join(", no ")),
+        };
+        let _ = writeln!(text, "  {:<12} {verdict}", fit.policy);
+    }
+    if !conflicts.is_empty() {
+        text.push_str("\nOthers that set the same\n");
+    }
+    for one in conflicts {
+        let (program, pid) = (one.program, one.pid);
+        let _ = writeln!(text, "  {program} (process {pid}) sets {}: {}", one.sets, one.remedy);
+    }
+    text
+}
+
+/// What can be used, with its value now.
+fn table(found: &[Found]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    for one in found.iter().filter(|one| one.missing.is_none()) {
+        let value = one.value.map_or_else(
+            || "there".to_owned(),
+            |value| {
+                let digits = format!("{value:.6}");
+                let digits = digits.trim_end_matches('0').trim_end_matches('.');
+                // A count needs no unit.
+                let unit = if one.unit == "1" { "" } else { one.unit };
+                format!("{digits} {unit}")
+            },
+        );
+        let of = one.of.clone().unwrap_or_default();
+        table.add_row([one.name.to_owned(), of, value, one.path.clone().unwrap_or_default()]);
+    }
+    table
+}
+
+/// What cannot be used, by reason.
+fn absent(found: &[Found]) -> String {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for one in found {
+        let Some(reason) = &one.missing else { continue };
+        let name =
+            one.of.as_ref().map_or(one.name.to_owned(), |of| format!("{} of {of}", one.name));
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    let line =
+        |(reason, names): (&str, Vec<String>)| format!("  no {}: {reason}\n", names.join(", "));
+    reasons.into_iter().map(line).collect()
+}
