@@ -42,15 +42,21 @@ impl<'a> Cycled<'a> {
     }
 }
 
-/// Policy and guard with what they asked for and gave last.
+/// A controller and what it asked for so far.
+struct Layer {
+    policy: Box<dyn Policy>,
+    wanted: Request,
+}
+
+/// Policy, coordinator, operator and guard, with what they asked for and gave last.
 pub struct Cycle {
     topology: Topology,
-    policy: Box<dyn Policy>,
     guard: Guard,
     signals: Signals,
-    /// What the policy asks for, what the operator does, and both together.
-    wanted: Request,
+    policy: Layer,
+    coordinator: Option<Layer>,
     operator: Option<Request>,
+    /// What all of them ask for together.
     request: Request,
     applied: Applied,
 }
@@ -61,41 +67,69 @@ impl Cycle {
     pub fn new(topology: &Topology, policy: Box<dyn Policy>, limits: Limits) -> Self {
         Self {
             topology: topology.clone(),
-            policy,
             guard: Guard::new(topology, limits),
             signals: Signals::new(topology),
-            wanted: Request::new(topology),
+            policy: Layer { policy, wanted: Request::new(topology) },
+            coordinator: None,
             operator: None,
             request: Request::new(topology),
             applied: Applied::new(topology),
         }
     }
 
+    /// With a coordinator, whose requests combine with the policy's as the table says: it can cap
+    /// what the policy asks for.
+    ///
+    /// # Errors
+    /// A control that can have only one owner and has two.
+    pub fn coordinated(mut self, policy: Box<dyn Policy>) -> Result<Self, Conflict> {
+        self.coordinator = Some(Layer { policy, wanted: Request::new(&self.topology) });
+        self.apart(self.policy.policy.as_ref())?;
+        Ok(self)
+    }
+
     /// With settings that the operator holds.
     ///
     /// # Errors
-    /// A control of the policy's that can have only one owner.
+    /// A control that can have only one owner and has two.
     pub fn held(mut self, operator: Request) -> Result<Self, Conflict> {
-        apart(self.policy.as_ref(), &operator)?;
         self.operator = Some(operator);
+        self.apart(self.policy.policy.as_ref())?;
         Ok(self)
+    }
+
+    /// Refuses two owners of a control that can have only one, if `policy` were the policy.
+    fn apart(&self, policy: &dyn Policy) -> Result<(), Conflict> {
+        let owns = |policy: &dyn Policy, control| policy.owns().contains(control);
+        for control in Control::ALL {
+            let coordinator = self.coordinator.as_ref();
+            let owners = [
+                (Owner::Policy, owns(policy, control)),
+                (Owner::Coordinator, coordinator.is_some_and(|c| owns(c.policy.as_ref(), control))),
+                (Owner::Operator, self.operator.as_ref().is_some_and(|o| o.asks(*control))),
+            ];
+            let mut owners = owners.iter().filter(|(_, owns)| *owns).map(|(owner, _)| *owner);
+            if control.row().combine == Combine::Exclusive
+                && let (Some(first), Some(second)) = (owners.next(), owners.next())
+            {
+                return Err(Conflict { first, second, control: *control });
+            }
+        }
+        Ok(())
     }
 
     /// Goes on with another policy and budget, such as the same policy made for another tolerance.
     /// What is in force stays so until the next step, in which the new policy asks for its own.
     ///
     /// # Errors
-    /// A control of the policy's that the operator holds; nothing is changed then.
+    /// A control of the policy's that somebody else has; nothing is changed then.
     pub fn change(
         &mut self,
         policy: Box<dyn Policy>,
         ssd_budget: Option<Watts>,
     ) -> Result<(), Conflict> {
-        if let Some(operator) = &self.operator {
-            apart(policy.as_ref(), operator)?;
-        }
-        self.policy = policy;
-        self.wanted = Request::new(&self.topology);
+        self.apart(policy.as_ref())?;
+        self.policy = Layer { policy, wanted: Request::new(&self.topology) };
         self.guard.set_ssd_budget(ssd_budget);
         Ok(())
     }
@@ -105,31 +139,18 @@ impl Cycle {
         self.signals.in_force.clone_from(self.guard.in_force());
         plant.sense(&mut self.signals);
         self.signals.expire();
-        self.policy.step(&self.signals, &mut self.wanted);
-        let request = match &self.operator {
-            None => &self.wanted,
-            Some(operator) => {
-                self.request.clone_from(&self.wanted);
-                self.request.combine(operator);
-                &self.request
-            }
-        };
-        let in_force = self.guard.enforce(request, &self.signals);
+        self.policy.policy.step(&self.signals, &mut self.policy.wanted);
+        self.request.clone_from(&self.policy.wanted);
+        if let Some(Layer { policy, wanted }) = &mut self.coordinator {
+            policy.step(&self.signals, wanted);
+            self.request.combine(wanted);
+        }
+        if let Some(operator) = &self.operator {
+            self.request.combine(operator);
+        }
+        let in_force = self.guard.enforce(&self.request, &self.signals);
         self.applied.begin();
         plant.apply(in_force, &mut self.applied);
         Cycled { signals: &self.signals, in_force, applied: &self.applied }
-    }
-}
-
-/// Refuses a policy and an operator that set the same control where only one may.
-fn apart(policy: &dyn Policy, operator: &Request) -> Result<(), Conflict> {
-    let exclusive = |control: &&Control| control.row().combine == Combine::Exclusive;
-    let mut owned = policy.owns().iter().filter(exclusive);
-    match owned.find(|control| operator.asks(**control)) {
-        Some(control) => {
-            let (first, second) = (Owner::Policy, Owner::Operator);
-            Err(Conflict { first, second, control: *control })
-        }
-        None => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use ebb_policy::table::{SIGNALS, page};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{
     Applied, Control, Cycle, Domain, InForce, Limits, Names, OpSignals, Origin, Owner, PERIOD,
-    Percentiles, Plant, Request, Signal, Signals, Source,
+    Percentiles, Plant, Policy, Request, Signal, Signals, Source,
 };
 
 #[test]
@@ -155,6 +155,44 @@ fn two_owners_of_an_exclusive_control_are_refused_at_the_start() {
     let cycle = Cycle::new(&topology, make("pacer"), Limits::default()).held(operator);
     let changed = cycle.unwrap().change(make("dlb"), None);
     assert_eq!(changed.unwrap_err().control, Control::FanDuty);
+}
+
+/// Asks for one frequency ceiling, and for one power state of the first drive.
+struct Capper(f64, u8);
+
+impl Policy for Capper {
+    fn name(&self) -> &'static str {
+        "capper"
+    }
+    fn owns(&self) -> &[Control] {
+        &[Control::FrequencyCap, Control::PowerState]
+    }
+    fn step(&mut self, _: &Signals, request: &mut Request) {
+        request.frequency_cap.ask(0, Hertz(self.0), "test:ceiling");
+        request.power_state.ask(0, self.1, "test:state");
+    }
+}
+
+/// A coordinator caps what the policy asks for, and is capped itself; the most restrictive wins,
+/// whoever asks. A control that can have one owner has one.
+#[test]
+fn a_coordinator_caps_what_the_policy_asks_for() {
+    let topology = heated(4);
+    let cycle = |policy: Capper| Cycle::new(&topology, Box::new(policy), Limits::default());
+    for (policy, coordinator, given) in [
+        (Capper(2.6e9, 1), Capper(2.0e9, 0), (2.0e9, 1)),
+        (Capper(1.5e9, 0), Capper(2.0e9, 2), (1.5e9, 2)),
+    ] {
+        let mut cycle = cycle(policy).coordinated(Box::new(coordinator)).unwrap();
+        let in_force = cycle.step(&mut Weather::new(&topology, 1, 0.0)).in_force;
+        assert_eq!(in_force.frequency_cap.value(0), Some(Hertz(given.0)));
+        assert_eq!(in_force.power_state.value(0), Some(given.1));
+    }
+    let settings = ebb_policy::registry::Settings::default();
+    let make = |name| ebb_policy::registry::make(name, &topology, &settings).unwrap();
+    let cycle = Cycle::new(&topology, make("dlb"), Limits::default());
+    let conflict = cycle.coordinated(make("pacer+jetc")).map(|_| ()).unwrap_err();
+    assert_eq!((conflict.first, conflict.second), (Owner::Policy, Owner::Coordinator));
 }
 
 /// What nobody asks for is released, and a wish that ends is too.

@@ -156,6 +156,8 @@ pub struct Conflict {
 pub enum Owner {
     /// The policy, or several that steer different controls.
     Policy,
+    /// Who caps what policies of several resources ask for.
+    Coordinator,
     /// The operator, who holds settings by hand.
     Operator,
 }
@@ -164,6 +166,7 @@ impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Policy => "the policy",
+            Self::Coordinator => "the coordinator",
             Self::Operator => "the operator",
         })
     }
