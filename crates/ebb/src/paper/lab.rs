@@ -115,7 +115,8 @@ impl Lab {
                 profile: &self.server.profile,
                 policy,
                 operator,
-                limits: Limits { ssd_budget, ..Limits::default() },
+                // The papers' policies had no guard of ours.
+                limits: Limits { ssd_budget, ..Limits::without_heat() },
                 ssd_budget,
                 changes: Vec::new(),
                 workload: experiment.workload.build(&context)?,

@@ -96,6 +96,7 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
     out::print(format_args!(
         "{}\n{mark}Simulated: every twin number comes from the digital twin, {length} a run, \
          seed {}.\n\
+         Policies meet the hardware's own throttling; the guard's thermal limits are off.\n\
          calibrated: the number set a constant of the model. validated: it is only compared.\n\
          {}\
          docs/papers.md explains every deviation.\n",

@@ -51,6 +51,16 @@ pub struct Limits {
     pub drive: Option<Celsius>,
 }
 
+impl Limits {
+    /// No thermal limits: a policy meets the hardware's own throttling alone. For runs that repeat
+    /// what was measured of policies that no such guard stood behind.
+    #[must_use]
+    pub fn without_heat() -> Self {
+        let never = Celsius(f64::INFINITY);
+        Self { emergency: never, red_line: never, drive: Some(never), ..Self::default() }
+    }
+}
+
 impl Default for Limits {
     /// Half a group at a time, 2 s of patience, 5 s of recovery; no budget; EADC's temperatures,
     /// the drives' own limits.

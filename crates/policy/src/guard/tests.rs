@@ -383,6 +383,21 @@ fn at_the_emergency_threshold_the_fans_are_taken() {
 }
 
 #[test]
+fn without_thermal_limits_only_the_hardware_is_left() {
+    let mut bench = warm_bench(60.0);
+    bench.guard = Guard::new(&bench.guard.topology.clone(), Limits::without_heat());
+    bench.period(fans(0.3));
+    for t in [Some(96.0), Some(120.0), None, None] {
+        for _ in 0..120 {
+            bench.warm(t);
+            bench.signals.drives[0].temperature = Some(Celsius(99.0));
+            bench.period(fans(0.3));
+        }
+        assert_eq!((bench.fan(), bench.shares()), (Some(0.3), vec![1.0; 4]), "{t:?}");
+    }
+}
+
+#[test]
 fn at_the_red_line_everything_gives_way() {
     let mut bench = warm_bench(60.0);
     bench.warm(Some(96.0));

@@ -1,11 +1,13 @@
 //! "During periods of significant disk activity, we only allow fans to spin as fast as the
 //! specified limit. During periods of low disk activity, the limit on fan speed is lifted"
-//! (§VI-B). The limit is the knee of the curve, where zone Z2 begins.
+//! (§VI-B). The limit is the knee of the curve, where zone Z2 begins. EADC holds it whatever the
+//! temperature: jobs are throttled, and "as the last resort" frequencies lowered.
 //!
-//! When throttling alone cannot keep the set point, the fans get more, one setting of Z2 at a
-//! time: "at thresholds between some fan step n and n+1, the controller assigns the minimum fan
-//! speed". Near the emergency threshold no disk matters and the limit is gone until it is cool;
-//! when that happens again soon it comes back a setting higher, or it would happen for ever.
+//! Ours, for `eadc-plus`, yields. When throttling alone cannot keep the set point, the fans get
+//! more, one setting of Z2 at a time: "at thresholds between some fan step n and n+1, the
+//! controller assigns the minimum fan speed". Near the emergency threshold no disk matters and the
+//! limit is gone until it is cool; when that happens again soon it comes back a setting higher, or
+//! it would happen for ever.
 
 use crate::cooling::eadc::Curve;
 use crate::sense::thresholds::Thresholds;
@@ -24,7 +26,8 @@ const AGAIN: f64 = 600.0;
 /// The limit in force.
 #[derive(Debug, Clone)]
 pub struct FanCap {
-    thresholds: Thresholds,
+    /// Those at which it yields, if it does.
+    yields: Option<Thresholds>,
     /// Settings above the knee.
     level: usize,
     /// Seconds since the level changed, and for which it could be lower.
@@ -36,10 +39,10 @@ pub struct FanCap {
 }
 
 impl FanCap {
-    /// For a server with these thresholds.
-    pub fn new(thresholds: Thresholds) -> Self {
+    /// One that yields at these thresholds, or never.
+    pub fn new(yields: Option<Thresholds>) -> Self {
         let (level, since, relaxed) = (0, 0.0, 0.0);
-        Self { thresholds, level, since, relaxed, last: None, emergency: false }
+        Self { yields, level, since, relaxed, last: None, emergency: false }
     }
 
     /// The limit for an interval of `dt` seconds. `hot` is the temperature, `exhausted` says that
@@ -51,12 +54,14 @@ impl FanCap {
         (hot, exhausted): (Celsius, bool),
         dt: f64,
     ) -> f64 {
-        let Thresholds { set_point, emergency, .. } = self.thresholds;
+        let Some(Thresholds { set_point, emergency, .. }) = self.yields else {
+            return if busy { curve.knee() } else { 1.0 };
+        };
         let before = self.emergency;
         self.emergency = hot >= emergency - Celsius(QUANTUM)
             || (before && hot > set_point - Celsius(2.0 * QUANTUM));
         if !busy {
-            *self = Self { emergency: self.emergency, ..Self::new(self.thresholds) };
+            *self = Self { emergency: self.emergency, ..Self::new(self.yields) };
             return 1.0;
         }
         self.since += dt;
@@ -82,5 +87,25 @@ impl FanCap {
     /// Whether the limit has been given up because of the temperature.
     pub fn emergency(&self) -> bool {
         self.emergency
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+
+    #[test]
+    fn the_papers_cap_is_held_whatever_the_temperature_and_ours_yields() {
+        let curve = Curve::new(vec![(0.0, 1.0), (0.4, 1.0), (0.6, 0.8), (1.0, 0.4)]).unwrap();
+        let limits = |yields: Option<Thresholds>| {
+            let mut cap = FanCap::new(yields);
+            let mut limit = |hot| cap.limit(&curve, true, (Celsius(hot), false), 1.0);
+            [80.0, 91.0, 80.0].map(&mut limit)
+        };
+        assert_eq!(limits(None), [0.4; 3]);
+        let usual = Thresholds::new(&Topology::default());
+        assert_eq!(limits(Some(usual)), [0.4, 1.0, 0.4]);
+        assert_eq!(FanCap::new(None).limit(&curve, false, (Celsius(91.0), false), 1.0), 1.0);
     }
 }

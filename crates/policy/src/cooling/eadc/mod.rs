@@ -5,10 +5,9 @@
 //!              disks busy                     too hot at the cap
 //!   thermal ──────────────► capped ──────────────────────────────► throttling
 //!  (Z1, JETC) ◄────────────       ◄──────────────────────────────
-//!      │         disks idle         jobs have their time back          │
-//!      │                                                               ▼
-//!      └────────────── at the emergency threshold ──────────────► emergency
-//!                                                     no cap; DVFS, as the last resort
+//!                disks idle         jobs have their time back          │ emergency threshold
+//!                                                                      ▼
+//!                                          DVFS, as the last resort; no cap in `eadc-plus`
 //! ```
 //!
 //! | file | idea |
@@ -116,22 +115,25 @@ impl Eadc {
     pub fn new(topology: &Topology, curve: Option<Curve>) -> Self {
         let lever = Lever::Time(Throttle::new(topology.jobs));
         let caps = CpuCaps::new(1, MIN_JOB_SHARE, Thresholds::new(topology).set_point);
-        Self::with("eadc", topology, curve, (caps, lever))
+        Self::with("eadc", topology, curve, (caps, lever, FanCap::new(None)))
     }
 
-    /// EADC with the CPU cap carried by frequencies before jobs have to pause.
+    /// EADC with the CPU cap carried by frequencies before jobs have to pause, and a fan cap that
+    /// yields to heat.
     #[must_use]
     pub fn plus(topology: &Topology, curve: Option<Curve>) -> Self {
         let set_point = Thresholds::new(topology).set_point;
         let caps = CpuCaps::new(topology.sockets, Ceilings::least(topology), set_point);
-        Self::with("eadc-plus", topology, curve, (caps, Lever::Frequency(Ceilings::new(topology))))
+        let lever = Lever::Frequency(Ceilings::new(topology));
+        let fan_cap = FanCap::new(Some(Thresholds::new(topology)));
+        Self::with("eadc-plus", topology, curve, (caps, lever, fan_cap))
     }
 
     fn with(
         name: &'static str,
         topology: &Topology,
         curve: Option<Curve>,
-        (caps, lever): (CpuCaps, Lever),
+        (caps, lever, fan_cap): (CpuCaps, Lever, FanCap),
     ) -> Self {
         let thresholds = Thresholds::new(topology);
         Self {
@@ -146,7 +148,7 @@ impl Eadc {
             target: thresholds.set_point.0,
             drives: (0.0, false),
             disks: Disks::new(topology),
-            fan_cap: FanCap::new(thresholds),
+            fan_cap,
             caps,
             lever,
             stability: Stability::default(),
