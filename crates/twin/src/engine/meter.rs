@@ -35,13 +35,13 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>, latencies: Latencies) -> Self {
+    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>) -> Self {
         let drives = usize::from(profile.drives.count);
         Self {
             board: profile.board.clone(),
             psu: profile.psu.clone(),
             arrived: 0,
-            latencies,
+            latencies: Latencies::new(),
             latency_max: 0,
             counted_from: 0,
             outcome: Outcome::empty(histogram, drives),

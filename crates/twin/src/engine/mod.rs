@@ -42,7 +42,6 @@ use cores::Cores;
 use events::{Event, Events};
 use io::{Ios, NONE, Queue};
 use jobs::Jobs;
-use latency::Latencies;
 use meter::Meter;
 use supply::Supply;
 
@@ -201,8 +200,6 @@ impl<'a> Engine<'a> {
         }
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
-        let latencies = Latencies::new(LONGEST)
-            .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         let climate = Climate::new(profile, seed, run.faults);
         if climate.is_none() && run.faults.is_some() {
             let reason = "has no [thermal] section, so that nothing could fail";
@@ -234,7 +231,7 @@ impl<'a> Engine<'a> {
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
             backlog,
             jobs,
-            meter: Meter::new(profile, histogram, latencies),
+            meter: Meter::new(profile, histogram),
             in_force: InForce::new(&topology),
             opened: false,
             drawn: Energy::default(),
