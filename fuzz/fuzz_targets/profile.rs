@@ -64,6 +64,7 @@ fuzz_target!(|input: &[u8]| {
             operator: None,
             limits: Limits::default(),
             ssd_budget: None,
+            changes: Vec::new(),
             workload,
             jobs: Vec::new(),
             faults: None,
