@@ -307,7 +307,8 @@ impl Host {
         let (mut sqe, mut expects) = (Sqe::new(admin::GET_LOG_PAGE, 0), 512);
         let mut work = Work::Admin(wish::OTHER);
         match scene.random.random_range(0..3) {
-            0 if !admin.has_events() && self.vice != Vice::Deaf => {
+            // It is answered when something happens: the keep-alive needs a place beside it.
+            0 if !admin.has_events() && self.vice != Vice::Deaf && admin.has_room_for(2) => {
                 (sqe, expects, work) = (Sqe::new(admin::ASYNC_EVENT_REQUEST, 0), 0, Work::Event);
             }
             1 if !self.discovers => {

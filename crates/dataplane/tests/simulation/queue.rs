@@ -151,9 +151,13 @@ impl Queue {
 
     /// Whether another command may be sent now.
     pub fn has_room(&self) -> bool {
+        self.has_room_for(1)
+    }
+
+    pub fn has_room_for(&self, commands: usize) -> bool {
         // One entry of a queue is always free (Base 3.3.3.1).
         self.is_ready
-            && self.commands.len() < usize::from(self.depth) - 1
+            && self.commands.len() + commands < usize::from(self.depth)
             && self.link.unsent() < 64 << 10
     }
 
