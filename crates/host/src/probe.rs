@@ -328,7 +328,7 @@ fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
     match signal {
         Signal::CoresActive => {
             let path = "sys/devices/system/cpu/online".to_owned();
-            list.add(all, Some(path), Some(machine.cpus.cpus.len() as f64), None);
+            list.add(all, Some(path), Some(machine.cpus.cores().count() as f64), None);
         }
         Signal::CoresFrequency => {
             for policy in &machine.cpus.policies {
@@ -378,12 +378,12 @@ fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str
         Control::ActiveCores => {
             let path = "sys/fs/cgroup/cgroup.controllers";
             if sys.text(path).is_ok_and(|text| text.split_whitespace().any(|one| one == "cpuset")) {
-                let cpus = machine.cpus.cpus.len() as f64;
+                let cores = machine.cpus.cores().count() as f64;
                 list.steer(
                     machine,
                     "all".into(),
                     "sys/fs/cgroup/cgroup.subtree_control".into(),
-                    Ok(cpus),
+                    Ok(cores),
                 );
             }
             "no cpuset in sys/fs/cgroup: mount the unified hierarchy (cgroup v2)"

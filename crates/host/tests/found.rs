@@ -95,6 +95,7 @@ fn an_intel_server_with_fans_is_sensed() {
     assert_eq!(signal("completed"), [(None, Some(800.0))]);
     assert_eq!(signal("latency_mean"), [(None, Some(0.25 / 800.0))]);
     assert_eq!(signal("in_flight"), [(None, Some(4.0))]);
+    assert_eq!(signal("cores_active"), [(Some("all"), Some(8.0))], "cores, not their threads");
     assert_eq!(signal("power"), [(None, Some(412.0))]);
     assert_eq!(signal("inlet_temperature"), [(None, Some(25.0))]);
     let sockets = [(Some("socket0"), Some(61.0)), (Some("socket1"), Some(64.0))];
