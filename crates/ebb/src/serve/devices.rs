@@ -124,9 +124,9 @@ pub fn default_nqn() -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:{}", machine())
 }
 
-/// Its serial number.
-pub fn serial() -> String {
-    format!("EBB{:016X}", machine().as_u64_pair().0)
+/// The serial number of the subsystem of that name: one machine may have several.
+pub fn serial(nqn: &str) -> String {
+    format!("EBB{:016X}", Uuid::new_v5(&machine(), nqn.as_bytes()).as_u64_pair().0)
 }
 
 #[cfg(test)]
@@ -143,6 +143,13 @@ mod tests {
             .iter()
             .map(|namespace| namespace.uuid)
             .collect()
+    }
+
+    #[test]
+    fn subsystems_of_one_machine_have_serial_numbers_of_their_own() {
+        assert_eq!(serial("nqn.a"), serial("nqn.a"));
+        assert_ne!(serial("nqn.a"), serial("nqn.b"));
+        assert!(serial("nqn.a").len() <= 20);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn of(options: &Options, threads: usize) -> Result<Limits> {
 pub fn config(options: &Options, limits: Limits) -> Result<Config> {
     let nqn = options.nqn.clone().unwrap_or_else(devices::default_nqn);
     let mut config = Config::new(nqn, Vec::new());
-    config.serial = devices::serial();
+    config.serial = devices::serial(&config.nqn);
     config.max_transfer = limits.max_transfer;
     config.in_capsule = limits.in_capsule;
     config.max_io_queues = options.max_queues.unwrap_or(config.max_io_queues);
