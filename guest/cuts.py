@@ -1,12 +1,10 @@
 """Power cuts under a real kernel: the target runs in the guest, on disks that lose their caches."""
 
 import random
-import shutil
 import socket
 import struct
-import subprocess
 
-from bed import ADDRESS, Guest, Skip, expect
+from bed import ADDRESS, Guest, expect, tools
 from initiator import BLOCK, Host
 from volatile import SECTOR, Disk
 
@@ -97,7 +95,7 @@ class Ledger:
 class Machine:
     """A guest that serves a disk and an array of disks to this machine."""
 
-    def __init__(self, bed, number, disks, options):
+    def __init__(self, bed, number, tools, disks, options):
         folder = bed.folder / f"cut{number}"
         folder.mkdir()
         with socket.socket() as free:
@@ -106,7 +104,6 @@ class Machine:
         # With caches that are flushed when the guest says so, as real ones are.
         backend = "driver=raw,cache.direct=on,cache.writeback=on,file.driver=nbd,file.path="
         drives = [f"{backend}{disk.path}" for disk in disks]
-        tools = f"file={bed.folder}/tools.img,format=raw,read-only=on"
         self.guest = Guest(bed.image, folder, drives=[tools, *drives], forward=port)
         names = [f"/dev/vd{letter}" for letter in "cdefgh"[: len(disks)]]
         array = ",".join(names[1:]) + options
@@ -136,29 +133,15 @@ class Machine:
         self.host.close()
 
 
-def tools(bed):
-    """An image with the target's binary, small enough to load page by page."""
-    folder = bed.folder / "tools"
-    folder.mkdir()
-    strip = shutil.which("strip")
-    if strip is None:
-        raise Skip("missing: binutils; install them")
-    subprocess.run([strip, "-o", folder / "ebb", bed.ebb], check=True)
-    blocks = (folder / "ebb").stat().st_size // 1024 * 5 // 4 + 4096
-    image = bed.folder / "tools.img"
-    make = ["mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d", folder, image]
-    subprocess.run([*make, f"{blocks}k"], check=True, stdout=subprocess.DEVNULL)
-
-
 def power_cuts(bed):
     """the target on disks with volatile caches, power cut under load; nothing promised is lost"""
-    tools(bed)
+    drive = tools(bed.folder, bed.ebb)
     disks = [Disk(bed.folder / f"disk{at}", SIZE, seed=at) for at in range(1 + MEMBERS)]
     ledger, create = Ledger(seed=1), ",create,journal=16,chunk=16KiB"
     machine = None
     try:
         for cut in range(bed.cuts + 1):
-            machine = Machine(bed, cut, disks, create)
+            machine = Machine(bed, cut, drive, disks, create)
             create = ""
             ledger.check(machine.host)
             if cut == bed.cuts:

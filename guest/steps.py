@@ -15,8 +15,8 @@ PATIENCE = 300
 class Bed:
     """The guest, and the target it talks to at the moment."""
 
-    def __init__(self, ebb, folder, image, cuts):
-        self.ebb, self.folder, self.image, self.cuts = ebb, folder, image, cuts
+    def __init__(self, args, folder, image):
+        self.ebb, self.folder, self.image, self.cuts = args.ebb, folder, image, args.cuts
         self.guest = self.target = None
         self.durable = True
 

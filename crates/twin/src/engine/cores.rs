@@ -261,8 +261,7 @@ impl Cores {
     /// Sets a group's frequency-dependent numbers.
     fn scale(&mut self, group: usize, frequency: Hertz) {
         let highest = self.cpu.frequencies.last().map_or(frequency.0, |f| f.0);
-        let dynamic =
-            self.cpu.core_dynamic.0 * (frequency.0 / highest).powf(self.cpu.frequency_exponent);
+        let dynamic = self.cpu.dynamic(frequency).0;
         let group = &mut self.groups[group];
         group.frequency = frequency;
         let unstretched = self.uncore_share * (1e9 / highest);

@@ -97,6 +97,15 @@ pub struct Cpu {
     pub frequency_latency: Nanos,
 }
 
+impl Cpu {
+    /// Dynamic power of a busy core at `frequency`.
+    #[must_use]
+    pub fn dynamic(&self, frequency: Hertz) -> Watts {
+        let highest = self.frequencies.last().map_or(frequency.0, |f| f.0);
+        Watts(self.core_dynamic.0 * (frequency.0 / highest).powf(self.frequency_exponent))
+    }
+}
+
 /// How a core without work waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
