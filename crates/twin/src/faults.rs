@@ -1,4 +1,5 @@
-//! Injected faults: a campaign of sensors and actuators that fail and recover, from a seed.
+//! Injected faults: a campaign of sensors and actuators that fail and recover, from a seed or as
+//! listed.
 //!
 //! The campaign depends on the seed and the server alone, never on what a policy does: the same
 //! seed breaks the same things at the same times under every policy, for however long.
@@ -10,6 +11,8 @@ use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::units::Nanos;
+
+use crate::profile::Profile;
 
 /// Mean time between the beginnings of two faults of the usual kinds.
 const MEAN_GAP: Nanos = Nanos::from_secs(20);
@@ -34,27 +37,72 @@ pub enum Extent {
     Wide,
 }
 
-/// A campaign: its seed, how much may fail, and when it is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a campaign is made of.
+#[derive(Debug, Clone, PartialEq)]
+enum Plan {
+    Drawn(u64, Extent),
+    Listed(Vec<FaultEvent>),
+}
+
+/// A campaign: what fails, and when it is over.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Faults {
-    /// What all of it is drawn from.
-    pub seed: u64,
-    /// When every fault has ended and no more begin; never when `None`.
-    pub until: Option<Nanos>,
-    /// How much may fail.
-    pub extent: Extent,
+    plan: Plan,
+    until: Option<Nanos>,
 }
 
 impl Faults {
-    /// The usual faults, without end.
+    /// The usual faults, drawn from a seed, without end.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self { seed, until: None, extent: Extent::Usual }
+        Self { plan: Plan::Drawn(seed, Extent::Usual), until: None }
     }
     /// All kinds of faults, without end.
     #[must_use]
     pub fn wide(seed: u64) -> Self {
-        Self { extent: Extent::Wide, ..Self::seeded(seed) }
+        Self { plan: Plan::Drawn(seed, Extent::Wide), until: None }
+    }
+    /// These and no others; a part that has failed already does not fail twice.
+    #[must_use]
+    pub fn listed(mut events: Vec<FaultEvent>) -> Self {
+        events.sort_by_key(|event| event.from);
+        Self { plan: Plan::Listed(events), until: None }
+    }
+    /// The same, with every fault ended and no more to begin at `until`.
+    #[must_use]
+    pub fn until(self, until: Option<Nanos>) -> Self {
+        Self { until, ..self }
+    }
+
+    /// What they are drawn from, and how much may fail; `None` where they are listed.
+    #[must_use]
+    pub fn drawn(&self) -> Option<(u64, Extent)> {
+        match self.plan {
+            Plan::Drawn(seed, extent) => Some((seed, extent)),
+            Plan::Listed(_) => None,
+        }
+    }
+    /// When all of them are over.
+    #[must_use]
+    pub fn end(&self) -> Option<Nanos> {
+        self.until
+    }
+
+    /// Refuses faults of what `profile` does not have.
+    ///
+    /// # Errors
+    /// Which.
+    pub(crate) fn check(&self, profile: &Profile) -> Result<(), String> {
+        let name = &profile.name;
+        if profile.thermal.is_none() {
+            let reason = "has no [thermal] section, so that nothing could fail";
+            return Err(format!("profile '{name}' {reason}"));
+        }
+        let Plan::Listed(events) = &self.plan else { return Ok(()) };
+        match events.iter().find(|event| !Parts::of(profile).have(&event.fault)) {
+            Some(event) => Err(format!("profile '{name}' has nothing for '{}'", event.fault)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -196,10 +244,37 @@ pub struct Parts {
     pub drives: u16,
 }
 
-/// A seeded campaign: faults in the order in which they begin.
+impl Parts {
+    /// Those of a server.
+    #[must_use]
+    pub fn of(profile: &Profile) -> Self {
+        let fans = profile.fans.as_ref().map_or(0, |fans| fans.count);
+        Self { sockets: profile.sockets(), fans, drives: profile.drives.count }
+    }
+
+    fn have(&self, fault: &Fault) -> bool {
+        match *fault {
+            Fault::FanStalled(fan) | Fault::FanDead(fan) | Fault::FanRefusing(fan) => {
+                fan < self.fans
+            }
+            Fault::SensorLost(place) | Fault::SensorStuck(place) | Fault::SensorLying(place, _) => {
+                match place {
+                    Place::Socket(socket) => socket < self.sockets,
+                    Place::Drive(drive) => drive < self.drives,
+                    Place::Inlet => true,
+                }
+            }
+            Fault::FrequencyRefusing(socket) => socket < self.sockets,
+            Fault::StateRefusing(drive) => drive < self.drives,
+            Fault::SharesRefusing => true,
+        }
+    }
+}
+
+/// A campaign: faults in the order in which they begin.
 ///
-/// At any time at least half of the fans are unharmed (of two, one; of a wide campaign, one), and
-/// no part has two faults.
+/// No part has two at a time. Where they are drawn at least half of the fans are unharmed at any
+/// time (of two, one; of a wide campaign, one).
 #[derive(Debug, Clone)]
 pub struct Campaign {
     parts: Parts,
@@ -213,21 +288,39 @@ pub struct Campaign {
 /// Faults of some kinds, one after the other.
 #[derive(Debug, Clone)]
 struct Stream {
-    random: Pcg64Mcg,
-    draw: fn(&mut Pcg64Mcg, Nanos, Parts) -> FaultEvent,
-    next: FaultEvent,
+    source: Source,
+    next: Option<FaultEvent>,
+}
+
+type Draw = fn(&mut Pcg64Mcg, Nanos, Parts) -> FaultEvent;
+
+#[derive(Debug, Clone)]
+enum Source {
+    Drawn(Pcg64Mcg, Draw),
+    Listed(std::vec::IntoIter<FaultEvent>),
 }
 
 impl Stream {
-    fn new(seed: u64, parts: Parts, draw: fn(&mut Pcg64Mcg, Nanos, Parts) -> FaultEvent) -> Self {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let next = draw(&mut random, Nanos::ZERO, parts);
-        Self { random, draw, next }
+    fn drawn(seed: u64, parts: Parts, draw: Draw) -> Self {
+        Self::new(Source::Drawn(Pcg64Mcg::seed_from_u64(seed), draw), parts)
     }
 
-    fn take(&mut self, parts: Parts) -> FaultEvent {
-        let next = (self.draw)(&mut self.random, self.next.from, parts);
-        std::mem::replace(&mut self.next, next)
+    fn new(source: Source, parts: Parts) -> Self {
+        let mut stream = Self { source, next: None };
+        stream.go_on(Nanos::ZERO, parts);
+        stream
+    }
+
+    /// When the next one begins; at the end of time where there is none.
+    fn due(&self) -> Nanos {
+        self.next.map_or(Nanos(u64::MAX), |next| next.from)
+    }
+
+    fn go_on(&mut self, last: Nanos, parts: Parts) {
+        self.next = match &mut self.source {
+            Source::Drawn(random, draw) => Some(draw(random, last, parts)),
+            Source::Listed(events) => events.next(),
+        };
     }
 }
 
@@ -235,11 +328,19 @@ impl Campaign {
     /// The campaign `faults` on a server with these parts.
     #[must_use]
     pub fn new(faults: Faults, parts: Parts) -> Self {
-        let mut streams = vec![Stream::new(faults.seed, parts, usual)];
-        let mut most_fans = parts.fans / 2;
-        if faults.extent == Extent::Wide {
-            streams.push(Stream::new(faults.seed ^ OTHER, parts, more));
-            most_fans = parts.fans - 1;
+        let (mut most_fans, mut streams) = (parts.fans, Vec::new());
+        match faults.plan {
+            Plan::Drawn(seed, extent) => {
+                streams.push(Stream::drawn(seed, parts, usual));
+                most_fans = parts.fans / 2;
+                if extent == Extent::Wide {
+                    streams.push(Stream::drawn(seed ^ OTHER, parts, more));
+                    most_fans = parts.fans - 1;
+                }
+            }
+            Plan::Listed(events) => {
+                streams.push(Stream::new(Source::Listed(events.into_iter()), parts));
+            }
         }
         Self {
             parts,
@@ -260,10 +361,11 @@ impl Campaign {
     /// before it: ends first, so that a part may fail again at once.
     pub fn advance(&mut self, now: Nanos, mut tell: impl FnMut(&FaultEvent, bool)) {
         loop {
-            let Some(stream) = self.streams.iter_mut().min_by_key(|stream| stream.next.from) else {
+            let Some(stream) = self.streams.iter_mut().min_by_key(|stream| stream.due()) else {
                 return;
             };
-            let until = stream.next.from.min(now);
+            let due = stream.next.filter(|next| next.from <= now);
+            let until = due.map_or(now, |next| next.from);
             self.active.retain(|event| {
                 let lasts = event.until > until;
                 if !lasts {
@@ -271,10 +373,8 @@ impl Campaign {
                 }
                 lasts
             });
-            if stream.next.from > now {
-                return;
-            }
-            let mut event = stream.take(self.parts);
+            let Some(mut event) = due else { return };
+            stream.go_on(event.from, self.parts);
             event.until = event.until.min(self.until);
             if event.from < event.until && self.allowed(&event.fault) {
                 self.active.push(event);
@@ -382,7 +482,7 @@ mod tests {
     fn an_end_cuts_the_campaign_and_changes_nothing_before() {
         for seed in 0..20 {
             let until = Some(Nanos::from_secs(200));
-            let mut campaign = Campaign::new(Faults { until, ..Faults::seeded(seed) }, PARTS);
+            let mut campaign = Campaign::new(Faults::seeded(seed).until(until), PARTS);
             let mut told = Vec::new();
             for tick in 0..400 {
                 campaign.advance(Nanos::from_secs(tick), |event, begins| {
@@ -421,6 +521,38 @@ mod tests {
             // All but fans, of which one may have failed before.
             assert!(usual.iter().filter(|(event, _)| event.fault.fan().is_none()).all(in_wide));
             assert!(wide.len() > 3 * usual.len());
+        }
+    }
+
+    #[test]
+    fn what_is_listed_comes_as_listed() {
+        let event = |from, until, fault| FaultEvent {
+            from: Nanos::from_secs(from),
+            until: Nanos::from_secs(until),
+            fault,
+        };
+        let dead: Vec<_> = (0..6).map(|fan| event(50, 60, Fault::FanDead(fan))).collect();
+        let lost = event(10, 20, Fault::SensorLost(Place::Inlet));
+        // The second is there already.
+        let again = event(15, 30, Fault::SensorStuck(Place::Inlet));
+        let listed = Faults::listed([dead.clone(), vec![again, lost]].concat());
+        let server = Profile::load("thermal-1u").unwrap();
+        assert_eq!(listed.check(&server), Ok(()));
+        let told = all(listed, 100, 1000);
+        let all = [vec![lost], dead].concat();
+        let of = |begins| -> Vec<_> {
+            told.iter().filter(|(_, b)| *b == begins).map(|(event, _)| *event).collect()
+        };
+        assert_eq!((of(true), of(false)), (all.clone(), all));
+        for fault in [
+            Fault::FanDead(6),
+            Fault::SensorStuck(Place::Socket(2)),
+            Fault::SensorLost(Place::Drive(8)),
+            Fault::FrequencyRefusing(2),
+            Fault::StateRefusing(8),
+        ] {
+            let error = Faults::listed(vec![event(0, 1, fault)]).check(&server).unwrap_err();
+            assert!(error.contains(&fault.to_string()), "{error}");
         }
     }
 

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use ebb_policy::units::{Celsius, Joules, Nanos, Rpm, Watts};
-use ebb_policy::{Cycled, QosClass};
+use ebb_policy::{Cycled, QosClass, Signals};
 
 use crate::faults::FaultEvent;
 use crate::hdd::Wear;
@@ -88,6 +88,9 @@ pub struct Weather {
 
 /// Watches a run.
 pub trait Observer {
+    /// What is sensed, before policy and guard see it; as broken telemetry would, one may falsify
+    /// it.
+    fn sensed(&mut self, _signals: &mut Signals) {}
     /// Before the first request, what the policy asks for then.
     fn opened(&mut self, _cycled: &Cycled<'_>) {}
     /// After each control period.

@@ -4,11 +4,14 @@
 //! where they are until the guard takes them. What the feed-forward adds to the rest of `eadc`
 //! shows against the same policy that cannot see what the drives draw.
 
+use std::ops::Range;
+
 use crate::common::{changed, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_policy::{Limits, Policy, Signals};
 use ebb_trace::{Closed, Op, Request, Workload};
+use ebb_twin::faults::{Fault, FaultEvent, Faults};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
 
 /// Calm until here; then all that the drives can write.
@@ -19,17 +22,24 @@ const THROTTLE: Celsius = Celsius(70.0);
 
 /// `thermal-1u` in warm air, with two drives so that a test can fill them.
 fn server() -> Profile {
+    server_in("32 C")
+}
+
+fn server_in(inlet: &str) -> Profile {
     let changes = [
-        ("inlet = \"25 C\"", "inlet = \"32 C\""),
+        ("inlet = \"25 C\"", &*format!("inlet = \"{inlet}\"")),
         ("count = 8", "count = 2"),
         ("raid = \"raid5\"", "raid = \"none\""),
     ];
     changed("thermal-1u", &changes)
 }
 
-/// Four writers to each drive: now and then a block, then large ones without a pause.
+/// Four writers to each drive: now and then a block, and from [`BURST`] on, or in a span of time
+/// before, large ones without a pause.
+#[derive(Default)]
 struct Writers {
     sent: [u64; 8],
+    short: Range<Nanos>,
 }
 
 impl Closed for Writers {
@@ -37,7 +47,7 @@ impl Closed for Writers {
         8
     }
     fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
-        let calm = now < BURST;
+        let calm = now < BURST && !self.short.contains(&now);
         let sent = &mut self.sent[slot as usize];
         *sent += 1;
         Some(Request {
@@ -79,10 +89,20 @@ impl Observer for Seen {
 }
 
 fn served(policy: Box<dyn Policy>, limits: Limits) -> (Outcome, Seen) {
-    let (profile, mut seen) = (server(), Seen::default());
-    let workload = Workload::Closed(Box::new(Writers { sent: [0; 8] }));
-    let job = job(&profile, policy, workload, Some(END));
-    (run(Run { limits, ..job }, &mut seen).unwrap(), seen)
+    written(&server(), policy, limits, Writers::default(), Vec::new())
+}
+
+fn written(
+    profile: &Profile,
+    policy: Box<dyn Policy>,
+    limits: Limits,
+    writers: Writers,
+    faults: Vec<FaultEvent>,
+) -> (Outcome, Seen) {
+    let mut seen = Seen::default();
+    let job = job(profile, policy, Workload::Closed(Box::new(writers)), Some(END));
+    let faults = Some(Faults::listed(faults));
+    (run(Run { limits, faults, ..job }, &mut seen).unwrap(), seen)
 }
 
 fn named(name: &str) -> Box<dyn Policy> {
@@ -126,4 +146,35 @@ fn a_write_burst_raises_the_airflow_before_the_drives_overheat() {
     let (at, then, _) = *seen.0.iter().find(|(_, _, duty)| *duty > low + 0.1).unwrap();
     println!("duty {low:.2} and {calm} before the burst; more air {} later, at {then}", at - BURST);
     assert!(at > BURST && then < THROTTLE - Celsius(4.0), "at {at}, {then}");
+}
+
+/// Who sees it coming gives it no more air than who does not.
+#[test]
+fn what_a_short_burst_adds_the_drives_can_take() {
+    let (from, to) = (Nanos::from_secs(180), Nanos::from_secs(190));
+    let duties = |policy| {
+        let writers = Writers { short: from..to, ..Writers::default() };
+        let (_, seen) = written(&server(), policy, Limits::default(), writers, Vec::new());
+        let after = seen.0.into_iter().filter(|(at, ..)| (from..BURST).contains(at));
+        after.map(|(.., duty)| duty).collect::<Vec<_>>()
+    };
+    let (seeing, blind) = (duties(named("eadc")), duties(Box::new(Blind(named("eadc")))));
+    for (seeing, blind) in seeing.iter().zip(&blind) {
+        assert!((seeing - blind).abs() < 0.02, "{seeing}, blind {blind}");
+    }
+}
+
+/// What was learnt of the drives' air stays true when it comes from fewer fans; the air is so cold
+/// that they are enough.
+#[test]
+fn with_half_of_the_fans_dead_the_drives_have_their_air() {
+    let dead = |fan| FaultEvent { from: BURST, until: Nanos(u64::MAX), fault: Fault::FanDead(fan) };
+    let (faults, writers) = ((0..3).map(dead).collect(), Writers::default());
+    let (run, seen) =
+        written(&server_in("12 C"), named("eadc"), Limits::default(), writers, faults);
+    let heat = run.thermal.unwrap();
+    assert!(heat.hottest_drive <= THROTTLE, "{}", heat.hottest_drive);
+    assert_eq!(heat.drive_throttled, Nanos::ZERO);
+    let most = seen.0.iter().map(|(.., duty)| *duty).fold(0.0, f64::max);
+    assert!(most < 0.9, "{most} at {}", heat.hottest_drive);
 }

@@ -5,6 +5,7 @@
 
 mod bases;
 mod common;
+mod cooling;
 mod disk_activity;
 mod eadc_servers;
 mod engine;

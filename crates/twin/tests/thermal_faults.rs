@@ -81,10 +81,10 @@ impl Closed for Phases {
 }
 
 /// A server, and jobs that heat it beside the requests.
-struct Case {
-    profile: Profile,
-    jobs: usize,
-    budget: Option<Watts>,
+pub struct Case {
+    pub profile: Profile,
+    pub jobs: usize,
+    pub budget: Option<Watts>,
 }
 
 impl Case {
@@ -111,6 +111,15 @@ impl Case {
 
     fn policy(&self, name: &str) -> Box<dyn Policy> {
         make(name, &self.profile.topology(), &self.settings()).unwrap()
+    }
+
+    /// Random load and faults of `seed` under `policy`.
+    fn run(&self, policy: Box<dyn Policy>, faults: Faults, seed: u64, limits: &Limits) -> Watch {
+        let workload = Workload::Closed(Box::new(Phases::new(seed)));
+        let limits = Limits { ssd_budget: self.budget, ..limits.clone() };
+        let (jobs, ssd_budget, faults) = (self.jobs(seed), self.budget, Some(faults));
+        let job = job(&self.profile, policy, workload, Some(LENGTH));
+        watched(self, Run { faults, jobs, limits, ssd_budget, ..job })
     }
 
     /// Jobs that come and go at random.
@@ -164,14 +173,14 @@ impl Case {
 
 /// Watches die temperatures against what fans could do.
 #[derive(Default)]
-struct Watch {
+pub struct Watch {
     harmed: Vec<u16>,
     /// Whether the rest could hold the red line, by the number of harmed fans; of course, if empty.
     enough: Vec<bool>,
     /// When every unharmed fan last was below full duty, and when they last were too few.
     spared: Nanos,
     few: Option<Nanos>,
-    violations: Vec<String>,
+    pub violations: Vec<String>,
     /// The hottest die of those.
     crossed: f64,
     faults: Vec<(FaultEvent, bool)>,
@@ -257,24 +266,12 @@ fn blind() -> Limits {
     Limits { emergency: Celsius(1e3), red_line: Celsius(1e3), ..Limits::default() }
 }
 
-fn watched(
-    case: &Case,
-    policy: Box<dyn Policy>,
-    faults: Option<Faults>,
-    seed: u64,
-    limits: Limits,
-) -> Watch {
-    let mut watch = Watch::default();
+/// What a run on `case` that may end in a trip came to.
+pub fn watched(case: &Case, run: Run<'_>) -> Watch {
     let fans = usize::from(case.profile.fans.as_ref().unwrap().count);
-    if faults == Some(Faults::wide(seed)) {
-        watch.enough = (0..=fans).map(|harmed| case.holds(fans - harmed)).collect();
-    }
-    let workload = Workload::Closed(Box::new(Phases::new(seed)));
-    let limits = Limits { ssd_budget: case.budget, ..limits };
-    let (jobs, ssd_budget) = (case.jobs(seed), case.budget);
-    let job = job(&case.profile, policy, workload, Some(LENGTH));
-    let outcome = run_to_trip(Run { faults, jobs, limits, ssd_budget, ..job }, &mut watch);
-    let outcome = outcome.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let enough = (0..=fans).map(|harmed| case.holds(fans - harmed)).collect();
+    let mut watch = Watch { enough, ..Watch::default() };
+    let outcome = run_to_trip(run, &mut watch).unwrap();
     // Where fans could not help the server may go off.
     if let Some(trip) = outcome.trip {
         watch.note(trip.at, trip.temperature);
@@ -310,7 +307,7 @@ fn campaign(
     for seed in seeds {
         for name in policies {
             let policy = case.policy(name);
-            let watch = watched(case, policy, Some(faults(seed)), seed, limits.clone());
+            let watch = case.run(policy, faults(seed), seed, limits);
             let (all, spent) = (&mut told.spent, watch.spent);
             all.red += spent.red;
             all.false_red += spent.false_red;
@@ -418,8 +415,7 @@ fn the_guard_spares_the_hardware_its_throttling() {
     let case = Case::requests(server());
     let throttled = |limits: &Limits| {
         let run = |seed| {
-            let held = Box::new(Held(0.2));
-            watched(&case, held, Some(Faults::seeded(seed)), seed, limits.clone()).spent.throttled
+            case.run(Box::new(Held(0.2)), Faults::seeded(seed), seed, limits).spent.throttled
         };
         (0..6).map(run).sum::<f64>()
     };
@@ -434,8 +430,8 @@ fn the_guard_makes_up_for_fans_held_too_slow() {
     let case = Case::requests(bare("8 W"));
     let crossed = |limits: &Limits| {
         let held = |seed: &u64| {
-            let faults = Some(Faults::seeded(*seed));
-            let watch = watched(&case, Box::new(Held(0.2)), faults, *seed, limits.clone());
+            let faults = Faults::seeded(*seed);
+            let watch = case.run(Box::new(Held(0.2)), faults, *seed, limits);
             !watch.violations.is_empty()
         };
         (0..6).filter(held).count()
@@ -448,8 +444,8 @@ fn the_guard_makes_up_for_fans_held_too_slow() {
 fn full_fans_hold_it_even_where_the_hardware_does_not_throttle() {
     let case = Case::requests(bare("14 W"));
     for seed in 0..16 {
-        let (held, faults) = (Box::new(Held(1.0)), Some(Faults::seeded(seed)));
-        let watch = watched(&case, held, faults, seed, Limits::default());
+        let (held, faults) = (Box::new(Held(1.0)), Faults::seeded(seed));
+        let watch = case.run(held, faults, seed, &Limits::default());
         assert!(watch.hottest < RED_LINE, "seed {seed}: {}", watch.hottest);
     }
 }
@@ -468,9 +464,8 @@ fn what_is_called_enough_fans_grows_with_them() {
 fn every_policy_meets_the_same_faults() {
     let case = Case::requests(server());
     for faults in EXTENTS {
-        let of = |policy: Box<dyn Policy>| {
-            watched(&case, policy, Some(faults(11)), 11, Limits::default()).faults
-        };
+        let of =
+            |policy: Box<dyn Policy>| case.run(policy, faults(11), 11, &Limits::default()).faults;
         let native = of(case.policy("native"));
         assert_eq!(native, of(Box::new(Held(1.0))));
         assert!(!native.is_empty());

@@ -1,7 +1,7 @@
 //! Rest and return of the whole server: at a steady load the fans come to rest, and when faults
 //! end the server is back at what it is without them.
 
-use crate::common::{Clients, curve, heaters, hot_requests, job};
+use crate::common::{Clients, curve, heaters, hot_requests, job, swing};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_trace::{Op, Workload};
@@ -71,20 +71,6 @@ fn last(values: &[f64], seconds: usize) -> &[f64] {
     &values[values.len() - 2 * seconds..]
 }
 
-/// Peak to peak, and turns by more than a hundredth.
-fn swing(duties: &[f64]) -> (f64, usize) {
-    let (mut low, mut high, mut turns) = (1.0_f64, 0.0_f64, 0);
-    let (mut before, mut up) = (duties[0], None);
-    for &duty in duties {
-        (low, high) = (low.min(duty), high.max(duty));
-        if (duty - before).abs() > 1e-2 {
-            turns += usize::from(up == Some(duty < before));
-            (up, before) = (Some(duty > before), duty);
-        }
-    }
-    (high - low, turns)
-}
-
 /// The bounds of `docs/policies/eadc.md`: peak to peak, and turns in ten minutes.
 const BOUNDS: [(&str, f64, usize); 5] = [
     ("dlb", 0.03, 15),
@@ -135,7 +121,7 @@ fn when_faults_end_the_server_is_as_if_there_had_been_none() {
         for policy in ["dlb", "jetc", "eadc", "eadc-plus", "native"] {
             let free = watched(server, policy, 660, None);
             for seed in 0..2 {
-                let faults = Faults { until: Some(until), ..Faults::seeded(seed) };
+                let faults = Faults::seeded(seed).until(Some(until));
                 let watch = watched(server, policy, 660, Some(faults));
                 let what = format!("{server:?} {policy}, seed {seed}");
                 let silent = watch.guarded;

@@ -96,7 +96,7 @@ impl Plan {
                 false => Nanos::ZERO,
             })),
             seed: args.seed,
-            faults: args.faults.map(|seed| Faults { until: args.faults_until, ..campaign(seed) }),
+            faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
             pressure: args.workload.pressure.or(example.then_some(Example::PRESSURE)),
             maximum: None,
             example,

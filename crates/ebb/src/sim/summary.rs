@@ -4,7 +4,7 @@ use ebb_policy::units::Nanos;
 use ebb_record::summary::{RunSummary, SCHEMA, Summary};
 use ebb_record::verdict::{self, Side};
 use ebb_twin::Outcome;
-use ebb_twin::faults::Extent;
+use ebb_twin::faults::{Extent, Faults};
 
 use super::advice;
 use super::outcome;
@@ -23,6 +23,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     let limit = whole.and_then(|first| mean(&first.outcome)).map(|mean| mean * (1.0 + plf));
     let budgeted = plan.ssd_budget().is_some();
     let faults = plan.faults.is_some();
+    let drawn = plan.faults.as_ref().and_then(Faults::drawn);
     let run = |result| outcome::summary(result, limit, budgeted, faults);
     let runs: Vec<RunSummary> = results.iter().map(run).collect();
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
@@ -39,9 +40,9 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),
         maximum_iops: plan.maximum,
         pressure: plan.pressure,
-        faults_seed: plan.faults.map(|faults| faults.seed),
-        faults_wide: plan.faults.map(|faults| faults.extent == Extent::Wide),
-        faults_until_s: plan.faults.and_then(|faults| faults.until).map(Nanos::seconds),
+        faults_seed: drawn.map(|(seed, _)| seed),
+        faults_wide: drawn.map(|(_, extent)| extent == Extent::Wide),
+        faults_until_s: plan.faults.as_ref().and_then(Faults::end).map(Nanos::seconds),
         traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
         notes: plan.notes(),
         unfinished,

@@ -17,8 +17,6 @@ mod eadc;
 mod jetc;
 mod pi;
 mod placement;
-#[cfg(test)]
-mod tests;
 
 pub use dlb::Dlb;
 pub use dtm::Dtm;

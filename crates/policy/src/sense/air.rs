@@ -80,10 +80,30 @@ impl Surroundings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Watts;
+    use crate::{FanSpec, InForce, Request, Topology};
 
     #[test]
     fn a_smaller_difference_needs_more_air() {
         assert_eq!(duty_for(0.5, 1.0), 0.5);
         assert!(duty_for(0.5, 0.8) > 0.6 && duty_for(0.5, 1.2) < 0.4);
+    }
+
+    #[test]
+    fn a_fan_that_says_nothing_possible_is_not_taken_to_blow() {
+        let fan = FanSpec { min_duty: 0.2, max_power: Watts(10.0) };
+        let topology = Topology { fans: vec![fan; 6], ..Topology::default() };
+        let (mut signals, mut request) = (Signals::new(&topology), Request::new(&topology));
+        (0..6).for_each(|fan| request.fan_duty.ask(fan, 0.3, "test:held"));
+        let (mut given, board) = (InForce::new(&topology), InForce::new(&topology));
+        given.follow(&request);
+        assert!((air(&signals, &given.fan_duty).unwrap() - 0.3).abs() < 1e-9);
+        for value in [f64::NAN, -1.0, 1e30, f64::INFINITY] {
+            signals.cooling.fans.iter_mut().for_each(|fan| fan.duty = Some(value));
+            assert!((air(&signals, &given.fan_duty).unwrap() - 0.3).abs() < 1e-9, "{value}");
+            assert_eq!(air(&signals, &board.fan_duty), None, "{value}");
+        }
+        signals.cooling.fans[0].duty = Some(0.6);
+        assert_eq!(air(&signals, &board.fan_duty), Some(0.6));
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Climate {
 }
 
 impl Climate {
-    /// The climate that the profile describes, if it does.
+    /// The climate that the profile describes, if it does; `faults` are of parts that it has.
     pub(super) fn new(profile: &Profile, seed: u64, faults: Option<Faults>) -> Option<Self> {
         let spec = profile.thermal.clone()?;
         let fans_spec = profile.fans.clone()?;
@@ -59,8 +59,6 @@ impl Climate {
         let duty = fans_spec.firmware_duty(Some(start), Some(spec.drive.start.0));
         let count = usize::from(fans_spec.count);
         let fan = Fan::new(&fans_spec, duty);
-        let parts =
-            Parts { sockets: sockets as u16, fans: fans_spec.count, drives: profile.drives.count };
         let mut climate = Self {
             sensors: (0..sockets).map(sensor).collect(),
             inlet: Sensor::new(&spec.sensor, spec.inlet.0, seed ^ (0x71E7 << 32)),
@@ -73,7 +71,7 @@ impl Climate {
             fans: vec![fan; count],
             duties: vec![duty; count],
             drive_sensors: vec![DriveSensor::new(spec.drive.start.0); drives],
-            campaign: faults.map(|faults| Campaign::new(faults, parts)),
+            campaign: faults.map(|faults| Campaign::new(faults, Parts::of(profile))),
             news: Vec::new(),
             weather: Weather::new(sockets, count, drives),
             totals: ThermalTotals::default(),

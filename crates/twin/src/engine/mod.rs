@@ -200,11 +200,10 @@ impl<'a> Engine<'a> {
         }
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
-        let climate = Climate::new(profile, seed, run.faults);
-        if climate.is_none() && run.faults.is_some() {
-            let reason = "has no [thermal] section, so that nothing could fail";
-            return Err(TwinError::Setup(format!("profile '{}' {reason}", profile.name)));
+        if let Some(faults) = &run.faults {
+            faults.check(profile).map_err(TwinError::Setup)?;
         }
+        let climate = Climate::new(profile, seed, run.faults);
         let mut events = Events::new();
         let backlog = profile.background.clone().map(Backlog::new);
         if let Some(interval) = backlog.as_ref().and_then(Backlog::interval) {

@@ -7,15 +7,27 @@ use super::meter::Drawn;
 use super::{Change, Engine, TwinError};
 use crate::outcome::{Observer, Sample};
 
-impl Plant for Engine<'_> {
+/// The engine, and who watches it.
+struct Watched<'a, 'b>(&'a mut Engine<'b>, &'a mut dyn Observer);
+
+impl Plant for Watched<'_, '_> {
     fn sense(&mut self, signals: &mut Signals) {
-        if self.opened {
-            self.sense_period(signals);
+        let Self(engine, observer) = self;
+        if engine.opened {
+            engine.sense_period(signals);
         } else {
-            self.sense_start(signals);
+            engine.sense_start(signals);
         }
+        observer.sensed(signals);
     }
 
+    fn apply(&mut self, given: &InForce, applied: &mut Applied) {
+        self.0.apply(given, applied);
+    }
+}
+
+impl Engine<'_> {
+    /// Puts `given` in force.
     fn apply(&mut self, given: &InForce, applied: &mut Applied) {
         if !self.opened {
             // Before the first request what is given is in force at once.
@@ -43,12 +55,11 @@ impl Plant for Engine<'_> {
             self.start_tasks();
         }
     }
-}
 
-impl Engine<'_> {
     /// Before the first request: what the policy asks for then is in force at once.
     pub(super) fn open(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) {
-        observer.opened(&cycle.step(self));
+        let cycled = cycle.step(&mut Watched(self, observer));
+        observer.opened(&cycled);
     }
 
     fn sense_start(&self, signals: &mut Signals) {
@@ -107,7 +118,7 @@ impl Engine<'_> {
             let changed = cycle.change(policy, ssd_budget);
             changed.map_err(|error| TwinError::Setup(error.to_string()))?;
         }
-        let cycled = cycle.step(self);
+        let cycled = cycle.step(&mut Watched(self, observer));
         for (event, begins) in self.climate.iter().flat_map(|climate| &climate.news) {
             observer.fault(event, *begins);
         }

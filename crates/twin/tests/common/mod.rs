@@ -1,6 +1,8 @@
 //! Small workloads and servers for the twin's tests.
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part
 
+use std::ops::Range;
+
 use ebb_policy::cooling::Curve;
 use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{Limits, Policy, QosClass, Signals};
@@ -273,6 +275,27 @@ pub fn compute(seconds: u64) -> Job {
 pub fn heaters(count: u16) -> Vec<Job> {
     let on = |socket| Job { socket: Some(socket), ..compute(100_000) };
     (0..count).map(|number| on(number % 2)).collect()
+}
+
+/// The seeds of `EBB_SEEDS=from..to`, or these.
+pub fn seeds(usual: Range<u64>) -> Range<u64> {
+    let Ok(given) = std::env::var("EBB_SEEDS") else { return usual };
+    let (from, to) = given.split_once("..").unwrap();
+    from.parse().unwrap()..to.parse().unwrap()
+}
+
+/// How duties moved: peak to peak, and turns by more than a hundredth.
+pub fn swing(duties: &[f64]) -> (f64, usize) {
+    let (mut low, mut high, mut turns) = (1.0_f64, 0.0_f64, 0);
+    let (mut before, mut up) = (duties[0], None);
+    for &duty in duties {
+        (low, high) = (low.min(duty), high.max(duty));
+        if (duty - before).abs() > 1e-2 {
+            turns += usize::from(up == Some(duty < before));
+            (up, before) = (Some(duty > before), duty);
+        }
+    }
+    (high - low, turns)
 }
 
 pub fn simulate(profile: &Profile, workload: Workload, duration: Option<Nanos>) -> Outcome {

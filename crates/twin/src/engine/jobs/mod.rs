@@ -225,11 +225,14 @@ impl Jobs {
             let stay = asked.unwrap_or(seat.socket);
             let leave = stay != seat.socket || !cores.takes_work(seat.core);
             let crowd = seat.jobs.len();
+            if !leave && crowd == 1 {
+                continue;
+            }
             let mut to = self.emptiest(cores, Some(stay));
             if asked.is_none() && to.is_none_or(|to| !self.seats[to].jobs.is_empty()) {
                 to = self.emptiest(cores, None).or(to);
             }
-            let better = |to: usize| self.seats[to].jobs.is_empty() && crowd > 1;
+            let better = |to: usize| self.seats[to].jobs.is_empty();
             if let Some(to) = to.filter(|to| *to != job.seat && (leave || better(*to))) {
                 self.move_to(index, to);
             }
