@@ -33,6 +33,8 @@ pub struct Cycled<'a> {
     pub in_force: &'a InForce,
     /// What the plant made of it.
     pub applied: &'a Applied,
+    /// Why no policy is followed at present; `None` where they are.
+    pub native: Option<&'static str>,
 }
 
 impl<'a> Cycled<'a> {
@@ -148,9 +150,10 @@ impl Cycle {
         if let Some(operator) = &self.operator {
             self.request.combine(operator);
         }
-        let in_force = self.guard.enforce(&self.request, &self.signals);
+        self.guard.enforce(&self.request, &self.signals);
+        let (in_force, native) = (self.guard.in_force(), self.guard.native());
         self.applied.begin();
         plant.apply(in_force, &mut self.applied);
-        Cycled { signals: &self.signals, in_force, applied: &self.applied }
+        Cycled { signals: &self.signals, in_force, applied: &self.applied, native }
     }
 }

@@ -201,6 +201,14 @@ pub fn idle(
     Ok(idle.collect())
 }
 
+/// The controls that the policies of `name`, `a+b`, set.
+///
+/// # Errors
+/// Unknown names, and two policies with a common control.
+pub fn owned(name: &str) -> Result<Vec<Control>, PolicyError> {
+    Ok(parts(name)?.iter().flat_map(|entry| entry.owns).copied().collect())
+}
+
 /// Makes the policy `name`; `a+b` runs a and b together, in that order.
 ///
 /// # Errors
@@ -211,6 +219,12 @@ pub fn make(
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Box<dyn Policy>, PolicyError> {
+    let made = parts(name)?.into_iter().map(|entry| (entry.make)(topology, settings));
+    Ok(Box::new(Registered { parts: made.collect::<Result<_, _>>()?, owns: owned(name)? }))
+}
+
+/// The policies of `name`, that own different controls.
+fn parts(name: &str) -> Result<Vec<&'static Entry>, PolicyError> {
     let parts = name.split('+').map(|part| entry(part.trim())).collect::<Result<Vec<_>, _>>()?;
     for (place, second) in parts.iter().enumerate() {
         for first in &parts[..place] {
@@ -221,11 +235,7 @@ pub fn make(
             }
         }
     }
-    let made = parts.iter().map(|entry| (entry.make)(topology, settings));
-    Ok(Box::new(Registered {
-        parts: made.collect::<Result<_, _>>()?,
-        owns: parts.iter().flat_map(|entry| entry.owns).copied().collect(),
-    }))
+    Ok(parts)
 }
 
 fn entry(name: &str) -> Result<&'static Entry, PolicyError> {

@@ -65,36 +65,22 @@ impl Entry {
     }
 }
 
-/// The decisions of a run.
+/// Finds what each cycle decided, and what the plant began or ceased to refuse.
 #[derive(Debug, Default)]
-pub struct Log {
-    /// How many entries there were.
-    pub count: u64,
-    /// How many by reason.
-    pub reasons: BTreeMap<&'static str, u64>,
-    /// The first ones.
-    pub first: Vec<Entry>,
-    /// The last of the others.
-    pub last: VecDeque<Entry>,
+pub struct Changes {
     /// What the plant made of everything by the last cycle.
     applied: Applied,
-    /// All entries as JSON lines, if asked for.
-    file: Option<BufWriter<File>>,
-    failed: Option<io::Error>,
 }
 
-impl Log {
-    /// An empty one; `all` keeps every entry for [`Log::lines`].
-    ///
-    /// # Errors
-    /// When there is no room for a temporary file.
-    pub(crate) fn new(topology: &Topology, all: bool) -> io::Result<Self> {
-        let file = if all { Some(BufWriter::new(tempfile::tempfile()?)) } else { None };
-        Ok(Self { applied: Applied::new(topology), file, ..Self::default() })
+impl Changes {
+    /// Before the first cycle.
+    #[must_use]
+    pub fn new(topology: &Topology) -> Self {
+        Self { applied: Applied::new(topology) }
     }
 
-    /// Adds what one cycle decided, and what the plant began or ceased to refuse.
-    pub(crate) fn cycle(&mut self, policy: &str, names: &Names, cycled: &Cycled<'_>) {
+    /// Tells those of one cycle.
+    pub fn cycle(&mut self, cycled: &Cycled<'_>, mut tell: impl FnMut(Entry)) {
         let applied = cycled.applied;
         let mut decided = cycled.decisions().peekable();
         for control in Control::ALL {
@@ -109,12 +95,47 @@ impl Log {
                         .then(|| by_plant(cycled, *control, part, outcome))
                 });
                 if let Some(decision) = decision {
-                    self.push(policy, names, Entry { decision, outcome });
+                    tell(Entry { decision, outcome });
                 }
             }
         }
         debug_assert!(decided.next().is_none(), "decisions in another order than the table's");
         self.applied.clone_from(applied);
+    }
+}
+
+/// The decisions of a run.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// How many entries there were.
+    pub count: u64,
+    /// How many by reason.
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// The first ones.
+    pub first: Vec<Entry>,
+    /// The last of the others.
+    pub last: VecDeque<Entry>,
+    changes: Changes,
+    /// All entries as JSON lines, if asked for.
+    file: Option<BufWriter<File>>,
+    failed: Option<io::Error>,
+}
+
+impl Log {
+    /// An empty one; `all` keeps every entry for [`Log::lines`].
+    ///
+    /// # Errors
+    /// When there is no room for a temporary file.
+    pub(crate) fn new(topology: &Topology, all: bool) -> io::Result<Self> {
+        let file = if all { Some(BufWriter::new(tempfile::tempfile()?)) } else { None };
+        Ok(Self { changes: Changes::new(topology), file, ..Self::default() })
+    }
+
+    /// Adds what one cycle decided, and what the plant began or ceased to refuse.
+    pub(crate) fn cycle(&mut self, policy: &str, names: &Names, cycled: &Cycled<'_>) {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.cycle(cycled, |entry| self.push(policy, names, entry));
+        self.changes = changes;
     }
 
     fn push(&mut self, policy: &str, names: &Names, entry: Entry) {

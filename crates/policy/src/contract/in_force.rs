@@ -183,6 +183,14 @@ macro_rules! in_force {
                 }
             }
 
+            /// Whether part `part` of `control` is given anything; released where it is not.
+            #[must_use]
+            pub fn is_given(&self, control: Control, part: usize) -> bool {
+                match control {
+                    $(Control::$kind => self.$column.at(part).given.is_some(),)*
+                }
+            }
+
             fn why_held(&self, control: Control, part: usize) -> Option<&'static str> {
                 match control {
                     $(Control::$kind => {

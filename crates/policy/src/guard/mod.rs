@@ -88,6 +88,8 @@ pub struct Guard {
     thermal: Thermal,
     /// What left the guard last.
     in_force: InForce,
+    /// Why no policy is followed at present.
+    native: Option<&'static str>,
     /// When cores of each group were last parked.
     parked_at: Vec<Option<Nanos>>,
     /// For how long each drive has reported a higher cap than was given.
@@ -108,6 +110,7 @@ impl Guard {
             thermal: Thermal::new(topology, &limits),
             limits,
             in_force: InForce::new(topology),
+            native: None,
             parked_at: vec![None; topology.groups.len()],
             disobeyed: vec![Nanos::ZERO; drives],
             taken: vec![Watts(0.0); drives],
@@ -125,10 +128,17 @@ impl Guard {
         &self.in_force
     }
 
+    /// Why no policy is followed at present: signals that cannot be believed.
+    #[must_use]
+    pub fn native(&self) -> Option<&'static str> {
+        self.native
+    }
+
     /// Gives of `request` what is within the limits; *native* on signals that cannot be believed.
     /// Call it once per period.
     pub fn enforce(&mut self, request: &Request, signals: &Signals) -> &InForce {
         let distrust = self.trust.judge(&self.topology, signals);
+        self.native = distrust.cores;
         for group in 0..self.topology.groups.len() {
             self.bound_cores(group, distrust.cores, request, signals.now);
             self.bound_frequency(group, distrust.cores, request);
