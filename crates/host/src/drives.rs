@@ -79,7 +79,8 @@ impl Drive {
     pub fn counters(&self, sys: &Sys) -> Result<Counters, Absent> {
         let file = self.counters_file();
         let text = sys.text(&file)?;
-        Counters::parse(&text).ok_or_else(|| sys.nonsense(file, &text, "a line of counters"))
+        Counters::parse(text.split_whitespace())
+            .ok_or_else(|| sys.nonsense(file, &text, "a line of counters"))
     }
 }
 
@@ -111,15 +112,15 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The fields of `/sys/block/*/stat`; later kernels have more of them.
-    fn parse(text: &str) -> Option<Self> {
-        let fields: Vec<u64> =
-            text.split_whitespace().map(|field| field.parse().ok()).collect::<Option<_>>()?;
-        let [reads, _, read, read_ms, writes, _, written, write_ms, in_flight, busy_ms, ..] =
-            fields[..]
-        else {
-            return None;
-        };
+    /// The fields of `/sys/block/*/stat`, or those of `/proc/diskstats` after the name; later
+    /// kernels have more of them.
+    pub(crate) fn parse<'a>(text: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut fields = [0_u64; 10];
+        let mut text = text.map(str::parse);
+        for field in &mut fields {
+            *field = text.next()?.ok()?;
+        }
+        let [reads, _, read, read_ms, writes, _, written, write_ms, in_flight, busy_ms] = fields;
         Some(Self {
             reads,
             read_bytes: read.checked_mul(512)?,
@@ -130,6 +131,21 @@ impl Counters {
             in_flight,
             busy: Nanos::from_millis(busy_ms),
         })
+    }
+
+    /// What two block devices of one drive did together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        let time = |a: Nanos, b: Nanos| Nanos(a.0.saturating_add(b.0));
+        Self {
+            reads: self.reads.saturating_add(other.reads),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            read_time: time(self.read_time, other.read_time),
+            writes: self.writes.saturating_add(other.writes),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+            write_time: time(self.write_time, other.write_time),
+            in_flight: self.in_flight.saturating_add(other.in_flight),
+            busy: time(self.busy, other.busy),
+        }
     }
 
     /// What it did since `before`; `None` where a counter went back: another drive took the name,
@@ -159,13 +175,13 @@ mod tests {
     #[test]
     fn counters_are_those_of_the_documentation() {
         let text = "  7 1 1024 12  9 2 4096 30  3  41 44 0 0 0 0 5 6";
-        let counters = Counters::parse(text).unwrap();
+        let counters = Counters::parse(text.split(' ').filter(|f| !f.is_empty())).unwrap();
         assert_eq!((counters.reads, counters.read_bytes), (7, 1024 * 512));
         assert_eq!((counters.writes, counters.written_bytes), (9, 4096 * 512));
         assert_eq!((counters.in_flight, counters.busy), (3, Nanos::from_millis(41)));
         for wrong in ["", "1 2 3", "1 2 3 4 5 6 7 8 9 x", "1 2 99999999999999999999 4 5 6 7 8 9 10"]
         {
-            assert_eq!(Counters::parse(wrong), None, "{wrong}");
+            assert_eq!(Counters::parse(wrong.split_whitespace()), None, "{wrong}");
         }
     }
 
@@ -181,7 +197,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_line_panics(text in "[0-9 a-z\\-]{0,200}") {
-            let _ = Counters::parse(&text);
+            let _ = Counters::parse(text.split_whitespace());
         }
     }
 }

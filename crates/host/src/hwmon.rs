@@ -95,6 +95,14 @@ impl Chip {
         Ok(Celsius(sys.number::<i64>(self.file(input))? as f64 / 1e3))
     }
 
+    /// Where the hardware slows itself down by this input; `None` where the chip does not say.
+    #[must_use]
+    pub fn throttle(&self, sys: &Sys, input: &str) -> Option<Celsius> {
+        let file = format!("{}/{input}_crit", self.folder);
+        let limit = sys.number::<i64>(file).ok().filter(|limit| *limit > 0)?;
+        Some(Celsius(limit as f64 / 1e3))
+    }
+
     /// A fan's speed.
     ///
     /// # Errors

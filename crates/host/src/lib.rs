@@ -1,30 +1,56 @@
-//! A Linux server as a plant: what can be sensed and steered over sysfs and procfs.
+//! A Linux server as a plant: what can be sensed and steered over sysfs, procfs, NVMe and control
+//! groups.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `sys.rs` | the kernel's small files, under a root that is a fixture in tests |
+//! | `sys.rs`, `watched.rs` | the kernel's small files, under a root that is a fixture in tests |
 //! | `cpus.rs` | cores, sockets, frequency domains, idle states |
 //! | `energy.rs` | energy counters that wrap |
 //! | `hwmon.rs` | temperatures, fans, power meters |
-//! | `drives.rs` | drives, who they are and what they did |
+//! | `drives.rs`, `nvme/` | drives: who they are, what they did, what they answer |
 //! | `conflicts.rs` | other programs that set the same |
 //! | `machine.rs` | all of it together |
 //! | `probe.rs` | the same in the terms of the table of signals and controls |
+//! | `layout.rs` | which part of the machine each part of a policy's topology is |
+//! | `sense.rs`, `drive_watch.rs` | what a cycle senses |
+//! | `knob.rs` | what can be set, by names that outlive a restart |
+//! | `originals.rs`, `restore.rs` | what was found, on disk before any write; setting it back |
+//! | `steering.rs` | sets places and sees to it that they stay set |
+//! | `acting.rs` | which places a control is set in, in which order |
+//! | `plant.rs` | all of that as a [`ebb_policy::Plant`] |
 
+mod acting;
 mod conflicts;
 mod cpus;
+mod drive_watch;
 mod drives;
 mod energy;
 mod hwmon;
+mod knob;
+mod layout;
 mod machine;
+mod nvme;
+mod originals;
+mod plant;
 mod probe;
+mod restore;
+mod sense;
+mod steering;
 mod sys;
+mod watched;
 
-pub use conflicts::Conflict;
+pub use conflicts::{Conflict, found as conflicts};
 pub use cpus::{Cpu, Cpus, IdleState, Policy};
 pub use drives::{Counters, Drive};
 pub use energy::{Meter, Zone};
 pub use hwmon::{Chip, Of};
+pub use knob::Place;
+pub use layout::{Group, Impossible, Layout, MIN_DUTY, Stated};
 pub use machine::Machine;
+pub use nvme::{Admin, Controllers, Health, Identity};
+pub use originals::{Leave, Original, Originals, State, StateError};
+pub use plant::Host;
 pub use probe::{Fit, Found, Report};
-pub use sys::{Absent, Sys};
+pub use restore::{Outcome as RestoreOutcome, Restored, restore};
+pub use steering::{Contest, Notice};
+pub use sys::{Absent, Sys, cpus};

@@ -4,6 +4,7 @@ use crate::cpus::Cpus;
 use crate::drives::Drive;
 use crate::energy::Zone;
 use crate::hwmon::{Chip, Of};
+use crate::nvme::{Controllers, Patient};
 use crate::sys::{Absent, Sys};
 
 /// A server.
@@ -19,6 +20,8 @@ pub struct Machine {
     pub zones: Vec<Zone>,
     /// Temperatures, fans, power meters.
     pub chips: Vec<Chip>,
+    /// NVMe controllers.
+    pub nvme: Controllers,
 }
 
 impl Machine {
@@ -32,13 +35,42 @@ impl Machine {
             drives: Drive::found(&sys),
             zones: Zone::found(&sys),
             chips: Chip::found(&sys),
+            nvme: Controllers::default(),
             sys,
         })
+    }
+
+    /// The start of the machine that it runs since; `None` where the kernel does not say.
+    #[must_use]
+    pub fn boot(&self) -> Option<String> {
+        self.sys.text("proc/sys/kernel/random/boot_id").ok()
+    }
+
+    /// Opens an NVMe controller, such as `nvme0`.
+    ///
+    /// # Errors
+    /// Where there is none, or we may not use it.
+    pub fn open_nvme(&self, controller: &str) -> Result<Patient, Absent> {
+        self.nvme.open(&self.sys, controller)
     }
 
     /// Energy counters of whole sockets.
     pub fn packages(&self) -> impl Iterator<Item = &Zone> {
         self.zones.iter().filter(|zone| zone.is_package())
+    }
+
+    /// The files of meters of the whole server: ACPI's, or those of its power supplies. The chips
+    /// of parts have their own names.
+    #[must_use]
+    pub fn wall_meters(&self) -> Vec<String> {
+        // One kind alone: what a meter of the board counts, a supply counts as well.
+        let kinds = ["power_meter", "acpi_power_meter", "pmbus"];
+        let of = |kind: &str| -> Vec<String> {
+            let chips = self.chips.iter().filter(|chip| chip.name == kind);
+            let file = |chip: &Chip| Some(chip.power_file(&self.sys, chip.powers.first()?));
+            chips.filter_map(file).collect()
+        };
+        kinds.into_iter().map(of).find(|files| !files.is_empty()).unwrap_or_default()
     }
 
     /// The chips of the processors, one for each socket.

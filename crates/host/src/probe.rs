@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::conflicts::{self, Conflict};
 use crate::drives::Drive;
 use crate::machine::Machine;
+use crate::nvme::{Admin, Identity};
 use crate::sys::Absent;
 
 /// One signal or control of one part.
@@ -170,6 +171,8 @@ impl List {
     }
 }
 
+const NO_CONTROLLER: &str = "no NVMe drive";
+
 const NO_FREQUENCIES: &str =
     "no frequency domains in sys/devices/system/cpu/cpufreq: a virtual machine, or no driver";
 
@@ -207,16 +210,17 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
             "the kernel counts no single requests; `ebb serve` on this host does, for its own"
         }
         S::BackgroundPending => "nobody on this host tells how much background work waits",
-        S::Power | S::CpuPower | S::SsdPower | S::FanPower | S::DrivePower => {
-            power(machine, signal, list)
-        }
+        S::Power | S::CpuPower | S::FanPower => power(machine, signal, list),
         S::InletTemperature | S::SocketTemperature | S::FanReportedDuty | S::FanSpeed => {
             heat(machine, signal, list)
         }
         S::CoresActive | S::CoresUtilisation | S::CoresBusiest | S::CoresFrequency => {
             cores(machine, signal, list)
         }
-        S::DriveState => "needs NVMe admin commands, which this version does not send",
+        S::DriveState | S::DrivePower | S::SsdPower => {
+            controllers(machine, list, |_| None);
+            NO_CONTROLLER
+        }
         S::DriveTemperature | S::DriveUtilisation | S::DriveReadBytes | S::DriveWrittenBytes => {
             for drive in &machine.drives {
                 drive_signal(machine, drive, signal, list);
@@ -298,13 +302,9 @@ fn counted(machine: &Machine, signal: Signal, list: &mut List) {
 fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
     match signal {
         Signal::Power => {
-            // ACPI's meter, or a power supply's; the chips of parts have their own names.
-            let wall = ["power_meter", "pmbus", "acpi_power_meter"];
-            for chip in machine.chips.iter().filter(|chip| wall.contains(&chip.name.as_str())) {
-                if let Some(input) = chip.powers.first() {
-                    let path = chip.power_file(&machine.sys, input);
-                    list.read(None, path, chip.power(&machine.sys, input).map(|power| power.0));
-                }
+            for path in machine.wall_meters() {
+                let value = machine.sys.number::<u64>(&path).map(|micros| micros as f64 * 1e-6);
+                list.read(None, path, value);
             }
             "no meter of the whole server among the chips; a management controller may have one"
         }
@@ -318,8 +318,29 @@ fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
             }
             "no energy counters of packages in sys/class/powercap; modprobe intel_rapl_msr"
         }
-        Signal::FanPower => "no meter of the fans; modelled from their duty",
-        _ => "needs NVMe admin commands, which this version does not send",
+        _ => "no meter of the fans",
+    }
+}
+
+/// NVMe controllers by what they say of themselves; `missing` says what one lacks.
+fn controllers(
+    machine: &Machine,
+    list: &mut List,
+    missing: impl Fn(&Identity) -> Option<&'static str>,
+) {
+    let mut named = None;
+    for drive in &machine.drives {
+        let Some(name) = &drive.controller else { continue };
+        // The namespaces of one are one drive.
+        if named.replace(name) == Some(name) {
+            continue;
+        }
+        let identity = machine.open_nvme(name).and_then(|mut controller| controller.identify());
+        let missing = match &identity {
+            Ok(identity) => missing(identity).map(str::to_owned),
+            Err(absent) => Some(absent.to_string()),
+        };
+        list.add(Some(drive_name(drive)), Some(format!("dev/{name}")), None, missing);
     }
 }
 
@@ -397,7 +418,13 @@ fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str
             }
             NO_FREQUENCIES
         }
-        Control::PowerState => "needs NVMe admin commands, which this version does not send",
+        Control::PowerState => {
+            controllers(machine, list, |identity| {
+                let operational = identity.states.iter().filter(|state| state.operational);
+                (operational.count() < 2).then_some("it has one operational power state alone")
+            });
+            NO_CONTROLLER
+        }
         Control::FanDuty => {
             for (number, (chip, pwm)) in machine.fans().enumerate() {
                 let value = chip.duty(sys, pwm);

@@ -1,7 +1,7 @@
 //! Small files of the kernel, under a root that is `/` on a server and a fixture in tests.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// The most that is read of a file: `/proc/stat` of the largest machines has half of it.
 const LONGEST: u64 = 4 << 20;
 
-/// Why there is no value.
+/// Why there is no value, or why one was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absent {
     /// The kernel has no such file: no such device, or no driver for it.
@@ -38,6 +38,16 @@ pub enum Absent {
         /// What it should be.
         expected: &'static str,
     },
+}
+
+impl Absent {
+    pub(crate) fn new(path: PathBuf, error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Self::Missing(path),
+            ErrorKind::PermissionDenied => Self::Denied(path),
+            _ => Self::Failed { path, error: error.to_string() },
+        }
+    }
 }
 
 /// The kernel's files under a root.
@@ -75,12 +85,38 @@ impl Sys {
         let read = File::open(&path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
         match read {
             Ok(_) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
-            Err(error) => Err(match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory => Absent::Missing(path),
-                ErrorKind::PermissionDenied => Absent::Denied(path),
-                _ => Absent::Failed { path, error: error.to_string() },
-            }),
+            Err(error) => Err(Absent::new(path, &error)),
         }
+    }
+
+    /// Writes `text` in one piece, as the kernel's files want it; none is made where there is none.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub fn write(&self, path: impl AsRef<Path>, text: &str) -> Result<(), Absent> {
+        let path = self.path(path);
+        // Truncated, for tests: a fixture keeps what is beyond the text, the kernel has no such.
+        let opened = OpenOptions::new().write(true).truncate(true).open(&path);
+        let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| Absent::new(path, &error))
+    }
+
+    /// Makes a folder, such as a control group.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(crate) fn make_folder(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
+        let path = self.path(path);
+        std::fs::create_dir(&path).map_err(|error| Absent::new(path, &error))
+    }
+
+    /// Removes a control group: an empty folder to the kernel, whatever files are seen in it.
+    ///
+    /// # Errors
+    /// Why it cannot be removed.
+    pub(crate) fn remove_folder(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
+        let path = self.path(path);
+        std::fs::remove_dir(&path).map_err(|error| Absent::new(path, &error))
     }
 
     /// The number in a file.
@@ -162,8 +198,9 @@ fn numbered(name: &str) -> (String, u64, String) {
     (prefix.to_owned(), rest[..end].parse().unwrap_or(u64::MAX), rest[end..].to_owned())
 }
 
-/// CPUs as the kernel writes them, such as `0-3,8`.
-fn cpus(text: &str) -> Option<Vec<u16>> {
+/// CPUs as the kernel writes them, such as `0-3,8`; `None` where the text is no such list.
+#[must_use]
+pub fn cpus(text: &str) -> Option<Vec<u16>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -174,6 +211,22 @@ fn cpus(text: &str) -> Option<Vec<u16>> {
         cpus.extend(from..=to);
     }
     Some(cpus)
+}
+
+/// Ascending CPUs as the kernel writes them.
+pub(crate) fn cpu_list(cpus: &[u16]) -> String {
+    let mut parts: Vec<(u16, u16)> = Vec::new();
+    for cpu in cpus {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => parts.push((*cpu, *cpu)),
+        }
+    }
+    let text = |(first, last)| match first == last {
+        true => format!("{first}"),
+        false => format!("{first}-{last}"),
+    };
+    parts.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -191,8 +244,17 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_list_of_cpus_reads_back(cpus in proptest::collection::btree_set(0..500_u16, 0..60)) {
+            let cpus: Vec<_> = cpus.into_iter().collect();
+            prop_assert_eq!(super::cpus(&cpu_list(&cpus)), Some(cpus));
+        }
+    }
+
     #[test]
     fn lists_of_cpus_are_the_kernel_s() {
+        assert_eq!(cpu_list(&[0, 1, 2, 3, 8, 10, 11]), "0-3,8,10-11");
         assert_eq!(cpus("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
         assert_eq!(cpus(""), Some(vec![]));
         for wrong in ["3-1", "a", "0-", "70000", "1;2"] {

@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod acting;
 mod found;
+mod sensing;
 mod tree;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use ebb_host::{Machine, Sys};
+use ebb_host::{Absent, Admin, Controllers, Health, Identity, Machine, Sys};
+use ebb_policy::PowerStateSpec;
+use ebb_policy::units::{Celsius, Nanos, Watts};
 use tempfile::TempDir;
 
 /// A machine to be.
@@ -21,6 +23,42 @@ impl Tree {
 
     pub fn machine(&self) -> Machine {
         Machine::found(Sys::new(self.path())).unwrap()
+    }
+
+    /// The machine with drives that keep their power state in `dev/nvmeN` and log what is set in
+    /// `dev/log`.
+    pub fn with_drives(&self) -> Machine {
+        self.put("dev/nvme0", 0).put("dev/nvme1", 0).put("dev/log", "");
+        let mut machine = self.machine();
+        machine.nvme = Controllers::new(|sys, name| {
+            let drive = Drive { name: name.to_owned(), sys: sys.clone() };
+            drive.sys.text(drive.file()).map(|_| Box::new(drive) as Box<dyn Admin>)
+        });
+        machine
+    }
+
+    /// What a file says.
+    pub fn get(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path().join(path)).unwrap().trim().to_owned()
+    }
+
+    /// Every file that could be set, with what it says.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        let mut folders = vec![self.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                let path = entry.path();
+                let name = path.strip_prefix(self.path()).unwrap().display().to_string();
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(path);
+                } else if path.is_file() && name != "dev/log" {
+                    all.push((name.clone(), self.get(&name)));
+                }
+            }
+        }
+        all.sort();
+        all
     }
 
     pub fn put(&self, path: &str, text: impl ToString) -> &Self {
@@ -126,6 +164,48 @@ impl Tree {
     }
 }
 
+/// A drive in a file: 25, 14 and 9 W, and a state in which it does no I/O.
+#[derive(Debug)]
+struct Drive {
+    name: String,
+    sys: Sys,
+}
+
+/// Caps of its operational states.
+pub const CAPS: [f64; 3] = [25.0, 14.0, 9.0];
+
+impl Drive {
+    fn file(&self) -> String {
+        format!("dev/{}", self.name)
+    }
+}
+
+impl Admin for Drive {
+    fn feature(&mut self, _: u8) -> Result<u32, Absent> {
+        self.sys.number(self.file())
+    }
+    fn set_feature(&mut self, _: u8, value: u32) -> Result<(), Absent> {
+        self.sys.write(self.file(), &value.to_string())?;
+        let log = self.sys.text("dev/log")?;
+        self.sys.write("dev/log", &format!("{log} {}={value}", self.name))
+    }
+    fn identify(&mut self) -> Result<Identity, Absent> {
+        let state = |watts: &f64| PowerStateSpec {
+            max_power: Watts(*watts),
+            operational: *watts > 5.0,
+            entry: Nanos::ZERO,
+            exit: Nanos::ZERO,
+        };
+        let states: Vec<_> = CAPS.iter().chain(&[4.0]).map(state).collect();
+        let (serial, model) = (self.name.clone(), "fake".to_owned());
+        let idle = vec![None; states.len()];
+        Ok(Identity { serial, model, idle, warning: Some(Celsius(70.0)), states })
+    }
+    fn health(&mut self) -> Result<Health, Absent> {
+        Ok(Health { warnings: 0, temperature: Some(Celsius(41.0)), power: None })
+    }
+}
+
 /// Like an Intel Ice Lake server: two sockets, hyper-threads, NVMe and fans; fewer cores.
 pub fn intel() -> Tree {
     let tree = Tree::new();
@@ -166,7 +246,11 @@ pub fn intel() -> Tree {
     );
     tree.no_drives();
     tree.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids")
-        .put("sys/fs/cgroup/cgroup.subtree_control", "cpu io memory pids");
+        .put("sys/fs/cgroup/cgroup.subtree_control", "cpu io memory pids cpuset");
+    // A control group has its files from the start; a folder here does not.
+    tree.put("sys/fs/cgroup/ebb-parked/cpuset.cpus", "")
+        .put("sys/fs/cgroup/ebb-parked/cpuset.cpus.partition", "member");
+    tree.put("proc/sys/kernel/random/boot_id", "a6dfd9b5");
     tree.put("proc/4242/comm", "tuned").put("proc/17/comm", "systemd");
     tree
 }

@@ -1,0 +1,99 @@
+//! What NVMe drives say of themselves, asked at a pace that neither heats nor wakes them: one that
+//! did nothing since it was last asked is left alone.
+
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{Origin, PowerState, Signal, Signals, Source};
+
+use crate::layout::DriveParts;
+use crate::machine::Machine;
+use crate::nvme::{Admin, Health, Identity, POWER_MANAGEMENT, Patient};
+
+/// Pace of questions for the power state and for the temperature. Composite temperatures move by
+/// half a degree a second at most.
+const PACE: Nanos = Nanos::from_secs(10);
+/// Pace for drives that measure their power, over a second each time.
+const METER: Nanos = Nanos::from_secs(1);
+
+/// One drive.
+#[derive(Debug)]
+pub struct DriveWatch {
+    admin: Option<Patient>,
+    identity: Option<Identity>,
+    state: Option<(Nanos, PowerState)>,
+    health: Option<(Nanos, Health)>,
+    /// When it was last asked for either.
+    asked: (Option<Nanos>, Option<Nanos>),
+    /// Whether it did anything since.
+    busy: bool,
+}
+
+impl DriveWatch {
+    /// The drive `parts`; one that is no NVMe drive is not asked anything.
+    #[must_use]
+    pub fn new(machine: &Machine, parts: &DriveParts) -> Self {
+        let controller = parts.drive.controller.as_ref().filter(|_| parts.identity.is_some());
+        Self {
+            admin: controller.and_then(|name| machine.open_nvme(name).ok()),
+            identity: parts.identity.clone(),
+            state: None,
+            health: None,
+            asked: (None, None),
+            busy: true,
+        }
+    }
+
+    /// Fills in what is known of drive `at`.
+    pub fn read(&mut self, signals: &mut Signals, at: usize) {
+        let now = signals.now;
+        self.busy |= signals.drives[at].utilisation.is_some_and(|share| share > 0.0);
+        if self.busy {
+            self.ask(now);
+        }
+        let age = |at: Option<Nanos>| at.map_or(Nanos::ZERO, |at| now.saturating_sub(at));
+        let measured = |at| Source { age: age(at), origin: Origin::Measured };
+        let sources = &mut signals.sources;
+        let signal = &mut signals.drives[at];
+        signal.state = self.state.map(|(_, state)| state);
+        sources.set(Signal::DriveState, at, measured(self.state.map(|(at, _)| at)));
+        signal.temperature = self.health.and_then(|(_, health)| health.temperature);
+        let health = measured(self.health.map(|(at, _)| at));
+        sources.set(Signal::DriveTemperature, at, health);
+        signal.power = self.health.and_then(|(_, health)| health.power);
+        sources.set(Signal::DrivePower, at, health);
+        if signal.power.is_none() {
+            signal.power = signal.utilisation.and_then(|share| self.model(share));
+            let source = Source { age: Nanos::ZERO, origin: Origin::Modelled };
+            sources.set(Signal::DrivePower, at, source);
+        }
+    }
+
+    fn ask(&mut self, now: Nanos) {
+        let Some(admin) = &mut self.admin else { return };
+        let due = |last: Option<Nanos>, pace| last.is_none_or(|l| now.saturating_sub(l) >= pace);
+        if due(self.asked.0, PACE) {
+            self.asked.0 = Some(now);
+            let state = admin.feature(POWER_MANAGEMENT).ok();
+            self.state = state.map(|value| (now, (value & 0x1f) as PowerState));
+            self.busy = false;
+        }
+        let meters = self.health.is_some_and(|(_, health)| health.power.is_some());
+        if due(self.asked.1, if meters { METER } else { PACE }) {
+            self.asked.1 = Some(now);
+            self.health = admin.health().ok().map(|health| (now, health));
+            self.busy = false;
+        }
+    }
+
+    /// Power of a drive that does not measure it: from what it draws when idle up to the maximum
+    /// of its state, by the share of time in which it had something to do. Where it does not state
+    /// an idle power, the lowest cap stands for it: too much rather than too little.
+    fn model(&self, share: f64) -> Option<Watts> {
+        let identity = self.identity.as_ref()?;
+        let state = usize::from(self.state.map_or(0, |(_, state)| state));
+        let most = identity.states.get(state).map(|state| state.max_power)?;
+        let operational = identity.states.iter().filter(|state| state.operational);
+        let lowest = operational.map(|state| state.max_power).reduce(Watts::min)?;
+        let idle = identity.idle.get(state).copied().flatten().unwrap_or(lowest).min(most);
+        Some(idle + (most - idle) * share)
+    }
+}

@@ -1,0 +1,246 @@
+//! The machine in the terms of policies: which cores, frequency domains, drives, fans and sensors
+//! the parts of its [`Topology`] are.
+
+use std::collections::BTreeSet;
+
+use ebb_policy::units::{Celsius, Hertz, Watts};
+use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, Topology};
+
+use crate::cpus::{Cpu, Policy};
+use crate::drives::Drive;
+use crate::machine::Machine;
+use crate::nvme::{Admin, Identity};
+
+/// Frequencies of a driver that takes any are offered in such steps.
+const STEP: Hertz = Hertz(100e6);
+/// A fan is not slowed below this duty unless the operator says that it turns there: what daemons
+/// for fans start from.
+pub const MIN_DUTY: f64 = 0.2;
+
+/// One group of cores as the operator states it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// What they do.
+    pub role: CoreRole,
+    /// Their CPUs; a core belongs to the group of its first.
+    pub cpus: Vec<u16>,
+}
+
+/// What the operator states of the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stated {
+    /// Core groups; one of all cores where there are none.
+    pub groups: Vec<Group>,
+    /// Cores of each group that are never parked.
+    pub min_cores: u16,
+    /// Smallest duty at which all fans turn.
+    pub min_duty: f64,
+}
+
+impl Default for Stated {
+    fn default() -> Self {
+        Self { groups: Vec::new(), min_cores: 1, min_duty: MIN_DUTY }
+    }
+}
+
+/// What the operator states that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Impossible {
+    /// No such CPU, or not online.
+    #[error("group {group} names CPU {cpu}, which is not online")]
+    NoCpu {
+        /// The group, from 1.
+        group: usize,
+        /// The CPU.
+        cpu: u16,
+    },
+    /// Two groups have one core.
+    #[error("CPU {cpu} is in two groups: name each core once")]
+    Twice {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// A group without cores.
+    #[error("group {group} has no cores: name at least one first CPU of a core")]
+    Empty {
+        /// The group, from 1.
+        group: usize,
+    },
+}
+
+/// One physical core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Core {
+    /// Its CPUs.
+    pub cpus: Vec<u16>,
+    /// Its socket.
+    pub socket: u16,
+}
+
+/// One drive: the block devices of one controller, or one disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DriveParts {
+    /// The first of them.
+    pub drive: Drive,
+    /// Names of all.
+    pub names: Vec<String>,
+    /// What its controller says of itself, where we may ask.
+    pub identity: Option<Identity>,
+}
+
+/// Which part of the machine each part of the topology is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Layout {
+    /// Cores of each group; those that are parked last come first.
+    pub groups: Vec<Vec<Core>>,
+    /// Drives.
+    pub drives: Vec<DriveParts>,
+    /// Fans: chip, by its place among all, and PWM.
+    pub fans: Vec<(usize, String)>,
+    /// Sockets' sensors: chip and input.
+    pub sockets: Vec<(usize, String)>,
+}
+
+impl Layout {
+    /// Of `machine`, with what `owned` controls need and no more: nothing that no policy steers is
+    /// left to the guard.
+    ///
+    /// # Errors
+    /// What is stated and cannot be.
+    pub fn new(
+        machine: &Machine,
+        stated: &Stated,
+        owned: &[Control],
+    ) -> Result<(Self, Topology), Impossible> {
+        let owns = |control| owned.contains(&control);
+        let groups = groups(machine, stated)?;
+        let drives = drives(machine);
+        let fans = if owns(Control::FanDuty) { fans(machine) } else { Vec::new() };
+        let steers_heat = owns(Control::FanDuty) || owns(Control::FrequencyCap);
+        let sockets = if steers_heat { sockets(machine) } else { Vec::new() };
+        let layout = Self { groups, drives, fans, sockets };
+        let topology = layout.topology(machine, stated, owns(Control::PowerState));
+        Ok((layout, topology))
+    }
+
+    fn topology(&self, machine: &Machine, stated: &Stated, caps: bool) -> Topology {
+        let role =
+            |group: usize| stated.groups.get(group).map_or(CoreRole::ResourceVolume, |g| g.role);
+        let group = |(index, cores): (usize, &Vec<Core>)| {
+            let sockets: BTreeSet<_> = cores.iter().map(|core| core.socket).collect();
+            let cores = cores.len() as u16;
+            GroupSpec {
+                role: role(index),
+                cores,
+                min_cores: stated.min_cores.clamp(1, cores),
+                // Of sockets whose temperature nobody reads there is none.
+                socket: sockets
+                    .first()
+                    .copied()
+                    .filter(|s| sockets.len() == 1 && usize::from(*s) < self.sockets.len()),
+            }
+        };
+        let drive = |parts: &DriveParts| DriveSpec {
+            id: parts.drive.id.clone(),
+            states: match &parts.identity {
+                Some(identity) if caps => identity.states.clone(),
+                _ => Vec::new(),
+            },
+            limit: parts.identity.as_ref().and_then(|identity| identity.warning),
+            rotational: parts.drive.rotational,
+        };
+        let fan = FanSpec { min_duty: stated.min_duty, max_power: Watts(0.0) };
+        let throttles = self.sockets.iter().map(|(chip, input)| {
+            let chip = &machine.chips[*chip];
+            chip.throttle(&machine.sys, input)
+        });
+        Topology {
+            groups: self.groups.iter().enumerate().map(group).collect(),
+            frequencies: frequencies(&machine.cpus.policies),
+            drives: self.drives.iter().map(drive).collect(),
+            sockets: self.sockets.len() as u16,
+            throttle: throttles.flatten().reduce(Celsius::min),
+            fans: vec![fan; self.fans.len()],
+            jobs: 0,
+        }
+    }
+}
+
+/// Cores by group, those of the last socket first: a socket without active cores rests as a whole.
+fn groups(machine: &Machine, stated: &Stated) -> Result<Vec<Vec<Core>>, Impossible> {
+    let core = |cpu: &Cpu| Core { cpus: cpu.siblings.clone(), socket: cpu.socket };
+    let order = |mut cores: Vec<Core>| {
+        cores.sort_by_key(|core| (core.socket, core.cpus.clone()));
+        cores
+    };
+    if stated.groups.is_empty() {
+        return Ok(vec![order(machine.cpus.cores().map(core).collect())]);
+    }
+    let mut taken = BTreeSet::new();
+    let mut groups = Vec::new();
+    for (index, group) in stated.groups.iter().enumerate() {
+        for cpu in &group.cpus {
+            if !machine.cpus.cpus.iter().any(|one| one.number == *cpu) {
+                return Err(Impossible::NoCpu { group: index + 1, cpu: *cpu });
+            }
+            if !taken.insert(*cpu) {
+                return Err(Impossible::Twice { cpu: *cpu });
+            }
+        }
+        let cores = machine.cpus.cores().filter(|cpu| group.cpus.contains(&cpu.number));
+        let cores = order(cores.map(core).collect());
+        if cores.is_empty() {
+            return Err(Impossible::Empty { group: index + 1 });
+        }
+        groups.push(cores);
+    }
+    Ok(groups)
+}
+
+/// Drives, the namespaces of one controller together.
+fn drives(machine: &Machine) -> Vec<DriveParts> {
+    let mut all: Vec<DriveParts> = Vec::new();
+    for drive in &machine.drives {
+        let same = |parts: &&mut DriveParts| {
+            drive.controller.is_some() && parts.drive.controller == drive.controller
+        };
+        if let Some(parts) = all.iter_mut().find(same) {
+            parts.names.push(drive.name.clone());
+            continue;
+        }
+        let controller = drive.controller.as_ref();
+        let identity = controller.and_then(|name| machine.open_nvme(name).ok()?.identify().ok());
+        all.push(DriveParts { drive: drive.clone(), names: vec![drive.name.clone()], identity });
+    }
+    all
+}
+
+fn fans(machine: &Machine) -> Vec<(usize, String)> {
+    let chips = machine.chips.iter().enumerate();
+    chips.flat_map(|(at, chip)| chip.pwms.iter().map(move |pwm| (at, pwm.clone()))).collect()
+}
+
+/// The sensors of all sockets, or of none: which of them is missing is not known.
+fn sockets(machine: &Machine) -> Vec<(usize, String)> {
+    let chips = machine.chips.iter().enumerate();
+    let found: Vec<_> = chips
+        .filter(|(_, chip)| chip.of == crate::hwmon::Of::Cpu)
+        .filter_map(|(at, chip)| Some((at, chip.socket_input()?.to_owned())))
+        .collect();
+    if found.len() == usize::from(machine.cpus.sockets) { found } else { Vec::new() }
+}
+
+/// Frequencies that cores can run at, ascending; one, unknown, where nothing steers them.
+fn frequencies(policies: &[Policy]) -> Vec<Hertz> {
+    let widest = policies.iter().max_by(|a, b| (a.highest).0.total_cmp(&b.highest.0));
+    let Some(policy) = widest else { return vec![Hertz(1.0)] };
+    if !policy.steps.is_empty() {
+        return policy.steps.clone();
+    }
+    let count = ((policy.highest - policy.lowest) / STEP).floor() as usize;
+    let mut steps: Vec<_> = (0..=count).map(|n| policy.lowest + STEP * n as f64).collect();
+    if steps.last().is_some_and(|last| *last < policy.highest) {
+        steps.push(policy.highest);
+    }
+    steps
+}

@@ -1,0 +1,158 @@
+//! Admin commands through the kernel (`include/uapi/linux/nvme_ioctl.h`). The one module of this
+//! crate with `unsafe` in it.
+//!
+//! # Soundness
+//! `NVME_IOCTL_ADMIN_CMD` reads and writes one `struct nvme_admin_cmd`, which [`Command`] is, bit
+//! for bit (72 bytes, checked when compiled), and writes at most `data_len` bytes to `addr`. The
+//! two are set together, from one buffer that is borrowed until the call returns. The kernel holds
+//! no reference to either after that.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use rustix::ioctl::{self, Ioctl as Call, IoctlOutput, Opcode};
+
+use crate::nvme::wire::{HEALTH, IDENTIFY};
+use crate::nvme::{Admin, Health, Identity};
+use crate::sys::{Absent, Sys};
+
+/// `struct nvme_admin_cmd`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct Command {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+const _: () = assert!(size_of::<Command>() == 72);
+
+/// Opcodes of admin commands (NVMe Base 2.1, Figure 142).
+const GET_LOG_PAGE: u8 = 0x02;
+const IDENTIFY_COMMAND: u8 = 0x06;
+const SET_FEATURES: u8 = 0x09;
+const GET_FEATURES: u8 = 0x0a;
+/// Identify Controller.
+const CNS_CONTROLLER: u32 = 1;
+/// SMART / Health Information.
+const LOG_HEALTH: u32 = 2;
+/// All namespaces.
+const ALL: u32 = u32::MAX;
+
+/// One call with its command and the buffer that the answer goes to.
+struct Submit<'a> {
+    command: Command,
+    _data: &'a mut [u8],
+}
+
+// SAFETY: see the module.
+unsafe impl Call for Submit<'_> {
+    /// The NVMe status, and the command's result.
+    type Output = (i32, u32);
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        ioctl::opcode::read_write::<Command>(b'N', 0x41)
+    }
+
+    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
+        (&raw mut self.command).cast()
+    }
+
+    unsafe fn output_from_ptr(
+        status: IoctlOutput,
+        command: *mut core::ffi::c_void,
+    ) -> rustix::io::Result<Self::Output> {
+        // SAFETY: what `as_ptr` gave, which the kernel has filled in.
+        let command = unsafe { &*command.cast::<Command>() };
+        Ok((status, command.result))
+    }
+}
+
+/// A controller of this machine.
+#[derive(Debug)]
+pub struct Ioctl {
+    path: PathBuf,
+    device: File,
+}
+
+impl Ioctl {
+    /// The controller `name`, such as `nvme0`.
+    ///
+    /// # Errors
+    /// Where there is none, or we may not use it.
+    pub fn open(sys: &Sys, name: &str) -> Result<Self, Absent> {
+        let path = sys.path(format!("dev/{name}"));
+        let device = File::open(&path).map_err(|error| Absent::new(path.clone(), &error))?;
+        Ok(Self { path, device })
+    }
+
+    fn submit(&self, command: Command, data: &mut [u8]) -> Result<u32, Absent> {
+        let command = Command {
+            addr: if data.is_empty() { 0 } else { data.as_mut_ptr() as u64 },
+            data_len: data.len() as u32,
+            ..command
+        };
+        let opcode = command.opcode;
+        // SAFETY: see the module.
+        let done = unsafe { ioctl::ioctl(&self.device, Submit { command, _data: data }) };
+        let failed = |error: String| Absent::Failed { path: self.path.clone(), error };
+        match done {
+            Ok((0, result)) => Ok(result),
+            Ok((status, _)) => Err(failed(format!(
+                "admin command {opcode:#04x} ended with status {:#05x}",
+                status & 0x7ff
+            ))),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                Err(failed("not permitted: admin commands need CAP_SYS_ADMIN".to_owned()))
+            }
+            Err(error) => Err(Absent::new(self.path.clone(), &error.into())),
+        }
+    }
+}
+
+impl Admin for Ioctl {
+    fn feature(&mut self, feature: u8) -> Result<u32, Absent> {
+        let cdw10 = u32::from(feature);
+        self.submit(Command { opcode: GET_FEATURES, cdw10, ..Command::default() }, &mut [])
+    }
+
+    fn set_feature(&mut self, feature: u8, value: u32) -> Result<(), Absent> {
+        let (cdw10, cdw11) = (u32::from(feature), value);
+        let command = Command { opcode: SET_FEATURES, cdw10, cdw11, ..Command::default() };
+        self.submit(command, &mut []).map(drop)
+    }
+
+    fn identify(&mut self) -> Result<Identity, Absent> {
+        let mut bytes = [0; IDENTIFY];
+        let cdw10 = CNS_CONTROLLER;
+        self.submit(Command { opcode: IDENTIFY_COMMAND, cdw10, ..Command::default() }, &mut bytes)?;
+        Ok(Identity::parse(&bytes))
+    }
+
+    fn health(&mut self) -> Result<Health, Absent> {
+        let mut bytes = [0; HEALTH];
+        // NUMDL counts dwords from 0.
+        let cdw10 = LOG_HEALTH | (HEALTH as u32 / 4 - 1) << 16;
+        let command = Command { opcode: GET_LOG_PAGE, nsid: ALL, cdw10, ..Command::default() };
+        self.submit(command, &mut bytes)?;
+        Ok(Health::parse(&bytes))
+    }
+}

@@ -1,0 +1,82 @@
+//! NVMe drives by their admin commands: who they are, their power states, their health.
+
+mod ioctl;
+mod patient;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::sys::{Absent, Sys};
+pub use ioctl::Ioctl;
+pub use patient::Patient;
+pub use wire::{Health, Identity};
+
+/// Feature 02h, Power Management: the power state (NVMe Base 5.1.25.1.2).
+pub const POWER_MANAGEMENT: u8 = 0x02;
+
+/// What the admin queue of a controller is asked.
+pub trait Admin: Send + std::fmt::Debug {
+    /// A feature's current value (Get Features).
+    ///
+    /// # Errors
+    /// Why the drive did not say.
+    fn feature(&mut self, feature: u8) -> Result<u32, Absent>;
+
+    /// Sets a feature until the controller is reset (Set Features without SV).
+    ///
+    /// # Errors
+    /// Why the drive did not take it.
+    fn set_feature(&mut self, feature: u8, value: u32) -> Result<(), Absent>;
+
+    /// Who it is (Identify Controller).
+    ///
+    /// # Errors
+    /// Why the drive did not say.
+    fn identify(&mut self) -> Result<Identity, Absent>;
+
+    /// How it is (SMART / Health log). Wakes a drive that sleeps.
+    ///
+    /// # Errors
+    /// Why the drive did not say.
+    fn health(&mut self) -> Result<Health, Absent>;
+}
+
+/// How controllers, such as `nvme0`, are opened.
+pub type Open = fn(&Sys, &str) -> Result<Box<dyn Admin>, Absent>;
+
+/// The controllers of a machine, opened when they are first asked.
+#[derive(Debug, Clone)]
+pub struct Controllers {
+    open: Open,
+    known: Arc<Mutex<BTreeMap<String, Patient>>>,
+}
+
+impl Default for Controllers {
+    /// Those of the kernel.
+    fn default() -> Self {
+        Self::new(|sys, name| Ok(Box::new(Ioctl::open(sys, name)?)))
+    }
+}
+
+impl Controllers {
+    /// Those that `open` opens.
+    #[must_use]
+    pub fn new(open: Open) -> Self {
+        Self { open, known: Arc::default() }
+    }
+
+    /// Opens one.
+    ///
+    /// # Errors
+    /// Where there is none, or we may not use it.
+    pub fn open(&self, sys: &Sys, name: &str) -> Result<Patient, Absent> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(patient) = known.get(name) {
+            return Ok(patient.clone());
+        }
+        let patient = Patient::new(sys.path(format!("dev/{name}")), (self.open)(sys, name)?)?;
+        known.insert(name.to_owned(), patient.clone());
+        Ok(patient)
+    }
+}

@@ -1,0 +1,175 @@
+//! What drives answer, byte by byte. Sections are those of the NVMe Base Specification 2.1.
+
+use ebb_policy::PowerStateSpec;
+use ebb_policy::units::{Celsius, Nanos, Watts};
+
+/// Length of an Identify data structure.
+pub const IDENTIFY: usize = 4096;
+/// Length of the SMART / Health log.
+pub const HEALTH: usize = 512;
+
+/// Zero kelvin.
+const ZERO: f64 = 273.15;
+/// Where the power state descriptors begin, and the length of one.
+const STATES: usize = 2048;
+const STATE: usize = 32;
+
+/// Who a controller is (Identify Controller, 5.1.13.2.1).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Identity {
+    /// Serial number.
+    pub serial: String,
+    /// Model number.
+    pub model: String,
+    /// Its power states, by number.
+    pub states: Vec<PowerStateSpec>,
+    /// What an idle drive draws in each of them, where it says so.
+    pub idle: Vec<Option<Watts>>,
+    /// Where it warns of its temperature (WCTEMP).
+    pub warning: Option<Celsius>,
+}
+
+impl Identity {
+    /// Of an Identify Controller data structure.
+    pub fn parse(bytes: &[u8; IDENTIFY]) -> Self {
+        let text = |from: usize, to: usize| {
+            String::from_utf8_lossy(&bytes[from..to]).trim_matches(['\0', ' ']).to_owned()
+        };
+        let descriptors = bytes[STATES..].chunks_exact(STATE);
+        // NPSS is a number from 0, of at most 31.
+        let descriptors = descriptors.take(usize::from(bytes[263].min(31)) + 1);
+        Self {
+            serial: text(4, 24),
+            model: text(24, 64),
+            states: descriptors.clone().map(state).collect(),
+            idle: descriptors.map(|d| scaled(half(d, 16), d[18] >> 6)).collect(),
+            warning: kelvin(half(bytes, 266)),
+        }
+    }
+}
+
+/// A power state descriptor (Figure 314).
+fn state(bytes: &[u8]) -> PowerStateSpec {
+    let micros = |at: usize| {
+        let micros = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        Nanos::from_micros(u64::from(u32::from_le_bytes(micros)))
+    };
+    // MXPS: hundredths of a watt, or ten-thousandths.
+    let unit = if bytes[3] & 1 == 0 { 0.01 } else { 0.0001 };
+    PowerStateSpec {
+        max_power: Watts(f64::from(half(bytes, 0)) * unit),
+        operational: bytes[3] & 2 == 0,
+        entry: micros(4),
+        exit: micros(8),
+    }
+}
+
+/// How a drive is (SMART / Health Information, 5.1.12.1.3).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Health {
+    /// Critical warnings, a bit each.
+    pub warnings: u8,
+    /// Composite temperature.
+    pub temperature: Option<Celsius>,
+    /// Mean power of the last second, of drives that measure it.
+    pub power: Option<Watts>,
+}
+
+impl Health {
+    /// Of a log page.
+    pub fn parse(bytes: &[u8; HEALTH]) -> Self {
+        Self {
+            warnings: bytes[0],
+            temperature: kelvin(half(bytes, 1)),
+            // Interval power: value and scale.
+            power: scaled(half(bytes, 240), bytes[242] & 3),
+        }
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// A temperature; zero where there is none.
+fn kelvin(value: u16) -> Option<Celsius> {
+    (value != 0).then(|| Celsius(f64::from(value) - ZERO))
+}
+
+/// A power in the unit of its scale: none where it is not reported.
+fn scaled(value: u16, scale: u8) -> Option<Watts> {
+    let unit = match scale {
+        1 => 0.0001,
+        2 => 0.01,
+        _ => return None,
+    };
+    Some(Watts(f64::from(value) * unit)).filter(|power| power.0 > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As a Samsung PM9A3 answers: five states, of which two do no I/O.
+    fn drive() -> [u8; IDENTIFY] {
+        let mut bytes = [0; IDENTIFY];
+        bytes[4..24].copy_from_slice(b"S64GNE0R100001      ");
+        bytes[24..64].copy_from_slice(b"SAMSUNG MZQL23T8HCLS-00A07              ");
+        bytes[263] = 2;
+        bytes[266..268].copy_from_slice(&345_u16.to_le_bytes());
+        for (number, (power, flags, entry, exit)) in
+            [(1300_u16, 0, 70_u32, 70_u32), (800, 0, 70, 70), (35_000, 3, 5000, 10_000)]
+                .into_iter()
+                .enumerate()
+        {
+            let at = STATES + number * STATE;
+            bytes[at..at + 2].copy_from_slice(&power.to_le_bytes());
+            bytes[at + 3] = flags;
+            bytes[at + 4..at + 8].copy_from_slice(&entry.to_le_bytes());
+            bytes[at + 8..at + 12].copy_from_slice(&exit.to_le_bytes());
+        }
+        bytes[STATES + 16..STATES + 18].copy_from_slice(&350_u16.to_le_bytes());
+        bytes[STATES + 18] = 2 << 6;
+        bytes
+    }
+
+    #[test]
+    fn an_identity_is_read_as_the_specification_has_it() {
+        let identity = Identity::parse(&drive());
+        assert_eq!(identity.serial, "S64GNE0R100001");
+        assert_eq!(identity.model, "SAMSUNG MZQL23T8HCLS-00A07");
+        assert_eq!(identity.warning, Some(Celsius(345.0 - ZERO)));
+        let states: Vec<_> =
+            identity.states.iter().map(|state| (state.max_power.0, state.operational)).collect();
+        assert_eq!(states, [(13.0, true), (8.0, true), (3.5, false)]);
+        assert_eq!(identity.states[2].exit, Nanos::from_millis(10));
+        assert_eq!(identity.idle, [Some(Watts(3.5)), None, None]);
+    }
+
+    #[test]
+    fn health_is_read_as_the_specification_has_it() {
+        let mut bytes = [0; HEALTH];
+        assert_eq!(Health::parse(&bytes).temperature, None);
+        assert_eq!(Health::parse(&bytes).power, None);
+        bytes[1..3].copy_from_slice(&311_u16.to_le_bytes());
+        bytes[240..242].copy_from_slice(&725_u16.to_le_bytes());
+        bytes[242] = 2;
+        let health = Health::parse(&bytes);
+        assert_eq!(health.temperature, Some(Celsius(311.0 - ZERO)));
+        assert_eq!(health.power, Some(Watts(7.25)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(bytes in proptest::collection::vec(any::<u8>(), IDENTIFY)) {
+            let bytes: [u8; IDENTIFY] = bytes.try_into().unwrap();
+            let identity = Identity::parse(&bytes);
+            prop_assert!((1..=32).contains(&identity.states.len()));
+            let mut page = [0; HEALTH];
+            page.copy_from_slice(&bytes[..HEALTH]);
+            let _ = Health::parse(&page);
+        }
+    }
+}

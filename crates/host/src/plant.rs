@@ -1,0 +1,141 @@
+//! This server as a plant: what a cycle senses of it, and what it makes of what is given.
+
+use std::time::Instant;
+
+use ebb_policy::units::Nanos;
+use ebb_policy::{Applied, Control, Cycle, InForce, Outcome, Plant, Signals, Topology};
+
+use crate::acting::Acting;
+use crate::drive_watch::DriveWatch;
+use crate::layout::{Impossible, Layout, Stated};
+use crate::machine::Machine;
+use crate::originals::{Leave, Original, State, StateError};
+use crate::sense::Sensors;
+use crate::steering::{Contest, Notice};
+
+/// A server.
+#[derive(Debug)]
+pub struct Host {
+    machine: Machine,
+    layout: Layout,
+    topology: Topology,
+    sensors: Sensors,
+    drives: Vec<DriveWatch>,
+    acting: Option<Acting>,
+    begun: Instant,
+    now: Nanos,
+}
+
+impl Host {
+    /// `machine` as the controls `owned` see it; nothing is changed.
+    ///
+    /// # Errors
+    /// What is stated and cannot be.
+    pub fn new(machine: Machine, stated: &Stated, owned: &[Control]) -> Result<Self, Impossible> {
+        let (layout, topology) = Layout::new(&machine, stated, owned)?;
+        let sensors = Sensors::new(&machine, &layout);
+        let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
+        let begun = Instant::now();
+        let now = Nanos::ZERO;
+        Ok(Self { machine, layout, topology, sensors, drives, acting: None, begun, now })
+    }
+
+    /// Its parts, as policies see them.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Which part of the machine each of them is.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Begins to act: what the controls `owned` are set to now is on disk when this returns, and
+    /// nothing was changed yet. What cannot be read cannot be set back, and is not steered; the
+    /// reasons come back.
+    ///
+    /// # Errors
+    /// Where it cannot be saved; then nothing may be steered.
+    pub fn act(
+        &mut self,
+        owned: &[Control],
+        leave: impl Fn(Control) -> Leave,
+        contest: Contest,
+        state: &State,
+    ) -> Result<Vec<Notice>, StateError> {
+        let places = Acting::places(&self.machine, &self.layout, &self.topology, owned);
+        let mut unreadable = Vec::new();
+        let mut found = Vec::new();
+        for place in places {
+            match place.original(&self.machine, &leave) {
+                Ok(original) => found.push(original),
+                Err(notice) => unreadable.push(notice),
+            }
+        }
+        let known: Vec<_> = found.iter().map(|original| original.place.clone()).collect();
+        let boot = self.machine.boot().unwrap_or_default();
+        let all = state.save(&boot, found)?.originals;
+        // What an earlier start has steered and this one does not is still to be set back, at the
+        // end.
+        let steered: Vec<Original> =
+            all.into_iter().filter(|original| known.contains(&original.place)).collect();
+        self.acting = Some(Acting::new(&self.machine, &self.layout, steered, contest));
+        Ok(unreadable)
+    }
+
+    /// Whether it acts.
+    #[must_use]
+    pub fn is_acting(&self) -> bool {
+        self.acting.is_some()
+    }
+
+    /// What an operator should know since this was last asked.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        self.acting.as_mut().map(Acting::notices).unwrap_or_default()
+    }
+
+    /// How many places do not take what they are given, or are somebody else's.
+    #[must_use]
+    pub fn failing(&self) -> usize {
+        self.acting.as_ref().map_or(0, Acting::failing)
+    }
+
+    /// One cycle on it.
+    pub fn step<'a>(&mut self, cycle: &'a mut Cycle) -> ebb_policy::Cycled<'a> {
+        cycle.step(self)
+    }
+}
+
+impl Plant for Host {
+    fn sense(&mut self, signals: &mut Signals) {
+        let now = Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        signals.period = now.saturating_sub(signals.now);
+        signals.now = now;
+        self.now = now;
+        let all = |group: usize| self.layout.groups[group].len() as u16;
+        match &self.acting {
+            Some(acting) => self.sensors.read(signals, |group| acting.active(group)),
+            None => self.sensors.read(signals, all),
+        }
+        for (at, drive) in self.drives.iter_mut().enumerate() {
+            drive.read(signals, at);
+        }
+        let drives = signals.drives.iter().map(|drive| drive.power);
+        signals.power.ssd = drives.sum::<Option<_>>().filter(|_| !signals.drives.is_empty());
+    }
+
+    fn apply(&mut self, given: &InForce, applied: &mut Applied) {
+        let Some(acting) = &mut self.acting else { return };
+        acting.apply(given, self.now, &mut |control: Control, part: usize, outcome: Outcome| {
+            applied.set(control, part, outcome);
+        });
+    }
+}

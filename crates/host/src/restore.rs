@@ -1,0 +1,109 @@
+//! Sets everything back: in order, past failures, read back.
+
+use serde::Serialize;
+
+use crate::knob::{Knob, Place};
+use crate::machine::Machine;
+use crate::originals::{Leave, Original, State, StateError};
+use crate::sys::Absent;
+
+/// What became of one place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It is as it was to be.
+    Already,
+    /// It was set, and read back so.
+    Restored {
+        /// What it was before.
+        from: String,
+    },
+    /// It is left as it is, as it was configured.
+    Kept,
+    /// The machine has been restarted since, which has set it back.
+    Restarted,
+    /// The device is not there any more; it begins anew when it comes back.
+    Gone {
+        /// What says so.
+        reason: String,
+    },
+    /// It could not be.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One place and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// Where.
+    pub place: Place,
+    /// What it was to be set to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Sets back all that is saved in `state`, or leaves there what `leave` says instead of what each
+/// place says itself. What failed stays saved. Doing it again does no harm.
+///
+/// # Errors
+/// Where the saved values cannot be read or written; places that fail are no error.
+pub fn restore(
+    machine: &Machine,
+    state: &State,
+    leave: Option<Leave>,
+) -> Result<Vec<Restored>, StateError> {
+    let Some(mut all) = state.load()? else { return Ok(Vec::new()) };
+    let same_boot = machine.boot().is_none_or(|boot| boot == all.boot);
+    let mut done = Vec::with_capacity(all.originals.len());
+    for original in &all.originals {
+        let outcome = if !same_boot && !original.place.survives_reboot() {
+            Outcome::Restarted
+        } else {
+            one(machine, original, leave)
+        };
+        let to = original.last(leave).map(str::to_owned);
+        done.push(Restored { place: original.place.clone(), to, outcome });
+    }
+    // A limit may have stood in the way of another one: a minimum above the maximum of before.
+    for (original, restored) in all.originals.iter().zip(&mut done) {
+        if matches!(restored.outcome, Outcome::Failed { .. }) {
+            restored.outcome = one(machine, original, leave);
+        }
+    }
+    let mut failed = done.iter().map(|one| matches!(one.outcome, Outcome::Failed { .. }));
+    all.originals.retain(|_| failed.next() == Some(true));
+    state.keep(&all)?;
+    Ok(done)
+}
+
+fn one(machine: &Machine, original: &Original, leave: Option<Leave>) -> Outcome {
+    let Some(last) = original.last(leave) else { return Outcome::Kept };
+    let sys = &machine.sys;
+    let set = || {
+        let mut knob = Knob::find(machine, &original.place)?;
+        let before = knob.read(sys)?;
+        if before == last {
+            return Ok(Outcome::Already);
+        }
+        knob.write(sys, last)?;
+        let after = knob.read(sys)?;
+        Ok::<_, Absent>(if after == last {
+            Outcome::Restored { from: before }
+        } else {
+            Outcome::Failed { reason: format!("'{last}' was written, '{after}' is read back") }
+        })
+    };
+    match set() {
+        Ok(outcome) => outcome,
+        // Without power a drive forgets its state.
+        Err(reason @ Absent::Missing(_)) if matches!(original.place, Place::PowerState { .. }) => {
+            Outcome::Gone { reason: reason.to_string() }
+        }
+        Err(reason) => Outcome::Failed { reason: reason.to_string() },
+    }
+}

@@ -1,0 +1,325 @@
+//! What a cycle senses: counters and their changes since the cycle before, temperatures, power.
+//! Files stay open; nothing here wakes a drive that sleeps.
+
+use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
+use ebb_policy::{IoSignals, OpSignals, Reading, Signals};
+
+use crate::drives::Counters;
+use crate::energy::{Meter, Zone};
+use crate::layout::Layout;
+use crate::machine::Machine;
+use crate::sys::Sys;
+use crate::watched::Watched;
+
+/// Of so many cores of a group the frequency is read: they follow one request.
+const SAMPLED: usize = 4;
+
+/// Time since the start, for which a CPU was busy and at all, in ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+impl Ticks {
+    /// A line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; what guests
+    /// took is in the first two.
+    fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut ticks = [0_u64; 8];
+        for (tick, field) in ticks.iter_mut().zip(fields) {
+            *tick = field.parse().ok()?;
+        }
+        let all = ticks.iter().fold(0_u64, |sum, tick| sum.saturating_add(*tick));
+        let idle = ticks[3].saturating_add(ticks[4]);
+        Some(Self { busy: all.saturating_sub(idle), all })
+    }
+
+    /// Share of the time since `before`; `None` without any, or where a counter went back.
+    fn share(self, before: Self) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        let busy = self.busy.checked_sub(before.busy)?;
+        Some((busy as f64 / all as f64).min(1.0))
+    }
+}
+
+/// The sensors of one machine.
+#[derive(Debug)]
+pub struct Sensors {
+    stat: Watched,
+    diskstats: Watched,
+    /// By CPU number: now and before.
+    ticks: Vec<(Ticks, Ticks)>,
+    /// CPUs of each core of each group.
+    groups: Vec<Vec<Vec<u16>>>,
+    frequencies: Vec<Vec<Watched>>,
+    drives: Vec<DriveSensor>,
+    packages: Vec<(Watched, Meter)>,
+    wall: Vec<Watched>,
+    sockets: Vec<Watched>,
+    inlet: Option<Watched>,
+    /// Duty and tachometer.
+    fans: Vec<(Watched, Watched)>,
+}
+
+/// The block devices of one drive.
+#[derive(Debug)]
+struct DriveSensor {
+    names: Vec<String>,
+    now: Option<Counters>,
+    before: Option<Counters>,
+}
+
+impl Sensors {
+    /// Those of `machine`.
+    #[must_use]
+    pub fn new(machine: &Machine, layout: &Layout) -> Self {
+        let sys = &machine.sys;
+        let file = |path: String| Watched::new(sys, &path);
+        let frequency = |cpu: u16| {
+            let cpu = machine.cpus.cpus.iter().find(|one| one.number == cpu)?;
+            let policy = &machine.cpus.policies[cpu.policy?];
+            Some(file(format!("{}/scaling_cur_freq", policy.folder)))
+        };
+        // The first cores are the last to be parked.
+        let sampled = |cores: &Vec<crate::layout::Core>| {
+            cores.iter().take(SAMPLED).filter_map(|core| frequency(core.cpus[0])).collect()
+        };
+        let drive = |parts: &crate::layout::DriveParts| DriveSensor {
+            names: parts.names.clone(),
+            now: None,
+            before: None,
+        };
+        let package = |zone: &Zone| (file(format!("{}/energy_uj", zone.folder)), Meter::new(zone));
+        let inlet = machine.chips.iter().find_map(|chip| Some(chip.file(chip.inlet_input()?)));
+        Self {
+            stat: Watched::new(sys, "proc/stat"),
+            diskstats: Watched::new(sys, "proc/diskstats"),
+            ticks: Vec::new(),
+            groups: layout
+                .groups
+                .iter()
+                .map(|cores| cores.iter().map(|core| core.cpus.clone()).collect())
+                .collect(),
+            frequencies: layout.groups.iter().map(sampled).collect(),
+            drives: layout.drives.iter().map(drive).collect(),
+            packages: machine.packages().map(package).collect(),
+            wall: machine.wall_meters().into_iter().map(file).collect(),
+            sockets: layout
+                .sockets
+                .iter()
+                .map(|(chip, input)| file(machine.chips[*chip].file(input)))
+                .collect(),
+            inlet: inlet.map(file),
+            fans: fans(machine, layout, sys),
+        }
+    }
+
+    /// Fills in what is known of the period that ends now; `active` cores of each group took work.
+    pub fn read(&mut self, signals: &mut Signals, active: impl Fn(usize) -> u16) {
+        self.read_cores(signals, active);
+        self.read_drives(signals);
+        self.read_power(signals);
+        self.read_cooling(signals);
+    }
+
+    fn read_cores(&mut self, signals: &mut Signals, active: impl Fn(usize) -> u16) {
+        let known = match self.stat.text() {
+            Ok(text) => cpu_lines(text, &mut self.ticks),
+            Err(_) => false,
+        };
+        let share = |cpu: u16| {
+            let (now, before) = *self.ticks.get(usize::from(cpu)).filter(|_| known)?;
+            now.share(before)
+        };
+        for (group, signal) in signals.groups.iter_mut().enumerate() {
+            signal.active = active(group);
+            let cores = self.groups[group].iter().take(usize::from(signal.active));
+            let (mut sum, mut count, mut busiest) = (0.0, 0_u32, None::<f64>);
+            for share in cores.flatten().filter_map(|cpu| share(*cpu)) {
+                (sum, count) = (sum + share, count + 1);
+                busiest = Some(busiest.map_or(share, |most| most.max(share)));
+            }
+            signal.utilisation = (count > 0).then(|| sum / f64::from(count));
+            signal.busiest = busiest;
+            let files = self.frequencies[group].iter_mut().take(usize::from(signal.active));
+            let read: Vec<u64> = files.filter_map(|file| file.number().ok()).collect();
+            let mean = read.iter().sum::<u64>() as f64 / read.len() as f64;
+            signal.frequency = (!read.is_empty()).then_some(Hertz(mean * 1e3));
+        }
+    }
+
+    fn read_drives(&mut self, signals: &mut Signals) {
+        for drive in &mut self.drives {
+            drive.before = drive.now.take();
+        }
+        if let Ok(text) = self.diskstats.text() {
+            disk_lines(text, &mut self.drives);
+        }
+        let mut sum = Some(Counters::default());
+        for (drive, signal) in self.drives.iter().zip(&mut signals.drives) {
+            let (Some(now), Some(before)) = (drive.now, drive.before) else {
+                (signal.utilisation, signal.read_bytes, signal.written_bytes) = (None, None, None);
+                // Without one drive nothing is known of all users' requests.
+                sum = None;
+                continue;
+            };
+            let Some(done) = now.since(&before) else {
+                sum = None;
+                continue;
+            };
+            let busy = done.busy.seconds() / signals.period.seconds();
+            let busy = busy / drive.names.len() as f64;
+            signal.utilisation = (signals.period.0 > 0).then_some(busy.min(1.0));
+            signal.read_bytes = Some(done.read_bytes);
+            signal.written_bytes = Some(done.written_bytes);
+            sum = sum.map(|sum| sum.plus(&done));
+        }
+        let first = signals.period.0 == 0 || self.drives.is_empty();
+        signals.io = match sum {
+            Some(sum) if !first => io(&sum, signals.io.in_flight),
+            _ => IoSignals::default(),
+        };
+    }
+
+    fn read_power(&mut self, signals: &mut Signals) {
+        let mut cpu = Some(Watts(0.0)).filter(|_| !self.packages.is_empty());
+        for (file, meter) in &mut self.packages {
+            let power = file.number().ok().and_then(|counter| meter.power(signals.now, counter));
+            cpu = cpu.and_then(|sum| Some(sum + power?));
+        }
+        signals.power.cpu = cpu;
+        let mut wall = Some(Watts(0.0)).filter(|_| !self.wall.is_empty());
+        for file in &mut self.wall {
+            let micros = file.number::<u64>().ok();
+            wall = wall.and_then(|sum| Some(sum + Watts(micros? as f64 * 1e-6)));
+        }
+        signals.power.total = wall;
+    }
+
+    fn read_cooling(&mut self, signals: &mut Signals) {
+        let at = signals.now;
+        let read = |file: &mut Watched| {
+            let millis = file.number::<i64>().ok()?;
+            Some(Reading { at, temperature: Celsius(millis as f64 / 1e3) })
+        };
+        signals.cooling.inlet = self.inlet.as_mut().and_then(read);
+        for (file, reading) in self.sockets.iter_mut().zip(&mut signals.cooling.sockets) {
+            *reading = read(file);
+        }
+        for ((duty, speed), fan) in self.fans.iter_mut().zip(&mut signals.cooling.fans) {
+            fan.duty = duty.number::<u8>().ok().map(|duty| f64::from(duty) / 255.0);
+            fan.speed = speed.number::<u32>().ok().map(|speed| Rpm(f64::from(speed)));
+        }
+    }
+}
+
+/// A fan's tachometer has the number of its PWM, where boards are wired as the chip counts.
+fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Watched)> {
+    let fan = |(chip, pwm): &(usize, String)| {
+        let chip = &machine.chips[*chip];
+        let tachometer = pwm.replace("pwm", "fan");
+        let file = |path: String| Watched::new(sys, &path);
+        (file(chip.duty_file(pwm)), file(chip.file(&tachometer)))
+    };
+    layout.fans.iter().map(fan).collect()
+}
+
+/// Moves the ticks of all CPUs on; whether the text has any.
+fn cpu_lines(text: &str, ticks: &mut Vec<(Ticks, Ticks)>) -> bool {
+    let mut any = false;
+    for line in text.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        // CPUs come first.
+        let Some(name) = fields.next().and_then(|name| name.strip_prefix("cpu")) else { break };
+        let Ok(cpu) = name.parse::<u16>() else { continue };
+        let cpu = usize::from(cpu);
+        if cpu >= ticks.len() {
+            ticks.resize(cpu + 1, Default::default());
+        }
+        if let Some(new) = Ticks::parse(fields) {
+            ticks[cpu] = (new, ticks[cpu].0);
+            any = true;
+        }
+    }
+    any
+}
+
+/// Finds the drives' counters in `/proc/diskstats`: numbers of the device, its name, its counters.
+fn disk_lines(text: &str, drives: &mut [DriveSensor]) {
+    for line in text.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let Some(name) = fields.nth(2) else { continue };
+        let Some(drive) = drives.iter_mut().find(|drive| drive.names.iter().any(|n| n == name))
+        else {
+            continue;
+        };
+        let Some(counters) = Counters::parse(fields) else { continue };
+        drive.now = Some(drive.now.map_or(counters, |sum| sum.plus(&counters)));
+    }
+}
+
+/// What all drives did as users' I/O: what went to the drives is what is known of it. `before` was
+/// under way at the end of the period before.
+fn io(done: &Counters, before: Option<u64>) -> IoSignals {
+    let op = |completed: u64, bytes: Bytes, time: Nanos| OpSignals {
+        completed: Some(completed),
+        bytes: Some(bytes.0),
+        mean_latency: (completed > 0).then(|| Nanos(time.0 / completed.max(1))),
+        percentiles: None,
+    };
+    let completed = done.reads + done.writes;
+    let bytes = done.read_bytes.saturating_add(done.written_bytes);
+    let all = op(completed, Bytes(bytes), done.read_time + done.write_time);
+    let grown = done.in_flight.saturating_sub(before.unwrap_or(done.in_flight));
+    IoSignals {
+        arrived: Some(completed + grown),
+        completed: all.completed,
+        bytes: all.bytes,
+        mean_latency: all.mean_latency,
+        max_latency: None,
+        percentiles: None,
+        in_flight: Some(done.in_flight),
+        reads: op(done.reads, Bytes(done.read_bytes), done.read_time),
+        writes: op(done.writes, Bytes(done.written_bytes), done.write_time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utilisation_is_the_change_of_ticks() {
+        let mut ticks = Vec::new();
+        let first = "cpu  9 9 9 9\ncpu0 100 0 0 900 0 0 0 0 0 0\ncpu2 0 0 0 10 90 0 0 0\nintr 1 2";
+        assert!(cpu_lines(first, &mut ticks));
+        let second = "cpu0 140 5 5 940 10 0 0 0 7 0\ncpu2 0 0 0 10 90 0 0 0\nintr 3";
+        assert!(cpu_lines(second, &mut ticks));
+        let share = |cpu: usize| ticks[cpu].0.share(ticks[cpu].1);
+        assert_eq!(share(0), Some(0.5), "waiting for I/O is idle");
+        assert_eq!(share(1), None, "not online");
+        assert_eq!(share(2), None, "no tick has passed");
+        assert!(!cpu_lines("nonsense", &mut ticks));
+    }
+
+    #[test]
+    fn counters_that_go_back_are_no_share() {
+        let (more, less) = (Ticks { busy: 5, all: 9 }, Ticks { busy: 4, all: 12 });
+        assert_eq!(less.share(more), None);
+    }
+
+    #[test]
+    fn a_drive_is_the_sum_of_its_namespaces() {
+        let names = ["nvme0n1", "nvme0n2"].map(str::to_owned).to_vec();
+        let mut drives = [DriveSensor { names, now: None, before: None }];
+        let text = " 259 0 nvme0n1 7 0 8 14 1 0 8 2 1 9 9 0 0 0 0\n\
+                    259 1 nvme0n1p1 7 0 8 14 1 0 8 2 1 9 9\n\
+                    259 2 nvme0n2 3 0 8 6 0 0 0 0 2 4 4 0\nshort\n8 0 sda 1 1 1 1 1 1 1 1 1 1 1";
+        disk_lines(text, &mut drives);
+        let sum = drives[0].now.unwrap();
+        assert_eq!((sum.reads, sum.writes, sum.in_flight), (10, 1, 3));
+        let io = io(&sum, Some(1));
+        assert_eq!((io.completed, io.arrived), (Some(11), Some(13)));
+        assert_eq!(io.reads.mean_latency, Some(Nanos::from_millis(2)));
+    }
+}

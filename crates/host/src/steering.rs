@@ -1,0 +1,372 @@
+//! Sets places and sees to it that they stay set.
+//!
+//! ```text
+//!            write, read back           somebody else changed it
+//!   found ───────────────────► set ───────────────────────────────► contested
+//!     ▲                       ▲ │ released                            │    │
+//!     └───────────────────────┼─┘       the first time in a while:    │    │ again, or the
+//!                             └──────────── written once more ────────┘    │ operator says so
+//!                                                                          ▼
+//!                                                                       yielded
+//! ```
+//!
+//! A place that was yielded is its new owner's until Ebb starts anew. A value is what is read back
+//! of it: drivers round.
+
+use ebb_policy::Outcome;
+use ebb_policy::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::knob::{Knob, Place};
+use crate::machine::Machine;
+use crate::originals::Original;
+use crate::sys::{Absent, Sys};
+
+/// What to do where somebody else changes what Ebb has set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contest {
+    /// Leave it to them.
+    Yield,
+    /// Set it once more, as a reset of the device asks for; then leave it to them.
+    #[default]
+    Reassert,
+    /// Say so and do nothing else.
+    Alarm,
+}
+
+/// A second change within this time is nobody's reset.
+const WHILE: Nanos = Nanos::from_secs(60);
+/// A place that refuses is tried again at such distances.
+const RETRY: Nanos = Nanos::from_secs(5);
+
+/// One place and what Ebb did to it.
+#[derive(Debug)]
+struct Held {
+    original: Original,
+    knob: Result<Knob, Absent>,
+    /// Whether it may be other than it was found.
+    touched: bool,
+    /// What was written last, and what was read back.
+    set: Option<(String, String)>,
+    /// When it was last set once more against somebody else.
+    reasserted: Option<Nanos>,
+    yielded: bool,
+    /// Why it does not take what it is given, and since when it is not tried again.
+    refused: Option<(String, Nanos)>,
+}
+
+/// Something that an operator should know of a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub text: String,
+}
+
+/// All places of a machine.
+#[derive(Debug)]
+pub struct Steering {
+    sys: Sys,
+    held: Vec<Held>,
+    contest: Contest,
+    next: usize,
+    notices: Vec<Notice>,
+}
+
+impl Steering {
+    /// Takes `originals`, which are on disk, in hand; nothing is written yet.
+    #[must_use]
+    pub fn new(machine: &Machine, originals: Vec<Original>, contest: Contest) -> Self {
+        let held = |original: Original| Held {
+            knob: Knob::find(machine, &original.place),
+            original,
+            touched: false,
+            set: None,
+            reasserted: None,
+            yielded: false,
+            refused: None,
+        };
+        Self {
+            sys: machine.sys.clone(),
+            held: originals.into_iter().map(held).collect(),
+            contest,
+            next: 0,
+            notices: Vec::new(),
+        }
+    }
+
+    /// How many places there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The number of `place` here.
+    #[must_use]
+    pub fn find(&self, place: &Place) -> Option<usize> {
+        self.held.iter().position(|held| held.original.place == *place)
+    }
+
+    /// What was found at a place.
+    #[must_use]
+    pub fn found(&self, at: usize) -> &str {
+        &self.held[at].original.found
+    }
+
+    /// What it is set to now, by what was read back; what was found where nothing was set.
+    #[must_use]
+    pub fn now(&self, at: usize) -> &str {
+        let held = &self.held[at];
+        held.set.as_ref().map_or(&held.original.found, |(_, read)| read)
+    }
+
+    /// Sets a place, or sets it back where there is no value.
+    pub fn set(&mut self, at: usize, value: Option<&str>, now: Nanos) -> Outcome {
+        let held = &mut self.held[at];
+        if held.yielded {
+            return Outcome::Changed;
+        }
+        let asked = match value {
+            None if !held.touched => return Outcome::Done,
+            None => held.original.found.clone(),
+            Some(value) => value.to_owned(),
+        };
+        if held.set.as_ref().is_some_and(|(set, _)| *set == asked) {
+            return Outcome::Done;
+        }
+        if let Some((_, since)) = &held.refused
+            && now.saturating_sub(*since) < RETRY
+        {
+            return Outcome::Refused;
+        }
+        held.touched = true;
+        match write(held, &self.sys, &asked) {
+            Ok(read) => {
+                held.touched = value.is_some();
+                held.set = value.map(|_| (asked, read));
+                held.refused = None;
+                Outcome::Done
+            }
+            Err(reason) => {
+                let known = held.refused.as_ref().is_some_and(|(known, _)| *known == reason);
+                held.refused = Some((reason.clone(), now));
+                if !known {
+                    self.note(at, reason);
+                }
+                Outcome::Refused
+            }
+        }
+    }
+
+    /// Reads back `count` of all places, in turn, and follows the policy for those that somebody
+    /// else has changed.
+    pub fn check(&mut self, count: usize, now: Nanos) {
+        for _ in 0..count.min(self.held.len()) {
+            let at = self.next;
+            self.next = (at + 1) % self.held.len();
+            self.check_one(at, now);
+        }
+    }
+
+    fn check_one(&mut self, at: usize, now: Nanos) {
+        let held = &mut self.held[at];
+        let (Some((set, read)), Ok(knob), false) = (&held.set, &mut held.knob, held.yielded) else {
+            return;
+        };
+        let text = match knob.read(&self.sys) {
+            Ok(is) if is == *read => return,
+            Ok(is) => format!("somebody else has changed it from '{read}' to '{is}'"),
+            Err(absent) => {
+                // Gone, or not answering: what it takes to write it next time will say.
+                let (reason, set) = (absent.to_string(), set.clone());
+                held.set = None;
+                held.refused = Some((reason.clone(), now));
+                return self.note(at, format!("'{set}' cannot be read back: {reason}"));
+            }
+        };
+        let set = set.clone();
+        let first = held.reasserted.is_none_or(|then| now.saturating_sub(then) > WHILE);
+        let remedy = match self.contest {
+            Contest::Alarm => {
+                // Once for each change.
+                if let (Ok(knob), Some((_, read))) = (&mut held.knob, &mut held.set) {
+                    *read = knob.read(&self.sys).unwrap_or_default();
+                }
+                "it is left so"
+            }
+            Contest::Reassert if first => {
+                held.reasserted = Some(now);
+                match write(held, &self.sys, &set) {
+                    Ok(read) => held.set = Some((set, read)),
+                    Err(reason) => {
+                        held.set = None;
+                        held.refused = Some((reason, now));
+                    }
+                }
+                "it was set once more"
+            }
+            Contest::Yield | Contest::Reassert => {
+                held.yielded = true;
+                "it is theirs until ebb starts anew"
+            }
+        };
+        self.note(at, format!("{text}; {remedy}"));
+    }
+
+    /// How many places do not take what they are given, or are somebody else's.
+    #[must_use]
+    pub fn failing(&self) -> usize {
+        self.held.iter().filter(|held| held.yielded || held.refused.is_some()).count()
+    }
+
+    /// What happened since this was last asked.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn note(&mut self, at: usize, text: String) {
+        self.notices.push(Notice { place: self.held[at].original.place.clone(), text });
+    }
+}
+
+/// Writes, unless it is so already, and reads back.
+fn write(held: &mut Held, sys: &Sys, value: &str) -> Result<String, String> {
+    let knob = held.knob.as_mut().map_err(|absent| absent.to_string())?;
+    if knob.read(sys).is_ok_and(|is| is == value) {
+        return Ok(value.to_owned());
+    }
+    knob.write(sys, value).map_err(|absent| absent.to_string())?;
+    let read = knob.read(sys).map_err(|absent| absent.to_string())?;
+    if is_near(value, &read) {
+        return Ok(read);
+    }
+    Err(format!("'{value}' was written, '{read}' is read back"))
+}
+
+/// Whether what was read back is what was written, as far as drivers round: a fan's chip to a few
+/// steps, a processor to its own frequencies.
+fn is_near(written: &str, read: &str) -> bool {
+    let numbers = (written.parse::<f64>(), read.parse::<f64>());
+    let (Ok(written), Ok(read)) = numbers else { return written == read };
+    let coarse = written >= 16.0;
+    written == read || coarse && (written - read).abs() <= (0.02 * written).max(4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::originals::Leave;
+
+    struct Bench {
+        root: tempfile::TempDir,
+        steering: Steering,
+    }
+
+    impl Bench {
+        fn new(contest: Contest) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            fs::create_dir_all(root.path().join("sys/devices/system/cpu")).unwrap();
+            fs::write(root.path().join("sys/devices/system/cpu/online"), "0\n").unwrap();
+            fs::write(root.path().join("limit"), "9000\n").unwrap();
+            let machine = Machine::found(Sys::new(root.path())).unwrap();
+            let original = Original {
+                place: Place::File { path: "limit".to_owned() },
+                found: "9000".to_owned(),
+                safe: "9000".to_owned(),
+                leave: Leave::Restore,
+            };
+            let steering = Steering::new(&machine, vec![original], contest);
+            Self { root, steering }
+        }
+        fn is(&self) -> String {
+            fs::read_to_string(self.root.path().join("limit")).unwrap().trim().to_owned()
+        }
+        fn other(&self, value: &str) {
+            fs::write(self.root.path().join("limit"), value).unwrap();
+        }
+        fn set(&mut self, value: Option<&str>, second: u64) -> Outcome {
+            self.steering.set(0, value, Nanos::from_secs(second))
+        }
+        fn check(&mut self, second: u64) -> Vec<String> {
+            self.steering.check(4, Nanos::from_secs(second));
+            self.steering.notices().into_iter().map(|notice| notice.text).collect()
+        }
+    }
+
+    #[test]
+    fn released_is_what_was_found() {
+        let mut bench = Bench::new(Contest::Reassert);
+        assert_eq!(bench.set(None, 0), Outcome::Done);
+        assert_eq!(bench.set(Some("500"), 1), Outcome::Done);
+        assert_eq!(bench.is(), "500");
+        assert_eq!(bench.check(1), Vec::<String>::new());
+        assert_eq!(bench.set(None, 2), Outcome::Done);
+        assert_eq!(bench.is(), "9000");
+        // From now on it is whoever's it was.
+        bench.other("700");
+        assert_eq!(bench.set(None, 3), Outcome::Done);
+        assert_eq!((bench.check(3), bench.is()), (Vec::new(), "700".to_owned()));
+    }
+
+    #[test]
+    fn a_reset_is_set_right_and_a_rival_is_left_alone() {
+        let mut bench = Bench::new(Contest::Reassert);
+        bench.set(Some("500"), 0);
+        for second in [1, 100] {
+            bench.other("9000");
+            assert!(bench.check(second)[0].ends_with("from '500' to '9000'; it was set once more"));
+            assert_eq!(bench.is(), "500");
+        }
+        bench.other("800");
+        assert!(bench.check(130)[0].contains("theirs"));
+        assert_eq!(bench.set(Some("400"), 131), Outcome::Changed);
+        assert_eq!(bench.is(), "800");
+        assert_eq!(bench.steering.failing(), 1);
+    }
+
+    #[test]
+    fn who_is_to_yield_yields_and_who_is_to_tell_tells_once() {
+        let mut bench = Bench::new(Contest::Yield);
+        bench.set(Some("500"), 0);
+        bench.other("800");
+        assert!(bench.check(1)[0].contains("theirs"));
+        assert_eq!(bench.is(), "800");
+        let mut bench = Bench::new(Contest::Alarm);
+        bench.set(Some("500"), 0);
+        bench.other("800");
+        assert!(bench.check(1)[0].contains("left so"));
+        assert_eq!((bench.check(2), bench.is()), (Vec::new(), "800".to_owned()));
+    }
+
+    #[test]
+    fn what_refuses_is_told_once_and_tried_again() {
+        let mut bench = Bench::new(Contest::Reassert);
+        let path = bench.root.path().join("limit");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(bench.set(Some("500"), 0), Outcome::Refused);
+        assert!(bench.steering.notices()[0].text.contains("Is a directory"));
+        assert_eq!(bench.set(Some("500"), 6), Outcome::Refused);
+        assert_eq!(bench.steering.notices(), []);
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, "9000").unwrap();
+        assert_eq!(bench.set(Some("500"), 8), Outcome::Refused, "not before its time");
+        assert_eq!(bench.set(Some("500"), 12), Outcome::Done);
+        assert_eq!((bench.is(), bench.steering.failing()), ("500".to_owned(), 0));
+    }
+
+    #[test]
+    fn a_value_that_is_rounded_is_the_value() {
+        for (written, read, near) in
+            [("128", "127", true), ("128", "120", false), ("2000000", "1990000", true)]
+        {
+            assert_eq!(is_near(written, read), near, "{written} {read}");
+        }
+        assert!(!is_near("3", "2"), "a power state is not rounded");
+        assert!(is_near("4-7", "4-7") && !is_near("4-7", "root invalid"));
+    }
+}

@@ -1,0 +1,275 @@
+//! What is given is set, and set back, on whole machines.
+
+use std::fs;
+
+use ebb_host::{Contest, Host, Leave, Machine, RestoreOutcome, State, Stated, restore};
+use ebb_policy::units::Hertz;
+use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Request};
+use proptest::prelude::*;
+
+use crate::tree::{CAPS, Tree, intel};
+
+/// A machine that is acted on.
+struct Bench {
+    tree: Tree,
+    state: tempfile::TempDir,
+    host: Host,
+}
+
+impl Bench {
+    fn new(tree: Tree) -> Self {
+        Self::left(tree, Leave::Restore)
+    }
+
+    fn left(tree: Tree, leave: Leave) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+        let mut bench = Self { tree, state, host };
+        let folder = State::take(bench.state.path()).unwrap();
+        let contest = Contest::Reassert;
+        let missing = bench.host.act(Control::ALL, |_| leave, contest, &folder).unwrap();
+        assert_eq!(missing, []);
+        bench
+    }
+
+    fn request(&self) -> Request {
+        Request::new(self.host.topology())
+    }
+
+    /// Applies a request without a guard.
+    fn apply(&mut self, request: &Request) -> Applied {
+        let topology = self.host.topology().clone();
+        let mut given = InForce::new(&topology);
+        given.follow(request);
+        let mut applied = Applied::new(&topology);
+        self.host.apply(&given, &mut applied);
+        applied
+    }
+
+    fn machine(&self) -> Machine {
+        self.tree.with_drives()
+    }
+
+    fn restore(&self) -> Vec<ebb_host::Restored> {
+        let states = ["dev/nvme0", "dev/nvme1"].map(|file| (file, self.tree.get(file)));
+        let machine = self.machine();
+        for (file, state) in states {
+            self.tree.put(file, state);
+        }
+        restore(&machine, &State::take(self.state.path()).unwrap(), None).unwrap()
+    }
+}
+
+const FIRST: &str = "sys/devices/system/cpu/cpufreq/policy0";
+const FAN: &str = "sys/class/hwmon/hwmon3/pwm1";
+const PARKED: &str = "sys/fs/cgroup/ebb-parked/cpuset.cpus";
+
+/// What is other than `before`. The board moves the duty of its own control, and the group of
+/// parked cores has no folder on a machine.
+fn changed(tree: &Tree, before: &[(String, String)]) -> Vec<String> {
+    let moves = |name: &str| name == FAN || name.contains("ebb-parked");
+    let after = tree.settings();
+    let changed = after.iter().filter(|file| !before.contains(file) && !moves(&file.0));
+    changed.map(|(name, value)| format!("{name}: {value}")).collect()
+}
+
+#[test]
+fn every_control_is_set_where_it_belongs_and_set_back_as_it_was() {
+    let mut bench = Bench::new(intel());
+    let before = bench.tree.settings();
+    let mut request = bench.request();
+    request.active_cores.ask(0, 5, "test:");
+    request.frequency.ask(0, Hertz(2.0e9), "test:");
+    request.frequency_cap.ask(1, Hertz(1.2e9), "test:");
+    request.power_state.ask(1, 2, "test:");
+    request.fan_duty.ask(0, 0.5, "test:");
+    let applied = bench.apply(&request);
+    for (control, part) in
+        [(Control::ActiveCores, 0), (Control::Frequency, 0), (Control::FanDuty, 0)]
+    {
+        assert_eq!(applied.of(control, part), Outcome::Done, "{control}");
+    }
+    // Both threads of the last three cores, which are the second socket's.
+    assert_eq!(bench.tree.get(PARKED), "5-7,13-15");
+    let limits = |policy: &str| {
+        let file =
+            |which: &str| format!("sys/devices/system/cpu/cpufreq/{policy}/scaling_{which}_freq");
+        (bench.tree.get(&file("min")), bench.tree.get(&file("max")))
+    };
+    assert_eq!(limits("policy0"), ("2000000".to_owned(), "2000000".to_owned()));
+    assert_eq!(limits("policy4"), ("1200000".to_owned(), "1200000".to_owned()), "its socket's cap");
+    assert_eq!(
+        (bench.tree.get("dev/nvme0"), bench.tree.get("dev/nvme1")),
+        ("0".into(), "2".into())
+    );
+    assert_eq!(
+        (bench.tree.get(FAN), bench.tree.get(&format!("{FAN}_enable"))),
+        ("128".into(), "1".into())
+    );
+    let done = bench.restore();
+    assert!(
+        done.iter().all(|one| !matches!(one.outcome, RestoreOutcome::Failed { .. })),
+        "{done:?}"
+    );
+    assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
+    assert_eq!(bench.tree.get(&format!("{PARKED}.partition")), "member");
+    assert_eq!(bench.restore(), [], "nothing is left to be done");
+}
+
+#[test]
+fn a_cap_is_raised_only_when_the_others_are_lowered() {
+    let mut bench = Bench::new(intel());
+    let mut request = bench.request();
+    request.power_state.ask(0, 0, "test:");
+    request.power_state.ask(1, 2, "test:");
+    bench.apply(&request);
+    request.power_state.ask(0, 2, "test:");
+    request.power_state.ask(1, 0, "test:");
+    bench.apply(&request);
+    assert_eq!(bench.tree.get("dev/log"), "nvme1=2 nvme0=2 nvme1=0");
+    // One that does not take its lower cap keeps the other from its higher one.
+    request.power_state.ask(0, 1, "test:");
+    request.power_state.ask(1, 2, "test:");
+    fs::remove_file(bench.tree.path().join("dev/nvme1")).unwrap();
+    let applied = bench.apply(&request);
+    assert_eq!(applied.of(Control::PowerState, 1), Outcome::Refused);
+    assert_eq!(applied.of(Control::PowerState, 0), Outcome::Refused);
+    assert_eq!(bench.tree.get("dev/nvme0"), "2");
+}
+
+#[test]
+fn nothing_is_changed_before_the_originals_are_on_disk() {
+    let tree = intel();
+    let state = tempfile::tempdir().unwrap();
+    // As on a full disk.
+    fs::create_dir(state.path().join("originals.json.new")).unwrap();
+    let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+    let before = tree.settings();
+    let folder = State::take(state.path()).unwrap();
+    let error = host.act(Control::ALL, |_| Leave::Restore, Contest::Yield, &folder).unwrap_err();
+    assert!(error.to_string().contains("originals.json"), "{error}");
+    assert!(!host.is_acting());
+    let mut request = Request::new(host.topology());
+    request.frequency.ask(0, Hertz(1.0e9), "test:");
+    let mut given = InForce::new(host.topology());
+    given.follow(&request);
+    let mut applied = Applied::new(host.topology());
+    host.apply(&given, &mut applied);
+    assert_eq!(tree.settings(), before);
+}
+
+#[test]
+fn one_failure_does_not_keep_the_others_from_being_set_back() {
+    let mut bench = Bench::new(intel());
+    let mut request = bench.request();
+    request.frequency.ask(0, Hertz(1.0e9), "test:");
+    request.fan_duty.ask(0, 1.0, "test:");
+    request.power_state.ask(0, 1, "test:");
+    bench.apply(&request);
+    let stubborn = bench.tree.path().join(format!("{FIRST}/scaling_max_freq"));
+    fs::remove_file(&stubborn).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &stubborn).unwrap();
+    // The drive is pulled.
+    fs::remove_dir_all(bench.tree.path().join("sys/block/nvme0n1")).unwrap();
+    let done = bench.restore();
+    let failed: Vec<_> = done
+        .iter()
+        .filter(|one| matches!(one.outcome, RestoreOutcome::Failed { .. }))
+        .map(|one| one.place.to_string())
+        .collect();
+    assert_eq!(failed, [format!("/{FIRST}/scaling_max_freq")]);
+    let gone = done.iter().filter(|one| matches!(one.outcome, RestoreOutcome::Gone { .. }));
+    assert_eq!(gone.count(), 1);
+    assert_eq!(bench.tree.get(&format!("{FAN}_enable")), "2");
+    // Mended, it is set back by the next try, and only it.
+    fs::remove_file(&stubborn).unwrap();
+    fs::write(&stubborn, "1000000").unwrap();
+    let done = bench.restore();
+    assert_eq!(done.len(), 1);
+    assert_eq!(bench.tree.get(&format!("{FIRST}/scaling_max_freq")), "3400000");
+}
+
+#[test]
+fn after_a_restart_only_what_outlives_one_is_set_back() {
+    let mut bench = Bench::new(intel());
+    let mut request = bench.request();
+    request.frequency.ask(0, Hertz(1.0e9), "test:");
+    request.fan_duty.ask(0, 1.0, "test:");
+    bench.apply(&request);
+    bench.tree.put("proc/sys/kernel/random/boot_id", "another");
+    // The kernel's own values now; the chip has kept the mode, and has another number.
+    bench.tree.put(&format!("{FIRST}/scaling_max_freq"), 2_900_000);
+    let hwmon = bench.tree.path().join("sys/class/hwmon");
+    fs::rename(hwmon.join("hwmon3"), hwmon.join("hwmon9")).unwrap();
+    let done = bench.restore();
+    assert!(done.iter().any(|one| one.outcome == RestoreOutcome::Restarted));
+    assert_eq!(bench.tree.get(&format!("{FIRST}/scaling_max_freq")), "2900000");
+    assert_eq!(bench.tree.get("sys/class/hwmon/hwmon9/pwm1_enable"), "2");
+}
+
+#[test]
+fn what_is_to_be_left_safe_is_left_safe() {
+    let mut bench = Bench::left(intel(), Leave::Safe);
+    let mut request = bench.request();
+    request.frequency.ask(0, Hertz(1.0e9), "test:");
+    request.fan_duty.ask(0, 0.3, "test:");
+    request.power_state.ask(0, 2, "test:");
+    bench.apply(&request);
+    bench.restore();
+    assert_eq!(bench.tree.get(&format!("{FIRST}/scaling_max_freq")), "3400000");
+    assert_eq!(
+        (bench.tree.get(FAN), bench.tree.get(&format!("{FAN}_enable"))),
+        ("255".into(), "1".into())
+    );
+    assert_eq!(bench.tree.get("dev/nvme0"), "0");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Whatever is asked for, in whatever order, however often it is killed in between: everything
+    /// comes back, no minimum is above its maximum, and no write takes the caps above what they
+    /// are before or after all of them.
+    #[test]
+    fn whatever_happened_everything_comes_back(
+        steps in proptest::collection::vec(
+            (1..=8_u16, 8..=34_u32, 0..3_u8, 0..3_u8, 0.0..1.0_f64, any::<u8>()), 1..8,
+        ),
+    ) {
+        let mut bench = Bench::new(intel());
+        let before = bench.tree.settings();
+        for (cores, steps, first, second, duty, released) in steps {
+            let mut request = bench.request();
+            let given = |bit: u8| released & 1 << bit == 0;
+            if given(0) { request.active_cores.ask(0, cores, "test:"); }
+            if given(1) { request.frequency.ask(0, Hertz(f64::from(steps) * 1e8), "test:"); }
+            if given(2) { request.power_state.ask(0, first, "test:"); }
+            if given(3) { request.power_state.ask(1, second, "test:"); }
+            if given(4) { request.fan_duty.ask(1, duty, "test:"); }
+            let states = |tree: &Tree| {
+                ["dev/nvme0", "dev/nvme1"].map(|file| tree.get(file).parse().unwrap())
+            };
+            let sum = |states: [usize; 2]| states.map(|state| CAPS[state]).iter().sum::<f64>();
+            let mut now: [usize; 2] = states(&bench.tree);
+            let from = sum(now);
+            bench.tree.put("dev/log", "");
+            bench.apply(&request);
+            let most = from.max(sum(states(&bench.tree)));
+            for write in bench.tree.get("dev/log").split_whitespace() {
+                let (drive, state) = write.split_once('=').unwrap();
+                now[usize::from(drive == "nvme1")] = state.parse().unwrap();
+                prop_assert!(sum(now) <= most, "{write}");
+            }
+            for policy in 0..8 {
+                let limit = |which: &str| -> u32 {
+                    let folder = "sys/devices/system/cpu/cpufreq";
+                    let file = format!("{folder}/policy{policy}/scaling_{which}_freq");
+                    bench.tree.get(&file).parse().unwrap()
+                };
+                prop_assert!(limit("min") <= limit("max"));
+            }
+        }
+        bench.restore();
+        prop_assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
+    }
+}

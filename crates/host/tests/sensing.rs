@@ -1,0 +1,125 @@
+//! What a cycle senses of whole machines.
+
+use ebb_host::{Host, Stated};
+use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
+use ebb_policy::{Control, CoreRole, Origin, Plant, Signal, Signals};
+
+use crate::tree::{Tree, amd, intel, kunpeng};
+
+/// CPU `n` was busy for `busy(n)` of 100 ticks more.
+fn load(tree: &Tree, cpus: u16, rounds: u64, busy: impl Fn(u16) -> u64) {
+    let line = |cpu: u16| {
+        let busy = busy(cpu) * rounds;
+        format!("cpu{cpu} {busy} 0 0 {} 0 0 0 0 0 0\n", 100 * rounds - busy)
+    };
+    let lines: String = (0..cpus).map(line).collect();
+    tree.put("proc/stat", format!("cpu  1 2 3 4\n{lines}intr 5"));
+}
+
+fn disks(tree: &Tree, rounds: u64) {
+    let line = |name: &str| {
+        let (reads, ms) = (100 * rounds, 300 * rounds);
+        format!("259 0 {name} {reads} 0 {} {ms} 0 0 0 0 3 {ms} {ms}\n", 8 * reads)
+    };
+    tree.put("proc/diskstats", ["nvme0n1", "nvme1n1"].map(line).concat());
+}
+
+#[test]
+fn a_period_is_the_change_of_counters() {
+    let tree = intel();
+    load(&tree, 16, 1, |_| 0);
+    disks(&tree, 1);
+    let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    assert_eq!(signals.io.completed, None, "nothing is known of no time");
+    load(&tree, 16, 2, |cpu| if cpu % 8 == 3 { 80 } else { 20 });
+    disks(&tree, 2);
+    tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 5_000_000);
+    tree.put("sys/class/powercap/intel-rapl:1/energy_uj", 12_345_678 + 7_000_000);
+    host.sense(&mut signals);
+    assert!(signals.period > Nanos::ZERO);
+    let group = signals.groups[0];
+    // The first reading was of 100 ticks at rest.
+    assert_eq!((group.active, group.busiest), (8, Some(1.0)));
+    assert!((group.utilisation.unwrap() - (0.4 * 14.0 + 1.0 * 2.0) / 16.0).abs() < 1e-9);
+    assert_eq!(group.frequency, Some(Hertz(0.8e9)));
+    assert_eq!((signals.io.completed, signals.io.in_flight), (Some(200), Some(6)));
+    assert_eq!(signals.io.reads.mean_latency, Some(Nanos::from_millis(3)));
+    assert_eq!(signals.io.writes.completed, Some(0));
+    assert_eq!(signals.drives[0].read_bytes, Some(100 * 8 * 512));
+    assert_eq!(signals.drives[0].temperature, Some(Celsius(41.0)));
+    // In its fastest state and always busy: the state's maximum, modelled.
+    assert_eq!(signals.drives[1].power, Some(Watts(25.0)));
+    assert_eq!(signals.sources.of(Signal::DrivePower, 1).origin, Origin::Modelled);
+    let watts = 12.0 / signals.period.seconds();
+    assert!((signals.power.cpu.unwrap().0 / watts - 1.0).abs() < 1e-9);
+    assert_eq!(signals.power.total, Some(Watts(412.0)));
+    let socket = signals.cooling.sockets[1].unwrap();
+    assert_eq!((socket.temperature, socket.at), (Celsius(64.0), signals.now));
+    assert_eq!(signals.cooling.inlet.unwrap().temperature, Celsius(25.0));
+    assert_eq!(signals.cooling.fans[1].duty, Some(1.0));
+}
+
+#[test]
+fn a_drive_at_rest_is_not_asked_again() {
+    let tree = intel();
+    disks(&tree, 1);
+    let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    assert_eq!(signals.drives[0].state, Some(0));
+    // Another state would be seen if it were asked; the value only gets older.
+    tree.put("dev/nvme0", 2);
+    host.sense(&mut signals);
+    assert_eq!(signals.drives[0].state, Some(0));
+    assert!(signals.sources.of(Signal::DriveState, 0).age > Nanos::ZERO);
+}
+
+#[test]
+fn what_is_not_there_is_absent() {
+    let tree = kunpeng();
+    let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    host.sense(&mut signals);
+    assert_eq!((signals.io.completed, signals.power.cpu, signals.power.total), (None, None, None));
+    assert_eq!((signals.groups[0].utilisation, signals.groups[0].frequency), (None, None));
+    assert_eq!(signals.cooling.inlet, None);
+}
+
+#[test]
+fn the_topology_is_what_can_be_steered() {
+    let tree = intel();
+    let host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+    let topology = host.topology();
+    assert_eq!((topology.groups[0].cores, topology.groups[0].role), (8, CoreRole::ResourceVolume));
+    assert_eq!((topology.sockets, topology.fans.len()), (2, 2));
+    assert_eq!(topology.frequencies.len(), 27);
+    assert_eq!(topology.max_frequency(), Hertz(3.4e9));
+    assert_eq!(topology.drives[0].operational().len(), 3);
+    // A policy for drives alone leaves fans and heat to the board.
+    let host = Host::new(tree.with_drives(), &Stated::default(), &[Control::PowerState]).unwrap();
+    assert_eq!((host.topology().sockets, host.topology().fans.len()), (0, 0));
+    let host = Host::new(amd().machine(), &Stated::default(), Control::ALL).unwrap();
+    assert_eq!(host.topology().frequencies.len(), 3);
+}
+
+#[test]
+fn groups_are_checked() {
+    let stated = |lists: &[&[u16]]| {
+        let group =
+            |cpus: &&[u16]| ebb_host::Group { role: CoreRole::FrontEnd, cpus: cpus.to_vec() };
+        Stated { groups: lists.iter().map(group).collect(), ..Stated::default() }
+    };
+    let made = |lists: &[&[u16]]| Host::new(intel().machine(), &stated(lists), Control::ALL);
+    let host = made(&[&[0, 1, 8, 9], &[4, 5]]).unwrap();
+    assert_eq!(host.topology().groups.iter().map(|g| g.cores).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(host.topology().groups[1].socket, Some(1));
+    for (wrong, says) in
+        [(&[&[0, 77][..]][..], "CPU 77"), (&[&[0], &[0]], "two groups"), (&[&[8]], "no cores")]
+    {
+        let error = made(wrong).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
