@@ -13,6 +13,8 @@ use crate::characterise::CharacteriseArgs;
 use crate::load::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeArgs;
+use crate::restore::RestoreArgs;
+use crate::run::{ConfigCommand, RunArgs};
 use crate::serve::{ServeArgs, StatusArgs};
 use crate::sim::SimArgs;
 use crate::trace::TraceCommand;
@@ -49,6 +51,13 @@ pub enum Command {
     Characterise(CharacteriseArgs),
     /// Say what this machine can sense and steer, from which files, and which policies could run.
     Probe(ProbeArgs),
+    /// Run policies on this machine: observe and say what they would do, or act.
+    Run(RunArgs),
+    /// Set everything back to what it was before `ebb run --apply`.
+    Restore(RestoreArgs),
+    /// Check, show and describe the configuration of `ebb run`.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Print the completions for a shell.
     Completions {
         /// Which shell.

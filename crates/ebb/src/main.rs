@@ -19,6 +19,8 @@ mod paper;
 mod parallel;
 mod probe;
 mod progress;
+mod restore;
+mod run;
 mod serve;
 mod server;
 mod sim;
@@ -43,6 +45,9 @@ fn main() -> ExitCode {
         Command::Status(args) => serve::show(&args),
         Command::Characterise(args) => characterise::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Restore(args) => restore::run(&args),
+        Command::Config(command) => run::configuration(&command),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(&folder),
     };

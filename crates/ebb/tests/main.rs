@@ -20,6 +20,7 @@ mod pipes;
 mod probe;
 mod qos;
 mod readme;
+mod run;
 mod serve;
 mod sim;
 mod tidy;

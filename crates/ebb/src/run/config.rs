@@ -1,0 +1,250 @@
+//! `/etc/ebb/ebb.toml`: what the operator states.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use ebb_host::{Contest, Group, Leave, MIN_DUTY, Stated};
+use ebb_policy::cooling::Curve;
+use ebb_policy::registry::Settings;
+use ebb_policy::units::{Nanos, Watts, parse_ratio};
+use ebb_policy::{Control, CoreRole, PERIOD, Steward};
+use ebb_twin::Profile;
+use jiff::civil::Time;
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::schedule::{InEffect, Span};
+use crate::exit::usage;
+
+/// Where it is.
+pub const FILE: &str = "/etc/ebb/ebb.toml";
+/// What `ebb config schema` prints.
+pub const SCHEMA: &str = include_str!("../../../../docs/json-schema/config-1.json");
+/// The shortest and the longest period: less costs more than it finds, more misses bursts.
+const PERIODS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(60);
+
+/// The whole file. Every key has a default; `examples/ebb.toml` explains them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The policy, or several as `a+b`.
+    pub policy: String,
+    /// Whether to act; to observe is the default.
+    pub apply: bool,
+    /// Tolerated rise of the mean latency.
+    #[serde(deserialize_with = "ratio")]
+    pub plf: f64,
+    /// Most that the caps of all drives may sum to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssd_budget: Option<Watts>,
+    /// Disk throughput by fan duty, a file of `ebb characterise`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<PathBuf>,
+    /// Time from one cycle to the next.
+    pub period: Nanos,
+    /// What to do where somebody else changes what Ebb has set.
+    pub contest: Contest,
+    /// The twin's profile whose cores stand for this machine's in estimates of power.
+    pub profile: String,
+    /// What the operator knows of the machine.
+    pub machine: Machine,
+    /// What to leave behind.
+    pub leave: Leaves,
+    /// Other settings at certain times of the day.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<Span>,
+}
+
+/// `[machine]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Machine {
+    /// Cores of each group that are never parked.
+    pub min_cores: u16,
+    /// Smallest duty at which all fans turn.
+    #[serde(deserialize_with = "ratio")]
+    pub min_duty: f64,
+    /// Core groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<CoreGroup>,
+}
+
+/// `[[machine.groups]]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreGroup {
+    /// What its cores do.
+    pub role: CoreRole,
+    /// Its CPUs, such as "0-15,32-47".
+    pub cpus: String,
+}
+
+/// `[leave]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Leaves {
+    /// Cores and frequencies.
+    pub cpu: Leave,
+    /// Drives' power states.
+    pub ssd: Leave,
+    /// Fans.
+    pub cooling: Leave,
+}
+
+impl Leaves {
+    /// What to leave of `control`.
+    pub fn of(&self, control: Control) -> Leave {
+        match control.row().steward {
+            Steward::Cpu => self.cpu,
+            Steward::Ssd => self.ssd,
+            Steward::Cooling => self.cooling,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            policy: "pacer".to_owned(),
+            apply: false,
+            plf: Settings::default().plf,
+            ssd_budget: None,
+            curve: None,
+            period: PERIOD,
+            contest: Contest::default(),
+            profile: "generic-1u".to_owned(),
+            machine: Machine::default(),
+            leave: Leaves::default(),
+            schedule: Vec::new(),
+        }
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { min_cores: 1, min_duty: MIN_DUTY, groups: Vec::new() }
+    }
+}
+
+fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Ratio {
+        Number(f64),
+        Text(String),
+    }
+    let text = match Ratio::deserialize(from)? {
+        Ratio::Number(number) => number.to_string(),
+        Ratio::Text(text) => text,
+    };
+    parse_ratio(&text).map_err(de::Error::custom)
+}
+
+impl Config {
+    /// The one in `path`; without a path, the usual one, or the defaults where there is none.
+    ///
+    /// # Errors
+    /// What is wrong with it, and in which line.
+    pub fn load(path: Option<&Path>) -> Result<Self> {
+        let file = path.unwrap_or(Path::new(FILE));
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                String::new()
+            }
+            read => read.map_err(|error| usage(format!("{}: {error}", file.display())))?,
+        };
+        let wrong = |error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            usage(format!("{}: line {line}: {}", file.display(), error.message()))
+        };
+        let config: Self = toml::from_str(&text).map_err(wrong)?;
+        config.check().with_context(|| file.display().to_string())?;
+        Ok(config)
+    }
+
+    /// Whether it can be.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn check(&self) -> Result<()> {
+        let owned = ebb_policy::registry::owned(&self.policy)?;
+        if !PERIODS.contains(&self.period) {
+            let (shortest, longest) = (PERIODS.start(), PERIODS.end());
+            return Err(usage(format!("period = {}: write {shortest} to {longest}", self.period)));
+        }
+        if self.machine.min_duty > 1.0 {
+            let duty = self.machine.min_duty;
+            return Err(usage(format!("machine.min_duty = {duty}: write a share up to 1")));
+        }
+        if self.machine.min_cores == 0 {
+            return Err(usage("machine.min_cores = 0: a group keeps one core at least"));
+        }
+        let needs_budget = owned == [Control::PowerState];
+        let budgeted = self.ssd_budget.is_some() || self.schedule.iter().any(|s| s.has_budget());
+        if needs_budget && !budgeted {
+            let policy = &self.policy;
+            return Err(usage(format!(
+                "policy = \"{policy}\" sets nothing without ssd_budget, such as \"224 W\""
+            )));
+        }
+        Profile::load(&self.profile).map(drop)?;
+        self.curve()?;
+        self.stated().map(drop)
+    }
+
+    /// What holds at the local time `now`.
+    pub fn at(&self, now: Time) -> InEffect {
+        let usual = InEffect { plf: self.plf, ssd_budget: self.ssd_budget };
+        InEffect::at(usual, &self.schedule, now)
+    }
+
+    /// What is stated of the machine.
+    ///
+    /// # Errors
+    /// CPUs that are no list.
+    pub fn stated(&self) -> Result<Stated> {
+        let group = |group: &CoreGroup| {
+            let cpus = ebb_host::cpus(&group.cpus).filter(|cpus| !cpus.is_empty());
+            let wrong = || {
+                usage(format!("machine.groups: cpus = \"{}\": write such as \"0-15\"", group.cpus))
+            };
+            Ok(Group { role: group.role, cpus: cpus.ok_or_else(wrong)? })
+        };
+        let Machine { min_cores, min_duty, groups } = &self.machine;
+        let groups = groups.iter().map(group).collect::<Result<_>>()?;
+        Ok(Stated { groups, min_cores: *min_cores, min_duty: *min_duty })
+    }
+
+    /// The curve of the disks.
+    ///
+    /// # Errors
+    /// A file that is none.
+    pub fn curve(&self) -> Result<Option<Curve>> {
+        self.curve.as_deref().map(crate::characterise::read_curve).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_explains_every_key_and_is_the_default() {
+        let text = include_str!("../../../../examples/ebb.toml");
+        // Those without a default stand there as comments.
+        let shown: Config = toml::from_str(text).unwrap();
+        assert_eq!(shown, Config::default());
+        let all = text.lines().map(|line| line.trim_start_matches("# "));
+        let all: String = all.filter(|line| line.contains('=') || line.starts_with('[')).fold(
+            String::new(),
+            |mut text, line| {
+                text.push_str(line);
+                text.push('\n');
+                text
+            },
+        );
+        let all: Config = toml::from_str(&all).unwrap();
+        assert!(all.ssd_budget.is_some() && all.curve.is_some());
+        assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
+    }
+}

@@ -1,0 +1,175 @@
+//! What a policy saves, or would save, on this machine: modelled, by the power of a core in a
+//! profile of the twin.
+
+use ebb_host::Host;
+use ebb_policy::units::{Hertz, Joules, Nanos, Watts};
+use ebb_policy::{Applied, GroupSetting, InForce, Origin, Plant, Signal, Signals, Source};
+use ebb_twin::Profile;
+
+/// Beyond this utilisation the model of waiting says nothing any more.
+const SATURATED: f64 = 0.98;
+
+/// Power of a core, by the `[cpu]` section of a profile.
+#[derive(Debug, Clone, Copy)]
+pub struct Core {
+    fixed: Watts,
+    dynamic: Watts,
+    exponent: f64,
+    idle: Watts,
+    parked: Watts,
+}
+
+impl Core {
+    /// A core of `profile`.
+    pub fn new(profile: &Profile) -> Self {
+        let cpu = &profile.cpu;
+        // Between requests, but never for long: the shallowest state.
+        let idle = cpu.idle_states.first().map_or(cpu.core_static, |state| state.power);
+        Self {
+            fixed: cpu.core_static,
+            dynamic: cpu.core_dynamic,
+            exponent: cpu.frequency_exponent,
+            idle,
+            parked: cpu.parked,
+        }
+    }
+
+    /// Of `active` of `cores` that share work of `busy` cores at the highest frequency, at `speed`
+    /// of it.
+    fn power(&self, cores: f64, active: f64, speed: f64, busy: f64) -> Watts {
+        let working = (busy / speed).min(active);
+        let working_power = self.fixed + self.dynamic * speed.powf(self.exponent);
+        working_power * working + self.idle * (active - working) + self.parked * (cores - active)
+    }
+}
+
+/// What was saved so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Saved {
+    /// Time that it is known of.
+    pub time: Nanos,
+    /// Energy that the cores, and the drives' caps, would have taken besides.
+    pub energy: Joules,
+    /// Energy that the cores would have taken natively.
+    pub native: Joules,
+}
+
+/// One group in numbers: all cores, active ones, their speed as a share, work in cores at full
+/// speed.
+fn work(signals: &Signals, group: usize, highest: Hertz) -> Option<f64> {
+    let signal = &signals.groups[group];
+    let speed = signal.frequency.map_or(1.0, |frequency| (frequency / highest).clamp(0.05, 1.0));
+    Some(signal.utilisation? * f64::from(signal.active) * speed)
+}
+
+impl Saved {
+    /// Adds a period in which `signals` were sensed under what was in force.
+    pub fn add(&mut self, core: &Core, host: &Host, signals: &Signals) {
+        let topology = host.topology();
+        let highest = topology.max_frequency();
+        let (mut saved, mut native) = (Watts(0.0), Watts(0.0));
+        for (group, spec) in topology.groups.iter().enumerate() {
+            let Some(busy) = work(signals, group, highest) else { return };
+            let cores = f64::from(spec.cores);
+            let signal = &signals.groups[group];
+            let speed = signal.frequency.map_or(1.0, |f| (f / highest).clamp(0.05, 1.0));
+            let all = core.power(cores, cores, 1.0, busy);
+            native += all;
+            saved += all - core.power(cores, f64::from(signal.active), speed, busy);
+        }
+        self.time += signals.period;
+        self.energy += saved * signals.period;
+        self.native += native * signals.period;
+    }
+
+    /// As a sentence; none where nothing is known.
+    pub fn text(&self, would: bool, profile: &str) -> Option<String> {
+        if self.time == Nanos::ZERO || self.native.0 <= 0.0 {
+            return None;
+        }
+        let Watts(watts) = self.energy / self.time;
+        let share = 100.0 * (self.energy / self.native);
+        let kwh = watts * 8.766;
+        let verb = if would { "would save" } else { "saved" };
+        Some(format!(
+            "modelled with the cores of {profile}: {verb} {watts:.1} W of the cores' power \
+             ({share:.1} %), {kwh:.0} kWh a year at this load"
+        ))
+    }
+}
+
+/// The machine under a policy that only watches: what is decided is not done, so what would follow
+/// from it is modelled. The work stays what it is and comes to fewer and slower cores; all of the
+/// latency is taken to be theirs, more than is true of any server, so that a saving is rather
+/// understated.
+pub struct Shadow<'a> {
+    /// The machine.
+    pub host: &'a mut Host,
+}
+
+impl Plant for Shadow<'_> {
+    fn sense(&mut self, signals: &mut Signals) {
+        self.host.sense(signals);
+        let topology = self.host.topology();
+        let highest = topology.max_frequency();
+        let mut stretch = 1.0_f64;
+        for group in 0..topology.groups.len() {
+            let GroupSetting { active, frequency } = signals.in_force.group(group);
+            let Some(busy) = work(signals, group, highest) else { continue };
+            let signal = &mut signals.groups[group];
+            let speed = (frequency / highest).clamp(0.05, 1.0);
+            let before = signal.utilisation.unwrap_or_default();
+            let after = busy / (f64::from(active.max(1)) * speed);
+            let wait = |load: f64| 1.0 / (1.0 - load.min(SATURATED));
+            stretch = stretch.max(wait(after) / wait(before) / speed);
+            signal.busiest = signal.busiest.map(|busiest| {
+                (busiest * after / before.max(f64::MIN_POSITIVE)).clamp(after.min(1.0), 1.0)
+            });
+            signal.utilisation = Some(after.min(1.0));
+            (signal.active, signal.frequency) = (active, Some(frequency));
+            for of in [Signal::CoresUtilisation, Signal::CoresBusiest, Signal::CoresFrequency] {
+                modelled(signals, of, group);
+            }
+        }
+        let io = &mut signals.io;
+        for latency in
+            [&mut io.mean_latency, &mut io.reads.mean_latency, &mut io.writes.mean_latency]
+        {
+            *latency = latency.map(|latency| Nanos::from_seconds(latency.seconds() * stretch));
+        }
+        for of in [Signal::LatencyMean, Signal::ReadLatencyMean, Signal::WriteLatencyMean] {
+            modelled(signals, of, 0);
+        }
+        for (drive, spec) in topology.drives.iter().enumerate() {
+            let state = signals.in_force.state(drive);
+            let signal = &mut signals.drives[drive];
+            if spec.operational().len() > 1 {
+                signal.power = signal.power.map(|power| power.min(spec.cap(state)));
+                signal.state = Some(state);
+                modelled(signals, Signal::DrivePower, drive);
+            }
+        }
+    }
+
+    fn apply(&mut self, _: &InForce, _: &mut Applied) {}
+}
+
+fn modelled(signals: &mut Signals, signal: Signal, part: usize) {
+    let age = Nanos::ZERO;
+    signals.sources.set(signal, part, Source { age, origin: Origin::Modelled });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_and_slower_cores_draw_less_for_the_same_work() {
+        let core = Core::new(&Profile::load("generic-1u").unwrap());
+        let at = |active: f64, speed: f64| core.power(24.0, active, speed, 3.0).0;
+        assert!(at(24.0, 1.0) > at(6.0, 1.0));
+        assert!(at(6.0, 1.0) > at(6.0, 0.6));
+        // Work that does not fit keeps all active cores busy and no more.
+        assert!((at(2.0, 1.0) - core.power(24.0, 2.0, 1.0, 2.0).0).abs() < 1e-9);
+    }
+}

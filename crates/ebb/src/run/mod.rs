@@ -1,0 +1,137 @@
+//! `ebb run`: the policies on this server.
+
+pub mod config;
+mod estimate;
+mod schedule;
+mod supervisor;
+mod told;
+mod work;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use ebb_host::{Machine, State, Sys, conflicts};
+use ebb_policy::units::{Nanos, Watts, parse_ratio};
+
+use crate::exit::usage;
+use crate::{out, restore};
+use config::Config;
+use work::Work;
+
+/// Options of `ebb run`.
+///
+/// Without `--apply` it observes: it senses, decides, says what it would do and what that would
+/// save, and changes nothing. With it, it acts, and sets everything back at the end, however it
+/// ends.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Configuration [default: /etc/ebb/ebb.toml, or the defaults where there is none].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Act. What everything is set to now is saved first.
+    #[arg(long)]
+    apply: bool,
+    /// Policy, instead of the configuration's; `a+b` runs two together.
+    #[arg(long, value_name = "NAME[+NAME]")]
+    policy: Option<String>,
+    /// Tolerated loss: how much the mean latency may rise, as 0.2 or 20%.
+    #[arg(long, value_name = "SHARE", value_parser = parse_ratio)]
+    plf: Option<f64>,
+    /// Most that the caps of all drives may sum to, such as "224 W".
+    #[arg(long, value_name = "POWER")]
+    ssd_budget: Option<Watts>,
+    /// End after this time [default: when told to].
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Nanos>,
+    /// Folder for what everything was set to before.
+    #[arg(long, value_name = "DIR", default_value = restore::STATE)]
+    state: PathBuf,
+    /// A copy of a machine's sys and proc under this folder.
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    root: PathBuf,
+    /// Print a JSON object a line (docs/json-schema/run-1.json).
+    #[arg(long)]
+    json: bool,
+    /// Leave out the decisions.
+    #[arg(long, short)]
+    quiet: bool,
+    /// The process that acts; its standard input is the supervisor.
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+impl RunArgs {
+    /// The configuration with what the command line says instead.
+    fn config(&self) -> Result<Config> {
+        let mut config = Config::load(self.config.as_deref())?;
+        if let Some(policy) = &self.policy {
+            config.policy.clone_from(policy);
+        }
+        config.apply |= self.apply;
+        config.plf = self.plf.unwrap_or(config.plf);
+        config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
+        config.check()?;
+        Ok(config)
+    }
+
+    fn machine(&self) -> Result<Machine> {
+        Machine::found(Sys::new(&self.root)).map_err(|absent| usage(absent.to_string()))
+    }
+}
+
+/// Runs until told to end.
+pub fn run(args: &RunArgs) -> Result<()> {
+    let config = args.config()?;
+    if args.worker {
+        let supervisor = std::io::stdin().as_fd().try_clone_to_owned();
+        let supervisor = UnixStream::from(supervisor.context("cannot reach the supervisor")?);
+        let state = State::shared(&args.state);
+        return Work::new(args, config, Some(supervisor), Some(state))?.run();
+    }
+    let machine = args.machine()?;
+    for one in conflicts(&machine.sys) {
+        let (program, pid, sets, remedy) = (one.program, one.pid, one.sets, one.remedy);
+        out::note(format_args!("{program} (process {pid}) sets {sets} too: {remedy}"));
+    }
+    if config.apply {
+        return supervisor::supervise(args, &machine, Duration::from_nanos(config.period.0));
+    }
+    Work::new(args, config, None, None)?.run()
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration and say what is wrong with it, and in which line.
+    Check {
+        /// The file.
+        #[arg(value_name = "FILE", default_value = config::FILE)]
+        file: PathBuf,
+    },
+    /// Print it with all defaults filled in.
+    Show {
+        /// The file [default: /etc/ebb/ebb.toml, or the defaults where there is none].
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Print its JSON schema.
+    Schema,
+}
+
+/// Does it.
+pub fn configuration(command: &ConfigCommand) -> Result<()> {
+    match command {
+        ConfigCommand::Check { file } => {
+            Config::load(Some(file))?;
+            out::print(format_args!("{}: good\n", file.display()))
+        }
+        ConfigCommand::Show { file } => {
+            out::print(toml::to_string(&Config::load(file.as_deref())?)?)
+        }
+        ConfigCommand::Schema => out::print(config::SCHEMA),
+    }
+}

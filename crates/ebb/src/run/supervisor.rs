@@ -1,0 +1,117 @@
+//! Who stays when the one that acts is gone: crashed, killed, or hung.
+//!
+//! The supervisor starts the worker and hears from it after every cycle. When the worker ends
+//! without having set everything back, or is not heard of, the supervisor does it. When the
+//! supervisor ends, the worker notices by their socket and sets everything back itself. What is
+//! left when both are killed is what `ebb restore` is for: systemd runs it after every end and at
+//! every start of the machine (`packaging/systemd`).
+
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ebb_host::{Machine, State};
+use rustix::process::{Pid, Signal, kill_process};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::RunArgs;
+use crate::{out, restore};
+
+/// A worker that was not heard of for so long, or for so many periods, hangs.
+const SILENCE: Duration = Duration::from_secs(10);
+const PERIODS: u32 = 5;
+/// A worker that was told to end, or killed, is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Acts on the machine by a worker, until told to end.
+pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<()> {
+    let state = State::take(&args.state).context("nothing was changed")?;
+    // Of an earlier start that nobody could set back: it begins from what was found then.
+    let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
+    let silence = SILENCE.max(period * PERIODS);
+    ours.set_read_timeout(Some(silence))?;
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
+    let mut child = worker(theirs).context("cannot start the worker")?;
+    let pid = Pid::from_child(&child);
+    let handle = signals.handle();
+    let forward = thread::spawn(move || {
+        for signal in &mut signals {
+            let signal = if signal == SIGHUP { Signal::HUP } else { Signal::TERM };
+            let _ = kill_process(pid, signal);
+        }
+    });
+    let silent = listen(ours, silence);
+    if silent {
+        out::note(format_args!("the worker was silent for {silence:?}: it is killed"));
+        let _ = child.kill();
+    }
+    let ended = wait(&mut child);
+    handle.close();
+    let _ = forward.join();
+    match ended {
+        Some(status) if status.success() && !silent => Ok(()),
+        // It refused to begin, and said why.
+        Some(status) if status.code() == Some(2) => std::process::exit(2),
+        ended => {
+            let how = ended.map_or("does not end".to_owned(), |status| status.to_string());
+            out::note(format_args!("the worker ended before its time ({how}); setting all back"));
+            restore::all(machine, &state, None)?;
+            bail!("the worker ended before its time: {how}");
+        }
+    }
+}
+
+fn worker(socket: UnixStream) -> std::io::Result<Child> {
+    let args = std::env::args_os().skip(1);
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("ebb").args(args).arg("--worker").stdin(Stdio::from(OwnedFd::from(socket)));
+    command.spawn()
+}
+/// Hears the worker until it ends; whether it fell silent before. Each line is its state, for
+/// systemd.
+fn listen(worker: UnixStream, silence: Duration) -> bool {
+    let mut said = String::new();
+    let mut first = true;
+    let mut worker = BufReader::new(worker);
+    let mut last = Instant::now();
+    loop {
+        let mut line = String::new();
+        match worker.read_line(&mut line) {
+            Ok(0) => return false,
+            Ok(_) => last = Instant::now(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) if last.elapsed() < silence => continue,
+            Err(_) => return true,
+        }
+        let mut states = vec![NotifyState::Watchdog];
+        if std::mem::take(&mut first) {
+            states.push(NotifyState::Ready);
+        }
+        if line != said {
+            states.push(NotifyState::Status(line.trim()));
+        }
+        // Nobody listens where it was started by hand.
+        let _ = sd_notify::notify(&states);
+        said = line;
+    }
+}
+
+/// Waits for the worker to end; one that the kernel keeps is not waited for for ever.
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if begun.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(20)),
+            _ => return None,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What `ebb run` says: its state, each decision, what went wrong. A line each, for people or as
+//! JSON (docs/json-schema/run-1.json).
+
+use std::io::Write;
+
+use anyhow::Result;
+use ebb_host::Notice;
+use ebb_policy::{Control, Cycled, Names, Outcome, Topology};
+use ebb_record::log::{Changes, Entry, Line};
+use serde::Serialize;
+
+use crate::out::{self, Out};
+
+/// Where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It looks for what is there.
+    Starting,
+    /// It decides and changes nothing.
+    Observing,
+    /// It acts.
+    Acting,
+    /// It acts, but some controls do not follow.
+    Degraded(usize),
+    /// The signals cannot be believed: everything is as it was found.
+    Native(&'static str),
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting"),
+            Self::Observing => f.write_str("observing"),
+            Self::Acting => f.write_str("acting"),
+            Self::Degraded(count) => write!(f, "degraded: {count} controls do not follow"),
+            Self::Native(reason) => write!(f, "native: {reason}"),
+        }
+    }
+}
+
+/// One line of JSON.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Event<'a> {
+    State { time_s: f64, state: &'a str },
+    Decision(Line<'a>),
+    Notice { time_s: f64, of: String, text: &'a str },
+    Summary { time_s: f64, text: &'a str },
+}
+
+/// Says it.
+pub struct Teller {
+    policy: String,
+    names: Names,
+    changes: Changes,
+    state: State,
+    json: bool,
+    quiet: bool,
+    would: bool,
+}
+
+impl Teller {
+    /// Of `policy`, that acts or only `would`.
+    pub fn new(policy: &str, topology: &Topology, would: bool, json: bool, quiet: bool) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            names: Names::new(topology),
+            changes: Changes::new(topology),
+            state: State::Starting,
+            json,
+            quiet,
+            would,
+        }
+    }
+
+    /// A cycle, after which it stands at `state`; returns the state in words.
+    pub fn cycle(&mut self, cycled: &Cycled<'_>, notices: &[Notice], failing: usize) -> Result<()> {
+        let mut entries = Vec::new();
+        self.changes.cycle(cycled, |entry| entries.push(entry));
+        let time_s = cycled.signals.now.seconds();
+        let mut to = out::stdout();
+        for entry in entries.iter().filter(|_| !self.quiet) {
+            self.decision(&mut to, entry)?;
+        }
+        for Notice { place, text } in notices {
+            let of = place.to_string();
+            match self.json {
+                true => line(&mut to, &Event::Notice { time_s, of, text })?,
+                false => out::note(format_args!("{time_s:10.1} s  {of}: {text}")),
+            }
+        }
+        let state = match (cycled.native, failing, self.would) {
+            (Some(reason), ..) => State::Native(reason),
+            (None, _, true) => State::Observing,
+            (None, 0, false) => State::Acting,
+            (None, failing, false) => State::Degraded(failing),
+        };
+        if state != self.state {
+            self.state = state;
+            let state = &self.state.to_string();
+            match self.json {
+                true => line(&mut to, &Event::State { time_s, state })?,
+                false => writeln!(to, "{time_s:10.1} s  {state}")?,
+            }
+        }
+        Ok(to.flush()?)
+    }
+
+    /// Where it stands, in words.
+    pub fn state(&self) -> String {
+        format!("{}: {}", self.policy, self.state)
+    }
+
+    /// What all of it came to.
+    pub fn summary(&self, time_s: f64, text: &str) -> Result<()> {
+        let mut to = out::stdout();
+        match self.json {
+            true => line(&mut to, &Event::Summary { time_s, text })?,
+            false => writeln!(to, "{time_s:10.1} s  {text}")?,
+        }
+        Ok(to.flush()?)
+    }
+
+    fn decision(&self, to: &mut Out, entry: &Entry) -> Result<()> {
+        let shown = entry.line(&self.policy, &self.names);
+        if self.json {
+            return line(to, &Event::Decision(shown));
+        }
+        let row = entry.decision.control.row();
+        let title = row.title;
+        let part = shown.of.as_deref().map_or(String::new(), |of| format!(" of {of}"));
+        let value = |value: Option<f64>| number(entry.decision.control, value);
+        let (from, after, reason) = (value(shown.from), value(shown.to), shown.reason);
+        let would = if self.would { "would set " } else { "" };
+        let refused = match entry.outcome {
+            Outcome::Done => "",
+            Outcome::Refused => ", refused",
+            Outcome::Changed => ", changed by somebody else",
+        };
+        let time_s = shown.time_s;
+        Ok(writeln!(
+            to,
+            "{time_s:10.1} s  {would}{title}{part}: {from} -> {after} ({reason}{refused})"
+        )?)
+    }
+}
+
+fn line(to: &mut Out, event: &Event<'_>) -> Result<()> {
+    serde_json::to_writer(&mut *to, event)?;
+    Ok(writeln!(to)?)
+}
+
+/// A value of a control for people.
+fn number(control: Control, value: Option<f64>) -> String {
+    let Some(value) = value else { return "released".to_owned() };
+    match control {
+        Control::Frequency | Control::FrequencyCap => format!("{:.2} GHz", value / 1e9),
+        Control::FanDuty | Control::JobShare => format!("{:.1} %", 100.0 * value),
+        _ => format!("{value}"),
+    }
+}

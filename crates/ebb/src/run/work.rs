@@ -1,0 +1,241 @@
+//! The loop of `ebb run`: one cycle each period, until told to end.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ebb_host::{Host, Impossible, State};
+use ebb_policy::registry::{self, Settings};
+use ebb_policy::units::Nanos;
+use ebb_policy::{Cycle, Limits, Policy};
+use ebb_twin::Profile;
+use jiff::Zoned;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+
+use super::RunArgs;
+use super::config::Config;
+use super::estimate::{Core, Saved, Shadow};
+use super::schedule::InEffect;
+use super::told::Teller;
+use crate::exit::usage;
+use crate::{out, restore};
+
+/// Time from one summary to the next.
+const SUMMARY: Nanos = Nanos::from_secs(3600);
+
+/// One run.
+pub struct Work<'a> {
+    args: &'a RunArgs,
+    config: Config,
+    host: Host,
+    cycle: Cycle,
+    held: InEffect,
+    teller: Teller,
+    core: Core,
+    saved: Saved,
+    summed_up: Nanos,
+    /// The supervisor, of a worker.
+    supervisor: Option<UnixStream>,
+    state: Option<State>,
+}
+
+impl<'a> Work<'a> {
+    /// Looks for what is there, and gets ready to act where `state` is given; nothing is changed.
+    pub fn new(
+        args: &'a RunArgs,
+        config: Config,
+        supervisor: Option<UnixStream>,
+        state: Option<State>,
+    ) -> Result<Self> {
+        let owned = registry::owned(&config.policy)?;
+        let impossible = |error: Impossible| usage(format!("machine.groups: {error}"));
+        let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
+        let held = config.at(Zoned::now().time());
+        let (policy, settings) = make(&config, held, &host)?;
+        for (part, reason) in registry::idle(&config.policy, host.topology(), &settings)? {
+            out::note(format_args!("{part} sets nothing here: {reason}"));
+        }
+        let limits = Limits { ssd_budget: held.ssd_budget, ..Limits::default() };
+        let cycle = Cycle::new(host.topology(), policy, limits);
+        if let Some(state) = &state {
+            let notices =
+                host.act(&owned, |control| config.leave.of(control), config.contest, state);
+            for notice in notices.context("nothing was changed")? {
+                out::note(format_args!("{}: {}", notice.place, notice.text));
+            }
+        }
+        let would = state.is_none();
+        let teller = Teller::new(&config.policy, host.topology(), would, args.json, args.quiet);
+        let core = Core::new(&Profile::load(&config.profile)?);
+        let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
+        Ok(Self {
+            args,
+            config,
+            host,
+            cycle,
+            held,
+            teller,
+            core,
+            saved,
+            summed_up,
+            supervisor,
+            state,
+        })
+    }
+
+    /// Runs until told to end, and sets everything back.
+    pub fn run(mut self) -> Result<()> {
+        let done = self.cycles();
+        let told = self.sum_up();
+        let Some(state) = &self.state else { return done.and(told) };
+        let set_back = restore::all(self.host.machine(), state, None);
+        done.and(told).and(set_back)
+    }
+
+    fn cycles(&mut self) -> Result<()> {
+        let mut signals = Signals::watch().context("cannot watch for signals")?;
+        let mut next = Instant::now();
+        let mut now = Nanos::ZERO;
+        loop {
+            now = self.once()?.max(now);
+            if self.args.duration.is_some_and(|duration| now >= duration) {
+                return Ok(());
+            }
+            let period = Duration::from_nanos(self.config.period.0);
+            next += period;
+            // What was missed, asleep or stopped, is not made up for.
+            next = next.max(Instant::now());
+            while let Some(left) = next.checked_duration_since(Instant::now()) {
+                if !self.wait(&mut signals, left)? {
+                    return Ok(());
+                }
+                if left.is_zero() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// One cycle; the time at its end.
+    fn once(&mut self) -> Result<Nanos> {
+        self.follow_schedule()?;
+        let cycled = if self.state.is_some() {
+            self.cycle.step(&mut self.host)
+        } else {
+            self.cycle.step(&mut Shadow { host: &mut self.host })
+        };
+        self.saved.add(&self.core, &self.host, cycled.signals);
+        let now = cycled.signals.now;
+        let (notices, failing) = (self.host.notices(), self.host.failing());
+        self.teller.cycle(&cycled, &notices, failing)?;
+        if let Some(supervisor) = &mut self.supervisor {
+            // One that is gone is noticed while waiting.
+            let _ = writeln!(supervisor, "{}", self.teller.state());
+        }
+        if now.saturating_sub(self.summed_up) >= SUMMARY {
+            self.sum_up()?;
+            self.summed_up = now;
+        }
+        Ok(now)
+    }
+
+    fn sum_up(&self) -> Result<()> {
+        let would = self.state.is_none();
+        match self.saved.text(would, &self.config.profile) {
+            Some(text) => self.teller.summary(self.saved.time.seconds(), &text),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for at most `left`; whether to go on.
+    fn wait(&mut self, signals: &mut Signals, left: Duration) -> Result<bool> {
+        let mut files = vec![PollFd::from_borrowed_fd(signals.wake.as_fd(), PollFlags::IN)];
+        if let Some(supervisor) = &self.supervisor {
+            files.push(PollFd::from_borrowed_fd(supervisor.as_fd(), PollFlags::IN));
+        }
+        let left = Timespec::try_from(left).context("a period that is no time")?;
+        match poll(&mut files, Some(&left)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot wait"),
+        }
+        if files.get(1).is_some_and(|file| !file.revents().is_empty()) {
+            out::note("the supervisor is gone; setting all back");
+            return Ok(false);
+        }
+        // Any byte there only ends the waiting.
+        let _ = signals.wake.read(&mut [0; 16]);
+        if signals.reload.swap(false, Ordering::Relaxed)
+            && let Err(error) = self.reload()
+        {
+            out::note(format_args!("the configuration stays as it was: {error:#}"));
+        }
+        Ok(!signals.end.load(Ordering::Relaxed))
+    }
+
+    /// Takes a new configuration where that needs no new start.
+    fn reload(&mut self) -> Result<()> {
+        let config = self.args.config()?;
+        let fixed = |config: &Config| {
+            let Config { policy, machine, leave, contest, .. } = config;
+            (registry::owned(policy).ok(), machine.clone(), *leave, *contest)
+        };
+        if fixed(&config) != fixed(&self.config) {
+            return Err(usage(
+                "policies for other controls, machine, leave and contest need a new start \
+                 (systemctl restart ebb)",
+            ));
+        }
+        let held = config.at(Zoned::now().time());
+        let (policy, _) = make(&config, held, &self.host)?;
+        self.cycle.change(policy, held.ssd_budget)?;
+        self.core = Core::new(&Profile::load(&config.profile)?);
+        (self.config, self.held) = (config, held);
+        out::note("the configuration is taken");
+        Ok(())
+    }
+
+    fn follow_schedule(&mut self) -> Result<()> {
+        if self.config.schedule.is_empty() {
+            return Ok(());
+        }
+        let held = self.config.at(Zoned::now().time());
+        if held != self.held {
+            let (policy, _) = make(&self.config, held, &self.host)?;
+            self.cycle.change(policy, held.ssd_budget)?;
+            self.held = held;
+        }
+        Ok(())
+    }
+}
+
+/// Signals, and a socket that wakes who waits for them.
+struct Signals {
+    end: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+    wake: UnixStream,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Self> {
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let (end, reload) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        for (signal, told) in [(SIGTERM, &end), (SIGINT, &end), (SIGHUP, &reload)] {
+            flag::register(signal, told.clone())?;
+            low_level::pipe::register(signal, waker.try_clone()?)?;
+        }
+        Ok(Self { end, reload, wake })
+    }
+}
+
+fn make(config: &Config, held: InEffect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
+    let InEffect { plf, ssd_budget } = held;
+    let settings = Settings { plf, ssd_budget, curve: config.curve()? };
+    Ok((registry::make(&config.policy, host.topology(), &settings)?, settings))
+}

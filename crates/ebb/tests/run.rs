@@ -1,0 +1,327 @@
+//! `ebb run`, `ebb restore` and `ebb config` on a copy of a machine's files.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{ebb, fails, path, prints, valid};
+
+/// Four cores, two fans of the board, a warm socket, a disk.
+struct Copy {
+    folder: TempDir,
+}
+
+const CPU: &str = "sys/devices/system/cpu";
+const CHIP: &str = "sys/class/hwmon/hwmon3";
+
+impl Copy {
+    fn new() -> Self {
+        let copy = Self { folder: tempfile::tempdir().unwrap() };
+        copy.put("proc/sys/kernel/random/boot_id", "a6dfd9b5");
+        copy.put("proc/stat", "cpu0 1 0 0 9\ncpu1 1 0 0 9\ncpu2 1 0 0 9\ncpu3 1 0 0 9");
+        copy.put("proc/diskstats", "8 0 sda 1 0 8 1 1 0 8 1 0 2 2");
+        copy.put(&format!("{CPU}/online"), "0-3");
+        for cpu in 0..4 {
+            copy.put(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"), 0);
+            for (file, value) in [
+                ("related_cpus", cpu),
+                ("cpuinfo_min_freq", 1_000_000),
+                ("cpuinfo_max_freq", 3_000_000),
+                ("scaling_min_freq", 1_000_000),
+                ("scaling_max_freq", 3_000_000),
+                ("scaling_cur_freq", 3_000_000),
+            ] {
+                copy.put(&format!("{CPU}/cpufreq/policy{cpu}/{file}"), value);
+            }
+        }
+        copy.put("sys/class/hwmon/hwmon0/name", "coretemp");
+        copy.put("sys/class/hwmon/hwmon0/temp1_input", 55_000);
+        copy.put(&format!("{CHIP}/name"), "nct6798");
+        for fan in 1..3 {
+            copy.put(&format!("{CHIP}/fan{fan}_input"), 5000);
+            copy.put(&format!("{CHIP}/pwm{fan}"), 120);
+            copy.put(&format!("{CHIP}/pwm{fan}_enable"), 5);
+        }
+        copy.put("sys/block/sda/device/wwid", "naa.5000c500d5f1a2b3");
+        copy.put("sys/block/sda/size", 35_156_656_128_u64);
+        copy.put("sys/block/sda/queue/rotational", 1);
+        copy
+    }
+
+    fn put(&self, file: &str, text: impl ToString) {
+        let file = self.folder.path().join("root").join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text.to_string()).unwrap();
+    }
+
+    fn get(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.path().join("root").join(file)).unwrap()
+    }
+
+    /// The arguments of a command on this machine, with fans as what is steered.
+    fn args(&self, command: &[&str]) -> Vec<String> {
+        let folder = self.folder.path();
+        let (root, state) = (path(folder, "root"), path(folder, "state"));
+        let own = ["--root", &root, "--state", &state];
+        command.iter().chain(&own).map(|arg| (*arg).to_owned()).collect()
+    }
+
+    fn run(&self, more: &[&str]) -> Vec<String> {
+        self.args(&[&["run", "--policy", "eadc"], more].concat())
+    }
+
+    fn fan(&self) -> String {
+        self.get(&format!("{CHIP}/pwm1_enable"))
+    }
+
+    /// Starts to act and waits until a fan has been taken.
+    fn start(&self, more: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        command.args(self.run(&[&["--apply"], more].concat()));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        while self.fan() != "1" {
+            thread::sleep(Duration::from_millis(20));
+        }
+        child
+    }
+
+    fn all(&self) -> Vec<(PathBuf, String)> {
+        fn walk(folder: &Path, all: &mut Vec<(PathBuf, String)>) {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => walk(&entry.path(), all),
+                    false => all.push((entry.path(), fs::read_to_string(entry.path()).unwrap())),
+                }
+            }
+        }
+        let mut all = Vec::new();
+        walk(&self.folder.path().join("root"), &mut all);
+        // The board moves it by itself.
+        all.retain(|(file, _)| !file.ends_with("pwm1") && !file.ends_with("pwm2"));
+        all.sort();
+        all
+    }
+}
+
+fn str(args: &[String]) -> Vec<&str> {
+    args.iter().map(String::as_str).collect()
+}
+
+/// The worker of a supervisor.
+fn worker(supervisor: &Child) -> Pid {
+    let id = supervisor.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    Pid::from_raw(children.trim().parse().unwrap()).unwrap()
+}
+
+fn ends(child: Child) -> (Option<i32>, String) {
+    let ended = child.wait_with_output().unwrap();
+    (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+}
+
+#[test]
+fn observing_is_the_default_and_changes_nothing() {
+    let copy = Copy::new();
+    let before = copy.all();
+    let text = prints(&str(&copy.run(&["--duration", "2 s"])));
+    assert!(text.contains("observing"), "{text}");
+    assert!(text.contains("would set fans of fan0: released -> "), "{text}");
+    assert_eq!(copy.all(), before);
+    assert!(!copy.folder.path().join("state").exists());
+    let text = prints(&str(&copy.run(&["--duration", "2 s", "--json"])));
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    events.iter().for_each(|event| valid("run-1", event));
+    assert!(events.iter().any(|event| event["control"] == "fan_duty"), "{text}");
+}
+
+#[test]
+fn acting_ends_with_everything_as_it_was() {
+    let copy = Copy::new();
+    let before = copy.all();
+    let child = copy.start(&[]);
+    assert_ne!(copy.all(), before);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let (code, error) = ends(child);
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(copy.all(), before);
+    assert!(error.contains("pwm1_enable of nct6798 (): '1' -> '5'"), "{error}");
+}
+
+#[test]
+fn a_worker_that_is_killed_or_hangs_is_cleaned_up_after() {
+    for signal in [Signal::KILL, Signal::ABORT, Signal::STOP] {
+        let copy = Copy::new();
+        let before = copy.all();
+        let child = copy.start(&[]);
+        kill_process(worker(&child), signal).unwrap();
+        let (code, error) = ends(child);
+        assert_eq!(code, Some(1), "{signal:?}: {error}");
+        assert!(error.contains("setting all back"), "{error}");
+        assert_eq!(copy.all(), before, "{signal:?}");
+    }
+}
+
+#[test]
+fn a_worker_without_its_supervisor_sets_everything_back() {
+    let copy = Copy::new();
+    let before = copy.all();
+    let mut child = copy.start(&[]);
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // It is the worker's, too: the end comes with the worker's.
+    let mut error = String::new();
+    while told.read_line(&mut error).unwrap() > 0 {}
+    assert!(error.contains("the supervisor is gone"), "{error}");
+    assert_eq!(copy.all(), before);
+}
+
+#[test]
+fn when_both_are_killed_restore_sets_everything_back() {
+    let copy = Copy::new();
+    let before = copy.all();
+    let mut child = copy.start(&[]);
+    let worker = worker(&child);
+    // The supervisor first stops: it does not see the worker die.
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    kill_process(worker, Signal::KILL).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_ne!(copy.all(), before);
+    // A new start does not take what it finds now for what was found.
+    copy.put(&format!("{CHIP}/pwm1_enable"), 7);
+    let again = copy.start(&[]);
+    kill_process(Pid::from_child(&again), Signal::STOP).unwrap();
+    kill_process(self::worker(&again), Signal::KILL).unwrap();
+    kill_process(Pid::from_child(&again), Signal::KILL).unwrap();
+    ends(again);
+    let text = prints(&str(&copy.args(&["restore"])));
+    assert!(text.contains("'1' -> '5'"), "{text}");
+    assert_eq!(copy.all(), before);
+    let report: Value =
+        serde_json::from_str(&prints(&str(&copy.args(&["restore", "--json"])))).unwrap();
+    valid("restore-1", &report);
+    assert_eq!(report["restored"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn what_cannot_be_set_back_is_said_and_stays_saved() {
+    let copy = Copy::new();
+    let mut child = copy.start(&[]);
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    kill_process(worker(&child), Signal::KILL).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let fan = copy.folder.path().join("root").join(CHIP).join("pwm2_enable");
+    fs::remove_file(&fan).unwrap();
+    let args = copy.args(&["restore", "--json"]);
+    let output = ebb(&str(&args));
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("restore-1", &report);
+    let failed: Vec<_> = report["restored"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["outcome"] == "failed")
+        .collect();
+    assert_eq!(failed.len(), 1, "{report}");
+    assert_eq!(copy.fan(), "5", "the other fan is back all the same");
+    fs::write(&fan, "1").unwrap();
+    prints(&str(&copy.args(&["restore"])));
+    assert_eq!(copy.get(&format!("{CHIP}/pwm2_enable")), "5");
+}
+
+#[test]
+fn there_is_one_at_a_time() {
+    let copy = Copy::new();
+    let child = copy.start(&[]);
+    let (code, error) = fails(&str(&copy.run(&["--apply", "--duration", "1 s"])));
+    assert_eq!(code, 1);
+    assert!(error.contains("another ebb acts on this machine"), "{error}");
+    let (code, error) = fails(&str(&copy.args(&["restore"])));
+    assert!(code == 1 && error.contains("systemctl stop ebb"), "{error}");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(ends(child).0, Some(0));
+}
+
+#[test]
+fn a_new_configuration_is_taken_without_a_gap_or_refused() {
+    let copy = Copy::new();
+    let file = path(copy.folder.path(), "ebb.toml");
+    fs::write(&file, "policy = \"eadc\"").unwrap();
+    let mut child = copy.start(&["--config", &file]);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let reloaded =
+        |text: &str, says: &str, told: &mut dyn Iterator<Item = std::io::Result<String>>| {
+            fs::write(&file, text).unwrap();
+            kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+            let line = told.next().unwrap().unwrap();
+            assert!(line.contains(says), "{text}: {line}");
+            assert_eq!(copy.fan(), "1");
+        };
+    reloaded("plf = \"30%\"", "is taken", &mut told);
+    reloaded("plff = 1", "stays as it was", &mut told);
+    reloaded("[leave]\ncooling = \"safe\"", "need a new start", &mut told);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    while told.next().is_some() {}
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(copy.fan(), "5");
+}
+
+#[test]
+fn a_configuration_is_checked_with_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "ebb.toml");
+    for (text, says) in [
+        ("policy = \"pacer\"\nplv = 1", "unknown field `plv`"),
+        ("policy = \"pacr\"", "did you mean 'pacer'"),
+        ("policy = \"pacer+pacer-plus\"", "both set"),
+        ("policy = \"pacman\"", "ssd_budget"),
+        ("ssd_budget = 224", "line 1"),
+        ("ssd_budget = \"224\"", "224 W"),
+        ("period = \"1 ms\"", "100 ms"),
+        ("[machine]\nmin_cores = 0", "one core"),
+        ("[[machine.groups]]\nrole = \"front-end\"\ncpus = \"4-1\"", "0-15"),
+        ("[[schedule]]\nfrom = \"25:00\"\nto = \"06:00\"", "22:00"),
+        ("contest = \"fight\"", "reassert"),
+        ("profile = \"nonesuch\"", "nonesuch"),
+        ("policy = ", "line 1"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let (code, error) = fails(&["config", "check", &file]);
+        assert_eq!(code, 2, "{text}: {error}");
+        assert!(error.contains(&file) && error.contains(says), "{text}: {error}");
+    }
+    let (code, error) = fails(&["config", "check", "/nowhere/ebb.toml"]);
+    assert!(code == 2 && error.contains("/nowhere/ebb.toml"), "{error}");
+}
+
+#[test]
+fn what_is_shown_is_valid_and_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/ebb.toml");
+    let shown = prints(&["config", "show", example]);
+    let value: toml::Value = toml::from_str(&shown).unwrap();
+    let value = serde_json::to_value(&value).unwrap();
+    valid("config-1", &value);
+    let file = path(folder.path(), "ebb.toml");
+    fs::write(&file, &shown).unwrap();
+    assert_eq!(prints(&["config", "show", &file]), shown);
+    assert_eq!(prints(&["config", "check", &file]), format!("{file}: good\n"));
+    let schema: Value = serde_json::from_str(&prints(&["config", "schema"])).unwrap();
+    // Every key that there is, and no other.
+    for (table, keys) in
+        [("/properties", &value), ("/properties/machine/properties", &value["machine"])]
+    {
+        let described = schema.pointer(table).unwrap().as_object().unwrap();
+        assert!(keys.as_object().unwrap().keys().all(|key| described.contains_key(key)), "{table}");
+    }
+}
