@@ -13,6 +13,9 @@ const ROOT: &str = "sys/block";
 pub struct Drive {
     /// Its name today, such as `nvme0n1`.
     pub name: String,
+    /// The block devices that count what it does: its paths where it has several to choose from
+    /// (NVMe multipath), of which some kernels count nothing else (seen on Linux 6.1).
+    pub counted: Vec<String>,
     /// What stays the same: model and serial number, or the world-wide name; `None` where it has
     /// neither.
     pub id: Option<String>,
@@ -32,15 +35,21 @@ impl Drive {
     /// All drives: whole devices with hardware behind them, no partitions, loops or arrays.
     #[must_use]
     pub fn found(sys: &Sys) -> Vec<Self> {
-        let drives = sys.names(ROOT).into_iter();
-        drives.filter_map(|name| Self::named(sys, name)).collect()
+        let (paths, names): (Vec<_>, Vec<_>) =
+            sys.names(ROOT).into_iter().partition(|name| head_of(name).is_some());
+        names.into_iter().filter_map(|name| Self::named(sys, name, &paths)).collect()
     }
 
-    fn named(sys: &Sys, name: String) -> Option<Self> {
+    fn named(sys: &Sys, name: String, paths: &[String]) -> Option<Self> {
         let folder = format!("{ROOT}/{name}");
-        // Loops, device mapper, md and RAM disks have no device; multipath NVMe hides the paths.
-        if !sys.has(format!("{folder}/device")) || name.contains('c') && name.starts_with("nvme") {
+        // Loops, device mapper, md and RAM disks have no device.
+        if !sys.has(format!("{folder}/device")) {
             return None;
+        }
+        let is_own = |path: &&String| head_of(path).as_ref() == Some(&name);
+        let mut counted: Vec<_> = paths.iter().filter(is_own).cloned().collect();
+        if counted.is_empty() {
+            counted.push(name.clone());
         }
         let text = |file: &str| {
             let text = sys.text(format!("{folder}/{file}")).ok();
@@ -62,14 +71,15 @@ impl Drive {
             bytes: sectors.saturating_mul(512),
             controller,
             transport,
+            counted,
             name,
         })
     }
 
-    /// The file of its counters.
+    /// The file of its counters, the first of them where it has several.
     #[must_use]
     pub fn counters_file(&self) -> String {
-        format!("{ROOT}/{}/stat", self.name)
+        format!("{ROOT}/{}/stat", self.counted.first().unwrap_or(&self.name))
     }
 
     /// Its counters.
@@ -77,11 +87,23 @@ impl Drive {
     /// # Errors
     /// Why there are none.
     pub fn counters(&self, sys: &Sys) -> Result<Counters, Absent> {
-        let file = self.counters_file();
-        let text = sys.text(&file)?;
-        Counters::parse(text.split_whitespace())
-            .ok_or_else(|| sys.nonsense(file, &text, "a line of counters"))
+        let mut sum = Counters::default();
+        for name in &self.counted {
+            let file = format!("{ROOT}/{name}/stat");
+            let text = sys.text(&file)?;
+            let counters = Counters::parse(text.split_whitespace());
+            sum =
+                sum.plus(&counters.ok_or_else(|| sys.nonsense(file, &text, "a line of counters"))?);
+        }
+        Ok(sum)
     }
+}
+
+/// `nvme0n1` of its path `nvme0c2n1`; `None` of what is no path.
+fn head_of(name: &str) -> Option<String> {
+    let (subsystem, path) = name.strip_prefix("nvme")?.split_once('c')?;
+    let (_, namespace) = path.split_once('n')?;
+    Some(format!("nvme{subsystem}n{namespace}"))
 }
 
 /// `nvme0` of `nvme0n1`.
@@ -182,6 +204,15 @@ mod tests {
         for wrong in ["", "1 2 3", "1 2 3 4 5 6 7 8 9 x", "1 2 99999999999999999999 4 5 6 7 8 9 10"]
         {
             assert_eq!(Counters::parse(wrong.split_whitespace()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_path_belongs_to_its_head() {
+        assert_eq!(head_of("nvme0c2n1").as_deref(), Some("nvme0n1"));
+        assert_eq!(head_of("nvme10c0n12").as_deref(), Some("nvme10n12"));
+        for other in ["nvme0n1", "sdc", "nvme0", "mmcblk0"] {
+            assert_eq!(head_of(other), None, "{other}");
         }
     }
 

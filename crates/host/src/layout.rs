@@ -82,8 +82,10 @@ pub struct Core {
 pub struct DriveParts {
     /// The first of them.
     pub drive: Drive,
-    /// Names of all.
-    pub names: Vec<String>,
+    /// The block devices that count what it does.
+    pub counted: Vec<String>,
+    /// Its namespaces.
+    pub namespaces: u32,
     /// What its controller says of itself, where we may ask.
     pub identity: Option<Identity>,
 }
@@ -205,12 +207,14 @@ fn drives(machine: &Machine) -> Vec<DriveParts> {
             drive.controller.is_some() && parts.drive.controller == drive.controller
         };
         if let Some(parts) = all.iter_mut().find(same) {
-            parts.names.push(drive.name.clone());
+            parts.counted.extend(drive.counted.iter().cloned());
+            parts.namespaces += 1;
             continue;
         }
         let controller = drive.controller.as_ref();
         let identity = controller.and_then(|name| machine.open_nvme(name).ok()?.identify().ok());
-        all.push(DriveParts { drive: drive.clone(), names: vec![drive.name.clone()], identity });
+        let counted = drive.counted.clone();
+        all.push(DriveParts { drive: drive.clone(), counted, namespaces: 1, identity });
     }
     all
 }

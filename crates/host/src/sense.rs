@@ -64,7 +64,8 @@ pub struct Sensors {
 /// The block devices of one drive.
 #[derive(Debug)]
 struct DriveSensor {
-    names: Vec<String>,
+    counted: Vec<String>,
+    namespaces: u32,
     now: Option<Counters>,
     before: Option<Counters>,
 }
@@ -85,7 +86,8 @@ impl Sensors {
             cores.iter().take(SAMPLED).filter_map(|core| frequency(core.cpus[0])).collect()
         };
         let drive = |parts: &crate::layout::DriveParts| DriveSensor {
-            names: parts.names.clone(),
+            counted: parts.counted.clone(),
+            namespaces: parts.namespaces,
             now: None,
             before: None,
         };
@@ -168,7 +170,7 @@ impl Sensors {
                 continue;
             };
             let busy = done.busy.seconds() / signals.period.seconds();
-            let busy = busy / drive.names.len() as f64;
+            let busy = busy / f64::from(drive.namespaces);
             signal.utilisation = (signals.period.0 > 0).then_some(busy.min(1.0));
             signal.read_bytes = Some(done.read_bytes);
             signal.written_bytes = Some(done.written_bytes);
@@ -249,7 +251,7 @@ fn disk_lines(text: &str, drives: &mut [DriveSensor]) {
     for line in text.lines() {
         let mut fields = line.split_ascii_whitespace();
         let Some(name) = fields.nth(2) else { continue };
-        let Some(drive) = drives.iter_mut().find(|drive| drive.names.iter().any(|n| n == name))
+        let Some(drive) = drives.iter_mut().find(|drive| drive.counted.iter().any(|n| n == name))
         else {
             continue;
         };
@@ -310,8 +312,8 @@ mod tests {
 
     #[test]
     fn a_drive_is_the_sum_of_its_namespaces() {
-        let names = ["nvme0n1", "nvme0n2"].map(str::to_owned).to_vec();
-        let mut drives = [DriveSensor { names, now: None, before: None }];
+        let counted = ["nvme0n1", "nvme0n2"].map(str::to_owned).to_vec();
+        let mut drives = [DriveSensor { counted, namespaces: 2, now: None, before: None }];
         let text = " 259 0 nvme0n1 7 0 8 14 1 0 8 2 1 9 9 0 0 0 0\n\
                     259 1 nvme0n1p1 7 0 8 14 1 0 8 2 1 9 9\n\
                     259 2 nvme0n2 3 0 8 6 0 0 0 0 2 4 4 0\nshort\n8 0 sda 1 1 1 1 1 1 1 1 1 1 1";

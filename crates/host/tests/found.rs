@@ -69,6 +69,22 @@ fn drives_have_an_identity_and_virtual_devices_are_none() {
     assert!(amd.drive_chip(&amd.drives[0]).is_some());
 }
 
+/// Linux 6.1 counts nothing at the head of several paths; its paths count.
+#[test]
+fn what_went_over_several_paths_is_the_drive_s() {
+    let tree = intel();
+    tree.put("sys/block/nvme0n1/stat", "0 0 0 0 0 0 0 0 0 0 0");
+    for (path, reads) in [("nvme0c0n1", 70), ("nvme0c5n1", 30)] {
+        tree.put(&format!("sys/block/{path}/stat"), format!("{reads} 0 80 5 0 0 0 0 1 2 2"));
+    }
+    let machine = tree.machine();
+    assert_eq!(machine.drives.len(), 2);
+    assert_eq!(machine.drives[0].counted, ["nvme0c0n1", "nvme0c5n1"]);
+    let counters = machine.drives[0].counters(&machine.sys).unwrap();
+    assert_eq!((counters.reads, counters.in_flight), (100, 2));
+    assert_eq!(machine.drives[1].counted, ["nvme1n1"]);
+}
+
 #[test]
 fn the_report_has_every_row_of_the_table_and_says_why_one_is_missing() {
     for tree in [intel(), amd(), ampere(), kunpeng()] {

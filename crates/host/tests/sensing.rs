@@ -61,6 +61,27 @@ fn a_period_is_the_change_of_counters() {
     assert_eq!(signals.cooling.fans[1].duty, Some(1.0));
 }
 
+/// A drive that is reached over two paths, which are busy in turn.
+#[test]
+fn paths_of_one_drive_are_added() {
+    let tree = intel();
+    tree.put("sys/block/nvme0c0n1/size", 1).put("sys/block/nvme0c1n1/size", 1);
+    let count = |reads: u64| {
+        let path = format!("259 0 nvme0c0n1 {reads} 0 {reads} 1 0 0 0 0 1 0 1\n");
+        let other = format!("259 1 nvme0c1n1 {reads} 0 {reads} 1 0 0 0 0 1 0 1\n");
+        let head = "259 2 nvme0n1 0 0 0 0 0 0 0 0 0 0 0\n259 3 nvme1n1 0 0 0 0 0 0 0 0 0 0 0\n";
+        tree.put("proc/diskstats", path + &other + head);
+    };
+    count(1);
+    let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    count(11);
+    host.sense(&mut signals);
+    assert_eq!((signals.io.completed, signals.io.in_flight), (Some(20), Some(2)));
+    assert_eq!(signals.drives[0].read_bytes, Some(20 * 512));
+}
+
 #[test]
 fn a_drive_at_rest_is_not_asked_again() {
     let tree = intel();
