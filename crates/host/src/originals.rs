@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use crate::knob::Place;
@@ -101,8 +102,7 @@ pub enum StateError {
 #[derive(Debug)]
 pub struct State {
     folder: PathBuf,
-    // Held, not read.
-    _lock: Option<File>,
+    lock: Option<File>,
 }
 
 impl State {
@@ -120,16 +120,29 @@ impl State {
         let lock = File::options().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(io(&path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { folder: folder.to_owned(), _lock: Some(lock) }),
+            Ok(()) => Ok(Self { folder: folder.to_owned(), lock: Some(lock) }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::Busy { path }),
             Err(error) => Err(io(&path)(error.into())),
         }
     }
 
+    /// Runs `start`, whose processes have the folder too, until the last of them is gone: one that
+    /// sets everything back after this one was killed is not overtaken by another Ebb.
+    ///
+    /// # Errors
+    /// Where the lock cannot be handed on.
+    pub fn shared_with<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
+        let Some(lock) = &self.lock else { return Ok(start()) };
+        fcntl_setfd(lock, FdFlags::empty())?;
+        let started = start();
+        fcntl_setfd(lock, FdFlags::CLOEXEC)?;
+        Ok(started)
+    }
+
     /// `folder`, which the supervisor of this process has taken.
     #[must_use]
     pub fn shared(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), _lock: None }
+        Self { folder: folder.to_owned(), lock: None }
     }
 
     /// What was saved; `None` where there is nothing to set back.
@@ -258,6 +271,20 @@ mod tests {
         let first = State::take(folder.path()).unwrap();
         assert!(matches!(State::take(folder.path()), Err(StateError::Busy { .. })));
         drop(first);
+        assert!(State::take(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn who_was_started_has_it_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::take(folder.path()).unwrap();
+        let mut cat = std::process::Command::new("cat");
+        let cat = cat.stdin(std::process::Stdio::piped());
+        let mut child = state.shared_with(|| cat.spawn()).unwrap().unwrap();
+        drop(state);
+        assert!(matches!(State::take(folder.path()), Err(StateError::Busy { .. })));
+        drop(child.stdin.take());
+        child.wait().unwrap();
         assert!(State::take(folder.path()).is_ok());
     }
 

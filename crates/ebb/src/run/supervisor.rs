@@ -39,7 +39,9 @@ pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<
     ours.set_read_timeout(Some(silence))?;
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
-    let mut child = worker(theirs).context("cannot start the worker")?;
+    // The worker keeps the lock if it outlives this process.
+    let started = state.shared_with(|| worker(theirs)).context("cannot share the lock")?;
+    let mut child = started.context("cannot start the worker")?;
     let pid = Pid::from_child(&child);
     let handle = signals.handle();
     let forward = thread::spawn(move || {
