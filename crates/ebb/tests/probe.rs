@@ -1,6 +1,8 @@
 //! `ebb probe` and `ebb probe wake` on the machine that runs the tests.
 
-use crate::common::{fails, json, prints, valid};
+use std::fs;
+
+use crate::common::{ebb, fails, json, path, prints, valid};
 
 fn two_cpus() -> bool {
     let two = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
@@ -71,4 +73,23 @@ fn a_folder_without_a_machine_is_wrong_usage() {
     assert!(text.contains("sys/devices/system/cpu/online: not there; --root"), "{text}");
     let (code, _) = fails(&["probe", "--root", "/", "wake"]);
     assert_eq!(code, 2);
+}
+
+#[test]
+fn a_machine_becomes_a_profile_that_the_twin_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "here.toml");
+    let output = ebb(&["probe", "--profile", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let cores = json(&["probe", "--json"])["cores"].as_u64().unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    let profile: toml::Table = toml::from_str(&text).unwrap();
+    let stages = profile["stage"].as_array().unwrap();
+    let sum: i64 = stages.iter().map(|stage| stage["cores"].as_integer().unwrap()).sum();
+    assert_eq!(sum, cores as i64);
+    let sim = ["sim", "--profile", &file, "--workload", "rand-r", "--rate", "100"];
+    let told = json(&[&sim[..], &["--duration", "2 s", "--policy", "native", "--json"]].concat());
+    assert_eq!(told["runs"][0]["policy"], "native");
+    let (code, error) = fails(&["probe", "--measure"]);
+    assert!(code == 2 && error.contains("--profile"), "{error}");
 }

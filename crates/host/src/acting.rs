@@ -1,8 +1,9 @@
 //! Puts what is given in force: which places each control is set in, to what, in which order.
 
 use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{Control, InForce, Outcome, PowerState, Topology};
+use ebb_policy::{BackgroundMode, Control, InForce, Outcome, PowerState, Topology};
 
+use crate::hold::{Held, Hold};
 use crate::knob::{Knob, Place};
 use crate::layout::{Core, Layout};
 use crate::machine::Machine;
@@ -35,6 +36,13 @@ enum Safe {
 }
 
 impl Steered {
+    /// A place that the operator holds.
+    #[must_use]
+    pub fn held(place: &Place) -> Self {
+        let control = Control::Background;
+        Self { control, place: place.clone(), safe: Safe::Found, moves: false }
+    }
+
     /// What it is set to now, and what is to be left there.
     ///
     /// # Errors
@@ -93,6 +101,9 @@ pub struct Acting {
     domains: Vec<Domain>,
     drives: Vec<Option<usize>>,
     fans: Vec<Option<Fan>>,
+    /// What the operator holds all the time, and while background work races.
+    constant: Vec<(usize, String)>,
+    race: Vec<(usize, String)>,
 }
 
 impl Acting {
@@ -150,10 +161,15 @@ impl Acting {
         machine: &Machine,
         layout: &Layout,
         originals: Vec<Original>,
+        holds: &Held,
         contest: Contest,
     ) -> Self {
         let steering = Steering::new(machine, originals, contest);
         let find = |place: &Place| steering.find(place);
+        let held = |holds: &[Hold]| {
+            let held = holds.iter().map(|hold| Some((find(&hold.place)?, hold.value.clone())));
+            held.flatten().collect()
+        };
         let controller = Place::Controller { name: "cpuset".to_owned() };
         let partition = find(&Place::Partition { group: PARKED.to_owned() });
         let domains = machine.cpus.policies.iter().filter_map(|policy| {
@@ -184,6 +200,8 @@ impl Acting {
             fans: layout.fans.iter().map(fan).collect(),
             active: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             groups: layout.groups.clone(),
+            constant: held(&holds.constant),
+            race: held(&holds.race),
             steering,
         }
     }
@@ -236,13 +254,25 @@ impl Acting {
             }
         }
         self.set_drives(given, now, tell);
+        for (at, value) in &self.constant {
+            self.steering.set(*at, Some(value), now);
+        }
+        tell(Control::Background, 0, self.set_background(given, now));
         // No kernel has a place for these.
-        for control in [Control::Background, Control::JobShare, Control::JobSocket, Control::Admit]
-        {
+        for control in [Control::JobShare, Control::JobSocket, Control::Admit] {
             for part in 0..given.count(control) {
                 tell(control, part, refused(given.is_given(control, part)));
             }
         }
+    }
+
+    fn set_background(&mut self, given: &InForce, now: Nanos) -> Outcome {
+        let races = given.background() == BackgroundMode::Race;
+        let set = |outcome, (at, value): &(usize, String)| {
+            worse(outcome, self.steering.set(*at, races.then_some(value), now))
+        };
+        let nowhere = refused(races && self.race.is_empty());
+        self.race.iter().fold(nowhere, set)
     }
 
     fn set_fan(&mut self, fan: usize, given: &InForce, now: Nanos) -> Outcome {

@@ -15,6 +15,7 @@
 //! | `sense.rs`, `drive_watch.rs` | what a cycle senses |
 //! | `knob.rs` | what can be set, by names that outlive a restart |
 //! | `originals.rs`, `restore.rs` | what was found, on disk before any write; setting it back |
+//! | `hold.rs` | settings that the operator holds meanwhile |
 //! | `steering.rs` | sets places and sees to it that they stay set |
 //! | `acting.rs` | which places a control is set in, in which order |
 //! | `plant.rs` | all of that as a [`ebb_policy::Plant`] |
@@ -25,6 +26,7 @@ mod cpus;
 mod drive_watch;
 mod drives;
 mod energy;
+mod hold;
 mod hwmon;
 mod knob;
 mod layout;
@@ -43,6 +45,7 @@ pub use conflicts::{Conflict, found as conflicts};
 pub use cpus::{Cpu, Cpus, IdleState, Policy};
 pub use drives::{Counters, Drive};
 pub use energy::{Meter, Zone};
+pub use hold::{Held, Hold, Holds};
 pub use hwmon::{Chip, Of};
 pub use knob::Place;
 pub use layout::{Group, Impossible, Layout, MIN_DUTY, Stated};

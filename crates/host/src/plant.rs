@@ -5,8 +5,9 @@ use std::time::Instant;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Applied, Control, Cycle, InForce, Outcome, Plant, Signals, Topology};
 
-use crate::acting::Acting;
+use crate::acting::{Acting, Steered};
 use crate::drive_watch::DriveWatch;
+use crate::hold::Held;
 use crate::layout::{Impossible, Layout, Stated};
 use crate::machine::Machine;
 use crate::originals::{Leave, Original, State, StateError};
@@ -67,14 +68,16 @@ impl Host {
     pub fn act(
         &mut self,
         owned: &[Control],
+        holds: Held,
         leave: impl Fn(Control) -> Leave,
         contest: Contest,
         state: &State,
     ) -> Result<Vec<Notice>, StateError> {
         let places = Acting::places(&self.machine, &self.layout, &self.topology, owned);
+        let held = holds.constant.iter().chain(&holds.race).map(|hold| Steered::held(&hold.place));
         let mut unreadable = Vec::new();
         let mut found = Vec::new();
-        for place in places {
+        for place in places.into_iter().chain(held) {
             match place.original(&self.machine, &leave) {
                 Ok(original) => found.push(original),
                 Err(notice) => unreadable.push(notice),
@@ -87,7 +90,7 @@ impl Host {
         // end.
         let steered: Vec<Original> =
             all.into_iter().filter(|original| known.contains(&original.place)).collect();
-        self.acting = Some(Acting::new(&self.machine, &self.layout, steered, contest));
+        self.acting = Some(Acting::new(&self.machine, &self.layout, steered, &holds, contest));
         Ok(unreadable)
     }
 

@@ -2,9 +2,11 @@
 
 use std::fs;
 
-use ebb_host::{Contest, Host, Leave, Machine, RestoreOutcome, State, Stated, restore};
-use ebb_policy::units::Hertz;
-use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Request};
+use ebb_host::{
+    Contest, Held, Holds, Host, Leave, Machine, RestoreOutcome, State, Stated, restore,
+};
+use ebb_policy::units::{Hertz, Nanos, Watts};
+use ebb_policy::{Applied, BackgroundMode, Control, InForce, Outcome, Plant, Request};
 use proptest::prelude::*;
 
 use crate::tree::{CAPS, Tree, intel};
@@ -22,12 +24,16 @@ impl Bench {
     }
 
     fn left(tree: Tree, leave: Leave) -> Self {
+        Self::with(tree, leave, Held::default())
+    }
+
+    fn with(tree: Tree, leave: Leave, holds: Held) -> Self {
         let state = tempfile::tempdir().unwrap();
         let host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
         let mut bench = Self { tree, state, host };
         let folder = State::take(bench.state.path()).unwrap();
         let contest = Contest::Reassert;
-        let missing = bench.host.act(Control::ALL, |_| leave, contest, &folder).unwrap();
+        let missing = bench.host.act(Control::ALL, holds, |_| leave, contest, &folder).unwrap();
         assert_eq!(missing, []);
         bench
     }
@@ -146,7 +152,9 @@ fn nothing_is_changed_before_the_originals_are_on_disk() {
     let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
     let before = tree.settings();
     let folder = State::take(state.path()).unwrap();
-    let error = host.act(Control::ALL, |_| Leave::Restore, Contest::Yield, &folder).unwrap_err();
+    let error = host
+        .act(Control::ALL, Held::default(), |_| Leave::Restore, Contest::Yield, &folder)
+        .unwrap_err();
     assert!(error.to_string().contains("originals.json"), "{error}");
     assert!(!host.is_acting());
     let mut request = Request::new(host.topology());
@@ -222,6 +230,49 @@ fn what_is_to_be_left_safe_is_left_safe() {
         ("255".into(), "1".into())
     );
     assert_eq!(bench.tree.get("dev/nvme0"), "0");
+}
+
+#[test]
+fn what_the_operator_holds_is_held_and_set_back() {
+    let tree = intel();
+    let zone = "sys/class/powercap/intel-rapl:1";
+    tree.zone("intel-rapl:1", "package-1", 262_143_328_850)
+        .put(&format!("{zone}/constraint_0_name"), "short_term")
+        .put(&format!("{zone}/constraint_0_power_limit_uw"), 300_000_000)
+        .put(&format!("{zone}/constraint_1_name"), "long_term")
+        .put(&format!("{zone}/constraint_1_power_limit_uw"), 250_000_000);
+    tree.put("sys/fs/cgroup/backup.slice/cpu.weight", 100)
+        .put("sys/fs/cgroup/backup.slice/io.weight", "default 100");
+    for cpu in 0..16 {
+        tree.put(&format!("sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us"), 0);
+    }
+    tree.with_drives();
+    let before = tree.settings();
+    let holds = Holds {
+        package_power: Some(Watts(150.0)),
+        cpu_latency: Some(Nanos::from_micros(50)),
+        disk_standby: None,
+        background: vec!["backup.slice".to_owned()],
+    };
+    let held = holds.places(&tree.machine()).unwrap();
+    let mut bench = Bench::with(tree, Leave::Restore, held);
+    let mut request = bench.request();
+    request.ask_background(BackgroundMode::Race, "test:");
+    assert_eq!(bench.apply(&request).of(Control::Background, 0), Outcome::Done);
+    let is = |file: &str| bench.tree.get(file);
+    assert_eq!(is(&format!("{zone}/constraint_1_power_limit_uw")), "150000000");
+    assert_eq!(is(&format!("{zone}/constraint_0_power_limit_uw")), "300000000");
+    assert_eq!(is("sys/devices/system/cpu/cpu9/power/pm_qos_resume_latency_us"), "50");
+    assert_eq!(is("sys/fs/cgroup/backup.slice/io.weight"), "default 1000");
+    request.background.release(0);
+    bench.apply(&request);
+    assert_eq!(bench.tree.get("sys/fs/cgroup/backup.slice/cpu.weight"), "100");
+    bench.restore();
+    assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
+    let nowhere = Holds { package_power: Some(Watts(9.0)), ..Holds::default() };
+    assert!(
+        nowhere.places(&crate::tree::ampere().machine()).unwrap_err().contains("package_power")
+    );
 }
 
 proptest! {

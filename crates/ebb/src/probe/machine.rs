@@ -9,6 +9,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use ebb_host::{Found, Machine, Report, Sys};
 
+use super::draft;
 use crate::exit::usage;
 use crate::out;
 
@@ -18,6 +19,14 @@ pub struct MachineArgs {
     /// Look at a copy of a machine's sys and proc under this folder.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+    /// Also write this machine as a profile for `ebb sim`, with the power states of its drives
+    /// beside it; what it does not say of itself is assumed.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Measure the processors' power for the profile: for some seconds as they are, for some with
+    /// all cores busy.
+    #[arg(long, requires = "profile")]
+    measure: bool,
     /// Print JSON (docs/json-schema/probe-1.json).
     #[arg(long)]
     json: bool,
@@ -30,9 +39,10 @@ pub fn run(args: &MachineArgs) -> Result<()> {
     })?;
     let report = Report::new(&machine);
     match args.json {
-        true => out::json(&report),
-        false => out::print(text(&report)),
+        true => out::json(&report)?,
+        false => out::print(text(&report))?,
     }
+    args.profile.as_ref().map_or(Ok(()), |file| draft::write(&machine, file, args.measure))
 }
 
 fn text(report: &Report) -> String {

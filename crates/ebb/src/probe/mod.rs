@@ -1,5 +1,6 @@
 //! `ebb probe`: what this machine can do.
 
+mod draft;
 mod machine;
 pub mod wake;
 

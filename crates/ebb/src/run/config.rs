@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use ebb_host::{Contest, Group, Leave, MIN_DUTY, Stated};
+use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, Stated};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::Settings;
 use ebb_policy::units::{Nanos, Watts, parse_ratio};
@@ -47,6 +47,8 @@ pub struct Config {
     pub profile: String,
     /// What the operator knows of the machine.
     pub machine: Machine,
+    /// What to hold meanwhile.
+    pub hold: Hold,
     /// What to leave behind.
     pub leave: Leaves,
     /// Other settings at certain times of the day.
@@ -76,6 +78,24 @@ pub struct CoreGroup {
     pub role: CoreRole,
     /// Its CPUs, such as "0-15,32-47".
     pub cpus: String,
+}
+
+/// `[hold]`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hold {
+    /// Most that each processor package may draw in the long term.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package_power: Option<Watts>,
+    /// Longest time that a CPU may take to leave an idle state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_latency: Option<Nanos>,
+    /// Time without I/O after which hard disks stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_standby: Option<Nanos>,
+    /// Control groups of background work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<String>,
 }
 
 /// `[leave]`.
@@ -113,6 +133,7 @@ impl Default for Config {
             contest: Contest::default(),
             profile: "generic-1u".to_owned(),
             machine: Machine::default(),
+            hold: Hold::default(),
             leave: Leaves::default(),
             schedule: Vec::new(),
         }
@@ -187,6 +208,12 @@ impl Config {
                 "policy = \"{policy}\" sets nothing without ssd_budget, such as \"224 W\""
             )));
         }
+        let outside = |group: &&String| group.split('/').any(|part| part == "..");
+        if let Some(group) = self.hold.background.iter().find(outside) {
+            return Err(usage(format!(
+                "hold.background: \"{group}\": name a group below the root"
+            )));
+        }
         Profile::load(&self.profile).map(drop)?;
         self.curve()?;
         self.stated().map(drop)
@@ -213,6 +240,12 @@ impl Config {
         let Machine { min_cores, min_duty, groups } = &self.machine;
         let groups = groups.iter().map(group).collect::<Result<_>>()?;
         Ok(Stated { groups, min_cores: *min_cores, min_duty: *min_duty })
+    }
+
+    /// What is held.
+    pub fn holds(&self) -> Holds {
+        let Hold { package_power, cpu_latency, disk_standby, background } = self.hold.clone();
+        Holds { package_power, cpu_latency, disk_standby, background }
     }
 
     /// The curve of the disks.

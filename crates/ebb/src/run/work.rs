@@ -64,8 +64,10 @@ impl<'a> Work<'a> {
         let limits = Limits { ssd_budget: held.ssd_budget, ..Limits::default() };
         let cycle = Cycle::new(host.topology(), policy, limits);
         if let Some(state) = &state {
-            let notices =
-                host.act(&owned, |control| config.leave.of(control), config.contest, state);
+            let holds = config.holds().places(host.machine());
+            let holds = holds.map_err(|wrong| usage(format!("hold.{wrong}")))?;
+            let leave = |control| config.leave.of(control);
+            let notices = host.act(&owned, holds, leave, config.contest, state);
             for notice in notices.context("nothing was changed")? {
                 out::note(format_args!("{}: {}", notice.place, notice.text));
             }
@@ -182,12 +184,12 @@ impl<'a> Work<'a> {
     fn reload(&mut self) -> Result<()> {
         let config = self.args.config()?;
         let fixed = |config: &Config| {
-            let Config { policy, machine, leave, contest, .. } = config;
-            (registry::owned(policy).ok(), machine.clone(), *leave, *contest)
+            let Config { policy, machine, hold, leave, contest, .. } = config;
+            (registry::owned(policy).ok(), machine.clone(), hold.clone(), *leave, *contest)
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
-                "policies for other controls, machine, leave and contest need a new start \
+                "policies for other controls, machine, hold, leave and contest need a new start \
                  (systemctl restart ebb)",
             ));
         }

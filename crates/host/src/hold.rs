@@ -1,0 +1,112 @@
+//! Settings that the operator holds for as long as Ebb acts: no policy asks for them, and they are
+//! saved, read back and set back as any other.
+
+use ebb_policy::units::{Nanos, Watts};
+
+use crate::knob::{CGROUPS, Place};
+use crate::machine::Machine;
+use crate::sys::Absent;
+
+/// Of the default, 100: background work that races is ten times as heavy as others.
+const RACE: &str = "1000";
+
+/// What the operator holds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Holds {
+    /// Most that each processor package may draw in the long term (RAPL, constraint `long_term`).
+    pub package_power: Option<Watts>,
+    /// Longest time that a CPU may take to leave an idle state
+    /// (`Documentation/ABI/testing/sysfs-devices-power`).
+    pub cpu_latency: Option<Nanos>,
+    /// Time without I/O after which hard disks stop (runtime power management of SCSI disks).
+    pub disk_standby: Option<Nanos>,
+    /// Control groups of background work, which the policies let race.
+    pub background: Vec<String>,
+}
+
+/// The places of all that is held.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Held {
+    /// Held all the time.
+    pub constant: Vec<Hold>,
+    /// Held while background work races.
+    pub race: Vec<Hold>,
+}
+
+/// A place and what is held there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub value: String,
+}
+
+impl Holds {
+    /// Where they are held on `machine`.
+    ///
+    /// # Errors
+    /// What is to be held and cannot be here.
+    pub fn places(&self, machine: &Machine) -> Result<Held, String> {
+        let mut all = Vec::new();
+        let mut hold = |path: String, value: String| {
+            all.push(Hold { place: Place::File { path }, value });
+        };
+        if let Some(power) = self.package_power {
+            let limits: Vec<_> =
+                machine.packages().filter_map(|zone| limit(machine, zone)).collect();
+            if limits.is_empty() {
+                return Err("package_power: no package here has a long-term power limit".to_owned());
+            }
+            for path in limits {
+                hold(path, format!("{:.0}", power.0 * 1e6));
+            }
+        }
+        if let Some(latency) = self.cpu_latency {
+            for cpu in &machine.cpus.cpus {
+                let folder = "sys/devices/system/cpu";
+                let path = format!("{folder}/cpu{}/power/pm_qos_resume_latency_us", cpu.number);
+                hold(path, format!("{:.0}", latency.micros()));
+            }
+        }
+        if let Some(standby) = self.disk_standby {
+            let disks = machine.drives.iter().filter(|drive| drive.rotational);
+            for disk in disks {
+                let folder = format!("sys/block/{}/device", disk.name);
+                hold(
+                    format!("{folder}/power/autosuspend_delay_ms"),
+                    (standby.0 / 1_000_000).to_string(),
+                );
+                // Without it the disk is idle to the kernel, and turns (Linux 6.6).
+                let stop = format!("{folder}/scsi_disk/manage_runtime_start_stop");
+                if machine.sys.has(&stop) {
+                    hold(stop, "1".to_owned());
+                }
+                hold(format!("{folder}/power/control"), "auto".to_owned());
+            }
+        }
+        Ok(Held { constant: all, race: self.race() })
+    }
+
+    /// Where background work is given weight, and the weight with which it races.
+    fn race(&self) -> Vec<Hold> {
+        let weights = |group: &String| {
+            let file = |file: &str| Place::File { path: format!("{CGROUPS}/{group}/{file}") };
+            [
+                Hold { place: file("cpu.weight"), value: RACE.to_owned() },
+                Hold { place: file("io.weight"), value: format!("default {RACE}") },
+            ]
+        };
+        self.background.iter().flat_map(weights).collect()
+    }
+}
+
+/// The file of the long-term limit of a zone: limits are told apart by their names alone.
+fn limit(machine: &Machine, zone: &crate::energy::Zone) -> Option<String> {
+    let named = |number: &usize| {
+        let name = machine.sys.text(format!("{}/constraint_{number}_name", zone.folder));
+        name == Ok::<_, Absent>("long_term".to_owned())
+    };
+    let number = (0..8).find(named)?;
+    Some(format!("{}/constraint_{number}_power_limit_uw", zone.folder))
+}
