@@ -1,12 +1,17 @@
 //! Cores, their sockets, frequencies and idle states
 //! (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
 
+use std::collections::BTreeMap;
+
 use ebb_policy::units::{Hertz, Nanos};
 
 use crate::sys::{Absent, Sys};
 
 /// Where Linux describes them.
 const ROOT: &str = "sys/devices/system/cpu";
+
+/// No processor runs faster: a driver that says so is not believed.
+const POSSIBLE: Hertz = Hertz(100e9);
 
 /// One logical CPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +77,13 @@ impl Cpus {
     /// # Errors
     /// Where the kernel does not say which CPUs are online.
     pub fn found(sys: &Sys) -> Result<Self, Absent> {
-        let online = sys.cpus(format!("{ROOT}/online"))?;
+        let mut online = sys.cpus(format!("{ROOT}/online"))?;
+        online.sort_unstable();
+        online.dedup();
+        if online.is_empty() {
+            return Err(sys.nonsense(format!("{ROOT}/online"), "", "a list of CPUs"));
+        }
+        let cores = cores(sys, &online);
         let policies: Vec<_> = sys
             .numbered(format!("{ROOT}/cpufreq"), "policy")
             .iter()
@@ -89,7 +100,7 @@ impl Cpus {
         let cpus = online.iter().map(|cpu| {
             let (number, package) = (*cpu, package(*cpu));
             let socket = packages.binary_search(&package).unwrap_or(0) as u16;
-            let siblings = siblings(sys, number);
+            let siblings = cores[&number].clone();
             let policy = policies.iter().position(|policy| policy.cpus.contains(&number));
             Cpu { number, socket, siblings, policy, idle: idle_states(sys, number) }
         });
@@ -102,12 +113,24 @@ impl Cpus {
     }
 }
 
-/// The CPUs of the core of `cpu`; itself alone where the kernel does not say.
-fn siblings(sys: &Sys, cpu: u16) -> Vec<u16> {
-    let names = ["core_cpus_list", "thread_siblings_list"]; // the second up to Linux 5.2
-    let read = |name| sys.cpus(format!("{ROOT}/cpu{cpu}/topology/{name}")).ok();
-    let together = names.into_iter().find_map(read);
-    together.filter(|cpus| cpus.contains(&cpu)).unwrap_or_else(|| vec![cpu])
+/// The CPUs of each one's core, itself included: those that the kernel says, as far as they are
+/// online and of no other core.
+fn cores(sys: &Sys, online: &[u16]) -> BTreeMap<u16, Vec<u16>> {
+    let mut cores = BTreeMap::new();
+    for cpu in online {
+        if cores.contains_key(cpu) {
+            continue;
+        }
+        let names = ["core_cpus_list", "thread_siblings_list"]; // the second up to Linux 5.2
+        let read = |name| sys.cpus(format!("{ROOT}/cpu{cpu}/topology/{name}")).ok();
+        let said = names.into_iter().find_map(read).unwrap_or_default();
+        let is_free = |one: &u16| online.binary_search(one).is_ok() && !cores.contains_key(one);
+        let mut core: Vec<u16> = said.into_iter().filter(is_free).chain([*cpu]).collect();
+        core.sort_unstable();
+        core.dedup();
+        core.iter().for_each(|one| drop(cores.insert(*one, core.clone())));
+    }
+    cores
 }
 
 fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
@@ -118,14 +141,20 @@ fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
     let mut steps: Vec<_> =
         listed.split_whitespace().filter_map(|khz| khz.parse().ok()).map(hertz).collect();
     steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (lowest, highest) = (read("cpuinfo_min_freq")?, read("cpuinfo_max_freq")?);
+    if !(Hertz(1.0)..=highest).contains(&lowest) || highest > POSSIBLE {
+        let text = format!("{lowest} to {highest}");
+        return Err(sys.nonsense(folder, &text, "a range of frequencies"));
+    }
+    steps.retain(|step| (lowest..=highest).contains(step));
     // Words, not a list with commas.
     let cpus = sys.text(format!("{folder}/related_cpus"))?;
     Ok(Policy {
         cpus: cpus.split_whitespace().filter_map(|cpu| cpu.parse().ok()).collect(),
         driver: named("scaling_driver"),
         governor: named("scaling_governor"),
-        lowest: read("cpuinfo_min_freq")?,
-        highest: read("cpuinfo_max_freq")?,
+        lowest,
+        highest,
         steps,
         folder: folder.to_owned(),
     })
@@ -135,7 +164,8 @@ fn idle_states(sys: &Sys, cpu: u16) -> Vec<IdleState> {
     let folder = format!("{ROOT}/cpu{cpu}/cpuidle");
     let state = |name: &String| {
         let file = |what: &str| format!("{folder}/{name}/{what}");
-        let micros = |what: &str| sys.number(file(what)).map(Nanos::from_micros);
+        let micros =
+            |what: &str| sys.number::<u32>(file(what)).map(|n| Nanos::from_micros(n.into()));
         Some(IdleState {
             name: sys.text(file("name")).ok()?,
             exit: micros("latency").ok()?,

@@ -142,16 +142,17 @@ impl Counters {
         for field in &mut fields {
             *field = text.next()?.ok()?;
         }
+        let time = |millis: u64| millis.checked_mul(1_000_000).map(Nanos);
         let [reads, _, read, read_ms, writes, _, written, write_ms, in_flight, busy_ms] = fields;
         Some(Self {
             reads,
             read_bytes: read.checked_mul(512)?,
-            read_time: Nanos::from_millis(read_ms),
+            read_time: time(read_ms)?,
             writes,
             written_bytes: written.checked_mul(512)?,
-            write_time: Nanos::from_millis(write_ms),
+            write_time: time(write_ms)?,
             in_flight,
-            busy: Nanos::from_millis(busy_ms),
+            busy: time(busy_ms)?,
         })
     }
 

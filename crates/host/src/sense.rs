@@ -269,12 +269,13 @@ fn io(done: &Counters, before: Option<u64>) -> IoSignals {
         mean_latency: (completed > 0).then(|| Nanos(time.0 / completed.max(1))),
         percentiles: None,
     };
-    let completed = done.reads + done.writes;
+    let completed = done.reads.saturating_add(done.writes);
     let bytes = done.read_bytes.saturating_add(done.written_bytes);
-    let all = op(completed, Bytes(bytes), done.read_time + done.write_time);
+    let time = done.read_time.0.saturating_add(done.write_time.0);
+    let all = op(completed, Bytes(bytes), Nanos(time));
     let grown = done.in_flight.saturating_sub(before.unwrap_or(done.in_flight));
     IoSignals {
-        arrived: Some(completed + grown),
+        arrived: Some(completed.saturating_add(grown)),
         completed: all.completed,
         bytes: all.bytes,
         mean_latency: all.mean_latency,

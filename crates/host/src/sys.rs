@@ -18,7 +18,7 @@ pub enum Absent {
     #[error("{}: not there", .0.display())]
     Missing(PathBuf),
     /// We may not read it.
-    #[error("{}: not permitted; run as root", .0.display())]
+    #[error("{}: not permitted; run as root, or with CAP_DAC_OVERRIDE", .0.display())]
     Denied(PathBuf),
     /// The driver or the device did not answer.
     #[error("{}: {error}", .path.display())]

@@ -4,5 +4,6 @@
 
 mod acting;
 mod found;
+mod hostile;
 mod sensing;
 mod tree;
