@@ -49,7 +49,8 @@ proptest! {
         };
         prop_assume!(topology.groups[0].cores > 0);
         let mut host = Host::new(machine, &Stated::default(), Control::ALL).unwrap();
-        let ssd_budget = topology.drives.iter().any(|d| !d.states.is_empty()).then_some(Watts(40.0));
+        let capped = topology.drives.iter().any(|drive| !drive.states.is_empty());
+        let ssd_budget = capped.then_some(Watts(40.0));
         let settings = Settings { ssd_budget, ..Settings::default() };
         let policy = make("pacer+pacman+eadc", host.topology(), &settings).unwrap();
         let limits = Limits { ssd_budget, patience: Nanos(1), ..Limits::default() };
