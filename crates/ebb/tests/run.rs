@@ -253,6 +253,27 @@ fn there_is_one_at_a_time() {
 }
 
 #[test]
+fn a_machine_with_other_parts_is_looked_at_anew() {
+    let copy = Copy::new();
+    let mut child = copy.start(&[]);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    // The chip of the fans gets another number, as when its driver is loaded anew.
+    let hwmon = copy.folder.path().join("root/sys/class/hwmon");
+    fs::rename(hwmon.join("hwmon3"), hwmon.join("hwmon5")).unwrap();
+    let anew = told.any(|line| line.unwrap().contains("starting anew"));
+    assert!(anew);
+    let fan = "sys/class/hwmon/hwmon5/pwm1_enable";
+    assert!(told.any(|line| line.unwrap().contains("'1' -> '5'")), "set back first");
+    while copy.get(fan) != "1" {
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    while told.next().is_some() {}
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(copy.get(fan), "5");
+}
+
+#[test]
 fn a_new_configuration_is_taken_without_a_gap_or_refused() {
     let copy = Copy::new();
     let file = path(copy.folder.path(), "ebb.toml");

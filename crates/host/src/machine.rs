@@ -40,6 +40,23 @@ impl Machine {
         })
     }
 
+    /// What there is at the moment, in names alone: CPUs, drives, chips, frequency domains. Once
+    /// it is another, the rest has to be found anew.
+    #[must_use]
+    pub fn parts(sys: &Sys) -> Vec<String> {
+        let online = sys.text("sys/devices/system/cpu/online").unwrap_or_default();
+        let folders = [
+            "sys/block",
+            "sys/class/hwmon",
+            "sys/class/powercap",
+            "sys/devices/system/cpu/cpufreq",
+        ];
+        let names = folders.into_iter().flat_map(|folder| sys.names(folder));
+        // What comes and goes without a drive behind it.
+        let is_part = |name: &String| !["loop", "dm-", "zram"].iter().any(|p| name.starts_with(p));
+        std::iter::once(online).chain(names.filter(is_part)).collect()
+    }
+
     /// The start of the machine that it runs since; `None` where the kernel does not say.
     #[must_use]
     pub fn boot(&self) -> Option<String> {

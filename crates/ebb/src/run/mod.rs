@@ -20,7 +20,7 @@ use ebb_policy::units::{Nanos, Watts, parse_ratio};
 use crate::exit::usage;
 use crate::{out, restore};
 use config::Config;
-use work::Work;
+use work::{Ended, Work};
 
 /// Options of `ebb run`.
 ///
@@ -89,8 +89,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if args.worker {
         let supervisor = std::io::stdin().as_fd().try_clone_to_owned();
         let supervisor = UnixStream::from(supervisor.context("cannot reach the supervisor")?);
-        let state = State::shared(&args.state);
-        return Work::new(args, config, Some(supervisor), Some(state))?.run();
+        return work(args, &config, Some(&supervisor));
     }
     let machine = args.machine()?;
     for one in conflicts(&machine.sys) {
@@ -100,7 +99,18 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if config.apply {
         return supervisor::supervise(args, &machine, Duration::from_nanos(config.period.0));
     }
-    Work::new(args, config, None, None)?.run()
+    work(args, &config, None)
+}
+
+/// Works until told to end, on whatever the machine has become; acts where there is a supervisor.
+fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Result<()> {
+    loop {
+        let socket = supervisor.map(UnixStream::try_clone).transpose()?;
+        let state = supervisor.map(|_| State::shared(&args.state));
+        if Work::new(args, config.clone(), socket, state)?.run()? == Ended::Told {
+            return Ok(());
+        }
+    }
 }
 
 /// What to do with the configuration.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ebb_host::{Host, Impossible, State};
+use ebb_host::{Host, Impossible, Machine, State};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Cycle, Limits, Policy};
@@ -29,6 +29,18 @@ use crate::{out, restore};
 /// Time from one summary to the next.
 const SUMMARY: Nanos = Nanos::from_secs(3600);
 
+/// Time from one look for new or lost parts to the next.
+const LOOK: Nanos = Nanos::from_secs(10);
+
+/// Why work has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to, or its time was over.
+    Told,
+    /// The machine has other parts now: a drive came or went, a CPU.
+    Changed,
+}
+
 /// One run.
 pub struct Work<'a> {
     args: &'a RunArgs,
@@ -40,6 +52,8 @@ pub struct Work<'a> {
     core: Core,
     saved: Saved,
     summed_up: Nanos,
+    /// What there was at the start, and when that was last looked at.
+    parts: (Vec<String>, Nanos),
     /// The supervisor, of a worker.
     supervisor: Option<UnixStream>,
     state: Option<State>,
@@ -76,6 +90,7 @@ impl<'a> Work<'a> {
         let teller = Teller::new(&config.policy, host.topology(), would, args.json, args.quiet);
         let core = Core::new(&Profile::load(&config.profile)?);
         let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
+        let parts = (Machine::parts(&host.machine().sys), Nanos::ZERO);
         Ok(Self {
             args,
             config,
@@ -86,28 +101,36 @@ impl<'a> Work<'a> {
             core,
             saved,
             summed_up,
+            parts,
             supervisor,
             state,
         })
     }
 
-    /// Runs until told to end, and sets everything back.
-    pub fn run(mut self) -> Result<()> {
+    /// Runs until told to end, or the machine is another; sets everything back.
+    pub fn run(mut self) -> Result<Ended> {
         let done = self.cycles();
         let told = self.sum_up();
-        let Some(state) = &self.state else { return done.and(told) };
-        let set_back = restore::all(self.host.machine(), state, None);
-        done.and(told).and(set_back)
+        let set_back = self.state.as_ref().map_or(Ok(()), |state| {
+            // Where each place is may have changed with the machine.
+            restore::all(&self.args.machine()?, state, None)
+        });
+        let done = done?;
+        told.and(set_back).map(|()| done)
     }
 
-    fn cycles(&mut self) -> Result<()> {
+    fn cycles(&mut self) -> Result<Ended> {
         let mut signals = Signals::watch().context("cannot watch for signals")?;
         let mut next = Instant::now();
         let mut now = Nanos::ZERO;
         loop {
             now = self.once()?.max(now);
             if self.args.duration.is_some_and(|duration| now >= duration) {
-                return Ok(());
+                return Ok(Ended::Told);
+            }
+            if self.is_other(now) {
+                out::note("the machine has other parts now: starting anew");
+                return Ok(Ended::Changed);
             }
             let period = Duration::from_nanos(self.config.period.0);
             next += period;
@@ -115,13 +138,22 @@ impl<'a> Work<'a> {
             next = next.max(Instant::now());
             while let Some(left) = next.checked_duration_since(Instant::now()) {
                 if !self.wait(&mut signals, left)? {
-                    return Ok(());
+                    return Ok(Ended::Told);
                 }
                 if left.is_zero() {
                     break;
                 }
             }
         }
+    }
+
+    fn is_other(&mut self, now: Nanos) -> bool {
+        let (parts, looked) = &mut self.parts;
+        if now.saturating_sub(*looked) < LOOK {
+            return false;
+        }
+        *looked = now;
+        *parts != Machine::parts(&self.host.machine().sys)
     }
 
     /// One cycle; the time at its end.
