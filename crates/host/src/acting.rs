@@ -223,15 +223,19 @@ impl Acting {
         self.steering.failing()
     }
 
-    /// Puts `given` in force and tells what became of each control.
+    /// Puts `given` in force and tells what became of each control. Drives that sleep are not
+    /// asked whether they are as they were set.
     pub fn apply(
         &mut self,
         given: &InForce,
         now: Nanos,
+        sleeps: impl Fn(usize) -> bool,
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
         let checked = CHECKED.max(self.steering.count() / CHECKED_PARTS);
-        self.steering.check(checked, now);
+        let drives = &self.drives;
+        let drive = |place: usize| drives.iter().position(|at| *at == Some(place));
+        self.steering.check(checked, now, |place| drive(place).is_some_and(&sleeps));
         for fan in 0..self.fans.len() {
             tell(Control::FanDuty, fan, self.set_fan(fan, given, now));
         }

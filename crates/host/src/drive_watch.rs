@@ -25,6 +25,8 @@ pub struct DriveWatch {
     asked: (Option<Nanos>, Option<Nanos>),
     /// Whether it did anything since.
     busy: bool,
+    /// When it last did anything.
+    active: Nanos,
 }
 
 impl DriveWatch {
@@ -39,13 +41,22 @@ impl DriveWatch {
             health: None,
             asked: (None, None),
             busy: true,
+            active: Nanos::ZERO,
         }
+    }
+
+    /// Whether it did something lately: a question wakes no drive that is awake.
+    #[must_use]
+    pub fn is_awake(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.active) < PACE
     }
 
     /// Fills in what is known of drive `at`.
     pub fn read(&mut self, signals: &mut Signals, at: usize) {
         let now = signals.now;
-        self.busy |= signals.drives[at].utilisation.is_some_and(|share| share > 0.0);
+        if signals.drives[at].utilisation.is_some_and(|share| share > 0.0) {
+            (self.busy, self.active) = (true, now);
+        }
         if self.busy {
             self.ask(now);
         }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Applied, Control, Cycle, InForce, Outcome, Plant, Signals, Topology};
+use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signals, Topology};
 
 use crate::acting::{Acting, Steered};
 use crate::drive_watch::DriveWatch;
@@ -110,11 +110,6 @@ impl Host {
     pub fn failing(&self) -> usize {
         self.acting.as_ref().map_or(0, Acting::failing)
     }
-
-    /// One cycle on it.
-    pub fn step<'a>(&mut self, cycle: &'a mut Cycle) -> ebb_policy::Cycled<'a> {
-        cycle.step(self)
-    }
 }
 
 impl Plant for Host {
@@ -137,8 +132,10 @@ impl Plant for Host {
 
     fn apply(&mut self, given: &InForce, applied: &mut Applied) {
         let Some(acting) = &mut self.acting else { return };
-        acting.apply(given, self.now, &mut |control: Control, part: usize, outcome: Outcome| {
+        let sleeps = |drive: usize| !self.drives[drive].is_awake(self.now);
+        let mut tell = |control: Control, part: usize, outcome: Outcome| {
             applied.set(control, part, outcome);
-        });
+        };
+        acting.apply(given, self.now, sleeps, &mut tell);
     }
 }

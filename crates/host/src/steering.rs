@@ -160,13 +160,15 @@ impl Steering {
         }
     }
 
-    /// Reads back `count` of all places, in turn, and follows the policy for those that somebody
-    /// else has changed.
-    pub fn check(&mut self, count: usize, now: Nanos) {
+    /// Reads back `count` of all places, in turn, but those that sleep, and follows the policy for
+    /// those that somebody else has changed.
+    pub fn check(&mut self, count: usize, now: Nanos, sleeps: impl Fn(usize) -> bool) {
         for _ in 0..count.min(self.held.len()) {
             let at = self.next;
             self.next = (at + 1) % self.held.len();
-            self.check_one(at, now);
+            if !sleeps(at) {
+                self.check_one(at, now);
+            }
         }
     }
 
@@ -292,7 +294,7 @@ mod tests {
             self.steering.set(0, value, Nanos::from_secs(second))
         }
         fn check(&mut self, second: u64) -> Vec<String> {
-            self.steering.check(4, Nanos::from_secs(second));
+            self.steering.check(4, Nanos::from_secs(second), |_| false);
             self.steering.notices().into_iter().map(|notice| notice.text).collect()
         }
     }
