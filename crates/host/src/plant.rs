@@ -94,6 +94,12 @@ impl Host {
         Ok(unreadable)
     }
 
+    /// When it was last sensed, since the start.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Whether it acts.
     #[must_use]
     pub fn is_acting(&self) -> bool {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ebb_host::{Host, Impossible, Machine, State};
+use ebb_host::{Host, Impossible, Machine, Report, State};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Nanos;
-use ebb_policy::{Cycle, Limits, Policy};
+use ebb_policy::{Cycle, GroupSpec, Limits, Names, Policy};
 use ebb_twin::Profile;
 use jiff::Zoned;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -72,6 +72,7 @@ impl<'a> Work<'a> {
         let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
         let held = config.at(Zoned::now().time());
         let (policy, settings) = make(&config, held, &host)?;
+        fits(&host, &config)?;
         for (part, reason) in registry::idle(&config.policy, host.topology(), &settings)? {
             out::note(format_args!("{part} sets nothing here: {reason}"));
         }
@@ -109,6 +110,7 @@ impl<'a> Work<'a> {
 
     /// Runs until told to end, or the machine is another; sets everything back.
     pub fn run(mut self) -> Result<Ended> {
+        self.teller.summary(0.0, &parts(&self.host))?;
         let done = self.cycles();
         let told = self.sum_up();
         let set_back = self.state.as_ref().map_or(Ok(()), |state| {
@@ -182,7 +184,7 @@ impl<'a> Work<'a> {
     fn sum_up(&self) -> Result<()> {
         let would = self.state.is_none();
         match self.saved.text(would, &self.config.profile) {
-            Some(text) => self.teller.summary(self.saved.time.seconds(), &text),
+            Some(text) => self.teller.summary(self.host.now().seconds(), &text),
             None => Ok(()),
         }
     }
@@ -246,6 +248,46 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
+}
+
+/// Says what the policies cannot do without and this machine does not have.
+///
+/// # Errors
+/// Where none of them could do anything.
+fn fits(host: &Host, config: &Config) -> Result<()> {
+    let report = Report::new(host.machine());
+    let parts = config.policy.split('+').map(str::trim);
+    let fits: Vec<_> =
+        parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();
+    for fit in &fits {
+        if !fit.lacks.is_empty() {
+            let (policy, missing) = (fit.policy, fit.lacks.join(", no "));
+            out::note(format_args!("{policy}: this machine has no {missing}; ebb probe says why"));
+        }
+    }
+    if config.apply && fits.iter().all(|fit| !fit.lacks.is_empty()) {
+        let policy = &config.policy;
+        return Err(usage(format!("{policy} can do nothing here; ebb probe says what could")));
+    }
+    Ok(())
+}
+
+/// What there is, for people.
+fn parts(host: &Host) -> String {
+    let topology = host.topology();
+    let capped = topology.drives.iter().filter(|drive| drive.operational().len() > 1).count();
+    let group = |(name, spec): (&String, &GroupSpec)| format!("{} cores of {name}", spec.cores);
+    let names = Names::new(topology);
+    let groups: Vec<_> = names.groups().iter().zip(&topology.groups).map(group).collect();
+    format!(
+        "{}, {} frequencies, {} drives of which {capped} can be capped, {} fans, {} sockets with \
+         temperatures",
+        groups.join(", "),
+        topology.frequencies.len(),
+        topology.drives.len(),
+        topology.fans.len(),
+        topology.sockets
+    )
 }
 
 /// Signals, and a socket that wakes who waits for them.
