@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -237,6 +238,32 @@ fn what_cannot_be_set_back_is_said_and_stays_saved() {
     fs::write(&fan, "1").unwrap();
     prints(&str(&copy.args(&["restore"])));
     assert_eq!(copy.get(&format!("{CHIP}/pwm2_enable")), "5");
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_and_that_it_lives() {
+    for apply in [false, true] {
+        let copy = Copy::new();
+        let address = copy.folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&address).unwrap();
+        let mut args = copy.run(&["--duration", "2 s"]);
+        args.extend(apply.then(|| "--apply".to_owned()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        command.args(&args).env("NOTIFY_SOCKET", &address);
+        let done = command.output().unwrap();
+        assert_eq!(done.status.code(), Some(0));
+        systemd.set_nonblocking(true).unwrap();
+        let mut text = [0; 4096];
+        let messages = std::iter::from_fn(|| {
+            let length = systemd.recv(&mut text).ok()?;
+            Some(String::from_utf8_lossy(&text[..length]).into_owned())
+        });
+        let messages: Vec<String> = messages.collect();
+        assert!(messages[0].contains("READY=1"), "{messages:?}");
+        let state = if apply { "STATUS=eadc: acting" } else { "STATUS=eadc: observing" };
+        assert!(messages[0].contains(state), "{messages:?}");
+        assert!(messages.len() > 2 && messages.iter().all(|m| m.contains("WATCHDOG=1")));
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub const FILE: &str = "/etc/ebb/ebb.toml";
 /// What `ebb config schema` prints.
 pub const SCHEMA: &str = include_str!("../../../../docs/json-schema/config-1.json");
 /// The shortest and the longest period: less costs more than it finds, more misses bursts.
-const PERIODS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(60);
+const PERIODS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(10);
 
 /// The whole file. Every key has a default; `examples/ebb.toml` explains them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

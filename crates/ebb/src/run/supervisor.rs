@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ebb_host::{Machine, State};
 use rustix::process::{Pid, Signal, kill_process};
-use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::RunArgs;
+use super::systemd::Systemd;
 use crate::{out, restore};
 
 /// A worker that was not heard of for so long, or for so many periods, hangs.
@@ -80,8 +80,7 @@ fn worker(socket: UnixStream) -> std::io::Result<Child> {
 /// Hears the worker until it ends; whether it fell silent before. Each line is its state, for
 /// systemd.
 fn listen(worker: UnixStream, silence: Duration) -> bool {
-    let mut said = String::new();
-    let mut first = true;
+    let mut systemd = Systemd::default();
     let mut worker = BufReader::new(worker);
     let mut last = Instant::now();
     loop {
@@ -93,16 +92,7 @@ fn listen(worker: UnixStream, silence: Duration) -> bool {
             Err(_) if last.elapsed() < silence => continue,
             Err(_) => return true,
         }
-        let mut states = vec![NotifyState::Watchdog];
-        if std::mem::take(&mut first) {
-            states.push(NotifyState::Ready);
-        }
-        if line != said {
-            states.push(NotifyState::Status(line.trim()));
-        }
-        // Nobody listens where it was started by hand.
-        let _ = sd_notify::notify(&states);
-        said = line;
+        systemd.tell(line.trim());
     }
 }
 

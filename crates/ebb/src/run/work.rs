@@ -22,6 +22,7 @@ use super::RunArgs;
 use super::config::Config;
 use super::estimate::{Core, Saved, Shadow};
 use super::schedule::InEffect;
+use super::systemd::Systemd;
 use super::told::Teller;
 use crate::exit::usage;
 use crate::{out, restore};
@@ -54,8 +55,9 @@ pub struct Work<'a> {
     summed_up: Nanos,
     /// What there was at the start, and when that was last looked at.
     parts: (Vec<String>, Nanos),
-    /// The supervisor, of a worker.
+    /// The supervisor, of a worker; systemd is its matter then.
     supervisor: Option<UnixStream>,
+    systemd: Systemd,
     state: Option<State>,
 }
 
@@ -103,6 +105,7 @@ impl<'a> Work<'a> {
             saved,
             summed_up,
             parts,
+            systemd: Systemd::default(),
             supervisor,
             state,
         })
@@ -170,9 +173,10 @@ impl<'a> Work<'a> {
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         self.teller.cycle(&cycled, &notices, failing)?;
-        if let Some(supervisor) = &mut self.supervisor {
+        match &mut self.supervisor {
             // One that is gone is noticed while waiting.
-            let _ = writeln!(supervisor, "{}", self.teller.state());
+            Some(supervisor) => drop(writeln!(supervisor, "{}", self.teller.state())),
+            None => self.systemd.tell(&self.teller.state()),
         }
         if now.saturating_sub(self.summed_up) >= SUMMARY {
             self.sum_up()?;
