@@ -122,7 +122,11 @@ impl Teller {
     }
 
     fn decision(&self, to: &mut Out, entry: &Entry) -> Result<()> {
-        let shown = entry.line(&self.policy, &self.names);
+        let mut shown = entry.line(&self.policy, &self.names);
+        if self.would {
+            // Nobody tried.
+            shown.applied = None;
+        }
         if self.json {
             return line(to, &Event::Decision(shown));
         }
