@@ -73,7 +73,11 @@ pub fn absurd_group(
 
 /// What is impossible of a drive.
 pub fn absurd_drive(drive: &DriveSignals, spec: &DriveSpec) -> Option<&'static str> {
-    let most = spec.cap(0) * MAX_DRIVE_POWER_FACTOR;
+    // Of one whose states nobody knows only what no part of a server draws is impossible.
+    let most = match spec.operational() {
+        [] => MAX_SERVER_POWER,
+        [fastest, ..] => fastest.max_power * MAX_DRIVE_POWER_FACTOR,
+    };
     if !drive.power.is_none_or(|power| (0.0..=most.0).contains(&power.0)) {
         Some("guard:absurd-drive-power")
     } else if !drive.temperature.is_none_or(is_drive_temperature) {
