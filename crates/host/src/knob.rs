@@ -1,6 +1,9 @@
 //! What can be set on a machine: where it is by a name that outlives a restart, how it is read and
 //! written.
 
+use std::thread;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -66,6 +69,11 @@ impl Place {
     }
 }
 
+/// The first nap of who waits for the kernel; each is twice as long as the one before, up to
+/// [`LONGEST_NAP`].
+const NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(20);
+
 /// A place that was found on this machine.
 #[derive(Debug)]
 pub struct Knob {
@@ -128,6 +136,36 @@ impl Knob {
         }
     }
 
+    /// Sets it, unless `is_right` says that it is so already; returns what it was before, and what
+    /// is read back. What the kernel does later is waited for, out of `patience`.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub fn set(
+        &mut self,
+        sys: &Sys,
+        value: &str,
+        is_right: impl Fn(&str) -> bool,
+        patience: &mut Duration,
+    ) -> Result<(String, String), Absent> {
+        let before = self.read(sys)?;
+        let late = self.is_late();
+        if before == value && !late {
+            return Ok((before.clone(), before));
+        }
+        self.write(sys, value)?;
+        let mut none = Duration::ZERO;
+        let patience = if late { patience } else { &mut none };
+        Ok((before, settled(|| self.read(sys), is_right, patience)?))
+    }
+
+    /// Whether what is written comes true later, by one of the kernel's workers, and what is read
+    /// until then is what was written before: limits of frequencies (Linux 5.3 on).
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(&self.at, At::File(path) if path.contains("/cpufreq/"))
+    }
+
     /// Sets it.
     ///
     /// # Errors
@@ -145,6 +183,25 @@ impl Knob {
                 drive.set_feature(POWER_MANAGEMENT, state)
             }
         }
+    }
+}
+
+/// What `read` says once `is_right`, or when all of `patience` has gone.
+fn settled(
+    mut read: impl FnMut() -> Result<String, Absent>,
+    is_right: impl Fn(&str) -> bool,
+    patience: &mut Duration,
+) -> Result<String, Absent> {
+    let mut nap = NAP;
+    loop {
+        let is = read()?;
+        if is_right(&is) || patience.is_zero() {
+            return Ok(is);
+        }
+        let length = nap.min(*patience);
+        thread::sleep(length);
+        *patience -= length;
+        nap = (nap * 2).min(LONGEST_NAP);
     }
 }
 
@@ -180,5 +237,25 @@ fn set_partition(sys: &Sys, folder: &str, cpus: &str) -> Result<(), Absent> {
     match sys.text(&kind)?.as_str() {
         "root" => Ok(()),
         _ => sys.write(&kind, "root"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_true_later_is_waited_for_but_not_for_ever() {
+        let mut reads = 0;
+        let mut late = || {
+            reads += 1;
+            Ok(if reads < 4 { "2400000" } else { "2000000" }.to_owned())
+        };
+        let mut patience = Duration::from_secs(60);
+        let is = settled(&mut late, |is| is == "2000000", &mut patience).unwrap();
+        assert_eq!((is.as_str(), patience), ("2000000", Duration::from_millis(60_000 - 7)));
+        let mut patience = Duration::from_millis(5);
+        let is = settled(|| Ok("1".to_owned()), |is| is == "2", &mut patience).unwrap();
+        assert_eq!((is.as_str(), patience), ("1", Duration::ZERO));
     }
 }

@@ -1,11 +1,16 @@
 //! Sets everything back: in order, past failures, read back.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::knob::{Knob, Place};
 use crate::machine::Machine;
 use crate::originals::{Leave, Original, State, StateError};
 use crate::sys::Absent;
+
+/// So long, all places together, is waited for what the kernel does later.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What became of one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,11 +65,12 @@ pub fn restore(
     let Some(mut all) = state.load()? else { return Ok(Vec::new()) };
     let same_boot = machine.boot().is_none_or(|boot| boot == all.boot);
     let mut done = Vec::with_capacity(all.originals.len());
+    let mut patience = PATIENCE;
     for original in &all.originals {
         let outcome = if !same_boot && !original.place.survives_reboot() {
             Outcome::Restarted
         } else {
-            one(machine, original, leave)
+            one(machine, original, leave, &mut patience)
         };
         let to = original.last(leave).map(str::to_owned);
         done.push(Restored { place: original.place.clone(), to, outcome });
@@ -72,7 +78,7 @@ pub fn restore(
     // A limit may have stood in the way of another one: a minimum above the maximum of before.
     for (original, restored) in all.originals.iter().zip(&mut done) {
         if matches!(restored.outcome, Outcome::Failed { .. }) {
-            restored.outcome = one(machine, original, leave);
+            restored.outcome = one(machine, original, leave, &mut patience);
         }
     }
     let mut failed = done.iter().map(|one| matches!(one.outcome, Outcome::Failed { .. }));
@@ -81,18 +87,20 @@ pub fn restore(
     Ok(done)
 }
 
-fn one(machine: &Machine, original: &Original, leave: Option<Leave>) -> Outcome {
+fn one(
+    machine: &Machine,
+    original: &Original,
+    leave: Option<Leave>,
+    patience: &mut Duration,
+) -> Outcome {
     let Some(last) = original.last(leave) else { return Outcome::Kept };
     let sys = &machine.sys;
-    let set = || {
+    let mut set = || {
         let mut knob = Knob::find(machine, &original.place)?;
-        let before = knob.read(sys)?;
-        if before == last {
-            return Ok(Outcome::Already);
-        }
-        knob.write(sys, last)?;
-        let after = knob.read(sys)?;
-        Ok::<_, Absent>(if after == last {
+        let (before, after) = knob.set(sys, last, |is| is == last, patience)?;
+        Ok::<_, Absent>(if after == last && before == last {
+            Outcome::Already
+        } else if after == last {
             Outcome::Restored { from: before }
         } else {
             Outcome::Failed { reason: format!("'{last}' was written, '{after}' is read back") }

@@ -13,6 +13,8 @@
 //! A place that was yielded is its new owner's until Ebb starts anew. A value is what is read back
 //! of it: drivers round.
 
+use std::time::Duration;
+
 use ebb_policy::Outcome;
 use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,8 @@ pub enum Contest {
 const WHILE: Nanos = Nanos::from_secs(60);
 /// A place that refuses is tried again at such distances.
 const RETRY: Nanos = Nanos::from_secs(5);
+/// So long, all places together, is waited in a cycle for what the kernel does later.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// One place and what Ebb did to it.
 #[derive(Debug)]
@@ -73,6 +77,8 @@ pub struct Steering {
     contest: Contest,
     next: usize,
     notices: Vec<Notice>,
+    /// What is left of [`PATIENCE`] in this cycle.
+    patience: Duration,
 }
 
 impl Steering {
@@ -94,6 +100,7 @@ impl Steering {
             contest,
             next: 0,
             notices: Vec::new(),
+            patience: PATIENCE,
         }
     }
 
@@ -142,7 +149,7 @@ impl Steering {
             return Outcome::Refused;
         }
         held.touched = true;
-        match write(held, &self.sys, &asked) {
+        match write(held, &self.sys, &asked, &mut self.patience) {
             Ok(read) => {
                 held.touched = value.is_some();
                 held.set = value.map(|_| (asked, read));
@@ -152,6 +159,10 @@ impl Steering {
             Err(reason) => {
                 let known = held.refused.as_ref().is_some_and(|(known, _)| *known == reason);
                 held.refused = Some((reason.clone(), now));
+                // It may come true yet; what is there then is nobody else's.
+                if held.knob.as_ref().is_ok_and(Knob::is_late) {
+                    held.set = None;
+                }
                 if !known {
                     self.note(at, reason);
                 }
@@ -160,9 +171,10 @@ impl Steering {
         }
     }
 
-    /// Reads back `count` of all places, in turn, but those that sleep, and follows the policy for
-    /// those that somebody else has changed.
+    /// Begins a cycle: reads back `count` of all places, in turn, but those that sleep, and follows
+    /// the policy for those that somebody else has changed.
     pub fn check(&mut self, count: usize, now: Nanos, sleeps: impl Fn(usize) -> bool) {
+        self.patience = PATIENCE;
         for _ in 0..count.min(self.held.len()) {
             let at = self.next;
             self.next = (at + 1) % self.held.len();
@@ -200,7 +212,7 @@ impl Steering {
             }
             Contest::Reassert if first => {
                 held.reasserted = Some(now);
-                match write(held, &self.sys, &set) {
+                match write(held, &self.sys, &set, &mut self.patience) {
                     Ok(read) => held.set = Some((set, read)),
                     Err(reason) => {
                         held.set = None;
@@ -234,13 +246,15 @@ impl Steering {
 }
 
 /// Writes, unless it is so already, and reads back.
-fn write(held: &mut Held, sys: &Sys, value: &str) -> Result<String, String> {
+fn write(
+    held: &mut Held,
+    sys: &Sys,
+    value: &str,
+    patience: &mut Duration,
+) -> Result<String, String> {
     let knob = held.knob.as_mut().map_err(|absent| absent.to_string())?;
-    if knob.read(sys).is_ok_and(|is| is == value) {
-        return Ok(value.to_owned());
-    }
-    knob.write(sys, value).map_err(|absent| absent.to_string())?;
-    let read = knob.read(sys).map_err(|absent| absent.to_string())?;
+    let set = knob.set(sys, value, |read| is_near(value, read), patience);
+    let (_, read) = set.map_err(|absent| absent.to_string())?;
     if is_near(value, &read) {
         return Ok(read);
     }
