@@ -134,8 +134,9 @@ impl Sensors {
             now.share(before)
         };
         for (group, signal) in signals.groups.iter_mut().enumerate() {
-            signal.active = active(group);
-            let cores = self.groups[group].iter().take(usize::from(signal.active));
+            let active = active(group);
+            signal.active = Some(active);
+            let cores = self.groups[group].iter().take(usize::from(active));
             let (mut sum, mut count, mut busiest) = (0.0, 0_u32, None::<f64>);
             for share in cores.flatten().filter_map(|cpu| share(*cpu)) {
                 (sum, count) = (sum + share, count + 1);
@@ -143,7 +144,7 @@ impl Sensors {
             }
             signal.utilisation = (count > 0).then(|| sum / f64::from(count));
             signal.busiest = busiest;
-            let files = self.frequencies[group].iter_mut().take(usize::from(signal.active));
+            let files = self.frequencies[group].iter_mut().take(usize::from(active));
             let read: Vec<u64> = files.filter_map(|file| file.number().ok()).collect();
             let mean = read.iter().sum::<u64>() as f64 / read.len() as f64;
             signal.frequency = (!read.is_empty()).then_some(Hertz(mean * 1e3));

@@ -41,7 +41,7 @@ fn a_period_is_the_change_of_counters() {
     assert!(signals.period > Nanos::ZERO);
     let group = signals.groups[0];
     // The first reading was of 100 ticks at rest.
-    assert_eq!((group.active, group.busiest), (8, Some(1.0)));
+    assert_eq!((group.active, group.busiest), (Some(8), Some(1.0)));
     assert!((group.utilisation.unwrap() - (0.4 * 14.0 + 1.0 * 2.0) / 16.0).abs() < 1e-9);
     assert_eq!(group.frequency, Some(Hertz(0.8e9)));
     assert_eq!((signals.io.completed, signals.io.in_flight), (Some(200), Some(6)));

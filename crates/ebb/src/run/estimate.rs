@@ -59,7 +59,7 @@ pub struct Saved {
 fn work(signals: &Signals, group: usize, highest: Hertz) -> Option<f64> {
     let signal = &signals.groups[group];
     let speed = signal.frequency.map_or(1.0, |frequency| (frequency / highest).clamp(0.05, 1.0));
-    Some(signal.utilisation? * f64::from(signal.active) * speed)
+    Some(signal.utilisation? * f64::from(signal.active?) * speed)
 }
 
 impl Saved {
@@ -69,13 +69,15 @@ impl Saved {
         let highest = topology.max_frequency();
         let (mut saved, mut native) = (Watts(0.0), Watts(0.0));
         for (group, spec) in topology.groups.iter().enumerate() {
-            let Some(busy) = work(signals, group, highest) else { return };
-            let cores = f64::from(spec.cores);
             let signal = &signals.groups[group];
+            let (Some(busy), Some(active)) = (work(signals, group, highest), signal.active) else {
+                return;
+            };
+            let cores = f64::from(spec.cores);
             let speed = signal.frequency.map_or(1.0, |f| (f / highest).clamp(0.05, 1.0));
             let all = core.power(cores, cores, 1.0, busy);
             native += all;
-            saved += all - core.power(cores, f64::from(signal.active), speed, busy);
+            saved += all - core.power(cores, f64::from(active), speed, busy);
         }
         self.time += signals.period;
         self.energy += saved * signals.period;
@@ -129,7 +131,7 @@ impl Plant for Shadow<'_> {
                 (busiest * after / before.max(f64::MIN_POSITIVE)).clamp(after.min(1.0), 1.0)
             });
             signal.utilisation = Some(after.min(1.0));
-            (signal.active, signal.frequency) = (active, Some(frequency));
+            (signal.active, signal.frequency) = (Some(active), Some(frequency));
             for of in [Signal::CoresUtilisation, Signal::CoresBusiest, Signal::CoresFrequency] {
                 modelled(signals, of, group);
             }

@@ -66,7 +66,7 @@ macro_rules! signals {
             InletTemperature inlet_temperature Celsius Server None "Of the air at the inlet."
                 |s, _| Some(s.cooling.inlet?.temperature.0);
             CoresActive cores_active Count CoreGroup Sum "Cores that take new work."
-                |s, at| Some(f64::from(s.groups.get(at)?.active));
+                |s, at| Some(f64::from(s.groups.get(at)?.active?));
             CoresUtilisation cores_utilisation Share CoreGroup Mean
                 "Share of the time spent on useful work, not polling."
                 |s, at| s.groups.get(at)?.utilisation;

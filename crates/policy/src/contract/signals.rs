@@ -84,7 +84,7 @@ pub struct Percentiles {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct GroupSignals {
     /// Cores that take new work.
-    pub active: u16,
+    pub active: Option<u16>,
     /// Share of time spent on useful work (not polling), mean over the active cores, 0 to 1.
     pub utilisation: Option<f64>,
     /// The same for the busiest core of the group.

@@ -141,8 +141,8 @@ impl PacerPlus {
                 let demand = &mut self.demand[g];
                 let f = group.frequency.unwrap_or(self.topology.max_frequency());
                 let speed = (f / self.topology.max_frequency()).clamp(0.0, 1.0);
-                if let Some(u) = utilisation(group) {
-                    let work = u * f64::from(group.active) * speed * period;
+                if let (Some(u), Some(active)) = (utilisation(group), group.active) {
+                    let work = u * f64::from(active) * speed * period;
                     demand.learn(work, completed, rate);
                 }
             }

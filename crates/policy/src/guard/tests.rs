@@ -188,7 +188,7 @@ fn absurd_signals_mean_native_within_the_budget() {
         ("guard:absurd-utilisation", |s| s.groups[2].utilisation = Some(1.2)),
         ("guard:absurd-utilisation", |s| s.groups[0].busiest = Some(f64::INFINITY)),
         ("guard:absurd-frequency", |s| s.groups[0].frequency = Some(Hertz(2.6e12))),
-        ("guard:absurd-core-count", |s| s.groups[0].active = 17),
+        ("guard:absurd-core-count", |s| s.groups[0].active = Some(17)),
         ("guard:wrong-shape", |s| s.drives.truncate(3)),
         ("guard:wrong-shape", |s| s.groups.clear()),
     ];

@@ -50,13 +50,15 @@ impl Load {
         if !shape || groups().any(absurd) || !jobs().all(is_job) {
             return None;
         }
-        let busy =
-            |group: &GroupSignals| group.utilisation.unwrap_or(0.0) * f64::from(group.active);
+        // Where nobody says how many take work it may be all of them.
+        let busy = |group: &GroupSignals, spec: &GroupSpec| {
+            group.utilisation.unwrap_or(0.0) * f64::from(group.active.unwrap_or(spec.cores))
+        };
         // Power falls with `f V^2`, between the square and the cube; a lower bound on the fall.
         let pace = |group: &GroupSignals| {
             group.frequency.map_or(1.0, |f| (f / self.highest).clamp(0.0, 1.0).powi(2))
         };
-        let on_groups = groups().map(|(group, _)| busy(group) * pace(group)).sum::<f64>();
+        let on_groups = groups().map(|(group, spec)| busy(group, spec) * pace(group)).sum::<f64>();
         // What jobs do is part of what the cores that run them say.
         if groups().any(|(_, spec)| spec.role == CoreRole::Compute) {
             return Some(on_groups);
@@ -81,7 +83,7 @@ mod tests {
         let mut signals = Signals::new(&topology);
         for (group, frequency) in signals.groups.iter_mut().zip([1e9, 2e9]) {
             let utilisation = Some(3.0 * cpu / 8.0);
-            *group = GroupSignals { active: 8, utilisation, busiest: None, frequency: None };
+            *group = GroupSignals { active: Some(8), utilisation, busiest: None, frequency: None };
             group.frequency = Some(Hertz(frequency));
         }
         for (number, job) in signals.jobs.iter_mut().enumerate() {
@@ -114,6 +116,9 @@ mod tests {
             // By the cores alone.
             let (topology, _) = running(cpu, CoreRole::Compute);
             signals.jobs.fill(JobSignals::default());
+            assert_works(&topology, &signals, expected);
+            // Whoever does not count cores has all of them at work.
+            signals.groups.iter_mut().for_each(|group| group.active = None);
             assert_works(&topology, &signals, expected);
             // By the jobs alone, on cores for users' I/O which say nothing of them.
             let (topology, mut signals) = running(cpu, CoreRole::FrontEnd);

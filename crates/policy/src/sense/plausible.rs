@@ -60,7 +60,7 @@ pub fn absurd_group(
 ) -> Option<&'static str> {
     let GroupSignals { active, utilisation, busiest, frequency } = *group;
     let clock = |f: Hertz| (0.0..=highest.0 * MAX_FREQUENCY_FACTOR).contains(&f.0);
-    if active > spec.cores {
+    if active.is_some_and(|active| active > spec.cores) {
         Some("guard:absurd-core-count")
     } else if !utilisation.is_none_or(is_share) || !busiest.is_none_or(is_share) {
         Some("guard:absurd-utilisation")

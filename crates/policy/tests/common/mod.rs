@@ -119,7 +119,7 @@ impl Weather {
             let (utilisation, busiest) = (self.value(0.0..1.0), self.value(0.0..1.0));
             let frequency = self.value(1.5e9..2.6e9).map(Hertz);
             let group = &mut signals.groups[g];
-            group.active = 8;
+            group.active = Some(8);
             (group.utilisation, group.busiest, group.frequency) = (utilisation, busiest, frequency);
         }
         for d in 0..self.states.len() {

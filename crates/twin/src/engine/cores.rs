@@ -394,7 +394,7 @@ impl Cores {
             }
             let share = |busy: u64, of: u64| (of > 0).then(|| (busy as f64 / of as f64).min(1.0));
             *signal = GroupSignals {
-                active: group.active,
+                active: Some(group.active),
                 utilisation: share(sum, length * u64::from(group.active)),
                 busiest: share(most, length),
                 frequency: Some(group.frequency),

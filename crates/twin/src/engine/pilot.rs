@@ -65,7 +65,7 @@ impl Engine<'_> {
     fn sense_start(&self, signals: &mut Signals) {
         signals.sources.all(Origin::Modelled);
         for (group, signal) in self.in_force.groups().zip(&mut signals.groups) {
-            (signal.active, signal.frequency) = (group.active, Some(group.frequency));
+            (signal.active, signal.frequency) = (Some(group.active), Some(group.frequency));
         }
         if let Some(climate) = &self.climate {
             climate.sense(&mut signals.cooling, &mut signals.drives);

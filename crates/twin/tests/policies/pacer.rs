@@ -117,7 +117,7 @@ impl Observer for Watch {
     fn sample(&mut self, sample: &Sample<'_>) {
         let asked = sample.cycled.in_force.groups().eq(self.native.iter().copied());
         let there = sample.cycled.signals.groups.iter().zip(&self.native).all(|(group, full)| {
-            group.active == full.active && group.frequency == Some(full.frequency)
+            group.active == Some(full.active) && group.frequency == Some(full.frequency)
         });
         let background = sample.cycled.in_force.background();
         self.periods.push((sample.cycled.signals.now, asked, there, background));

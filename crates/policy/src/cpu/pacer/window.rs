@@ -100,9 +100,9 @@ impl Windows {
         self.open.requests = self.open.requests.saturating_add(requests);
         self.open.latency_sum += requests as f64 * latency;
         for (group, work) in signals.groups.iter().zip(&mut self.open.work) {
-            if let Some(u) = utilisation(group) {
+            if let (Some(u), Some(active)) = (utilisation(group), group.active) {
                 let seconds = signals.period.seconds();
-                work.0 += f64::from(group.active) * u * seconds;
+                work.0 += f64::from(active) * u * seconds;
                 work.1 += seconds;
             }
         }
@@ -161,7 +161,10 @@ mod tests {
         Signals {
             period: Nanos::from_millis(500),
             io: IoSignals { completed: Some(requests), mean_latency, ..IoSignals::default() },
-            groups: vec![GroupSignals { active: 8, utilisation: u, ..GroupSignals::default() }; 2],
+            groups: vec![
+                GroupSignals { active: Some(8), utilisation: u, ..GroupSignals::default() };
+                2
+            ],
             ..Signals::default()
         }
     }

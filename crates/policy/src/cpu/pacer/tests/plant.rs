@@ -112,7 +112,7 @@ impl Plant {
         for (g, control) in groups.into_iter().enumerate() {
             let u = self.utilisation(g, control).min(1.0);
             self.signals.groups[g] = GroupSignals {
-                active: control.active,
+                active: Some(control.active),
                 utilisation: Some(u),
                 busiest: Some(u),
                 frequency: Some(control.frequency),
