@@ -1,7 +1,7 @@
 //! Rest and return of the whole server: at a steady load the fans come to rest, and when faults
 //! end the server is back at what it is without them.
 
-use crate::common::{Clients, curve, heaters, hot_requests, job, swing};
+use crate::common::{Clients, curve, heaters, hot_requests, job, side_by_side, swing};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_trace::{Op, Workload};
@@ -80,36 +80,43 @@ const BOUNDS: [(&str, f64, usize); 5] = [
     ("eadc-plus", 0.15, 30),
 ];
 
+/// `check` of every server under every policy, with its bounds.
+fn each<P: Copy + Sync, S: Copy + Sync>(
+    servers: &[S],
+    policies: &[P],
+    check: impl Fn(S, P) + Sync,
+) {
+    let all = servers.iter().flat_map(|server| policies.iter().map(|policy| (*server, *policy)));
+    side_by_side(&all.collect::<Vec<_>>(), |(server, policy)| check(*server, *policy));
+}
+
 #[test]
 fn at_a_steady_load_the_fans_come_to_rest() {
-    for server in SERVERS {
-        for (policy, most, often) in BOUNDS {
-            let watch = watched(server, policy, 2100, None);
-            let (swing, turns) = swing(last(&watch.duties, 600));
-            let what = format!("{server:?} {policy}");
-            assert!(swing <= most && turns <= often, "{what}: {swing}, {turns} turns");
-            let duty = watch.duties.last().unwrap();
-            assert!((0.21..0.99).contains(duty), "{what}: {duty} is a bound");
-        }
-    }
+    each(&SERVERS, &BOUNDS, |server, (policy, most, often)| {
+        let watch = watched(server, policy, 2100, None);
+        let (swing, turns) = swing(last(&watch.duties, 600));
+        let what = format!("{server:?} {policy}");
+        assert!(swing <= most && turns <= often, "{what}: {swing}, {turns} turns");
+        let duty = watch.duties.last().unwrap();
+        assert!((0.21..0.99).contains(duty), "{what}: {duty} is a bound");
+    });
 }
 
 /// Disks that need more air than the processors, warm after most of an hour. The fans then follow
 /// their balance, or where a policy sees no drives the guard's step by step.
 #[test]
 fn warm_drives_do_not_make_the_fans_swing() {
-    for server in [("eadc-q", 10), ("eadc-e6", 2), ("eadc-e4", 6)] {
-        for (policy, most, often) in BOUNDS {
-            let (most, often) = if policy.starts_with("eadc") { (most, often) } else { (0.25, 45) };
-            let watch = watched(server, policy, 6000, None);
-            let (swing, turns) = swing(last(&watch.duties, 600));
-            let what = format!("{server:?} {policy}");
-            assert!(swing <= most && turns <= often, "{what}: {swing}, {turns} turns");
-            assert!(watch.drives > 55.0, "{what}: no warm drives, {} °C", watch.drives);
-            // A policy that sees them has its air up before one is at its limit of 60 °C.
-            assert!(!policy.starts_with("eadc") || watch.drives < 60.0, "{what}: {}", watch.drives);
-        }
-    }
+    let servers = [("eadc-q", 10), ("eadc-e6", 2), ("eadc-e4", 6)];
+    each(&servers, &BOUNDS, |server, (policy, most, often)| {
+        let (most, often) = if policy.starts_with("eadc") { (most, often) } else { (0.25, 45) };
+        let watch = watched(server, policy, 6000, None);
+        let (swing, turns) = swing(last(&watch.duties, 600));
+        let what = format!("{server:?} {policy}");
+        assert!(swing <= most && turns <= often, "{what}: {swing}, {turns} turns");
+        assert!(watch.drives > 55.0, "{what}: no warm drives, {} °C", watch.drives);
+        // A policy that sees them has its air up before one is at its limit of 60 °C.
+        assert!(!policy.starts_with("eadc") || watch.drives < 60.0, "{what}: {}", watch.drives);
+    });
 }
 
 /// Within five minutes the guard is silent, and from then on work and latency are those of the same
@@ -117,25 +124,23 @@ fn warm_drives_do_not_make_the_fans_swing() {
 #[test]
 fn when_faults_end_the_server_is_as_if_there_had_been_none() {
     let until = Nanos::from_secs(240);
-    for server in SERVERS {
-        for policy in ["dlb", "jetc", "eadc", "eadc-plus", "native"] {
-            let free = watched(server, policy, 660, None);
-            for seed in 0..2 {
-                let faults = Faults::seeded(seed).until(Some(until));
-                let watch = watched(server, policy, 660, Some(faults));
-                let what = format!("{server:?} {policy}, seed {seed}");
-                let silent = watch.guarded;
-                assert!(silent <= until + Nanos::from_secs(300), "{what}: guard at {silent}");
-                let mean = |values: &[f64]| last(values, 120).iter().sum::<f64>() / 240.0;
-                let (duty, usual) = (mean(&watch.duties), mean(&free.duties));
-                assert!((duty - usual).abs() < 0.25, "{what}: duty {duty}, without {usual}");
-                let off = |a: &[f64], b: &[f64]| (mean(a) - mean(b)).abs() / mean(b).max(1e-9);
-                assert!(off(&watch.requests, &free.requests) <= 0.07, "{what}: requests");
-                assert!(off(&watch.latency, &free.latency) <= 0.07, "{what}: latency");
-                // Under a fan limit that it holds, near the set point any CPU cap will do.
-                let most = if policy == "eadc" { 0.3 } else { 0.07 };
-                assert!(off(&watch.work, &free.work) <= most, "{what}: work");
-            }
+    each(&SERVERS, &["dlb", "jetc", "eadc", "eadc-plus", "native"], |server, policy| {
+        let free = watched(server, policy, 660, None);
+        for seed in 0..2 {
+            let faults = Faults::seeded(seed).until(Some(until));
+            let watch = watched(server, policy, 660, Some(faults));
+            let what = format!("{server:?} {policy}, seed {seed}");
+            let silent = watch.guarded;
+            assert!(silent <= until + Nanos::from_secs(300), "{what}: guard at {silent}");
+            let mean = |values: &[f64]| last(values, 120).iter().sum::<f64>() / 240.0;
+            let (duty, usual) = (mean(&watch.duties), mean(&free.duties));
+            assert!((duty - usual).abs() < 0.25, "{what}: duty {duty}, without {usual}");
+            let off = |a: &[f64], b: &[f64]| (mean(a) - mean(b)).abs() / mean(b).max(1e-9);
+            assert!(off(&watch.requests, &free.requests) <= 0.07, "{what}: requests");
+            assert!(off(&watch.latency, &free.latency) <= 0.07, "{what}: latency");
+            // Under a fan limit that it holds, near the set point any CPU cap will do.
+            let most = if policy == "eadc" { 0.3 } else { 0.07 };
+            assert!(off(&watch.work, &free.work) <= most, "{what}: work");
         }
-    }
+    });
 }

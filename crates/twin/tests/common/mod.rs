@@ -2,6 +2,8 @@
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part
 
 use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ebb_policy::cooling::Curve;
 use ebb_policy::units::{Hertz, Nanos};
@@ -282,6 +284,32 @@ pub fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(given) = std::env::var("EBB_SEEDS") else { return usual };
     let (from, to) = given.split_once("..").unwrap();
     from.parse().unwrap()..to.parse().unwrap()
+}
+
+/// What `work` makes of each item, in their order, on all cores: the longest tests would else be
+/// at work alone in the end.
+pub fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        while let Some((index, item)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            items.get(index).map(|item| (index, item))
+        } {
+            done.push((index, work(item)));
+        }
+        done
+    };
+    let mut done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined
+            .flat_map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect::<Vec<_>>()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// How duties moved: peak to peak, and turns by more than a hundredth.
