@@ -34,10 +34,11 @@ use clap::FromArgMatches;
 use command::{Cli, Command, command};
 
 fn main() -> ExitCode {
-    let matches = command().get_matches();
+    let command = command();
+    let matches = command.clone().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
-        Command::Sim(args) => sim::run(&args),
+        Command::Sim(args) => sim::run(*args, &command, &matches),
         Command::Trace(command) => trace::run(&command),
         Command::Load(args) => load::run(&args),
         Command::Paper(args) => paper::run(&args),

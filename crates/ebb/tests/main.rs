@@ -8,6 +8,7 @@ mod circles;
 mod common;
 mod dependencies;
 mod errors;
+mod experiment;
 mod files;
 mod interrupt;
 mod load;

@@ -50,6 +50,12 @@ pub struct Summary {
     /// When all faults had ended, s; absent without `--faults-until`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_until_s: Option<f64>,
+    /// The file that the options were taken from, and those that were; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Experiment>,
+    /// What was stated anew in the course of the runs, by time; absent where nothing was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ChangeLine>,
     /// What became of the trace files.
     pub traces: Vec<FileReport>,
     /// What each further policy would save against the first, and at what cost.
@@ -65,6 +71,27 @@ pub struct Summary {
     pub unfinished: Vec<String>,
     /// One per policy, in the order given; the first is the reference.
     pub runs: Vec<RunSummary>,
+}
+
+/// An experiment as it was read.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Experiment {
+    /// The file.
+    pub file: String,
+    /// The options that were taken from it, as words of a command line; a flag's is empty. Those
+    /// that the command line said instead are not among them.
+    pub options: BTreeMap<String, Vec<String>>,
+}
+
+/// What holds from a time on.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChangeLine {
+    /// From when on.
+    pub at_s: f64,
+    /// The tolerance from then on.
+    pub plf: f64,
+    /// The budget of all drives together from then on.
+    pub ssd_budget_watts: Option<f64>,
 }
 
 /// One run. What a plant does not tell is null or absent.

@@ -7,13 +7,24 @@ use clap::Args;
 use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio};
 use ebb_trace::generate::{DriveShare, Rate, Share};
 
+use super::change::Change;
 use crate::args::{Changes, Reading};
+
+/// The headings of options.
+pub const TRACES: &str = "Traces";
+pub const GENERATED: &str = "Generated workloads";
+pub const OUTPUT: &str = "Output";
 
 /// Options of `ebb sim`.
 ///
 /// Without a profile, trace, workload or policy it runs a built-in example.
 #[derive(Debug, Default, Args)]
 pub struct SimArgs {
+    /// TOML file with these options by the same names, those of output aside; the command line goes
+    /// before it.
+    #[arg(long, value_name = "FILE")]
+    pub experiment: Option<PathBuf>,
+
     /// Server: a shipped profile or a TOML file [default: asg-1115s].
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
@@ -31,6 +42,11 @@ pub struct SimArgs {
     /// native, the uncapped reference.
     #[arg(long, value_name = "POWER")]
     pub ssd_budget: Option<Watts>,
+
+    /// State the tolerance, the budget or both anew while the runs go on, such as "20 s: plf 10%,
+    /// ssd-budget 150 W"; repeat it for several.
+    #[arg(long, value_name = "TIME: NAME VALUE", value_parser = Change::parse)]
+    pub change: Vec<Change>,
 
     /// Disk throughput by fan duty, a file that `ebb characterise --out` wrote, for eadc and
     /// eadc-plus [default: disks that do not feel the fans].
@@ -76,7 +92,7 @@ pub struct SimArgs {
 
 /// Requests from trace files.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Traces")]
+#[command(next_help_heading = TRACES)]
 pub struct TraceInput {
     /// Trace to replay, - for standard input; repeat it to play several at once, each on devices of
     /// its own.
@@ -115,7 +131,7 @@ fn first(options: &[(&'static str, bool)]) -> Option<&'static str> {
 
 /// Generated requests.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Generated workloads")]
+#[command(next_help_heading = GENERATED)]
 pub struct WorkloadArgs {
     /// Built-in workload or a TOML file; `--list` shows the built-in ones.
     #[arg(long, value_name = "NAME|FILE")]
@@ -186,7 +202,7 @@ fn drive_share(text: &str) -> Result<DriveShare, String> {
 
 /// What `ebb sim` puts out.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Output")]
+#[command(next_help_heading = OUTPUT)]
 pub struct SimOutput {
     /// Print the results as JSON (docs/json-schema/sim-1.json).
     #[arg(long)]

@@ -2,6 +2,8 @@
 
 mod advice;
 mod args;
+mod change;
+mod experiment;
 mod files;
 mod list;
 mod maximum;
@@ -13,11 +15,14 @@ mod summary;
 mod table;
 mod truth;
 
+use std::env;
 use std::io::{self, Write};
 
 use anyhow::{Result, anyhow};
+use clap::ArgMatches;
 use ebb_record::Summary;
 use ebb_record::recorder::Keep;
+use ebb_record::summary::Experiment;
 
 use crate::exit::Interrupted;
 use crate::interrupt;
@@ -31,8 +36,16 @@ pub use args::SimArgs;
 pub use maximum::maximum;
 pub use plan::whole_periods;
 
-/// Runs the command.
-pub fn run(args: &SimArgs) -> Result<()> {
+/// Runs the command, given as `matches` of `command`; what an experiment says counts where they do
+/// not.
+pub fn run(args: SimArgs, command: &clap::Command, matches: &ArgMatches) -> Result<()> {
+    let Some(path) = &args.experiment else { return simulate(&args, None) };
+    let sim = matches.subcommand_matches("sim").unwrap_or(matches);
+    let (args, experiment) = experiment::read(command, env::args_os(), sim, path)?;
+    simulate(&args, Some(experiment))
+}
+
+fn simulate(args: &SimArgs, experiment: Option<Experiment>) -> Result<()> {
     let output = &args.output;
     if output.list {
         return list::print(output.json);
@@ -58,7 +71,7 @@ pub fn run(args: &SimArgs) -> Result<()> {
     let Results { done: mut results, unfinished } =
         run::run_all(&plan, &progress, output.threads, keep)?;
     let interrupted = !unfinished.is_empty();
-    let summary = summary::new(&plan, &results, unfinished);
+    let summary = Summary { experiment, ..summary::new(&plan, &results, unfinished) };
     if let Some(target) = series {
         target.write(&plan, &summary, &mut results)?;
     }

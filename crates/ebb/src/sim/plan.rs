@@ -1,5 +1,7 @@
 //! What is to be simulated: one server, one source of requests, several policies.
 
+use std::iter;
+
 use anyhow::{Context, Result};
 
 use ebb_policy::registry::{self, Settings};
@@ -7,9 +9,11 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
 use ebb_trace::Workload;
 use ebb_trace::generate::{Job, WorkloadSpec};
+use ebb_twin::Change;
 use ebb_twin::faults::Faults;
 
 use super::args::SimArgs;
+use super::change::Change as Stated;
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
 use crate::characterise::read_curve;
@@ -35,6 +39,8 @@ pub struct Plan {
     pub policies: Vec<String>,
     /// What the operator states.
     pub settings: Settings,
+    /// The same from a time on, by time.
+    pub changes: Vec<(Nanos, Settings)>,
     /// Where requests come from.
     pub requests: Requests,
     /// When to stop taking requests.
@@ -74,20 +80,20 @@ impl Plan {
             )));
         }
         let curve = args.curve.as_deref().map(read_curve).transpose()?;
-        if args.plf > 10.0 {
-            let share = args.plf;
-            let percent = share * 100.0;
-            return Err(usage(format!("--plf {share} is {percent}%: for {share}% write {share}%")));
-        }
         let settings = Settings { plf: args.plf, ssd_budget, curve };
-        // A wrong name is told even where nothing says yet what to run.
-        check_policies(&policies, &server, &settings)?;
+        let changes = changes(&args.change, &settings);
+        for settings in iter::once(&settings).chain(changes.iter().map(|(_, settings)| settings)) {
+            check_plf(settings.plf)?;
+            // A wrong name is told even where nothing says yet what to run.
+            check_policies(&policies, &server, settings)?;
+        }
         options::something_to_run(args)?;
         let requests = requests(args)?;
         let campaign = if args.faults_wide { Faults::wide } else { Faults::seeded };
         let plan = Self {
             duration: args.duration.or_else(|| duration(&requests, example)),
             settings,
+            changes,
             requests,
             policies,
             server,
@@ -106,6 +112,14 @@ impl Plan {
     }
 
     fn check_times(&self) -> Result<()> {
+        if let (Some(end), Some((at, _))) = (self.duration, self.changes.last())
+            && *at >= end
+        {
+            return Err(usage(format!(
+                "--change at {at} comes after a duration of {end}: state it earlier, or give a \
+                 longer --duration"
+            )));
+        }
         match self.duration {
             Some(duration) if self.warmup >= duration => Err(usage(format!(
                 "--warmup {} leaves nothing of a duration of {duration}: give a shorter warm-up or \
@@ -140,6 +154,9 @@ impl Plan {
     /// Policies of this plan that have nothing to set, each once, and why; and what they lack.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.changes.iter().any(|(_, settings)| settings.plf != self.settings.plf) {
+            notes.push("verdicts are by the tolerance of the start".to_owned());
+        }
         let profile = &self.server.profile;
         let eadc = |name: &String| uses_curve(name);
         let disks = profile.drive().is_none() && profile.vibration.is_some();
@@ -172,11 +189,23 @@ impl Plan {
         notes
     }
 
+    /// What changes in the course of a run of the policy `name`.
+    pub fn changes(&self, name: &str) -> Result<Vec<Change>> {
+        let change = |(at, settings): &(Nanos, Settings)| {
+            Ok(Change {
+                at: *at,
+                policy: policy(name, &self.server, settings)?,
+                ssd_budget: settings.ssd_budget,
+                limit: enforced(name, settings),
+            })
+        };
+        self.changes.iter().map(change).collect()
+    }
+
     /// What the guard enforces on the policy `name`: nothing but the server's own bounds on
     /// native, which is the uncapped reference.
     pub fn limits(&self, name: &str) -> Limits {
-        let ssd_budget = self.settings.ssd_budget.filter(|_| name != "native");
-        Limits { ssd_budget, ..Limits::default() }
+        Limits { ssd_budget: enforced(name, &self.settings), ..Limits::default() }
     }
 
     /// The requests, from their beginning.
@@ -248,7 +277,13 @@ impl Plan {
         self.workload().map(|_| ())
     }
 
-    /// The budget that drives are held against.
+    /// The budgets that drives are held against, one after the other.
+    pub fn ssd_budgets(&self) -> impl Iterator<Item = Watts> {
+        let settings = iter::once(&self.settings).chain(self.changes.iter().map(|(_, s)| s));
+        settings.filter_map(|settings| settings.ssd_budget)
+    }
+
+    /// The budget that drives are held against at the start.
     pub fn ssd_budget(&self) -> Option<Watts> {
         self.settings.ssd_budget
     }
@@ -257,6 +292,31 @@ impl Plan {
 /// Whether one of the policies of `a+b` takes the disks' curve.
 fn uses_curve(name: &str) -> bool {
     name.split('+').any(|part| part.trim().starts_with("eadc"))
+}
+
+/// The budget that the guard enforces on the policy `name`.
+fn enforced(name: &str, settings: &Settings) -> Option<Watts> {
+    settings.ssd_budget.filter(|_| name != "native")
+}
+
+/// The settings from each change on.
+fn changes(stated: &[Stated], start: &Settings) -> Vec<(Nanos, Settings)> {
+    let mut stated: Vec<_> = stated.iter().collect();
+    stated.sort_by_key(|change| change.at);
+    let mut settings = start.clone();
+    let mut next = |change: &Stated| {
+        settings = change.applied(&settings);
+        (change.at, settings.clone())
+    };
+    stated.into_iter().map(&mut next).collect()
+}
+
+fn check_plf(share: f64) -> Result<()> {
+    if share <= 10.0 {
+        return Ok(());
+    }
+    let percent = share * 100.0;
+    Err(usage(format!("--plf {share} is {percent}%: for {share}% write {share}%")))
 }
 
 fn policy(name: &str, server: &Server, settings: &Settings) -> Result<Box<dyn Policy>> {

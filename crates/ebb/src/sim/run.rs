@@ -87,7 +87,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         operator: None,
         limits: plan.limits(policy),
         ssd_budget: plan.ssd_budget(),
-        changes: Vec::new(),
+        changes: plan.changes(policy)?,
         workload,
         jobs: plan.jobs()?,
         seed: plan.seed,

@@ -1,7 +1,8 @@
 //! The numbers of all runs of a plan.
 
+use ebb_policy::registry::Settings;
 use ebb_policy::units::Nanos;
-use ebb_record::summary::{RunSummary, SCHEMA, Summary};
+use ebb_record::summary::{ChangeLine, RunSummary, SCHEMA, Summary};
 use ebb_record::verdict::{self, Side};
 use ebb_twin::Outcome;
 use ebb_twin::faults::{Extent, Faults};
@@ -10,6 +11,14 @@ use super::advice;
 use super::outcome;
 use super::plan::Plan;
 use super::run::RunResult;
+
+fn change((at, settings): &(Nanos, Settings)) -> ChangeLine {
+    ChangeLine {
+        at_s: at.seconds(),
+        plf: settings.plf,
+        ssd_budget_watts: settings.ssd_budget.map(|budget| budget.0),
+    }
+}
 
 /// The numbers of `results`.
 pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summary {
@@ -21,7 +30,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         results.first().filter(|first| plan.policies.first() == Some(&first.recorded.policy));
     let whole = reference.filter(|first| first.outcome.trip.is_none());
     let limit = whole.and_then(|first| mean(&first.outcome)).map(|mean| mean * (1.0 + plf));
-    let budgeted = plan.ssd_budget().is_some();
+    let budgeted = plan.ssd_budgets().next().is_some();
     let faults = plan.faults.is_some();
     let drawn = plan.faults.as_ref().and_then(Faults::drawn);
     let run = |result| outcome::summary(result, limit, budgeted, faults);
@@ -43,6 +52,8 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         faults_seed: drawn.map(|(seed, _)| seed),
         faults_wide: drawn.map(|(_, extent)| extent == Extent::Wide),
         faults_until_s: plan.faults.as_ref().and_then(Faults::end).map(Nanos::seconds),
+        experiment: None,
+        changes: plan.changes.iter().map(change).collect(),
         traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
         notes: plan.notes(),
         unfinished,

@@ -80,8 +80,10 @@ pub struct Change {
     pub at: Nanos,
     /// The policy, made for them.
     pub policy: Box<dyn Policy>,
-    /// The budget, for the guard too.
+    /// What the drives' measured power is held against.
     pub ssd_budget: Option<Watts>,
+    /// What of it the guard enforces.
+    pub limit: Option<Watts>,
 }
 
 /// Why a run could not be finished.

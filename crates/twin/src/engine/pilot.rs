@@ -112,13 +112,16 @@ impl Engine<'_> {
         cycle: &mut Cycle,
         observer: &mut dyn Observer,
     ) -> Result<(), TwinError> {
+        let mut budget = self.ssd_budget;
         while let Some(change) = self.changes.pop_front_if(|change| change.at.0 <= self.now) {
-            let Change { policy, ssd_budget, .. } = change;
-            self.ssd_budget = ssd_budget;
-            let changed = cycle.change(policy, ssd_budget);
+            let Change { policy, ssd_budget, limit, .. } = change;
+            budget = ssd_budget;
+            let changed = cycle.change(policy, limit);
             changed.map_err(|error| TwinError::Setup(error.to_string()))?;
         }
         let cycled = cycle.step(&mut Watched(self, observer));
+        // The period that has just ended was under the old one.
+        self.ssd_budget = budget;
         for (event, begins) in self.climate.iter().flat_map(|climate| &climate.news) {
             observer.fault(event, *begins);
         }

@@ -156,6 +156,7 @@ fn a_budget_may_change_while_the_policy_runs() {
             at: Nanos::from_secs(seconds),
             policy: make(policy, watts),
             ssd_budget: Some(Watts(watts)),
+            limit: Some(Watts(watts)),
         };
         let workload = Workload::Closed(Box::new(saturating(2 << 20, 0.0, &[Demand::All])));
         let job = Run {
