@@ -27,6 +27,8 @@ use crate::{out, restore};
 /// A worker that was not heard of for so long, or for so many periods, hangs.
 const SILENCE: Duration = Duration::from_secs(10);
 const PERIODS: u32 = 5;
+/// Before its first cycle it finds and asks all drives, of which each may keep it for a while.
+const START: Duration = Duration::from_secs(60);
 /// A worker that was told to end, or killed, is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -36,7 +38,6 @@ pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<
     // Of an earlier start that nobody could set back: it begins from what was found then.
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
     let silence = SILENCE.max(period * PERIODS);
-    ours.set_read_timeout(Some(silence))?;
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
     // The worker keeps the lock if it outlives this process.
@@ -50,8 +51,8 @@ pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<
             let _ = kill_process(pid, signal);
         }
     });
-    let silent = listen(ours, silence);
-    if silent {
+    let silent = listen(&ours, START.max(silence), silence)?;
+    if let Some(silence) = silent {
         out::note(format_args!("the worker was silent for {silence:?}: it is killed"));
         let _ = child.kill();
     }
@@ -59,7 +60,7 @@ pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<
     handle.close();
     let _ = forward.join();
     match ended {
-        Some(status) if status.success() && !silent => Ok(()),
+        Some(status) if status.success() && silent.is_none() => Ok(()),
         // It refused to begin, and said why.
         Some(status) if status.code() == Some(2) => std::process::exit(2),
         ended => {
@@ -77,20 +78,30 @@ fn worker(socket: UnixStream) -> std::io::Result<Child> {
     command.arg0("ebb").args(args).arg("--worker").stdin(Stdio::from(OwnedFd::from(socket)));
     command.spawn()
 }
-/// Hears the worker until it ends; whether it fell silent before. Each line is its state, for
-/// systemd.
-fn listen(worker: UnixStream, silence: Duration) -> bool {
+/// Hears the worker until it ends, or is silent for `start` before its first line or for `silence`
+/// after it: for how long it was. Each line is its state, for systemd.
+fn listen(
+    worker: &UnixStream,
+    start: Duration,
+    silence: Duration,
+) -> std::io::Result<Option<Duration>> {
     let mut systemd = Systemd::default();
-    let mut worker = BufReader::new(worker);
+    let mut patience = start;
+    worker.set_read_timeout(Some(patience))?;
+    let mut lines = BufReader::new(worker);
     let mut last = Instant::now();
     loop {
         let mut line = String::new();
-        match worker.read_line(&mut line) {
-            Ok(0) => return false,
+        match lines.read_line(&mut line) {
+            Ok(0) => return Ok(None),
             Ok(_) => last = Instant::now(),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(_) if last.elapsed() < silence => continue,
-            Err(_) => return true,
+            Err(_) if last.elapsed() < patience => continue,
+            Err(_) => return Ok(Some(patience)),
+        }
+        if patience != silence {
+            patience = silence;
+            worker.set_read_timeout(Some(patience))?;
         }
         systemd.tell(line.trim());
     }
