@@ -207,21 +207,6 @@ fn absurd_signals_mean_native_within_the_budget() {
 }
 
 #[test]
-fn drives_whose_states_nobody_knows_may_draw_power() {
-    let mut bench = Bench::new(Limits::default());
-    let mut topology = server();
-    topology.drives.iter_mut().for_each(|drive| drive.states.clear());
-    bench.guard = Guard::new(&topology, Limits::default());
-    bench.request = Request::new(&topology);
-    bench.signals.drives[0].power = Some(Watts(12.0));
-    bench.period(|_| ());
-    assert_eq!(bench.guard.native(), None);
-    bench.signals.drives[0].power = Some(Watts(f64::NAN));
-    bench.period(|_| ());
-    assert_eq!(bench.guard.native(), Some("guard:absurd-drive-power"));
-}
-
-#[test]
 fn without_a_budget_native_drives_are_uncapped() {
     let mut bench = Bench::new(Limits::default());
     bench.period(miser);

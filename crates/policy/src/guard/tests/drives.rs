@@ -1,4 +1,4 @@
-//! What the guard does for hot drives.
+//! What the guard does for drives: hot ones, and those of which little is known.
 
 use super::*;
 use crate::DriveSignals;
@@ -133,4 +133,19 @@ fn the_board_has_its_fans_back_when_the_drives_are_cool() {
     assert_eq!(asks_nothing(60.0), None);
     assert_eq!(asks_nothing(70.0), Some(1.0));
     assert_eq!(asks_nothing(64.0), None);
+}
+
+#[test]
+fn drives_whose_states_nobody_knows_may_draw_power() {
+    let mut bench = Bench::new(Limits::default());
+    let mut topology = server();
+    topology.drives.iter_mut().for_each(|drive| drive.states.clear());
+    bench.guard = Guard::new(&topology, Limits::default());
+    bench.request = Request::new(&topology);
+    bench.signals.drives[0].power = Some(Watts(12.0));
+    bench.period(|_| ());
+    assert_eq!(bench.guard.native(), None);
+    bench.signals.drives[0].power = Some(Watts(f64::NAN));
+    bench.period(|_| ());
+    assert_eq!(bench.guard.native(), Some("guard:absurd-drive-power"));
 }
