@@ -4,6 +4,7 @@ temperatures of our own, and drives with power states."""
 import json
 from pathlib import Path
 
+from acting import cores, drives, ends, fans
 from bed import ADDRESS, SERVER, Failure, Guest, Target, expect, tools, until
 from steps import HOST, PATIENCE
 
@@ -232,4 +233,7 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
-STEPS = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, farewell]
+STEPS = [
+    boot, frequencies, idle_states, powercap, hwmon, probe, physics, cores, drives, fans, ends,
+    farewell,
+]

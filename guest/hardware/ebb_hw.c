@@ -38,6 +38,8 @@
 #define NONE INT_MIN
 /* Where energy counters start again, µJ: after seconds, not after the minutes of a real one. */
 #define RANGE 299999999ULL
+/* Where sockets slow themselves down, m°C. */
+#define CRITICAL 90000
 #define MANUAL 1
 #define AUTOMATIC 2
 
@@ -221,7 +223,7 @@ static int socket_read(struct device *dev, enum hwmon_sensor_types type, u32 att
 {
 	const int *socket = dev_get_drvdata(dev);
 
-	return sensed(READ_ONCE(*socket), out);
+	return sensed(attr == hwmon_temp_crit ? CRITICAL : READ_ONCE(*socket), out);
 }
 
 static int socket_label(struct device *dev, enum hwmon_sensor_types type, u32 attr, int channel,
@@ -280,7 +282,7 @@ static int meter_read(struct device *dev, enum hwmon_sensor_types type, u32 attr
 #define PWM (HWMON_PWM_INPUT | HWMON_PWM_ENABLE)
 
 static const struct hwmon_channel_info *socket_info[] = {
-	HWMON_CHANNEL_INFO(temp, HWMON_T_INPUT | HWMON_T_LABEL), NULL
+	HWMON_CHANNEL_INFO(temp, HWMON_T_INPUT | HWMON_T_LABEL | HWMON_T_CRIT), NULL
 };
 static const struct hwmon_channel_info *board_info[] = {
 	HWMON_CHANNEL_INFO(temp, HWMON_T_INPUT | HWMON_T_LABEL),

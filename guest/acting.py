@@ -1,0 +1,169 @@
+"""`ebb run --apply` on the server: cores, drives and fans follow, and all is as it was at the end."""
+
+import json
+import time
+
+import trials
+from bed import expect, until
+from steps import PATIENCE
+
+FIO = "fio --direct=1 --ioengine=libaio --time_based --runtime=3600 --size=32m"
+
+
+class Running:
+    """`ebb run --apply` with a configuration, until the block ends; then all must be as found."""
+
+    def __init__(self, bed, config):
+        self.bed, self.config = bed, config
+
+    def __enter__(self):
+        self.bed.guest.run(f"""{trials.SNAPSHOT}
+            snapshot > /tmp/before
+            mkdir -p /var/lib/ebb
+            cat > /tmp/ebb.toml << 'END'\n{self.config}\nEND
+            rm -f /tmp/code
+            setsid sh -c '/tmp/tools/ebb run --apply --json --config /tmp/ebb.toml & echo $! > /tmp/pid
+                wait $!; echo $? > /tmp/code' > /tmp/said 2> /tmp/notes < /dev/null &""")
+        until("ebb acts", self.acts, PATIENCE)
+        return self
+
+    def acts(self):
+        """Whether it has begun to act; it must not have ended."""
+        code, notes = self.bed.guest.run("cat /tmp/code 2> /dev/null || echo -; cat /tmp/notes") \
+            .partition("\n")[::2]
+        expect(code == "-", f"`ebb run` ended with code {code}: {notes}")
+        return any(event.get("state") == "acting" for event in self.events())
+
+    def events(self):
+        """What it has said."""
+        return [json.loads(line) for line in self.bed.guest.run("cat /tmp/said").splitlines()]
+
+    def reload(self, config):
+        """Gives it a new configuration."""
+        self.bed.guest.run(f"""cat > /tmp/ebb.toml << 'END'\n{config}\nEND
+            kill -HUP $(cat /tmp/pid)""")
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None:
+            told = self.bed.guest.run("""kill -TERM $(cat /tmp/pid) || true
+                until [ -e /tmp/code ]; do sleep 0.1; done
+                tail -n 20 /tmp/said /tmp/notes""")
+            print("# " + told.replace("\n", "\n# "))
+            return
+        before, after, code = self.bed.guest.run(f"""{trials.SNAPSHOT}
+            kill -TERM $(cat /tmp/pid)
+            until [ -e /tmp/code ]; do sleep 0.1; done
+            snapshot > /tmp/after
+            cat /tmp/before; echo ===; cat /tmp/after; echo ===; cat /tmp/code /tmp/notes
+            """).split("===\n")
+        expect(code.startswith("0"), f"`ebb run` ended with code {code}")
+        trials.same(before, after)
+
+
+def start_fio(bed, name, drive, options):
+    """Starts fio on a drive; stopped with stop_fio."""
+    bed.guest.run(f"""setsid {FIO} --name={name} --filename=/dev/nvme{drive}n1 {options} \\
+            > /tmp/{name} 2>&1 < /dev/null &
+        echo $! >> /tmp/fios""")
+
+
+def stop_fio(bed):
+    """Stops all of it."""
+    bed.guest.run("""kill $(cat /tmp/fios) || true
+        rm /tmp/fios
+        while grep -lx fio /proc/[0-9]*/comm 2> /dev/null | grep -q .; do sleep 0.1; done""")
+
+
+def states(bed):
+    """The drives' power states, as nvme-cli reads them."""
+    told = bed.guest.run("for drive in /dev/nvme?; do nvme get-feature $drive -f 2; done")
+    return [int(line.rpartition("value:")[2].split(",")[0], 16) for line in told.splitlines()]
+
+
+def written(bed, drive):
+    """Bytes per second that reach a drive, over some seconds of the guest's clock."""
+    count = f"""awk '{{ print $7 * 512 }}' /sys/block/nvme{drive}c{drive}n1/stat
+        awk '{{ print $1 }}' /proc/uptime"""
+    bytes, second = map(float, bed.guest.run(count).split())
+    time.sleep(6)
+    more, later = map(float, bed.guest.run(count).split())
+    return (more - bytes) / (later - second)
+
+
+def drives(bed):
+    """PACMAN moves the power states of drives with its budget, and throughput follows"""
+    start_fio(bed, "writes", 0, "--rw=write --bs=128k --iodepth=8")
+    with Running(bed, 'policy = "pacman"\nssd_budget = "100 W"') as ebb:
+        until("none is capped", lambda: states(bed) == [0] * 4, PATIENCE)
+        fast = written(bed, 0)
+        ebb.reload('policy = "pacman"\nssd_budget = "44 W"')
+        until("all are capped", lambda: states(bed) == [2] * 4, PATIENCE)
+        slow = written(bed, 0)
+    stop_fio(bed)
+    print(f"# {fast / 1e6:.0f} MB/s in state 0, {slow / 1e6:.0f} MB/s in state 2 (modelled drives)")
+    # (25 - 6.8) W against (11 - 6.8) W for writing; the emulated guest may reach less of the first.
+    expect(slow < fast * 0.6, f"{fast} and {slow} bytes per second: the cap does not show")
+
+
+def cores(bed):
+    """PACER parks cores under fio: no task is left there, and they rest in C6"""
+    start_fio(bed, "some", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
+    group = "/sys/fs/cgroup/ebb-parked"
+    with Running(bed, 'policy = "pacer"\nplf = "50%"'):
+        parked = until("cores are parked", lambda: bed.guest.run(
+            f"grep -sqx root {group}/cpuset.cpus.partition && cat {group}/cpuset.cpus || true"),
+            PATIENCE)
+        cpu = parked.replace(",", "-").split("-")[-1]
+        # Kernel threads that belong to one CPU stay there; all others must have gone.
+        told = bed.guest.run(f"""cat /sys/fs/cgroup/cpuset.cpus.effective
+            for task in /proc/[0-9]*; do
+                if [ -s $task/cmdline ]; then cut -d' ' -f2,39 $task/stat 2> /dev/null; fi
+            done | grep ' {cpu}$' || true
+            grep frequency0 /dev/ebb-hw
+            cat /sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq
+            state=/sys/devices/system/cpu/cpu{cpu}/cpuidle/state3
+            before=$(cat $state/time); sleep 2; echo $(($(cat $state/time) - before))""")
+        print("# parked: " + parked + "; " + told.replace("\n", ", "))
+        effective, *busy, frequency, limit, rest = told.splitlines()
+        expect(cpu not in effective.split("-")[-1], f"{parked} is parked, {effective} is used")
+        expect(not busy, f"tasks on the parked CPU {cpu}: {busy}")
+        expect(frequency == f"frequency0 {limit}", f"{frequency}, but {limit} was set")
+        expect(int(rest) > 1_000_000, f"the parked CPU was in C6 for {rest} us of 2 s")
+    stop_fio(bed)
+
+
+def fans(bed):
+    """EADC has the fans; one that stops is survived: the others go faster, nothing throttles"""
+    chip = bed.hwmon("ebb_board")
+    bed.guest.run("""for cpu in 4 5 6; do
+            taskset -c $cpu sh -c 'while :; do :; done' & echo $!
+        done > /tmp/spinners""")
+
+    def duties():
+        return list(map(int, bed.guest.run(f"cat {chip}/pwm[1-4]").split()))
+
+    with Running(bed, 'policy = "eadc"'):
+        until("Ebb has the fans", lambda: bed.guest.run(
+            f"cat {chip}/pwm[1-4]_enable").split() == ["1"] * 4, PATIENCE)
+        before = duties()
+        begun = len(bed.truth())
+        bed.guest.run("echo fan 1 stalled > /tmp/faults")
+        until("the others go faster", lambda: min(
+            duty for fan, duty in enumerate(duties()) if fan != 1) > before[0] + 10, PATIENCE)
+        after = duties()
+        seen = bed.truth()[begun:]
+    hottest = max(max(second["dies"]) for second in seen)
+    print(f"# duties {before} -> {after}, hottest die {hottest:.1f} °C (the twin's)")
+    expect(not any(any(second["throttled"]) for second in seen), "a socket throttled")
+    bed.guest.run("rm /tmp/faults; kill $(cat /tmp/spinners)")
+
+
+def ends(bed):
+    """however `ebb run` ends, at random moments, every control is back"""
+    bed.guest.run(f"""mkdir -p /var/lib/ebb
+        cat > /tmp/ebb.toml << 'END'\n{trials.CONFIG}\nEND""")
+    start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
+    changed = trials.run(bed, bed.args.seed, bed.args.trials)
+    stop_fio(bed)
+    print(f"# {bed.args.trials} trials of seed {bed.args.seed}; {changed} found changed controls")
+    expect(changed > 0, "nothing was changed in any trial: there was nothing to prove")
