@@ -1,0 +1,61 @@
+"""Fields of results as columns: names of nested ones, the units that names state, quantities."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: The dataset in a folder that `ebb-lab run` wrote.
+DATASET = "dataset.parquet"
+
+#: Words that stand in a field's name for its unit (docs/cli.md), the longer ones first.
+WORDS = {
+    "bytes_per_joule": "B/J",
+    "bytes_per_second": "B/s",
+    "iops_per_watt": "1/J",
+    "kwh_per_year": "kWh/a",
+    "celsius": "°C",
+    "joules": "J",
+    "seconds": "s",
+    "watts": "W",
+    "bytes": "B",
+    "iops": "1/s",
+    "us": "µs",
+    "s": "s",
+}
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D.*?)?\s*")
+
+
+def unit(name: str) -> str:
+    """The unit that a field's name states, such as W for `mean_watts` and µs for
+    `latency_us_p99`; empty where it states none."""
+    for word, stated in WORDS.items():
+        if re.search(rf"(?:^|_){word}(?:_|$)", name):
+            return stated
+    return ""
+
+
+def quantity(text: str) -> tuple[float, str] | None:
+    """Number and unit of a cell such as `12.5` or `12.5 W`; None where it is neither."""
+    found = _QUANTITY.fullmatch(text)
+    if not found:
+        return None
+    return float(found[1]), found[2] or ""
+
+
+def flatten(result: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested objects as one row: `latency_us.p99` becomes `latency_us_p99`. Lists by class get
+    the class into the name; other lists are left out, since a row has no room for them."""
+    row: dict[str, Any] = {}
+    for key, value in result.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            row |= flatten(value, f"{name}_")
+        elif isinstance(value, list):
+            for each in value:
+                if name == "classes" and isinstance(each, dict):
+                    inner = {k: v for k, v in each.items() if k != "class"}
+                    row |= flatten(inner, f"{each.get('class')}_")
+        else:
+            row[name] = value
+    return row
