@@ -23,6 +23,8 @@ Experiments with power policies of storage servers, and what they show.
   ebb-lab status results                what is done, what failed, how long it will take
   ebb-lab compare results --by policy --value mean_watts
                                         medians with intervals, tests, effect sizes
+  ebb-lab plan --trace day.csv.gz --candidate asg-1115s --candidate generic-1u
+                                        how many servers, kWh, cost, CO2, latency
 """
 
 
@@ -53,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_status(commands)
     _add_compare(commands)
+    _add_plan(commands)
     return parser
 
 
@@ -232,3 +235,71 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _names(joined: str) -> list[str]:
     return [name.strip() for name in joined.split(",") if name.strip()]
+
+
+def _add_plan(commands: Any) -> None:
+    parser = commands.add_parser(
+        "plan",
+        help="how many of which servers a trace takes, and what they cost",
+        description="Finds for each candidate server how many keep the p99 latency of a trace, "
+        "and what they draw, cost and emit over the years; modelled by the digital twin.",
+        epilog="Example: ebb-lab plan --trace examples/office.csv.gz --rate-scale 50 --candidate "
+        '"generic-1u, price=9000" --candidate "asg-1115s, price=24000" --p99 "2 ms"',
+    )
+    add = parser.add_argument
+    add("--trace", action="append", required=True, metavar="FILE", help="any format; repeatable")
+    add("--rate-scale", metavar="FACTOR", help="play the trace faster by this factor")
+    add("--from", dest="start", metavar="TIME", help="only requests from this time on")
+    add("--to", metavar="TIME", help="only requests before this time")
+    add(
+        "--candidate",
+        action="append",
+        required=True,
+        metavar="PROFILE[, price=NUMBER][, holds=SIZE]",
+        help="a server: shipped profile or file, its price and what data it can hold; repeatable",
+    )
+    add("--policy", action="append", metavar="NAME", help="repeatable; the first sets the number")
+    add("--p99", default="10 ms", metavar="TIME", help="p99 latency to keep (default 10 ms)")
+    add("--data", metavar="SIZE", help="what the servers have to hold together")
+    add("--years", type=float, default=5.0, metavar="NUMBER", help="default 5")
+    add("--energy-price", type=float, default=0.25, metavar="NUMBER", help="per kWh (default 0.25)")
+    add("--currency", default="EUR", metavar="NAME", help="of prices (default EUR)")
+    add("--carbon", type=float, default=300.0, metavar="NUMBER", help="g CO2 per kWh (default 300)")
+    add("--pue", type=float, default=1.0, metavar="NUMBER", help="of the building (default 1)")
+    add("--seeds", type=int, default=10, metavar="NUMBER", help="at least 5 (default 10)")
+    add("--most", type=int, default=64, metavar="NUMBER", help="servers at most (default 64)")
+    add("--workers", type=int, metavar="NUMBER", help="runs at once (default: one per core)")
+    add("--page", type=Path, metavar="FILE", help="also write a page, self-contained HTML")
+    add("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=_plan)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from ebb_lab import fields, page, planning  # noqa: PLC0415
+
+    cut = (("--rate-scale", args.rate_scale), ("--from", args.start), ("--to", args.to))
+    question = planning.Question(
+        traces=tuple(args.trace),
+        candidates=tuple(planning.candidate(each) for each in args.candidate),
+        policies=tuple(args.policy or ["native"]),
+        p99_us=fields.scaled(args.p99, fields.MICROSECONDS, "--p99"),
+        years=args.years,
+        energy_price=args.energy_price,
+        currency=args.currency,
+        carbon_g_per_kwh=args.carbon,
+        pue=args.pue,
+        data_bytes=fields.scaled(args.data, fields.BYTES, "--data") if args.data else None,
+        seeds=args.seeds,
+        most=args.most,
+        options=tuple(f"{name}={value}" for name, value in cut if value is not None),
+    )
+    if args.page and not args.page.resolve().parent.is_dir():
+        raise LabError(f"--page {args.page}", "no such folder", "Make it, or name another file")
+    answer = planning.plan(question, args.workers)
+    if args.page:
+        page.write(answer, args.page)
+    if args.json:
+        _print_json(planning.as_json(answer))
+    else:
+        print(planning.tell(answer))
+    return 0

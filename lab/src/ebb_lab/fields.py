@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ebb_lab.errors import LabError
+
 #: The dataset in a folder that `ebb-lab run` wrote.
 DATASET = "dataset.parquet"
 
@@ -23,6 +25,11 @@ WORDS = {
     "s": "s",
 }
 
+#: Factors of units in which quantities are written (docs/cli.md).
+BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
+BYTES |= {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "PiB": 2.0**50}
+MICROSECONDS = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
+
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D.*?)?\s*")
 
 
@@ -41,6 +48,15 @@ def quantity(text: str) -> tuple[float, str] | None:
     if not found:
         return None
     return float(found[1]), found[2] or ""
+
+
+def scaled(text: str, factors: Mapping[str, float], where: str) -> float:
+    """A quantity in the unit whose factor is 1, such as 10,000 for `10 ms` in microseconds."""
+    found = quantity(text)
+    if not found or found[1] not in factors or found[0] < 0:
+        units = ", ".join(unit or "a plain number" for unit in factors)
+        raise LabError(where, f"'{text}' is no such quantity", f"Units: {units}")
+    return found[0] * factors[found[1]]
 
 
 def flatten(result: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

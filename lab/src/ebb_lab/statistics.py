@@ -150,7 +150,7 @@ def compare(
         kruskal_p=p,
         epsilon_squared=h / (sum(map(len, samples.values())) - 1),
         pairs=tuple(pairs),
-        notes=tuple(_notes(samples, confidence, alike)),
+        notes=tuple(_notes(samples, confidence, alike) + _apart(pairs)),
     )
 
 
@@ -302,6 +302,17 @@ def _notes(samples: Mapping[str, Array], confidence: float, alike: bool) -> list
     elif constant:
         notes.append(f"all repeats are equal in {', '.join(constant)}: do they repeat anything?")
     return notes
+
+
+def _apart(pairs: Sequence[Pair]) -> list[str]:
+    """Dunn's ranks are those of all groups: neighbours among many need many repeats."""
+    missed = [f"{p.b} and {p.a}" for p in pairs if abs(p.cliffs_delta) == 1 and not p.different]
+    if not missed:
+        return []
+    return [
+        f"no value of one overlaps the other, yet so few repeats show no difference: "
+        f"{', '.join(missed)}; run more repeats or compare fewer groups"
+    ]
 
 
 def _median(sample: Array, axis: int = -1) -> Any:

@@ -1,0 +1,94 @@
+"""The plan as one self-contained HTML page: it loads nothing from anywhere."""
+
+from html import escape
+from pathlib import Path
+
+from ebb_lab import planning
+from ebb_lab.errors import WorkError
+from ebb_lab.planning import Plan, Range
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem;
+  color: #1c2530; background: #fff }
+h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem }
+th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #d6dde5;
+  text-align: right; white-space: nowrap }
+th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left }
+td.no { color: #a4262c; font-weight: 600 }
+.modelled { background: #fff4d6; padding: 0.1rem 0.5rem; border-radius: 0.3rem }
+svg text { font-size: 13px; fill: #1c2530 } .bar { fill: #3b7dba } .over { fill: #a4262c }
+.interval { stroke: #1c2530; stroke-width: 2 }
+div.wide { overflow-x: auto }
+"""
+_BAR, _GAP, _LEFT, _WIDTH = 22, 10, 260, 620
+
+
+def write(answer: Plan, path: Path) -> None:
+    """Writes the page, which appears when it is whole."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(html(answer), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise WorkError(f"--page {path}", f"{error.strerror}", "Name another file") from error
+
+
+def html(answer: Plan) -> str:
+    """The page's text."""
+    years = f"{answer.question.years:g} years"
+    currency = answer.question.currency
+    head = "".join(f"<th>{escape(name)}</th>" for name in planning.HEADER)
+    body = "".join(_line(cells) for cells in planning.table(answer))
+    misfits = "".join(
+        f"<li>{escape(name)} does not fit: {escape(reason)}</li>"
+        for name, reason in answer.impossible
+    )
+    notes = "".join(f"<li>{escape(note)}.</li>" for note in answer.notes)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Plan</title>
+<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>
+<h1>{escape(answer.conclusion)}</h1>
+<p><span class="modelled">modelled</span> {escape(planning.assumptions(answer))}.
+Traces: {escape(", ".join(answer.question.traces))}.</p>
+<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
+<ul>{misfits}</ul>
+{_bars(f"Cost over {years} ({currency})", answer, [row.cost for row in answer.rows])}
+{_bars(f"Energy over {years} (kWh)", answer, [row.kwh for row in answer.rows])}
+{_bars("p99 latency of the busiest server (µs)", answer, [row.p99_us for row in answer.rows])}
+<h2>Notes</h2><ul>{notes}</ul>
+</body></html>
+"""
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    *most, kept = (escape(cell) for cell in cells)
+    told = "".join(f"<td>{cell}</td>" for cell in most)
+    return f'<tr>{told}<td class="{kept}">{kept}</td></tr>'
+
+
+def _bars(title: str, answer: Plan, values: list[Range]) -> str:
+    """Medians as bars from zero, intervals as lines."""
+    if not values:
+        return ""
+    scale = _WIDTH / (max(value.high for value in values) or 1.0)
+    parts = []
+    for number, (row, value) in enumerate(zip(answer.rows, values, strict=True)):
+        top = number * (_BAR + _GAP)
+        middle = top + _BAR / 2
+        low, median, high = (_LEFT + scale * x for x in (value.low, value.median, value.high))
+        name = escape(f"{row.servers} × {row.profile}, {row.policy}")
+        kind = "bar" if row.keeps_p99 else "over"
+        parts.append(
+            f'<text x="0" y="{middle + 5}">{name}</text>'
+            f'<rect class="{kind}" x="{_LEFT}" y="{top}" width="{median - _LEFT:.1f}" '
+            f'height="{_BAR}"/>'
+            f'<line class="interval" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>'
+            f'<text x="{high + 8:.1f}" y="{middle + 5}">{value.median:,.0f}</text>'
+        )
+    height = len(values) * (_BAR + _GAP)
+    return (
+        f"<h2>{escape(title)}</h2>"
+        f'<svg width="{_LEFT + _WIDTH + 120}" height="{height}" role="img" '
+        f'aria-label="{escape(title)}">{"".join(parts)}</svg>'
+    )
