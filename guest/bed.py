@@ -121,16 +121,22 @@ SERVER = [
 ]
 
 
+# What runs first in a guest: its agent and nothing else, or systemd.
+AGENT = "init=/ebb-init"
+SYSTEMD = "init=/lib/systemd/systemd systemd.unit=multi-user.target systemd.mask=getty.target " \
+    "systemd.mask=apt-daily.timer systemd.mask=e2scrub_all.timer systemd.mask=fstrim.timer"
+
+
 class Guest:
     """A virtual machine that runs what it is told."""
 
-    def __init__(self, image, folder, machine=CLIENT, drives=(), forward=None):
+    def __init__(self, image, folder, machine=CLIENT, drives=(), forward=None, first=AGENT):
         """With more `drives`, as qemu describes block devices; what connects to this machine's
         port `forward` reaches the guest's port 4420."""
         self.console = folder / "console.log"
         agent, monitor = str(folder / "agent"), str(folder / "monitor")
         # Software has no side channels to close, and closing them takes it time.
-        append = "root=/dev/vda rw console=ttyS0 init=/ebb-init quiet net.ifnames=0 panic=-1 " \
+        append = f"root=/dev/vda rw console=ttyS0 {first} quiet net.ifnames=0 panic=-1 " \
             "mitigations=off"
         forwarded = f",hostfwd=tcp:{ADDRESS}:{forward}-:4420" if forward else ""
         command = [
@@ -183,6 +189,11 @@ class Guest:
     def link(self, up):
         """Plugs the network cable in or pulls it."""
         self._control("set_link", name="link", up=up)
+
+    def reset(self):
+        """Starts the machine again as its reset button does; its disks keep what they hold."""
+        self._control("set-action", reboot="reset")
+        self._control("system_reset")
 
     def attempt(self, script):
         """Runs a script (bash -euo pipefail); its exit code and output."""

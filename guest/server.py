@@ -6,6 +6,7 @@ from pathlib import Path
 
 from acting import cores, drives, ends, fans
 from bed import ADDRESS, SERVER, Failure, Guest, Target, expect, tools, until
+from likeness import likeness
 from steps import HOST, PATIENCE
 
 HARDWARE = Path(__file__).resolve().parent / "hardware"
@@ -17,8 +18,10 @@ FREQUENCIES = [800000, 1200000, 1600000, 2000000, 2400000, 2800000]
 class Bed:
     """The guest, and a target for each of its drives."""
 
+    HARDWARE = HARDWARE
+
     def __init__(self, args, folder, image):
-        self.args, self.image, self.folder = args, image, folder / "server"
+        self.args, self.image, self.folder = args, image, folder / self.__module__
         self.guest = None
         self.targets = []
 
@@ -29,9 +32,10 @@ class Bed:
     def number(self, path):
         return int(self.guest.run(f"cat {path}"))
 
-    def start_physics(self):
+    def start_physics(self, profile="server.toml"):
         """Lets the twin be the server."""
-        self.guest.run("""setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults \\
+        self.guest.run(f"""cat > /tmp/server.toml << 'END'\n{(HARDWARE / profile).read_text()}\nEND
+            setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults \\
             > /tmp/truth 2> /tmp/physics < /dev/null &
             echo $! > /tmp/physics.pid""")
         until("the physics run", lambda: self.truth(), PATIENCE)
@@ -50,27 +54,36 @@ class Bed:
                 target.kill()
 
 
-def boot(bed):
-    """the server boots with two sockets and drives; its hardware is registered"""
+def programs(bed):
+    """What the guest runs of Ebb: the command and the physics."""
     hardware = Path(bed.args.ebb).parent / "examples" / "hardware"
     if not hardware.exists():
         raise Failure(f"{hardware}: not there; cargo build -p ebb-twin --example hardware")
+    return bed.args.ebb, hardware
+
+
+def serve_drive(bed, number):
+    """Starts a drive of the server, by this machine."""
+    nqn = f"nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-00000000010{number}"
+    options = ["--scheduler", "interrupt", "--nqn", nqn, "--namespace"]
+    bed.targets.append(Target(bed.args.ebb, bed.folder, f"drive{number}", *options,
+                              f"modelled:64MiB,lazy,drive={HARDWARE / 'drive.toml'}"))
+    return bed.targets[-1]
+
+
+def boot(bed):
+    """the server boots with two sockets and drives; its hardware is registered"""
     bed.folder.mkdir()
-    drive = tools(bed.folder, bed.args.ebb, hardware)
+    drive = tools(bed.folder, *programs(bed))
     bed.guest = Guest(bed.image, bed.folder, SERVER, [drive])
-    profile = (HARDWARE / "server.toml").read_text()
     bed.guest.run(f"""mkdir -p /tmp/tools /etc/nvme
         mount -o ro /dev/vdb /tmp/tools
         echo {HOST} > /etc/nvme/hostnqn
         cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
-        cat > /tmp/server.toml << 'END'\n{profile}\nEND
         modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
     for number in range(DRIVES):
-        nqn = f"nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-00000000010{number}"
-        options = ["--scheduler", "interrupt", "--nqn", nqn, "--namespace"]
-        bed.targets.append(Target(bed.args.ebb, bed.folder, f"drive{number}", *options,
-                                  f"modelled:64MiB,lazy,drive={HARDWARE / 'drive.toml'}"))
-        bed.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {bed.targets[-1].port} -n {nqn}")
+        drive = serve_drive(bed, number)
+        bed.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
     disks = "ls -d /sys/block/nvme[0-9]n* | wc -l"
     until("all drives are there", lambda: bed.guest.run(disks) == str(DRIVES), PATIENCE)
     answers(bed, "cat /sys/devices/system/cpu/cpu*/topology/physical_package_id", *"00001111")
@@ -233,6 +246,6 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
-STEPS = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, farewell]
-# Of `ebb run` there; minutes, so only with --acting.
-ACTING = [cores, drives, fans, ends]
+SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, farewell]
+# And those in which `ebb run` acts.
+STEPS = [*SHORT[:-1], cores, drives, fans, ends, likeness, farewell]

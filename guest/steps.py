@@ -410,7 +410,7 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
-STEPS = [
+SHORT = STEPS = [
     boot, discover, connect_all, listing, identify, logs, features, file_system, fio_verify,
     commands, reset, disconnect, digests, allow_list, restart, raid, link_cut, farewell, power_cuts,
 ]

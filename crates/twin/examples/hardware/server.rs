@@ -21,6 +21,8 @@ pub struct Server {
     fans_spec: Fans,
     network: Network,
     fans: Vec<Fan>,
+    /// What they were told to turn at, by whoever has them.
+    duties: Vec<f64>,
     sockets: Vec<Socket>,
     inlet: Sensor,
     /// Power of a drive, taken as constant: the host of the drives has what they really draw.
@@ -49,7 +51,8 @@ impl Server {
         else {
             return Err(format!("profile '{}' has no [thermal]", profile.name).into());
         };
-        let cores: usize = profile.stage.iter().map(|stage| usize::from(stage.cores)).sum();
+        let groups = profile.topology().groups;
+        let cores: usize = groups.iter().map(|group| usize::from(group.cores)).sum();
         if cores != kernel.cpus() {
             return Err(format!("{} CPUs, the profile has {cores} cores", kernel.cpus()).into());
         }
@@ -67,6 +70,7 @@ impl Server {
         Ok(Self {
             network: Network::new(&thermal, drives),
             fans: vec![Fan::new(&fans_spec, duty); usize::from(fans_spec.count)],
+            duties: vec![duty; usize::from(fans_spec.count)],
             sockets: (0..usize::from(profile.sockets())).map(socket).collect(),
             inlet: Sensor::new(&thermal.sensor, thermal.inlet.0, u64::MAX),
             drive_watts: vec![ready; drives],
@@ -141,14 +145,14 @@ impl Server {
             this.watts = *sum + leakage[socket];
             this.micros += this.watts * seconds * 1e6;
         }
-        let duties = self.turn(commands);
+        self.turn(commands);
         let fans = self.warm(seconds);
         for (number, socket) in self.sockets.iter_mut().enumerate() {
             socket.sensor.observe(now, self.network.die(number));
         }
         self.inlet.observe(now, self.thermal.inlet.0);
         self.wall = self.at_the_wall(fans);
-        self.sensed(&duties)
+        self.sensed()
     }
 
     /// Power of the cores of a socket and of what lies around them, without leakage, where no
@@ -197,7 +201,7 @@ impl Server {
     }
 
     /// Sets the fans' duties as commanded, or as the board's own control has them.
-    fn turn(&mut self, commands: &Commands) -> Vec<f64> {
+    fn turn(&mut self, commands: &Commands) {
         let mut readings = self.sockets.iter().map(|socket| socket.sensor.reading());
         let hottest = readings.try_fold(f64::NEG_INFINITY, |hottest, reading| {
             reading.map(|reading| hottest.max(reading.temperature.0))
@@ -205,11 +209,10 @@ impl Server {
         let drive = self.network.drives().iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let firmware = self.fans_spec.firmware_duty(hottest, Some(drive));
         let duty = |fan| commands.duty(fan).unwrap_or(firmware);
-        let duties: Vec<_> = (0..self.fans.len()).map(duty).collect();
-        for (fan, duty) in self.fans.iter_mut().zip(&duties) {
+        self.duties = (0..self.fans.len()).map(duty).collect();
+        for (fan, duty) in self.fans.iter_mut().zip(&self.duties) {
             fan.set_duty(&self.fans_spec, *duty);
         }
-        duties
     }
 
     /// Lets the fans turn and everything warm or cool; mean power of the fans.
@@ -242,7 +245,7 @@ impl Server {
         delivered / self.profile.psu.efficiency(Watts(delivered))
     }
 
-    fn sensed(&mut self, duties: &[f64]) -> String {
+    fn sensed(&mut self) -> String {
         let mut lines = String::new();
         let say = |sensor: &Sensor| match sensor.reading() {
             Some(reading) => ((reading.temperature.0 * 1e3) as i64).to_string(),
@@ -257,7 +260,7 @@ impl Server {
             let _ = writeln!(lines, "temp{number} {temperature}\nclamp{number} {clamp:.0}");
             let _ = writeln!(lines, "energy{number} {micros:.0}");
         }
-        for (number, (fan, duty)) in (1..).zip(self.fans.iter().zip(duties)) {
+        for (number, (fan, duty)) in (1..).zip(self.fans.iter().zip(&self.duties)) {
             let (speed, duty) = (fan.speed().0, (duty * 255.0).round());
             let _ = writeln!(lines, "fan{number} {speed:.0}\nauto{number} {duty:.0}");
         }
@@ -271,9 +274,13 @@ impl Server {
         let throttled: Vec<_> = self.sockets.iter().map(|s| s.emergency.throttled()).collect();
         let watts: Vec<_> = self.sockets.iter().map(|socket| socket.watts).collect();
         let speeds: Vec<_> = self.fans.iter().map(|fan| fan.speed().0).collect();
+        // NaN is no JSON: a sensor that does not answer says -1.
+        let reading = |sensor: &Sensor| sensor.reading().map_or(-1.0, |it| it.temperature.0);
+        let readings: Vec<_> = self.sockets.iter().map(|socket| reading(&socket.sensor)).collect();
         format!(
             r#"{{"seconds":{},"dies":{dies:?},"throttled":{throttled:?},"watts":{watts:?},"#,
             now.seconds()
-        ) + &format!(r#""speeds":{speeds:?},"wall":{}}}"#, self.wall)
+        ) + &format!(r#""readings":{readings:?},"duties":{:?},"#, self.duties)
+            + &format!(r#""speeds":{speeds:?},"wall":{}}}"#, self.wall)
     }
 }

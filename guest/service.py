@@ -1,0 +1,205 @@
+"""`ebb run` as a service of systemd, with the units as they ship: it ends in every way that systemd
+has, and everything is as it was."""
+
+from pathlib import Path
+
+import server
+import trials
+from bed import ADDRESS, SERVER, SYSTEMD, Failure, Guest, expect, tools, until
+from steps import HOST, PATIENCE
+
+UNITS = Path(__file__).resolve().parent.parent / "packaging" / "systemd"
+CONFIG = """apply = true
+policy = "pacer+pacman+eadc"
+plf = "50 %"
+ssd_budget = "{}"
+"""
+# Makes the machine what it is, at each of its starts, before anything of Ebb.
+PARTS = """[Unit]
+DefaultDependencies=no
+After=local-fs.target ebb-agent.service
+Before=ebb-restore.service ebb.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=200
+ExecStart=/bin/bash -eu /etc/parts
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Bed(server.Bed):
+    """A guest whose first process is systemd."""
+
+    def set_up(self):
+        """Writes what its parts are."""
+        connect = "\n".join(
+            f"until nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn}; do sleep 1; done"
+            for target in self.targets)
+        self.guest.run(f"""mkdir -p /opt/tools /etc/nvme /etc/ebb
+            cp /dev/stdin /etc/systemd/system/parts.service << 'END'\n{PARTS}END
+            cat > /etc/parts << 'END'
+modprobe -a ebb_hw nvme-tcp
+mount -o ro /dev/vdb /opt/tools
+{connect}
+setsid /opt/tools/hardware /etc/server.toml /tmp/faults > /tmp/truth 2> /tmp/physics < /dev/null &
+echo $! > /tmp/physics.pid
+until [ -s /tmp/truth ]; do sleep 0.1; done
+END
+            cat > /etc/server.toml << 'END'\n{(server.HARDWARE / "server.toml").read_text()}\nEND
+            echo {HOST} > /etc/nvme/hostnqn
+            cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
+            ln -s /opt/tools/ebb /usr/bin/ebb""")
+        for unit in UNITS.iterdir():
+            self.guest.run(f"cat > /etc/systemd/system/{unit.name} << 'END'\n{unit.read_text()}END")
+
+    def snapshot(self, name):
+        self.guest.run(f"{trials.SNAPSHOT}\nsnapshot > /var/tmp/{name}")
+
+    def as_found(self, otherwise):
+        """Fails unless everything is as before the service was ever started."""
+        self.snapshot("after")
+        read = self.guest.run("cat /var/tmp/before; echo ===; cat /var/tmp/after").split("===\n")
+        trials.same(*read, otherwise=f"{otherwise}\n{self.journal()}")
+        self.guest.run("[ ! -e /var/lib/ebb/originals.json ]")
+
+    def journal(self):
+        return self.guest.run("journalctl --no-pager -o cat -n 40 -u ebb -u ebb-restore")
+
+    def show(self, *names, unit="ebb"):
+        """What systemd says of a unit, by property."""
+        told = self.guest.run(f"systemctl show {unit} -p {','.join(names)}")
+        return dict(line.split("=", 1) for line in told.splitlines())
+
+    def acts(self, before=None):
+        """Waits until the service acts and has the fans, with another main process than `before`;
+        its number."""
+        fans = f"cat {self.hwmon('ebb_board')}/pwm[1-4]_enable"
+
+        def acting():
+            shown = self.show("MainPID", "StatusText", "ActiveState")
+            expect(shown["ActiveState"] != "failed", f"ebb.service failed:\n{self.journal()}")
+            acts = shown["ActiveState"] == "active" and "acting" in shown["StatusText"]
+            acts = acts and self.guest.run(fans).split() == ["1"] * 4
+            return acts and shown["MainPID"] != before and shown["MainPID"]
+
+        return self.until("ebb.service acts", acting)
+
+    def until(self, what, condition):
+        """Waits as `until` does; a failure has the service's journal."""
+        try:
+            return until(what, condition, PATIENCE)
+        except Failure as failure:
+            raise Failure(f"{failure}\n{self.journal()}") from None
+
+    def ended(self):
+        """Waits until the service is at its end, and whatever it runs then; its result."""
+
+        def over():
+            shown = self.show("ActiveState", "Result")
+            return shown["ActiveState"] in ("failed", "inactive") and shown["Result"]
+
+        return self.until("ebb.service has ended", over)
+
+
+def boot(bed):
+    """a server whose first process is systemd boots; the units are installed as docs/run.md says"""
+    bed.folder.mkdir()
+    drive = tools(bed.folder, *server.programs(bed))
+    bed.guest = Guest(bed.image, bed.folder, SERVER, [drive], first=SYSTEMD)
+    for number in range(2):
+        server.serve_drive(bed, number)
+    bed.set_up()
+    bed.guest.run("""systemctl daemon-reload
+        systemctl enable --now parts ebb-cpuset.slice || { journalctl --no-pager -u parts; exit 1; }
+        systemctl is-system-running --wait || systemctl --failed""")
+    bed.snapshot("before")
+
+
+def starts(bed):
+    """enabled and started, it is ready, has the fans, and no capabilities but those documented"""
+    bed.guest.run(f"""cat > /etc/ebb/ebb.toml << 'END'\n{CONFIG.format("100 W")}END
+        systemctl enable --now ebb-restore ebb""")
+    pid = bed.acts()
+    held = int(bed.guest.run(f"awk '/^CapEff/ {{ print $2 }}' /proc/{pid}/status"), 16)
+    dac_override, sys_admin = 1, 21
+    expect(held == 1 << dac_override | 1 << sys_admin, f"capabilities: {held:#x}")
+
+
+def reloads(bed):
+    """systemctl reload gives it a new budget without a start"""
+    before = bed.show("MainPID")
+    bed.guest.run(f"""cat > /etc/ebb/ebb.toml << 'END'\n{CONFIG.format("22 W")}END
+        systemctl reload ebb""")
+    capped = """for drive in /dev/nvme?; do nvme get-feature $drive -f 2; done | grep -c value:0x0*2"""
+    bed.until("both drives are capped", lambda: bed.guest.attempt(capped)[1] == "2")
+    expect(bed.show("MainPID") == before, "it was started anew")
+
+
+def stopped(bed):
+    """systemctl stop: it ends in order, and everything is as found"""
+    bed.guest.run("systemctl stop ebb")
+    expect(bed.show("Result")["Result"] == "success", bed.journal())
+    bed.as_found("after systemctl stop")
+
+
+def keeps_cpusets(bed):
+    """daemon-reload leaves a partition of CPUs as it is: ebb-cpuset.slice keeps the controller on"""
+    told = bed.guest.run("""mkdir /sys/fs/cgroup/ebb-parked
+        cd /sys/fs/cgroup/ebb-parked
+        echo 7 > cpuset.cpus
+        echo root > cpuset.cpus.partition
+        systemctl daemon-reload
+        systemctl start systemd-journal-flush
+        cat cpuset.cpus cpuset.cpus.partition
+        cd /
+        rmdir /sys/fs/cgroup/ebb-parked""")
+    expect(told == "7\nroot", told)
+
+
+def killed(bed):
+    """all of it is killed, as by the lack of memory: ExecStopPost= sets everything back"""
+    bed.guest.run("""mkdir -p /run/systemd/system/ebb.service.d
+        printf '[Service]\\nRestart=no\\n' > /run/systemd/system/ebb.service.d/test.conf
+        systemctl daemon-reload
+        systemctl start ebb""")
+    bed.acts()
+    bed.guest.run("systemctl kill --kill-who=all -s KILL ebb")
+    result = bed.ended()
+    expect(result == "signal", f"it ended by {result}")
+    bed.as_found("after SIGKILL")
+
+
+def hangs(bed):
+    """a supervisor that hangs is ended by the watchdog and started again"""
+    bed.guest.run("""rm -r /run/systemd/system/ebb.service.d
+        systemctl daemon-reload
+        systemctl reset-failed ebb
+        systemctl start ebb""")
+    pid = bed.acts()
+    bed.guest.run(f"kill -STOP {pid}")
+    bed.acts(before=pid)
+    expect("watchdog" in bed.guest.run("journalctl --no-pager -u ebb"), bed.journal())
+
+
+def resets(bed):
+    """the machine is reset while Ebb acts: at its start ebb restore is first, then Ebb acts again"""
+    bed.guest.run("""until grep -q boot /var/lib/ebb/originals.json; do sleep 0.1; done
+        cat /proc/sys/kernel/random/boot_id > /var/tmp/boot
+        sync /var/tmp/boot""")
+    bed.guest.reset()
+    bed.guest.run("! diff -q /proc/sys/kernel/random/boot_id /var/tmp/boot")
+    bed.acts()
+    restored = bed.show("Result", "ExecMainStatus", "ExecMainExitTimestampMonotonic",
+                        unit="ebb-restore")
+    began = bed.show("ExecMainStartTimestampMonotonic")["ExecMainStartTimestampMonotonic"]
+    expect(restored["Result"] == "success" and restored["ExecMainStatus"] == "0", bed.journal())
+    expect(0 < int(restored["ExecMainExitTimestampMonotonic"]) <= int(began),
+           f"ebb restore was not first: {restored}, {began}\n{bed.journal()}")
+    bed.guest.run("systemctl stop ebb")
+    bed.as_found("after a reset and systemctl stop")
+
+
+STEPS = [boot, starts, reloads, stopped, keeps_cpusets, killed, hangs, resets]
+SHORT = []
