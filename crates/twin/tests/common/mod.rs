@@ -326,6 +326,16 @@ pub fn swing(duties: &[f64]) -> (f64, usize) {
     (high - low, turns)
 }
 
+/// How far duties go to and fro: what they rise and fall by, whichever is less.
+pub fn sway(duties: &[f64]) -> f64 {
+    let (mut low, mut high, mut rise, mut fall) = (duties[0], duties[0], 0.0_f64, 0.0_f64);
+    for &duty in duties {
+        (low, high) = (low.min(duty), high.max(duty));
+        (rise, fall) = (rise.max(duty - low), fall.max(high - duty));
+    }
+    rise.min(fall)
+}
+
 pub fn simulate(profile: &Profile, workload: Workload, duration: Option<Nanos>) -> Outcome {
     simulate_with(profile, Box::new(ebb_policy::cpu::Native), workload, duration, &mut Unobserved)
 }
