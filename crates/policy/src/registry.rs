@@ -3,10 +3,14 @@
 
 use crate::cooling::{Curve, Dlb, Dtm, Eadc, Jetc};
 use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams, PacerPlus};
-use crate::ssd::{Pacman, PacmanPlus, Sspc};
+use crate::ssd::{Pacman, PacmanPlus, Predictor, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
 use crate::{Control, Policy, PolicyError, Request, Signals, Steward};
+
+mod stated;
+
+pub use stated::Stated;
 
 /// What the operator states: the tolerated loss and the budget.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +52,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// The controls that it sets; it changes no others.
     pub owns: &'static [Control],
+    /// The parameters that may be stated after its name.
+    pub takes: &'static [&'static str],
     make: Make,
 }
 
@@ -74,7 +80,7 @@ impl Entry {
     }
 }
 
-type Make = fn(&Topology, &Settings) -> Result<Box<dyn Policy>, PolicyError>;
+type Make = fn(&Topology, &Settings, &Stated) -> Result<Box<dyn Policy>, PolicyError>;
 
 /// Every policy, in the order of the docs.
 pub const ENTRIES: &[Entry] = &[
@@ -82,109 +88,164 @@ pub const ENTRIES: &[Entry] = &[
         name: "native",
         summary: "everything on: all cores at the highest frequency, drives uncapped",
         owns: owns::NOTHING,
-        make: |_, _| Ok(Box::new(Native)),
+        takes: &[],
+        make: |_, _, _| Ok(Box::new(Native)),
     },
     Entry {
         name: "ondemand",
         summary: "Linux's governor: frequency by the utilisation of the busiest core",
         owns: owns::GOVERNOR,
-        make: |topology, _| Ok(Box::new(Ondemand::new(topology))),
+        takes: &[],
+        make: |topology, _, _| Ok(Box::new(Ondemand::new(topology))),
     },
     Entry {
         name: "pacer",
         summary: "cores and frequency follow the load within a tolerated latency increase (plf)",
         owns: owns::CORES,
-        make: |topology, settings| pacer(topology, settings, Adaptors::Both),
+        takes: PACER,
+        make: |topology, settings, stated| pacer(topology, settings, stated, Adaptors::Both),
     },
     Entry {
         name: "pacer-cores",
         summary: "PACER with its Core Adaptor only",
         owns: owns::CORES,
-        make: |topology, settings| pacer(topology, settings, Adaptors::Cores),
+        takes: PACER,
+        make: |topology, settings, stated| pacer(topology, settings, stated, Adaptors::Cores),
     },
     Entry {
         name: "pacer-freq",
         summary: "PACER with its Freq Adaptor only",
         owns: owns::CORES,
-        make: |topology, settings| pacer(topology, settings, Adaptors::Frequency),
+        takes: PACER,
+        make: |topology, settings, stated| pacer(topology, settings, stated, Adaptors::Frequency),
     },
     Entry {
         name: "pacer-plus",
         summary: "our own variant: PACER with a reserve for bursts, paid out of the tolerated loss",
         owns: owns::CORES,
-        make: |topology, settings| {
-            Ok(Box::new(PacerPlus::new(topology, PacerParams::for_plf(settings.plf))?))
+        takes: PACER,
+        make: |topology, settings, stated| {
+            Ok(Box::new(PacerPlus::new(topology, params(settings, stated))?))
         },
     },
     Entry {
         name: "sspc",
         summary: "static storage power capping: one uniform drive cap that fits the budget",
         owns: owns::DRIVES,
-        make: |topology, settings| Ok(Box::new(Sspc::new(topology, settings.ssd_budget)?)),
+        takes: &[],
+        make: |topology, settings, _| Ok(Box::new(Sspc::new(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "pacman",
         summary: "drive caps moved to where the measured power says they are needed",
         owns: owns::DRIVES,
-        make: |topology, settings| Ok(Box::new(Pacman::new(topology, settings.ssd_budget)?)),
+        takes: PACMAN,
+        make: |topology, settings, stated| {
+            let alpha = stated.or("alpha", Predictor::ALPHA);
+            let beta = stated.or("beta", Predictor::BETA);
+            Ok(Box::new(Pacman::weighted((alpha, beta), topology, settings.ssd_budget)?))
+        },
     },
     Entry {
         name: "pacman-mean",
         summary: "PACMAN predicting with the mean power alone",
         owns: owns::DRIVES,
-        make: |topology, settings| Ok(Box::new(Pacman::mean(topology, settings.ssd_budget)?)),
+        takes: &[],
+        make: |topology, settings, _| Ok(Box::new(Pacman::mean(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "pacman-ema",
         summary: "PACMAN predicting with an exponential moving average",
         owns: owns::DRIVES,
-        make: |topology, settings| Ok(Box::new(Pacman::ema(topology, settings.ssd_budget)?)),
+        takes: &[],
+        make: |topology, settings, _| Ok(Box::new(Pacman::ema(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "pacman-plus",
         summary: "our own variant: max-min fair caps by measured power, every half second",
         owns: owns::DRIVES,
-        make: |topology, settings| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
+        takes: &[],
+        make: |topology, settings, _| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "dlb",
         summary: "jobs spread by number, fans by a PI loop: the default that EADC is compared with",
         owns: owns::FANS,
-        make: |topology, _| Ok(Box::new(Dlb::new(topology))),
+        takes: &[],
+        make: |topology, _, _| Ok(Box::new(Dlb::new(topology))),
     },
     Entry {
         name: "dtm",
         summary: "jobs moved from the hottest socket and throttled near the emergency, PI fans",
         owns: owns::HEAT,
-        make: |topology, _| Ok(Box::new(Dtm::new(topology))),
+        takes: &[],
+        make: |topology, _, _| Ok(Box::new(Dtm::new(topology))),
     },
     Entry {
         name: "jetc",
         summary: "placement and fans decided together, at the lowest speed that keeps the limit",
         owns: owns::FANS,
-        make: |topology, _| Ok(Box::new(Jetc::new(topology))),
+        takes: &[],
+        make: |topology, _, _| Ok(Box::new(Jetc::new(topology))),
     },
     Entry {
         name: "eadc",
         summary: "fans, jobs and admission by temperature and by what vibration costs the disks",
         owns: owns::CLIMATE,
-        make: |topology, settings| Ok(Box::new(Eadc::new(topology, settings.curve.clone()))),
+        takes: &[],
+        make: |topology, settings, _| Ok(Box::new(Eadc::new(topology, settings.curve.clone()))),
     },
     Entry {
         name: "eadc-plus",
         summary: "our own variant: lowers the hot socket's frequency before jobs have to pause",
         owns: owns::CLIMATE,
-        make: |topology, settings| Ok(Box::new(Eadc::plus(topology, settings.curve.clone()))),
+        takes: &[],
+        make: |topology, settings, _| Ok(Box::new(Eadc::plus(topology, settings.curve.clone()))),
     },
 ];
+
+/// PACMAN's weights of deviation and slope (Algorithm 1, line 5).
+const PACMAN: &[&str] = &["alpha", "beta"];
+/// What [`PacerParams`] has of these names; `plf` is an option of its own.
+const PACER: &[&str] = &[
+    "alpha",
+    "beta",
+    "burst_thresh",
+    "deadband",
+    "gamma",
+    "max_utilisation",
+    "stable_thresh",
+    "unstable_thresh",
+];
+
+fn params(settings: &Settings, stated: &Stated) -> PacerParams {
+    let own = PacerParams::for_plf(settings.plf);
+    PacerParams {
+        alpha: stated.or("alpha", own.alpha),
+        beta: stated.or("beta", own.beta),
+        burst_thresh: stated.or("burst_thresh", own.burst_thresh),
+        deadband: stated.or("deadband", own.deadband),
+        gamma: stated.or("gamma", own.gamma),
+        max_utilisation: stated.or("max_utilisation", own.max_utilisation),
+        stable_thresh: stated.or("stable_thresh", own.stable_thresh),
+        unstable_thresh: stated.or("unstable_thresh", own.unstable_thresh),
+        ..own
+    }
+}
 
 fn pacer(
     topology: &Topology,
     settings: &Settings,
+    stated: &Stated,
     adaptors: Adaptors,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let params = PacerParams { adaptors, ..PacerParams::for_plf(settings.plf) };
+    let params = PacerParams { adaptors, ..params(settings, stated) };
     Ok(Box::new(Pacer::new(topology, params)?))
+}
+
+/// The names of the policies in `name`, `a+b`, without their parameters.
+pub fn names(name: &str) -> impl Iterator<Item = &str> {
+    name.split('+').map(|part| stated::split(part).0)
 }
 
 /// The parts of `name`, `a+b`, that set nothing on this server, and why.
@@ -196,7 +257,7 @@ pub fn idle(
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Vec<(&'static str, &'static str)>, PolicyError> {
-    let parts = name.split('+').map(|part| entry(part.trim())).collect::<Result<Vec<_>, _>>()?;
+    let parts = names(name).map(entry).collect::<Result<Vec<_>, _>>()?;
     let idle = parts.iter().filter_map(|entry| Some((entry.name, entry.idle(topology, settings)?)));
     Ok(idle.collect())
 }
@@ -206,28 +267,36 @@ pub fn idle(
 /// # Errors
 /// Unknown names, and two policies with a common control.
 pub fn owned(name: &str) -> Result<Vec<Control>, PolicyError> {
-    Ok(parts(name)?.iter().flat_map(|entry| entry.owns).copied().collect())
+    Ok(parts(name)?.iter().flat_map(|(entry, _)| entry.owns).copied().collect())
 }
 
-/// Makes the policy `name`; `a+b` runs a and b together, in that order.
+/// Makes the policy `name`; `a+b` runs a and b together, in that order, `a(x=1, y=2)` is a with
+/// two of its parameters stated.
 ///
 /// # Errors
-/// Unknown names, two policies with a common control, impossible budgets and parameters out of
-/// range.
+/// Unknown names of policies and parameters, two policies with a common control, impossible
+/// budgets and parameters out of range.
 pub fn make(
     name: &str,
     topology: &Topology,
     settings: &Settings,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let made = parts(name)?.into_iter().map(|entry| (entry.make)(topology, settings));
+    let made =
+        parts(name)?.into_iter().map(|(entry, stated)| (entry.make)(topology, settings, &stated));
     Ok(Box::new(Registered { parts: made.collect::<Result<_, _>>()?, owns: owned(name)? }))
 }
 
-/// The policies of `name`, that own different controls.
-fn parts(name: &str) -> Result<Vec<&'static Entry>, PolicyError> {
-    let parts = name.split('+').map(|part| entry(part.trim())).collect::<Result<Vec<_>, _>>()?;
-    for (place, second) in parts.iter().enumerate() {
-        for first in &parts[..place] {
+/// The policies of `name`, that own different controls, with what is stated of each.
+fn parts(name: &str) -> Result<Vec<(&'static Entry, Stated)>, PolicyError> {
+    let part = |part| {
+        let (name, stated) = stated::split(part);
+        let entry = entry(name)?;
+        let stated = stated.map(|text| Stated::parse(entry.name, entry.takes, text));
+        Ok((entry, stated.transpose()?.unwrap_or_default()))
+    };
+    let parts = name.split('+').map(part).collect::<Result<Vec<_>, _>>()?;
+    for (place, (second, _)) in parts.iter().enumerate() {
+        for (first, _) in &parts[..place] {
             let common = first.owns.iter().find(|owned| second.owns.contains(owned));
             if let Some(control) = common.copied() {
                 let (first, second) = (first.name, second.name);
@@ -301,6 +370,28 @@ mod tests {
         let of = |settings: &Settings| super::idle("pacman", &topology, settings).unwrap();
         assert!(of(&settings)[0].1.contains("without a budget"));
         assert_eq!(of(&Settings { ssd_budget: Some(Watts(40.0)), ..settings }), []);
+    }
+
+    #[test]
+    fn parameters_are_stated_after_the_name() {
+        let (topology, settings) = (Topology::default(), Settings::default());
+        let made = |name| make(name, &topology, &settings).map(|policy| policy.name());
+        assert_eq!(made("pacman(alpha=0.6, beta = 0.4)"), Ok("pacman"));
+        assert_eq!(made("pacer( gamma=2 ) + pacman(beta=0)"), Ok("together"));
+        for (name, says) in [
+            ("pacman(gamma=1)", "'gamma=1' is no parameter of pacman; it takes alpha, beta"),
+            ("pacman(alpha=1, alpha=2)", "'alpha=2'"),
+            ("pacman(alpha=inf)", "'alpha=inf'"),
+            ("pacman()", "''"),
+            ("native(x=1)", "it takes nothing"),
+            ("pacman(alpha=1", "unknown policy 'pacman(alpha=1'"),
+            ("pacman(alpha=-1)", "alpha = -1 is out of range"),
+            ("pacer(stable_thresh=5)", "unstable_thresh = 0.25 is out of range"),
+        ] {
+            let error = made(name).err().map(|error| error.to_string());
+            assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{name}: {error:?}");
+        }
+        assert_eq!(names("pacer(gamma=2)+eadc").collect::<Vec<_>>(), ["pacer", "eadc"]);
     }
 
     #[test]

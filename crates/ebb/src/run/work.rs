@@ -260,7 +260,7 @@ impl<'a> Work<'a> {
 /// Where none of them could do anything.
 fn fits(host: &Host, config: &Config) -> Result<()> {
     let report = Report::new(host.machine());
-    let parts = config.policy.split('+').map(str::trim);
+    let parts = registry::names(&config.policy);
     let fits: Vec<_> =
         parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();
     for fit in &fits {

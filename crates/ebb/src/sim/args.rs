@@ -30,7 +30,7 @@ pub struct SimArgs {
     pub profile: Option<String>,
 
     /// Policy to compare; repeat it for several, the first is the reference. `a+b` runs two
-    /// together [default: native].
+    /// together, `a(x=1, y=2)` states parameters of a [default: native].
     #[arg(long = "policy", value_name = "NAME[+NAME]")]
     pub policies: Vec<String>,
 

@@ -291,7 +291,7 @@ impl Plan {
 
 /// Whether one of the policies of `a+b` takes the disks' curve.
 fn uses_curve(name: &str) -> bool {
-    name.split('+').any(|part| part.trim().starts_with("eadc"))
+    registry::names(name).any(|part| part.starts_with("eadc"))
 }
 
 /// The budget that the guard enforces on the policy `name`.

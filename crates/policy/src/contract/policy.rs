@@ -58,6 +58,16 @@ pub enum PolicyError {
         /// What both own.
         control: Control,
     },
+    /// What is stated of a policy's parameters is not to be understood.
+    #[error("'{text}' is no parameter of {policy}; it takes {valid}: write such as a(x=0.5, y=2)")]
+    Stated {
+        /// Of which policy.
+        policy: &'static str,
+        /// As stated.
+        text: String,
+        /// The names that it takes.
+        valid: String,
+    },
     /// A parameter out of its range.
     #[error("{parameter} = {value} is out of range: {valid}")]
     Parameter {

@@ -62,6 +62,23 @@ impl Pacman {
         Self::with("pacman", Predictor::STATISTICAL, topology, budget)
     }
 
+    /// With weights `(alpha, beta)` of one's own for the statistical predictor.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and weights beyond 0 to 10.
+    pub fn weighted(
+        (alpha, beta): (f64, f64),
+        topology: &Topology,
+        budget: Option<Watts>,
+    ) -> Result<Self, PolicyError> {
+        for (parameter, value) in [("alpha", alpha), ("beta", beta)] {
+            if !(0.0..=10.0).contains(&value) {
+                return Err(PolicyError::Parameter { parameter, value, valid: "0 to 10" });
+            }
+        }
+        Self::with("pacman", Predictor::Statistical { alpha, beta }, topology, budget)
+    }
+
     /// With the mean as predictor (§VI-D).
     ///
     /// # Errors

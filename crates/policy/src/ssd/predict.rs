@@ -25,8 +25,12 @@ pub enum Predictor {
 }
 
 impl Predictor {
-    /// The paper's statistical predictor with its tuned weights (§VI-A).
-    pub const STATISTICAL: Self = Self::Statistical { alpha: 0.48, beta: 0.56 };
+    /// The paper's tuned weight of the standard deviation (§VI-A).
+    pub const ALPHA: f64 = 0.48;
+    /// The paper's tuned weight of the slope (§VI-A).
+    pub const BETA: f64 = 0.56;
+    /// The paper's statistical predictor with these weights.
+    pub const STATISTICAL: Self = Self::Statistical { alpha: Self::ALPHA, beta: Self::BETA };
 
     /// The usual weight `2 / (n + 1)` for a window of `n` samples; the paper states none.
     #[must_use]
