@@ -25,6 +25,7 @@ Experiments with power policies of storage servers, and what they show.
                                         medians with intervals, tests, effect sizes
   ebb-lab plan --trace day.csv.gz --candidate asg-1115s --candidate generic-1u
                                         how many servers, kWh, cost, CO2, latency
+  ebb-lab tune study.toml -o tuned      search a policy's parameters, judge them on other loads
 """
 
 
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_status(commands)
     _add_compare(commands)
     _add_plan(commands)
+    _add_tune(commands)
     return parser
 
 
@@ -302,4 +304,39 @@ def _plan(args: argparse.Namespace) -> int:
         _print_json(planning.as_json(answer))
     else:
         print(planning.tell(answer))
+    return 0
+
+
+def _add_tune(commands: Any) -> None:
+    parser = commands.add_parser(
+        "tune",
+        help="search a policy's parameters on some loads, judge them on others",
+        description="Searches parameters of a policy with Optuna on training loads, then compares "
+        "the best with the policy's defaults on held-out loads and seeds: that is the verdict. "
+        "Interrupted or killed, the same command goes on where it was.",
+        epilog="docs/lab.md describes the file. Example: ebb-lab tune study.toml -o tuned",
+    )
+    parser.add_argument("study", type=Path, metavar="STUDY", help="the study, a TOML file")
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="results")
+    parser.add_argument("--workers", type=int, metavar="NUMBER", help="runs at once here")
+    parser.add_argument("--dask", metavar="ADDRESS", help="run on this Dask cluster instead")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress")
+    parser.set_defaults(command=_tune)
+
+
+def _tune(args: argparse.Namespace) -> int:
+    from ebb_lab import tuning  # noqa: PLC0415
+
+    result = tuning.tune(
+        args.study,
+        args.out,
+        client=_dask(args.dask) if args.dask else None,
+        workers=args.workers,
+        progress=not args.quiet,
+    )
+    if args.json:
+        _print_json(tuning.as_json(result))
+    else:
+        print(tuning.tell(result))
     return 0

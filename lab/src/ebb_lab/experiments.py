@@ -63,12 +63,12 @@ def run(
     """
     ebb = binary.find()
     wanted = grid.read(path, ebb)
-    count = _workers(client, workers)
+    count = workers_of(client, workers)
     with Journal(folder) as journal:
         _describe(folder, wanted, ebb, count)
-        left = [job for job in wanted.jobs if not _succeeded(journal, job)]
-        with _executor(client, count) as executor:
-            _work(executor, left, journal, count, len(wanted.jobs), progress)
+        left = [job for job in wanted.jobs if not succeeded(journal, job)]
+        with executor_for(client, count) as executor:
+            work(executor, left, journal, count, len(wanted.jobs), progress)
         written = _collect(folder, wanted, journal, ebb)
     return _status(
         folder, wanted.name, [_about(job) for job in wanted.jobs], journal, count, written
@@ -117,7 +117,8 @@ def _status(
     )
 
 
-def _workers(client: Any, workers: int | None) -> int:
+def workers_of(client: Any, workers: int | None) -> int:
+    """How many runs can be under way: threads of the cluster, or cores here."""
     if client is not None:
         threads: list[int] = list(client.nthreads().values())
         return max(1, sum(threads))
@@ -127,7 +128,7 @@ def _workers(client: Any, workers: int | None) -> int:
 
 
 @contextlib.contextmanager
-def _executor(client: Any, workers: int) -> Iterator[Executor]:
+def executor_for(client: Any, workers: int) -> Iterator[Executor]:
     """A Dask client's executor has the interface of the standard library's."""
     if client is not None:
         executor: Executor = client.get_executor(pure=False, retries=simulating.TRIES)
@@ -144,9 +145,10 @@ def _executor(client: Any, workers: int) -> Iterator[Executor]:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _work(
+def work(
     executor: Executor, left: list[Job], journal: Journal, workers: int, total: int, progress: bool
 ) -> None:
+    """Runs the jobs that are left of `total` and notes each in the journal as it ends."""
     waiting = iter(left)
     under_way: dict[Future[dict[str, Any]], Job] = {}
     succeeded = failed = 0
@@ -178,7 +180,8 @@ def _record(future: Future[dict[str, Any]], job: Job) -> dict[str, Any]:
         return {"key": job.key, "error": f"{job.title}: {error!r}", "seconds": 0.0}
 
 
-def _succeeded(journal: Journal, job: Job) -> bool:
+def succeeded(journal: Journal, job: Job) -> bool:
+    """Whether the journal has this run's result."""
     entry = journal.entries.get(job.key)
     return entry is not None and entry.error is None
 
@@ -203,7 +206,7 @@ def _describe(folder: Path, wanted: Grid, ebb: Binary, workers: int) -> None:
 
 
 def _collect(folder: Path, wanted: Grid, journal: Journal, ebb: Binary) -> Path | None:
-    done = {job.key: job for job in wanted.jobs if _succeeded(journal, job)}
+    done = {job.key: job for job in wanted.jobs if succeeded(journal, job)}
     if not done:
         return None
 

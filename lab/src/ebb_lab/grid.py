@@ -154,20 +154,31 @@ def _jobs(
         for values in itertools.product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             stated = {"seed": 1} | options | own | point
-            words: Words = ()
-            for name, value in stated.items():
-                words += _words(str(path), name, value)
-            files = tuple(_files(folder, str(path), stated))
             told = labels | {name: _label(value) for name, value in point.items()}
             told["seed"] = _label(stated["seed"])
-            yield Job(
-                key=_key(sorted(words), files, binary),
-                words=words,
-                folder=str(folder),
-                files=files,
-                ebb_sha256=binary.sha256,
-                labels=tuple(told.items()),
-            )
+            yield job(folder, str(path), stated, told, binary)
+
+
+def job(
+    folder: Path,
+    where: str,
+    stated: Mapping[str, Any],
+    labels: Mapping[str, str],
+    binary: Binary,
+) -> Job:
+    """The run of these options of `ebb sim`, whose files are relative to the folder."""
+    words: Words = ()
+    for name, value in stated.items():
+        words += _words(where, name, value)
+    files = tuple(_files(folder, where, stated))
+    return Job(
+        key=_key(sorted(words), files, binary),
+        words=words,
+        folder=str(folder),
+        files=files,
+        ebb_sha256=binary.sha256,
+        labels=tuple(labels.items()),
+    )
 
 
 def _key(words: list[str], files: tuple[tuple[str, str], ...], binary: Binary) -> str:
