@@ -204,3 +204,22 @@ def test_json_is_as_its_schema_says(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert code == 0
     schema = Path(__file__).parents[2] / "docs" / "json-schema" / "lab-compare-1.json"
     jsonschema.validate(json.loads(out), json.loads(schema.read_text()))
+
+
+def test_a_figure_has_every_group_and_the_same_bytes_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path, "runs.csv", HEADER + NATIVE + PACER)
+    for name in ("a.svg", "b.svg", "c.pdf", "d.png"):
+        code, _, err = run(capsys, "compare", file, *ASK, "--figure", tmp_path / name)
+        assert code == 0, err
+    svg = (tmp_path / "a.svg").read_text()
+    for word in ("native", "pacer", "mean_watts (W)", "the whole table"):
+        assert word in svg
+    assert "no difference" not in svg
+    assert svg == (tmp_path / "b.svg").read_text()
+    assert (tmp_path / "c.pdf").read_bytes().startswith(b"%PDF")
+    for name, told in (("x.doc", "no format"), ("no/x.svg", "no such folder")):
+        code, out, err = run(capsys, "compare", file, *ASK, "--figure", tmp_path / name)
+        assert (code, out) == (2, "")
+        assert told in err

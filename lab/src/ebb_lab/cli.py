@@ -209,13 +209,18 @@ def _add_compare(commands: Any) -> None:
         default="holm",
         help="of Dunn's p for the number of pairs (default holm)",
     )
+    parser.add_argument(
+        "--figure", type=Path, metavar="FILE", help="also draw medians and intervals: SVG, PDF, PNG"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=_compare)
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from ebb_lab import comparing, tables  # noqa: PLC0415 - SciPy takes a second to load
+    from ebb_lab import comparing, figures, tables  # noqa: PLC0415 - SciPy takes a second to load
 
+    if args.figure:
+        figures.check(args.figure)
     question = comparing.Question(
         by=args.by,
         values=args.value,
@@ -228,6 +233,8 @@ def _compare(args: argparse.Namespace) -> int:
         repeat=args.repeat,
     )
     found = comparing.compare(tables.read(args.files), question)
+    if args.figure:
+        figures.write(found, args.figure)
     if args.json:
         _print_json(comparing.as_json(found))
     else:
