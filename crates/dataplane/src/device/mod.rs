@@ -21,7 +21,7 @@ mod spec;
 
 pub use buffer::{ALIGNMENT, Buffer, Pool};
 pub use error::Error;
-pub use file::{Call, FileChannel, FileDevice, FileOptions, Kernel, Medium};
+pub use file::{Answer, Call, FileChannel, FileDevice, FileOptions, FileQueue, Kernel, Medium};
 pub use health::{Failed, Health, Rebuilding};
 pub use null::Null;
 pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};

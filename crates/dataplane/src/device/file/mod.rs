@@ -16,10 +16,12 @@ mod atomic;
 mod channel;
 mod errno;
 mod kernel;
+mod queue;
 mod ring;
 
 pub use channel::{FileChannel, Medium};
 pub use kernel::{Call, Kernel};
+pub use queue::{Answer, FileQueue};
 use ring::Ring;
 
 const REFUSED: &str = "io_uring is what file devices run on: allow it with \

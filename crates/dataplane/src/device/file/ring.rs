@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
@@ -28,6 +29,13 @@ impl Ring {
     pub(super) fn new(entries: u32, file: Arc<File>) -> io::Result<Self> {
         let ring = IoUring::builder().dontfork().build(entries)?;
         Ok(Self { ring, file, regions: Vec::new(), sparse: false })
+    }
+
+    /// Sends what is queued and waits for one completion, no longer than `limit`.
+    pub(super) fn wait_for(&mut self, limit: Duration) -> io::Result<()> {
+        let limit = types::Timespec::from(limit);
+        let args = types::SubmitArgs::new().timespec(&limit);
+        self.ring.submitter().submit_with_args(1, &args).map(|_| ())
     }
 
     /// The registered pool that holds this address.
