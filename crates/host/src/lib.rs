@@ -9,6 +9,7 @@
 //! | `hwmon.rs` | temperatures, fans, power meters |
 //! | `drives.rs`, `nvme/` | drives: who they are, what they did, what they answer |
 //! | `conflicts.rs` | other programs that set the same |
+//! | `claims.rs`, `signature.rs` | who uses a disk, and what it holds |
 //! | `machine.rs` | all of it together |
 //! | `probe.rs` | the same in the terms of the table of signals and controls |
 //! | `layout.rs` | which part of the machine each part of a policy's topology is |
@@ -21,6 +22,7 @@
 //! | `plant.rs` | all of that as a [`ebb_policy::Plant`] |
 
 mod acting;
+mod claims;
 mod conflicts;
 mod cpus;
 mod drive_watch;
@@ -37,10 +39,12 @@ mod plant;
 mod probe;
 mod restore;
 mod sense;
+mod signature;
 mod steering;
 mod sys;
 mod watched;
 
+pub use claims::Claim;
 pub use conflicts::{Conflict, found as conflicts};
 pub use cpus::{Cpu, Cpus, IdleState, Policy};
 pub use drives::{Counters, Drive};
@@ -55,5 +59,6 @@ pub use originals::{Leave, Original, Originals, State, StateError};
 pub use plant::Host;
 pub use probe::{Fit, Found, Report};
 pub use restore::{Outcome as RestoreOutcome, Restored, restore};
+pub use signature::signature;
 pub use steering::{Contest, Notice};
 pub use sys::{Absent, Sys, cpus};
