@@ -13,6 +13,7 @@ use crate::characterise::CharacteriseArgs;
 use crate::load::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeArgs;
+use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::run::{ConfigCommand, RunArgs};
 use crate::serve::{ServeArgs, StatusArgs};
@@ -41,6 +42,8 @@ pub enum Command {
     Trace(TraceCommand),
     /// Put load on an NVMe/TCP target and measure it, or prove that it keeps data.
     Load(Box<LoadArgs>),
+    /// Replay a trace or a pattern against a file, a drive or a folder, and meter what it costs.
+    Replay(Box<ReplayArgs>),
     /// Repeat a paper's evaluation in the twin: every stated number, paper against twin.
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.

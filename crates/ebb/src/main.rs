@@ -11,6 +11,7 @@ mod command;
 mod exit;
 mod input;
 mod interrupt;
+mod latency;
 mod load;
 mod manual;
 mod out;
@@ -19,12 +20,15 @@ mod paper;
 mod parallel;
 mod probe;
 mod progress;
+mod random;
+mod replay;
 mod restore;
 mod run;
 mod serve;
 mod server;
 mod sim;
 mod text;
+mod thread;
 mod trace;
 
 use std::process::ExitCode;
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(*args, &command, &matches),
         Command::Trace(command) => trace::run(&command),
         Command::Load(args) => load::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => serve::show(&args),

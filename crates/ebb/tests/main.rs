@@ -21,6 +21,7 @@ mod pipes;
 mod probe;
 mod qos;
 mod readme;
+mod replay;
 mod run;
 mod serve;
 mod sim;

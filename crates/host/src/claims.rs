@@ -124,7 +124,8 @@ fn dev(name: &str) -> String {
 
 fn partitions(sys: &Sys, name: &str) -> Vec<String> {
     let folder = format!("{ROOT}/{name}");
-    let is_one = |part: &String| sys.has(format!("{folder}/{part}/partition"));
+    // Its number; attributes of the device are files, and have no such thing below them.
+    let is_one = |part: &String| sys.number::<u32>(format!("{folder}/{part}/partition")).is_ok();
     sys.names(&folder).into_iter().filter(is_one).collect()
 }
 
@@ -220,8 +221,8 @@ mod tests {
             .unwrap();
         fs::create_dir_all(folder.path().join("sys/class/block/sdc/holders/md0")).unwrap();
         assert_eq!(Claim::found(&sys, "sdb2"), [Claim::Swap { device: "sdb2".into() }]);
-        let held = Claim::Held { device: "sdc".into(), by: "md0".into() };
-        assert_eq!(Claim::found(&sys, "sdc"), [held.clone()]);
-        assert!(held.is_use() && held.to_string() == "/dev/sdc is part of /dev/md0");
+        let claims = Claim::found(&sys, "sdc");
+        assert_eq!(claims, [Claim::Held { device: "sdc".into(), by: "md0".into() }]);
+        assert!(claims[0].is_use() && claims[0].to_string() == "/dev/sdc is part of /dev/md0");
     }
 }

@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// A mark at a fixed place: where from the start, its bytes, whose it is. From the formats' own
-/// definitions in the kernel (`include/uapi/linux/magic.h` and the file systems' headers), UEFI 2.10
-/// section 5.3 for GPT, and the on-disk descriptions of LUKS, LVM2, ZFS and APFS.
+/// definitions in the kernel (`include/uapi/linux/magic.h` and the file systems' headers), UEFI
+/// 2.10 section 5.3 for GPT, and the on-disk descriptions of LUKS, LVM2, ZFS and APFS.
 const MARKS: [(u64, &[u8], &str); 36] = [
     (0x438, b"\x53\xef", "an ext2, ext3 or ext4 file system"),
     (0, b"XFSB", "an XFS file system"),

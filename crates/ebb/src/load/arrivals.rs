@@ -3,7 +3,7 @@
 use ebb_policy::units::Nanos;
 
 use super::args::{Arrival, Burst};
-use super::random::Random;
+use crate::random::Random;
 
 /// How long a burst counts as just begun.
 const ONSET: f64 = 10e6;

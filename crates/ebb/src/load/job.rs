@@ -6,7 +6,7 @@ use ebb_trace::Op;
 
 use super::arrivals::{Arrivals, Phase};
 use super::plan::{Plan, Space};
-use super::random::Random;
+use crate::random::Random;
 
 /// No lane, no group.
 pub const NONE: u32 = u32::MAX;

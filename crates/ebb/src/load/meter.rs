@@ -5,61 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hdrhistogram::Histogram;
 
 use ebb_dataplane::wire::Status;
 use ebb_trace::Op;
 
 use super::arrivals::Phase;
-
-/// The longest latency told apart from longer ones, in nanoseconds: an hour.
-const LONGEST: u64 = 3_600_000_000_000;
-
-/// Latencies in nanoseconds: three significant digits, exact mean, least and most.
-#[derive(Debug, Clone)]
-pub struct Latency {
-    histogram: Histogram<u64>,
-    sum: u128,
-    least: u64,
-    most: u64,
-}
-
-impl Latency {
-    fn new() -> Result<Self> {
-        let histogram = Histogram::new_with_bounds(1, LONGEST, 3)?;
-        Ok(Self { histogram, sum: 0, least: u64::MAX, most: 0 })
-    }
-    #[inline]
-    fn record(&mut self, nanos: u64) {
-        self.histogram.saturating_record(nanos);
-        self.sum += u128::from(nanos);
-        self.least = self.least.min(nanos);
-        self.most = self.most.max(nanos);
-    }
-    fn merge(&mut self, other: &Self) -> Result<()> {
-        self.histogram.add(&other.histogram)?;
-        self.sum += other.sum;
-        self.least = self.least.min(other.least);
-        self.most = self.most.max(other.most);
-        Ok(())
-    }
-    /// How many.
-    pub fn count(&self) -> u64 {
-        self.histogram.len()
-    }
-    /// Mean in nanoseconds.
-    pub fn mean(&self) -> f64 {
-        self.sum as f64 / self.count().max(1) as f64
-    }
-    /// The least and the most.
-    pub fn range(&self) -> (u64, u64) {
-        (self.least.min(self.most), self.most)
-    }
-    /// The latency that `percent` of all are at or below.
-    pub fn percentile(&self, percent: f64) -> u64 {
-        self.histogram.value_at_percentile(percent).min(self.most)
-    }
-}
+use crate::latency::Latency;
 
 /// Requests of one kind.
 #[derive(Debug, Clone)]
@@ -219,7 +170,7 @@ mod tests {
         let (merged, whole) = (merged.total().unwrap(), whole.total().unwrap());
         assert_eq!((merged.bytes, merged.latency.count()), (10_000 * 4096, 10_000));
         assert_eq!(merged.latency.range(), whole.latency.range());
-        assert_eq!(merged.latency.sum, whole.latency.sum);
+        assert_eq!(merged.latency.mean(), whole.latency.mean());
         for percent in [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0] {
             assert_eq!(merged.latency.percentile(percent), whole.latency.percentile(percent));
         }

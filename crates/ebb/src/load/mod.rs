@@ -1,11 +1,10 @@
 //! `ebb load`: load on an NVMe/TCP target, measured or verified (docs/load.md).
 
 pub mod args;
-mod arrivals;
+pub mod arrivals;
 mod job;
-mod meter;
+pub mod meter;
 mod plan;
-mod random;
 mod replay;
 mod report;
 mod session;
@@ -26,13 +25,13 @@ use ebb_trace::Op;
 
 use crate::args::Changes;
 use crate::input::Traces;
+use crate::latency::Latency;
 use crate::out;
 use crate::progress::Progress;
 use crate::text;
 pub use args::LoadArgs;
 use arrivals::{Arrivals, Phase};
 use job::{Clock, Closed, Feed, Open, Sweep};
-pub use meter::Latency;
 use meter::{Live, Meter};
 use plan::{Pace, Plan};
 use replay::{Reader, TraceReport};

@@ -98,7 +98,7 @@ pub fn target(args: &LoadArgs) -> Result<Target> {
     let has = |kind| args.digest.contains(&kind);
     target.digests = Digests { header: has(DigestKind::Header), data: has(DigestKind::Data) };
     if let Some(nqn) = &args.host_nqn {
-        let [high, low] = [1, 2].map(|part| super::random::text(nqn, part).to_le_bytes());
+        let [high, low] = [1, 2].map(|part| crate::random::text(nqn, part).to_le_bytes());
         let mut id = [0; 16];
         id[..8].copy_from_slice(&high);
         id[8..].copy_from_slice(&low);

@@ -12,16 +12,14 @@ use anyhow::Result;
 use ebb_dataplane::initiator::{Identity, describe};
 use ebb_dataplane::wire::Status;
 
-use super::meter::{Latency, Meter, NAMES, PerOp};
+use super::meter::{Meter, NAMES, PerOp};
 use super::plan::{Pace, Plan};
 use super::replay::TraceReport;
 use super::session::Outage;
 use super::verify::{Findings, Mismatch};
 use super::{Ended, Measured};
+use crate::latency::{LatencyReport, PERCENTILES, nanos};
 use crate::text;
-
-const PERCENTILES: [(&str, f64); 5] =
-    [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
 
 /// The results of a load.
 #[derive(Debug, Serialize)]
@@ -108,21 +106,6 @@ struct OpReport {
     latency_ns: Option<LatencyReport>,
 }
 
-#[derive(Debug, Clone, Serialize)]
-struct LatencyReport {
-    mean: f64,
-    min: u64,
-    p50: u64,
-    p90: u64,
-    p99: u64,
-    #[serde(rename = "p99.9")]
-    p999: u64,
-    #[serde(rename = "p99.99")]
-    p9999: u64,
-    max: u64,
-    count: u64,
-}
-
 #[derive(Debug, Serialize)]
 struct Bursts {
     between: Option<LatencyReport>,
@@ -184,16 +167,6 @@ impl Verified {
     }
 }
 
-fn latency(latency: &Latency) -> Option<LatencyReport> {
-    if latency.count() == 0 {
-        return None;
-    }
-    let [p50, p90, p99, p999, p9999] = PERCENTILES.map(|(_, percent)| latency.percentile(percent));
-    let (min, max) = latency.range();
-    let (mean, count) = (latency.mean(), latency.count());
-    Some(LatencyReport { mean, min, p50, p90, p99, p999, p9999, max, count })
-}
-
 fn op(per_op: &PerOp, seconds: f64) -> OpReport {
     let requests = per_op.latency.count();
     let rate = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
@@ -202,7 +175,7 @@ fn op(per_op: &PerOp, seconds: f64) -> OpReport {
         iops: rate(requests as f64),
         bytes: per_op.bytes,
         mb_per_s: rate(per_op.bytes as f64) * 1e-6,
-        latency_ns: latency(&per_op.latency),
+        latency_ns: per_op.latency.report(),
     }
 }
 
@@ -222,7 +195,7 @@ fn errors(meter: &Meter) -> Vec<ErrorReport> {
 
 fn bursts(meter: &Meter) -> Option<Bursts> {
     let [between, onset, rest] = meter.phases.as_ref()?;
-    let (between, onset, rest) = (latency(between), latency(onset), latency(rest));
+    let (between, onset, rest) = (between.report(), onset.report(), rest.report());
     Some(Bursts { between, onset, rest })
 }
 
@@ -256,7 +229,7 @@ impl Report {
             seconds,
             by_op: by_op.map(|(name, per_op)| (*name, op(per_op, seconds))).collect(),
             bursts: bursts(&meter),
-            send_delay_ns: if closed { None } else { latency(&meter.delay) },
+            send_delay_ns: if closed { None } else { meter.delay.report() },
             client_cpu: Cpu {
                 seconds: cpu,
                 ns_per_request: (total.requests > 0).then(|| cpu * 1e9 / total.requests as f64),
@@ -350,10 +323,6 @@ fn load(plan: &Plan) -> LoadReport {
     }
 }
 
-fn nanos(value: f64) -> String {
-    text::seconds(value * 1e-9)
-}
-
 impl Report {
     /// For people.
     pub fn text(&self) -> String {
@@ -411,7 +380,7 @@ impl Report {
                 let mut cells =
                     vec![name.to_owned(), text::grouped(latency.count as f64), String::new()];
                 cells.push(String::new());
-                cells.extend(cells_of(latency));
+                cells.extend(latency.cells());
                 table.add_row(cells);
             }
         }
@@ -499,15 +468,8 @@ fn row(name: &str, op: &OpReport) -> Vec<String> {
         text::number(op.mb_per_s),
     ];
     match &op.latency_ns {
-        Some(latency) => cells.extend(cells_of(latency)),
+        Some(latency) => cells.extend(latency.cells()),
         None => cells.extend(std::iter::repeat_n("–".to_owned(), 7)),
     }
     cells
-}
-
-fn cells_of(latency: &LatencyReport) -> impl Iterator<Item = String> + use<> {
-    let LatencyReport { mean, p50, p90, p99, p999, p9999, max, .. } = *latency;
-    [mean, p50 as f64, p90 as f64, p99 as f64, p999 as f64, p9999 as f64, max as f64]
-        .into_iter()
-        .map(nanos)
 }

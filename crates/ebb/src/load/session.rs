@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
-
 use ebb_dataplane::initiator::{Controller, Error, Queue};
 
 use super::job::Clock;
 use super::plan::Plan;
 use super::worker::{Shared, Worker};
+use crate::thread::settle;
 
 /// How often the main thread looks up.
 const TICK: Duration = Duration::from_millis(100);
@@ -221,15 +220,4 @@ impl Session {
 pub fn shares(connections: usize, threads: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let part = move |thread: usize| connections * thread / threads;
     (0..threads).map(move |thread| part(thread)..part(thread + 1))
-}
-
-/// Puts this thread onto its core, and makes its sleeps end when they should.
-fn settle(core: Option<usize>) {
-    if let Some(core) = core {
-        let mut set = CpuSet::new();
-        set.set(core);
-        // Whether the core is there was checked before; a refusal costs only speed.
-        let _ = sched_setaffinity(None, &set);
-    }
-    let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 
 use ebb_dataplane::initiator::{self, Completion, Error, Queue, Refused, Request};
 use ebb_dataplane::wire::Status;
@@ -16,8 +15,9 @@ use ebb_trace::Op;
 use super::job::{Clock, Feed, Job, NONE, Next};
 use super::meter::{Live, Meter};
 use super::plan::Plan;
-use super::random::Random;
 use super::verify::{Findings, Outcome, Verifier};
+use crate::random::noise;
+use crate::thread::cpu_time;
 
 /// How often another place is looked for when a job is in the way of others.
 const REDRAWS: usize = 32;
@@ -518,21 +518,4 @@ impl Worker {
             Err(error) => Err(Error::Socket(error.into())),
         }
     }
-}
-
-/// Processor time of this thread.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
-/// Data to write where nothing is verified: nothing that a target could compress.
-fn noise(seed: u64, purpose: u32, length: usize) -> Vec<u8> {
-    let mut random = Random::new(seed, u64::from(purpose) << 32);
-    let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
-    while bytes.len() < length {
-        bytes.extend_from_slice(&random.bits().to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }

@@ -10,6 +10,7 @@ use ebb_record::{Columns, Recorded, Summary, series};
 use super::plan::Plan;
 use super::run::RunResult;
 use super::truth;
+use crate::args::command_line;
 use crate::exit::{Unwritten, usage};
 use crate::output;
 
@@ -102,22 +103,11 @@ pub fn page(
 fn about(plan: &Plan) -> About {
     About {
         version: env!("CARGO_PKG_VERSION"),
-        command: command(),
+        command: command_line(),
         made_unix_s: made(),
         profile_summary: plan.server.profile.summary.clone(),
         warmup_s: plan.warmup.seconds(),
     }
-}
-
-/// The command line as a shell takes it.
-fn command() -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:=%@".contains(c);
-    let quoted = |word: String| match !word.is_empty() && word.chars().all(plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    };
-    let given = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    std::iter::once("ebb".to_owned()).chain(given.map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
 /// Now, or what reproducible builds say in its place.

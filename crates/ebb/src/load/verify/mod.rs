@@ -9,7 +9,7 @@ pub use ledger::{Ledger, Outcome};
 pub use pattern::Stamp;
 
 use super::plan::{Plan, Space};
-use super::random::scatter;
+use crate::random::scatter;
 
 /// All that is known of the data, shared by all threads.
 #[derive(Debug)]

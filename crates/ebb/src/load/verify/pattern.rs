@@ -1,6 +1,6 @@
 //! The content of a block: who wrote it, where, when, and bytes that follow from that.
 
-use crate::load::random::scatter;
+use crate::random::scatter;
 
 /// Marks the blocks of `ebb load`.
 const MAGIC: [u8; 8] = *b"EBB LOAD";

@@ -12,7 +12,8 @@ use ebb_policy::units::Nanos;
 use ebb_twin::reactor::Profile;
 
 use super::cases::{Case, Pace};
-use crate::load::{Latency, Load, LoadArgs};
+use crate::latency::Latency;
+use crate::load::{Load, LoadArgs};
 use crate::progress::Progress;
 use crate::serve::energy::{Model, Rapl};
 use crate::serve::{Options, Server};

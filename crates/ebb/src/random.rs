@@ -49,3 +49,14 @@ impl Random {
         Exp1.sample(&mut self.0)
     }
 }
+
+/// Data to write where nothing is verified: nothing that could be compressed.
+pub fn noise(seed: u64, purpose: u32, length: usize) -> Vec<u8> {
+    let mut random = Random::new(seed, u64::from(purpose) << 32);
+    let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.bits().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}

@@ -1,0 +1,238 @@
+//! Meters at work, each in a thread of its own, and what they came to.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::accuracy::Accuracy;
+use super::integral::{Curve, Integral, Point};
+
+/// The one clock of a replay: seconds since its start.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    start: Instant,
+    /// Unix seconds at the start.
+    pub unix: f64,
+}
+
+impl Clock {
+    /// It begins now.
+    pub fn new() -> Self {
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Self { start: Instant::now(), unix: since.as_secs_f64() }
+    }
+
+    /// A moment on it.
+    pub fn at(&self, instant: Instant) -> f64 {
+        instant.saturating_duration_since(self.start).as_secs_f64()
+    }
+
+    /// Now on it.
+    pub fn now(&self) -> f64 {
+        self.at(Instant::now())
+    }
+
+    /// A time of day on it.
+    pub fn of_unix(&self, unix: f64) -> f64 {
+        unix - self.unix
+    }
+
+    /// How far the time of day has been set meanwhile, in seconds.
+    pub fn drift(&self) -> f64 {
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        since.as_secs_f64() - self.unix - self.now()
+    }
+}
+
+/// What a meter is.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// Its kind, such as `rapl`.
+    pub name: &'static str,
+    /// What it meters, for people.
+    pub of: String,
+    /// How far it may be off, where that is known.
+    pub accuracy: Option<Accuracy>,
+    /// Whether its samples come by themselves, perhaps late.
+    pub external: bool,
+}
+
+/// What a meter has told so far.
+#[derive(Debug)]
+struct Told {
+    curve: Curve,
+    skipped: BTreeMap<String, u64>,
+    failure: Option<String>,
+}
+
+/// Where a meter puts what it reads.
+#[derive(Debug)]
+pub struct Sink {
+    told: Mutex<Told>,
+    news: Condvar,
+    stop: AtomicBool,
+}
+
+impl Sink {
+    /// For samples of this kind.
+    pub fn new(curve: Curve) -> Arc<Self> {
+        let told = Told { curve, skipped: BTreeMap::new(), failure: None };
+        Arc::new(Self {
+            told: Mutex::new(told),
+            news: Condvar::new(),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more sample.
+    pub fn push(&self, at: f64, value: f64) {
+        let mut told = self.told();
+        let (Curve::Power(points) | Curve::Energy(points)) = &mut told.curve;
+        if points.last().is_none_or(|last| last.at < at) {
+            points.push(Point { at, value });
+        }
+        self.news.notify_all();
+    }
+
+    /// Something that was no sample.
+    pub fn skip(&self, why: &str) {
+        *self.told().skipped.entry(why.to_owned()).or_default() += 1;
+    }
+
+    /// Why no more will come.
+    pub fn fail(&self, why: String) {
+        self.told().failure.get_or_insert(why);
+        self.news.notify_all();
+    }
+
+    /// Whether it should end.
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a sample at or after `at`, or a failure; returns whether there is one.
+    fn wait(&self, at: f64, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut told = self.told();
+        loop {
+            if told.curve.points().last().is_some_and(|last| last.at >= at) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || told.failure.is_some() {
+                return false;
+            }
+            let waited = self.news.wait_timeout(told, left);
+            told = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// A meter at work.
+pub struct Running {
+    /// What it is.
+    pub about: About,
+    sink: Arc<Sink>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Lets `work` fill `sink` in a thread of its own until that is over.
+    pub fn start(about: About, sink: Arc<Sink>, work: impl FnOnce(&Sink) + Send + 'static) -> Self {
+        let own = sink.clone();
+        let thread = std::thread::spawn(move || work(&own));
+        Self { about, sink, thread: Some(thread) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.sink.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // One that panicked has said so.
+        }
+    }
+}
+
+/// What a meter came to in a window.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// Which.
+    pub about: About,
+    /// The energy.
+    pub integral: Integral,
+    /// Lines and readings that were no samples, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Why it tells nothing any more.
+    pub failure: Option<String>,
+}
+
+/// All meters of a replay.
+pub struct Sampler {
+    /// Their clock.
+    pub clock: Clock,
+    meters: Vec<Running>,
+}
+
+/// How long the first and the last sample of an external meter are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Sampler {
+    /// With meters that are at work.
+    pub fn new(clock: Clock, meters: Vec<Running>) -> Self {
+        Self { clock, meters }
+    }
+
+    /// The meters.
+    pub fn meters(&self) -> impl Iterator<Item = &About> {
+        self.meters.iter().map(|meter| &meter.about)
+    }
+
+    /// Waits until every external meter has told something.
+    ///
+    /// # Errors
+    /// The first that tells nothing, and what it said instead.
+    pub fn ready(&self) -> Result<(), String> {
+        for meter in self.meters.iter().filter(|meter| meter.about.external) {
+            if !meter.sink.wait(f64::NEG_INFINITY, PATIENCE) {
+                let told = meter.sink.told();
+                let skipped = told.skipped.iter().map(|(why, count)| format!("{count} × {why}"));
+                let skipped = skipped.collect::<Vec<_>>().join(", ");
+                let why = match (&told.failure, skipped.is_empty()) {
+                    (Some(failure), _) => failure.clone(),
+                    (None, false) => format!("only lines that are no watts: {skipped}"),
+                    (None, true) => format!("nothing within {} s", PATIENCE.as_secs()),
+                };
+                return Err(format!("{}: {why}", meter.about.of));
+            }
+        }
+        Ok(())
+    }
+
+    /// What every meter came to from `from` to `to`; waits for samples that come late.
+    pub fn take(&self, from: Instant, to: Instant) -> Vec<Taken> {
+        let (from, to) = (self.clock.at(from), self.clock.at(to));
+        let one = |meter: &Running| {
+            meter.sink.wait(to, PATIENCE);
+            let told = meter.sink.told();
+            Taken {
+                about: meter.about.clone(),
+                integral: told.curve.integral(from, to),
+                skipped: told.skipped.clone(),
+                failure: told.failure.clone(),
+            }
+        };
+        self.meters.iter().map(one).collect()
+    }
+
+    /// All samples of each meter.
+    pub fn curves(&self) -> impl Iterator<Item = (&About, Curve)> {
+        self.meters.iter().map(|meter| (&meter.about, meter.sink.told().curve.clone()))
+    }
+}
