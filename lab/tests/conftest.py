@@ -4,8 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ebb_lab import binary
+
+# The same examples everywhere, however busy the machine.
+settings.register_profile(
+    "ebb", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ebb")
 
 GRID = """\
 name = "short"

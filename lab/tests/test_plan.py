@@ -95,7 +95,7 @@ def test_the_power_of_few_servers_is_their_sum(tmp_path: Path) -> None:
     assert row.watts.median == pytest.approx(np.median(sums))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 9)), min_size=1, max_size=50),
     st.integers(1, 20),
