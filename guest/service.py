@@ -123,8 +123,8 @@ def starts(bed):
         systemctl enable --now ebb-restore ebb""")
     pid = bed.acts()
     held = int(bed.guest.run(f"awk '/^CapEff/ {{ print $2 }}' /proc/{pid}/status"), 16)
-    dac_override, sys_admin = 1, 21
-    expect(held == 1 << dac_override | 1 << sys_admin, f"capabilities: {held:#x}")
+    dac_override, sys_admin, sys_nice = 1, 21, 23
+    expect(held == 1 << dac_override | 1 << sys_admin | 1 << sys_nice, f"capabilities: {held:#x}")
 
 
 def reloads(bed):

@@ -5,13 +5,16 @@ import re
 
 from bed import expect
 
-# All that may be written and read again of CPUs, packages, chips, control groups and drives. A
-# duty is the board's own while the board steers.
+# All that may be written and read again of CPUs, packages, chips, control groups and drives, and
+# what tasks are bound to. A duty is the board's own while the board steers.
 SNAPSHOT = """snapshot() {
     find /sys/devices/system/cpu /sys/devices/virtual/powercap /sys/devices/platform/ebb-board \\
         /sys/fs/cgroup -type f -perm /200 ! -name uevent ! -name 'cgroup.procs' \\
         ! -name 'cgroup.threads' ! -name '*.pressure' -print0 | sort -z | xargs -0 grep -s '' || true
     find /sys/fs/cgroup -type d | sort
+    for task in $(cat /tmp/bound 2> /dev/null); do
+        echo task $task: $(grep -s Cpus_allowed_list /proc/$task/status)
+    done
     for drive in /dev/nvme?; do echo $drive: $(nvme get-feature $drive -f 2); done
 }
 """
@@ -65,6 +68,9 @@ class Trial:
                          f"echo {mode} > pwm{fan}_enable")
         for drive in range(4):
             lines.append(f"nvme set-feature /dev/nvme{drive} -f 2 -v {self.random.randrange(3)}")
+        for task in range(1, 5):
+            cpus = ",".join(map(str, self.random.sample(range(8), self.random.randrange(1, 5))))
+            lines.append(f"taskset -pc {cpus} $(sed -n {task}p /tmp/bound) > /dev/null")
         sign = choose("+-")
         lines.append(f"cd /\nrmdir /sys/fs/cgroup/ebb-parked 2> /dev/null || true\n"
                      f"echo {sign}cpuset > /sys/fs/cgroup/cgroup.subtree_control")

@@ -7,8 +7,9 @@ use crate::hold::{Held, Hold};
 use crate::knob::{Knob, Place};
 use crate::layout::{Core, Layout};
 use crate::machine::Machine;
-use crate::originals::{Leave, Original};
-use crate::steering::{Contest, Notice, Steering};
+use crate::originals::{Leave, Original, State};
+use crate::steering::{Notice, Steering};
+use crate::tasks::{Bound, Tasks};
 
 /// The control group that keeps the CPUs of parked cores.
 pub const PARKED: &str = "ebb-parked";
@@ -98,6 +99,12 @@ pub struct Acting {
     active: Vec<u16>,
     /// The partition and its controller.
     parking: Option<(Option<usize>, usize)>,
+    /// What was last parked, for how many active cores of each group.
+    parked: (Vec<u16>, Vec<u16>),
+    tasks: Tasks,
+    /// What is on disk of them, and where.
+    saved: Vec<Bound>,
+    state: State,
     domains: Vec<Domain>,
     drives: Vec<Option<usize>>,
     fans: Vec<Option<Fan>>,
@@ -155,16 +162,16 @@ impl Acting {
         all
     }
 
-    /// Acts where `originals` say what was found.
+    /// Acts in the places that `steering` has; `state` is where what was found is on disk.
     #[must_use]
     pub fn new(
         machine: &Machine,
         layout: &Layout,
-        originals: Vec<Original>,
+        steering: Steering,
+        tasks: Tasks,
         holds: &Held,
-        contest: Contest,
+        state: &State,
     ) -> Self {
-        let steering = Steering::new(machine, originals, contest);
         let find = |place: &Place| steering.find(place);
         let held = |holds: &[Hold]| {
             let held = holds.iter().map(|hold| Some((find(&hold.place)?, hold.value.clone())));
@@ -199,6 +206,10 @@ impl Acting {
             drives: layout.drives.iter().map(drive).collect(),
             fans: layout.fans.iter().map(fan).collect(),
             active: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
+            parked: Default::default(),
+            saved: Vec::new(),
+            tasks,
+            state: state.again(),
             groups: layout.groups.clone(),
             constant: held(&holds.constant),
             race: held(&holds.race),
@@ -297,25 +308,64 @@ impl Acting {
     }
 
     fn park(&mut self, given: &InForce, now: Nanos) -> Outcome {
-        let count = |group: usize| given.group(group).active;
-        let mut cpus: Vec<u16> = Vec::new();
-        for (group, cores) in self.groups.iter().enumerate() {
-            let parked = cores.iter().skip(usize::from(count(group)));
-            cpus.extend(parked.flat_map(|core| core.cpus.iter().copied()));
+        let counts: Vec<_> = (0..self.groups.len()).map(|at| given.group(at).active).collect();
+        let all = self
+            .groups
+            .iter()
+            .zip(&counts)
+            .all(|(cores, count)| cores.len() <= usize::from(*count));
+        let Some((controller, partition)) = self.parking else { return refused(!all) };
+        if self.parked.0 != counts {
+            self.tasks.look();
+            let parked = self.choose(given);
+            // On disk before a partition makes the kernel forget them.
+            let saved = self.tasks.saved(&parked);
+            if self.saved != saved {
+                if let Err(error) = self.state.save_tasks(&saved) {
+                    self.steering.note(partition, format!("cores stay as they are: {error}"));
+                    return Outcome::Refused;
+                }
+                self.saved = saved;
+            }
+            self.parked = (counts, parked);
         }
-        let Some((controller, partition)) = self.parking else { return refused(!cpus.is_empty()) };
-        let outcome = if cpus.is_empty() {
+        let parked = &self.parked.1;
+        let outcome = if parked.is_empty() {
             self.steering.set(partition, None, now)
         } else {
-            cpus.sort_unstable();
             let steering = &mut self.steering;
             let on = controller.map_or(Outcome::Done, |at| steering.set(at, Some("on"), now));
-            worse(on, steering.set(partition, Some(&crate::sys::cpu_list(&cpus)), now))
+            worse(on, steering.set(partition, Some(&crate::sys::cpu_list(parked)), now))
         };
         if outcome == Outcome::Done {
-            self.active = (0..self.groups.len()).map(count).collect();
+            let rests = |core: &&Core| core.cpus.iter().all(|cpu| parked.contains(cpu));
+            let active = |cores: &Vec<Core>| cores.len() - cores.iter().filter(rests).count();
+            self.active = self.groups.iter().map(|cores| active(cores) as u16).collect();
+            // Each time: whatever touches a cpuset makes Linux before 6.2 forget.
+            if let Err(reason) = self.tasks.settle(parked) {
+                self.steering.note(partition, reason);
+            }
         }
         outcome
+    }
+
+    /// The CPUs to park: the last cores of each group, but those without which a task would have
+    /// none of the CPUs that it is bound to.
+    fn choose(&self, given: &InForce) -> Vec<u16> {
+        let needed = self.tasks.needed();
+        let mut parked: Vec<u16> = Vec::new();
+        for (group, cores) in self.groups.iter().enumerate() {
+            let mut more = cores.len().saturating_sub(usize::from(given.group(group).active));
+            for core in cores.iter().rev() {
+                let goes = |cpu: &u16| parked.contains(cpu) || core.cpus.contains(cpu);
+                if more > 0 && !needed.iter().any(|own| own.iter().all(goes)) {
+                    parked.extend(&core.cpus);
+                    more -= 1;
+                }
+            }
+        }
+        parked.sort_unstable();
+        parked
     }
 
     /// The highest frequency that any group asks of a domain, below the ceiling of its socket.

@@ -18,6 +18,7 @@
 //! | `originals.rs`, `restore.rs` | what was found, on disk before any write; setting it back |
 //! | `hold.rs` | settings that the operator holds meanwhile |
 //! | `steering.rs` | sets places and sees to it that they stay set |
+//! | `tasks.rs` | tasks that are bound to CPUs, which partitions make the kernel forget |
 //! | `acting.rs` | which places a control is set in, in which order |
 //! | `plant.rs` | all of that as a [`ebb_policy::Plant`] |
 
@@ -42,6 +43,7 @@ mod sense;
 mod signature;
 mod steering;
 mod sys;
+mod tasks;
 mod watched;
 
 pub use claims::Claim;
@@ -62,3 +64,4 @@ pub use restore::{Outcome as RestoreOutcome, Restored, restore};
 pub use signature::signature;
 pub use steering::{Contest, Notice};
 pub use sys::{Absent, Sys, cpus};
+pub use tasks::Bound;

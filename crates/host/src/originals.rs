@@ -10,11 +10,13 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use crate::knob::Place;
+use crate::tasks::Bound;
 
 /// Version of the file.
 const SCHEMA: u32 = 1;
 /// Names in the state folder.
 const FILE: &str = "originals.json";
+const NEW: &str = "originals.json.new";
 const LOCK: &str = "lock";
 
 /// What is left in a place when Ebb ends.
@@ -63,6 +65,9 @@ pub struct Originals {
     pub boot: String,
     /// Each.
     pub originals: Vec<Original>,
+    /// Tasks that are to be bound to their CPUs again once no partition keeps them from these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<Bound>,
 }
 
 /// Why the state folder cannot be used.
@@ -120,7 +125,11 @@ impl State {
         let lock = File::options().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(io(&path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { folder: folder.to_owned(), lock: Some(lock) }),
+            Ok(()) => {
+                // What one that was killed had not finished.
+                let _ = fs::remove_file(folder.join(NEW));
+                Ok(Self { folder: folder.to_owned(), lock: Some(lock) })
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::Busy { path }),
             Err(error) => Err(io(&path)(error.into())),
         }
@@ -176,6 +185,7 @@ impl State {
         // Of an earlier start only what outlives one is still to be set back.
         if all.boot != boot {
             all.originals.retain(|original| original.place.survives_reboot());
+            all.tasks.clear();
         }
         (all.schema, all.boot) = (SCHEMA, boot.to_owned());
         for original in found {
@@ -187,6 +197,22 @@ impl State {
         }
         self.write(&all)?;
         Ok(all)
+    }
+
+    /// Puts `tasks` on disk in place of those there.
+    ///
+    /// # Errors
+    /// Where they cannot be written; what was there is still there.
+    pub fn save_tasks(&self, tasks: &[Bound]) -> Result<(), StateError> {
+        let mut all = self.load()?.unwrap_or_default();
+        (all.schema, all.tasks) = (SCHEMA, tasks.to_vec());
+        self.write(&all)
+    }
+
+    /// The same folder for a part of this process.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self::shared(&self.folder)
     }
 
     /// Keeps only what could not be set back; without any, the file goes.
@@ -207,7 +233,7 @@ impl State {
 
     fn write(&self, all: &Originals) -> Result<(), StateError> {
         let path = self.folder.join(FILE);
-        let new = self.folder.join(format!("{FILE}.new"));
+        let new = self.folder.join(NEW);
         let written = || {
             let mut file = File::create(&new)?;
             serde_json::to_writer_pretty(&mut file, all)?;
@@ -263,6 +289,16 @@ mod tests {
         state.save("a", vec![original("x", "1"), chip("2")]).unwrap();
         let all = state.save("b", vec![original("x", "3"), chip("1")]).unwrap();
         assert_eq!(all.originals, [chip("2"), original("x", "3")]);
+    }
+
+    #[test]
+    fn what_a_kill_left_half_written_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        State::take(folder.path()).unwrap().save("a", vec![original("x", "1")]).unwrap();
+        fs::write(folder.path().join(NEW), "{\"sche").unwrap();
+        let state = State::take(folder.path()).unwrap();
+        assert!(!folder.path().join(NEW).exists());
+        assert_eq!(state.load().unwrap().unwrap().originals, [original("x", "1")]);
     }
 
     #[test]

@@ -10,9 +10,10 @@ use crate::drive_watch::DriveWatch;
 use crate::hold::Held;
 use crate::layout::{Impossible, Layout, Stated};
 use crate::machine::Machine;
-use crate::originals::{Leave, Original, State, StateError};
+use crate::originals::{Leave, Original, Originals, State, StateError};
 use crate::sense::Sensors;
-use crate::steering::{Contest, Notice};
+use crate::steering::{Contest, Notice, Steering};
+use crate::tasks::Tasks;
 
 /// A server.
 #[derive(Debug)]
@@ -85,12 +86,15 @@ impl Host {
         }
         let known: Vec<_> = found.iter().map(|original| original.place.clone()).collect();
         let boot = self.machine.boot().unwrap_or_default();
-        let all = state.save(&boot, found)?.originals;
+        let Originals { originals: all, tasks, .. } = state.save(&boot, found)?;
         // What an earlier start has steered and this one does not is still to be set back, at the
         // end.
         let steered: Vec<Original> =
             all.into_iter().filter(|original| known.contains(&original.place)).collect();
-        self.acting = Some(Acting::new(&self.machine, &self.layout, steered, &holds, contest));
+        let steering = Steering::new(&self.machine, steered, contest);
+        let tasks = Tasks::of(&self.machine, tasks);
+        self.acting =
+            Some(Acting::new(&self.machine, &self.layout, steering, tasks, &holds, state));
         Ok(unreadable)
     }
 

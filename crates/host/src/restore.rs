@@ -8,6 +8,7 @@ use crate::knob::{Knob, Place};
 use crate::machine::Machine;
 use crate::originals::{Leave, Original, State, StateError};
 use crate::sys::Absent;
+use crate::tasks::Tasks;
 
 /// So long, all places together, is waited for what the kernel does later.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -79,6 +80,17 @@ pub fn restore(
     for (original, restored) in all.originals.iter().zip(&mut done) {
         if matches!(restored.outcome, Outcome::Failed { .. }) {
             restored.outcome = one(machine, original, leave, &mut patience);
+        }
+    }
+    // With its CPUs tasks can be bound to them again; a machine that was restarted has none of them.
+    for (original, restored) in all.originals.iter().zip(&mut done) {
+        let is_back = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
+        if is_back && matches!(original.place, Place::Partition { .. }) {
+            let tasks = Tasks::of(machine, std::mem::take(&mut all.tasks));
+            if let Err(reason) = tasks.set_back() {
+                all.tasks = tasks.saved(&[]);
+                restored.outcome = Outcome::Failed { reason };
+            }
         }
     }
     let mut failed = done.iter().map(|one| matches!(one.outcome, Outcome::Failed { .. }));

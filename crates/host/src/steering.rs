@@ -240,8 +240,12 @@ impl Steering {
         std::mem::take(&mut self.notices)
     }
 
-    fn note(&mut self, at: usize, text: String) {
-        self.notices.push(Notice { place: self.held[at].original.place.clone(), text });
+    /// Says something of a place, once.
+    pub fn note(&mut self, at: usize, text: String) {
+        let notice = Notice { place: self.held[at].original.place.clone(), text };
+        if !self.notices.contains(&notice) {
+            self.notices.push(notice);
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The most that is read of a file: `/proc/stat` of the largest machines has half of it.
 const LONGEST: u64 = 4 << 20;
@@ -137,6 +139,53 @@ impl Sys {
         cpus(&text).ok_or_else(|| self.nonsense(path, &text, "a list of CPUs"))
     }
 
+    /// The CPUs that a task may run on, ascending; in a fixture by `proc/TASK/status`.
+    ///
+    /// # Errors
+    /// Where there is no such task.
+    pub(crate) fn affinity(&self, task: impl AsRef<str>) -> Result<Vec<u16>, Absent> {
+        let task = task.as_ref();
+        if self.root != Path::new("/") {
+            let path = format!("proc/{task}/status");
+            let text = self.text(&path)?;
+            let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            return line
+                .and_then(|list| cpus(list.trim()))
+                .ok_or_else(|| self.nonsense(path, &text, "the status of a task"));
+        }
+        let set = sched_getaffinity(Some(self.task(task)?));
+        let set = set
+            .map_err(|error| Absent::new(self.path(format!("proc/{task}")), &task_error(error)))?;
+        Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u16).collect())
+    }
+
+    /// Binds a task to `cpus`.
+    ///
+    /// # Errors
+    /// Where there is none any more, or we may not.
+    pub(crate) fn bind(&self, task: &str, cpus: &[u16]) -> Result<(), Absent> {
+        if self.root != Path::new("/") {
+            let line = format!("Cpus_allowed_list:\t{}\n", cpu_list(cpus));
+            return self.write(format!("proc/{task}/status"), &line);
+        }
+        let mut set = CpuSet::new();
+        let within = cpus.iter().map(|cpu| usize::from(*cpu)).filter(|cpu| *cpu < CpuSet::MAX_CPU);
+        within.for_each(|cpu| set.set(cpu));
+        match sched_setaffinity(Some(self.task(task)?), &set) {
+            Ok(()) => Ok(()),
+            Err(Errno::PERM) => Err(Absent::Failed {
+                path: self.path(format!("proc/{task}")),
+                error: "not permitted; run as root, or with CAP_SYS_NICE".to_owned(),
+            }),
+            Err(error) => Err(Absent::new(self.path(format!("proc/{task}")), &task_error(error))),
+        }
+    }
+
+    fn task(&self, number: &str) -> Result<Pid, Absent> {
+        let pid = number.parse().ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| self.nonsense("proc", number, "a task"))
+    }
+
     /// That `text` of `path` is not `expected`.
     pub(crate) fn nonsense(
         &self,
@@ -188,6 +237,11 @@ impl Sys {
         let target = std::fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
+}
+
+/// A task that has ended is one that is not there.
+fn task_error(error: Errno) -> io::Error {
+    if error == Errno::SRCH { ErrorKind::NotFound.into() } else { error.into() }
 }
 
 /// A name for sorting: digits by their value.

@@ -12,14 +12,14 @@ use proptest::prelude::*;
 use crate::tree::{CAPS, Tree, intel};
 
 /// A machine that is acted on.
-struct Bench {
-    tree: Tree,
+pub struct Bench {
+    pub tree: Tree,
     state: tempfile::TempDir,
     host: Host,
 }
 
 impl Bench {
-    fn new(tree: Tree) -> Self {
+    pub fn new(tree: Tree) -> Self {
         Self::left(tree, Leave::Restore)
     }
 
@@ -38,12 +38,12 @@ impl Bench {
         bench
     }
 
-    fn request(&self) -> Request {
+    pub fn request(&self) -> Request {
         Request::new(self.host.topology())
     }
 
     /// Applies a request without a guard.
-    fn apply(&mut self, request: &Request) -> Applied {
+    pub fn apply(&mut self, request: &Request) -> Applied {
         let topology = self.host.topology().clone();
         let mut given = InForce::new(&topology);
         given.follow(request);
@@ -56,7 +56,7 @@ impl Bench {
         self.tree.with_drives()
     }
 
-    fn restore(&self) -> Vec<ebb_host::Restored> {
+    pub fn restore(&self) -> Vec<ebb_host::Restored> {
         let states = ["dev/nvme0", "dev/nvme1"].map(|file| (file, self.tree.get(file)));
         let machine = self.machine();
         for (file, state) in states {
@@ -68,7 +68,7 @@ impl Bench {
 
 const FIRST: &str = "sys/devices/system/cpu/cpufreq/policy0";
 const FAN: &str = "sys/class/hwmon/hwmon3/pwm1";
-const PARKED: &str = "sys/fs/cgroup/ebb-parked/cpuset.cpus";
+pub const PARKED: &str = "sys/fs/cgroup/ebb-parked/cpuset.cpus";
 
 /// What is other than `before`. The board moves the duty of its own control, and the group of
 /// parked cores has no folder on a machine.

@@ -6,4 +6,5 @@ mod acting;
 mod found;
 mod hostile;
 mod sensing;
+mod tasks;
 mod tree;

@@ -142,10 +142,13 @@ impl Teller {
             Outcome::Changed => ", changed by somebody else",
         };
         let time_s = shown.time_s;
-        Ok(writeln!(
-            to,
-            "{time_s:10.1} s  {would}{title}{part}: {from} -> {after} ({reason}{refused})"
-        )?)
+        let what = match (shown.from == shown.to, entry.outcome) {
+            // Decided before; what became of it is new.
+            (true, Outcome::Refused) => format!("{after} cannot be set on this machine"),
+            (true, Outcome::Changed) => "changed by somebody else".to_owned(),
+            _ => format!("{from} -> {after} ({reason}{refused})"),
+        };
+        Ok(writeln!(to, "{time_s:10.1} s  {would}{title}{part}: {what}")?)
     }
 }
 

@@ -1,0 +1,156 @@
+//! Tasks that are bound to CPUs stay so, on kernels that forget it when a partition changes (Linux
+//! before 6.2) and on those that do not.
+
+use ebb_host::RestoreOutcome;
+use proptest::prelude::*;
+
+use crate::acting::{Bench, PARKED};
+use crate::tree::{Tree, intel};
+
+/// Two sockets of four cores with two threads: 4 to 7 and 12 to 15 are the second socket's.
+const ALL: &str = "0-15";
+const KTHREAD: u32 = 0x0020_0000;
+const NO_SETAFFINITY: u32 = 0x0400_0000;
+
+/// A task of its own process, whose name is as bad as names may be.
+fn task(tree: &Tree, task: u32, parent: u32, flags: u32, cpus: &str) {
+    std::fs::create_dir_all(tree.path().join(format!("proc/{task}/task/{task}"))).unwrap();
+    let start = 1000 + task;
+    let stat =
+        format!("{task} (a) S 1) S {parent} 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0");
+    tree.put(&format!("proc/{task}/stat"), stat);
+    bind(tree, task, cpus);
+}
+
+fn bind(tree: &Tree, task: u32, cpus: &str) {
+    tree.put(&format!("proc/{task}/status"), format!("Cpus_allowed_list:\t{cpus}"));
+}
+
+fn bound(tree: &Tree, task: u32) -> String {
+    tree.get(&format!("proc/{task}/status")).replace("Cpus_allowed_list:\t", "")
+}
+
+/// A machine with a task on CPU 2, one on 5 and 6, one that is free, and two of the kernel's.
+fn bench() -> Bench {
+    let tree = intel();
+    task(&tree, 100, 1, 0, "2");
+    task(&tree, 200, 1, 0, "5-6");
+    task(&tree, 300, 1, 0, ALL);
+    task(&tree, 400, 2, KTHREAD, "4-7,12-15");
+    task(&tree, 500, 2, KTHREAD | NO_SETAFFINITY, "7");
+    Bench::new(tree)
+}
+
+fn park(bench: &mut Bench, active: u16) {
+    let mut request = bench.request();
+    request.active_cores.ask(0, active, "test:");
+    bench.apply(&request);
+}
+
+/// What Linux before 6.2 does to every task that may be bound, and to some more.
+fn forget(bench: &Bench, left: &str) {
+    [100, 200, 300, 400].into_iter().for_each(|task| bind(&bench.tree, task, left));
+}
+
+fn all(bench: &Bench) -> [String; 5] {
+    [100, 200, 300, 400, 500].map(|task| bound(&bench.tree, task))
+}
+
+#[test]
+fn tasks_keep_what_is_left_of_their_cpus_and_get_them_back() {
+    let mut bench = bench();
+    let found = all(&bench);
+    park(&mut bench, 5);
+    // One of 5 and 6 stays for the task that may run nowhere else; 4 goes in its place.
+    assert_eq!(bench.tree.get(PARKED), "4,6-7,12,14-15");
+    forget(&bench, "0-3,5,8-11,13");
+    park(&mut bench, 5);
+    assert_eq!(all(&bench), ["2", "5", "0-3,5,8-11,13", "5,13", "7"]);
+    park(&mut bench, 8);
+    forget(&bench, ALL);
+    park(&mut bench, 8);
+    assert_eq!(all(&bench), found);
+}
+
+#[test]
+fn after_a_kill_they_are_set_back_too() {
+    let mut bench = bench();
+    let found = all(&bench);
+    park(&mut bench, 5);
+    forget(&bench, ALL);
+    let done = bench.restore();
+    assert!(
+        !done.iter().any(|one| matches!(one.outcome, RestoreOutcome::Failed { .. })),
+        "{done:?}"
+    );
+    assert_eq!(all(&bench), found);
+    assert_eq!(bench.restore(), []);
+}
+
+#[test]
+fn what_others_bind_meanwhile_is_theirs() {
+    let mut bench = bench();
+    park(&mut bench, 5);
+    bind(&bench.tree, 100, "1");
+    // Started by the one that has 5 of 5 and 6 left.
+    task(&bench.tree, 201, 200, 0, "5");
+    park(&mut bench, 6);
+    assert_eq!(bound(&bench.tree, 100), "1");
+    bench.restore();
+    assert_eq!(bound(&bench.tree, 100), "1");
+    assert_eq!(bound(&bench.tree, 201), "5-6");
+}
+
+#[test]
+fn a_number_that_another_task_has_now_is_not_touched() {
+    let mut bench = bench();
+    park(&mut bench, 5);
+    task(&bench.tree, 200, 1, 0, "0-1");
+    bench.tree.put("proc/200/stat", "200 (b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9999 0 0");
+    bench.restore();
+    assert_eq!(bound(&bench.tree, 200), "0-1");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    #[test]
+    fn every_user_s_task_keeps_a_cpu_and_gets_all_of_them_back(
+        masks in proptest::collection::vec(proptest::collection::btree_set(0..16_u16, 1..5), 1..6),
+        counts in proptest::collection::vec(1..9_u16, 1..6),
+        forgets: bool,
+    ) {
+        let tree = intel();
+        let lists: Vec<_> = masks
+            .iter()
+            .map(|mask| mask.iter().map(u16::to_string).collect::<Vec<_>>().join(","))
+            .collect();
+        let tasks = || (100..).zip(&lists);
+        tasks().for_each(|(number, list)| task(&tree, number, 1, 0, list));
+        let mut bench = Bench::new(tree);
+        let cpus = |text: &str| ebb_host::cpus(text).unwrap();
+        for count in counts {
+            park(&mut bench, count);
+            let file = bench.tree.path().join(PARKED);
+            let parked = std::fs::read_to_string(file).unwrap_or_default();
+            let parked = if count == 8 { Vec::new() } else { cpus(parked.trim()) };
+            for mask in &masks {
+                prop_assert!(mask.iter().any(|cpu| !parked.contains(cpu)), "{mask:?} in {parked:?}");
+            }
+            if forgets {
+                let left = (0..16_u16).filter(|cpu| !parked.contains(cpu)).map(|cpu| cpu.to_string());
+                let left = left.collect::<Vec<_>>().join(",");
+                tasks().for_each(|(number, _)| bind(&bench.tree, number, &left));
+                park(&mut bench, count);
+            }
+            for ((number, _), mask) in tasks().zip(&masks) {
+                let is = cpus(&bound(&bench.tree, number));
+                prop_assert!(is.iter().all(|cpu| mask.contains(cpu) && !parked.contains(cpu)));
+            }
+        }
+        bench.restore();
+        for ((number, _), mask) in tasks().zip(&masks) {
+            prop_assert_eq!(cpus(&bound(&bench.tree, number)), mask.iter().copied().collect::<Vec<_>>());
+        }
+    }
+}
