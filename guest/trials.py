@@ -3,7 +3,7 @@
 import random
 import re
 
-from bed import expect
+from bed import Failure, expect
 
 # All that may be written and read again of CPUs, packages, chips, control groups and drives, and
 # what tasks are bound to. A duty is the board's own while the board steers.
@@ -32,10 +32,10 @@ ENDS = {
     "killed, started again, and killed": """kill -KILL $supervisor $worker
         gone
         start; sleep $pause; find_worker
-        kill -KILL $supervisor $worker""",
+        kill -KILL $supervisor $worker || true""",
     "the supervisor is killed, and another started at once": """kill -KILL $supervisor
         start; sleep $pause; find_worker
-        kill -KILL $supervisor $worker""",
+        kill -KILL $supervisor $worker || true""", # It refuses to start beside the other's worker.
 }
 CONFIG = """policy = "pacer+pacman+eadc"
 ssd_budget = "62 W"
@@ -147,4 +147,12 @@ def same(before, after, otherwise=""):
 
 def run(bed, seed, count):
     """Runs so many trials; how many had anything set when `ebb run` was killed."""
-    return sum(Trial(bed, seed, number).run() for number in range(count))
+    changed = 0
+    for number in range(count):
+        try:
+            changed += Trial(bed, seed, number).run()
+        except Failure as failure:
+            raise Failure(f"trial {number} of seed {seed}: {failure}") from None
+        if number % 20 == 19:
+            print(f"# {number + 1} of {count} trials", flush=True)
+    return changed

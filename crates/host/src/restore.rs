@@ -82,7 +82,7 @@ pub fn restore(
             restored.outcome = one(machine, original, leave, &mut patience);
         }
     }
-    // With its CPUs tasks can be bound to them again; a machine that was restarted has none of them.
+    // With its CPUs tasks can be bound to them again; those of another start are gone.
     for (original, restored) in all.originals.iter().zip(&mut done) {
         let is_back = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
         if is_back && matches!(original.place, Place::Partition { .. }) {

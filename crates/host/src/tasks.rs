@@ -1,9 +1,9 @@
-//! Tasks that are bound to some of the CPUs (`taskset`, `sched_setaffinity`, the kernel's own threads).
+//! Tasks that are bound to some of the CPUs (`taskset`, `sched_setaffinity`, the kernel's threads).
 //!
 //! When a partition of CPUs comes, changes or goes, Linux before 6.2 forgets what every task of the
 //! machine was bound to: it may run on all CPUs that are left, and on all there are at the end
-//! (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own wish is kept). So it is remembered
-//! here and on disk, kept meanwhile as far as CPUs are left, and set back at the end.
+//! (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own wish is kept). So it is
+//! remembered here and on disk, kept meanwhile as far as CPUs are left, and set back at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

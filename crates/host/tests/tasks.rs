@@ -135,11 +135,12 @@ proptest! {
             let parked = std::fs::read_to_string(file).unwrap_or_default();
             let parked = if count == 8 { Vec::new() } else { cpus(parked.trim()) };
             for mask in &masks {
-                prop_assert!(mask.iter().any(|cpu| !parked.contains(cpu)), "{mask:?} in {parked:?}");
+                let is_left = mask.iter().any(|cpu| !parked.contains(cpu));
+                prop_assert!(is_left, "{mask:?} in {parked:?}");
             }
             if forgets {
-                let left = (0..16_u16).filter(|cpu| !parked.contains(cpu)).map(|cpu| cpu.to_string());
-                let left = left.collect::<Vec<_>>().join(",");
+                let left = (0..16).filter(|cpu| !parked.contains(cpu));
+                let left = left.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
                 tasks().for_each(|(number, _)| bind(&bench.tree, number, &left));
                 park(&mut bench, count);
             }
@@ -150,7 +151,8 @@ proptest! {
         }
         bench.restore();
         for ((number, _), mask) in tasks().zip(&masks) {
-            prop_assert_eq!(cpus(&bound(&bench.tree, number)), mask.iter().copied().collect::<Vec<_>>());
+            let own: Vec<_> = mask.iter().copied().collect();
+            prop_assert_eq!(cpus(&bound(&bench.tree, number)), own);
         }
     }
 }
