@@ -214,6 +214,29 @@ fn when_both_are_killed_restore_sets_everything_back() {
 }
 
 #[test]
+fn the_next_start_first_sets_back_what_was_left() {
+    let copy = Copy::new();
+    let mut child = copy.start(&[]);
+    let worker = worker(&child);
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    kill_process(worker, Signal::KILL).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(copy.fan(), "1");
+    // PACER has nothing to do with fans.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    command.args(copy.args(&["run", "--policy", "pacer", "--apply"]));
+    let again = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while copy.fan() != "5" {
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&again), Signal::TERM).unwrap();
+    let (code, told) = ends(again);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(told.matches("'1' -> '5'").count(), 2, "both fans, once: {told}");
+}
+
+#[test]
 fn what_cannot_be_set_back_is_said_and_stays_saved() {
     let copy = Copy::new();
     let mut child = copy.start(&[]);

@@ -7,7 +7,7 @@ use crate::hold::{Held, Hold};
 use crate::knob::{Knob, Place};
 use crate::layout::{Core, Layout};
 use crate::machine::Machine;
-use crate::originals::{Leave, Original, State};
+use crate::originals::{Leave, Original, State, StateError};
 use crate::steering::{Notice, Steering};
 use crate::tasks::{Bound, Tasks};
 
@@ -316,16 +316,15 @@ impl Acting {
             .all(|(cores, count)| cores.len() <= usize::from(*count));
         let Some((controller, partition)) = self.parking else { return refused(!all) };
         if self.parked.0 != counts {
-            self.tasks.look();
-            let parked = self.choose(given);
-            // On disk before a partition makes the kernel forget them.
-            let saved = self.tasks.saved(&parked);
-            if self.saved != saved {
-                if let Err(error) = self.state.save_tasks(&saved) {
+            let mut parked = Vec::new();
+            if !all || !self.tasks.have_all() {
+                self.tasks.look();
+                parked = self.choose(given);
+                // On disk before a partition makes the kernel forget them.
+                if let Err(error) = self.save_tasks(&parked) {
                     self.steering.note(partition, format!("cores stay as they are: {error}"));
                     return Outcome::Refused;
                 }
-                self.saved = saved;
             }
             self.parked = (counts, parked);
         }
@@ -341,12 +340,33 @@ impl Acting {
             let rests = |core: &&Core| core.cpus.iter().all(|cpu| parked.contains(cpu));
             let active = |cores: &Vec<Core>| cores.len() - cores.iter().filter(rests).count();
             self.active = self.groups.iter().map(|cores| active(cores) as u16).collect();
-            // Each time: whatever touches a cpuset makes Linux before 6.2 forget.
-            if let Err(reason) = self.tasks.settle(parked) {
-                self.steering.note(partition, reason);
-            }
+            self.settle_tasks(partition);
         }
         outcome
+    }
+
+    /// While cores are parked each time: whatever touches a cpuset makes Linux before 6.2 forget.
+    fn settle_tasks(&mut self, partition: usize) {
+        let parked = self.parked.1.clone();
+        if parked.is_empty() && self.tasks.have_all() {
+            return;
+        }
+        if let Err(reason) = self.tasks.settle(&parked) {
+            self.steering.note(partition, reason);
+        } else if parked.is_empty()
+            && let Err(error) = self.save_tasks(&[])
+        {
+            self.steering.note(partition, error.to_string());
+        }
+    }
+
+    fn save_tasks(&mut self, parked: &[u16]) -> Result<(), StateError> {
+        let saved = self.tasks.saved(parked);
+        if self.saved != saved {
+            self.state.save_tasks(&saved)?;
+            self.saved = saved;
+        }
+        Ok(())
     }
 
     /// The CPUs to park: the last cores of each group, but those without which a task would have

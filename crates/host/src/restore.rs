@@ -86,8 +86,8 @@ pub fn restore(
     for (original, restored) in all.originals.iter().zip(&mut done) {
         let is_back = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
         if is_back && matches!(original.place, Place::Partition { .. }) {
-            let tasks = Tasks::of(machine, std::mem::take(&mut all.tasks));
-            if let Err(reason) = tasks.set_back() {
+            let mut tasks = Tasks::of(machine, std::mem::take(&mut all.tasks));
+            if let Err(reason) = tasks.settle(&[]) {
                 all.tasks = tasks.saved(&[]);
                 restored.outcome = Outcome::Failed { reason };
             }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::knob::CGROUPS;
 use crate::machine::Machine;
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
@@ -35,7 +36,8 @@ pub struct Bound {
 #[derive(Debug)]
 pub struct Tasks {
     sys: Sys,
-    online: Vec<u16>,
+    /// The CPUs that are anybody's where nothing is parked.
+    usual: Vec<u16>,
     /// The CPUs that are not parked.
     active: Vec<u16>,
     bound: BTreeMap<u32, Bound>,
@@ -46,9 +48,11 @@ impl Tasks {
     #[must_use]
     pub fn of(machine: &Machine, saved: Vec<Bound>) -> Self {
         let (sys, cpus) = (&machine.sys, &machine.cpus.cpus);
-        let online: Vec<_> = cpus.iter().map(|cpu| cpu.number).collect();
+        let all = || cpus.iter().map(|cpu| cpu.number).collect();
+        // Without the partitions of others.
+        let usual = sys.cpus(format!("{CGROUPS}/cpuset.cpus.effective")).unwrap_or_else(|_| all());
         let bound = saved.into_iter().map(|bound| (bound.task, bound)).collect();
-        Self { sys: sys.clone(), active: online.clone(), online, bound }
+        Self { sys: sys.clone(), active: usual.clone(), usual, bound }
     }
 
     /// Looks at every task of the machine.
@@ -73,7 +77,7 @@ impl Tasks {
     }
 
     fn without(&self, parked: &[u16]) -> Vec<u16> {
-        self.online.iter().copied().filter(|cpu| !parked.contains(cpu)).collect()
+        self.usual.iter().copied().filter(|cpu| !parked.contains(cpu)).collect()
     }
 
     fn one(&self, process: &str, task: &str, before: &BTreeMap<u32, Bound>) -> Option<Bound> {
@@ -104,7 +108,7 @@ impl Tasks {
 
     /// Whether a task may run wherever anything may.
     fn is_free(&self, cpus: &[u16]) -> bool {
-        cpus == self.active || self.online.iter().all(|cpu| cpus.contains(cpu))
+        cpus == self.active || self.usual.iter().all(|cpu| cpus.contains(cpu))
     }
 
     /// The sets of CPUs of which users' tasks need one at least.
@@ -112,40 +116,50 @@ impl Tasks {
     pub fn needed(&self) -> BTreeSet<Vec<u16>> {
         let users = self.bound.values().filter(|bound| !bound.kernel);
         let own = users.filter_map(|bound| cpus(&bound.cpus));
-        own.map(|own| own.into_iter().filter(|cpu| self.online.contains(cpu)).collect()).collect()
+        let usual =
+            |own: Vec<u16>| own.into_iter().filter(|cpu| self.usual.contains(cpu)).collect();
+        own.map(usual).filter(|own: &Vec<u16>| !own.is_empty()).collect()
     }
 
-    /// Sees to it that each is bound to what is left to it where `parked` are parked.
+    /// Whether nothing is parked that a task could be bound to.
+    #[must_use]
+    pub fn have_all(&self) -> bool {
+        self.active == self.usual
+    }
+
+    /// Sees to it that each is bound to what is left to it where `parked` are parked, but those that
+    /// somebody has bound anew. Where nothing is parked they are their owners' from then on.
     ///
     /// # Errors
     /// Why some cannot be bound.
     pub fn settle(&mut self, parked: &[u16]) -> Result<(), String> {
         self.active = self.without(parked);
         let mut failed = Failed::default();
-        for bound in self.bound.values_mut() {
-            let left = left(bound, &self.active);
-            failed.note(bind(&self.sys, bound, &left));
-            bound.now = cpu_list(&left);
+        for bound in self.bound.values() {
+            failed.note(self.bind(bound, &left(bound, &self.active)));
         }
-        failed.result()
+        let active = &self.active;
+        self.bound.values_mut().for_each(|bound| bound.now = cpu_list(&left(bound, active)));
+        let result = failed.result();
+        if parked.is_empty() && result.is_ok() {
+            self.bound.clear();
+        }
+        result
     }
 
-    /// Binds every task as it was found, but those that somebody has bound anew since.
-    ///
-    /// # Errors
-    /// Why some cannot be bound.
-    pub fn set_back(&self) -> Result<(), String> {
-        let mut failed = Failed::default();
-        for bound in self.bound.values() {
-            let own = cpus(&bound.cpus).unwrap_or_default();
-            match self.sys.affinity(bound.task.to_string()) {
-                Ok(is) if self.is_free(&is) || cpu_list(&is) == bound.now => {
-                    failed.note(bind(&self.sys, bound, &own));
-                }
-                _ => {}
-            }
+    /// Binds a task to `cpus` that is still there, unless somebody has bound it anew.
+    fn bind(&self, bound: &Bound, cpus: &[u16]) -> Result<(), Absent> {
+        let task = bound.task.to_string();
+        let Ok(is) = self.sys.affinity(&task) else { return Ok(()) };
+        let is_ours = self.is_free(&is) || cpu_list(&is) == bound.now;
+        let is_it = || Stat::of(&self.sys, &task).is_some_and(|stat| stat.start == bound.start);
+        if is == cpus || !is_ours || !is_it() {
+            return Ok(());
         }
-        failed.result()
+        match self.sys.bind(&task, cpus) {
+            Err(Absent::Missing(_)) => Ok(()),
+            result => result,
+        }
     }
 }
 
@@ -154,19 +168,6 @@ fn left(bound: &Bound, active: &[u16]) -> Vec<u16> {
     let own = cpus(&bound.cpus).unwrap_or_default();
     let left: Vec<_> = own.into_iter().filter(|cpu| active.contains(cpu)).collect();
     if left.is_empty() { active.to_vec() } else { left }
-}
-
-/// Binds a task that is still there to `cpus`, unless it is.
-fn bind(sys: &Sys, bound: &Bound, cpus: &[u16]) -> Result<(), Absent> {
-    let task = bound.task.to_string();
-    let is_it = || Stat::of(sys, &task).is_some_and(|stat| stat.start == bound.start);
-    match sys.affinity(&task) {
-        Ok(is) if is != cpus && is_it() => match sys.bind(&task, cpus) {
-            Err(Absent::Missing(_)) => Ok(()),
-            result => result,
-        },
-        _ => Ok(()),
-    }
 }
 
 /// What went wrong, and how often.

@@ -66,7 +66,7 @@ fn tasks_keep_what_is_left_of_their_cpus_and_get_them_back() {
     forget(&bench, "0-3,5,8-11,13");
     park(&mut bench, 5);
     assert_eq!(all(&bench), ["2", "5", "0-3,5,8-11,13", "5,13", "7"]);
-    park(&mut bench, 8);
+    // The kernel forgets while the partition goes, before anything is bound again.
     forget(&bench, ALL);
     park(&mut bench, 8);
     assert_eq!(all(&bench), found);
@@ -99,6 +99,26 @@ fn what_others_bind_meanwhile_is_theirs() {
     bench.restore();
     assert_eq!(bound(&bench.tree, 100), "1");
     assert_eq!(bound(&bench.tree, 201), "5-6");
+}
+
+#[test]
+fn while_nothing_is_parked_and_while_something_is_owners_bind_as_they_like() {
+    let mut bench = bench();
+    park(&mut bench, 8);
+    for cpus in ["1", ALL, "2"] {
+        bind(&bench.tree, 100, cpus);
+        park(&mut bench, 8);
+        assert_eq!(bound(&bench.tree, 100), cpus);
+    }
+    park(&mut bench, 5);
+    bind(&bench.tree, 100, "0-1");
+    park(&mut bench, 5);
+    assert_eq!(bound(&bench.tree, 100), "0-1");
+    park(&mut bench, 8);
+    bind(&bench.tree, 200, ALL);
+    bench.restore();
+    assert_eq!(bound(&bench.tree, 100), "0-1");
+    assert_eq!(bound(&bench.tree, 200), ALL, "it was set free when nothing was parked");
 }
 
 #[test]
@@ -138,7 +158,7 @@ proptest! {
                 let is_left = mask.iter().any(|cpu| !parked.contains(cpu));
                 prop_assert!(is_left, "{mask:?} in {parked:?}");
             }
-            if forgets {
+            if forgets && !parked.is_empty() {
                 let left = (0..16).filter(|cpu| !parked.contains(cpu));
                 let left = left.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
                 tasks().for_each(|(number, _)| bind(&bench.tree, number, &left));
