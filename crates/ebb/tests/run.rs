@@ -223,17 +223,14 @@ fn the_next_start_first_sets_back_what_was_left() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(copy.fan(), "1");
-    // PACER has nothing to do with fans.
+    // Even where it then finds that it can do nothing: this machine counts no latencies.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
     command.args(copy.args(&["run", "--policy", "pacer", "--apply"]));
     let again = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    while copy.fan() != "5" {
-        thread::sleep(Duration::from_millis(20));
-    }
-    kill_process(Pid::from_child(&again), Signal::TERM).unwrap();
     let (code, told) = ends(again);
-    assert_eq!(code, Some(0), "{told}");
-    assert_eq!(told.matches("'1' -> '5'").count(), 2, "both fans, once: {told}");
+    assert_eq!(code, Some(2), "{told}");
+    assert_eq!(told.matches("'1' -> '5'").count(), 2, "both fans: {told}");
+    assert_eq!(copy.fan(), "5");
 }
 
 #[test]

@@ -127,8 +127,8 @@ impl Tasks {
         self.active == self.usual
     }
 
-    /// Sees to it that each is bound to what is left to it where `parked` are parked, but those that
-    /// somebody has bound anew. Where nothing is parked they are their owners' from then on.
+    /// Sees to it that each is bound to what is left to it where `parked` are parked, but those
+    /// that somebody has bound anew. Where nothing is parked they are their owners' from then on.
     ///
     /// # Errors
     /// Why some cannot be bound.
