@@ -255,4 +255,4 @@ def farewell(bed):
 
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], cores, drives, fans, ends, likeness, farewell]
+STEPS = [*SHORT[:-1], cores, drives, fans, likeness, ends, farewell]
