@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 ADDRESS = "127.0.0.1"
+# The server that a guest takes itself for.
+HARDWARE = Path(__file__).resolve().parent / "hardware"
 
 
 class Failure(Exception):

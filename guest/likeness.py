@@ -4,7 +4,7 @@ import csv
 import subprocess
 
 from acting import Running
-from bed import Failure, expect, until
+from bed import HARDWARE, Failure, expect, until
 from steps import PATIENCE
 
 # As in spin.toml; seconds.
@@ -36,8 +36,8 @@ def likeness(bed):
 def in_the_twin(bed):
     """Duty, reading of the busy socket and watts of both, for each second."""
     series = bed.folder / "twin.csv"
-    sim = [bed.args.ebb, "sim", "--profile", bed.HARDWARE / "jobs.toml", "--workload",
-           bed.HARDWARE / "spin.toml", "--policy", "eadc", "--timeseries", series, "--quiet"]
+    sim = [bed.args.ebb, "sim", "--profile", HARDWARE / "jobs.toml", "--workload",
+           HARDWARE / "spin.toml", "--policy", "eadc", "--timeseries", series, "--quiet"]
     done = subprocess.run(sim, capture_output=True, text=True)
     if done.returncode != 0:
         raise Failure(done.stderr)

@@ -5,11 +5,10 @@ import json
 from pathlib import Path
 
 from acting import cores, drives, ends, fans
-from bed import ADDRESS, SERVER, Failure, Guest, Target, expect, tools, until
+from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from likeness import likeness
 from steps import HOST, PATIENCE
 
-HARDWARE = Path(__file__).resolve().parent / "hardware"
 DRIVES = 4
 CPUS = range(8)
 FREQUENCIES = [800000, 1200000, 1600000, 2000000, 2400000, 2800000]
@@ -17,8 +16,6 @@ FREQUENCIES = [800000, 1200000, 1600000, 2000000, 2400000, 2800000]
 
 class Bed:
     """The guest, and a target for each of its drives."""
-
-    HARDWARE = HARDWARE
 
     def __init__(self, args, folder, image):
         self.args, self.image, self.folder = args, image, folder / self.__module__

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import server
 import trials
-from bed import ADDRESS, SERVER, SYSTEMD, Failure, Guest, expect, tools, until
+from bed import ADDRESS, HARDWARE, SERVER, SYSTEMD, Failure, Guest, expect, tools, until
 from steps import HOST, PATIENCE
 
 UNITS = Path(__file__).resolve().parent.parent / "packaging" / "systemd"
@@ -47,7 +47,7 @@ setsid /opt/tools/hardware /etc/server.toml /tmp/faults > /tmp/truth 2> /tmp/phy
 echo $! > /tmp/physics.pid
 until [ -s /tmp/truth ]; do sleep 0.1; done
 END
-            cat > /etc/server.toml << 'END'\n{(server.HARDWARE / "server.toml").read_text()}\nEND
+            cat > /etc/server.toml << 'END'\n{(HARDWARE / "server.toml").read_text()}\nEND
             echo {HOST} > /etc/nvme/hostnqn
             cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
             ln -s /opt/tools/ebb /usr/bin/ebb""")

@@ -145,7 +145,7 @@ def test_units_in_a_column_and_in_metadata(
         (HEADER + NATIVE, ["--by", "policy", "--value", "watts"], "no column 'watts'"),
         (HEADER + NATIVE, ASK, "nothing to compare"),
         (HEADER + NATIVE + "pacer,1,80\n", ASK, "has 1 repeats, too few"),
-        (HEADER + NATIVE + "pacer,1,\n", ASK, ":7, experiment the whole table: 'mean_watts'"),
+        (HEADER + NATIVE + "pacer,1,\n", ASK, ":7, in the whole table: 'mean_watts'"),
         (HEADER + NATIVE + "pacer,1,nan\n", ASK, "is 'nan', which is no finite number"),
         (HEADER + NATIVE + "pacer,1,inf\n", ASK, "is 'inf', which is no finite number"),
         (HEADER + NATIVE + "pacer,1,fast\n", ASK, "is 'fast'"),

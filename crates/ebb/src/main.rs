@@ -14,6 +14,7 @@ mod interrupt;
 mod latency;
 mod load;
 mod manual;
+mod measured;
 mod out;
 mod output;
 mod paper;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Commands that run to their end here; of others `--help` says whether the options are known.
-const CHEAP: [&str; 3] = ["sim", "trace", "completions"];
+const CHEAP: [&str; 4] = ["sim", "trace", "completions", "replay"];
 
 /// The lines of code blocks that call `ebb`, without comments and redirections, continued lines
 /// joined.

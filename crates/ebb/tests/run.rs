@@ -122,6 +122,15 @@ fn worker(supervisor: &Child) -> Pid {
     Pid::from_raw(children.trim().parse().unwrap()).unwrap()
 }
 
+/// The supervisor first stops: it does not see the worker die.
+fn kill_both(mut supervisor: Child) {
+    let worker = worker(&supervisor);
+    kill_process(Pid::from_child(&supervisor), Signal::STOP).unwrap();
+    kill_process(worker, Signal::KILL).unwrap();
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
+}
+
 fn ends(child: Child) -> (Option<i32>, String) {
     let ended = child.wait_with_output().unwrap();
     (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
@@ -189,21 +198,11 @@ fn a_worker_without_its_supervisor_sets_everything_back() {
 fn when_both_are_killed_restore_sets_everything_back() {
     let copy = Copy::new();
     let before = copy.all();
-    let mut child = copy.start(&[]);
-    let worker = worker(&child);
-    // The supervisor first stops: it does not see the worker die.
-    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
-    kill_process(worker, Signal::KILL).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill_both(copy.start(&[]));
     assert_ne!(copy.all(), before);
     // A new start does not take what it finds now for what was found.
     copy.put(&format!("{CHIP}/pwm1_enable"), 7);
-    let again = copy.start(&[]);
-    kill_process(Pid::from_child(&again), Signal::STOP).unwrap();
-    kill_process(self::worker(&again), Signal::KILL).unwrap();
-    kill_process(Pid::from_child(&again), Signal::KILL).unwrap();
-    ends(again);
+    kill_both(copy.start(&[]));
     let text = prints(&str(&copy.args(&["restore"])));
     assert!(text.contains("'1' -> '5'"), "{text}");
     assert_eq!(copy.all(), before);
@@ -216,12 +215,7 @@ fn when_both_are_killed_restore_sets_everything_back() {
 #[test]
 fn the_next_start_first_sets_back_what_was_left() {
     let copy = Copy::new();
-    let mut child = copy.start(&[]);
-    let worker = worker(&child);
-    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
-    kill_process(worker, Signal::KILL).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill_both(copy.start(&[]));
     assert_eq!(copy.fan(), "1");
     // Even where it then finds that it can do nothing: this machine counts no latencies.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));

@@ -7,9 +7,10 @@ use crate::hold::{Held, Hold};
 use crate::knob::{Knob, Place};
 use crate::layout::{Core, Layout};
 use crate::machine::Machine;
-use crate::originals::{Leave, Original, State, StateError};
-use crate::steering::{Notice, Steering};
-use crate::tasks::{Bound, Tasks};
+use crate::originals::{Leave, Original, State};
+use crate::parking::Parking;
+use crate::steering::{Notice, Steering, worse};
+use crate::tasks::Tasks;
 
 /// The control group that keeps the CPUs of parked cores.
 pub const PARKED: &str = "ebb-parked";
@@ -94,17 +95,9 @@ struct Fan {
 #[derive(Debug)]
 pub struct Acting {
     steering: Steering,
-    /// Cores of each group; those that are parked last come first.
-    groups: Vec<Vec<Core>>,
-    active: Vec<u16>,
-    /// The partition and its controller.
-    parking: Option<(Option<usize>, usize)>,
-    /// What was last parked, for how many active cores of each group.
-    parked: (Vec<u16>, Vec<u16>),
-    tasks: Tasks,
-    /// What is on disk of them, and where.
-    saved: Vec<Bound>,
-    state: State,
+    /// Cores of each group.
+    cores: Vec<u16>,
+    parking: Option<Parking>,
     domains: Vec<Domain>,
     drives: Vec<Option<usize>>,
     fans: Vec<Option<Fan>>,
@@ -201,16 +194,14 @@ impl Acting {
             find(&Place::PowerState { drive: parts.drive.id.clone()? })
         };
         Self {
-            parking: partition.map(|partition| (find(&controller), partition)),
+            parking: partition.map(|partition| {
+                let places = (partition, find(&controller));
+                Parking::new(places, layout.groups.clone(), tasks, state.again())
+            }),
+            cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             domains: domains.collect(),
             drives: layout.drives.iter().map(drive).collect(),
             fans: layout.fans.iter().map(fan).collect(),
-            active: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
-            parked: Default::default(),
-            saved: Vec::new(),
-            tasks,
-            state: state.again(),
-            groups: layout.groups.clone(),
             constant: held(&holds.constant),
             race: held(&holds.race),
             steering,
@@ -220,7 +211,8 @@ impl Acting {
     /// Cores of `group` that take new work.
     #[must_use]
     pub fn active(&self, group: usize) -> u16 {
-        self.active[group]
+        let active = self.parking.as_ref().map(|parking| parking.active(group, &self.steering));
+        active.unwrap_or(self.cores[group])
     }
 
     /// See [`crate::Host::notices`].
@@ -251,9 +243,10 @@ impl Acting {
             tell(Control::FanDuty, fan, self.set_fan(fan, given, now));
         }
         // Cores come back before they are slowed down, and are slowed down before they go.
-        let parked = self.park(given, now);
-        for group in 0..self.groups.len() {
-            tell(Control::ActiveCores, group, parked);
+        let parked = self.parking.as_mut().map(|it| it.set(given, &mut self.steering, now));
+        for (group, cores) in self.cores.iter().enumerate() {
+            let nowhere = || refused(given.group(group).active < *cores);
+            tell(Control::ActiveCores, group, parked.unwrap_or_else(nowhere));
         }
         for domain in 0..self.domains.len() {
             let outcome = self.set_frequency(domain, given, now);
@@ -305,87 +298,6 @@ impl Acting {
         }
         let steps = (share.clamp(0.0, 1.0) * 255.0).ceil() as u8;
         steering.set(*duty, Some(&steps.to_string()), now)
-    }
-
-    fn park(&mut self, given: &InForce, now: Nanos) -> Outcome {
-        let counts: Vec<_> = (0..self.groups.len()).map(|at| given.group(at).active).collect();
-        let all = self
-            .groups
-            .iter()
-            .zip(&counts)
-            .all(|(cores, count)| cores.len() <= usize::from(*count));
-        let Some((controller, partition)) = self.parking else { return refused(!all) };
-        if self.parked.0 != counts {
-            let mut parked = Vec::new();
-            if !all || !self.tasks.have_all() {
-                self.tasks.look();
-                parked = self.choose(given);
-                // On disk before a partition makes the kernel forget them.
-                if let Err(error) = self.save_tasks(&parked) {
-                    self.steering.note(partition, format!("cores stay as they are: {error}"));
-                    return Outcome::Refused;
-                }
-            }
-            self.parked = (counts, parked);
-        }
-        let parked = &self.parked.1;
-        let outcome = if parked.is_empty() {
-            self.steering.set(partition, None, now)
-        } else {
-            let steering = &mut self.steering;
-            let on = controller.map_or(Outcome::Done, |at| steering.set(at, Some("on"), now));
-            worse(on, steering.set(partition, Some(&crate::sys::cpu_list(parked)), now))
-        };
-        if outcome == Outcome::Done {
-            let rests = |core: &&Core| core.cpus.iter().all(|cpu| parked.contains(cpu));
-            let active = |cores: &Vec<Core>| cores.len() - cores.iter().filter(rests).count();
-            self.active = self.groups.iter().map(|cores| active(cores) as u16).collect();
-            self.settle_tasks(partition);
-        }
-        outcome
-    }
-
-    /// While cores are parked each time: whatever touches a cpuset makes Linux before 6.2 forget.
-    fn settle_tasks(&mut self, partition: usize) {
-        let parked = self.parked.1.clone();
-        if parked.is_empty() && self.tasks.have_all() {
-            return;
-        }
-        if let Err(reason) = self.tasks.settle(&parked) {
-            self.steering.note(partition, reason);
-        } else if parked.is_empty()
-            && let Err(error) = self.save_tasks(&[])
-        {
-            self.steering.note(partition, error.to_string());
-        }
-    }
-
-    fn save_tasks(&mut self, parked: &[u16]) -> Result<(), StateError> {
-        let saved = self.tasks.saved(parked);
-        if self.saved != saved {
-            self.state.save_tasks(&saved)?;
-            self.saved = saved;
-        }
-        Ok(())
-    }
-
-    /// The CPUs to park: the last cores of each group, but those without which a task would have
-    /// none of the CPUs that it is bound to.
-    fn choose(&self, given: &InForce) -> Vec<u16> {
-        let needed = self.tasks.needed();
-        let mut parked: Vec<u16> = Vec::new();
-        for (group, cores) in self.groups.iter().enumerate() {
-            let mut more = cores.len().saturating_sub(usize::from(given.group(group).active));
-            for core in cores.iter().rev() {
-                let goes = |cpu: &u16| parked.contains(cpu) || core.cpus.contains(cpu);
-                if more > 0 && !needed.iter().any(|own| own.iter().all(goes)) {
-                    parked.extend(&core.cpus);
-                    more -= 1;
-                }
-            }
-        }
-        parked.sort_unstable();
-        parked
     }
 
     /// The highest frequency that any group asks of a domain, below the ceiling of its socket.
@@ -482,8 +394,4 @@ fn fan(machine: &Machine, chip: usize, pwm: &str) -> (Place, (Place, String)) {
 /// Of a control that has no place here.
 fn refused(asked: bool) -> Outcome {
     if asked { Outcome::Refused } else { Outcome::Done }
-}
-
-fn worse(one: Outcome, other: Outcome) -> Outcome {
-    if one == Outcome::Done { other } else { one }
 }

@@ -19,6 +19,7 @@
 //! | `hold.rs` | settings that the operator holds meanwhile |
 //! | `steering.rs` | sets places and sees to it that they stay set |
 //! | `tasks.rs` | tasks that are bound to CPUs, which partitions make the kernel forget |
+//! | `parking.rs` | cores that are parked |
 //! | `acting.rs` | which places a control is set in, in which order |
 //! | `plant.rs` | all of that as a [`ebb_policy::Plant`] |
 
@@ -36,6 +37,7 @@ mod layout;
 mod machine;
 mod nvme;
 mod originals;
+mod parking;
 mod plant;
 mod probe;
 mod restore;

@@ -240,13 +240,15 @@ impl Steering {
         std::mem::take(&mut self.notices)
     }
 
-    /// Says something of a place, once.
+    /// Says something of a place.
     pub fn note(&mut self, at: usize, text: String) {
-        let notice = Notice { place: self.held[at].original.place.clone(), text };
-        if !self.notices.contains(&notice) {
-            self.notices.push(notice);
-        }
+        self.notices.push(Notice { place: self.held[at].original.place.clone(), text });
     }
+}
+
+/// The first that is not done.
+pub(crate) fn worse(one: Outcome, other: Outcome) -> Outcome {
+    if one == Outcome::Done { other } else { one }
 }
 
 /// Writes, unless it is so already, and reads back.

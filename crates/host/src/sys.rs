@@ -145,7 +145,7 @@ impl Sys {
     /// Where there is no such task.
     pub(crate) fn affinity(&self, task: impl AsRef<str>) -> Result<Vec<u16>, Absent> {
         let task = task.as_ref();
-        if self.root != Path::new("/") {
+        if self.is_fixture() {
             let path = format!("proc/{task}/status");
             let text = self.text(&path)?;
             let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -164,7 +164,7 @@ impl Sys {
     /// # Errors
     /// Where there is none any more, or we may not.
     pub(crate) fn bind(&self, task: &str, cpus: &[u16]) -> Result<(), Absent> {
-        if self.root != Path::new("/") {
+        if self.is_fixture() {
             let line = format!("Cpus_allowed_list:\t{}\n", cpu_list(cpus));
             return self.write(format!("proc/{task}/status"), &line);
         }
@@ -179,6 +179,10 @@ impl Sys {
             }),
             Err(error) => Err(Absent::new(self.path(format!("proc/{task}")), &task_error(error))),
         }
+    }
+
+    fn is_fixture(&self) -> bool {
+        self.root != Path::new("/")
     }
 
     fn task(&self, number: &str) -> Result<Pid, Absent> {

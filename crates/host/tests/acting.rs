@@ -14,8 +14,8 @@ use crate::tree::{CAPS, Tree, intel};
 /// A machine that is acted on.
 pub struct Bench {
     pub tree: Tree,
-    state: tempfile::TempDir,
-    host: Host,
+    pub state: tempfile::TempDir,
+    pub host: Host,
 }
 
 impl Bench {

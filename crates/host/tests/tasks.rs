@@ -122,6 +122,24 @@ fn while_nothing_is_parked_and_while_something_is_owners_bind_as_they_like() {
 }
 
 #[test]
+fn nothing_is_parked_before_tasks_are_on_disk_and_that_is_told_once() {
+    let mut bench = bench();
+    // Where the new file would be is something else.
+    let new = bench.state.path().join("originals.json.new");
+    std::fs::create_dir(&new).unwrap();
+    let before = bench.tree.settings();
+    park(&mut bench, 5);
+    park(&mut bench, 5);
+    assert_eq!(bench.tree.settings(), before);
+    let told = bench.host.notices();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].text.contains("cores stay as they are"), "{told:?}");
+    std::fs::remove_dir(new).unwrap();
+    park(&mut bench, 5);
+    assert_eq!(bench.tree.get(PARKED), "4,6-7,12,14-15");
+}
+
+#[test]
 fn a_number_that_another_task_has_now_is_not_touched() {
     let mut bench = bench();
     park(&mut bench, 5);

@@ -206,31 +206,36 @@ pub const ENTRIES: &[Entry] = &[
 
 /// PACMAN's weights of deviation and slope (Algorithm 1, line 5).
 const PACMAN: &[&str] = &["alpha", "beta"];
-/// What [`PacerParams`] has of these names; `plf` is an option of its own.
-const PACER: &[&str] = &[
-    "alpha",
-    "beta",
-    "burst_thresh",
-    "deadband",
-    "gamma",
-    "max_utilisation",
-    "stable_thresh",
-    "unstable_thresh",
+/// A parameter of PACER and where it is.
+type Param = (&'static str, fn(&mut PacerParams) -> &mut f64);
+/// Those that can be stated; `plf` is an option of its own.
+const PARAMS: [Param; 8] = [
+    ("alpha", |params| &mut params.alpha),
+    ("beta", |params| &mut params.beta),
+    ("burst_thresh", |params| &mut params.burst_thresh),
+    ("deadband", |params| &mut params.deadband),
+    ("gamma", |params| &mut params.gamma),
+    ("max_utilisation", |params| &mut params.max_utilisation),
+    ("stable_thresh", |params| &mut params.stable_thresh),
+    ("unstable_thresh", |params| &mut params.unstable_thresh),
 ];
+/// Their names.
+const PACER: &[&str] = &{
+    let (mut names, mut at) = ([""; PARAMS.len()], 0);
+    while at < PARAMS.len() {
+        names[at] = PARAMS[at].0;
+        at += 1;
+    }
+    names
+};
 
 fn params(settings: &Settings, stated: &Stated) -> PacerParams {
-    let own = PacerParams::for_plf(settings.plf);
-    PacerParams {
-        alpha: stated.or("alpha", own.alpha),
-        beta: stated.or("beta", own.beta),
-        burst_thresh: stated.or("burst_thresh", own.burst_thresh),
-        deadband: stated.or("deadband", own.deadband),
-        gamma: stated.or("gamma", own.gamma),
-        max_utilisation: stated.or("max_utilisation", own.max_utilisation),
-        stable_thresh: stated.or("stable_thresh", own.stable_thresh),
-        unstable_thresh: stated.or("unstable_thresh", own.unstable_thresh),
-        ..own
+    let mut params = PacerParams::for_plf(settings.plf);
+    for (name, field) in PARAMS {
+        let field = field(&mut params);
+        *field = stated.or(name, *field);
     }
+    params
 }
 
 fn pacer(

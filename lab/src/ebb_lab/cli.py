@@ -75,6 +75,12 @@ def _add_run(commands: Any) -> None:
         epilog="docs/lab.md describes the file. Example: ebb-lab run grid.toml -o results",
     )
     parser.add_argument("grid", type=Path, metavar="GRID", help="the grid, a TOML file")
+    _add_work(parser)
+    parser.set_defaults(command=_run)
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    """The options of what takes many runs and can go on later."""
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="results")
     parser.add_argument(
         "--workers", type=int, metavar="NUMBER", help="runs at once here (default: one per core)"
@@ -82,25 +88,27 @@ def _add_run(commands: Any) -> None:
     parser.add_argument(
         "--dask", metavar="ADDRESS", help="run on the Dask cluster of this scheduler instead"
     )
-    parser.add_argument("--json", action="store_true", help="print the status as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", "-q", action="store_true", help="show no progress")
-    parser.set_defaults(command=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
     from ebb_lab import experiments  # noqa: PLC0415
 
-    if args.dask and args.workers:
-        raise LabError("--workers", "the cluster of --dask has its own", "Leave one of them out")
-    client = _dask(args.dask) if args.dask else None
     status = experiments.run(
-        args.grid, args.out, client=client, workers=args.workers, progress=not args.quiet
+        args.grid, args.out, client=_client(args), workers=args.workers, progress=not args.quiet
     )
     _tell_status(status, args.json)
     return 1 if status.failed or status.done < status.total else 0
 
 
-def _dask(address: str) -> Any:
+def _client(args: argparse.Namespace) -> Any:
+    """The Dask cluster that was asked for; None where the work is done here."""
+    if not args.dask:
+        return None
+    if args.workers:
+        raise LabError("--workers", "the cluster of --dask has its own", "Leave one of them out")
+    address = args.dask
     try:
         from distributed import Client  # noqa: PLC0415
     except ImportError as error:
@@ -324,11 +332,7 @@ def _add_tune(commands: Any) -> None:
         epilog="docs/lab.md describes the file. Example: ebb-lab tune study.toml -o tuned",
     )
     parser.add_argument("study", type=Path, metavar="STUDY", help="the study, a TOML file")
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="results")
-    parser.add_argument("--workers", type=int, metavar="NUMBER", help="runs at once here")
-    parser.add_argument("--dask", metavar="ADDRESS", help="run on this Dask cluster instead")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress")
+    _add_work(parser)
     parser.set_defaults(command=_tune)
 
 
@@ -338,7 +342,7 @@ def _tune(args: argparse.Namespace) -> int:
     result = tuning.tune(
         args.study,
         args.out,
-        client=_dask(args.dask) if args.dask else None,
+        client=_client(args),
         workers=args.workers,
         progress=not args.quiet,
     )

@@ -107,7 +107,7 @@ def _one(
     named = list(question.groups) or list(dict.fromkeys(part[question.by]))
     groups: dict[str, list[float]] = {}
     rows = part.index[part[question.by].isin(named)]
-    everything, unit = tables.numbers(table, value, rows, f"experiment {experiment}")
+    everything, unit = tables.numbers(table, value, rows, f"in {experiment}")
     by_row = dict(zip(rows, everything, strict=True))
     for name in named:
         mine = part.index[part[question.by] == name]
@@ -187,7 +187,7 @@ def _check_repeats(
         else f"Keep one of each; copies are no repeats ({table.place(int(same.index[1]))})"
     )
     raise LabError(
-        f"experiment {experiment}",
+        f"in {experiment}",
         f"group '{group}' has {repeat} {twice.iloc[0]} {len(same)} times",
         remedy,
     )

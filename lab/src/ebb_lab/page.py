@@ -40,11 +40,8 @@ def html(answer: Plan) -> str:
     currency = answer.question.currency
     head = "".join(f"<th>{escape(name)}</th>" for name in planning.HEADER)
     body = "".join(_line(cells) for cells in planning.table(answer))
-    misfits = "".join(
-        f"<li>{escape(name)} does not fit: {escape(reason)}</li>"
-        for name, reason in answer.impossible
-    )
-    notes = "".join(f"<li>{escape(note)}.</li>" for note in answer.notes)
+    misfits = [f"{name} does not fit: {reason}" for name, reason in answer.impossible]
+    notes = [f"{note}." for note in answer.notes]
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Plan</title>
 <meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>
@@ -52,13 +49,18 @@ def html(answer: Plan) -> str:
 <p><span class="modelled">modelled</span> {escape(planning.assumptions(answer))}.
 Traces: {escape(", ".join(answer.question.traces))}.</p>
 <div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
-<ul>{misfits}</ul>
+{_list(misfits)}
 {_bars(f"Cost over {years} ({currency})", answer, [row.cost for row in answer.rows])}
 {_bars(f"Energy over {years} (kWh)", answer, [row.kwh for row in answer.rows])}
 {_bars("p99 latency of the busiest server (µs)", answer, [row.p99_us for row in answer.rows])}
-<h2>Notes</h2><ul>{notes}</ul>
+<h2>Notes</h2>{_list(notes)}
 </body></html>
 """
+
+
+def _list(items: list[str]) -> str:
+    told = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<ul>{told}</ul>" if told else ""
 
 
 def _line(cells: tuple[str, ...]) -> str:

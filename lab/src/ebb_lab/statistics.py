@@ -192,7 +192,7 @@ def _checked(
     groups: Mapping[str, Sequence[float]], experiment: str, value: str
 ) -> dict[str, Array]:
     """The groups as sorted arrays, or what makes them unfit for any test."""
-    where = f"experiment {experiment}"
+    where = f"in {experiment}"
     if len(groups) < 2:
         names = ", ".join(groups) or "none"
         raise LabError(
@@ -235,7 +235,7 @@ def _check_reach(
         smallest = min(smallest, 2 * float(scipy.stats.norm.sf(apart / error)))
     if smallest * family > alpha:
         raise LabError(
-            f"experiment {experiment}",
+            f"in {experiment}",
             f"{total} values in {len(samples)} groups cannot show a difference at {alpha}: p is "
             f"at least {smallest * family:.2g} after correction",
             "Run more repeats, compare fewer groups or allow a larger --alpha",

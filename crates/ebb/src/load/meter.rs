@@ -1,7 +1,6 @@
 //! What was measured: histograms that merge exactly, counters, errors.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -11,21 +10,13 @@ use ebb_trace::Op;
 
 use super::arrivals::Phase;
 use crate::latency::Latency;
-
-/// Requests of one kind.
-#[derive(Debug, Clone)]
-pub struct PerOp {
-    /// From the intended start to the answer.
-    pub latency: Latency,
-    /// Bytes of requests that were done.
-    pub bytes: u64,
-}
+use crate::measured::Requests;
 
 /// Everything one thread measured.
 #[derive(Debug, Clone)]
 pub struct Meter {
-    /// By [`Op`].
-    pub ops: [PerOp; 4],
+    /// From the intended start to the answer.
+    pub requests: Requests,
     /// By [`Phase`], where there are bursts.
     pub phases: Option<[Latency; 3]>,
     /// From the intended start to sending.
@@ -44,16 +35,12 @@ pub struct Meter {
     pub last: Option<Instant>,
 }
 
-/// Names of the operations, by [`Op`].
-pub const NAMES: [&str; 4] = ["read", "write", "flush", "trim"];
-
 impl Meter {
     /// Nothing measured; phases are told apart if there are bursts.
     pub fn new(bursts: bool) -> Result<Self> {
-        let op = PerOp { latency: Latency::new()?, bytes: 0 };
         let latency = Latency::new()?;
         Ok(Self {
-            ops: [op.clone(), op.clone(), op.clone(), op],
+            requests: Requests::new()?,
             phases: bursts.then(|| [latency.clone(), latency.clone(), latency.clone()]),
             delay: latency,
             errors: BTreeMap::new(),
@@ -67,9 +54,7 @@ impl Meter {
     /// A request was answered.
     pub fn answered(&mut self, op: Op, phase: Phase, latency: Duration, bytes: u64, at: Instant) {
         let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        let per_op = &mut self.ops[op as usize];
-        per_op.latency.record(nanos);
-        per_op.bytes += bytes;
+        self.requests.add(op, nanos, bytes);
         if let Some(phases) = &mut self.phases {
             phases[phase as usize].record(nanos);
         }
@@ -85,10 +70,7 @@ impl Meter {
     }
     /// Adds what another thread measured.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
-        for (mine, theirs) in self.ops.iter_mut().zip(&other.ops) {
-            mine.latency.merge(&theirs.latency)?;
-            mine.bytes += theirs.bytes;
-        }
+        self.requests.merge(&other.requests)?;
         if let (Some(mine), Some(theirs)) = (&mut self.phases, &other.phases) {
             for (mine, theirs) in mine.iter_mut().zip(theirs) {
                 mine.merge(theirs)?;
@@ -104,41 +86,6 @@ impl Meter {
         self.cpu += other.cpu;
         self.last = self.last.max(other.last);
         Ok(())
-    }
-    /// All operations together.
-    pub fn total(&self) -> Result<PerOp> {
-        let mut total = PerOp { latency: Latency::new()?, bytes: 0 };
-        for op in &self.ops {
-            total.latency.merge(&op.latency)?;
-            total.bytes += op.bytes;
-        }
-        Ok(total)
-    }
-}
-
-/// What a running thread shows of itself: its own cache line, written by it alone.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Live {
-    requests: AtomicU64,
-    bytes: AtomicU64,
-    nanos: AtomicU64,
-}
-
-impl Live {
-    /// One more request.
-    #[inline]
-    pub fn add(&self, bytes: u64, latency: Duration) {
-        let add = |to: &AtomicU64, value: u64| {
-            to.store(to.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
-        };
-        add(&self.requests, 1);
-        add(&self.bytes, bytes);
-        add(&self.nanos, latency.as_nanos() as u64);
-    }
-    /// Requests, bytes and the sum of latencies so far.
-    pub fn read(&self) -> [u64; 3] {
-        [&self.requests, &self.bytes, &self.nanos].map(|value| value.load(Ordering::Relaxed))
     }
 }
 
@@ -167,12 +114,13 @@ mod tests {
             merged.merge(part).unwrap();
         }
         assert_eq!(merged.errors.values().sum::<u64>(), 2);
-        let (merged, whole) = (merged.total().unwrap(), whole.total().unwrap());
-        assert_eq!((merged.bytes, merged.latency.count()), (10_000 * 4096, 10_000));
-        assert_eq!(merged.latency.range(), whole.latency.range());
-        assert_eq!(merged.latency.mean(), whole.latency.mean());
+        assert_eq!(merged.requests.bytes(), 10_000 * 4096);
+        let (merged, whole) =
+            (merged.requests.latency().unwrap(), whole.requests.latency().unwrap());
+        assert_eq!(merged.count(), 10_000);
+        assert_eq!((merged.range(), merged.mean()), (whole.range(), whole.mean()));
         for percent in [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0] {
-            assert_eq!(merged.latency.percentile(percent), whole.latency.percentile(percent));
+            assert_eq!(merged.percentile(percent), whole.percentile(percent));
         }
     }
 }

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -26,13 +25,13 @@ use ebb_trace::Op;
 use crate::args::Changes;
 use crate::input::Traces;
 use crate::latency::Latency;
+use crate::measured::{Live, Show};
 use crate::out;
 use crate::progress::Progress;
-use crate::text;
 pub use args::LoadArgs;
 use arrivals::{Arrivals, Phase};
 use job::{Clock, Closed, Feed, Open, Sweep};
-use meter::{Live, Meter};
+use meter::Meter;
 use plan::{Pace, Plan};
 use replay::{Reader, TraceReport};
 use report::{Report, Verified};
@@ -115,7 +114,7 @@ impl Measured {
     /// # Errors
     /// None: histograms of equal form always merge.
     pub fn latency(&self) -> Result<Latency> {
-        Ok(self.meter.total()?.latency)
+        self.meter.requests.latency()
     }
     /// Latencies of the requests of the first 10 ms of bursts, where there are bursts.
     pub fn onset(&self) -> Option<&Latency> {
@@ -186,9 +185,9 @@ impl Load {
             .collect();
         let bytes = plan.spaces.iter().map(|s| s.blocks * u64::from(s.namespace.block_size)).sum();
         let bar = self.progress.bar(label, Some(bytes));
-        let before = live(&self.shared)[1];
+        let before = Live::sum(&self.shared.live)[1];
         let shared = self.shared.clone();
-        let mut tick = || bar.set_position(live(&shared)[1].wrapping_sub(before));
+        let mut tick = || bar.set_position(Live::sum(&shared.live)[1].wrapping_sub(before));
         let worked = self.session.work(&mut workers, &self.shared, &clock, &mut tick);
         bar.finish_and_clear();
         for worker in workers {
@@ -213,8 +212,10 @@ impl Load {
         }
         let length = plan.duration.map(|duration| duration.as_millis() as u64);
         let bar = self.progress.bar("load", length);
-        let mut show = Show::new(&bar, &self.shared, clock);
-        let worked = self.session.work(&mut workers, &self.shared, &clock, &mut || show.tick());
+        let shared = self.shared.clone();
+        let mut show = Show::new(&bar, &shared.live);
+        let mut tick = || show.tick(Some(clock.start.elapsed().as_millis() as u64));
+        let worked = self.session.work(&mut workers, &self.shared, &clock, &mut tick);
         bar.finish_and_clear();
         let (early, stopped) = (self.early(worked), Instant::now());
         let due = if early.is_some() { Some(stopped) } else { clock.end };
@@ -276,48 +277,4 @@ fn feeds(plan: &Plan, traces: Option<&Traces>, clock: Clock) -> Result<(Option<R
         feed
     });
     Ok((None, feeds.collect()))
-}
-
-/// Requests, bytes and the sum of latencies of all threads so far.
-fn live(shared: &Shared) -> [u64; 3] {
-    let mut sum = [0_u64; 3];
-    for live in &shared.live {
-        for (sum, value) in sum.iter_mut().zip(live.read()) {
-            *sum = sum.wrapping_add(value);
-        }
-    }
-    sum
-}
-
-/// The progress line: what happened in the last second.
-struct Show<'a> {
-    bar: &'a ProgressBar,
-    shared: &'a Shared,
-    clock: Clock,
-    last: Instant,
-    before: [u64; 3],
-}
-
-impl<'a> Show<'a> {
-    fn new(bar: &'a ProgressBar, shared: &'a Shared, clock: Clock) -> Self {
-        Self { bar, shared, clock, last: Instant::now(), before: live(shared) }
-    }
-
-    fn tick(&mut self) {
-        self.bar.set_position(self.clock.start.elapsed().as_millis() as u64);
-        let seconds = self.last.elapsed().as_secs_f64();
-        if seconds < 1.0 {
-            return;
-        }
-        let now = live(self.shared);
-        let [requests, bytes, nanos] =
-            [0, 1, 2].map(|i| now[i].wrapping_sub(self.before[i]) as f64);
-        self.bar.set_message(format!(
-            "{} IOPS  {} MB/s  mean {}",
-            text::grouped(requests / seconds),
-            text::grouped(bytes / seconds * 1e-6),
-            text::seconds(nanos / requests.max(1.0) * 1e-9),
-        ));
-        (self.last, self.before) = (Instant::now(), now);
-    }
 }

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use anyhow::Result;
@@ -12,13 +10,14 @@ use anyhow::Result;
 use ebb_dataplane::initiator::{Identity, describe};
 use ebb_dataplane::wire::Status;
 
-use super::meter::{Meter, NAMES, PerOp};
+use super::meter::Meter;
 use super::plan::{Pace, Plan};
 use super::replay::TraceReport;
 use super::session::Outage;
 use super::verify::{Findings, Mismatch};
 use super::{Ended, Measured};
-use crate::latency::{LatencyReport, PERCENTILES, nanos};
+use crate::latency::{LatencyReport, nanos};
+use crate::measured::{NAMES, OpReport, table};
 use crate::text;
 
 /// The results of a load.
@@ -96,16 +95,6 @@ struct BurstReport {
     rate: f64,
 }
 
-/// Requests of one kind.
-#[derive(Debug, Serialize)]
-struct OpReport {
-    requests: u64,
-    iops: f64,
-    bytes: u64,
-    mb_per_s: f64,
-    latency_ns: Option<LatencyReport>,
-}
-
 #[derive(Debug, Serialize)]
 struct Bursts {
     between: Option<LatencyReport>,
@@ -167,18 +156,6 @@ impl Verified {
     }
 }
 
-fn op(per_op: &PerOp, seconds: f64) -> OpReport {
-    let requests = per_op.latency.count();
-    let rate = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
-    OpReport {
-        requests,
-        iops: rate(requests as f64),
-        bytes: per_op.bytes,
-        mb_per_s: rate(per_op.bytes as f64) * 1e-6,
-        latency_ns: per_op.latency.report(),
-    }
-}
-
 fn errors(meter: &Meter) -> Vec<ErrorReport> {
     let one = |(&(op, field), &count): (&(u8, u16), &u64)| {
         let status = Status::from_field(field);
@@ -214,8 +191,7 @@ impl Report {
             None => (Meter::new(false)?, Duration::ZERO, None),
         };
         let seconds = elapsed.as_secs_f64();
-        let total = op(&meter.total()?, seconds);
-        let by_op = NAMES.iter().zip(&meter.ops).filter(|(_, op)| op.latency.count() > 0);
+        let (total, by_op) = meter.requests.report(seconds)?;
         let cpu = meter.cpu.as_secs_f64();
         let read_back = verified.as_ref().is_none_or(|verified| verified.read_back);
         let verified = verified.map(|v| Verified { overlaps: meter.overlaps, ..v });
@@ -227,7 +203,7 @@ impl Report {
             completed: ended.is_none() && read_back,
             ended: ended.map(|ended| ended.to_string()),
             seconds,
-            by_op: by_op.map(|(name, per_op)| (*name, op(per_op, seconds))).collect(),
+            by_op,
             bursts: bursts(&meter),
             send_delay_ns: if closed { None } else { meter.delay.report() },
             client_cpu: Cpu {
@@ -361,33 +337,11 @@ impl Report {
     }
 
     fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        let mut header = vec!["", "requests", "IOPS", "MB/s", "mean"];
-        header.extend(PERCENTILES.iter().map(|(name, _)| *name));
-        header.push("max");
-        table.set_header(header);
-        for (name, op) in &self.by_op {
-            table.add_row(row(name, op));
-        }
-        if self.by_op.len() != 1 {
-            table.add_row(row("all", &self.total));
-        }
-        if let Some(Bursts { between, onset, rest }) = &self.bursts {
-            let parts = [("between bursts", between), ("first 10 ms", onset), ("in bursts", rest)];
-            for (name, latency) in parts {
-                let Some(latency) = latency else { continue };
-                let mut cells =
-                    vec![name.to_owned(), text::grouped(latency.count as f64), String::new()];
-                cells.push(String::new());
-                cells.extend(latency.cells());
-                table.add_row(cells);
-            }
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table.trim_fmt()
+        let bursts = self.bursts.iter().flat_map(|Bursts { between, onset, rest }| {
+            [("between bursts", between), ("first 10 ms", onset), ("in bursts", rest)]
+        });
+        let bursts = bursts.filter_map(|(name, latency)| Some((name, latency.as_ref()?)));
+        table(&self.total, &self.by_op, bursts)
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -458,18 +412,4 @@ impl Verified {
         }
         lines
     }
-}
-
-fn row(name: &str, op: &OpReport) -> Vec<String> {
-    let mut cells = vec![
-        name.to_owned(),
-        text::grouped(op.requests as f64),
-        text::grouped(op.iops),
-        text::number(op.mb_per_s),
-    ];
-    match &op.latency_ns {
-        Some(latency) => cells.extend(latency.cells()),
-        None => cells.extend(std::iter::repeat_n("–".to_owned(), 7)),
-    }
-    cells
 }

@@ -13,9 +13,10 @@ use ebb_dataplane::wire::Status;
 use ebb_trace::Op;
 
 use super::job::{Clock, Feed, Job, NONE, Next};
-use super::meter::{Live, Meter};
+use super::meter::Meter;
 use super::plan::Plan;
 use super::verify::{Findings, Outcome, Verifier};
+use crate::measured::Live;
 use crate::random::noise;
 use crate::thread::cpu_time;
 

@@ -24,7 +24,7 @@ use crate::server::Server;
 /// Requests that the server cannot serve.
 pub fn energy(server: &Server, name: &str, plan: &Plan, done: &Done) -> Result<EnergyReport> {
     let seconds = done.end.duration_since(done.counted).as_secs_f64();
-    let bytes: u64 = done.tally.ops.iter().map(|op| op.bytes).sum();
+    let bytes = done.tally.requests.bytes();
     let issued = List::issued(&plan.requests.streams, &done.issued);
     let (devices, capacity) = server.volumes();
     let source = fold(issued, "the replay", devices, capacity)?;

@@ -18,9 +18,8 @@ use super::stream::{Shared, Stream};
 use super::tally::{Issued, Tally};
 use crate::exit::{Interrupted, Unwritten};
 use crate::interrupt;
-use crate::load::meter::Live;
+use crate::measured::{Live, Show};
 use crate::random::noise;
-use crate::text;
 
 /// Between the making of the threads and the first due time.
 const AHEAD: Duration = Duration::from_millis(20);
@@ -67,10 +66,10 @@ pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Done> {
             let shared = &shared;
             threads.push(scope.spawn(move || stream.run(index, core, start, shared)));
         }
-        let mut show = Show { bar, shared: &shared, last: Instant::now(), before: [0; 3] };
+        let mut show = Show::new(bar, &shared.live);
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(TICK);
-            show.tick();
+            show.tick(None);
         }
         for thread in threads {
             match thread.join() {
@@ -90,39 +89,6 @@ pub fn run(plan: &Plan, bar: &ProgressBar) -> Result<Done> {
     let end = all.last.unwrap_or(counted).max(counted);
     let complete = all.unsent == 0;
     Ok(Done { tally: all, issued, start, counted, end, complete })
-}
-
-/// The progress line.
-struct Show<'a> {
-    bar: &'a ProgressBar,
-    shared: &'a Shared,
-    last: Instant,
-    before: [u64; 3],
-}
-
-impl Show<'_> {
-    fn tick(&mut self) {
-        let mut now = [0; 3];
-        for live in &self.shared.live {
-            for (sum, value) in now.iter_mut().zip(live.read()) {
-                *sum += value;
-            }
-        }
-        self.bar.set_position(now[0]);
-        let seconds = self.last.elapsed().as_secs_f64();
-        if seconds < 1.0 {
-            return;
-        }
-        let [requests, bytes, nanos] =
-            [0, 1, 2].map(|i| now[i].wrapping_sub(self.before[i]) as f64);
-        self.bar.set_message(format!(
-            "{} IOPS  {} MB/s  mean {}",
-            text::grouped(requests / seconds),
-            text::grouped(bytes / seconds * 1e-6),
-            text::seconds(nanos / requests.max(1.0) * 1e-9),
-        ));
-        (self.last, self.before) = (Instant::now(), now);
-    }
 }
 
 /// Writes everything once: reading a hole would cost no I/O.

@@ -13,10 +13,10 @@ use super::machine;
 use super::plan::{Plan, What};
 use super::repeat::Done;
 use super::requests::Loaded;
-use super::tally::{PerOp, SHORT, Tally};
+use super::tally::{SHORT, Tally};
 use super::target::Kind;
 use crate::latency::LatencyReport;
-use crate::load::meter::NAMES;
+use crate::measured::{NAMES, OpReport};
 
 /// Arrivals deviate by less than this at p99 on an idle core.
 pub const PUNCTUAL_NS: u64 = 20_000;
@@ -119,21 +119,6 @@ pub struct Repeat {
     pub caches: String,
     /// By meter.
     pub energy: Vec<EnergyReport>,
-}
-
-/// Requests of one kind.
-#[derive(Debug, Clone, Serialize)]
-pub struct OpReport {
-    /// How many were answered without error.
-    pub requests: u64,
-    /// Per second.
-    pub iops: f64,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Per second, in millions.
-    pub mb_per_s: f64,
-    /// From the issue to the answer.
-    pub latency_ns: Option<LatencyReport>,
 }
 
 /// Requests that failed in one way.
@@ -274,7 +259,7 @@ impl Repeat {
     pub fn new(repeat: u16, done: &Done, clock: &super::energy::Clock) -> Result<Self> {
         let Done { tally, start, counted, end, .. } = done;
         let seconds = end.duration_since(*counted).as_secs_f64();
-        let ops = NAMES.iter().zip(&tally.ops).filter(|(_, op)| op.latency.count() > 0);
+        let (total, by_op) = tally.requests.report(seconds)?;
         Ok(Self {
             repeat,
             complete: done.complete,
@@ -282,8 +267,8 @@ impl Repeat {
             from_s: clock.at(*counted),
             to_s: clock.at(*end),
             seconds,
-            total: op(&tally.total()?, seconds),
-            by_op: ops.map(|(name, per_op)| (*name, op(per_op, seconds))).collect(),
+            total,
+            by_op,
             response_ns: tally.response.report(),
             deviation_ns: tally.deviation.report(),
             held_back: tally.held_back,
@@ -293,18 +278,6 @@ impl Repeat {
             caches: String::new(),
             energy: Vec::new(),
         })
-    }
-}
-
-fn op(per_op: &PerOp, seconds: f64) -> OpReport {
-    let requests = per_op.latency.count();
-    let rate = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
-    OpReport {
-        requests,
-        iops: rate(requests as f64),
-        bytes: per_op.bytes,
-        mb_per_s: rate(per_op.bytes as f64) * 1e-6,
-        latency_ns: per_op.latency.report(),
     }
 }
 

@@ -19,7 +19,7 @@ use super::content;
 use super::requests::Planned;
 use super::tally::{Issued, SHORT, Tally};
 use crate::interrupt;
-use crate::load::meter::Live;
+use crate::measured::Live;
 use crate::random::noise;
 use crate::thread::{cpu_time, settle};
 
@@ -241,9 +241,7 @@ impl<'a> Stream<'a> {
         if issued < start + self.manner.warmup {
             return;
         }
-        let op = &mut self.tally.ops[request.op as usize];
-        op.latency.record(nanos(latency));
-        op.bytes += u64::from(whole);
+        self.tally.requests.add(request.op, nanos(latency), whole.into());
         if self.manner.timed {
             let due = start + Duration::from_nanos(request.at);
             self.tally.response.record(nanos(now.saturating_duration_since(due)));

@@ -8,18 +8,10 @@ use anyhow::Result;
 use ebb_trace::Op;
 
 use crate::latency::Latency;
+use crate::measured::Requests;
 
 /// That a request moved less than it was asked to, where the kernel told no error.
 pub const SHORT: i32 = 0;
-
-/// Counted requests of one kind.
-#[derive(Debug, Clone)]
-pub struct PerOp {
-    /// From the issue to the answer.
-    pub latency: Latency,
-    /// Bytes moved.
-    pub bytes: u64,
-}
 
 /// A request that was issued, for the run folder.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +25,8 @@ pub struct Issued {
 /// Everything one stream measured.
 #[derive(Debug, Clone)]
 pub struct Tally {
-    /// By [`Op`].
-    pub ops: [PerOp; 4],
+    /// Counted ones, from the issue to the answer.
+    pub requests: Requests,
     /// From the due time to the answer, where requests have one.
     pub response: Latency,
     /// From the due time to the issue.
@@ -60,9 +52,8 @@ impl Tally {
     /// None: see [`Latency::new`].
     pub fn new() -> Result<Self> {
         let latency = Latency::new()?;
-        let op = PerOp { latency: latency.clone(), bytes: 0 };
         Ok(Self {
-            ops: [op.clone(), op.clone(), op.clone(), op],
+            requests: Requests::new()?,
             response: latency.clone(),
             deviation: latency,
             held_back: 0,
@@ -84,10 +75,7 @@ impl Tally {
     /// # Errors
     /// None: see [`Latency::merge`].
     pub fn merge(&mut self, other: &Self) -> Result<()> {
-        for (mine, theirs) in self.ops.iter_mut().zip(&other.ops) {
-            mine.latency.merge(&theirs.latency)?;
-            mine.bytes += theirs.bytes;
-        }
+        self.requests.merge(&other.requests)?;
         self.response.merge(&other.response)?;
         self.deviation.merge(&other.deviation)?;
         self.held_back += other.held_back;
@@ -98,18 +86,5 @@ impl Tally {
         self.cpu += other.cpu;
         self.last = self.last.max(other.last);
         Ok(())
-    }
-
-    /// All operations together.
-    ///
-    /// # Errors
-    /// None: see [`Latency::merge`].
-    pub fn total(&self) -> Result<PerOp> {
-        let mut total = PerOp { latency: Latency::new()?, bytes: 0 };
-        for op in &self.ops {
-            total.latency.merge(&op.latency)?;
-            total.bytes += op.bytes;
-        }
-        Ok(total)
     }
 }

@@ -88,7 +88,11 @@ impl Place {
     pub fn look(given: &Path, sys: &Sys) -> Result<Self> {
         let name = given.display();
         let wrong = |error: &io::Error| {
-            usage(format!("{name}: {error}; name a file, a block device or a folder"))
+            let remedy = match error.kind() {
+                io::ErrorKind::PermissionDenied => "run as root, or name what you may read",
+                _ => "name a file, a block device or a folder",
+            };
+            usage(format!("{name}: {error}; {remedy}"))
         };
         let path = given.canonicalize().map_err(|error| wrong(&error))?;
         let metadata = path.metadata().map_err(|error| wrong(&error))?;

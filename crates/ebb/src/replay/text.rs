@@ -2,11 +2,9 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
-
-use super::report::{EnergyReport, OpReport, PUNCTUAL_NS, Repeat, Report};
-use crate::latency::{PERCENTILES, nanos};
+use super::report::{EnergyReport, PUNCTUAL_NS, Repeat, Report};
+use crate::latency::nanos;
+use crate::measured::table;
 use crate::text::{grouped, number, seconds, wrapped};
 
 /// All of it.
@@ -16,7 +14,7 @@ pub fn text(report: &Report) -> String {
     for repeat in &report.repeats {
         let part = if repeat.complete { "" } else { ", ended early" };
         let _ = write!(text, "\nRepeat {}, {}{part}", repeat.repeat, seconds(repeat.seconds));
-        let _ = writeln!(text, "\n{}", table(repeat));
+        let _ = writeln!(text, "\n{}", table(&repeat.total, &repeat.by_op, []));
         for line in arrivals(repeat).into_iter().chain(failures(repeat)) {
             let _ = writeln!(text, "{}", wrapped(&line));
         }
@@ -47,35 +45,6 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(text, "{}", wrapped(note));
     }
     text
-}
-
-fn table(repeat: &Repeat) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    let mut header = vec!["", "requests", "IOPS", "MB/s", "mean"];
-    header.extend(PERCENTILES.iter().map(|(name, _)| *name));
-    header.push("max");
-    table.set_header(header);
-    for (name, op) in &repeat.by_op {
-        table.add_row(row(name, op));
-    }
-    if repeat.by_op.len() != 1 {
-        table.add_row(row("all", &repeat.total));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
-}
-
-fn row(name: &str, op: &OpReport) -> Vec<String> {
-    let mut cells =
-        vec![name.to_owned(), grouped(op.requests as f64), grouped(op.iops), number(op.mb_per_s)];
-    match &op.latency_ns {
-        Some(latency) => cells.extend(latency.cells()),
-        None => cells.extend(std::iter::repeat_n("–".to_owned(), 7)),
-    }
-    cells
 }
 
 /// How well due times were kept.

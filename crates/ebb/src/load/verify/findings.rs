@@ -8,7 +8,7 @@ use ebb_trace::Op;
 
 use super::Stamp;
 use super::ledger::Known;
-use crate::load::meter::NAMES;
+use crate::measured::NAMES;
 
 /// Mismatches kept for the report.
 const KEPT: usize = 10;
