@@ -4,12 +4,15 @@ The protocol's fixed newstyle handshake and simple replies, as qemu speaks them:
 https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 """
 
+import contextlib
 import random
 import socket
 import struct
 import threading
 
 SECTOR = 512
+# So many sectors in caches are lost in part: all of them are kept once in 2^64.
+AT_STAKE = 64
 READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
 FUA = 1
 HAS_FLAGS, SEND_FLUSH, SEND_FUA = 1, 4, 8
@@ -32,6 +35,7 @@ class Disk:
         self.listener.bind(str(path))
         self.listener.listen()
         self.clients = []
+        self.power, self.off = threading.Lock(), False
         self.closed = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -50,6 +54,7 @@ class Disk:
             if kept >= 0:
                 self._store(sector, versions[kept])
         self.loose.clear()
+        self.off = False
 
     def _store(self, sector, data):
         self.durable[sector * SECTOR : (sector + 1) * SECTOR] = data
@@ -97,19 +102,23 @@ class Disk:
 
     def _request(self, wire):
         _, flags, kind, handle, offset, length = struct.unpack(">IHHQQI", wire.read(28))
-        data, error = b"", 0
-        if kind == READ:
-            data = self._read(offset, length)
-        elif kind == WRITE:
-            self._write(offset, wire.read(length), flags & FUA)
-        elif kind == FLUSH:
-            for sector, versions in self.loose.items():
-                self._store(sector, versions[-1])
-            self.loose.clear()
-        elif kind == DISCONNECT:
-            return False
-        else:
-            error = INVALID
+        data, error = wire.read(length) if kind == WRITE else b"", 0
+        with self.power:
+            if self.off or kind == DISCONNECT:
+                # Never answered: what a disk without power would have done is nobody's to know.
+                wire.read()
+                return False
+            if kind == READ:
+                data = self._read(offset, length)
+            elif kind == WRITE:
+                self._write(offset, data, flags & FUA)
+                data = b""
+            elif kind == FLUSH:
+                for sector, versions in self.loose.items():
+                    self._store(sector, versions[-1])
+                self.loose.clear()
+            else:
+                error = INVALID
         wire.write(struct.pack(">IIQ", 0x67446698, error, handle) + data)
         wire.flush()
         return True
@@ -130,3 +139,14 @@ class Disk:
                 self._store(sector, part)
             else:
                 self.loose.setdefault(sector, []).append(part)
+
+
+def power_fails(disks):
+    """All of them at one moment, unless too little is in their caches for anything to be lost."""
+    with contextlib.ExitStack() as moment:
+        for disk in disks:
+            moment.enter_context(disk.power)
+        fails = sum(len(disk.loose) for disk in disks) >= AT_STAKE
+        for disk in disks:
+            disk.off = fails
+    return fails
