@@ -26,6 +26,7 @@ Experiments with power policies of storage servers, and what they show.
   ebb-lab plan --trace day.csv.gz --candidate asg-1115s --candidate generic-1u
                                         how many servers, kWh, cost, CO2, latency
   ebb-lab tune study.toml -o tuned      search a policy's parameters, judge them on other loads
+  ebb-lab fit fit.toml -o fitted        fit free parameters to a baseline, predict the policy's rows
 """
 
 
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_plan(commands)
     _add_tune(commands)
+    _add_fit(commands)
     return parser
 
 
@@ -350,4 +352,37 @@ def _tune(args: argparse.Namespace) -> int:
         _print_json(tuning.as_json(result))
     else:
         print(tuning.tell(result))
+    return 0
+
+
+def _add_fit(commands: Any) -> None:
+    parser = commands.add_parser(
+        "fit",
+        help="fit what a text leaves open to its baseline, then predict its policy's rows",
+        description="Finds the region of declared free parameters where the published numbers of "
+        "a baseline come out of the twin, and predicts a policy's rows over that region and over "
+        "seeds, the published number beside each. Interrupted or killed, the same command goes on "
+        "where it was.",
+        epilog="docs/lab.md describes the file. Example: ebb-lab fit fit.toml -o fitted",
+    )
+    parser.add_argument("declaration", type=Path, metavar="FIT", help="the declaration, TOML")
+    _add_work(parser)
+    parser.set_defaults(command=_fit)
+
+
+def _fit(args: argparse.Namespace) -> int:
+    from ebb_lab.fitting import outcome, study, telling  # noqa: PLC0415
+
+    fit = study.run(
+        args.declaration,
+        args.out,
+        client=_client(args),
+        workers=args.workers,
+        progress=not args.quiet,
+    )
+    outcome.write(fit, args.out)
+    if args.json:
+        _print_json(outcome.as_json(fit, args.out))
+    else:
+        print(telling.tell(fit, args.out))
     return 0

@@ -146,14 +146,21 @@ def executor_for(client: Any, workers: int) -> Iterator[Executor]:
 
 
 def work(
-    executor: Executor, left: list[Job], journal: Journal, workers: int, total: int, progress: bool
+    executor: Executor,
+    left: list[Job],
+    journal: Journal,
+    workers: int,
+    total: int,
+    progress: bool,
+    what: str = "",
 ) -> None:
     """Runs the jobs that are left of `total` and notes each in the journal as it ends."""
     waiting = iter(left)
     under_way: dict[Future[dict[str, Any]], Job] = {}
     succeeded = failed = 0
     quiet = not progress or not sys.stderr.isatty()
-    with tqdm(total=total, initial=total - len(left), unit="run", disable=quiet) as bar:
+    done = total - len(left)
+    with tqdm(desc=what or None, total=total, initial=done, unit="run", disable=quiet) as bar:
         while True:
             while len(under_way) < AHEAD * workers and (job := next(waiting, None)):
                 under_way[executor.submit(simulating.simulate, job)] = job

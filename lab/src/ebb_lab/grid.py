@@ -31,8 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ebb_lab import toml
 from ebb_lab.binary import Binary
-from ebb_lab.errors import LabError, did_you_mean
+from ebb_lab.errors import LabError
 
 #: Options of `ebb sim` that say where results go; those are the lab's own business.
 OURS = ("decisions", "experiment", "json", "list", "quiet", "report", "threads", "timeseries")
@@ -75,18 +76,7 @@ class Grid:
 
 def read(path: Path, binary: Binary) -> Grid:
     """The grid of a TOML file, for this binary."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise LabError(str(path), str(error), "A grid is a TOML file, see docs/lab.md") from error
-    for key in table:
-        if key not in ("name", "options", "axes", "cases"):
-            raise LabError(
-                str(path),
-                f"no key '{key}'",
-                did_you_mean(key, ["name", "options", "axes", "cases"]),
-            )
+    text, table = toml.read(path, "A grid", ("name", "options", "axes", "cases"))
     options = _table(path, table, "options")
     axes = {name: _axis(path, name, value) for name, value in _table(path, table, "axes").items()}
     cases = table.get("cases", [{}])

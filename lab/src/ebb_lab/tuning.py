@@ -9,20 +9,18 @@ from it, bit for bit, and goes on where it was.
 
 import dataclasses
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ebb_lab import binary, experiments, fields, grid, statistics, text
+from ebb_lab import bench, binary, fields, grid, statistics, text, toml
+from ebb_lab.bench import Bench
 from ebb_lab.binary import Binary
 from ebb_lab.errors import LabError, did_you_mean
 from ebb_lab.grid import Job
-from ebb_lab.journal import Journal
 
 #: Proposals made before any of them is scored: they run at once, and the study does not depend
 #: on how many workers there are.
@@ -115,13 +113,12 @@ def tune(
     """Runs a study, or what is left of it, and writes `tuned.toml` for `ebb sim --experiment`."""
     ebb = binary.find()
     study = read(path)
-    count = experiments.workers_of(client, workers)
-    with Journal(folder) as journal, experiments.executor_for(client, count) as executor:
-        bench = _Bench(study, ebb, journal, executor, count, progress)
-        trials, front = _search(bench)
+    with bench.opened(folder, client, workers, progress) as runs:
+        loads = _Loads(study, ebb, runs)
+        trials, front = _search(loads)
         # Of a front, the point that gains most in all objectives together.
         best = min(front, key=lambda trial: math.prod(trial.scores))
-        judged = _judge(bench, best)
+        judged = _judge(loads, best)
     conclusion = _conclusion(study, judged)
     tuned = stated(study.policy, best.parameters)
     file = folder / "tuned.toml"
@@ -146,13 +143,7 @@ def stated(policy: str, parameters: Mapping[str, float]) -> str:
 
 def read(path: Path) -> Study:
     """A study from its TOML file, checked."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise LabError(str(path), str(error), "A study is a TOML file, see docs/lab.md") from error
-    for key in table:
-        if key not in KEYS:
-            raise LabError(str(path), f"no key '{key}'", did_you_mean(key, KEYS))
+    _, table = toml.read(path, "A study", KEYS)
     for key in ("policy", "objectives", "parameters", "train", "held-out"):
         if not table.get(key):
             raise LabError(f"{path}: {key}", "is not stated", "docs/lab.md has an example")
@@ -177,13 +168,15 @@ def read(path: Path) -> Study:
         name=str(table.get("name", path.stem)),
         policy=str(table["policy"]),
         objectives=tuple(_objective(path, each) for each in table["objectives"]),
-        trials=_whole(path, table, "trials", 60),
-        seed=_whole(path, table, "seed", 1),
+        trials=toml.whole(str(path), table, "trials", 60),
+        seed=toml.whole(str(path), table, "seed", 1),
         parameters={name: _bounds(path, name, b) for name, b in table["parameters"].items()},
         train=train,
         held_out=held_out,
-        train_seeds=tuple(range(1, 1 + _whole(path, table, "train-seeds", 2))),
-        held_out_seeds=tuple(range(1001, 1001 + _whole(path, table, "held-out-seeds", 10))),
+        train_seeds=tuple(range(1, 1 + toml.whole(str(path), table, "train-seeds", 2))),
+        held_out_seeds=tuple(
+            range(1001, 1001 + toml.whole(str(path), table, "held-out-seeds", 10))
+        ),
     )
     if len(study.held_out_seeds) < statistics.MIN_REPEATS:
         raise LabError(
@@ -226,27 +219,11 @@ def _bounds(path: Path, name: str, bounds: Any) -> tuple[float, float]:
     raise LabError(f"{path}: parameters.{name}", "no range", "Such as { low = 0.0, high = 2.0 }")
 
 
-def _whole(path: Path, table: Mapping[str, Any], key: str, default: int) -> int:
-    value = table.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise LabError(f"{path}: {key}", f"is {value!r}", "A whole number from 1")
-    return value
-
-
-class _Bench:
+class _Loads:
     """Runs policies on loads; knows what the journal has already."""
 
-    def __init__(
-        self,
-        study: Study,
-        ebb: Binary,
-        journal: Journal,
-        executor: Executor,
-        workers: int,
-        progress: bool,
-    ) -> None:
-        self.study, self.ebb, self.journal = study, ebb, journal
-        self.executor, self.workers, self.progress = executor, workers, progress
+    def __init__(self, study: Study, ebb: Binary, bench: Bench) -> None:
+        self.study, self.ebb, self.bench = study, ebb, bench
 
     def measure(
         self, policies: Sequence[str], loads: Sequence[dict[str, Any]], seeds: Sequence[int]
@@ -258,21 +235,10 @@ class _Bench:
             for load in loads
             for seed in seeds
         }
-        left = [job for job in jobs.values() if not experiments.succeeded(self.journal, job)]
-        if left:
-            experiments.work(
-                self.executor, left, self.journal, self.workers, len(jobs), self.progress
-            )
-        for job in jobs.values():
-            entry = self.journal.entries.get(job.key)
-            if entry is None or entry.error:
-                reason = entry.error if entry and entry.error else "was not run"
-                raise LabError(f"{self.study.path}: {job.title}", reason, "Correct the study")
-        keys = iter([job.key for job in jobs.values()])
-        results = self.journal.records(keys)
+        results = self.bench.results(list(jobs.values()), str(self.study.path))
         return {
-            where: fields.flatten(record["result"]["runs"][0])
-            for where, record in zip(jobs, results, strict=True)
+            where: fields.flatten(result["runs"][0])
+            for where, result in zip(jobs, results, strict=True)
         }
 
     def _job(self, policy: str, load: dict[str, Any], seed: int) -> Job:
@@ -313,7 +279,7 @@ class _Bench:
         return float(value)
 
 
-def _search(bench: _Bench) -> tuple[list[Trial], list[Trial]]:
+def _search(loads: _Loads) -> tuple[list[Trial], list[Trial]]:
     """All proposals in order, and those that no other beats."""
     try:
         import optuna  # noqa: PLC0415 - an extra
@@ -321,7 +287,7 @@ def _search(bench: _Bench) -> tuple[list[Trial], list[Trial]]:
         raise LabError(
             "ebb-lab tune", "Optuna is not installed", "pip install 'ebb-lab[tune]'"
         ) from error
-    study = bench.study
+    study = loads.study
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     search = optuna.create_study(
         directions=["minimize"] * len(study.objectives),
@@ -336,22 +302,22 @@ def _search(bench: _Bench) -> tuple[list[Trial], list[Trial]]:
         ]
         policies = [stated(study.policy, proposal) for proposal in proposals]
         # All at once, so that all workers have something to do.
-        bench.measure([study.policy, *policies], study.train, study.train_seeds)
+        loads.measure([study.policy, *policies], study.train, study.train_seeds)
         for trial, proposal, policy in zip(asked, proposals, policies, strict=True):
             scores = tuple(
                 _geometric(list(ratios.values()))
-                for _, ratios in bench.ratios(policy, study.train, study.train_seeds)
+                for _, ratios in loads.ratios(policy, study.train, study.train_seeds)
             )
             search.tell(trial, list(scores))
             trials.append(Trial(proposal, scores))
     return trials, [trials[trial.number] for trial in search.best_trials]
 
 
-def _judge(bench: _Bench, best: Trial) -> tuple[Judged, ...]:
-    study = bench.study
+def _judge(loads: _Loads, best: Trial) -> tuple[Judged, ...]:
+    study = loads.study
     tuned = stated(study.policy, best.parameters)
     judged = []
-    for objective, ratios in bench.ratios(tuned, study.held_out, study.held_out_seeds):
+    for objective, ratios in loads.ratios(tuned, study.held_out, study.held_out_seeds):
         names = [load["name"] for load in study.held_out]
         together = [_geometric([ratios[name, s] for name in names]) for s in study.held_out_seeds]
         by_load = []
@@ -385,23 +351,11 @@ def _conclusion(study: Study, judged: tuple[Judged, ...]) -> str:
 
 def _experiment(study: Study, tuned: str, conclusion: str) -> str:
     """For `ebb sim --experiment`: the defaults against the tuned on the first held-out load."""
-    lines = [f"# {line}" for line in (f"Study '{study.name}', simulated.", f"{conclusion}.")]
     options = _without_name(study.held_out[0]) | {
         "policy": ["native", study.policy, tuned],
         "seed": study.held_out_seeds[0],
     }
-    return "\n".join(lines + [f"{name} = {_toml(value)}" for name, value in options.items()]) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return repr(value)
+    return toml.document(options, (f"Study '{study.name}', simulated.", f"{conclusion}."))
 
 
 def tell(result: Result) -> str:

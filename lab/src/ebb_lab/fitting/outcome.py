@@ -1,0 +1,171 @@
+"""What a fit leaves behind: samples as Parquet, the central one as files that `ebb` loads, JSON."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import ebb_lab
+from ebb_lab import toml
+from ebb_lab.fitting.declaration import Row
+from ebb_lab.fitting.study import Fit
+from ebb_lab.fitting.variants import Variants
+
+SAMPLES, FIT, CENTRAL = "samples.parquet", "fit.json", "central.toml"
+
+
+def write(fit: Fit, folder: Path) -> None:
+    """Writes `samples.parquet`, `fit.json`, `central.toml` and what the last one names."""
+    _samples(fit, folder / SAMPLES)
+    _central(fit, folder)
+    told = json.dumps(as_json(fit, folder), ensure_ascii=False, allow_nan=False, indent=1)
+    (folder / FIT).write_text(told + "\n", encoding="utf-8")
+
+
+def command(fit: Fit, folder: Path) -> str:
+    """What repeats the fit."""
+    return f"ebb-lab fit {shlex.quote(str(fit.declared.path))} -o {shlex.quote(str(folder))}"
+
+
+def _samples(fit: Fit, path: Path) -> None:
+    """A row per accepted sample, the central one first, as `dataset` writes its columns."""
+    columns: dict[str, Any] = {}
+    fields = []
+    for index, free in enumerate(fit.declared.free):
+        columns[free.name] = fit.samples[:, index]
+        fields.append(pa.field(free.name, pa.float64(), metadata=_about(free.unit, "fitted")))
+    for index, row in enumerate(fit.declared.baseline):
+        columns[row.name] = fit.fitted[:, index]
+        about = _about(row.unit, "modelled by the digital twin")
+        fields.append(pa.field(row.name, pa.float64(), metadata=about))
+    schema = pa.schema(
+        fields,
+        metadata={
+            "ebb.version": fit.ebb.version,
+            "ebb.sha256": fit.ebb.sha256,
+            "ebb_lab.version": ebb_lab.VERSION,
+            "ebb_lab.declaration": fit.declared.text,
+            "ebb_lab.commit": str(fit.commit),
+        },
+    )
+    partial = path.with_suffix(".partial")
+    pq.write_table(pa.table(columns, schema=schema), partial, compression="zstd")
+    partial.replace(path)
+
+
+def _about(unit: str, source: str) -> dict[str, str]:
+    return {"unit": unit, "source": source}
+
+
+def _central(fit: Fit, folder: Path) -> None:
+    """An experiment of the first run, and the profile and workload that it takes."""
+    declared = fit.declared
+    point = fit.samples[0].tolist()
+    name = next(iter(declared.runs))
+    variants = Variants(declared, folder)
+    options = variants.options(name, point) | {"seed": declared.seeds[0]}
+    comments = (
+        f"Fit '{declared.name}', simulated: the central one of {len(fit.samples)} samples that "
+        "meet the baseline.",
+        f"Declared in {declared.path} ({fit.commit}); {len(fit.found.shares)} points, seeds "
+        f"{declared.seeds[0]} to {declared.seeds[-1]}, ebb {fit.ebb.version}.",
+        command(fit, folder),
+    )
+    for place in ("profile", "workload"):
+        document = variants.document(place, name, point)
+        if document:
+            path = folder.resolve() / f"central-{place}.toml"
+            path.write_text(toml.document(document, comments), encoding="utf-8")
+            options[place] = str(path)
+    (folder / CENTRAL).write_text(toml.document(options, comments), encoding="utf-8")
+
+
+def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
+    """What `--json` prints (docs/json-schema/lab-fit-1.json)."""
+    declared = fit.declared
+    left_out = {each.row.name: each for each in fit.left_out}
+    baseline = []
+    for index, row in enumerate(declared.baseline):
+        each = left_out.get(row.name)
+        baseline.append(
+            _row(row)
+            | {"central": float(fit.fitted[0, index]), "region": _range(fit.fitted[:, index])}
+            | (
+                {}
+                if each is None
+                else {
+                    "left_out": {
+                        "with": each.group,
+                        "accepted": each.accepted,
+                        "mean": each.mean,
+                        "range": each.range,
+                        "error": each.error,
+                    }
+                }
+            )
+        )
+    return {
+        "schema": 1,
+        "simulated": True,
+        "name": declared.name,
+        "declaration": str(declared.path),
+        "commit": fit.commit.id,
+        "dirty": fit.commit.dirty,
+        "ebb": {"version": fit.ebb.version, "sha256": fit.ebb.sha256},
+        "command": command(fit, folder),
+        "seeds": declared.seeds,
+        "prediction_seeds": declared.prediction_seeds,
+        "points": len(fit.found.shares),
+        "accepted": len(fit.samples),
+        "forecast": fit.forecast,
+        "free": [
+            {
+                "name": free.name,
+                "set": [str(target) for target in free.targets],
+                "unit": free.unit,
+                "why": free.why,
+                "low": free.low,
+                "high": free.high,
+                "region": _range(fit.samples[:, index]),
+                "central": float(fit.samples[0, index]),
+            }
+            for index, free in enumerate(declared.free)
+        ],
+        "baseline": baseline,
+        "predictions": [
+            _row(each.row)
+            | {
+                "mean": each.mean,
+                "region": each.region,
+                "seeds": each.seeds,
+                "range": each.range,
+                "tolerance": each.row.tolerance,
+                "verdict": each.verdict,
+            }
+            | ({} if each.decided is None else {"decided_by": vars(each.decided)})
+            for each in fit.predictions
+        ],
+        "files": [str(folder / name) for name in (SAMPLES, FIT, CENTRAL)],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "source": row.source,
+        "run": row.run,
+        "of": row.of,
+        "over": row.over,
+        "value": row.value,
+        "unit": row.unit,
+        "paper": row.paper,
+        "uncertainty": row.uncertainty,
+    }
+
+
+def _range(values: Any) -> tuple[float, float]:
+    return float(np.min(values)), float(np.max(values))

@@ -1,0 +1,152 @@
+"""The feasible region of a baseline: points of the parameters' box where every row comes out.
+
+SciPy's Sobol sequence covers the box evenly; what was measured so far is interpolated (thin-plate
+splines), and further points are taken where the interpolation expects every row to be met, as
+far as possible from all points that there are ("history matching", Vernon, Goldstein and Bower
+2010). A quarter of each batch goes on with the sequence instead, for what the interpolation does
+not know. An optimiser such as Optuna's ends in one point; here the whole set is wanted.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.interpolate import RBFInterpolator
+from scipy.spatial.distance import cdist
+from scipy.stats import qmc
+
+Array = npt.NDArray[np.float64]
+
+#: Points measured at once, after the first ones: enough for any number of workers, the same
+#: whatever their number.
+BATCH = 16
+#: Places at which the interpolation is asked, of each kind: anywhere, and around the best.
+CLOUD = 2048
+#: Spreads around the best points, in shares of a range.
+SPREADS = (0.2, 0.05, 0.01)
+
+
+@dataclass(frozen=True)
+class Region:
+    """All points that were measured: shares of the ranges, and each row's value there."""
+
+    shares: Array
+    values: Array
+    #: By how many times its uncertainty the worst row of each point misses.
+    misfit: Array
+
+    @property
+    def accepted(self) -> npt.NDArray[np.intp]:
+        """The points that meet every row, in the order in which they were found."""
+        return np.flatnonzero(self.misfit <= 1.0)
+
+
+def search(
+    measure: Callable[[Array], Array],
+    snap: Callable[[Array], Array],
+    paper: Array,
+    uncertainty: Array,
+    *,
+    dimensions: int,
+    seed: int,
+    points: int,
+    accepted: int,
+) -> Region:
+    """Measures points until enough are accepted, or as many as allowed are measured.
+
+    `measure` gives each row's value at each point; `snap` puts a point where it can be, such as
+    on whole numbers.
+    """
+    sequence = qmc.Sobol(dimensions, rng=np.random.default_rng(seed))
+    lot = np.random.default_rng([seed, 1])
+    first = min(points, 2 ** int(np.ceil(np.log2(8 * dimensions))))
+    shares = np.empty((0, dimensions))
+    values = np.empty((0, len(paper)))
+    batch = _fresh(snap(_sobol(sequence, first)), shares)
+    while len(batch):
+        shares = np.vstack([shares, batch])
+        values = np.vstack([values, measure(batch)])
+        off = (values - paper) / uncertainty
+        misfit = np.max(np.abs(off), axis=1)
+        if (misfit <= 1.0).sum() >= accepted or len(shares) >= points:
+            break
+        count = min(BATCH, points - len(shares))
+        wide = snap(_sobol(sequence, -(-count // 4)))
+        near = _expected(shares, off, misfit, snap, lot, count)
+        batch = _fresh(np.vstack([wide, near]), shares)[:count]
+    return Region(shares, values, misfit)
+
+
+def _sobol(sequence: qmc.Sobol, count: int) -> Array:
+    with warnings.catch_warnings():
+        # The balance of powers of two is of no matter to points that are taken on the way.
+        warnings.simplefilter("ignore", UserWarning)
+        found: Array = sequence.random(count)
+    return found
+
+
+def _fresh(wanted: Array, known: Array) -> Array:
+    """Those that are not known yet, each once, in their order."""
+    seen = {tuple(row) for row in known.round(9).tolist()}
+    kept = []
+    for row in wanted:
+        key = tuple(row.round(9).tolist())
+        if key not in seen:
+            seen.add(key)
+            kept.append(row)
+    return np.array(kept).reshape(-1, wanted.shape[1])
+
+
+def _expected(
+    shares: Array,
+    off: Array,
+    misfit: Array,
+    snap: Callable[[Array], Array],
+    lot: np.random.Generator,
+    count: int,
+) -> Array:
+    """Points that are expected to meet every row, or come nearest to it, far from all others."""
+    best = shares[np.argsort(misfit, kind="stable")[:BATCH]]
+    around = [
+        best[lot.integers(len(best), size=CLOUD // len(SPREADS))]
+        + lot.normal(0.0, spread, (CLOUD // len(SPREADS), shares.shape[1]))
+        for spread in SPREADS
+    ]
+    anywhere = lot.random((CLOUD, shares.shape[1]))
+    cloud = _fresh(snap(np.clip(np.vstack([anywhere, *around]), 0.0, 1.0)), shares)
+    if not len(cloud):
+        return cloud
+    worst = np.max(np.abs(_interpolated(shares, off, cloud)), axis=1)
+    pool = max(int((worst <= 1.0).sum()), 4 * count)
+    return spread_out(cloud[np.argsort(worst, kind="stable")[:pool]], count, shares)
+
+
+def _interpolated(shares: Array, off: Array, cloud: Array) -> Array:
+    """What each row is expected to be off by. What misses by far more than half of the points do,
+    as latencies beyond saturation, is compressed lest it bend the surface elsewhere."""
+    scale = np.maximum(1.0, np.median(np.abs(off), axis=0))
+    try:
+        surface = RBFInterpolator(shares, np.arcsinh(off / scale), smoothing=1e-6)
+        found: Array = np.sinh(np.clip(surface(cloud), -20.0, 20.0)) * scale
+    except (np.linalg.LinAlgError, ValueError):
+        # Too few points, or all in one plane: that of the nearest point.
+        found = off[np.argmin(cdist(cloud, shares), axis=1)]
+    return found
+
+
+def spread_out(places: Array, count: int, others: Array) -> Array:
+    """So many of the places, each the farthest from the others and from those chosen before."""
+    distance = np.min(cdist(places, others), axis=1)
+    chosen = []
+    for _ in range(min(count, len(places))):
+        farthest = int(np.argmax(distance))
+        chosen.append(farthest)
+        distance = np.minimum(distance, cdist(places, places[[farthest]])[:, 0])
+    return places[chosen]
+
+
+def central(shares: Array) -> int:
+    """The one with the least sum of distances to the others."""
+    return int(np.argmin(cdist(shares, shares).sum(axis=1)))

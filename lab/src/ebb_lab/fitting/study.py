@@ -1,0 +1,275 @@
+"""A fit from its declaration to its verdicts: search, predictions, leaving out, files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebb_lab import bench, binary, grid
+from ebb_lab.bench import Bench
+from ebb_lab.binary import Binary
+from ebb_lab.errors import WorkError
+from ebb_lab.fitting import declaration, predicting, provenance, region, values
+from ebb_lab.fitting.declaration import Declaration, Row
+from ebb_lab.fitting.predicting import Predicted
+from ebb_lab.fitting.provenance import Commit
+from ebb_lab.fitting.region import Array, Region
+from ebb_lab.fitting.variants import Variants
+from ebb_lab.grid import Job
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A baseline row predicted by a region that was fitted without it."""
+
+    row: Row
+    #: Rows that were left out together with it.
+    group: str
+    accepted: int
+    #: None where nothing was accepted without it either.
+    mean: float | None
+    range: tuple[float, float] | None
+
+    @property
+    def error(self) -> float | None:
+        """Of the mean, as a share of the published number."""
+        if self.mean is None or self.row.paper == 0:
+            return None
+        return self.mean / self.row.paper - 1.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """All that a fit came to."""
+
+    declared: Declaration
+    ebb: Binary
+    commit: Commit
+    found: Region
+    #: Values of the free parameters at the accepted samples, the central one first.
+    samples: Array
+    #: Each baseline row's value at these.
+    fitted: Array
+    #: How many of these the predictions ran on.
+    forecast: int
+    predictions: tuple[Predicted, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def run(
+    path: Path,
+    folder: Path,
+    *,
+    client: Any = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Runs a fit, or what is left of it. `WorkError` where no point meets the baseline."""
+    declared = declaration.read(path)
+    ebb = binary.find()
+    with bench.opened(folder, client, workers, progress) as runs:
+        work = _Work(declared, ebb, Variants(declared, folder), runs, folder)
+        return work.fit()
+
+
+class _Work:
+    """Values of rows at points, by simulation."""
+
+    def __init__(
+        self, declared: Declaration, ebb: Binary, variants: Variants, runs: Bench, folder: Path
+    ) -> None:
+        self.declared, self.ebb, self.variants = declared, ebb, variants
+        self.bench, self.folder = runs, folder
+
+    def fit(self) -> Fit:
+        declared = self.declared
+        found = self.search(declared.baseline, "fit")
+        accepted = found.accepted
+        if not len(accepted):
+            raise _empty(declared, found, self.values_of(found.shares))
+        first = region.central(found.shares[accepted])
+        order = np.concatenate([accepted[[first]], np.delete(accepted, first)])
+        shares = found.shares[order]
+        chosen = shares[:1]
+        if len(shares) > 1:
+            others = region.spread_out(shares[1:], declared.forecast - 1, chosen)
+            chosen = np.vstack([chosen, others])
+        return Fit(
+            declared=declared,
+            ebb=self.ebb,
+            commit=provenance.commit(list(self.files())),
+            found=found,
+            samples=self.values_of(shares),
+            fitted=found.values[order],
+            forecast=len(chosen),
+            predictions=tuple(self.predicted(chosen)),
+            left_out=tuple(self.left_out()),
+        )
+
+    def search(self, rows: Sequence[Row], what: str) -> Region:
+        """The region where these rows come out."""
+        declared = self.declared
+        seeds = declared.seeds
+
+        def measure(shares: Array) -> Array:
+            means: Array = self.measured(rows, shares, seeds, what).mean(axis=2)
+            return means
+
+        return region.search(
+            measure,
+            self.snapped,
+            np.array([row.paper for row in rows]),
+            np.array([row.uncertainty for row in rows]),
+            dimensions=len(declared.free),
+            seed=declared.seed,
+            points=declared.points,
+            accepted=declared.accepted,
+        )
+
+    def predicted(self, shares: Array) -> Iterator[Predicted]:
+        """The judged policy's rows at these points."""
+        declared = self.declared
+        if not declared.predictions:
+            return
+        found = self.measured(
+            declared.predictions, shares, declared.prediction_seeds, "predictions"
+        )
+        samples = self.values_of(shares)
+        for index, row in enumerate(declared.predictions):
+            yield predicting.judge(row, declared.free, samples, found[:, index, :])
+
+    def left_out(self) -> Iterator[LeftOut]:
+        """Every baseline row, predicted by what was fitted without it or its figure.
+
+        Each search is of its own: points of the whole baseline's would favour those that meet
+        the row that is left out.
+        """
+        declared = self.declared
+        if declared.leave_out is None:
+            return
+        for group in dict.fromkeys(map(self.group, declared.baseline)):
+            rows = [row for row in declared.baseline if self.group(row) != group]
+            out = [row for row in declared.baseline if self.group(row) == group]
+            found = self.search(rows, f"without {group}")
+            shares = found.shares[found.accepted]
+            if not len(shares):
+                yield from (LeftOut(row, group, 0, None, None) for row in out)
+                continue
+            means = self.measured(out, shares, declared.seeds, f"without {group}").mean(axis=2)
+            for row, at in zip(out, means.T, strict=True):
+                yield LeftOut(
+                    row, group, len(shares), float(at.mean()), (float(at.min()), float(at.max()))
+                )
+
+    def group(self, row: Row) -> str:
+        """What a row is left out with."""
+        return row.name if self.declared.leave_out == "row" else row.source
+
+    def snapped(self, shares: Array) -> Array:
+        """Shares where whole parameters are whole."""
+        snapped = shares.copy()
+        for index, free in enumerate(self.declared.free):
+            if free.whole:
+                steps = free.high - free.low + 1
+                snapped[:, index] = (np.minimum(shares[:, index] * steps, steps - 1) // 1) + 0.5
+                snapped[:, index] /= steps
+        return snapped
+
+    def values_of(self, shares: Array) -> Array:
+        """Values of the free parameters at these shares of their ranges."""
+        pairs = list(zip(self.declared.free, range(shares.shape[1]), strict=True))
+        return np.array([[free.at(float(row[index])) for free, index in pairs] for row in shares])
+
+    def measured(
+        self, rows: Sequence[Row], shares: Array, seeds: Sequence[int], what: str
+    ) -> Array:
+        """Each row's value, by point, row and seed."""
+        points = self.values_of(shares)
+        names = dict.fromkeys(row.run for row in rows)
+        jobs: dict[tuple[int, str, int], Job] = {}
+        for at, point in enumerate(points):
+            for name in names:
+                wanted = {policy for row in rows if row.run == name for policy in row.policies}
+                for seed in seeds:
+                    jobs[at, name, seed] = self.job(name, point, seed, wanted)
+        results = self.bench.results(list(jobs.values()), str(self.declared.path), what)
+        fields = {
+            (where, run["policy"]): values.row(run)
+            for where, result in zip(jobs, results, strict=True)
+            for run in result["runs"]
+        }
+        found = np.empty((len(points), len(rows), len(seeds)))
+        for index, row in enumerate(rows):
+            where = f"{self.declared.path}: '{row}'"
+            for at in range(len(points)):
+                for number, seed in enumerate(seeds):
+                    key = (at, row.run, seed)
+                    value = values.evaluate(where, row.value, fields[key, row.of])
+                    if row.over:
+                        value /= values.divisor(where, row.value, fields[key, row.over])
+                    found[at, index, number] = value
+        return found
+
+    def job(self, name: str, point: Array, seed: int, wanted: set[str]) -> Job:
+        """A run at a point; only of policies that rows read, and the reference."""
+        options = self.variants.options(name, point.tolist())
+        policies = options["policy"]
+        options |= {
+            "policy": [each for each in policies if each == policies[0] or each in wanted],
+            "seed": seed,
+        }
+        labels = {"run": name, "seed": str(seed)} | {
+            free.name: str(free.written(value))
+            for free, value in zip(self.declared.free, point.tolist(), strict=True)
+        }
+        return grid.job(self.folder, str(self.declared.path), options, labels, self.ebb)
+
+    def files(self) -> Iterator[Path]:
+        """The declaration and the files beside it that its runs read."""
+        yield self.declared.path
+        names = {
+            str(name)
+            for run in self.variants.runs.values()
+            for option in (*grid.FILES, *grid.NAMES_OR_FILES)
+            for name in _listed(run.get(option))
+        }
+        yield from (Path(name) for name in sorted(names) if Path(name).is_file())
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _empty(declared: Declaration, found: Region, points: Array) -> WorkError:
+    """Which row cannot be met, and how near it came."""
+    rows = declared.baseline
+    paper = np.array([row.paper for row in rows])
+    uncertainty = np.array([row.uncertainty for row in rows])
+    off = np.abs(found.values - paper) / uncertainty
+    # Values to both sides of a number: one between them is met by itself, if no point shows it.
+    below = (found.values.min(axis=0) - paper) / uncertainty
+    above = (paper - found.values.max(axis=0)) / uncertainty
+    out_of_reach = np.maximum(below, above)
+    worst = int(np.argmax(out_of_reach))
+    alone = bool(out_of_reach[worst] > 1.0)
+    if alone:
+        best = int(np.argmin(off[:, worst]))
+    else:
+        best = int(np.argmin(found.misfit))
+        worst = int(np.argmax(off[best]))
+    row = rows[worst]
+    unit = f" {row.unit}" if row.unit else ""
+    at = ", ".join(
+        f"{free.name}={free.written(value)}"
+        for free, value in zip(declared.free, points[best].tolist(), strict=True)
+    )
+    what = "cannot be met" if alone else "can be met alone, but not with the other rows"
+    return WorkError(
+        f"{declared.path}: baseline '{row}'",
+        f"{what}: nearest to {row.paper:g}{unit} ± {row.uncertainty:.3g} is "
+        f"{found.values[best, worst]:.4g}{unit}, at {at} ({len(points)} points)",
+        "Widen a free parameter's range or the uncertainty if the text allows it; else the model "
+        "lacks what this row needs",
+    )

@@ -1,0 +1,117 @@
+"""A fit for people."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ebb_lab import text
+from ebb_lab.fitting import outcome
+from ebb_lab.fitting.predicting import Decided
+from ebb_lab.fitting.study import Fit, LeftOut
+
+#: Points of a curve that are printed; `fit.json` has all.
+CURVE = 6
+
+
+def tell(fit: Fit, folder: Path) -> str:
+    """Region, baseline, predictions with their verdicts, rows left out."""
+    declared = fit.declared
+    lines = [
+        f"{declared.name}, simulated: {len(fit.samples)} of {len(fit.found.shares)} points meet "
+        f"the baseline; declared in {declared.path} ({fit.commit})",
+        text.table(
+            ("free", "range", "fitted", "central"),
+            [
+                (
+                    _named(free.name, free.unit),
+                    _span(free.low, free.high),
+                    _span(*_ends(fit.samples[:, index])),
+                    text.number(fit.samples[0, index]),
+                )
+                for index, free in enumerate(declared.free)
+            ],
+        ),
+        text.table(
+            ("baseline", "paper", "fitted", "central"),
+            [
+                (
+                    _named(row.name, row.unit),
+                    f"{text.number(row.paper)} ± {text.number(row.uncertainty, 2)}",
+                    _span(*_ends(fit.fitted[:, index])),
+                    text.number(fit.fitted[0, index]),
+                )
+                for index, row in enumerate(declared.baseline)
+            ],
+        ),
+    ]
+    if fit.predictions:
+        lines.append(_predictions(fit))
+        lines += [_curve(each.row.name, each.decided) for each in fit.predictions if each.decided]
+    if fit.left_out:
+        lines.append(_left_out(fit.left_out))
+    if len(fit.samples) < declared.accepted:
+        lines.append(
+            f"  Only {len(fit.samples)} of {declared.accepted} samples were found: 'points' ended "
+            "the search, and the region may be larger than told."
+        )
+    lines.append(f"  ebb sim --experiment {folder / outcome.CENTRAL}")
+    return "\n".join(lines)
+
+
+def _predictions(fit: Fit) -> str:
+    rows = [
+        (
+            _named(each.row.name, each.row.unit),
+            text.number(each.row.paper),
+            text.number(each.mean),
+            _span(*each.region),
+            _span(*each.seeds),
+            each.verdict,
+        )
+        for each in fit.predictions
+    ]
+    header = ("predicted", "paper", "mean", "over region", "over seeds", "")
+    told = text.table(header, rows)
+    seeds = len(fit.declared.prediction_seeds)
+    return f"{told}\n  Predicted on {fit.forecast} samples of the region, {seeds} seeds each."
+
+
+def _curve(name: str, decided: Decided) -> str:
+    picked = np.unique(np.linspace(0, len(decided.x) - 1, CURVE).round().astype(int))
+    points = ", ".join(
+        f"{text.number(decided.y[index], 3)} at {text.number(decided.x[index], 3)}"
+        for index in picked
+    )
+    unit = f" {decided.unit}" if decided.unit else ""
+    return f"  {name} over {decided.parameter} (R² {decided.share:.2f}): {points}{unit}"
+
+
+def _left_out(rows: tuple[LeftOut, ...]) -> str:
+    table = text.table(
+        ("left out", "paper", "mean", "range", "error"),
+        [
+            (
+                _named(each.row.name, each.row.unit),
+                text.number(each.row.paper),
+                text.number(each.mean),
+                "–" if each.range is None else _span(*each.range),
+                text.percent(each.error),
+            )
+            for each in rows
+        ],
+    )
+    errors = [abs(each.error) for each in rows if each.error is not None]
+    mean = f"{sum(errors) / len(errors):.1%}" if errors else "–"
+    return f"{table}\n  Mean error of rows that were left out: {mean}"
+
+
+def _named(name: str, unit: str) -> str:
+    return f"{name}, {unit}" if unit else name
+
+
+def _span(low: float, high: float) -> str:
+    return f"{text.number(low)} … {text.number(high)}"
+
+
+def _ends(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, float]:
+    return float(values.min()), float(values.max())

@@ -1,0 +1,59 @@
+"""A value of one run's results: fields of `ebb sim --json`, their products and quotients."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ebb_lab.errors import LabError, did_you_mean
+from ebb_lab.fields import flatten
+
+
+def check(where: str, text: str) -> None:
+    """Refuses what is no such expression, before anything is run."""
+    words = text.split()
+    if len(words) % 2 == 0 or any(sign not in ("*", "/") for sign in words[1::2]):
+        raise LabError(
+            where, f"'{text}' is no value", "Such as 'mean_watts' or 'energy_joules_ssd / seconds'"
+        )
+
+
+def row(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's fields by name; those of jobs have the job's name, `jobs_tpch-q1_delay_seconds`."""
+    found = flatten(run)
+    for job in run.get("jobs", []):
+        found |= flatten({k: v for k, v in job.items() if k != "name"}, f"jobs_{job['name']}_")
+    return found
+
+
+def evaluate(where: str, text: str, fields: Mapping[str, Any]) -> float:
+    """The value of an expression that `check` let pass."""
+    words = text.split()
+    result = _term(where, words[0], fields)
+    for sign, word in zip(words[1::2], words[2::2], strict=True):
+        term = _term(where, word, fields)
+        if sign == "/" and term == 0:
+            raise LabError(where, f"'{word}' is 0 and divides", "Another value")
+        result = result * term if sign == "*" else result / term
+    return result
+
+
+def divisor(where: str, text: str, fields: Mapping[str, Any]) -> float:
+    """The same where it divides another one."""
+    found = evaluate(where, text, fields)
+    if found == 0:
+        raise LabError(where, f"'{text}' is 0 where 'over' divides by it", "Another value")
+    return found
+
+
+def _term(where: str, word: str, fields: Mapping[str, Any]) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        pass
+    if word not in fields:
+        raise LabError(where, f"no field '{word}'", did_you_mean(word, fields))
+    found = fields[word]
+    if isinstance(found, bool):
+        return float(found)
+    if not isinstance(found, int | float):
+        raise LabError(where, f"'{word}' is {found!r}, no number", "Another field")
+    return float(found)

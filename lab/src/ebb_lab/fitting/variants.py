@@ -1,0 +1,182 @@
+"""One point of the search as options of `ebb sim`: values in options, profile and workload.
+
+A profile or workload that a parameter changes is written as a file of its own into the results'
+folder, named by a digest of its contents, where it also serves whoever repeats a run by hand.
+"""
+
+import copy
+import hashlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ebb_lab import toml
+from ebb_lab.errors import LabError, did_you_mean
+from ebb_lab.fitting.declaration import Declaration, Free, Target
+from ebb_lab.grid import FILES, NAMES_OR_FILES
+
+#: Where the files of points are, in the results' folder.
+INPUTS = "inputs"
+
+
+class Variants:
+    """Options of a declaration's runs at points of the search."""
+
+    def __init__(self, declared: Declaration, folder: Path) -> None:
+        self.declared, self.folder = declared, folder
+        self.runs = {name: self._found(run) for name, run in declared.runs.items()}
+        self._documents: dict[tuple[str, str], dict[str, Any]] = {}
+        for free in declared.free:
+            for target in free.targets:
+                self._check(free, target)
+
+    def options(self, run: str, point: Sequence[float]) -> dict[str, Any]:
+        """A run's options at a point; files of it are there when this returns."""
+        options = dict(self.runs[run])
+        for place in NAMES_OR_FILES:
+            if document := self.document(place, run, point):
+                options[place] = self._write(place, document)
+        for free, value in zip(self.declared.free, point, strict=True):
+            for target in free.targets:
+                if target.place == "option":
+                    options[target.path[0]] = free.written(value)
+        return options
+
+    def document(self, place: str, run: str, point: Sequence[float]) -> dict[str, Any] | None:
+        """The run's profile or workload at a point; None where no parameter changes it."""
+        changes = [
+            (target.path, free.written(value))
+            for free, value in zip(self.declared.free, point, strict=True)
+            for target in free.targets
+            if target.place == place
+        ]
+        document = copy.deepcopy(self._document(place, run)) if changes else None
+        if document is None:
+            return None
+        if place == "workload":
+            changes = [change for change in changes if _holds(document, change[0])]
+        for path, value in changes:
+            _put(document, path, value)
+        return document if changes else None
+
+    def _found(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """The run's options with names of files that hold in any folder."""
+        options = dict(run)
+        for option in (*FILES, *NAMES_OR_FILES):
+            value = options.get(option)
+            if isinstance(value, list):
+                options[option] = [self._absolute(str(each)) for each in value]
+            elif value is not None:
+                options[option] = self._absolute(str(value))
+        return options
+
+    def _absolute(self, name: str) -> str:
+        path = self.declared.folder / name
+        return str(path) if path.is_file() or name.endswith(".toml") else name
+
+    def _document(self, place: str, run: str) -> dict[str, Any] | None:
+        """What a parameter changes: a file's table, or one that rests on a shipped profile."""
+        name = str(self.runs[run].get(place, "asg-1115s" if place == "profile" else ""))
+        if (place, name) not in self._documents:
+            path = Path(name)
+            if path.is_file():
+                table = _read(path)
+            elif place == "profile":
+                table = {
+                    "name": f"{name}-fitted",
+                    "summary": f"{name} with fitted parameters of '{self.declared.name}'",
+                    "base": name,
+                }
+            else:
+                table = {}
+            self._documents[place, name] = table
+        return self._documents[place, name] or None
+
+    def _write(self, place: str, document: Mapping[str, Any]) -> str:
+        text = toml.document(document)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        name = f"{INPUTS}/{place}-{digest}.toml"
+        path = self.folder / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial")
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
+        return name
+
+    def _check(self, free: Free, target: Target) -> None:
+        """That a parameter has somewhere to go."""
+        where = f"{self.declared.path}: free.{free.name}"
+        if target.place == "option":
+            for name, run in self.runs.items():
+                if target.path[0] in run:
+                    raise LabError(
+                        where, f"run '{name}' states '{target.path[0]}' too", "State it once"
+                    )
+        if target.place == "workload":
+            documents = [self._document("workload", run) or {} for run in self.runs]
+            if not any(_holds(document, target.path) for document in documents):
+                near = sorted({path for document in documents for path in _paths(document)})
+                raise LabError(
+                    where,
+                    f"no run's workload file has '{'.'.join(target.path)}'",
+                    did_you_mean(".".join(target.path), near),
+                )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A file's table; files that it names beside it are named in full."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise LabError(str(path), str(error), "ebb sim would refuse it too") from error
+
+    def named(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: named(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [named(each) for each in value]
+        if isinstance(value, str) and value.endswith((".toml", ".csv", ".csv.gz")):
+            beside = path.parent / value
+            return str(beside) if beside.is_file() else value
+        return value
+
+    found: dict[str, Any] = named(table)
+    return found
+
+
+def _step(table: Any, name: str) -> Any:
+    """What a name leads to: a key of a table, or the entry of a list that has this name."""
+    if isinstance(table, dict):
+        return table.get(name)
+    if isinstance(table, list):
+        for each in table:
+            if isinstance(each, dict) and name in (each.get("name"), each.get("role")):
+                return each
+    return None
+
+
+def _holds(table: Any, path: Sequence[str]) -> bool:
+    for name in path:
+        table = _step(table, name)
+    return table is not None
+
+
+def _put(table: Any, path: Sequence[str], value: Any) -> None:
+    for name in path[:-1]:
+        found = _step(table, name)
+        if found is None:
+            found = table[name] = {}
+        table = found
+    table[path[-1]] = value
+
+
+def _paths(table: Any, prefix: str = "") -> list[str]:
+    """Every place of a document that a parameter can name."""
+    if isinstance(table, dict):
+        return [p for name, each in table.items() for p in _paths(each, f"{prefix}.{name}")]
+    if isinstance(table, list) and table and all(isinstance(each, dict) for each in table):
+        names = [(str(each.get("name") or each.get("role")), each) for each in table]
+        return [p for name, each in names for p in _paths(each, f"{prefix}.{name}")]
+    return [prefix.removeprefix(".")]

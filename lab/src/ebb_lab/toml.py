@@ -1,0 +1,59 @@
+"""TOML files that people write for the lab, and those that the lab writes for `ebb`."""
+
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from ebb_lab.errors import LabError, did_you_mean
+
+
+def read(path: Path, what: str, keys: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """Text and table of a file; `what` such as 'A study'. Unknown keys are refused."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise LabError(str(path), str(error), f"{what} is a TOML file, see docs/lab.md") from error
+    known(str(path), table, keys)
+    return text, table
+
+
+def known(where: str, table: Mapping[str, Any], keys: Collection[str]) -> None:
+    """Refuses keys that mean nothing."""
+    for key in table:
+        if key not in keys:
+            raise LabError(where, f"no key '{key}'", did_you_mean(key, keys))
+
+
+def whole(where: str, table: Mapping[str, Any], key: str, default: int, least: int = 1) -> int:
+    """A whole number from `least`."""
+    number = table.get(key, default)
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise LabError(f"{where}: {key}", f"is {number!r}", f"A whole number from {least}")
+    return number
+
+
+def value(value_: Any) -> str:
+    """A value as TOML writes it, tables inline."""
+    if isinstance(value_, bool):
+        return str(value_).lower()
+    if isinstance(value_, Mapping):
+        pairs = ", ".join(f"{_key(name)} = {value(each)}" for name, each in value_.items())
+        return f"{{ {pairs} }}"
+    if isinstance(value_, list | tuple):
+        return f"[{', '.join(map(value, value_))}]"
+    if isinstance(value_, str):
+        escaped = value_.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{escaped}"'
+    return repr(value_)
+
+
+def document(table: Mapping[str, Any], comments: Collection[str] = ()) -> str:
+    """A whole file, with lines of comment at its top."""
+    lines = [f"# {line}" for line in comments]
+    return "\n".join(lines + [f"{_key(k)} = {value(v)}" for k, v in table.items()]) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() else value(name)

@@ -1,0 +1,413 @@
+"""`ebb-lab fit`: the region holds a known truth, predictions hold what the truth gives, what the
+baseline does not decide is told, and what cannot be met is named."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ebb_lab import binary, cli, toml
+from ebb_lab.errors import LabError, WorkError
+from ebb_lab.fitting import declaration, outcome, predicting, provenance, region, study
+from ebb_lab.fitting.declaration import Free, Row, Target
+from ebb_lab.fitting.variants import Variants
+
+ROOT = Path(__file__).parents[2]
+
+# A run takes some hundredths of a second. Under native the exponent is of no consequence: cores
+# are at their highest frequency. What ondemand saves hangs on it.
+HEAD = """\
+policy = "ondemand"
+seeds = 1
+accepted = 4
+points = 48
+forecast = 4
+[options]
+profile = "generic-1u"
+workload = "rand-rw"
+duration = "500 ms"
+[runs.low]
+rate = "2000 IOPS"
+policy = ["native", "ondemand"]
+[runs.high]
+rate = "40000 IOPS"
+policy = ["native", "ondemand"]
+[[free]]
+name = "uncore"
+set = "profile:cpu.uncore"
+low = 20
+high = 100
+unit = "W"
+why = "no source"
+"""
+DYNAMIC = """\
+[[free]]
+name = "dynamic"
+set = "profile:cpu.core_dynamic"
+low = 1
+high = 9
+unit = "W"
+why = "no source"
+"""
+EXPONENT = """\
+[[free]]
+name = "exponent"
+set = "profile:cpu.frequency_exponent"
+low = 1
+high = 3
+why = "no source"
+"""
+CPU = "energy_joules_cpu / seconds"
+
+
+def row(kind: str, name: str, run: str, paper: float, rest: str) -> str:
+    """A row of a declaration about the processor's watts."""
+    return (
+        f'[[{kind}]]\nname = "{name}"\nrun = "{run}"\nvalue = "{CPU}"\nunit = "W"\n'
+        f"paper = {paper!r}\n{rest}\n"
+    )
+
+
+def watts(folder: Path, cpu: str, seed: int) -> dict[tuple[str, str], float]:
+    """A server of which everything is known: watts of its processor, by rate and policy."""
+    truth = folder / "truth.toml"
+    truth.write_text(f'name = "truth"\nsummary = "t"\nbase = "generic-1u"\n[cpu]\n{cpu}\n')
+    found = {}
+    for run, rate in (("low", 2000), ("high", 40000)):
+        told = subprocess.run(
+            [
+                str(binary.find().path),
+                "sim",
+                "--profile",
+                str(truth),
+                "--workload",
+                "rand-rw",
+                "--rate",
+            ]
+            + [f"{rate} IOPS", "--duration", "500 ms", "--seed", str(seed), "--json", "-q"]
+            + ["--policy", "native", "--policy", "ondemand"],
+            capture_output=True,
+            check=True,
+        )
+        for each in json.loads(told.stdout)["runs"]:
+            found[run, each["policy"]] = each["energy_joules"]["cpu"] / each["seconds"]
+    return found
+
+
+def measured(truth: dict[tuple[str, str], float]) -> str:
+    """The baseline that a paper about this server would state."""
+    return "".join(
+        row("baseline", run, run, truth[run, "native"], 'of = "native"\nuncertainty = "2%"')
+        for run in ("low", "high")
+    )
+
+
+@pytest.mark.parametrize(("uncore", "dynamic", "seed"), [(38, 6.1, 1), (71, 2.3, 2), (55, 4, 3)])
+def test_the_region_holds_the_truth_and_predicts_it(
+    tmp_path: Path, uncore: float, dynamic: float, seed: int
+) -> None:
+    truth = watts(tmp_path, f'uncore = "{uncore} W"\ncore_dynamic = "{dynamic} W"', 900 + seed)
+    saved = row("prediction", "saved", "high", truth["high", "ondemand"], 'of = "ondemand"')
+    text = f"seed = {seed}\n" + HEAD + DYNAMIC + measured(truth) + saved + "tolerance = 10\n"
+    path = tmp_path / "fit.toml"
+    path.write_text(text)
+    fit = study.run(path, tmp_path / "out", progress=False)
+    assert len(fit.samples) >= 4
+    low, high = fit.samples.min(axis=0), fit.samples.max(axis=0)
+    assert (low <= [uncore, dynamic]).all() and ([uncore, dynamic] <= high).all()
+    # A region, not the box: 2 % of watts pin the one down, and the other as far as the load goes.
+    assert (high - low < [12, 6]).all()
+    (predicted,) = fit.predictions
+    assert predicted.verdict == predicting.INSIDE
+    assert predicted.range[0] <= truth["high", "ondemand"] <= predicted.range[1]
+
+
+def test_what_the_baseline_does_not_decide_is_not_identified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # It takes ondemand half a second to act.
+    text = HEAD.replace("500 ms", "1 s") + EXPONENT
+    text += row("baseline", "low", "low", 53.37, 'of = "native"\nuncertainty = "2%"')
+    rest = 'of = "ondemand"\nover = "native"\ntolerance = 0.01'
+    text += row("prediction", "saved", "high", 0.95, rest).replace('unit = "W"\npaper', "paper")
+    path = tmp_path / "fit.toml"
+    path.write_text(text)
+    out = tmp_path / "out"
+    assert cli.main(["fit", str(path), "-o", str(out), "--json", "-q"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    schema = json.loads((ROOT / "docs" / "json-schema" / "lab-fit-1.json").read_text())
+    jsonschema.validate(answer, schema)
+    assert answer == json.loads((out / "fit.json").read_text())
+    (predicted,) = answer["predictions"]
+    assert predicted["verdict"] == predicting.NOT_IDENTIFIED
+    decided = predicted["decided_by"]
+    assert decided["parameter"] == "exponent" and decided["share"] > 0.8
+    assert decided["x"] == sorted(decided["x"])
+    assert decided["y"][0] > decided["y"][-1], "low frequencies save more where power falls faster"
+    # Once more from the journal, cut off in a line, on one worker: the same to the bit.
+    journal = (out / "runs.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "runs.jsonl").write_bytes(b"".join(journal[:9]) + journal[9][:50])
+    again = study.run(path, tmp_path / "cut", workers=1, progress=False)
+    assert json.loads(json.dumps(outcome.as_json(again, out))) == answer
+    told = cli.main(["fit", str(path), "-o", str(out), "-q"]), capsys.readouterr().out
+    assert told[0] == 0 and "saved over exponent (R² " in told[1]
+    # The central sample is a server that ebb loads, and meets the baseline there.
+    ended = subprocess.run(
+        [binary.find().path, "sim", "--experiment", out / "central.toml", "--json", "-q"],
+        capture_output=True,
+        check=True,
+    )
+    native = json.loads(ended.stdout)["runs"][0]
+    central = next(row["central"] for row in answer["baseline"] if row["name"] == "low")
+    assert native["energy_joules"]["cpu"] / native["seconds"] == pytest.approx(central)
+    table = pq.read_table(out / "samples.parquet")
+    assert len(table) == answer["accepted"]
+    assert table.schema.field("uncore").metadata[b"unit"] == b"W"
+    assert table.schema.metadata[b"ebb_lab.commit"] == b"not in git"
+
+
+def test_a_row_that_cannot_be_met_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "fit.toml"
+    small = HEAD.replace("points = 48", "points = 16")
+    # 24 cores on top of an uncore of at most 100 W do not come to 900 W.
+    path.write_text(small + row("baseline", "idle", "low", 900.0, 'of = "native"\nuncertainty=5'))
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 1
+    err = capsys.readouterr().err
+    assert "baseline 'idle': cannot be met: nearest to 900 W ± 5 is 10" in err
+    assert "W, at uncore=" in err and "Widen a free parameter's range" in err
+    # Each can be met, both cannot: one parameter moves them together.
+    both = row("baseline", "low", "low", 60.0, 'of = "native"\nuncertainty = 2')
+    both += row("baseline", "high", "high", 60.0, 'of = "native"\nuncertainty = 2')
+    path.write_text(small + both)
+    with pytest.raises(WorkError, match="can be met alone, but not with the other rows"):
+        study.run(path, tmp_path / "out", progress=False)
+
+
+def test_rows_left_out_are_predicted_by_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = watts(tmp_path, 'uncore = "45 W"', 7)
+    wrong = truth | {("high", "native"): truth["high", "native"] * 1.03}
+    text = 'leave-out = "row"\n' + HEAD + measured(wrong).replace('"2%"', '"4%"')
+    path = tmp_path / "fit.toml"
+    path.write_text(text)
+    fit = study.run(path, tmp_path / "out", progress=False)
+    assert [each.row.name for each in fit.left_out] == ["low", "high"]
+    high = fit.left_out[1]
+    assert high.error == pytest.approx(-0.03, abs=0.02)
+    # Without its own row the prediction is centred on the others', not drawn to it.
+    assert high.mean is not None and abs(high.mean - truth["high", "native"]) < 1.5
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 0
+    assert "Mean error of rows that were left out: " in capsys.readouterr().out
+
+
+@settings(max_examples=12)
+@given(
+    st.tuples(st.floats(0.15, 0.85), st.floats(0.15, 0.85)),
+    st.integers(0, 1000),
+    st.sampled_from([0.02, 0.05]),
+)
+def test_a_curved_ridge_is_found_along_its_length(
+    truth: tuple[float, float], seed: int, width: float
+) -> None:
+    """Of x·y and nothing else a whole hyperbola is feasible, not the surroundings of one point."""
+    product = truth[0] * truth[1]
+
+    def measure(shares: region.Array) -> region.Array:
+        return shares[:, :1] * shares[:, 1:]
+
+    found = region.search(
+        measure,
+        lambda shares: shares,
+        np.array([product]),
+        np.array([width]),
+        dimensions=2,
+        seed=seed,
+        points=200,
+        accepted=40,
+    )
+    accepted = found.shares[found.accepted]
+    assert len(accepted) >= 40
+    assert np.min(np.linalg.norm(accepted - truth, axis=1)) < 0.2
+    for axis in range(2):
+        assert accepted[:, axis].min() <= truth[axis] <= accepted[:, axis].max()
+        ends = product, 1.0
+        assert accepted[:, axis].min() < ends[0] + 0.1
+        assert accepted[:, axis].max() > ends[1] - 0.1
+
+
+def test_whole_numbers_are_exhausted() -> None:
+    """Four values are four points, and the search ends by itself."""
+
+    def snap(shares: region.Array) -> region.Array:
+        return (np.minimum(shares * 4, 3) // 1 + 0.5) / 4
+
+    found = region.search(
+        lambda shares: shares,
+        snap,
+        np.array([0.375]),
+        np.array([0.01]),
+        dimensions=1,
+        seed=1,
+        points=64,
+        accepted=8,
+    )
+    assert sorted(found.shares[:, 0]) == [0.125, 0.375, 0.625, 0.875]
+    assert found.shares[found.accepted].tolist() == [[0.375]]
+
+
+PREDICTION = Row("r", "", "run", "pacman", None, "iops", 1.41, 0.0, "", 0.1)
+FREE = (Free("a", (), 0, 1, "", "w"), Free("b", (), 0, 1, "s", "w"))
+
+
+def test_verdicts() -> None:
+    samples = np.array([[0.5, 0.5], [0.1, 0.9], [0.9, 0.1], [0.3, 0.2], [0.2, 0.4], [0.4, 0.7]])
+    seeds = np.array([-0.03, 0.0, 0.03])
+
+    def judged(centre: float, slope: float) -> predicting.Predicted:
+        values = centre + slope * (samples[:, 1:] - 0.5) ** 2 + seeds
+        return predicting.judge(PREDICTION, FREE, samples, values)
+
+    inside = judged(1.40, 0.1)
+    assert inside.verdict == predicting.INSIDE and inside.decided is None
+    assert inside.seeds == pytest.approx((1.37, 1.43))
+    assert inside.region == pytest.approx((1.40, 1.416))
+    assert judged(1.30, 0.1).verdict == predicting.OUTSIDE
+    # Rises to both sides of the middle: no rank correlation, and yet b alone decides.
+    hangs = judged(1.40, 1.0)
+    assert hangs.verdict == predicting.NOT_IDENTIFIED
+    assert hangs.decided is not None and hangs.decided.parameter == "b"
+    assert hangs.decided.share == pytest.approx(1.0)
+    assert hangs.decided.x == (0.1, 0.2, 0.4, 0.5, 0.7, 0.9)
+
+
+def test_parameters_go_where_they_are_declared(tmp_path: Path) -> None:
+    (tmp_path / "load.csv").write_text("")
+    (tmp_path / "load.toml").write_text(
+        'name = "l"\nshape = "load.csv"\n'
+        '[[jobs]]\nname = "mail"\ndepth = 1\nphases = { busy = "1 s", idle = "2 s" }\n'
+        '[[jobs]]\nname = "web"\ndepth = 1\n'
+    )
+    (tmp_path / "fit.toml").write_text(
+        '[runs.a]\nworkload = "load.toml"\nprofile = "asg-1115s"\n[runs.b]\nworkload = "mail"\n'
+        '[[free]]\nname = "depth"\nset = ["workload:jobs.mail.depth", "workload:jobs.web.depth"]\n'
+        'low = 1\nhigh = 8\nwhole = true\nwhy = "w"\n'
+        '[[free]]\nname = "idle"\nset = "workload:jobs.mail.phases.idle"\nlow = 1\nhigh = 100\n'
+        'log = true\nunit = "s"\nwhy = "w"\n'
+        '[[free]]\nname = "inlet"\nset = "profile:drives.count"\nlow = 1\nhigh = 4\nwhole = true\n'
+        'plain = true\nunit = "drives"\nwhy = "w"\n'
+        '[[free]]\nname = "rate"\nset = "option:rate"\nlow = 1\nhigh = 5\nunit = "IOPS"\n'
+        'why = "w"\n'
+        '[[baseline]]\nname = "n"\nrun = "a"\nof = "native"\nvalue = "iops"\npaper = 1\n'
+        "uncertainty = 1\n"
+    )
+    declared = declaration.read(tmp_path / "fit.toml")
+    depth, idle = declared.free[:2]
+    assert {depth.at(share / 100) for share in range(101)} == set(range(1, 9))
+    assert [idle.at(share) for share in (0.0, 0.5, 1.0)] == [1.0, 10.0, 100.0]
+    variants = Variants(declared, tmp_path / "out")
+    options = variants.options("a", [3.0, 10.5, 2.0, 1.5])
+    assert options["rate"] == "1.5 IOPS"
+    _, profile = toml.read(
+        tmp_path / "out" / options["profile"], "", ("name", "summary", "base", "drives")
+    )
+    assert (profile["base"], profile["drives"]) == ("asg-1115s", {"count": 2})
+    _, load = toml.read(tmp_path / "out" / options["workload"], "", ("name", "shape", "jobs"))
+    assert [job["depth"] for job in load["jobs"]] == [3, 3]
+    assert load["jobs"][0]["phases"] == {"busy": "1 s", "idle": "10.5 s"}
+    assert load["shape"] == str(tmp_path / "load.csv")
+    # A run of a built-in workload has nothing of this, and the same point the same files.
+    assert variants.options("b", [3.0, 10.5, 2.0, 1.5])["workload"] == "mail"
+    assert variants.options("a", [3.0, 10.5, 2.0, 1.5]) == options
+    missing = Free("x", (Target("workload", ("jobs", "mial", "depth")),), 0, 1, "", "w")
+    with pytest.raises(LabError, match="Did you mean 'jobs.mail.depth'"):
+        Variants(dataclasses.replace(declared, free=(missing,)), tmp_path / "out")
+
+
+def test_the_commit_is_that_of_the_declaration(tmp_path: Path) -> None:
+    path = tmp_path / "fit.toml"
+    path.write_text("1")
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            [
+                str(shutil.which("git")),
+                "-C",
+                str(tmp_path),
+                "-c",
+                "user.name=t",
+                "-c",
+                "user.email=t@example.org",
+                *words,
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    assert str(provenance.commit([path])) == "not in git"
+    git("init", "-q")
+    assert provenance.commit([path]).id is None
+    git("add", "fit.toml")
+    git("commit", "-qm", "declare")
+    head = git("rev-parse", "HEAD")
+    assert provenance.commit([path]) == provenance.Commit(head, False)
+    git("commit", "-qm", "later", "--allow-empty")
+    path.write_text("2")
+    assert provenance.commit([path]) == provenance.Commit(head, True)
+    assert str(provenance.commit([path])) == f"commit {head[:12]}, changed since"
+
+
+BAD = HEAD + row("baseline", "idle", "low", 60.0, 'of = "native"\nuncertainty = 2')
+BAD += row("prediction", "saved", "low", 50.0, 'of = "ondemand"\ntolerance = 1')
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("points = 48", "point = 48", "Did you mean 'points'"),
+        ("points = 48", "points = 3", "points: is 3"),
+        ("seeds = 1", "prediction-seeds = 3", "prediction-seeds: is 3. A whole number from 10"),
+        ("seeds = 1", 'leave-out = "row"', "leave-out: leaves no row to fit"),
+        ("seeds = 1", 'leave-out = "figure"', "leave-out: is 'figure'"),
+        ('policy = "ondemand"\nseeds', "seeds", "policy: is not stated"),
+        ('of = "native"', 'of = "ondemand"', "is of ondemand, the policy that is judged"),
+        ('of = "ondemand"', 'of = "native"', "is a prediction too"),
+        ('of = "native"', 'of = "pacer"', "run 'low' has no 'pacer'"),
+        ('name = "idle"\nrun = "low"', 'name = "idle"\nrun = "lo"', "no run 'lo'. Did you mean"),
+        ("uncertainty = 2", "", "uncertainty: is not stated"),
+        ("uncertainty = 2", 'uncertainty = "2 W"', "uncertainty: is no such number"),
+        ("tolerance = 1", "", "'tolerance' is not stated"),
+        ("paper = 60.0", 'paper = "60"', "paper: is '60'"),
+        ("energy_joules_cpu / s", "energy_joules_cpu - s", "is no value"),
+        ("energy_joules_cpu / s", "energy_joules_gpu / s", "Did you mean 'energy_joules_cpu'"),
+        ("low = 20", "low = 200", "free.uncore: 200 to 100 is no range"),
+        ('why = "no source"', "", "'why' is not stated"),
+        ("profile:cpu.uncore", "cpu.uncore", "is no place"),
+        ("profile:cpu.uncore", "option:rate", "run 'low' states 'rate' too"),
+        ("profile:cpu.uncore", "profile:cpu.uncor", "uncor"),
+        ("profile:cpu.uncore", "workload:jobs.mail.depth", "no run's workload file has"),
+        ('duration = "500 ms"', "seed = 3", "'seed' is the declaration's own"),
+    ],
+)
+def test_a_bad_declaration_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str, after: str, told: str
+) -> None:
+    assert before in BAD
+    path = tmp_path / "fit.toml"
+    path.write_text(BAD.replace(before, after, 1))
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {path}")
+    assert told in err
