@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{ebb, fails, path, prints, valid};
+use crate::serve::Serve;
 
 /// Four cores, two fans of the board, a warm socket, a disk.
 struct Copy {
@@ -150,6 +152,47 @@ fn observing_is_the_default_and_changes_nothing() {
     events.iter().for_each(|event| valid("run-1", event));
     let decision = events.iter().find(|event| event["control"] == "fan_duty").unwrap();
     assert!(decision["applied"].is_null(), "nobody tried: {text}");
+}
+
+/// Each request counts, with percentiles; a server that is gone is not one at rest.
+#[test]
+fn users_io_is_what_ebb_serve_counts() {
+    let copy = Copy::new();
+    let serve = Serve::start(&[]);
+    let config = path(copy.folder.path(), "ebb.toml");
+    fs::write(&config, format!("serve = \"{}\"\nperiod = \"100 ms\"", serve.metrics)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    command.args(copy.run(&["--config", &config, "--json", "--samples"]));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut samples = lines.filter_map(|line| {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        valid("run-1", &event);
+        (event["event"] == "sample").then(|| event["values"].clone())
+    });
+    let completed = |values: &Value| values["completed"].as_f64();
+    samples.find(|values| completed(values) == Some(0.0)).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                serve.load("randread")
+            }
+        });
+        let busy = samples.find(|values| completed(values) > Some(100.0)).unwrap();
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(busy["reads"], busy["completed"]);
+        assert_eq!(busy["read_bytes"].as_f64(), completed(&busy).map(|reads| 4096.0 * reads));
+        let [median, p99] = ["latency_p50_s", "latency_p99_s"].map(|of| busy[of].as_f64().unwrap());
+        assert!(0.0 < median && median <= p99 && p99 < 60.0, "{median} {p99}");
+    });
+    drop(serve);
+    samples.find(|values| completed(values).is_none()).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let (code, told) = ends(child);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("users' I/O is not known: no status from 127.0.0.1:"), "{told}");
 }
 
 #[test]

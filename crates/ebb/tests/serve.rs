@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::common::{ebb, fails, json, path, prints, valid};
 
 /// A running `ebb serve` with metrics; killed when dropped.
-struct Serve {
+pub struct Serve {
     child: Child,
     address: String,
-    metrics: String,
+    pub metrics: String,
 }
 
 impl Serve {
-    fn start(more: &[&str]) -> Self {
+    pub fn start(more: &[&str]) -> Self {
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
         command.args(fixed).args(["--namespace", "ram:8MiB"]).args(more);
@@ -55,7 +55,7 @@ impl Serve {
         Scrape::parse(&body)
     }
 
-    fn load(&self, rw: &str) {
+    pub fn load(&self, rw: &str) {
         let fixed = ["load", "--connect", &self.address, "--wait", "--duration", "300 ms"];
         json(&[&fixed[..], &["--rw", rw, "--queue-depth", "4", "--json"]].concat());
     }
@@ -67,7 +67,7 @@ impl Serve {
         }
     }
 
-    fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         json(&["status", &self.metrics, "--json"])
     }
 }

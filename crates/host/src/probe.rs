@@ -9,6 +9,7 @@ use crate::conflicts::{self, Conflict};
 use crate::drives::Drive;
 use crate::machine::Machine;
 use crate::nvme::{Admin, Identity};
+use crate::sense::waited;
 use crate::sys::Absent;
 
 /// One signal or control of one part.
@@ -207,10 +208,14 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
         | S::WriteLatencyP50
         | S::WriteLatencyP99
         | S::WriteLatencyP999 => {
-            "the kernel counts no single requests; `ebb serve` on this host does, for its own"
+            "the kernel counts no single requests; `ebb serve` on this host does, for its own: state \
+             serve in the configuration of ebb run"
         }
         S::BackgroundPending => "nobody on this host tells how much background work waits",
         S::Power | S::CpuPower | S::FanPower => power(machine, signal, list),
+        S::CpuPressure => pressure(machine, "cpu", list),
+        S::IoPressure => pressure(machine, "io", list),
+        S::MemoryPressure => pressure(machine, "memory", list),
         S::InletTemperature | S::SocketTemperature | S::FanReportedDuty | S::FanSpeed => {
             heat(machine, signal, list)
         }
@@ -320,6 +325,18 @@ fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
         }
         _ => "no meter of the fans",
     }
+}
+
+/// Seconds for which some task has waited; their change is the pressure.
+fn pressure(machine: &Machine, name: &str, list: &mut List) -> &'static str {
+    let path = format!("proc/pressure/{name}");
+    let missing = match machine.sys.text(&path) {
+        Ok(text) => waited(&text).is_none().then(|| "no line of what some tasks waited".to_owned()),
+        Err(Absent::Missing(_)) => return "a kernel without PSI; boot it with psi=1",
+        Err(absent) => Some(absent.to_string()),
+    };
+    list.add(None, Some(path), None, missing);
+    ""
 }
 
 /// NVMe controllers by what they say of themselves; `missing` says what one lacks.

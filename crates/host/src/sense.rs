@@ -2,7 +2,7 @@
 //! Files stay open; nothing here wakes a drive that sleeps.
 
 use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
-use ebb_policy::{IoSignals, OpSignals, Reading, Signals};
+use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
 
 use crate::drives::Counters;
 use crate::energy::{Meter, Zone};
@@ -53,6 +53,8 @@ pub struct Sensors {
     groups: Vec<Vec<Vec<u16>>>,
     frequencies: Vec<Vec<Watched>>,
     drives: Vec<DriveSensor>,
+    /// For CPUs, I/O and memory: time that some task has waited, in µs, and before.
+    pressure: [(Watched, Option<u64>); 3],
     packages: Vec<(Watched, Meter)>,
     wall: Vec<Watched>,
     sockets: Vec<Watched>,
@@ -104,6 +106,7 @@ impl Sensors {
                 .collect(),
             frequencies: layout.groups.iter().map(sampled).collect(),
             drives: layout.drives.iter().map(drive).collect(),
+            pressure: PRESSURE.map(|name| (file(format!("proc/pressure/{name}")), None)),
             packages: machine.packages().map(package).collect(),
             wall: machine.wall_meters().into_iter().map(file).collect(),
             sockets: layout
@@ -120,6 +123,7 @@ impl Sensors {
     pub fn read(&mut self, signals: &mut Signals, active: impl Fn(usize) -> u16) {
         self.read_cores(signals, active);
         self.read_drives(signals);
+        self.read_pressure(signals);
         self.read_power(signals);
         self.read_cooling(signals);
     }
@@ -184,6 +188,17 @@ impl Sensors {
         };
     }
 
+    fn read_pressure(&mut self, signals: &mut Signals) {
+        let period = signals.period.micros();
+        let [cpu, io, memory] = self.pressure.each_mut().map(|(file, before)| {
+            let now = file.text().ok().and_then(waited);
+            let before = std::mem::replace(before, now);
+            let waited = now?.checked_sub(before?)?;
+            (period > 0.0).then(|| (waited as f64 / period).min(1.0))
+        });
+        signals.pressure = PressureSignals { cpu, io, memory };
+    }
+
     fn read_power(&mut self, signals: &mut Signals) {
         let mut cpu = Some(Watts(0.0)).filter(|_| !self.packages.is_empty());
         for (file, meter) in &mut self.packages {
@@ -225,6 +240,16 @@ fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Watched)
         (file(chip.duty_file(pwm)), file(chip.file(&tachometer)))
     };
     layout.fans.iter().map(fan).collect()
+}
+
+/// What tasks wait for (`Documentation/accounting/psi.rst`).
+pub const PRESSURE: [&str; 3] = ["cpu", "io", "memory"];
+
+/// Time for which some task has waited since the start, in µs:
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234`.
+pub fn waited(text: &str) -> Option<u64> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split_ascii_whitespace().find_map(|field| field.strip_prefix("total="))?.parse().ok()
 }
 
 /// Moves the ticks of all CPUs on; whether the text has any.

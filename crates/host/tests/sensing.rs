@@ -98,6 +98,32 @@ fn a_drive_at_rest_is_not_asked_again() {
 }
 
 #[test]
+fn pressure_is_the_share_of_time_in_which_a_task_waited() {
+    let tree = intel();
+    let waited = |name: &str, micros: u64| {
+        let line =
+            |what: &str, of: u64| format!("{what} avg10=0.00 avg60=1.50 avg300=0.31 total={of}\n");
+        tree.put(
+            &format!("proc/pressure/{name}"),
+            line("some", micros) + &line("full", micros / 2),
+        );
+    };
+    waited("io", 7_000);
+    waited("memory", 5);
+    let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    assert_eq!(signals.pressure.io, None, "nothing is known of no time");
+    waited("io", 7_040);
+    waited("memory", 4);
+    host.sense(&mut signals);
+    let share = 40.0 / signals.period.micros();
+    assert!((signals.pressure.io.unwrap() - share.min(1.0)).abs() < 1e-9);
+    assert_eq!(signals.pressure.memory, None, "a counter that goes back says nothing");
+    assert_eq!(signals.pressure.cpu, None, "a kernel without it");
+}
+
+#[test]
 fn what_is_not_there_is_absent() {
     let tree = kunpeng();
     let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();

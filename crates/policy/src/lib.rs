@@ -28,7 +28,7 @@ pub use contract::row::{Aggregation, Domain, Unit};
 pub use contract::signal::Signal;
 pub use contract::signals::{
     CoolingSignals, DriveSignals, FanSignals, GroupSignals, IoSignals, JobSignals, OpSignals,
-    Percentiles, PowerSignals, Reading, Signals,
+    Percentiles, PowerSignals, PressureSignals, Reading, Signals,
 };
 pub use contract::source::{Origin, Source, Sources};
 pub use contract::topology::{

@@ -8,7 +8,7 @@ use ebb_policy::table::{SIGNALS, page};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{
     Applied, Control, Cycle, Domain, InForce, Limits, Names, OpSignals, Origin, Owner, PERIOD,
-    Percentiles, Plant, Policy, Request, Signal, Signals, Source,
+    Percentiles, Plant, Policy, PressureSignals, Request, Signal, Signals, Source,
 };
 
 #[test]
@@ -45,6 +45,8 @@ fn every_signal_can_be_read() {
     signals.io.mean_latency = Some(PERIOD);
     signals.io.max_latency = Some(PERIOD);
     signals.power.ssd = Some(Watts(80.0));
+    let (cpu, io, memory) = (Some(0.1), Some(0.2), Some(0.0));
+    signals.pressure = PressureSignals { cpu, io, memory };
     let percentiles = Some(Percentiles { p50: PERIOD, p99: PERIOD, p999: PERIOD });
     signals.io.percentiles = percentiles;
     let (completed, bytes, mean_latency) = (Some(1), Some(4096), Some(PERIOD));

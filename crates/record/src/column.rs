@@ -223,6 +223,15 @@ impl Columns {
         }));
         row.extend(added);
     }
+
+    /// What is known of one period, by the names of the columns; of a plant that adds none.
+    #[must_use]
+    pub fn known(&self, cycled: &Cycled<'_>) -> Vec<(&str, f64)> {
+        let mut row = Vec::with_capacity(self.all.len());
+        self.fill(&mut row, cycled, &[]);
+        let named = self.all.iter().map(|column| column.name.as_str()).zip(row);
+        named.filter(|(_, value)| value.is_finite()).collect()
+    }
 }
 
 /// The column of what all parts of `row` come to.

@@ -207,6 +207,12 @@ impl Distribution {
         Nanos::ZERO
     }
 
+    /// Upper end of each bucket that is not empty, and how many times are in it.
+    pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(index, count)| (Nanos(end(index)), *count))
+    }
+
     /// By doublings from 2¹⁰ ns to 2³³ ns: each upper end and how many lie below it and not below
     /// the one before. The last has no upper end.
     #[must_use]

@@ -1,5 +1,6 @@
 //! `/etc/ebb/ebb.toml`: what the operator states.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -39,6 +40,9 @@ pub struct Config {
     /// Disk throughput by fan duty, a file of `ebb characterise`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<PathBuf>,
+    /// Where the metrics of an `ebb serve` on this host are: users' I/O is what it counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serve: Option<SocketAddr>,
     /// Time from one cycle to the next.
     pub period: Nanos,
     /// What to do where somebody else changes what Ebb has set.
@@ -129,6 +133,7 @@ impl Default for Config {
             plf: Settings::default().plf,
             ssd_budget: None,
             curve: None,
+            serve: None,
             period: PERIOD,
             contest: Contest::default(),
             profile: "generic-1u".to_owned(),
@@ -277,7 +282,7 @@ mod tests {
             },
         );
         let all: Config = toml::from_str(&all).unwrap();
-        assert!(all.ssd_budget.is_some() && all.curve.is_some());
+        assert!(all.ssd_budget.is_some() && all.curve.is_some() && all.serve.is_some());
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
     }
 }

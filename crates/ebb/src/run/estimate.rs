@@ -3,11 +3,31 @@
 
 use ebb_host::Host;
 use ebb_policy::units::{Hertz, Joules, Nanos, Watts};
-use ebb_policy::{Applied, GroupSetting, InForce, Origin, Plant, Signal, Signals, Source};
+use ebb_policy::{
+    Applied, GroupSetting, InForce, Origin, Percentiles, Plant, Signal, Signals, Source,
+};
 use ebb_twin::Profile;
+
+use super::served::Watched;
 
 /// Beyond this utilisation the model of waiting says nothing any more.
 const SATURATED: f64 = 0.98;
+
+/// What grows where cores are fewer and slower.
+const LATENCIES: &[Signal] = &[
+    Signal::LatencyMean,
+    Signal::LatencyP50,
+    Signal::LatencyP99,
+    Signal::LatencyP999,
+    Signal::ReadLatencyMean,
+    Signal::ReadLatencyP50,
+    Signal::ReadLatencyP99,
+    Signal::ReadLatencyP999,
+    Signal::WriteLatencyMean,
+    Signal::WriteLatencyP50,
+    Signal::WriteLatencyP99,
+    Signal::WriteLatencyP999,
+];
 
 /// Power of a core, by the `[cpu]` section of a profile.
 #[derive(Debug, Clone, Copy)]
@@ -109,13 +129,13 @@ impl Saved {
 /// understated.
 pub struct Shadow<'a> {
     /// The machine.
-    pub host: &'a mut Host,
+    pub machine: Watched<'a>,
 }
 
 impl Plant for Shadow<'_> {
     fn sense(&mut self, signals: &mut Signals) {
-        self.host.sense(signals);
-        let topology = self.host.topology();
+        self.machine.sense(signals);
+        let topology = self.machine.host.topology();
         let highest = topology.max_frequency();
         let mut stretch = 1.0_f64;
         for group in 0..topology.groups.len() {
@@ -137,13 +157,22 @@ impl Plant for Shadow<'_> {
             }
         }
         let io = &mut signals.io;
-        for latency in
-            [&mut io.mean_latency, &mut io.reads.mean_latency, &mut io.writes.mean_latency]
-        {
-            *latency = latency.map(|latency| Nanos::from_seconds(latency.seconds() * stretch));
+        let longer = |latency: Nanos| Nanos::from_seconds(latency.seconds() * stretch);
+        let (reads, writes) = (&mut io.reads, &mut io.writes);
+        for (mean, percentiles) in [
+            (&mut io.mean_latency, &mut io.percentiles),
+            (&mut reads.mean_latency, &mut reads.percentiles),
+            (&mut writes.mean_latency, &mut writes.percentiles),
+        ] {
+            *mean = mean.map(longer);
+            *percentiles = percentiles.map(|Percentiles { p50, p99, p999 }| Percentiles {
+                p50: longer(p50),
+                p99: longer(p99),
+                p999: longer(p999),
+            });
         }
-        for of in [Signal::LatencyMean, Signal::ReadLatencyMean, Signal::WriteLatencyMean] {
-            modelled(signals, of, 0);
+        for of in LATENCIES {
+            modelled(signals, *of, 0);
         }
         for (drive, spec) in topology.drives.iter().enumerate() {
             let state = signals.in_force.state(drive);

@@ -3,6 +3,7 @@
 pub mod config;
 mod estimate;
 mod schedule;
+mod served;
 mod supervisor;
 mod systemd;
 mod told;
@@ -54,12 +55,8 @@ pub struct RunArgs {
     /// A copy of a machine's sys and proc under this folder.
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     root: PathBuf,
-    /// Print a JSON object a line (docs/json-schema/run-1.json).
-    #[arg(long)]
-    json: bool,
-    /// Leave out the decisions.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    tell: told::Tell,
     /// The process that acts; its standard input is the supervisor.
     #[arg(long, hide = true)]
     worker: bool,

@@ -1,11 +1,14 @@
 //! What `ebb run` says: its state, each decision, what went wrong. A line each, for people or as
 //! JSON (docs/json-schema/run-1.json).
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::Result;
+use clap::Args;
 use ebb_host::Notice;
 use ebb_policy::{Control, Cycled, Names, Outcome, Topology};
+use ebb_record::Columns;
 use ebb_record::log::{Changes, Entry, Line};
 use serde::Serialize;
 
@@ -46,6 +49,7 @@ enum Event<'a> {
     Decision(Line<'a>),
     Notice { time_s: f64, of: String, text: &'a str },
     Summary { time_s: f64, text: &'a str },
+    Sample { time_s: f64, values: BTreeMap<&'a str, f64> },
 }
 
 /// Says it.
@@ -54,22 +58,36 @@ pub struct Teller {
     names: Names,
     changes: Changes,
     state: State,
-    json: bool,
-    quiet: bool,
+    tell: Tell,
     would: bool,
+    columns: Columns,
+}
+
+/// What is said, and how.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Tell {
+    /// Print a JSON object a line (docs/json-schema/run-1.json).
+    #[arg(long)]
+    json: bool,
+    /// With --json: print what was sensed and is in force after each cycle too.
+    #[arg(long, requires = "json")]
+    samples: bool,
+    /// Leave out the decisions.
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 impl Teller {
     /// Of `policy`, that acts or only `would`.
-    pub fn new(policy: &str, topology: &Topology, would: bool, json: bool, quiet: bool) -> Self {
+    pub fn new(policy: &str, topology: &Topology, would: bool, tell: Tell) -> Self {
         Self {
             policy: policy.to_owned(),
             names: Names::new(topology),
             changes: Changes::new(topology),
             state: State::Starting,
-            json,
-            quiet,
+            tell,
             would,
+            columns: Columns::new(topology, Vec::new()),
         }
     }
 
@@ -79,15 +97,19 @@ impl Teller {
         self.changes.cycle(cycled, |entry| entries.push(entry));
         let time_s = cycled.signals.now.seconds();
         let mut to = out::stdout();
-        for entry in entries.iter().filter(|_| !self.quiet) {
+        for entry in entries.iter().filter(|_| !self.tell.quiet) {
             self.decision(&mut to, entry)?;
         }
         for Notice { place, text } in notices {
             let of = place.to_string();
-            match self.json {
+            match self.tell.json {
                 true => line(&mut to, &Event::Notice { time_s, of, text })?,
                 false => out::note(format_args!("{time_s:10.1} s  {of}: {text}")),
             }
+        }
+        if self.tell.samples {
+            let values = self.columns.known(cycled).into_iter().collect();
+            line(&mut to, &Event::Sample { time_s, values })?;
         }
         let state = match (cycled.native, failing, self.would) {
             (Some(reason), ..) => State::Native(reason),
@@ -98,7 +120,7 @@ impl Teller {
         if state != self.state {
             self.state = state;
             let state = &self.state.to_string();
-            match self.json {
+            match self.tell.json {
                 true => line(&mut to, &Event::State { time_s, state })?,
                 false => writeln!(to, "{time_s:10.1} s  {state}")?,
             }
@@ -114,7 +136,7 @@ impl Teller {
     /// What all of it came to.
     pub fn summary(&self, time_s: f64, text: &str) -> Result<()> {
         let mut to = out::stdout();
-        match self.json {
+        match self.tell.json {
             true => line(&mut to, &Event::Summary { time_s, text })?,
             false => writeln!(to, "{time_s:10.1} s  {text}")?,
         }
@@ -127,7 +149,7 @@ impl Teller {
             // Nobody tried.
             shown.applied = None;
         }
-        if self.json {
+        if self.tell.json {
             return line(to, &Event::Decision(shown));
         }
         let row = entry.decision.control.row();

@@ -22,6 +22,7 @@ use super::RunArgs;
 use super::config::Config;
 use super::estimate::{Core, Saved, Shadow};
 use super::schedule::InEffect;
+use super::served::{Served, Watched};
 use super::systemd::Systemd;
 use super::told::Teller;
 use crate::exit::usage;
@@ -47,6 +48,7 @@ pub struct Work<'a> {
     args: &'a RunArgs,
     config: Config,
     host: Host,
+    served: Option<Served>,
     cycle: Cycle,
     held: InEffect,
     teller: Teller,
@@ -90,14 +92,16 @@ impl<'a> Work<'a> {
             }
         }
         let would = state.is_none();
-        let teller = Teller::new(&config.policy, host.topology(), would, args.json, args.quiet);
+        let teller = Teller::new(&config.policy, host.topology(), would, args.tell);
         let core = Core::new(&Profile::load(&config.profile)?);
+        let served = config.serve.map(Served::new).transpose()?;
         let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
         let parts = (Machine::parts(&host.machine().sys), Nanos::ZERO);
         Ok(Self {
             args,
             config,
             host,
+            served,
             cycle,
             held,
             teller,
@@ -164,10 +168,11 @@ impl<'a> Work<'a> {
     /// One cycle; the time at its end.
     fn once(&mut self) -> Result<Nanos> {
         self.follow_schedule()?;
+        let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
         let cycled = if self.state.is_some() {
-            self.cycle.step(&mut self.host)
+            self.cycle.step(&mut machine)
         } else {
-            self.cycle.step(&mut Shadow { host: &mut self.host })
+            self.cycle.step(&mut Shadow { machine })
         };
         self.saved.add(&self.core, &self.host, cycled.signals);
         let now = cycled.signals.now;
@@ -235,6 +240,9 @@ impl<'a> Work<'a> {
         let (policy, _) = make(&config, held, &self.host)?;
         self.cycle.change(policy, held.ssd_budget)?;
         self.core = Core::new(&Profile::load(&config.profile)?);
+        if config.serve != self.config.serve {
+            self.served = config.serve.map(Served::new).transpose()?;
+        }
         (self.config, self.held) = (config, held);
         out::note("the configuration is taken");
         Ok(())

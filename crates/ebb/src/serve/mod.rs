@@ -33,7 +33,9 @@ use devices::{Devices, ModelledDrives};
 use energy::{Model, Rapl};
 use status::{Facts, GroupView, Observer};
 
+pub use metrics_http::ask;
 pub use options::{Options, ServeArgs, StatusArgs};
+pub use status::Status;
 
 /// Lightweight threads for each core: enough to move a part of a core's load.
 const THREADS_PER_CORE: usize = 4;
@@ -128,7 +130,7 @@ impl Server {
 
 /// Prints the status of a server, found by the address of its metrics.
 pub fn show(args: &StatusArgs) -> anyhow::Result<()> {
-    let status = metrics_http::ask(args.address)?;
+    let status = ask(args.address)?;
     match args.json {
         true => out::json(&status),
         false => out::print(status_text::text(&status)),

@@ -186,6 +186,8 @@ pub struct Latency {
     pub p99_s: f64,
     pub p999_s: f64,
     pub max_s: f64,
+    /// Upper end in nanoseconds, and how many.
+    pub buckets: Vec<(u64, u64)>,
     /// For the metrics: upper ends and counts.
     #[serde(skip)]
     pub octaves: Vec<(Option<Nanos>, u64)>,
@@ -421,6 +423,7 @@ impl Observer {
             p99_s: quantile(0.99),
             p999_s: quantile(0.999),
             max_s: all.max().seconds(),
+            buckets: all.buckets().map(|(end, count)| (end.0, count)).collect(),
             octaves: all.octaves(),
         }
     }

@@ -63,6 +63,15 @@ macro_rules! signals {
                 |s, _| Some(s.power.ssd?.0), until POWER |s, _at| s.power.ssd;
             FanPower fan_power Watts Server None "Of all fans."
                 |s, _| Some(s.power.fans?.0), until POWER |s, _at| s.power.fans;
+            CpuPressure cpu_pressure Share Server None
+                "Share of the period in which a task waited for a CPU."
+                |s, _| s.pressure.cpu;
+            IoPressure io_pressure Share Server None
+                "Share of the period in which a task waited for I/O."
+                |s, _| s.pressure.io;
+            MemoryPressure memory_pressure Share Server None
+                "Share of the period in which a task waited for memory."
+                |s, _| s.pressure.memory;
             InletTemperature inlet_temperature Celsius Server None "Of the air at the inlet."
                 |s, _| Some(s.cooling.inlet?.temperature.0);
             CoresActive cores_active Count CoreGroup Sum "Cores that take new work."

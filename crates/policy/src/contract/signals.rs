@@ -23,6 +23,8 @@ pub struct Signals {
     pub power: PowerSignals,
     /// Bytes of background work (flush, garbage collection, scrub) waiting to be done.
     pub background_pending: Option<u64>,
+    /// What tasks waited for.
+    pub pressure: PressureSignals,
     /// Temperatures and fans.
     pub cooling: CoolingSignals,
     /// Jobs, one per slot of [`Topology::jobs`].
@@ -109,6 +111,18 @@ pub struct DriveSignals {
     pub read_bytes: Option<u64>,
     /// Bytes written to it, by whomever.
     pub written_bytes: Option<u64>,
+}
+
+/// Shares of the period in which at least one task waited, 0 to 1 (pressure stall information,
+/// `some`: `Documentation/accounting/psi.rst`).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PressureSignals {
+    /// For a CPU.
+    pub cpu: Option<f64>,
+    /// For I/O.
+    pub io: Option<f64>,
+    /// For memory.
+    pub memory: Option<f64>,
 }
 
 /// What a temperature sensor said.
