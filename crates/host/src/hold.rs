@@ -5,6 +5,7 @@ use ebb_policy::units::{Nanos, Watts};
 
 use crate::knob::{CGROUPS, Place};
 use crate::machine::Machine;
+use crate::nvme::{Admin, power_limit};
 use crate::sys::Absent;
 
 /// Of the default, 100: background work that races is ten times as heavy as others.
@@ -15,6 +16,8 @@ const RACE: &str = "1000";
 pub struct Holds {
     /// Most that each processor package may draw in the long term (RAPL, constraint `long_term`).
     pub package_power: Option<Watts>,
+    /// Most that each drive may draw that takes a limit (NVMe Base 2.3, Feature 23h).
+    pub drive_power: Option<Watts>,
     /// Longest time that a CPU may take to leave an idle state
     /// (`Documentation/ABI/testing/sysfs-devices-power`).
     pub cpu_latency: Option<Nanos>,
@@ -62,6 +65,10 @@ impl Holds {
                 hold(path, format!("{:.0}", power.0 * 1e6));
             }
         }
+        all.extend(self.drive_limits(machine)?);
+        let mut hold = |path: String, value: String| {
+            all.push(Hold { place: Place::File { path }, value });
+        };
         if let Some(latency) = self.cpu_latency {
             for cpu in &machine.cpus.cpus {
                 let folder = "sys/devices/system/cpu";
@@ -86,6 +93,27 @@ impl Holds {
             }
         }
         Ok(Held { constant: all, race: self.race() })
+    }
+
+    fn drive_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
+        let Some(power) = self.drive_power else { return Ok(Vec::new()) };
+        let value = power_limit(power);
+        let value = value.ok_or_else(|| format!("drive_power = {power}: write up to 655 W"))?;
+        let mut limits = Vec::new();
+        for drive in &machine.drives {
+            let (Some(controller), Some(id)) = (&drive.controller, &drive.id) else { continue };
+            let identity = machine.open_nvme(controller).and_then(|mut drive| drive.identify());
+            let place = Place::PowerLimit { drive: id.clone() };
+            // The namespaces of one controller are one drive.
+            let is_known = limits.iter().any(|hold: &Hold| hold.place == place);
+            if !is_known && identity.is_ok_and(|identity| identity.limits_power) {
+                limits.push(Hold { place, value: value.to_string() });
+            }
+        }
+        match limits.is_empty() {
+            true => Err("drive_power: no drive here takes a power limit".to_owned()),
+            false => Ok(limits),
+        }
     }
 
     /// Where background work is given weight, and the weight with which it races.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::nvme::{Admin, POWER_MANAGEMENT, Patient};
+use crate::nvme::{Admin, POWER_LIMIT, POWER_MANAGEMENT, Patient};
 use crate::sys::{Absent, Sys};
 
 /// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
@@ -46,6 +46,11 @@ pub enum Place {
         /// Model and serial number of its controller.
         drive: String,
     },
+    /// The NVMe power limit of a drive (NVMe Base 2.3, Feature 23h).
+    PowerLimit {
+        /// Model and serial number of its controller.
+        drive: String,
+    },
 }
 
 impl std::fmt::Display for Place {
@@ -56,6 +61,7 @@ impl std::fmt::Display for Place {
             Self::Controller { name } => write!(f, "the {name} controller in /{CGROUPS}"),
             Self::Partition { group } => write!(f, "the CPU partition /{CGROUPS}/{group}"),
             Self::PowerState { drive } => write!(f, "the power state of {drive}"),
+            Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
         }
     }
 }
@@ -65,7 +71,13 @@ impl Place {
     /// theirs, and so may a drive that stays powered. The kernel's own settings begin anew.
     #[must_use]
     pub fn survives_reboot(&self) -> bool {
-        matches!(self, Self::Chip { .. } | Self::PowerState { .. })
+        matches!(self, Self::Chip { .. }) || self.is_drive()
+    }
+
+    /// Whether it is in a drive, which forgets it without power.
+    #[must_use]
+    pub fn is_drive(&self) -> bool {
+        matches!(self, Self::PowerState { .. } | Self::PowerLimit { .. })
     }
 }
 
@@ -85,7 +97,8 @@ enum At {
     File(String),
     Controller(String),
     Partition(String),
-    PowerState(Patient),
+    /// The bits of a feature of a drive that are its value.
+    Feature(Patient, u8, u32),
 }
 
 impl Knob {
@@ -106,12 +119,16 @@ impl Knob {
             }
             Place::Controller { name } => At::Controller(name.clone()),
             Place::Partition { group } => At::Partition(format!("{CGROUPS}/{group}")),
-            Place::PowerState { drive } => {
+            Place::PowerState { drive } | Place::PowerLimit { drive } => {
                 let is_it = |one: &&crate::drives::Drive| one.id.as_ref() == Some(drive);
                 let found = machine.drives.iter().find(is_it);
                 let controller = found.and_then(|drive| drive.controller.as_ref());
                 let gone = || Absent::Missing(drive.into());
-                At::PowerState(machine.open_nvme(controller.ok_or_else(gone)?)?)
+                let controller = machine.open_nvme(controller.ok_or_else(gone)?)?;
+                match place {
+                    Place::PowerState { .. } => At::Feature(controller, POWER_MANAGEMENT, 0x1f),
+                    _ => At::Feature(controller, POWER_LIMIT, 0x3_ffff),
+                }
             }
         };
         Ok(Self { at })
@@ -130,8 +147,8 @@ impl Knob {
                 Ok(if on { "on" } else { "off" }.to_owned())
             }
             At::Partition(folder) => partition(sys, folder),
-            At::PowerState(drive) => {
-                drive.feature(POWER_MANAGEMENT).map(|value| (value & 0x1f).to_string())
+            At::Feature(drive, feature, bits) => {
+                drive.feature(*feature).map(|value| (value & *bits).to_string())
             }
         }
     }
@@ -178,9 +195,9 @@ impl Knob {
                 sys.write(format!("{CGROUPS}/cgroup.subtree_control"), &format!("{sign}{name}"))
             }
             At::Partition(folder) => set_partition(sys, folder, value),
-            At::PowerState(drive) => {
-                let state = value.parse().map_err(|_| sys.nonsense("", value, "a power state"))?;
-                drive.set_feature(POWER_MANAGEMENT, state)
+            At::Feature(drive, feature, _) => {
+                let value = value.parse().map_err(|_| sys.nonsense("", value, "a number"))?;
+                drive.set_feature(*feature, value)
             }
         }
     }

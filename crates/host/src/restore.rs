@@ -121,7 +121,7 @@ fn one(
     match set() {
         Ok(outcome) => outcome,
         // Without power a drive forgets its state.
-        Err(reason @ Absent::Missing(_)) if matches!(original.place, Place::PowerState { .. }) => {
+        Err(reason @ Absent::Missing(_)) if original.place.is_drive() => {
             Outcome::Gone { reason: reason.to_string() }
         }
         Err(reason) => Outcome::Failed { reason: reason.to_string() },

@@ -247,14 +247,16 @@ fn what_the_operator_holds_is_held_and_set_back() {
         tree.put(&format!("sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us"), 0);
     }
     tree.with_drives();
+    tree.put("dev/nvme1-23", 0);
     let before = tree.settings();
     let holds = Holds {
         package_power: Some(Watts(150.0)),
+        drive_power: Some(Watts(12.5)),
         cpu_latency: Some(Nanos::from_micros(50)),
         disk_standby: None,
         background: vec!["backup.slice".to_owned()],
     };
-    let held = holds.places(&tree.machine()).unwrap();
+    let held = holds.places(&tree.with_drives()).unwrap();
     let mut bench = Bench::with(tree, Leave::Restore, held);
     let mut request = bench.request();
     request.ask_background(BackgroundMode::Race, "test:");
@@ -264,11 +266,14 @@ fn what_the_operator_holds_is_held_and_set_back() {
     assert_eq!(is(&format!("{zone}/constraint_0_power_limit_uw")), "300000000");
     assert_eq!(is("sys/devices/system/cpu/cpu9/power/pm_qos_resume_latency_us"), "50");
     assert_eq!(is("sys/fs/cgroup/backup.slice/io.weight"), "default 1000");
+    // In hundredths of a watt, of the drive alone that takes one.
+    assert_eq!(is("dev/nvme1-23"), (2 << 16 | 1250).to_string());
     request.background.release(0);
     bench.apply(&request);
     assert_eq!(bench.tree.get("sys/fs/cgroup/backup.slice/cpu.weight"), "100");
     bench.restore();
     assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
+    assert_eq!(bench.tree.get("dev/nvme1-23"), "0");
     let nowhere = Holds { package_power: Some(Watts(9.0)), ..Holds::default() };
     assert!(
         nowhere.places(&crate::tree::ampere().machine()).unwrap_err().contains("package_power")

@@ -32,7 +32,7 @@ impl Tree {
         let mut machine = self.machine();
         machine.nvme = Controllers::new(|sys, name| {
             let drive = Drive { name: name.to_owned(), sys: sys.clone() };
-            drive.sys.text(drive.file()).map(|_| Box::new(drive) as Box<dyn Admin>)
+            drive.sys.text(drive.file(2)).map(|_| Box::new(drive) as Box<dyn Admin>)
         });
         machine
     }
@@ -175,17 +175,21 @@ struct Drive {
 pub const CAPS: [f64; 3] = [25.0, 14.0, 9.0];
 
 impl Drive {
-    fn file(&self) -> String {
-        format!("dev/{}", self.name)
+    /// Of the power state, or of another feature.
+    fn file(&self, feature: u8) -> String {
+        match feature {
+            2 => format!("dev/{}", self.name),
+            other => format!("dev/{}-{other:x}", self.name),
+        }
     }
 }
 
 impl Admin for Drive {
-    fn feature(&mut self, _: u8) -> Result<u32, Absent> {
-        self.sys.number(self.file())
+    fn feature(&mut self, feature: u8) -> Result<u32, Absent> {
+        self.sys.number(self.file(feature))
     }
-    fn set_feature(&mut self, _: u8, value: u32) -> Result<(), Absent> {
-        self.sys.write(self.file(), &value.to_string())?;
+    fn set_feature(&mut self, feature: u8, value: u32) -> Result<(), Absent> {
+        self.sys.write(self.file(feature), &value.to_string())?;
         let log = self.sys.text("dev/log")?;
         self.sys.write("dev/log", &format!("{log} {}={value}", self.name))
     }
@@ -199,7 +203,8 @@ impl Admin for Drive {
         let states: Vec<_> = CAPS.iter().chain(&[4.0]).map(state).collect();
         let (serial, model) = (self.name.clone(), "fake".to_owned());
         let idle = vec![None; states.len()];
-        Ok(Identity { serial, model, idle, warning: Some(Celsius(70.0)), states })
+        let limits_power = self.sys.has(self.file(0x23));
+        Ok(Identity { serial, model, idle, warning: Some(Celsius(70.0)), limits_power, states })
     }
     fn health(&mut self) -> Result<Health, Absent> {
         Ok(Health { warnings: 0, temperature: Some(Celsius(41.0)), power: None })

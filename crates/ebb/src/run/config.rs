@@ -91,6 +91,9 @@ pub struct Hold {
     /// Most that each processor package may draw in the long term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub package_power: Option<Watts>,
+    /// Most that each drive may draw that takes a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_power: Option<Watts>,
     /// Longest time that a CPU may take to leave an idle state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_latency: Option<Nanos>,
@@ -249,8 +252,9 @@ impl Config {
 
     /// What is held.
     pub fn holds(&self) -> Holds {
-        let Hold { package_power, cpu_latency, disk_standby, background } = self.hold.clone();
-        Holds { package_power, cpu_latency, disk_standby, background }
+        let Hold { package_power, drive_power, cpu_latency, disk_standby, background } =
+            self.hold.clone();
+        Holds { package_power, drive_power, cpu_latency, disk_standby, background }
     }
 
     /// The curve of the disks.

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::sys::{Absent, Sys};
 pub use ioctl::Ioctl;
 pub use patient::Patient;
-pub use wire::{Health, Identity};
+pub use wire::{Health, Identity, power_limit};
 
 /// Feature 02h, Power Management: the power state (NVMe Base 5.1.25.1.2).
 pub const POWER_MANAGEMENT: u8 = 0x02;
+/// Feature 23h, Power Limit (NVMe Base 2.3): the value and its scale, as in power states.
+pub const POWER_LIMIT: u8 = 0x23;
 
 /// What the admin queue of a controller is asked.
 pub trait Admin: Send + std::fmt::Debug {

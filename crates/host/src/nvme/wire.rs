@@ -27,6 +27,8 @@ pub struct Identity {
     pub idle: Vec<Option<Watts>>,
     /// Where it warns of its temperature (WCTEMP).
     pub warning: Option<Celsius>,
+    /// Whether it takes a power limit (CTRATT bit 20, NVMe Base 2.3).
+    pub limits_power: bool,
 }
 
 impl Identity {
@@ -44,6 +46,7 @@ impl Identity {
             states: descriptors.clone().map(state).collect(),
             idle: descriptors.map(|d| scaled(half(d, 16), d[18] >> 6)).collect(),
             warning: kelvin(half(bytes, 266)),
+            limits_power: bytes[98] & 1 << 4 != 0,
         }
     }
 }
@@ -85,6 +88,12 @@ impl Health {
             power: scaled(half(bytes, 240), bytes[242] & 3),
         }
     }
+}
+
+/// A power limit as the feature has it: in hundredths of a watt.
+pub fn power_limit(power: Watts) -> Option<u32> {
+    let hundredths = (power.0 * 100.0).round();
+    (1.0..=f64::from(u16::MAX)).contains(&hundredths).then_some(2 << 16 | hundredths as u32)
 }
 
 fn half(bytes: &[u8], at: usize) -> u16 {
