@@ -33,8 +33,9 @@ class Bench:
         for job in wanted.values():
             entry = self.journal.entries.get(job.key)
             if entry is None or entry.error:
-                reason = entry.error if entry and entry.error else "was not run"
-                raise LabError(f"{where}: {job.title}", reason, "Correct the file")
+                # An error begins with the run's title.
+                reason = entry.error if entry and entry.error else f"{job.title}: was not run"
+                raise LabError(where, reason, "Correct the file")
         keys = iter([job.key for job in jobs])
         return [record["result"] for record in self.journal.records(keys)]
 
