@@ -133,6 +133,27 @@ def cores(bed):
     stop_fio(bed)
 
 
+def offline(bed):
+    """PACER takes cores offline where it may; one of each socket stays, and all come back"""
+    start_fio(bed, "few", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
+    folder = "/sys/devices/system/cpu"
+    with Running(bed, 'policy = "pacer"\nplf = "50%"\n[machine]\npark_by = "offline"') as ebb:
+        until("most are offline", lambda: bed.guest.run(
+            f"grep -l 0 {folder}/cpu[0-9]*/online | wc -l || true").strip() in ("5", "6"), PATIENCE)
+        # Everything is read back meanwhile.
+        time.sleep(12)
+        sockets = bed.guest.run(f"""for cpu in {folder}/cpu[0-9]*; do
+                if [ "$(cat $cpu/online 2> /dev/null || echo 1)" = 1 ]; then
+                    cat $cpu/topology/physical_package_id
+                fi
+            done""").split()
+        print(f"# {8 - len(sockets)} of 8 are offline; sockets of the others: {sockets}")
+        expect({*sockets} == {"0", "1"}, f"online are CPUs of the sockets {sockets}")
+        said = [event for event in ebb.events() if event["event"] in ("state", "notice")]
+        expect([event.get("state") for event in said] == ["acting"], f"it said {said}")
+    stop_fio(bed)
+
+
 def fans(bed):
     """EADC has the fans; one that stops is survived: the others go faster, nothing throttles"""
     chip = bed.hwmon("ebb_board")

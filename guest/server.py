@@ -4,7 +4,7 @@ temperatures of our own, and drives with power states."""
 import json
 from pathlib import Path
 
-from acting import cores, drives, ends, fans
+from acting import cores, drives, ends, fans, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from likeness import likeness
 from steps import HOST, PATIENCE
@@ -252,4 +252,4 @@ def farewell(bed):
 
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], cores, drives, fans, likeness, ends, farewell]
+STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, ends, farewell]

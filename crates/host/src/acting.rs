@@ -5,15 +5,13 @@ use ebb_policy::{BackgroundMode, Control, InForce, Outcome, PowerState, Topology
 
 use crate::hold::{Held, Hold};
 use crate::knob::{Knob, Place};
-use crate::layout::{Core, Layout};
+use crate::layout::{Core, Layout, ParkBy};
 use crate::machine::Machine;
 use crate::originals::{Leave, Original, State};
-use crate::parking::Parking;
+use crate::parking::{self, Parking};
 use crate::steering::{Notice, Steering, worse};
 use crate::tasks::Tasks;
 
-/// The control group that keeps the CPUs of parked cores.
-pub const PARKED: &str = "ebb-parked";
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
 const CHECKED_PARTS: usize = 20;
@@ -80,8 +78,16 @@ struct Domain {
     max: usize,
     min: usize,
     groups: Vec<usize>,
+    cpus: Vec<u16>,
     socket: Option<u16>,
     range: (Hertz, Hertz),
+}
+
+impl Domain {
+    /// Whether nothing runs there: it cannot be asked or set then.
+    fn rests(&self, offline: &[u16]) -> bool {
+        self.cpus.iter().all(|cpu| offline.contains(cpu))
+    }
 }
 
 /// One fan: its mode, where it has one, and its duty.
@@ -129,10 +135,10 @@ impl Acting {
             }
         }
         if owns(Control::ActiveCores) {
-            let group = PARKED.to_owned();
-            add(Control::ActiveCores, Place::Partition { group }, Safe::Found, false);
-            let name = "cpuset".to_owned();
-            add(Control::ActiveCores, Place::Controller { name }, Safe::Found, false);
+            add(Control::ActiveCores, parking::place(layout.park_by), Safe::Found, false);
+            if layout.park_by == ParkBy::Partition {
+                add(Control::ActiveCores, parking::controller(), Safe::Found, false);
+            }
         }
         for (chip, pwm) in &layout.fans {
             let (duty, mode) = fan(machine, *chip, pwm);
@@ -170,8 +176,6 @@ impl Acting {
             let held = holds.iter().map(|hold| Some((find(&hold.place)?, hold.value.clone())));
             held.flatten().collect()
         };
-        let controller = Place::Controller { name: "cpuset".to_owned() };
-        let partition = find(&Place::Partition { group: PARKED.to_owned() });
         let domains = machine.cpus.policies.iter().filter_map(|policy| {
             let of = |cores: &Vec<Core>| {
                 cores.iter().any(|core| core.cpus.iter().any(|cpu| policy.cpus.contains(cpu)))
@@ -182,6 +186,7 @@ impl Acting {
                 max: find(&limit(policy, "max"))?,
                 min: find(&limit(policy, "min"))?,
                 groups: groups.map(|(at, _)| at).collect(),
+                cpus: policy.cpus.clone(),
                 socket: cpu.map(|cpu| cpu.socket),
                 range: (policy.lowest, policy.highest),
             })
@@ -194,10 +199,7 @@ impl Acting {
             find(&Place::PowerState { drive: parts.drive.id.clone()? })
         };
         Self {
-            parking: partition.map(|partition| {
-                let places = (partition, find(&controller));
-                Parking::new(places, layout.groups.clone(), tasks, state.again())
-            }),
+            parking: Parking::new(machine, layout, &steering, tasks, state.again()),
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             domains: domains.collect(),
             drives: layout.drives.iter().map(drive).collect(),
@@ -213,6 +215,12 @@ impl Acting {
     pub fn active(&self, group: usize) -> u16 {
         let active = self.parking.as_ref().map(|parking| parking.active(group, &self.steering));
         active.unwrap_or(self.cores[group])
+    }
+
+    /// The CPUs that are offline because their cores are parked.
+    #[must_use]
+    pub fn offline(&self) -> Vec<u16> {
+        self.parking.as_ref().map(|parking| parking.offline(&self.steering)).unwrap_or_default()
     }
 
     /// See [`crate::Host::notices`].
@@ -236,9 +244,14 @@ impl Acting {
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
         let checked = CHECKED.max(self.steering.count() / CHECKED_PARTS);
-        let drives = &self.drives;
+        let (drives, offline) = (&self.drives, self.offline());
         let drive = |place: usize| drives.iter().position(|at| *at == Some(place));
-        self.steering.check(checked, now, |place| drive(place).is_some_and(&sleeps));
+        let rests = |place: usize| {
+            let its = self.domains.iter().find(|domain| [domain.max, domain.min].contains(&place));
+            its.is_some_and(|domain| domain.rests(&offline))
+        };
+        let sleeps = |place: usize| drive(place).is_some_and(&sleeps) || rests(place);
+        self.steering.check(checked, now, sleeps);
         for fan in 0..self.fans.len() {
             tell(Control::FanDuty, fan, self.set_fan(fan, given, now));
         }
@@ -248,7 +261,11 @@ impl Acting {
             let nowhere = || refused(given.group(group).active < *cores);
             tell(Control::ActiveCores, group, parked.unwrap_or_else(nowhere));
         }
+        let offline = self.offline();
         for domain in 0..self.domains.len() {
+            if self.domains[domain].rests(&offline) {
+                continue;
+            }
             let outcome = self.set_frequency(domain, given, now);
             if outcome == Outcome::Done {
                 continue;
@@ -302,7 +319,7 @@ impl Acting {
 
     /// The highest frequency that any group asks of a domain, below the ceiling of its socket.
     fn set_frequency(&mut self, domain: usize, given: &InForce, now: Nanos) -> Outcome {
-        let Domain { max, min, groups, socket, range } = &self.domains[domain];
+        let Domain { max, min, groups, socket, range, .. } = &self.domains[domain];
         let (max, min) = (*max, *min);
         let mut asked = groups.iter().map(|group| given.frequency.at(*group).given);
         let first = asked.next().flatten();

@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::nvme::{Admin, POWER_LIMIT, POWER_MANAGEMENT, Patient};
-use crate::sys::{Absent, Sys};
+use crate::sys::{Absent, Sys, cpu_list, cpus};
 
 /// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
 pub const CGROUPS: &str = "sys/fs/cgroup";
+
+/// Where its CPUs are.
+const CPUS: &str = "sys/devices/system/cpu";
 
 /// Where something is set, by a name that stays when devices are numbered anew.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -41,6 +44,8 @@ pub enum Place {
         /// The group's name.
         group: String,
     },
+    /// The CPUs that are offline (`Documentation/core-api/cpu_hotplug.rst`).
+    Offline,
     /// The NVMe power state of a drive (NVMe Base, Feature 02h).
     PowerState {
         /// Model and serial number of its controller.
@@ -60,6 +65,7 @@ impl std::fmt::Display for Place {
             Self::Chip { chip, device, file } => write!(f, "{file} of {chip} ({device})"),
             Self::Controller { name } => write!(f, "the {name} controller in /{CGROUPS}"),
             Self::Partition { group } => write!(f, "the CPU partition /{CGROUPS}/{group}"),
+            Self::Offline => write!(f, "the CPUs that are offline"),
             Self::PowerState { drive } => write!(f, "the power state of {drive}"),
             Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
         }
@@ -72,6 +78,12 @@ impl Place {
     #[must_use]
     pub fn survives_reboot(&self) -> bool {
         matches!(self, Self::Chip { .. }) || self.is_drive()
+    }
+
+    /// Whether it is where CPUs are parked.
+    #[must_use]
+    pub fn parks(&self) -> bool {
+        matches!(self, Self::Partition { .. } | Self::Offline)
     }
 
     /// Whether it is in a drive, which forgets it without power.
@@ -97,6 +109,7 @@ enum At {
     File(String),
     Controller(String),
     Partition(String),
+    Offline,
     /// The bits of a feature of a drive that are its value.
     Feature(Patient, u8, u32),
 }
@@ -119,6 +132,7 @@ impl Knob {
             }
             Place::Controller { name } => At::Controller(name.clone()),
             Place::Partition { group } => At::Partition(format!("{CGROUPS}/{group}")),
+            Place::Offline => At::Offline,
             Place::PowerState { drive } | Place::PowerLimit { drive } => {
                 let is_it = |one: &&crate::drives::Drive| one.id.as_ref() == Some(drive);
                 let found = machine.drives.iter().find(is_it);
@@ -147,6 +161,7 @@ impl Knob {
                 Ok(if on { "on" } else { "off" }.to_owned())
             }
             At::Partition(folder) => partition(sys, folder),
+            At::Offline => offline(sys).map(|cpus| cpu_list(&cpus)),
             At::Feature(drive, feature, bits) => {
                 drive.feature(*feature).map(|value| (value & *bits).to_string())
             }
@@ -195,6 +210,7 @@ impl Knob {
                 sys.write(format!("{CGROUPS}/cgroup.subtree_control"), &format!("{sign}{name}"))
             }
             At::Partition(folder) => set_partition(sys, folder, value),
+            At::Offline => set_offline(sys, value),
             At::Feature(drive, feature, _) => {
                 let value = value.parse().map_err(|_| sys.nonsense("", value, "a number"))?;
                 drive.set_feature(*feature, value)
@@ -255,6 +271,37 @@ fn set_partition(sys: &Sys, folder: &str, cpus: &str) -> Result<(), Absent> {
         "root" => Ok(()),
         _ => sys.write(&kind, "root"),
     }
+}
+
+/// Whether a CPU is online; the CPUs that can never be offline do not have it.
+#[must_use]
+pub fn online(cpu: u16) -> String {
+    format!("{CPUS}/cpu{cpu}/online")
+}
+
+/// The CPUs that are offline.
+fn offline(sys: &Sys) -> Result<Vec<u16>, Absent> {
+    let mut all = Vec::new();
+    for name in sys.numbered(CPUS, "cpu") {
+        let Ok(cpu) = name["cpu".len()..].parse() else { continue };
+        match sys.text(online(cpu)) {
+            Ok(is) if is == "0" => all.push(cpu),
+            Ok(_) | Err(Absent::Missing(_)) => {}
+            Err(absent) => return Err(absent),
+        }
+    }
+    Ok(all)
+}
+
+/// Takes `list` offline, and no others.
+fn set_offline(sys: &Sys, list: &str) -> Result<(), Absent> {
+    let wanted = cpus(list).ok_or_else(|| sys.nonsense("", list, "a list of CPUs"))?;
+    let is = offline(sys)?;
+    let back = is.iter().filter(|cpu| !wanted.contains(cpu)).map(|cpu| (*cpu, "1"));
+    let gone = wanted.iter().filter(|cpu| !is.contains(cpu)).map(|cpu| (*cpu, "0"));
+    // All are tried: one that cannot come back is no reason to leave another one away.
+    let set = |(cpu, to): (u16, &str)| sys.write(online(cpu), to);
+    back.chain(gone).map(set).fold(Ok(()), |all, one| all.and(one))
 }
 
 #[cfg(test)]

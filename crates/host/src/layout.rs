@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use ebb_policy::units::{Celsius, Hertz, Watts};
 use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, Topology};
+use serde::{Deserialize, Serialize};
 
 use crate::cpus::{Cpu, Policy};
 use crate::drives::Drive;
@@ -26,6 +27,17 @@ pub struct Group {
     pub cpus: Vec<u16>,
 }
 
+/// What becomes of the CPUs of a parked core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ParkBy {
+    /// A partition of CPUs on which nothing runs.
+    #[default]
+    Partition,
+    /// They are taken offline.
+    Offline,
+}
+
 /// What the operator states of the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stated {
@@ -35,11 +47,13 @@ pub struct Stated {
     pub min_cores: u16,
     /// Smallest duty at which all fans turn.
     pub min_duty: f64,
+    /// How cores are parked.
+    pub park_by: ParkBy,
 }
 
 impl Default for Stated {
     fn default() -> Self {
-        Self { groups: Vec::new(), min_cores: 1, min_duty: MIN_DUTY }
+        Self { groups: Vec::new(), min_cores: 1, min_duty: MIN_DUTY, park_by: ParkBy::default() }
     }
 }
 
@@ -95,6 +109,8 @@ pub struct DriveParts {
 pub struct Layout {
     /// Cores of each group; those that are parked last come first.
     pub groups: Vec<Vec<Core>>,
+    /// How they are parked.
+    pub park_by: ParkBy,
     /// Drives.
     pub drives: Vec<DriveParts>,
     /// Fans: chip, by its place among all, and PWM.
@@ -120,7 +136,7 @@ impl Layout {
         let fans = if owns(Control::FanDuty) { fans(machine) } else { Vec::new() };
         let steers_heat = owns(Control::FanDuty) || owns(Control::FrequencyCap);
         let sockets = if steers_heat { sockets(machine) } else { Vec::new() };
-        let layout = Self { groups, drives, fans, sockets };
+        let layout = Self { groups, park_by: stated.park_by, drives, fans, sockets };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
         Ok((layout, topology))
     }

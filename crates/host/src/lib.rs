@@ -56,7 +56,7 @@ pub use energy::{Meter, Zone};
 pub use hold::{Held, Hold, Holds};
 pub use hwmon::{Chip, Of};
 pub use knob::Place;
-pub use layout::{Group, Impossible, Layout, MIN_DUTY, Stated};
+pub use layout::{Group, Impossible, Layout, MIN_DUTY, ParkBy, Stated};
 pub use machine::Machine;
 pub use nvme::{Admin, Controllers, Health, Identity};
 pub use originals::{Leave, Original, Originals, State, StateError};

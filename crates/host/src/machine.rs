@@ -1,11 +1,13 @@
 //! All that was found on this machine.
 
+use std::collections::BTreeSet;
+
 use crate::cpus::Cpus;
 use crate::drives::Drive;
 use crate::energy::Zone;
 use crate::hwmon::{Chip, Of};
 use crate::nvme::{Controllers, Patient};
-use crate::sys::{Absent, Sys};
+use crate::sys::{Absent, Sys, cpu_list};
 
 /// A server.
 #[derive(Debug, Clone)]
@@ -41,10 +43,12 @@ impl Machine {
     }
 
     /// What there is at the moment, in names alone: CPUs, drives, chips, frequency domains. Once
-    /// it is another, the rest has to be found anew.
+    /// it is another, the rest has to be found anew. CPUs that are `parked` count as there.
     #[must_use]
-    pub fn parts(sys: &Sys) -> Vec<String> {
-        let online = sys.text("sys/devices/system/cpu/online").unwrap_or_default();
+    pub fn parts(sys: &Sys, parked: &[u16]) -> Vec<String> {
+        let online = sys.cpus("sys/devices/system/cpu/online").unwrap_or_default();
+        let online: BTreeSet<_> = online.iter().chain(parked).copied().collect();
+        let online = cpu_list(&Vec::from_iter(online));
         let folders = [
             "sys/block",
             "sys/class/hwmon",

@@ -1,22 +1,60 @@
-//! Parks cores: their CPUs become a partition that nothing runs on; tasks that are bound to CPUs
+//! Parks cores: their CPUs become a partition that nothing runs on, or go offline; tasks that are bound to CPUs
 //! keep what is left of theirs.
+
+use std::collections::BTreeSet;
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{InForce, Outcome};
 
-use crate::layout::Core;
+use crate::knob::{Place, online};
+use crate::layout::{Core, Layout, ParkBy};
+use crate::machine::Machine;
 use crate::originals::{State, StateError};
 use crate::steering::{Steering, worse};
 use crate::sys::{cpu_list, cpus};
 use crate::tasks::{Bound, Tasks};
 
-/// The partition and who it concerns.
+/// The control group that keeps the CPUs of parked cores.
+const PARKED: &str = "ebb-parked";
+
+/// Where CPUs are parked.
+#[must_use]
+pub fn place(by: ParkBy) -> Place {
+    match by {
+        ParkBy::Partition => Place::Partition { group: PARKED.to_owned() },
+        ParkBy::Offline => Place::Offline,
+    }
+}
+
+/// What a partition needs.
+#[must_use]
+pub fn controller() -> Place {
+    Place::Controller { name: "cpuset".to_owned() }
+}
+
+/// The CPUs that cannot go offline, and those of each socket: its sensors and energy counters go
+/// with its last CPU.
+fn kept(machine: &Machine) -> Vec<Vec<u16>> {
+    let all = &machine.cpus.cpus;
+    let fixed = all.iter().filter(|cpu| !machine.sys.has(online(cpu.number)));
+    let socket = |socket| all.iter().filter(|c| c.socket == socket).map(|c| c.number).collect();
+    let sockets = (0..machine.cpus.sockets).map(socket);
+    fixed.map(|cpu| vec![cpu.number]).chain(sockets).collect()
+}
+
+/// Where CPUs are parked, and who that concerns.
 #[derive(Debug)]
 pub struct Parking {
-    partition: usize,
+    by: ParkBy,
+    place: usize,
+    /// Of a partition.
     controller: Option<usize>,
     /// Cores of each group; those that are parked last come first.
     groups: Vec<Vec<Core>>,
+    /// Sets of CPUs of which one always stays.
+    kept: Vec<Vec<u16>>,
+    /// CPUs that others had parked before.
+    found: Vec<u16>,
     /// Active cores of each group that were asked for, and the CPUs to park for that.
     plan: (Vec<u16>, Vec<u16>),
     tasks: Tasks,
@@ -28,22 +66,53 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// With the places of the partition and of its controller, which may be on for good.
+    /// On `machine`, in the places that `steering` has.
     #[must_use]
     pub fn new(
-        (partition, controller): (usize, Option<usize>),
-        groups: Vec<Vec<Core>>,
+        machine: &Machine,
+        layout: &Layout,
+        steering: &Steering,
         tasks: Tasks,
         state: State,
-    ) -> Self {
+    ) -> Option<Self> {
+        let by = layout.park_by;
+        let place = steering.find(&place(by))?;
         let (plan, saved, trouble) = Default::default();
-        Self { partition, controller, groups, plan, tasks, saved, state, trouble }
+        Some(Self {
+            by,
+            place,
+            controller: steering.find(&controller()),
+            groups: layout.groups.clone(),
+            kept: match by {
+                ParkBy::Partition => Vec::new(),
+                ParkBy::Offline => kept(machine),
+            },
+            found: cpus(steering.found(place)).unwrap_or_default(),
+            plan,
+            tasks,
+            saved,
+            state,
+            trouble,
+        })
+    }
+
+    /// The CPUs that are offline for it.
+    #[must_use]
+    pub fn offline(&self, steering: &Steering) -> Vec<u16> {
+        match self.by {
+            ParkBy::Partition => Vec::new(),
+            ParkBy::Offline => self.parked(steering),
+        }
+    }
+
+    fn parked(&self, steering: &Steering) -> Vec<u16> {
+        cpus(steering.now(self.place)).unwrap_or_default()
     }
 
     /// Cores of `group` that are not parked.
     #[must_use]
     pub fn active(&self, group: usize, steering: &Steering) -> u16 {
-        let parked = cpus(steering.now(self.partition)).unwrap_or_default();
+        let parked = self.parked(steering);
         let rests = |core: &&Core| core.cpus.iter().all(|cpu| parked.contains(cpu));
         let cores = &self.groups[group];
         (cores.len() - cores.iter().filter(rests).count()) as u16
@@ -56,7 +125,7 @@ impl Parking {
             Err(error) => (Outcome::Refused, Some(format!("cores stay as they are: {error}"))),
         };
         if trouble != self.trouble {
-            trouble.iter().for_each(|text| steering.note(self.partition, text.clone()));
+            trouble.iter().for_each(|text| steering.note(self.place, text.clone()));
             self.trouble = trouble;
         }
         outcome
@@ -84,10 +153,12 @@ impl Parking {
     fn put(&mut self, steering: &mut Steering, now: Nanos) -> (Outcome, Option<String>) {
         let parked = &self.plan.1;
         let outcome = if parked.is_empty() {
-            steering.set(self.partition, None, now)
+            steering.set(self.place, None, now)
         } else {
             let on = self.controller.map_or(Outcome::Done, |at| steering.set(at, Some("on"), now));
-            worse(on, steering.set(self.partition, Some(&cpu_list(parked)), now))
+            let all: BTreeSet<u16> = parked.iter().chain(&self.found).copied().collect();
+            let all = cpu_list(&Vec::from_iter(all));
+            worse(on, steering.set(self.place, Some(&all), now))
         };
         let is_over = parked.is_empty() && self.tasks.have_all();
         if outcome != Outcome::Done || is_over {
@@ -111,9 +182,10 @@ impl Parking {
     }
 
     /// The CPUs to park: the last cores of each group, but those without which a task would have
-    /// none of the CPUs that it is bound to.
+    /// none of the CPUs that it is bound to, and those that are kept.
     fn choose(&self, asked: &[u16]) -> Vec<u16> {
-        let needed = self.tasks.needed();
+        let mut needed = self.tasks.needed();
+        needed.extend(self.kept.iter().cloned());
         let mut parked: Vec<u16> = Vec::new();
         for (cores, asked) in self.groups.iter().zip(asked) {
             let mut more = cores.len().saturating_sub(usize::from(*asked));

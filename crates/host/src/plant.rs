@@ -98,6 +98,13 @@ impl Host {
         Ok(unreadable)
     }
 
+    /// See [`Machine::parts`]; what Ebb itself has taken offline is still there.
+    #[must_use]
+    pub fn parts(&self) -> Vec<String> {
+        let parked = self.acting.as_ref().map(Acting::offline).unwrap_or_default();
+        Machine::parts(&self.machine.sys, &parked)
+    }
+
     /// When it was last sensed, since the start.
     #[must_use]
     pub fn now(&self) -> Nanos {

@@ -85,7 +85,7 @@ pub fn restore(
     // With its CPUs tasks can be bound to them again; those of another start are gone.
     for (original, restored) in all.originals.iter().zip(&mut done) {
         let is_back = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
-        if is_back && matches!(original.place, Place::Partition { .. }) {
+        if is_back && original.place.parks() {
             let mut tasks = Tasks::of(machine, std::mem::take(&mut all.tasks));
             if let Err(reason) = tasks.settle(&[]) {
                 all.tasks = tasks.saved(&[]);

@@ -3,10 +3,10 @@
 use std::fs;
 
 use ebb_host::{
-    Contest, Held, Holds, Host, Leave, Machine, RestoreOutcome, State, Stated, restore,
+    Contest, Held, Holds, Host, Leave, Machine, ParkBy, RestoreOutcome, State, Stated, restore,
 };
 use ebb_policy::units::{Hertz, Nanos, Watts};
-use ebb_policy::{Applied, BackgroundMode, Control, InForce, Outcome, Plant, Request};
+use ebb_policy::{Applied, BackgroundMode, Control, InForce, Outcome, Plant, Request, Signals};
 use proptest::prelude::*;
 
 use crate::tree::{CAPS, Tree, intel};
@@ -28,8 +28,12 @@ impl Bench {
     }
 
     fn with(tree: Tree, leave: Leave, holds: Held) -> Self {
+        Self::stated(tree, &Stated::default(), leave, holds)
+    }
+
+    fn stated(tree: Tree, stated: &Stated, leave: Leave, holds: Held) -> Self {
         let state = tempfile::tempdir().unwrap();
-        let host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+        let host = Host::new(tree.with_drives(), stated, Control::ALL).unwrap();
         let mut bench = Self { tree, state, host };
         let folder = State::take(bench.state.path()).unwrap();
         let contest = Contest::Reassert;
@@ -278,6 +282,48 @@ fn what_the_operator_holds_is_held_and_set_back() {
     assert!(
         nowhere.places(&crate::tree::ampere().machine()).unwrap_err().contains("package_power")
     );
+}
+
+/// One core of each socket stays, with the CPU that cannot go; what somebody else has taken offline
+/// stays so.
+#[test]
+fn cores_go_offline_where_that_is_asked_for() {
+    let tree = intel();
+    let online = |cpu: u16| format!("sys/devices/system/cpu/cpu{cpu}/online");
+    for cpu in 1..16 {
+        tree.put(&online(cpu), u8::from(cpu != 15));
+    }
+    tree.put("sys/devices/system/cpu/online", "0-14");
+    tree.with_drives();
+    let before = tree.settings();
+    let stated = Stated { park_by: ParkBy::Offline, ..Stated::default() };
+    let mut bench = Bench::stated(tree, &stated, Leave::Restore, Held::default());
+    let offline = |bench: &Bench| -> Vec<u16> {
+        (1..16).filter(|cpu| bench.tree.get(&online(*cpu)) == "0").collect()
+    };
+    let parts = bench.host.parts();
+    let mut request = bench.request();
+    request.active_cores.ask(0, 1, "test:");
+    assert_eq!(bench.apply(&request).of(Control::ActiveCores, 0), Outcome::Done);
+    assert_eq!(offline(&bench), [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15]);
+    let mut signals = Signals::new(bench.host.topology());
+    bench.host.sense(&mut signals);
+    assert_eq!(signals.groups[0].active, Some(2));
+    bench.tree.put("sys/devices/system/cpu/online", "0,4,8,12");
+    assert_eq!(bench.host.parts(), parts, "what Ebb has taken offline has not gone");
+    // Domains of CPUs that are offline are neither set nor asked.
+    let limit = |core: u16| format!("sys/devices/system/cpu/cpufreq/policy{core}/scaling_max_freq");
+    fs::remove_file(bench.tree.path().join(limit(5))).unwrap();
+    request.frequency.ask(0, Hertz(2.0e9), "test:");
+    for _ in 0..20 {
+        assert_eq!(bench.apply(&request).of(Control::Frequency, 0), Outcome::Done);
+    }
+    assert_eq!((bench.tree.get(&limit(0)), bench.host.failing()), ("2000000".to_owned(), 0));
+    bench.tree.put(&limit(5), 3_400_000);
+    bench.restore();
+    assert_eq!(offline(&bench), [15]);
+    bench.tree.put("sys/devices/system/cpu/online", "0-14");
+    assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, Stated};
+use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::Settings;
 use ebb_policy::units::{Nanos, Watts, parse_ratio};
@@ -66,6 +66,8 @@ pub struct Config {
 pub struct Machine {
     /// Cores of each group that are never parked.
     pub min_cores: u16,
+    /// How cores are parked.
+    pub park_by: ParkBy,
     /// Smallest duty at which all fans turn.
     #[serde(deserialize_with = "ratio")]
     pub min_duty: f64,
@@ -150,7 +152,7 @@ impl Default for Config {
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { min_cores: 1, min_duty: MIN_DUTY, groups: Vec::new() }
+        Self { min_cores: 1, park_by: ParkBy::default(), min_duty: MIN_DUTY, groups: Vec::new() }
     }
 }
 
@@ -245,9 +247,9 @@ impl Config {
             };
             Ok(Group { role: group.role, cpus: cpus.ok_or_else(wrong)? })
         };
-        let Machine { min_cores, min_duty, groups } = &self.machine;
+        let Machine { min_cores, park_by, min_duty, groups } = &self.machine;
         let groups = groups.iter().map(group).collect::<Result<_>>()?;
-        Ok(Stated { groups, min_cores: *min_cores, min_duty: *min_duty })
+        Ok(Stated { groups, min_cores: *min_cores, min_duty: *min_duty, park_by: *park_by })
     }
 
     /// What is held.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ebb_host::{Host, Impossible, Machine, Report, State};
+use ebb_host::{Host, Impossible, Report, State};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Cycle, GroupSpec, Limits, Names, Policy};
@@ -96,7 +96,7 @@ impl<'a> Work<'a> {
         let core = Core::new(&Profile::load(&config.profile)?);
         let served = config.serve.map(Served::new).transpose()?;
         let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
-        let parts = (Machine::parts(&host.machine().sys), Nanos::ZERO);
+        let parts = (host.parts(), Nanos::ZERO);
         Ok(Self {
             args,
             config,
@@ -162,7 +162,7 @@ impl<'a> Work<'a> {
             return false;
         }
         *looked = now;
-        *parts != Machine::parts(&self.host.machine().sys)
+        *parts != self.host.parts()
     }
 
     /// One cycle; the time at its end.
