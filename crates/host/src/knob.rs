@@ -300,8 +300,12 @@ fn set_offline(sys: &Sys, list: &str) -> Result<(), Absent> {
     let back = is.iter().filter(|cpu| !wanted.contains(cpu)).map(|cpu| (*cpu, "1"));
     let gone = wanted.iter().filter(|cpu| !is.contains(cpu)).map(|cpu| (*cpu, "0"));
     // All are tried: one that cannot come back is no reason to leave another one away.
-    let set = |(cpu, to): (u16, &str)| sys.write(online(cpu), to);
-    back.chain(gone).map(set).fold(Ok(()), |all, one| all.and(one))
+    let mut done = Ok(());
+    for (cpu, to) in back.chain(gone) {
+        let set = sys.write(online(cpu), to);
+        done = done.and(set);
+    }
+    done
 }
 
 #[cfg(test)]
