@@ -82,6 +82,12 @@ impl Drive {
         format!("{ROOT}/{}/stat", self.counted.first().unwrap_or(&self.name))
     }
 
+    /// Where the kernel says whether it has stopped a hard disk.
+    #[must_use]
+    pub fn runtime_file(&self) -> Option<String> {
+        self.rotational.then(|| format!("{ROOT}/{}/device/power/runtime_status", self.name))
+    }
+
     /// Its counters.
     ///
     /// # Errors

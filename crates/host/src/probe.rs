@@ -9,7 +9,7 @@ use crate::conflicts::{self, Conflict};
 use crate::drives::Drive;
 use crate::machine::Machine;
 use crate::nvme::{Admin, Identity};
-use crate::sense::waited;
+use crate::sense::{standby, waited};
 use crate::sys::Absent;
 
 /// One signal or control of one part.
@@ -231,6 +231,17 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
                 drive_signal(machine, drive, signal, list);
             }
             "no drive in sys/block"
+        }
+        S::DriveStandby => {
+            for drive in &machine.drives {
+                let Some(path) = drive.runtime_file() else { continue };
+                let is = machine.sys.text(&path).and_then(|status| {
+                    let stopped = standby(&status).map(|is| f64::from(u8::from(is)));
+                    stopped.ok_or_else(|| machine.sys.nonsense(&path, &status, "a known state"))
+                });
+                list.read(Some(drive_name(drive)), path, is);
+            }
+            "no hard disk"
         }
         S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => {
             "no jobs: nothing says which control groups run them"

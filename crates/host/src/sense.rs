@@ -68,6 +68,8 @@ pub struct Sensors {
 struct DriveSensor {
     counted: Vec<String>,
     namespaces: u32,
+    /// Of a hard disk; reading it does not wake it.
+    runtime: Option<Watched>,
     now: Option<Counters>,
     before: Option<Counters>,
 }
@@ -90,6 +92,7 @@ impl Sensors {
         let drive = |parts: &crate::layout::DriveParts| DriveSensor {
             counted: parts.counted.clone(),
             namespaces: parts.namespaces,
+            runtime: parts.drive.runtime_file().map(file),
             now: None,
             before: None,
         };
@@ -156,8 +159,10 @@ impl Sensors {
     }
 
     fn read_drives(&mut self, signals: &mut Signals) {
-        for drive in &mut self.drives {
+        for (drive, signal) in self.drives.iter_mut().zip(&mut signals.drives) {
             drive.before = drive.now.take();
+            let status = drive.runtime.as_mut().and_then(|file| file.text().ok());
+            signal.standby = status.and_then(standby);
         }
         if let Ok(text) = self.diskstats.text() {
             disk_lines(text, &mut self.drives);
@@ -240,6 +245,16 @@ fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Watched)
         (file(chip.duty_file(pwm)), file(chip.file(&tachometer)))
     };
     layout.fans.iter().map(fan).collect()
+}
+
+/// Whether a disk is stopped, by its runtime power management
+/// (`Documentation/ABI/testing/sysfs-devices-power`).
+pub fn standby(status: &str) -> Option<bool> {
+    match status {
+        "suspended" | "suspending" => Some(true),
+        "active" | "resuming" => Some(false),
+        _ => None,
+    }
 }
 
 /// What tasks wait for (`Documentation/accounting/psi.rst`).
@@ -340,7 +355,8 @@ mod tests {
     #[test]
     fn a_drive_is_the_sum_of_its_namespaces() {
         let counted = ["nvme0n1", "nvme0n2"].map(str::to_owned).to_vec();
-        let mut drives = [DriveSensor { counted, namespaces: 2, now: None, before: None }];
+        let mut drives =
+            [DriveSensor { counted, namespaces: 2, runtime: None, now: None, before: None }];
         let text = " 259 0 nvme0n1 7 0 8 14 1 0 8 2 1 9 9 0 0 0 0\n\
                     259 1 nvme0n1p1 7 0 8 14 1 0 8 2 1 9 9\n\
                     259 2 nvme0n2 3 0 8 6 0 0 0 0 2 4 4 0\nshort\n8 0 sda 1 1 1 1 1 1 1 1 1 1 1";

@@ -98,6 +98,21 @@ fn a_drive_at_rest_is_not_asked_again() {
 }
 
 #[test]
+fn a_disk_that_the_kernel_has_stopped_is_in_standby() {
+    let tree = amd();
+    tree.put("sys/block/sda/device/power/runtime_status", "suspended")
+        .put("sys/block/sdb/device/power/runtime_status", "unsupported");
+    let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    let standby: Vec<_> = signals.drives.iter().map(|drive| drive.standby).collect();
+    assert_eq!(standby[..2], [Some(true), None]);
+    tree.put("sys/block/sda/device/power/runtime_status", "active");
+    host.sense(&mut signals);
+    assert_eq!(signals.drives[0].standby, Some(false));
+}
+
+#[test]
 fn pressure_is_the_share_of_time_in_which_a_task_waited() {
     let tree = intel();
     let waited = |name: &str, micros: u64| {

@@ -56,6 +56,7 @@ fn every_signal_can_be_read() {
     for drive in &mut signals.drives {
         (drive.temperature, drive.utilisation) = (Some(Celsius(40.0)), Some(0.5));
         (drive.read_bytes, drive.written_bytes) = (Some(4096), Some(4096));
+        drive.standby = Some(true);
     }
     for fan in &mut signals.cooling.fans {
         (fan.duty, fan.speed) = (Some(0.5), Some(Rpm(4000.0)));

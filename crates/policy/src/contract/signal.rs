@@ -103,6 +103,9 @@ macro_rules! signals {
             DriveWrittenBytes drive_written_bytes Bytes Drive Sum
                 "Written to it, for whatever purpose."
                 |s, at| Some(s.drives.get(at)?.written_bytes? as f64);
+            DriveStandby drive_standby Flag Drive Sum
+                "Whether the operating system has stopped the hard disk."
+                |s, at| Some(f64::from(u8::from(s.drives.get(at)?.standby?)));
             FanReportedDuty fan_reported_duty Share Fan Mean
                 "PWM duty as the fan's controller reports it."
                 |s, at| s.cooling.fans.get(at)?.duty, until FAN |s, at| s.cooling.fans[at].duty;

@@ -111,6 +111,8 @@ pub struct DriveSignals {
     pub read_bytes: Option<u64>,
     /// Bytes written to it, by whomever.
     pub written_bytes: Option<u64>,
+    /// Whether a hard disk has been stopped.
+    pub standby: Option<bool>,
 }
 
 /// Shares of the period in which at least one task waited, 0 to 1 (pressure stall information,
