@@ -27,6 +27,7 @@ Experiments with power policies of storage servers, and what they show.
                                         how many servers, kWh, cost, CO2, latency
   ebb-lab tune study.toml -o tuned      search a policy's parameters, judge them on other loads
   ebb-lab fit fit.toml -o fitted        fit free parameters to a baseline, predict the policy's rows
+  ebb-lab figures -o figures            the papers' figures, their numbers beside the twin's
 """
 
 
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_tune(commands)
     _add_fit(commands)
+    _add_figures(commands)
     return parser
 
 
@@ -363,7 +365,7 @@ def _add_fit(commands: Any) -> None:
         "a baseline come out of the twin, and predicts a policy's rows over that region and over "
         "seeds, the published number beside each. Interrupted or killed, the same command goes on "
         "where it was.",
-        epilog="docs/lab.md describes the file. Example: ebb-lab fit fit.toml -o fitted",
+        epilog="docs/lab.md describes the file. Example: ebb-lab fit fits/eadc-e6.toml -o fitted",
     )
     parser.add_argument("declaration", type=Path, metavar="FIT", help="the declaration, TOML")
     _add_work(parser)
@@ -385,4 +387,48 @@ def _fit(args: argparse.Namespace) -> int:
         _print_json(outcome.as_json(fit, args.out))
     else:
         print(telling.tell(fit, args.out))
+    return 0
+
+
+def _add_figures(commands: Any) -> None:
+    parser = commands.add_parser(
+        "figures",
+        help="draw the papers' figures, their numbers beside the twin's",
+        description="Repeats the papers' evaluations in the twin ('ebb paper', some for minutes) "
+        "and draws every figure, and all stated numbers of a paper in one. DIR/NAME.json keeps the "
+        "results: named instead of the paper, it is only drawn.",
+        epilog="Example: ebb-lab figures -o figures eadc --format svg",
+    )
+    parser.add_argument(
+        "papers",
+        nargs="*",
+        metavar="PAPER",
+        help="name or file of 'ebb paper --json' (default: all)",
+    )
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="figures")
+    parser.add_argument(
+        "--format", default="pdf,svg,png", metavar="NAME,…", help="default pdf,svg,png"
+    )
+    parser.add_argument(
+        "--figure", action="append", default=[], metavar="NAME", help="only this one; repeatable"
+    )
+    parser.add_argument("--duration", metavar="TIME", help="simulated time of each run")
+    parser.add_argument(
+        "--dpi", type=int, default=200, metavar="NUMBER", help="of PNG; default 200"
+    )
+    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress")
+    parser.set_defaults(command=_figures)
+
+
+def _figures(args: argparse.Namespace) -> int:
+    from ebb_lab import paper_figures  # noqa: PLC0415
+
+    words = [f"--figure={name}" for name in args.figure]
+    words += [f"--duration={args.duration}"] if args.duration else []
+    words += ["--quiet"] if args.quiet else []
+    formats = _names(args.format)
+    for path in paper_figures.draw(
+        args.papers, args.out, formats=formats, words=words, dpi=args.dpi
+    ):
+        print(path)
     return 0

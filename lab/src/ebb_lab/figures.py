@@ -4,21 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-from ebb_lab.errors import LabError, WorkError
+from ebb_lab import drawing
+from ebb_lab.errors import LabError
 from ebb_lab.statistics import Comparison
 
-FORMATS = (".pdf", ".png", ".svg")
-_WIDTH, _HEIGHT = 3.4, 2.4  # inches: a panel fits a column of a two-column page
 _COLUMNS = 3
 
 
 def check(path: Path) -> None:
     """`LabError` where no figure can be written there: told before any work is done."""
-    if path.suffix not in FORMATS:
+    if path.suffix not in drawing.FORMATS:
         raise LabError(
-            f"--figure {path}", "no format of figures", f"There are {', '.join(FORMATS)}"
+            f"--figure {path}", "no format of figures", f"There are {', '.join(drawing.FORMATS)}"
         )
     if not path.resolve().parent.is_dir():
         raise LabError(f"--figure {path}", "no such folder", "Make it, or name another file")
@@ -27,17 +24,13 @@ def check(path: Path) -> None:
 def write(comparisons: Sequence[Comparison], path: Path) -> None:
     """Writes the figure; the same comparisons give the same bytes."""
     check(path)
-    mpl.use("agg")
-    from matplotlib import pyplot  # noqa: PLC0415 - after the choice of what draws
-
-    style: Any = {"font.size": 8, "svg.fonttype": "none", "svg.hashsalt": "ebb", "savefig.dpi": 200}
     columns = min(_COLUMNS, len(comparisons))
     rows = -(-len(comparisons) // columns)
-    with pyplot.rc_context(style):
-        figure, panels = pyplot.subplots(
+    with drawing.pyplot() as plt:
+        figure, panels = plt.subplots(
             rows,
             columns,
-            figsize=(_WIDTH * columns, _HEIGHT * rows),
+            figsize=(drawing.WIDTH * columns, drawing.HEIGHT * rows),
             squeeze=False,
             layout="constrained",
         )
@@ -45,13 +38,10 @@ def write(comparisons: Sequence[Comparison], path: Path) -> None:
             panel.set_axis_off()
         for comparison, panel in zip(comparisons, panels.flat, strict=False):
             _panel(comparison, panel)
-        stamp = {".pdf": "CreationDate", ".svg": "Date"}.get(path.suffix)
         try:
-            figure.savefig(path, metadata={stamp: None} if stamp else None)
-        except OSError as error:
-            raise WorkError(f"--figure {path}", f"{error.strerror}", "Name another file") from error
+            drawing.save(figure, path, f"--figure {path}")
         finally:
-            pyplot.close(figure)
+            plt.close(figure)
 
 
 def _panel(comparison: Comparison, panel: Any) -> None:
