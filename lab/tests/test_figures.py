@@ -27,12 +27,22 @@ LONG = (
     "mean latency with 63 % of cores (minimal impact), geometric mean over patterns, 10 % load, x"
 )
 REPORT: dict[str, Any] = {
-    "schema": 2,
+    "schema": 3,
     "rows": [
         row("Fig. 6", "IOPS/W of PACER, x", 1.18, 1.09, "validated"),
         row("Fig. 6", LONG, 1.19, 8.72, "validated"),
         row("Table I", "SSD at 100 % load, W", 13.3, 13.3, "calibrated"),
         row("Fig. 6", "saving over JETC's, x", 1.8, None, "reinterpreted"),
+        row("Fig. 6", "two below one, %", 85.0, 84.0, "predicted") | {"range": [70.0, 91.0]},
+        {
+            "figure": "Fig. 6",
+            "quantity": "not stated, W",
+            "paper": None,
+            "twin": 47.25,
+            "range": [40.0, 50.0],
+            "kind": "modelled",
+            "deviation": None,
+        },
     ],
     "curves": [
         curve("mean latency over share of frequency, 10 % pressure"),
@@ -111,6 +121,7 @@ def test_nothing_is_clipped_or_covered(tmp_path: Path) -> None:
             if name == "pacer-rows":
                 told = {text.get_text() for text in texts(figure)}
                 assert {"1.18 → 1.09", "1.19 → 8.72  (+633%)", "1.8 → no saving"} <= told
+                assert {"85 → 84", "47.2"} <= told
             boxes = [
                 (text.get_text(), text.get_window_extent().shrunk(0.9, 0.8))
                 for text in texts(figure)
@@ -169,7 +180,7 @@ def test_a_paper_is_simulated_and_kept(tmp_path: Path) -> None:
     [
         (["pacre"], 2, "Did you mean 'pacer'"),
         (["none.json"], 2, "none.json: No such file"),
-        ([str(Path(__file__).parents[2] / "docs/json-schema/paper-2.json")], 2, "no output of ebb"),
+        ([str(Path(__file__).parents[2] / "docs/json-schema/paper-3.json")], 2, "no output of ebb"),
         (["eadc", "--format", "gif"], 2, "There are pdf, png, svg"),
         (["eadc", "--figure", "99", "-q"], 1, "ebb paper eadc: exit code"),
     ],

@@ -109,6 +109,8 @@ fn unknown_figures_and_papers_list_the_valid_ones() {
     wrong(&["paper", "pacerman"], &["pacerman", "pacman"]);
     wrong(&["paper", "pacman", "--duration", "9 s"], &["--duration 9 s", "10 s"]);
     wrong(&["paper", "sandman", "--duration", "20 s"], &["--duration 20 s", "leave it out"]);
+    wrong(&["paper", "storage-servers", "--duration", "20 s"], &["--duration 20 s", "their bytes"]);
+    wrong(&["paper", "storage-servers", "--figure", "5"], &["1, 2, 3, 4, arithmetic, inputs"]);
     wrong(&["paper", "sandman", "--figure", "9"], &["--figure 9", "ablation, bursts, cloud"]);
 }
 

@@ -15,6 +15,7 @@ mod load;
 mod manual;
 mod paper;
 mod paper_here;
+mod paper_storage_servers;
 #[path = "../../dataplane/tests/peer/mod.rs"]
 mod peer;
 mod pipes;

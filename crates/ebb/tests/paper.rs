@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The report as JSON, checked for what is true of any report.
 fn report(args: &[&str]) -> Value {
     let report = json(&[args, &["--json"]].concat());
-    valid("paper-2", &report);
+    valid("paper-3", &report);
     for row in report["rows"].as_array().unwrap() {
         let kinds = ["calibrated", "validated", "reinterpreted"];
         assert!(kinds.contains(&row["kind"].as_str().unwrap()), "{row}");

@@ -43,6 +43,8 @@ _KINDS = {
     "predicted": ("#0072B2", "o"),
     "reinterpreted": ("#E69F00", "^"),
     "stress": ("#D55E00", "v"),
+    "arithmetic": ("#CC79A7", "P"),
+    "modelled": ("#000000", "x"),
 }
 
 
@@ -138,7 +140,9 @@ def _rows(panel: Any, rows: Sequence[dict[str, Any]], with_figure: bool = False)
     for index, row in enumerate(rows):
         deviation = row.get("deviation")
         colour, marker = _KINDS.get(row["kind"], ("#000000", "x"))
-        if deviation is None:
+        if row["paper"] is None:
+            text = _number(row["twin"])
+        elif deviation is None:
             text = f"{_number(row['paper'])} → {row.get('note', '–')}"
         else:
             text = f"{_number(row['paper'])} → {_number(row['twin'])}"
@@ -146,6 +150,10 @@ def _rows(panel: Any, rows: Sequence[dict[str, Any]], with_figure: bool = False)
             label = row["kind"] if row["kind"] not in shown else None
             shown.append(row["kind"])
             panel.plot([0, at], [index, index], color=colour, linewidth=1.2)
+            if ends := row.get("range"):
+                shares = [(end - row["paper"]) / abs(row["paper"]) for end in ends]
+                shares = [max(-_EDGE, min(_EDGE, share)) for share in shares]
+                panel.plot(shares, [index, index], color=colour, linewidth=5, alpha=0.25)
             panel.plot(
                 at, index, marker=marker, color=colour, markersize=5, linestyle="", label=label
             )

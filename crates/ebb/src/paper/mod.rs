@@ -7,6 +7,8 @@ mod pacer;
 mod pacman;
 mod report;
 mod sandman;
+mod span;
+mod storage_servers;
 mod study;
 
 use anyhow::Result;
@@ -38,6 +40,8 @@ pub enum Paper {
     Eadc,
     /// Sandman: polled threads on as few cores as the load needs (slides).
     Sandman,
+    /// Energy-efficient storage servers: small Arm servers in place of a PC (Figs. 1-4).
+    StorageServers,
 }
 
 /// Options of `ebb paper`.
@@ -82,6 +86,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS, pacman::USUAL)?,
         Paper::Eadc => evaluate(args, eadc::SERVER, eadc::PARTS, eadc::USUAL)?,
         Paper::Sandman => (sleep(args)?, "0.3 s to 20 s".into()),
+        Paper::StorageServers => (replace(args)?, storage_servers::LENGTH.into()),
     };
     let interrupted = report.interrupted;
     show(args, &report, &length)?;
@@ -145,13 +150,23 @@ fn evaluate(
 /// Sandman's, on a polled target.
 fn sleep(args: &PaperArgs) -> Result<Report> {
     let parts = study::choose(sandman::PARTS, &args.figures)?;
-    if let Some(duration) = args.duration {
-        return Err(usage(format!(
-            "--duration {duration}: the length of sandman's runs follows from its bursts and \
-             periods; leave it out"
-        )));
-    }
+    without_duration(args, "the length of sandman's runs follows from its bursts and periods")?;
     let mut study = sandman::Study::new(args.seed, args.threads, Progress::new(args.quiet))?;
     study.report.interrupted = study::run(&parts, &mut study)?;
     Ok(study.report)
+}
+
+/// That of the storage servers.
+fn replace(args: &PaperArgs) -> Result<Report> {
+    let parts = study::choose(storage_servers::PARTS, &args.figures)?;
+    without_duration(args, "storage-servers' runs end with their bytes")?;
+    let progress = Progress::new(args.quiet);
+    let mut study = storage_servers::Study::new(args.seed, args.threads, progress);
+    study.report.interrupted = study::run(&parts, &mut study)?;
+    Ok(study.report)
+}
+
+fn without_duration(args: &PaperArgs, why: &str) -> Result<()> {
+    let Some(duration) = args.duration else { return Ok(()) };
+    Err(usage(format!("--duration {duration}: {why}; leave it out")))
 }

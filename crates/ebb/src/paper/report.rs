@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 
+use super::span::Span;
 use crate::text::short;
 
 /// Whether a number set the profile or only checks it. They never mix: no constant is chosen
@@ -17,6 +18,14 @@ pub enum Kind {
     /// A stated number beside another comparison than the one it was stated for, because of what
     /// else the text says: a reading of the paper, which validates nothing.
     Reinterpreted,
+    /// A result of the baseline, which values that the text leaves open were fitted to; or these.
+    Fitted,
+    /// A result of the treatment, over all that the baseline leaves open.
+    Predicted,
+    /// What follows from other numbers of the same text.
+    Arithmetic,
+    /// What no paper states: the twin's alone.
+    Modelled,
 }
 
 impl Kind {
@@ -25,28 +34,117 @@ impl Kind {
             Self::Calibrated => "calibrated",
             Self::Validated => "validated",
             Self::Reinterpreted => "reinterpreted",
+            Self::Fitted => "fitted",
+            Self::Predicted => "predicted",
+            Self::Arithmetic => "arithmetic",
+            Self::Modelled => "modelled",
+        }
+    }
+
+    /// What it means, for people; kinds that every report explains have none.
+    fn meaning(self) -> Option<&'static str> {
+        match self {
+            Self::Calibrated | Self::Validated => None,
+            Self::Reinterpreted => Some(
+                "the paper's number stands beside another comparison than the one it was\n  stated \
+                 for, as the rest of its text suggests. It validates nothing.",
+            ),
+            Self::Fitted => Some(
+                "a result of the baseline; what the text leaves open was set so that it \
+                 comes\n  out, or is that itself.",
+            ),
+            Self::Predicted => Some(
+                "follows from inputs and the fit; no value was set by it. The range is over\n  \
+                 all that is open, and seeds. Not identified: the baseline leaves open what \
+                 decides it.",
+            ),
+            Self::Arithmetic => {
+                Some("what follows from other numbers of the same text, within their rounding.")
+            }
+            Self::Modelled => Some("nothing is stated; the twin's alone."),
         }
     }
 }
 
-/// One number that the text states.
+/// Where a stated number is, seen from the range found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Within it.
+    Inside,
+    /// Not within it.
+    Outside,
+    /// Within it, but so would much else be: the baseline leaves open what decides it.
+    NotIdentified,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Inside => "inside",
+            Self::Outside => "outside",
+            Self::NotIdentified => "not identified",
+        }
+    }
+}
+
+/// One number that the text states, or that stands beside them.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// Figure, table or section.
     pub figure: &'static str,
     /// What was measured, with its unit.
     pub quantity: String,
-    /// What the paper states.
-    pub paper: f64,
+    /// What the paper states; null where it states nothing.
+    pub paper: Option<f64>,
     /// What the twin gives; null where it has no such number.
     pub twin: Option<f64>,
+    /// The least and the most that were found; `twin` is their median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+    /// Whether what the paper states is among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// Why it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// How the two are related.
     pub kind: Kind,
-    /// `twin / paper - 1`; null where the twin has no such number.
+    /// `twin / paper - 1`; null where one of them is.
     pub deviation: Option<f64>,
+}
+
+impl Row {
+    fn new(
+        figure: &'static str,
+        quantity: &str,
+        paper: Option<f64>,
+        twin: Option<f64>,
+        kind: Kind,
+    ) -> Self {
+        let quantity = quantity.to_owned();
+        let deviation = paper.zip(twin).map(|(paper, twin)| twin / paper - 1.0);
+        let (range, verdict, note) = (None, None, None);
+        Self { figure, quantity, paper, twin, range, verdict, note, kind, deviation }
+    }
+
+    /// One whose number has a range, beside what the text states and what rounds to it.
+    fn ranged(
+        figure: &'static str,
+        quantity: &str,
+        paper: Option<Span>,
+        found: Span,
+        kind: Kind,
+    ) -> Self {
+        let within = |paper| match found.meets(paper) {
+            true => Verdict::Inside,
+            false => Verdict::Outside,
+        };
+        let verdict = paper.map(within);
+        let paper = paper.map(|paper| paper.middle);
+        let row = Self::new(figure, quantity, paper, Some(found.middle), kind);
+        Self { range: Some([found.low, found.high]), verdict, ..row }
+    }
 }
 
 /// One curve of the twin, where a figure has no stated number at each point.
@@ -78,7 +176,7 @@ pub struct Report {
 
 impl Default for Report {
     fn default() -> Self {
-        Self { schema: 2, rows: Vec::new(), curves: Vec::new(), interrupted: false }
+        Self { schema: 3, rows: Vec::new(), curves: Vec::new(), interrupted: false }
     }
 }
 
@@ -97,14 +195,48 @@ impl Report {
     }
     /// Adds a number to compare that the twin does not have, and why.
     pub fn missing(&mut self, figure: &'static str, quantity: &str, paper: f64, note: String) {
-        let (quantity, kind) = (quantity.into(), Kind::Validated);
-        let (twin, deviation, note) = (None, None, Some(note));
-        self.rows.push(Row { figure, quantity, paper, twin, note, kind, deviation });
+        let row = Row::new(figure, quantity, Some(paper), None, Kind::Validated);
+        self.rows.push(Row { note: Some(note), ..row });
+    }
+    /// Adds a result of the baseline, or a value that was fitted to them.
+    pub fn fitted(
+        &mut self,
+        figure: &'static str,
+        quantity: &str,
+        paper: Option<Span>,
+        found: Span,
+    ) {
+        self.rows.push(Row::ranged(figure, quantity, paper, found, Kind::Fitted));
+    }
+    /// Adds a result of the treatment.
+    pub fn predicted(&mut self, figure: &'static str, quantity: &str, paper: Span, found: Span) {
+        self.rows.push(Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted));
+    }
+    /// Adds one that follows from a value which the baseline leaves open.
+    pub fn unidentified(&mut self, figure: &'static str, quantity: &str, paper: Span, found: Span) {
+        let row = Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted);
+        let open = |verdict| match verdict {
+            Verdict::Inside => Verdict::NotIdentified,
+            other => other,
+        };
+        self.rows.push(Row { verdict: row.verdict.map(open), ..row });
+    }
+    /// Adds what follows from other numbers of the text, beside what it states.
+    pub fn arithmetic(
+        &mut self,
+        figure: &'static str,
+        quantity: &str,
+        paper: Option<Span>,
+        found: Span,
+    ) {
+        self.rows.push(Row::ranged(figure, quantity, paper, found, Kind::Arithmetic));
+    }
+    /// Adds what no paper states.
+    pub fn modelled(&mut self, figure: &'static str, quantity: &str, found: Span) {
+        self.rows.push(Row::ranged(figure, quantity, None, found, Kind::Modelled));
     }
     fn row(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64, kind: Kind) {
-        let (quantity, deviation) = (quantity.into(), Some(twin / paper - 1.0));
-        let (twin, note) = (Some(twin), None);
-        self.rows.push(Row { figure, quantity, paper, twin, note, kind, deviation });
+        self.rows.push(Row::new(figure, quantity, Some(paper), Some(twin), kind));
     }
     /// Adds a curve from (x, y) points.
     pub fn curve(&mut self, figure: &'static str, series: String, points: &[(f64, f64)]) {
@@ -112,14 +244,16 @@ impl Report {
         self.curves.push(Curve { figure, series, x, y });
     }
 
-    /// What people must know of rows that are not validated, where there are any.
-    pub fn reading(&self) -> &'static str {
-        if self.rows.iter().any(|row| row.kind == Kind::Reinterpreted) {
-            "reinterpreted: the paper's number stands beside another comparison than the one it \
-             was\n  stated for, as the rest of its text suggests. It validates nothing.\n"
-        } else {
-            ""
+    /// What people must know of the kinds of rows that are not in every report.
+    pub fn reading(&self) -> String {
+        let mut told: Vec<Kind> = Vec::new();
+        for Row { kind, .. } in &self.rows {
+            if !told.contains(kind) {
+                told.push(*kind);
+            }
         }
+        let lines = told.iter().filter_map(|kind| Some((kind.name(), kind.meaning()?)));
+        lines.map(|(name, meaning)| format!("{name}: {meaning}\n")).collect()
     }
 
     /// For people: one line a number, then one line a curve.
@@ -133,11 +267,16 @@ impl Report {
             table.set_width(110);
         }
         for row in &self.rows {
-            let note = row.note.as_deref().unwrap_or("–");
-            let twin = row.twin.map_or(note.to_owned(), number);
-            let deviation = row.deviation.map_or("–".to_owned(), percent);
-            let (paper, kind) = (number(row.paper), row.kind.name());
-            table.add_row([row.figure, &row.quantity, &paper, &twin, &deviation, kind]);
+            let none = || "–".to_owned();
+            let twin = row.twin.map_or_else(|| row.note.clone().unwrap_or_else(none), number);
+            let range = row.range.filter(|[low, high]| number(*low) != number(*high));
+            let range = range.map(|[low, high]| format!(" ({} to {})", number(low), number(high)));
+            let twin = twin + &range.unwrap_or_default();
+            let deviation = row.deviation.map_or_else(none, percent);
+            let paper = row.paper.map_or_else(none, stated);
+            let verdict = row.verdict.map(|verdict| format!(", {}", verdict.name()));
+            let kind = row.kind.name().to_owned() + &verdict.unwrap_or_default();
+            table.add_row([row.figure, &row.quantity, &paper, &twin, &deviation, &kind]);
         }
         for column in 2..5 {
             if let Some(column) = table.column_mut(column) {
@@ -161,6 +300,11 @@ impl Report {
         }
         text
     }
+}
+
+/// As the paper prints it: whole thousands are not rounded.
+fn stated(value: f64) -> String {
+    if value.abs() >= 1000.0 && value.fract() == 0.0 { format!("{value}") } else { number(value) }
 }
 
 /// Three significant digits, without an exponent.
@@ -209,13 +353,18 @@ mod tests {
 
     #[test]
     fn json_follows_the_published_schema() {
-        let schema = include_str!("../../../../docs/json-schema/paper-2.json");
+        let schema = include_str!("../../../../docs/json-schema/paper-3.json");
         let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
         let mut report = Report::default();
         report.calibrated("Table I", "CPU at its peak, W", 210.0, 209.0);
         report.validated("Fig. 5", "x", 2.0, 1.5);
         report.reinterpreted("Fig. 5", "y", 2.0, 1.5);
         report.missing("Fig. 7", "z", 2.0, "no saving".into());
+        report.fitted("Fig. 8", "open", None, Span::stated(2.0, 1.0));
+        report.predicted("Fig. 8", "a", Span::stated(85.0, 0.5), Span::stated(80.0, 2.0));
+        report.unidentified("Fig. 8", "b", Span::exact(2.0), Span::stated(2.0, 1.0));
+        report.arithmetic("Fig. 8", "c", Some(Span::exact(2.0)), Span::exact(2.0));
+        report.modelled("today", "d", Span::exact(2.0));
         report.curve("Fig. 6", "y over x".into(), &[(0.0, 1.0), (1.0, 2.0)]);
         let json = serde_json::to_value(&report).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
@@ -243,5 +392,26 @@ mod tests {
         assert_eq!(json["rows"][0]["kind"], "reinterpreted");
         assert!(json["rows"][1]["twin"].is_null() && json["rows"][1]["deviation"].is_null());
         assert_eq!(json["rows"][1]["note"], "no saving");
+    }
+
+    #[test]
+    fn a_verdict_is_of_what_rounds_to_the_stated_number() {
+        let verdict = |report: Report| report.rows[0].verdict.unwrap();
+        let of = |found| {
+            let mut report = Report::default();
+            report.predicted("Fig. 1", "less, %", Span::stated(85.0, 0.5), found);
+            verdict(report)
+        };
+        assert_eq!(of(Span { middle: 90.0, low: 85.4, high: 95.0 }), Verdict::Inside);
+        assert_eq!(of(Span { middle: 90.0, low: 85.6, high: 95.0 }), Verdict::Outside);
+        let open = |found| {
+            let mut report = Report::default();
+            report.unidentified("Fig. 2", "twice, x", Span::exact(2.0), found);
+            assert!(report.text().contains("predicted, "), "{}", report.text());
+            verdict(report)
+        };
+        // What may be anything is not confirmed by being possible, but can be refuted.
+        assert_eq!(open(Span::stated(2.0, 1.0)), Verdict::NotIdentified);
+        assert_eq!(open(Span::stated(4.0, 1.0)), Verdict::Outside);
     }
 }

@@ -32,9 +32,10 @@ use crate::interrupt;
 use crate::out;
 use crate::progress::Progress;
 use crate::server::Server;
-pub use args::ReplayArgs;
+pub use args::{Direction, Pattern, ReplayArgs};
 use energy::{Clock, Found, MeterKind, Sampler};
 use folder::Folder;
+pub use pattern::Shape;
 use plan::{Plan, duration};
 use report::{EnergyReport, Medians, Repeat, Report, TargetReport};
 

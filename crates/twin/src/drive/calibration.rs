@@ -215,3 +215,23 @@ fn client_m2_follows_the_measured_collection() {
     let rms = rows.iter().zip(&model).map(|(row, r)| (r.2 - row[2]).powi(2)).sum::<f64>();
     println!("MiB/s, root mean square error by second: {:.1}", (rms / 1199.0).sqrt());
 }
+
+/// The data sheet that the storage-servers study's SSD is of.
+#[test]
+fn samsung_840_by_its_data_sheet() {
+    let measure = |depth, next: &mut dyn FnMut(u64) -> (Op, u64, u32)| {
+        steady(&mut drive("samsung-840", 0.1, 1.0), 0, depth, next)
+    };
+    let (read, reading) = measure(8, &mut sequential(Op::Read, 131_072));
+    near("sequential reads, GB/s", read, 0.540, 0.01);
+    near("sequential writes, GB/s", measure(8, &mut sequential(Op::Write, 131_072)).0, 0.330, 0.03);
+    near(
+        "random reads, GB/s",
+        measure(32, &mut random(Op::Read, 4096)).0,
+        98_000.0 * 4096e-9,
+        0.05,
+    );
+    near("random writes, GB/s", measure(32, &mut random(Op::Write, 4096)).0, 0.18, 0.05);
+    near("random reads one by one, GB/s", measure(1, &mut random(Op::Read, 4096)).0, 0.0324, 0.1);
+    assert!((2.0..4.0).contains(&reading), "{reading} W: SATA SSDs draw 2 to 4 W when active");
+}

@@ -194,6 +194,7 @@ impl DriveFile for DriveProfile {
         ("dorado-ssd", include_str!("../../profiles/drives/dorado-ssd.toml")),
         ("pass-nvme", include_str!("../../profiles/drives/pass-nvme.toml")),
         ("client-m2", include_str!("../../profiles/drives/client-m2.toml")),
+        ("samsung-840", include_str!("../../profiles/drives/samsung-840.toml")),
         ("generic-nvme", include_str!("../../profiles/drives/generic-nvme.toml")),
     ];
 

@@ -4,8 +4,9 @@ use ebb_policy::CoreRole;
 
 use super::base::Layers;
 use super::error::{ProfileError, Wrong, wrong};
-use super::{Declared, DriveModel, Profile, Stage, Wait};
+use super::{Declared, DriveModel, Port, Profile, Stage, Wait};
 use crate::drive::DriveProfile;
+use crate::drive_file::DriveFile;
 
 macro_rules! shipped {
     ($($name:literal),+ $(,)?) => {
@@ -29,6 +30,10 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "eadc-e6",
     "eadc-lab",
     "backup-36",
+    "pc-i5-4460",
+    "cubietruck-a20",
+    "cm5-nvme",
+    "rock-5c-nvme",
 ];
 
 impl Profile {
@@ -92,8 +97,25 @@ impl Profile {
         if let Some(thermal) = &mut self.thermal {
             thermal.drive.inherit(model.heat());
         }
-        self.model = Some(model);
+        self.model = Some(self.behind_port(model)?);
         Ok(())
+    }
+
+    /// The drive as it is seen through its port.
+    fn behind_port(&self, model: DriveModel) -> Result<DriveModel, Wrong> {
+        let refuse = |reason: String| Wrong { table: "drives", index: 0, key: "port", reason };
+        match (self.drives.port, model) {
+            (None, model) => Ok(model),
+            (Some(Port { read, write }), DriveModel::Ssd(mut drive)) => {
+                drive.read.per_second = drive.read.per_second.min(read);
+                drive.write.per_second = drive.write.per_second.min(write);
+                drive.validate().map_err(refuse)?;
+                Ok(DriveModel::Ssd(drive))
+            }
+            (Some(_), DriveModel::Hdd(_)) => {
+                Err(refuse("is that of SSDs: a hard disk is slower than any, leave it out".into()))
+            }
+        }
     }
 
     /// Checks every value; the first impossible one is the error.
@@ -311,6 +333,22 @@ mod tests {
         assert_eq!((topology.drives[0].cap(0).0, topology.drives[0].cap(1).0), (25.0, 12.0));
         let refused = with("X2").unwrap_err().to_string();
         assert!(refused.contains("X2") && refused.contains("my.toml:"), "{refused}");
+    }
+
+    #[test]
+    fn a_port_narrows_the_drive_and_never_widens_it() {
+        let base = Profile::shipped_text("generic-1u").unwrap();
+        let with = |port: &str| {
+            let text = base.replacen("count = 8", &format!("count = 8\nport = {port}"), 1);
+            Profile::parse(&text, "my.toml")
+        };
+        let own = Profile::load("generic-1u").unwrap().drive().unwrap();
+        let slow = with("{ read = \"200 MB\", write = \"45 MB\" }").unwrap().drive().unwrap();
+        assert_eq!((slow.read.per_second.0, slow.write.per_second.0), (200_000_000, 45_000_000));
+        let wide = with("{ read = \"99 GB\", write = \"99 GB\" }").unwrap().drive().unwrap();
+        assert_eq!(wide, own);
+        let refused = with("{ read = \"1 kB\", write = \"45 MB\" }").unwrap_err().to_string();
+        assert!(refused.contains("my.toml:") && refused.contains("1 MB"), "{refused}");
     }
 
     #[test]

@@ -221,6 +221,8 @@ pub struct Drives {
     pub model: String,
     /// Power states that another drive declares, in place of the model's.
     pub power_states: Option<Declared>,
+    /// What the port of each SSD carries, where that is less than the SSD's own link.
+    pub port: Option<Port>,
     /// Commands outstanding at one drive; more wait in the host.
     #[serde(default = "default_depth")]
     pub queue_depth: u32,
@@ -235,6 +237,16 @@ pub struct Declared {
     pub file: PathBuf,
     /// The drive in it.
     pub model: String,
+}
+
+/// Bytes per second through the port of a drive: the host adapter's, not the drive's.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// To the host.
+    pub read: Bytes,
+    /// To the drive.
+    pub write: Bytes,
 }
 
 const fn default_depth() -> u32 {
@@ -325,6 +337,13 @@ impl Profile {
             Some(DriveModel::Ssd(drive)) => Some(drive.clone()),
             _ => None,
         }
+    }
+
+    /// The same server with SSDs of this model, which must be valid
+    /// ([`crate::DriveFile::validate`]).
+    #[must_use]
+    pub fn with_drive(self, drive: DriveProfile) -> Self {
+        Self { model: Some(DriveModel::Ssd(drive)), ..self }
     }
 
     /// Sockets with a temperature of their own.

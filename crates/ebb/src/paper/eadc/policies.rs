@@ -218,7 +218,7 @@ mod tests {
             let mut report = Report::default();
             times(&mut report, ("JETC", 1.8), own, other);
             let row = report.rows.remove(0);
-            assert_eq!(row.paper, 1.8);
+            assert_eq!(row.paper, Some(1.8));
             (row.twin, row.note)
         };
         assert_eq!(told(9.0, 5.0), (Some(1.8), None));
