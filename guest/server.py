@@ -7,6 +7,7 @@ from pathlib import Path
 from acting import cores, drives, ends, fans, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from likeness import likeness
+from replaying import replay
 from steps import HOST, PATIENCE
 
 DRIVES = 4
@@ -252,4 +253,4 @@ def farewell(bed):
 
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, ends, farewell]
+STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, ends, replay, farewell]
