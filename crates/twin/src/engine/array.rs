@@ -233,6 +233,7 @@ impl Array {
                 utilisation,
                 read_bytes: Some(std::mem::take(&mut slot.read)),
                 written_bytes: Some(std::mem::take(&mut slot.written)),
+                standby: None,
             };
         }
         sum
