@@ -121,7 +121,9 @@ fn the_small_servers_save_power_and_what_decides_on_bandwidth_is_left_open() {
         assert_eq!(of.clone().count(), 8, "{figure}");
         assert!(of.clone().all(|curve| curve["x"] == serde_json::json!([32.0, 4096.0])));
     }
-    assert_eq!(curves.iter().filter(|curve| curve["figure"] == "Fig. 4").count(), 6);
+    for panel in ["Fig. 4(a)", "Fig. 4(b)", "Fig. 4(c)"] {
+        assert_eq!(curves.iter().filter(|curve| curve["figure"] == panel).count(), 2, "{panel}");
+    }
 }
 
 #[test]

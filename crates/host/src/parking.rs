@@ -1,5 +1,5 @@
-//! Parks cores: their CPUs become a partition that nothing runs on, or go offline; tasks that are bound to CPUs
-//! keep what is left of theirs.
+//! Parks cores: their CPUs become a partition that nothing runs on, or go offline; tasks that are
+//! bound to CPUs keep what is left of theirs.
 
 use std::collections::BTreeSet;
 

@@ -208,8 +208,8 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
         | S::WriteLatencyP50
         | S::WriteLatencyP99
         | S::WriteLatencyP999 => {
-            "the kernel counts no single requests; `ebb serve` on this host does, for its own: state \
-             serve in the configuration of ebb run"
+            "the kernel counts no single requests; `ebb serve` on this host does, for its own: \
+             state serve in the configuration of ebb run"
         }
         S::BackgroundPending => "nobody on this host tells how much background work waits",
         S::Power | S::CpuPower | S::FanPower => power(machine, signal, list),

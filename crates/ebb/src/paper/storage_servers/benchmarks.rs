@@ -103,7 +103,7 @@ impl Benchmarks {
                         (request as f64 / 1024.0, Span::of(all.iter().map(of)).middle)
                     };
                     let points = [32 << 10, 4 << 20].map(point);
-                    curves.push((format!("{name}: {does}, {place}; over KB"), points));
+                    curves.push((format!("{name}, {does}, {place}"), points));
                 }
             }
         }
@@ -233,7 +233,7 @@ pub fn power(study: &mut Study) -> Result<()> {
         report.predicted("Fig. 1", quantity, paper, found);
     }
     for (series, points) in curves {
-        report.curve("Fig. 1", format!("{series}, W"), &points);
+        report.curve("Fig. 1", format!("{series}: W over KB"), &points);
     }
     Ok(())
 }
@@ -276,7 +276,7 @@ pub fn bandwidth(study: &mut Study) -> Result<()> {
         report.unidentified("Fig. 2", quantity, paper, found);
     }
     for (series, points) in curves {
-        report.curve("Fig. 2", format!("{series}, MB/s"), &points);
+        report.curve("Fig. 2", format!("{series}: MB/s over KB"), &points);
     }
     Ok(())
 }
@@ -293,7 +293,7 @@ pub fn efficiency(study: &mut Study) -> Result<()> {
         report.unidentified("Fig. 3", &quantity, paper, found);
     }
     for (series, points) in curves {
-        report.curve("Fig. 3", format!("{series}, MB/J"), &points);
+        report.curve("Fig. 3", format!("{series}: MB/J over KB"), &points);
     }
     Ok(())
 }

@@ -74,17 +74,18 @@ fn curves(study: &mut Study, both: &[(Pair, Pair)]) {
         };
         let pc = |value: fn(Measured) -> f64| middle(&|minute| value(of(&minute.pc)));
         let truck = |value: fn(Measured) -> f64| middle(&|minute| value(of(&minute.truck)));
-        for (panel, one, two) in [
-            ("(a), W", pc(|m| m.watts), truck(|m| 2.0 * m.watts)),
-            ("(b), MB/s of a server", pc(|m| m.rate), truck(|m| m.rate)),
+        for (figure, unit, one, two) in [
+            ("Fig. 4(a)", "W", pc(|m| m.watts), truck(|m| 2.0 * m.watts)),
+            ("Fig. 4(b)", "MB/s of a server", pc(|m| m.rate), truck(|m| m.rate)),
             (
-                "(c), MB of a server for a J",
+                "Fig. 4(c)",
+                "MB of a server for a J",
                 pc(|m| m.rate / m.watts),
                 truck(|m| m.rate / m.watts / 2.0),
             ),
         ] {
-            let series = format!("{panel}: {does}; 1 PC, 2 two CubieTrucks");
-            study.report.curve("Fig. 4", series, &[(1.0, one), (2.0, two)]);
+            let series = format!("{does}: {unit}, on PC, CubieTrucks");
+            study.report.curve(figure, series, &[(1.0, one), (2.0, two)]);
         }
     }
 }
