@@ -144,6 +144,7 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
                 "seeds": each.seeds,
                 "range": each.range,
                 "tolerance": each.row.tolerance,
+                "holds_paper": each.holds_paper,
                 "verdict": each.verdict,
             }
             | ({} if each.decided is None else {"decided_by": vars(each.decided)})

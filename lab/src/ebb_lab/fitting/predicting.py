@@ -39,6 +39,8 @@ class Predicted:
     seeds: tuple[float, float]
     #: Over both.
     range: tuple[float, float]
+    #: Whether the paper's number, give or take its uncertainty, lies in `range`.
+    holds_paper: bool
     verdict: str
     decided: Decided | None
 
@@ -49,20 +51,20 @@ def judge(row: Row, free: Sequence[Free], samples: Array, values: Array) -> Pred
     means = values.mean(axis=1)
     low, high = float(values.min()), float(values.max())
     spread = float(means.max() - means.min())
+    holds = low - row.uncertainty <= row.paper <= high + row.uncertainty
     decided = None
     if row.tolerance is not None and spread > row.tolerance:
         verdict = NOT_IDENTIFIED
         decided = _decided(free, samples, means)
-    elif low - row.uncertainty <= row.paper <= high + row.uncertainty:
-        verdict = INSIDE
     else:
-        verdict = OUTSIDE
+        verdict = INSIDE if holds else OUTSIDE
     return Predicted(
         row=row,
         mean=float(values.mean()),
         region=(float(means.min()), float(means.max())),
         seeds=(float(values[0].min()), float(values[0].max())),
         range=(low, high),
+        holds_paper=holds,
         verdict=verdict,
         decided=decided,
     )
