@@ -212,7 +212,7 @@ def test_rows_left_out_are_predicted_by_the_others(
     assert "Mean error of rows that were left out: " in capsys.readouterr().out
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     st.tuples(st.floats(0.15, 0.85), st.floats(0.15, 0.85)),
     st.integers(0, 1000),

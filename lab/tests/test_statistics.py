@@ -173,7 +173,7 @@ def test_intervals_cover_the_median(n: int, confidence: float, least: float) -> 
 VALUES = st.lists(st.floats(min_value=-1e6, max_value=1e6, allow_nan=False), min_size=5, max_size=9)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.lists(VALUES, min_size=2, max_size=4), st.randoms(use_true_random=False))
 def test_order_of_repeats_plays_no_role(samples: list[list[float]], random: object) -> None:
     groups = {str(i): sample for i, sample in enumerate(samples)}
@@ -193,7 +193,7 @@ def test_order_and_names_of_groups_play_no_role() -> None:
             assert pair.p == pytest.approx(found[frozenset((pair.a, pair.b))])
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(VALUES, VALUES)
 def test_pairs_mirror(a: list[float], b: list[float]) -> None:
     (one,) = statistics.compare({"a": a, "b": b}).pairs
@@ -207,7 +207,7 @@ def test_pairs_mirror(a: list[float], b: list[float]) -> None:
     assert -1 <= one.cliffs_delta <= 1
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(VALUES, st.floats(min_value=0.01, max_value=100))
 def test_tests_depend_on_ranks_alone(sample: list[float], factor: float) -> None:
     whole = [float(round(value)) for value in sample]

@@ -37,7 +37,7 @@ tolerance = 0.1               # wider over the region: not identified
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,6 @@ ROW = ("name", "source", "run", "of", "over", "value", "paper", "uncertainty", "
 PLACES = ("option", "profile", "workload")
 #: Fewer seeds show no range (DESIGN).
 LEAST_SEEDS = 10
-#: The study's own: stated by the declaration itself.
-OWN = ("seed",)
 
 
 @dataclass(frozen=True)
@@ -140,10 +138,10 @@ class Declaration:
     seeds: tuple[int, ...]
     prediction_seeds: tuple[int, ...]
     leave_out: str | None
-    runs: dict[str, dict[str, Any]] = field(hash=False)
-    free: tuple[Free, ...] = ()
-    baseline: tuple[Row, ...] = ()
-    predictions: tuple[Row, ...] = ()
+    runs: dict[str, dict[str, Any]]
+    free: tuple[Free, ...]
+    baseline: tuple[Row, ...]
+    predictions: tuple[Row, ...]
 
     @property
     def folder(self) -> Path:
@@ -210,9 +208,8 @@ def _runs(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if not isinstance(own, dict):
             raise LabError(where, "is no table", f"Write [runs.{name}]")
         stated = dict(options) | own
-        for key in OWN:
-            if key in stated:
-                raise LabError(where, f"'{key}' is the declaration's own", "Leave it out there")
+        if "seed" in stated:
+            raise LabError(where, "'seed' is the declaration's own", "Leave it out there")
         policies = stated.get("policy", ["native"])
         found[name] = stated | {"policy": policies if isinstance(policies, list) else [policies]}
     return found
