@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ebb_lab import text
 from ebb_lab.errors import LabError
+from ebb_lab.trial import command as trial
 
 if TYPE_CHECKING:
     from ebb_lab.experiments import Status
@@ -28,6 +29,7 @@ Experiments with power policies of storage servers, and what they show.
   ebb-lab tune study.toml -o tuned      search a policy's parameters, judge them on other loads
   ebb-lab fit fit.toml -o fitted        fit free parameters to a baseline, predict the policy's rows
   ebb-lab figures -o figures            the papers' figures, their numbers beside the twin's
+  ebb-lab trial --policy pacer -o trial what a policy does on this live server, with intervals
 """
 
 
@@ -62,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_tune(commands)
     _add_fit(commands)
     _add_figures(commands)
+    trial.add(commands)
     return parser
 
 

@@ -7,7 +7,7 @@ from ebb_lab import planning
 from ebb_lab.errors import WorkError
 from ebb_lab.planning import Plan, Range
 
-_STYLE = """
+STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem;
   color: #1c2530; background: #fff }
 h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem }
@@ -26,12 +26,17 @@ _BAR, _GAP, _LEFT, _WIDTH = 22, 10, 260, 620
 
 def write(answer: Plan, path: Path) -> None:
     """Writes the page, which appears when it is whole."""
+    save(html(answer), path, f"--page {path}")
+
+
+def save(text: str, path: Path, where: str) -> None:
+    """Writes a file that appears when it is whole."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(html(answer), encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        raise WorkError(f"--page {path}", f"{error.strerror}", "Name another file") from error
+        raise WorkError(where, f"{error.strerror}", "Name another file") from error
 
 
 def html(answer: Plan) -> str:
@@ -44,21 +49,22 @@ def html(answer: Plan) -> str:
     notes = [f"{note}." for note in answer.notes]
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Plan</title>
-<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>
+<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>
 <h1>{escape(answer.conclusion)}</h1>
 <p><span class="modelled">modelled</span> {escape(planning.assumptions(answer))}.
 Traces: {escape(", ".join(answer.question.traces))}.</p>
 <div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
-{_list(misfits)}
+{bullets(misfits)}
 {_bars(f"Cost over {years} ({currency})", answer, [row.cost for row in answer.rows])}
 {_bars(f"Energy over {years} (kWh)", answer, [row.kwh for row in answer.rows])}
 {_bars("p99 latency of the busiest server (µs)", answer, [row.p99_us for row in answer.rows])}
-<h2>Notes</h2>{_list(notes)}
+<h2>Notes</h2>{bullets(notes)}
 </body></html>
 """
 
 
-def _list(items: list[str]) -> str:
+def bullets(items: list[str]) -> str:
+    """A list, or nothing."""
     told = "".join(f"<li>{escape(item)}</li>" for item in items)
     return f"<ul>{told}</ul>" if told else ""
 
