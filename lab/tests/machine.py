@@ -63,7 +63,7 @@ class Machine:
                 (self.root / METER).open("r+") as meter,
                 (self.root / "proc/stat").open("r+") as cores,
             ):
-                while not ended.wait(0.01):
+                while not ended.wait(0.02):
                     done += 10
                     less = 40_000_000 * self.is_slow
                     for file in (counters, meter, cores):

@@ -19,12 +19,13 @@ from machine import Machine
 from simulated import DESIGN, PERIOD_S, Server
 
 from ebb_lab import cli
-from ebb_lab.errors import LabError
+from ebb_lab.errors import LabError, WorkError
 from ebb_lab.trial import course, design, judging, telling
 from ebb_lab.trial.course import Course
 from ebb_lab.trial.design import Design
 from ebb_lab.trial.judging import Difference
-from ebb_lab.trial.running import Interrupted
+from ebb_lab.trial.running import Ebb, Ending, Interrupted
+from ebb_lab.trial.watching import Unfit
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "json-schema" / "lab-trial-1.json"
 TRIALS = 100
@@ -111,6 +112,18 @@ def test_a_breach_stops_with_that_sample_and_is_for_good(tmp_path: Path) -> None
     again = Server(1)
     assert go(again, tmp_path).end == "stopped"
     assert again.log == []
+
+
+def test_a_breach_is_for_good_even_where_setting_back_fails(tmp_path: Path) -> None:
+    class Stuck(Server):
+        def restore(self) -> None:
+            super().restore()
+            if self._acted > self.slow_after_s:
+                raise WorkError("ebb restore", "a drive hangs", "Run it again")
+
+    with pytest.raises(WorkError, match="a drive hangs"):
+        go(Stuck(1, slow_after_s=30), tmp_path)
+    assert go(Server(1), tmp_path).end == "stopped"
 
 
 class Troubled(Server):
@@ -255,6 +268,22 @@ def test_power_of_parts_is_told_as_such(tmp_path: Path) -> None:
     assert any("modelled" in note for note in verdict.notes)
 
 
+def test_what_never_varies_differs_by_nothing(tmp_path: Path) -> None:
+    class Flat(Server):
+        def _sample(self, acts: bool, at: float) -> dict[str, Any]:
+            sample: dict[str, Any] = super()._sample(acts, at)
+            sample["values"] |= {"power_w": 200.0, "completed": 4.0, "latency_mean_s": 0.25}
+            return sample
+
+    verdict = judging.judge(go(Flat(1), tmp_path))
+    telling.write(verdict, tmp_path)
+    found = {each.name: each for each in verdict.differences}
+    for name, value in (("watts", 200), ("latency_mean_ms", 250)):
+        assert found[name].native == found[name].policy == value
+        assert found[name].difference == found[name].drift == judging.Interval(0, 0, 0)
+        assert not found[name].shown
+
+
 def test_another_trial_is_not_mixed_in(tmp_path: Path) -> None:
     go(Server(1), tmp_path)
     with pytest.raises(LabError, match="another design.*Name another -o"):
@@ -285,6 +314,37 @@ def test_the_answer_is_valid_and_the_page_loads_nothing(tmp_path: Path) -> None:
     assert not linked
     assert verdict.conclusion in page
     assert page.count("<circle") == 20 * len(verdict.differences)
+
+
+def ebb(folder: Path, script: str) -> Ebb:
+    """A runner of what a shell does instead of `ebb`."""
+    path = folder / "ebb"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return Ebb(path, "pacer", Ending())
+
+
+def test_how_ebb_run_ends_is_told(tmp_path: Path) -> None:
+    failing = ebb(tmp_path, "echo line; echo error: no luck >&2; exit 1")
+    with failing.block(True, 1) as lines, pytest.raises(Unfit, match="code 1: no luck"):
+        assert next(lines) == "line"
+        next(lines)
+    wrong = ebb(tmp_path, "echo error: no policy >&2; exit 2")
+    with wrong.block(True, 1) as lines, pytest.raises(LabError, match="no policy"):
+        next(lines)
+    with pytest.raises(WorkError, match="no policy"):
+        wrong.restore()
+    # Left before its end, it is told to end and has the time that it takes.
+    marks = tmp_path / "marks"
+    slow = ebb(
+        tmp_path, f"trap 'sleep 0.2; echo ended > {marks}; exit' TERM; echo a; sleep 60 & wait"
+    )
+    with slow.block(True, 1) as lines:
+        next(lines)
+    assert marks.read_text() == "ended\n"
+    slow.ending.told = True
+    with pytest.raises(Interrupted), slow.block(True, 1):
+        pass
 
 
 def start(machine: Machine, out: Path) -> "subprocess.Popen[str]":

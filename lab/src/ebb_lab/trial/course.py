@@ -113,9 +113,7 @@ class _Going:
                 if why := self._until_counted(slot, len(plan)):
                     return "failed", why
             except Breach as breach:
-                why = f"block {slot.name}: {breach}"
-                self.journal.append({"key": STOPPED, "seconds": 0.0, "result": why})
-                return "stopped", why
+                return "stopped", str(breach)
             except Interrupted:
                 done = sum(map(self._done, plan))
                 return "interrupted", f"ended by a signal after {done} of {len(plan)} blocks"
@@ -163,6 +161,11 @@ class _Going:
                 for line in lines:
                     kept.write(line + "\n")
                     watch.take(line)
+        except Breach as breach:
+            # Noted before anything else can fail: such a trial does not go on.
+            why = f"block {slot.name}: {breach}"
+            self.journal.append({"key": STOPPED, "seconds": 0.0, "result": why})
+            raise Breach(why) from None
         except OSError as error:
             raise WorkError(str(error.filename or path), f"{error.strerror}", "Mend it") from error
         finally:

@@ -194,6 +194,8 @@ def _trend(points: Sequence[tuple[float, float]], confidence: float) -> Interval
     """Least squares over the native blocks, per hour."""
     if len(points) < MIN_PAIRS:
         return None
+    if len({each for _, each in points}) == 1:
+        return Interval(0.0, 0.0, 0.0)
     hours = np.array([at for at, _ in points]) / 3600
     fitted = scipy.stats.linregress(hours - hours[0], [each for _, each in points])
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, len(points) - 2) * fitted.stderr)

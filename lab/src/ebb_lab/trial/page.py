@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from ebb_lab import text
-from ebb_lab.page import STYLE, bullets
+from ebb_lab.markup import STYLE, bullets
 from ebb_lab.trial import judging
 from ebb_lab.trial.judging import Difference, Verdict
 

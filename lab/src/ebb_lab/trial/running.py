@@ -110,6 +110,8 @@ class Ebb:
     @contextlib.contextmanager
     def block(self, acts: bool, seconds: float) -> Iterator[Iterator[str]]:
         """See `Runner`. In a session of its own: a Ctrl-C reaches it through this process alone."""
+        if self.ending.told:
+            raise Interrupted
         options: list[str | Path] = ["--config", self.config] if self.config else []
         words: list[str | Path] = [self.path, "run", "--json", "--samples"]
         # While it observes, `ebb run` models what its policy's decisions would make of what it
@@ -131,9 +133,11 @@ class Ebb:
                 _end(process)
 
     def restore(self) -> None:
-        """See `Runner`."""
+        """See `Runner`. No Ctrl-C cuts it short, as none does a block."""
         words = [self.path, "restore", *self._on(state=True, root=True)]
-        ended = subprocess.run(words, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            words, capture_output=True, text=True, check=False, start_new_session=True
+        )
         if ended.returncode:
             raise WorkError(
                 "ebb restore", _message(ended.stderr), "Run 'ebb restore' once that is mended"

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ebb_lab import page as pages
 from ebb_lab import text
+from ebb_lab.markup import save
 from ebb_lab.trial import page
 from ebb_lab.trial.judging import Difference, Interval, Verdict
 
@@ -56,9 +56,9 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
 def write(verdict: Verdict, folder: Path) -> None:
     """The page and the JSON."""
     told = json.dumps(as_json(verdict), ensure_ascii=False, allow_nan=False, indent=1)
-    pages.save(told + "\n", folder / RESULT, f"-o {folder}")
+    save(told + "\n", folder / RESULT, f"-o {folder}")
     html = page.html(verdict, HEADER, table(verdict))
-    pages.save(html, folder / PAGE, f"-o {folder}")
+    save(html, folder / PAGE, f"-o {folder}")
 
 
 def _row(each: Difference) -> tuple[str, ...]:
