@@ -4,8 +4,9 @@
 use ebb_policy::units::{Nanos, Watts};
 
 use crate::knob::{CGROUPS, Place};
+use crate::layout::drives;
 use crate::machine::Machine;
-use crate::nvme::{Admin, power_limit};
+use crate::nvme::power_limit;
 use crate::sys::Absent;
 
 /// Of the default, 100: background work that races is ten times as heavy as others.
@@ -99,17 +100,14 @@ impl Holds {
         let Some(power) = self.drive_power else { return Ok(Vec::new()) };
         let value = power_limit(power);
         let value = value.ok_or_else(|| format!("drive_power = {power}: write up to 655 W"))?;
-        let mut limits = Vec::new();
-        for drive in &machine.drives {
-            let (Some(controller), Some(id)) = (&drive.controller, &drive.id) else { continue };
-            let identity = machine.open_nvme(controller).and_then(|mut drive| drive.identify());
-            let place = Place::PowerLimit { drive: id.clone() };
-            // The namespaces of one controller are one drive.
-            let is_known = limits.iter().any(|hold: &Hold| hold.place == place);
-            if !is_known && identity.is_ok_and(|identity| identity.limits_power) {
-                limits.push(Hold { place, value: value.to_string() });
-            }
-        }
+        let takes = drives(machine)
+            .into_iter()
+            .filter(|parts| parts.identity.as_ref().is_some_and(|identity| identity.limits_power));
+        let place = |drive: String| Place::PowerLimit { drive };
+        let limits: Vec<_> = takes
+            .filter_map(|parts| parts.drive.id)
+            .map(|id| Hold { place: place(id), value: value.to_string() })
+            .collect();
         match limits.is_empty() {
             true => Err("drive_power: no drive here takes a power limit".to_owned()),
             false => Ok(limits),

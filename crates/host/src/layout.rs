@@ -216,7 +216,7 @@ fn groups(machine: &Machine, stated: &Stated) -> Result<Vec<Vec<Core>>, Impossib
 }
 
 /// Drives, the namespaces of one controller together.
-fn drives(machine: &Machine) -> Vec<DriveParts> {
+pub(crate) fn drives(machine: &Machine) -> Vec<DriveParts> {
     let mut all: Vec<DriveParts> = Vec::new();
     for drive in &machine.drives {
         let same = |parts: &&mut DriveParts| {

@@ -7,6 +7,7 @@
 //! | `cpus.rs` | cores, sockets, frequency domains, idle states |
 //! | `energy.rs` | energy counters that wrap |
 //! | `hwmon.rs` | temperatures, fans, power meters |
+//! | `patience.rs` | questions with a deadline |
 //! | `drives.rs`, `nvme/` | drives: who they are, what they did, what they answer |
 //! | `conflicts.rs` | other programs that set the same |
 //! | `claims.rs`, `signature.rs` | who uses a disk, and what it holds |
@@ -38,6 +39,7 @@ mod machine;
 mod nvme;
 mod originals;
 mod parking;
+mod patience;
 mod plant;
 mod probe;
 mod restore;
@@ -60,6 +62,7 @@ pub use layout::{Group, Impossible, Layout, MIN_DUTY, ParkBy, Stated};
 pub use machine::Machine;
 pub use nvme::{Admin, Controllers, Health, Identity};
 pub use originals::{Leave, Original, Originals, State, StateError};
+pub use patience::Patience;
 pub use plant::Host;
 pub use probe::{Fit, Found, Report};
 pub use restore::{Outcome as RestoreOutcome, Restored, restore};

@@ -207,6 +207,26 @@ impl Distribution {
         Nanos::ZERO
     }
 
+    /// What [`Self::buckets`], [`Self::sum`] and [`Self::max`] were of.
+    #[must_use]
+    pub fn of(filled: &[(Nanos, u64)], sum: Nanos, max: Nanos) -> Self {
+        let mut buckets = vec![0_u64; BUCKETS];
+        for (end, count) in filled {
+            let own = &mut buckets[bucket(end.0.saturating_sub(1))];
+            *own = own.saturating_add(*count);
+        }
+        Self { buckets, sum: sum.0, max: max.0 }
+    }
+
+    /// What was added since `before`, whose longest is not known better than this one's; `None`
+    /// where that is not an earlier state of this one.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Option<Self> {
+        let pairs = self.buckets.iter().zip(&before.buckets);
+        let buckets = pairs.map(|(now, before)| now.checked_sub(*before)).collect::<Option<_>>()?;
+        Some(Self { buckets, sum: self.sum.checked_sub(before.sum)?, max: self.max })
+    }
+
     /// Upper end of each bucket that is not empty, and how many times are in it.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -341,6 +361,24 @@ mod tests {
                 let (exact, found) = (times[rank], distribution.quantile(share).0);
                 prop_assert!(found >= exact && found <= exact + (exact / 8).max(16));
             }
+        }
+
+        #[test]
+        fn what_is_told_of_it_makes_it_again_and_its_changes_add_up(
+            first in prop::collection::vec(any::<u64>().prop_map(|time| time >> 16), 0..50),
+            then in prop::collection::vec(any::<u64>().prop_map(|time| time >> 16), 0..50),
+        ) {
+            let before = distribution(&first);
+            let now = distribution(&[first, then.clone()].concat());
+            let told: Vec<_> = now.buckets().collect();
+            prop_assert_eq!(&Distribution::of(&told, now.sum(), now.max()), &now);
+            let since = now.since(&before).unwrap();
+            prop_assert_eq!(since.count(), then.len() as u64);
+            prop_assert_eq!(since.sum(), Nanos(then.iter().sum()));
+            let mut again = before.clone();
+            again += &since;
+            prop_assert_eq!(&again, &now);
+            prop_assert!(then.is_empty() || before.since(&now).is_none());
         }
 
         #[test]

@@ -1,14 +1,12 @@
 //! Users' I/O as an `ebb serve` of this host counts it: each request, with its percentiles, where
 //! the kernel only sums up what reaches the drives.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ebb_host::Host;
+use ebb_dataplane::transport::Distribution;
+use ebb_host::{Host, Patience};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Applied, InForce, IoSignals, OpSignals, Percentiles, Plant, Signals};
 
@@ -19,14 +17,11 @@ use crate::serve::{self, Status};
 /// waits no longer.
 const DEADLINE: Duration = Duration::from_millis(200);
 
-/// Asks one server, by a thread, so that one that hangs does not hold a cycle up.
+/// One server.
 #[derive(Debug)]
 pub struct Served {
     address: SocketAddr,
-    asks: SyncSender<()>,
-    answers: Receiver<Result<Status>>,
-    /// Whether an answer is still to come.
-    is_late: bool,
+    server: Patience<SocketAddr>,
     before: Option<Counts>,
     /// Why nothing is known, as it was told.
     trouble: Option<String>,
@@ -45,11 +40,8 @@ struct Counts {
 /// Requests of one kind.
 #[derive(Debug, Clone, Default)]
 struct Op {
-    count: u64,
     bytes: u64,
-    seconds: f64,
-    /// By upper end of a bucket in nanoseconds.
-    times: BTreeMap<u64, u64>,
+    times: Distribution,
 }
 
 impl Served {
@@ -58,24 +50,18 @@ impl Served {
     /// # Errors
     /// Where there is no thread to be had.
     pub fn new(address: SocketAddr) -> Result<Self> {
-        let (asks, asked) = sync_channel(1);
-        let (answer, answers) = sync_channel(1);
-        let work = move || {
-            for () in asked {
-                if answer.send(serve::ask(address)).is_err() {
-                    break;
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("ebb served".to_owned());
-        thread.spawn(work).context("no thread to ask ebb serve with")?;
-        Ok(Self { address, asks, answers, is_late: false, before: None, trouble: None })
+        let server = Patience::new("ebb served", address, DEADLINE);
+        let server = server.context("no thread to ask ebb serve with")?;
+        Ok(Self { address, server, before: None, trouble: None })
     }
 
     /// Fills in users' I/O of the period; nothing where the server does not say.
     fn read(&mut self, signals: &mut Signals) {
-        let now = self.ask().map(|status| Counts::of(&status));
-        let trouble = now.as_ref().err().cloned();
+        let status = match self.server.ask(|address| serve::ask(*address)) {
+            Ok(status) => status.map_err(|error| format!("{error:#}")),
+            Err(silence) => Err(format!("ebb serve at {}: {silence}", self.address)),
+        };
+        let trouble = status.as_ref().err().cloned();
         if trouble != self.trouble {
             match &trouble {
                 Some(why) => out::note(format_args!("users' I/O is not known: {why}")),
@@ -83,34 +69,10 @@ impl Served {
             }
             self.trouble = trouble;
         }
-        let before = std::mem::replace(&mut self.before, now.ok());
+        let now = status.ok().map(|status| Counts::of(&status));
+        let before = std::mem::replace(&mut self.before, now);
         let since = self.before.as_ref().zip(before.as_ref()).and_then(|(now, b)| now.since(b));
         signals.io = since.unwrap_or_default();
-    }
-
-    fn ask(&mut self) -> Result<Status, String> {
-        let gone = || "nobody asks ebb serve any more".to_owned();
-        if self.is_late {
-            match self.answers.try_recv() {
-                // Of a moment that has passed.
-                Ok(_) => self.is_late = false,
-                Err(TryRecvError::Empty) => return Err(self.no_answer()),
-                Err(TryRecvError::Disconnected) => return Err(gone()),
-            }
-        }
-        self.asks.send(()).map_err(|_| gone())?;
-        match self.answers.recv_timeout(DEADLINE) {
-            Ok(answer) => answer.map_err(|error| format!("{error:#}")),
-            Err(RecvTimeoutError::Timeout) => {
-                self.is_late = true;
-                Err(self.no_answer())
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(gone()),
-        }
-    }
-
-    fn no_answer(&self) -> String {
-        format!("ebb serve at {} does not answer within {} ms", self.address, DEADLINE.as_millis())
     }
 }
 
@@ -128,12 +90,11 @@ impl Counts {
                 "write" => &mut counts.writes,
                 _ => &mut counts.others,
             };
-            op.count += kind.count;
-            op.seconds += kind.sum_s;
             op.bytes += done.map(|done| done.bytes).sum::<u64>();
-            for (end, count) in &kind.buckets {
-                *op.times.entry(*end).or_default() += count;
-            }
+            let buckets: Vec<_> =
+                kind.buckets.iter().map(|(end, count)| (Nanos(*end), *count)).collect();
+            let seconds = Nanos::from_seconds;
+            op.times += &Distribution::of(&buckets, seconds(kind.sum_s), seconds(kind.max_s));
         }
         counts
     }
@@ -145,11 +106,15 @@ impl Counts {
         }
         let reads = self.reads.since(&before.reads)?;
         let writes = self.writes.since(&before.writes)?;
-        let all = self.others.since(&before.others)?.plus(&reads).plus(&writes);
+        let mut all = self.others.since(&before.others)?;
+        for op in [&reads, &writes] {
+            all.bytes += op.bytes;
+            all.times += &op.times;
+        }
         let grown = self.in_flight.saturating_sub(before.in_flight);
         let OpSignals { completed, bytes, mean_latency, percentiles } = all.signals();
         Some(IoSignals {
-            arrived: Some(all.count + grown),
+            arrived: completed.map(|completed| completed + grown),
             completed,
             bytes,
             mean_latency,
@@ -164,43 +129,21 @@ impl Counts {
 
 impl Op {
     fn since(&self, before: &Self) -> Option<Self> {
-        let old = |end: &u64| before.times.get(end).copied().unwrap_or_default();
-        let times =
-            self.times.iter().map(|(end, count)| Some((*end, count.checked_sub(old(end))?)));
-        Some(Self {
-            count: self.count.checked_sub(before.count)?,
-            bytes: self.bytes.checked_sub(before.bytes)?,
-            seconds: (self.seconds - before.seconds).max(0.0),
-            times: times.collect::<Option<_>>()?,
-        })
-    }
-
-    fn plus(mut self, other: &Self) -> Self {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.seconds += other.seconds;
-        other.times.iter().for_each(|(end, count)| *self.times.entry(*end).or_default() += count);
-        self
+        let bytes = self.bytes.checked_sub(before.bytes)?;
+        Some(Self { bytes, times: self.times.since(&before.times)? })
     }
 
     fn signals(&self) -> OpSignals {
-        let all: u64 = self.times.values().sum();
-        let at = |share: f64| {
-            let rank = ((share * all as f64).ceil() as u64).max(1);
-            let mut seen = 0;
-            let reaches = |(end, count): (&u64, &u64)| {
-                seen += count;
-                (seen >= rank).then_some(Nanos(*end))
-            };
-            self.times.iter().find_map(reaches)
-        };
-        let percentiles = at(0.5).zip(at(0.99)).zip(at(0.999));
+        let (count, at) = (self.times.count(), |share| self.times.quantile(share));
         OpSignals {
-            completed: Some(self.count),
+            completed: Some(count),
             bytes: Some(self.bytes),
-            mean_latency: (self.count > 0)
-                .then(|| Nanos::from_seconds(self.seconds / self.count as f64)),
-            percentiles: percentiles.map(|((p50, p99), p999)| Percentiles { p50, p99, p999 }),
+            mean_latency: (count > 0).then(|| Nanos(self.times.sum().0 / count)),
+            percentiles: (count > 0).then(|| Percentiles {
+                p50: at(0.5),
+                p99: at(0.99),
+                p999: at(0.999),
+            }),
         }
     }
 }
@@ -230,22 +173,26 @@ impl Plant for Watched<'_> {
 mod tests {
     use super::*;
 
-    fn op(count: u64, seconds: f64, times: &[(u64, u64)]) -> Op {
-        Op { count, bytes: 4096 * count, seconds, times: times.iter().copied().collect() }
+    /// Of buckets by their upper ends in nanoseconds, and all times in microseconds.
+    fn op(buckets: &[(u64, u64)], micros: u64) -> Op {
+        let buckets: Vec<_> = buckets.iter().map(|(end, count)| (Nanos(*end), *count)).collect();
+        let times = Distribution::of(&buckets, Nanos::from_micros(micros), Nanos(1 << 30));
+        Op { bytes: 4096 * times.count(), times }
     }
 
     #[test]
     fn a_period_is_the_change_of_the_server_s_counts() {
-        let before = Counts { uptime: 1.0, reads: op(2, 1.0, &[(500, 2)]), ..Counts::default() };
-        let reads = op(102, 1.2, &[(500, 2), (1000, 97), (9000, 3)]);
-        let writes = op(4, 0.4, &[(2000, 4)]);
+        let reads = op(&[(512, 2)], 1);
+        let before = Counts { uptime: 1.0, reads, ..Counts::default() };
+        let reads = op(&[(512, 2), (1024, 97), (9216, 3)], 201);
+        let writes = op(&[(2048, 4)], 8);
         let now = Counts { uptime: 1.5, reads, writes, in_flight: 3, ..Counts::default() };
         let io = now.since(&before).unwrap();
         assert_eq!((io.completed, io.arrived, io.in_flight), (Some(104), Some(107), Some(3)));
-        assert_eq!(io.reads.mean_latency, Some(Nanos::from_millis(2)));
+        assert_eq!(io.reads.mean_latency, Some(Nanos::from_micros(2)));
         let of = |op: OpSignals| op.percentiles.map(|p| (p.p50.0, p.p99.0, p.p999.0));
-        assert_eq!(of(io.reads), Some((1000, 9000, 9000)));
-        assert_eq!(of(io.writes), Some((2000, 2000, 2000)));
+        assert_eq!(of(io.reads), Some((1024, 9216, 9216)));
+        assert_eq!(of(io.writes), Some((2048, 2048, 2048)));
         assert_eq!(io.bytes, Some(104 * 4096));
         // It was started anew, and has already done more than before.
         let again = Counts { uptime: 0.5, ..now.clone() };
