@@ -92,4 +92,4 @@ class Server:
             "latency_p50_s": 0.9 * latency / 1e3,
             "latency_p99_s": 3 * latency / 1e3,
         }
-        return {"event": "sample", "time_s": at, "values": values}
+        return {"event": "sample", "time_s": at, "values": values, "modelled": []}

@@ -253,14 +253,22 @@ def test_latency_that_is_lost_while_acting_ends_the_block(tmp_path: Path) -> Non
 
 def test_power_of_parts_is_told_as_such(tmp_path: Path) -> None:
     class Parts(Server):
+        modelled: tuple[str, ...] = ()
+
         def _sample(self, acts: bool, at: float) -> dict[str, Any]:
             sample: dict[str, Any] = super()._sample(acts, at)
             watts = sample["values"].pop("power_w")
             sample["values"] |= {"cpu_power_w": 0.75 * watts, "ssd_power_w": 0.25 * watts}
-            return sample
+            return sample | {"modelled": list(self.modelled)}
+
+    class Modelled(Parts):
+        modelled = ("drive0_power_w", "ssd_power_w")
 
     whole = differences(go(Server(5, effect_w=-20), tmp_path / "whole"))
-    verdict = judging.judge(go(Parts(5, effect_w=-20), tmp_path / "parts"))
+    verdict = judging.judge(go(Parts(5, effect_w=-20), tmp_path / "measured"))
+    assert verdict.meter and verdict.meter.measured
+    assert not any("modelled" in note for note in verdict.notes)
+    verdict = judging.judge(go(Modelled(5, effect_w=-20), tmp_path / "modelled"))
     found = {each.name: each for each in verdict.differences}
     assert verdict.meter and not verdict.meter.measured
     assert found["watts"].policy == pytest.approx(whole["watts"].policy)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -152,6 +153,66 @@ fn observing_is_the_default_and_changes_nothing() {
     events.iter().for_each(|event| valid("run-1", event));
     let decision = events.iter().find(|event| event["control"] == "fan_duty").unwrap();
     assert!(decision["applied"].is_null(), "nobody tried: {text}");
+}
+
+/// What a policy decides is not done while it observes, so what it would have come to is modelled,
+/// and named so; what nobody decides is as sensed.
+#[test]
+fn samples_say_what_is_modelled() {
+    let copy = Copy::new();
+    for cpu in 0..4 {
+        copy.put(&format!("{CPU}/cpufreq/policy{cpu}/scaling_cur_freq"), 1_200_000);
+    }
+    let stat = fs::File::create(copy.folder.path().join("root/proc/stat")).unwrap();
+    let last = |policy: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        command.args(copy.args(&["run", "--policy", policy, "--json", "--samples"]));
+        command.args(["--duration", "2 s"]);
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let works = (1..).take_while(|_| rustix::process::test_kill_process(pid).is_ok());
+        let ended = thread::scope(|scope| {
+            let ended = scope.spawn(|| child.wait_with_output().unwrap());
+            for at in works {
+                // Of one length, so that no reader sees a part.
+                let line = |cpu| format!("cpu{cpu} {at:09} 0 0 {:09} 0 0 0 0\n", 9 * at);
+                stat.write_all_at((0..4).map(line).collect::<String>().as_bytes(), 0).unwrap();
+                thread::sleep(Duration::from_millis(20));
+            }
+            ended.join().unwrap()
+        });
+        let text = String::from_utf8(ended.stdout).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let samples = events.filter(|event| event["event"] == "sample");
+        let sample = samples.inspect(|event| valid("run-1", event)).next_back().unwrap();
+        let modelled = sample["modelled"].as_array().unwrap().clone();
+        (sample["values"].clone(), modelled)
+    };
+    let (values, modelled) = last("native");
+    assert_eq!(modelled, [""; 0], "{values}");
+    assert_eq!(values["resource_volume_cores_frequency_hz"], 1.2e9, "{values}");
+    let (values, modelled) = last("pacer");
+    let of_core = |of: &str| Value::from(format!("resource_volume_cores_{of}"));
+    assert!(modelled.contains(&of_core("frequency_hz")), "{modelled:?} {values}");
+    assert!(modelled.contains(&of_core("utilisation")), "{modelled:?} {values}");
+}
+
+#[test]
+fn what_offline_cpus_break_is_said_before_it_does() {
+    let copy = Copy::new();
+    copy.put("sys/class/nvme/nvme0/transport", "tcp");
+    copy.put("sys/block/nvme0n1/device/model", "remote");
+    copy.put("sys/block/nvme0n1/size", 8);
+    copy.put("sys/block/nvme0n1/queue/rotational", 0);
+    let config = path(copy.folder.path(), "ebb.toml");
+    fs::write(&config, "machine.park_by = \"offline\"").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    let told = |command: &mut Command| String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let said = told(command.args(copy.run(&["--config", &config, "--duration", "0.1 s"])));
+    assert!(said.contains("nvme0n1 cannot connect again while CPUs are offline"), "{said}");
+    fs::write(&config, "machine.park_by = \"partition\"").unwrap();
+    let said = told(&mut command);
+    assert!(!said.contains("offline"), "{said}");
 }
 
 /// Each request counts, with percentiles; a server that is gone is not one at rest.

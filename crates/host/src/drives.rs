@@ -82,6 +82,12 @@ impl Drive {
         format!("{ROOT}/{}/stat", self.counted.first().unwrap_or(&self.name))
     }
 
+    /// Whether it is reached over a network.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc"))
+    }
+
     /// Where the kernel says whether it has stopped a hard disk.
     #[must_use]
     pub fn runtime_file(&self) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signals, Topology};
+use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Topology};
 
 use crate::acting::{Acting, Steered};
 use crate::drive_watch::DriveWatch;
@@ -145,6 +145,11 @@ impl Plant for Host {
         }
         let drives = signals.drives.iter().map(|drive| drive.power);
         signals.power.ssd = drives.sum::<Option<_>>().filter(|_| !signals.drives.is_empty());
+        let sources = (0..self.drives.len()).map(|at| signals.sources.of(Signal::DrivePower, at));
+        // As good as the worst of them.
+        if let Some(source) = sources.max_by_key(|source| (source.origin, source.age)) {
+            signals.sources.set(Signal::SsdPower, 0, source);
+        }
     }
 
     fn apply(&mut self, given: &InForce, applied: &mut Applied) {

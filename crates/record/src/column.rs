@@ -2,7 +2,7 @@
 //! part of a server.
 
 use ebb_policy::table::{SIGNALS, SignalRow};
-use ebb_policy::{Aggregation, Control, ControlRow, Cycled, Domain, Names, Topology, Unit};
+use ebb_policy::{Aggregation, Control, ControlRow, Cycled, Domain, Names, Origin, Topology, Unit};
 use serde::Serialize;
 
 /// What a column holds, in the terms of the table.
@@ -231,6 +231,23 @@ impl Columns {
         self.fill(&mut row, cycled, &[]);
         let named = self.all.iter().map(|column| column.name.as_str()).zip(row);
         named.filter(|(_, value)| value.is_finite()).collect()
+    }
+
+    /// Columns of signals that nothing measured in this period; of a plant that adds none.
+    #[must_use]
+    pub fn modelled(&self, cycled: &Cycled<'_>) -> Vec<&str> {
+        let is_modelled = |take: &Take| match *take {
+            Take::Part(From::Signal(row), part) => {
+                cycled.signals.sources.of(row.signal, part).origin == Origin::Modelled
+                    && (row.read)(cycled.signals, part).is_some()
+            }
+            _ => false,
+        };
+        let named = self.all[self.all.len() - self.takes.len()..].iter().zip(&self.takes);
+        named
+            .filter(|(_, take)| is_modelled(take))
+            .map(|(column, _)| column.name.as_str())
+            .collect()
     }
 }
 

@@ -3,7 +3,6 @@
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -66,10 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_figures(commands)
     trial.add(commands)
     return parser
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2))
 
 
 def _add_run(commands: Any) -> None:
@@ -149,7 +144,7 @@ def _status(args: argparse.Namespace) -> int:
 
 def _tell_status(status: "Status", as_json: bool) -> None:
     if as_json:
-        return _print_json({"schema": 1} | dataclasses.asdict(status))
+        return text.print_json({"schema": 1} | dataclasses.asdict(status))
     print(f"{status.name}: {status.done} of {status.total} runs done, {status.failed} failed")
     if status.done < status.total and status.seconds_left is not None:
         left = text.duration(status.seconds_left)
@@ -251,7 +246,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.figure:
         figures.write(found, args.figure)
     if args.json:
-        _print_json(comparing.as_json(found))
+        text.print_json(comparing.as_json(found))
     else:
         print("\n\n".join(comparing.tell(each) for each in found))
     return 0
@@ -323,7 +318,7 @@ def _plan(args: argparse.Namespace) -> int:
     if args.page:
         page.write(answer, args.page)
     if args.json:
-        _print_json(planning.as_json(answer))
+        text.print_json(planning.as_json(answer))
     else:
         print(planning.tell(answer))
     return 0
@@ -354,7 +349,7 @@ def _tune(args: argparse.Namespace) -> int:
         progress=not args.quiet,
     )
     if args.json:
-        _print_json(tuning.as_json(result))
+        text.print_json(tuning.as_json(result))
     else:
         print(tuning.tell(result))
     return 0
@@ -387,7 +382,7 @@ def _fit(args: argparse.Namespace) -> int:
     )
     outcome.write(fit, args.out)
     if args.json:
-        _print_json(outcome.as_json(fit, args.out))
+        text.print_json(outcome.as_json(fit, args.out))
     else:
         print(telling.tell(fit, args.out))
     return 0

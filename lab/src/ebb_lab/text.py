@@ -1,7 +1,9 @@
 """Numbers and tables as text for people."""
 
+import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -14,6 +16,11 @@ def number(value: float | None, digits: int = 4) -> str:
     if -4 <= size < 9:
         return f"{value:,.{max(0, digits - 1 - size)}f}"
     return f"{value:.{digits - 1}g}"
+
+
+def print_json(value: Any) -> None:
+    """Prints it for programs."""
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2))
 
 
 def percent(share: float | None) -> str:

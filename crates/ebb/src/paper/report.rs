@@ -55,8 +55,8 @@ impl Kind {
             ),
             Self::Predicted => Some(
                 "follows from inputs and the fit; no value was set by it. The range is over\n  \
-                 all that is open, and seeds. Not identified: the baseline leaves open what \
-                 decides it.",
+                 all that is open, and seeds. Not identified: it \
+                 holds the number, but is wider\n  than half of it.",
             ),
             Self::Arithmetic => {
                 Some("what follows from other numbers of the same text, within their rounding.")
@@ -65,6 +65,10 @@ impl Kind {
         }
     }
 }
+
+/// Ranges of what was predicted that are wider than this share of the stated number hold so much
+/// else that they do not confirm it.
+const IDENTIFIED: f64 = 0.5;
 
 /// Where a stated number is, seen from the range found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -136,11 +140,14 @@ impl Row {
         found: Span,
         kind: Kind,
     ) -> Self {
-        let within = |paper| match found.meets(paper) {
+        let open = |paper: Span| {
+            kind == Kind::Predicted && found.high - found.low > IDENTIFIED * paper.middle.abs()
+        };
+        let verdict = paper.map(|paper| match found.meets(paper) {
+            true if open(paper) => Verdict::NotIdentified,
             true => Verdict::Inside,
             false => Verdict::Outside,
-        };
-        let verdict = paper.map(within);
+        });
         let paper = paper.map(|paper| paper.middle);
         let row = Self::new(figure, quantity, paper, Some(found.middle), kind);
         Self { range: Some([found.low, found.high]), verdict, ..row }
@@ -211,15 +218,6 @@ impl Report {
     /// Adds a result of the treatment.
     pub fn predicted(&mut self, figure: &'static str, quantity: &str, paper: Span, found: Span) {
         self.rows.push(Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted));
-    }
-    /// Adds one that follows from a value which the baseline leaves open.
-    pub fn unidentified(&mut self, figure: &'static str, quantity: &str, paper: Span, found: Span) {
-        let row = Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted);
-        let open = |verdict| match verdict {
-            Verdict::Inside => Verdict::NotIdentified,
-            other => other,
-        };
-        self.rows.push(Row { verdict: row.verdict.map(open), ..row });
     }
     /// Adds what follows from other numbers of the text, beside what it states.
     pub fn arithmetic(
@@ -362,7 +360,7 @@ mod tests {
         report.missing("Fig. 7", "z", 2.0, "no saving".into());
         report.fitted("Fig. 8", "open", None, Span::stated(2.0, 1.0));
         report.predicted("Fig. 8", "a", Span::stated(85.0, 0.5), Span::stated(80.0, 2.0));
-        report.unidentified("Fig. 8", "b", Span::exact(2.0), Span::stated(2.0, 1.0));
+        report.predicted("Fig. 8", "b", Span::exact(2.0), Span::stated(2.0, 1.0));
         report.arithmetic("Fig. 8", "c", Some(Span::exact(2.0)), Span::exact(2.0));
         report.modelled("today", "d", Span::exact(2.0));
         report.curve("Fig. 6", "y over x".into(), &[(0.0, 1.0), (1.0, 2.0)]);
@@ -396,22 +394,17 @@ mod tests {
 
     #[test]
     fn a_verdict_is_of_what_rounds_to_the_stated_number() {
-        let verdict = |report: Report| report.rows[0].verdict.unwrap();
-        let of = |found| {
+        let of = |paper, found| {
             let mut report = Report::default();
-            report.predicted("Fig. 1", "less, %", Span::stated(85.0, 0.5), found);
-            verdict(report)
+            report.predicted("Fig. 1", "less, %", paper, found);
+            report.rows[0].verdict.unwrap()
         };
-        assert_eq!(of(Span { middle: 90.0, low: 85.4, high: 95.0 }), Verdict::Inside);
-        assert_eq!(of(Span { middle: 90.0, low: 85.6, high: 95.0 }), Verdict::Outside);
-        let open = |found| {
-            let mut report = Report::default();
-            report.unidentified("Fig. 2", "twice, x", Span::exact(2.0), found);
-            assert!(report.text().contains("predicted, "), "{}", report.text());
-            verdict(report)
-        };
-        // What may be anything is not confirmed by being possible, but can be refuted.
-        assert_eq!(open(Span::stated(2.0, 1.0)), Verdict::NotIdentified);
-        assert_eq!(open(Span::stated(4.0, 1.0)), Verdict::Outside);
+        let paper = Span::stated(85.0, 0.5);
+        assert_eq!(of(paper, Span { middle: 90.0, low: 85.4, high: 95.0 }), Verdict::Inside);
+        assert_eq!(of(paper, Span { middle: 90.0, low: 85.6, high: 95.0 }), Verdict::Outside);
+        // What may be nearly anything is not confirmed by being possible, but can be refuted.
+        assert_eq!(of(Span::exact(2.0), Span::stated(2.0, 0.6)), Verdict::NotIdentified);
+        assert_eq!(of(Span::exact(2.0), Span::stated(2.0, 0.5)), Verdict::Inside);
+        assert_eq!(of(Span::exact(2.0), Span::stated(4.0, 1.0)), Verdict::Outside);
     }
 }

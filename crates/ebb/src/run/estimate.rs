@@ -4,7 +4,7 @@
 use ebb_host::Host;
 use ebb_policy::units::{Hertz, Joules, Nanos, Watts};
 use ebb_policy::{
-    Applied, GroupSetting, InForce, Origin, Percentiles, Plant, Signal, Signals, Source,
+    Applied, InForce, IoSignals, Origin, Percentiles, Plant, Signal, Signals, Source,
 };
 use ebb_twin::Profile;
 
@@ -124,9 +124,9 @@ impl Saved {
 }
 
 /// The machine under a policy that only watches: what is decided is not done, so what would follow
-/// from it is modelled. The work stays what it is and comes to fewer and slower cores; all of the
-/// latency is taken to be theirs, more than is true of any server, so that a saving is rather
-/// understated.
+/// from it is modelled; where nothing is decided, everything is as sensed. The work stays what it
+/// is and comes to fewer and slower cores; all of the latency is taken to be theirs, more than is
+/// true of any server, so that a saving is rather understated.
 pub struct Shadow<'a> {
     /// The machine.
     pub machine: Watched<'a>,
@@ -139,14 +139,20 @@ impl Plant for Shadow<'_> {
         let highest = topology.max_frequency();
         let mut stretch = 1.0_f64;
         for group in 0..topology.groups.len() {
-            let GroupSetting { active, frequency } = signals.in_force.group(group);
-            let Some(busy) = work(signals, group, highest) else { continue };
+            let given = &signals.in_force;
+            let given = (given.active_cores.at(group).given, given.frequency.at(group).given);
+            let Some(busy) = work(signals, group, highest).filter(|_| given != (None, None)) else {
+                continue;
+            };
             let signal = &mut signals.groups[group];
-            let speed = (frequency / highest).clamp(0.05, 1.0);
+            let active = given.0.or(signal.active).unwrap_or(1);
+            let frequency = given.1.or(signal.frequency).unwrap_or(highest);
+            let speed_of = |frequency: Hertz| (frequency / highest).clamp(0.05, 1.0);
+            let (was, speed) = (speed_of(signal.frequency.unwrap_or(highest)), speed_of(frequency));
             let before = signal.utilisation.unwrap_or_default();
             let after = busy / (f64::from(active.max(1)) * speed);
             let wait = |load: f64| 1.0 / (1.0 - load.min(SATURATED));
-            stretch = stretch.max(wait(after) / wait(before) / speed);
+            stretch = stretch.max(wait(after) / wait(before) * was / speed);
             signal.busiest = signal.busiest.map(|busiest| {
                 (busiest * after / before.max(f64::MIN_POSITIVE)).clamp(after.min(1.0), 1.0)
             });
@@ -156,36 +162,48 @@ impl Plant for Shadow<'_> {
                 modelled(signals, of, group);
             }
         }
-        let io = &mut signals.io;
-        let longer = |latency: Nanos| Nanos::from_seconds(latency.seconds() * stretch);
-        let (reads, writes) = (&mut io.reads, &mut io.writes);
-        for (mean, percentiles) in [
-            (&mut io.mean_latency, &mut io.percentiles),
-            (&mut reads.mean_latency, &mut reads.percentiles),
-            (&mut writes.mean_latency, &mut writes.percentiles),
-        ] {
-            *mean = mean.map(longer);
-            *percentiles = percentiles.map(|Percentiles { p50, p99, p999 }| Percentiles {
-                p50: longer(p50),
-                p99: longer(p99),
-                p999: longer(p999),
-            });
+        if stretch > 1.0 {
+            lengthen(signals, stretch);
         }
-        for of in LATENCIES {
-            modelled(signals, *of, 0);
-        }
+        let mut total = signals.power.ssd;
         for (drive, spec) in topology.drives.iter().enumerate() {
-            let state = signals.in_force.state(drive);
+            let Some(state) = signals.in_force.power_state.at(drive).given else { continue };
             let signal = &mut signals.drives[drive];
-            if spec.operational().len() > 1 {
-                signal.power = signal.power.map(|power| power.min(spec.cap(state)));
-                signal.state = Some(state);
-                modelled(signals, Signal::DrivePower, drive);
+            if let Some(power) = &mut signal.power {
+                let capped = power.min(spec.cap(state));
+                total = total.map(|total| total - (*power - capped));
+                *power = capped;
             }
+            signal.state = Some(state);
+            modelled(signals, Signal::DrivePower, drive);
+            modelled(signals, Signal::DriveState, drive);
+            modelled(signals, Signal::SsdPower, 0);
         }
+        signals.power.ssd = total;
     }
 
     fn apply(&mut self, _: &InForce, _: &mut Applied) {}
+}
+
+/// All of users' latencies, so many times as long.
+fn lengthen(signals: &mut Signals, times: f64) {
+    let longer = |latency: Nanos| Nanos::from_seconds(latency.seconds() * times);
+    let IoSignals { mean_latency, percentiles, reads, writes, .. } = &mut signals.io;
+    for (mean, percentiles) in [
+        (mean_latency, percentiles),
+        (&mut reads.mean_latency, &mut reads.percentiles),
+        (&mut writes.mean_latency, &mut writes.percentiles),
+    ] {
+        *mean = mean.map(longer);
+        *percentiles = percentiles.map(|Percentiles { p50, p99, p999 }| Percentiles {
+            p50: longer(p50),
+            p99: longer(p99),
+            p999: longer(p999),
+        });
+    }
+    for of in LATENCIES {
+        modelled(signals, *of, 0);
+    }
 }
 
 fn modelled(signals: &mut Signals, signal: Signal, part: usize) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use ebb_host::{Machine, State, Sys, conflicts};
+use ebb_host::{Machine, ParkBy, State, Sys, conflicts};
 use ebb_policy::units::{Nanos, Watts, parse_ratio};
 
 use crate::exit::usage;
@@ -93,6 +93,14 @@ pub fn run(args: &RunArgs) -> Result<()> {
     for one in conflicts(&machine.sys) {
         let (program, pid, sets, remedy) = (one.program, one.pid, one.sets, one.remedy);
         out::note(format_args!("{program} (process {pid}) sets {sets} too: {remedy}"));
+    }
+    let remote = machine.drives.iter().filter(|drive| drive.is_remote()).map(|drive| &*drive.name);
+    let remote = remote.collect::<Vec<_>>().join(", ");
+    if config.machine.park_by == ParkBy::Offline && !remote.is_empty() {
+        out::note(format_args!(
+            "park_by = \"offline\": {remote} cannot connect again while CPUs are offline, for the \
+             kernel gives a queue to each; park_by = \"partition\" leaves them online"
+        ));
     }
     if config.apply {
         return supervisor::supervise(args, &machine, Duration::from_nanos(config.period.0));

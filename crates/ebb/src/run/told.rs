@@ -49,7 +49,7 @@ enum Event<'a> {
     Decision(Line<'a>),
     Notice { time_s: f64, of: String, text: &'a str },
     Summary { time_s: f64, text: &'a str },
-    Sample { time_s: f64, values: BTreeMap<&'a str, f64> },
+    Sample { time_s: f64, values: BTreeMap<&'a str, f64>, modelled: Vec<&'a str> },
 }
 
 /// Says it.
@@ -109,7 +109,8 @@ impl Teller {
         }
         if self.tell.samples {
             let values = self.columns.known(cycled).into_iter().collect();
-            line(&mut to, &Event::Sample { time_s, values })?;
+            let modelled = self.columns.modelled(cycled);
+            line(&mut to, &Event::Sample { time_s, values, modelled })?;
         }
         let state = match (cycled.native, failing, self.would) {
             (Some(reason), ..) => State::Native(reason),

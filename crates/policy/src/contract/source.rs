@@ -4,8 +4,8 @@ use super::signal::Signal;
 use super::topology::Topology;
 use super::units::Nanos;
 
-/// What a value rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What a value rests on, the better first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Origin {
     /// A sensor or a counter.
     #[default]

@@ -1,13 +1,12 @@
 """`ebb-lab trial` on the command line."""
 
 import argparse
-import json
 import platform
 import sys
 from pathlib import Path
 from typing import Any
 
-from ebb_lab import fields
+from ebb_lab import fields, text
 from ebb_lab.trial.design import Design
 
 _SHARES = {"%": 0.01, "": 1.0}
@@ -93,7 +92,7 @@ def _trial(args: argparse.Namespace) -> int:
     verdict = judging.judge(done)
     telling.write(verdict, args.out)
     if args.json:
-        print(json.dumps(telling.as_json(verdict), ensure_ascii=False, allow_nan=False, indent=2))
+        text.print_json(telling.as_json(verdict))
     else:
         print(telling.tell(verdict, args.out))
     return {"complete": 0, "interrupted": 130}.get(done.end, 1)

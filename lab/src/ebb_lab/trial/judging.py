@@ -69,7 +69,7 @@ class Meter:
 
     columns: tuple[str, ...]
     title: str
-    #: Whether all of it is: drives without a meter are modelled, and samples do not say which.
+    #: Whether every sample of them is; drives without a meter are modelled.
     measured: bool
 
 
@@ -86,9 +86,9 @@ class Verdict:
 
 
 METERS = (
-    Meter(("power_w",), "the whole server at the wall", True),
-    Meter(("cpu_power_w", "ssd_power_w"), "processors and drives", False),
-    Meter(("cpu_power_w",), "processors alone", True),
+    (("power_w",), "the whole server at the wall"),
+    (("cpu_power_w", "ssd_power_w"), "processors and drives"),
+    (("cpu_power_w",), "processors alone"),
 )
 
 #: Name, title, unit, factor from what samples have.
@@ -165,9 +165,10 @@ def _pairs(blocks: Sequence[Block]) -> list[tuple[Block, Block]]:
 
 def _meter(blocks: Sequence[Block]) -> Meter | None:
     """The first that all blocks have."""
-    for meter in METERS:
-        if blocks and all(set(meter.columns) <= block.seen.means.keys() for block in blocks):
-            return meter
+    modelled = {name for block in blocks for name in block.seen.modelled}
+    for columns, title in METERS:
+        if blocks and all(set(columns) <= block.seen.means.keys() for block in blocks):
+            return Meter(columns, title, modelled.isdisjoint(columns))
     return None
 
 
@@ -244,8 +245,8 @@ def _notes(
     ]
     if meter and not meter.measured:
         notes.append(
-            "drives that do not meter their power are modelled by Ebb, from the states that the "
-            "policy sets among others: only the power of processors is measured for certain"
+            "drives here do not meter their power: it is modelled by Ebb, from the states that "
+            "the policy sets among others. Only the power of processors is measured"
         )
     names = {each.name for each in found}
     if found and "latency_p99_ms" not in names:

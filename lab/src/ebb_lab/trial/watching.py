@@ -45,6 +45,8 @@ class Seen:
     counted_s: float
     samples: int
     means: dict[str, float]
+    #: Which of these nothing measured, in one sample or more.
+    modelled: list[str]
     #: What the policy changed, wash-out included.
     changes: int
     #: Highest mean latency of a window, wash-out included; None before one was full.
@@ -64,6 +66,7 @@ class Watch:
         #: Sum and weight of each column; all that the weights could be.
         self._sums = {name: [0.0, 0.0] for name in (*POWERS, *COUNTS, *LATENCIES)}
         self._names: set[str] = set()
+        self._modelled: set[str] = set()
         #: Period, requests and their mean latency.
         self._window: deque[tuple[float, float, float]] = deque()
         self._unknown_s = 0.0
@@ -76,7 +79,7 @@ class Watch:
         except (ValueError, KeyError, TypeError) as error:
             raise Unfit(f"ebb run printed no event: {line[:80]}") from error
         if kind == "sample":
-            self._sample(event["values"])
+            self._sample(event["values"], event["modelled"])
         elif kind == "state":
             self._state(event["state"])
         elif kind == "decision":
@@ -95,7 +98,8 @@ class Watch:
         self._need(means)
         if "latency_mean_s" not in means:
             raise Unfit("no request completed: the server was idle")
-        return Seen(self._counted, self._samples, means, self._changes, self._worst)
+        modelled = sorted(self._modelled & means.keys())
+        return Seen(self._counted, self._samples, means, modelled, self._changes, self._worst)
 
     def _need(self, there: Collection[str]) -> None:
         """Refuses a machine that lacks a signal without which there is no answer."""
@@ -129,7 +133,7 @@ class Watch:
         elif state != "starting":
             raise Unfit(state)
 
-    def _sample(self, values: dict[str, Any]) -> None:
+    def _sample(self, values: dict[str, Any], modelled: list[str]) -> None:
         read = {name: self._read(values, name) for name in (*self._sums, "time_s", "period_s")}
         now, period = read["time_s"], read["period_s"]
         if now is None or period is None:
@@ -141,6 +145,7 @@ class Watch:
         before = self.design.washout_s
         if now - period >= before - 1e-6 and now <= self.design.block_s + period:
             self._count(read, period)
+            self._modelled |= set(modelled)
         self._bound(read, period)
 
     def _read(self, values: dict[str, Any], name: str) -> float | None:

@@ -31,10 +31,10 @@ pub fn replacement(study: &mut Study) -> Result<()> {
         let quantity = format!("{count} CubieTrucks' power below the PC's, writes, %");
         report.predicted("§4.1.3", &quantity, whole(stated.0), less);
         let quantity = format!("{count} CubieTrucks' bandwidth over the PC's, writes, %");
-        report.unidentified("§4.1.3", &quantity, whole(stated.1), faster);
+        report.predicted("§4.1.3", &quantity, whole(stated.1), faster);
     }
     let quantity = "CubieTrucks that write as fast as the PC (four, or nearly three)";
-    report.unidentified("§4.1.3", quantity, Span::exact(4.0), count);
+    report.predicted("§4.1.3", quantity, Span::exact(4.0), count);
     report.modelled("§4.1.3", "so many: power below the PC's, %", at_count);
     report.modelled("§4.1.3", "so many with SSDs (PC 830), $", price);
     report.modelled("§4.1.3", "CubieTrucks that read as fast as the PC", to_read);
