@@ -134,7 +134,7 @@ impl<'a> Stream<'a> {
         }
         let cpu = cpu_time();
         loop {
-            let due = self.issue(start);
+            let due = self.issue(start)?;
             if self.next == self.requests.len() && self.queue.in_flight() == 0 {
                 break;
             }
@@ -156,18 +156,19 @@ impl<'a> Stream<'a> {
         Ok(self.tally)
     }
 
-    /// Issues what is due; returns when the next one is, if it must be waited for.
-    fn issue(&mut self, start: Instant) -> Option<Instant> {
+    /// Issues what is due, each at once: a device idles while a batch for it is made ready. Returns
+    /// when the next one is due, if it must be waited for.
+    fn issue(&mut self, start: Instant) -> Result<Option<Instant>> {
         let mut was_full = self.queue.is_full();
         while let Some(request) = self.requests.get(self.next) {
             if self.queue.is_full() {
-                return None;
+                break;
             }
             let now = Instant::now();
             let due =
                 if self.manner.timed { start + Duration::from_nanos(request.at) } else { now };
             if due > now {
-                return Some(due);
+                return Ok(Some(due));
             }
             let (call, length) = match request.op {
                 Op::Read => (Call::Read, request.bytes),
@@ -181,7 +182,9 @@ impl<'a> Stream<'a> {
                     content::stamp(data, request.offset);
                 }
             };
-            let slot = self.queue.push(call, request.offset, length.into(), prepare)?;
+            let slot = self.queue.push(call, request.offset, length.into(), prepare);
+            let Some(slot) = slot else { break };
+            self.queue.submit()?;
             self.flying[slot as usize] = (self.next as u32, now);
             if self.manner.keep {
                 self.tally.issued[self.next].at = nanos(now.duration_since(start));
@@ -192,10 +195,10 @@ impl<'a> Stream<'a> {
             }
             self.next += 1;
         }
-        None
+        Ok(None)
     }
 
-    /// Sends what was issued and waits for an answer, or until shortly before `due`.
+    /// Waits for an answer, or until shortly before `due`.
     fn wait(&mut self, due: Option<Instant>) -> Result<()> {
         let Some(due) = due else {
             self.queue.wait(None)?;
@@ -204,10 +207,7 @@ impl<'a> Stream<'a> {
         let left = due.saturating_duration_since(Instant::now());
         match left.checked_sub(self.manner.spin).filter(|nap| !nap.is_zero()) {
             Some(nap) => self.queue.wait(Some(nap.min(NAP)))?,
-            None => {
-                self.queue.submit()?;
-                std::hint::spin_loop();
-            }
+            None => std::hint::spin_loop(),
         }
         Ok(())
     }
