@@ -422,3 +422,11 @@ def test_a_policy_that_can_do_nothing_is_refused_at_once(
     own = ["--root", str(Machine(tmp_path).root)]
     assert cli.main(["trial", "--policy", "pacman", "-o", str(tmp_path / "out"), *own]) == 2
     assert "can do nothing here: this machine has no" in capsys.readouterr().err
+
+
+def test_an_unknown_policy_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["--root", str(Machine(tmp_path).root)]
+    assert cli.main(["trial", "--policy", "pacer+pacmen", "-o", str(tmp_path / "out"), *own]) == 2
+    assert "no policy 'pacmen'. Did you mean 'pacman'?" in capsys.readouterr().err

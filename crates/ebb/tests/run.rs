@@ -460,6 +460,8 @@ fn a_configuration_is_checked_with_file_and_line() {
         ("[[schedule]]\nfrom = \"25:00\"\nto = \"06:00\"", "22:00"),
         ("contest = \"fight\"", "reassert"),
         ("profile = \"nonesuch\"", "nonesuch"),
+        ("serve = \"localhost\"", "127.0.0.1:9091"),
+        ("[hold]\ndrive_power = \"700 W\"", "655 W"),
         ("policy = ", "line 1"),
     ] {
         fs::write(&file, text).unwrap();

@@ -47,6 +47,19 @@ pub struct Hold {
 }
 
 impl Holds {
+    /// Whether it can be held on any machine.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), String> {
+        match self.drive_power {
+            Some(power) if power_limit(power).is_none() => {
+                Err(format!("drive_power = {power}: write 10 mW to 655 W"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where they are held on `machine`.
     ///
     /// # Errors
@@ -97,9 +110,8 @@ impl Holds {
     }
 
     fn drive_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
-        let Some(power) = self.drive_power else { return Ok(Vec::new()) };
-        let value = power_limit(power);
-        let value = value.ok_or_else(|| format!("drive_power = {power}: write up to 655 W"))?;
+        self.check()?;
+        let Some(value) = self.drive_power.and_then(power_limit) else { return Ok(Vec::new()) };
         let takes = drives(machine)
             .into_iter()
             .filter(|parts| parts.identity.as_ref().is_some_and(|identity| identity.limits_power));

@@ -24,7 +24,8 @@ pub struct Host {
     sensors: Sensors,
     drives: Vec<DriveWatch>,
     acting: Option<Acting>,
-    begun: Instant,
+    /// When it was first sensed. What came before is no period in which anything could be missing.
+    begun: Option<Instant>,
     now: Nanos,
 }
 
@@ -37,9 +38,8 @@ impl Host {
         let (layout, topology) = Layout::new(&machine, stated, owned)?;
         let sensors = Sensors::new(&machine, &layout);
         let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
-        let begun = Instant::now();
         let now = Nanos::ZERO;
-        Ok(Self { machine, layout, topology, sensors, drives, acting: None, begun, now })
+        Ok(Self { machine, layout, topology, sensors, drives, acting: None, begun: None, now })
     }
 
     /// Its parts, as policies see them.
@@ -131,7 +131,9 @@ impl Host {
 
 impl Plant for Host {
     fn sense(&mut self, signals: &mut Signals) {
-        let now = Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let now = Instant::now();
+        let since = now.duration_since(*self.begun.get_or_insert(now));
+        let now = Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
         signals.period = now.saturating_sub(signals.now);
         signals.now = now;
         self.now = now;

@@ -33,6 +33,7 @@ fn a_period_is_the_change_of_counters() {
     let mut signals = Signals::new(host.topology());
     host.sense(&mut signals);
     assert_eq!(signals.io.completed, None, "nothing is known of no time");
+    assert_eq!(signals.period, Nanos::ZERO, "nor is anything missing in it");
     load(&tree, 16, 2, |cpu| if cpu % 8 == 3 { 80 } else { 20 });
     disks(&tree, 2);
     tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 5_000_000);

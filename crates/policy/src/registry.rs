@@ -2,7 +2,7 @@
 //! the one place that says who owns which control.
 
 use crate::cooling::{Curve, Dlb, Dtm, Eadc, Jetc};
-use crate::cpu::{Adaptors, Native, Ondemand, Pacer, PacerParams, PacerPlus};
+use crate::cpu::{Adaptors, Constant, Native, Ondemand, Pacer, PacerParams, PacerPlus};
 use crate::ssd::{Pacman, PacmanPlus, Predictor, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
@@ -34,6 +34,7 @@ mod owns {
     use crate::Control::{self, *};
 
     pub const NOTHING: &[Control] = &[];
+    pub const SPEED: &[Control] = &[ActiveCores, Frequency];
     pub const GOVERNOR: &[Control] = &[Frequency];
     /// Of the groups that serve users' I/O. Of those that run jobs nobody parks any.
     pub const CORES: &[Control] = &[ActiveCores, Frequency, Background];
@@ -90,6 +91,15 @@ pub const ENTRIES: &[Entry] = &[
         owns: owns::NOTHING,
         takes: &[],
         make: |_, _, _| Ok(Box::new(Native)),
+    },
+    Entry {
+        name: "constant",
+        summary: "one frequency and share of the cores throughout: constant(ghz=2, cores=0.5)",
+        owns: owns::SPEED,
+        takes: &["ghz", "cores"],
+        make: |topology, _, stated| {
+            Ok(Box::new(Constant::new(topology, stated.get("ghz"), stated.get("cores"))?))
+        },
     },
     Entry {
         name: "ondemand",

@@ -13,7 +13,9 @@ def read(path: Path, what: str, keys: Collection[str]) -> tuple[str, dict[str, A
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise LabError(str(path), f"{error.strerror}", f"{what} is a TOML file") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LabError(str(path), str(error), f"{what} is a TOML file, see docs/lab.md") from error
     known(str(path), table, keys)
     return text, table

@@ -41,7 +41,7 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<PathBuf>,
     /// Where the metrics of an `ebb serve` on this host are: users' I/O is what it counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub serve: Option<SocketAddr>,
     /// Time from one cycle to the next.
     pub period: Nanos,
@@ -156,6 +156,12 @@ impl Default for Machine {
     }
 }
 
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    let wrong = |_| format!("serve = \"{text}\": write ADDRESS:PORT, such as 127.0.0.1:9091");
+    text.parse().map(Some).map_err(wrong).map_err(de::Error::custom)
+}
+
 fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -224,6 +230,7 @@ impl Config {
                 "hold.background: \"{group}\": name a group below the root"
             )));
         }
+        self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")))?;
         Profile::load(&self.profile).map(drop)?;
         self.curve()?;
         self.stated().map(drop)

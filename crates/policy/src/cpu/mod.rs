@@ -1,10 +1,12 @@
 //! Controllers of cores and frequency.
 
+mod constant;
 mod native;
 mod ondemand;
 mod pacer;
 mod pacer_plus;
 
+pub use constant::Constant;
 pub use native::Native;
 pub use ondemand::Ondemand;
 pub use pacer::{Adaptors, Pacer, PacerParams};

@@ -7,10 +7,16 @@ use crate::PolicyError;
 pub struct Stated(Vec<(&'static str, f64)>);
 
 impl Stated {
+    /// The value of `name`, where one was stated.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(stated, _)| *stated == name).map(|(_, value)| *value)
+    }
+
     /// The value of `name`, or `default` where none was stated.
     #[must_use]
     pub fn or(&self, name: &str, default: f64) -> f64 {
-        self.0.iter().find(|(stated, _)| *stated == name).map_or(default, |(_, value)| *value)
+        self.get(name).unwrap_or(default)
     }
 
     /// Reads what stands between the parentheses after `policy`, which takes the parameters

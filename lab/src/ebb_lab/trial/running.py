@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO, Any, Protocol
 
 from ebb_lab import fields
-from ebb_lab.errors import LabError, WorkError
+from ebb_lab.errors import LabError, WorkError, did_you_mean
 from ebb_lab.fields import MICROSECONDS
 from ebb_lab.trial.watching import Unfit
 
@@ -99,6 +99,11 @@ class Ebb:
         found = json.loads(self._ask([self.path, "probe", "--json", *self._on(root=True)]))
         lacks = {each["policy"]: each["lacks"] for each in found["policies"]}
         parts = [part.split("(")[0].strip() for part in self.policy.split("+")]
+        for part in parts:
+            if part not in lacks:
+                raise LabError(
+                    f"--policy {self.policy}", f"no policy '{part}'", did_you_mean(part, lacks)
+                )
         if parts and all(lacks.get(part) for part in parts):
             missing = ", no ".join(sorted({one for part in parts for one in lacks[part]}))
             raise LabError(
