@@ -145,7 +145,7 @@ fn observing_is_the_default_and_changes_nothing() {
     let before = copy.all();
     let text = prints(&str(&copy.run(&["--duration", "2 s"])));
     assert!(text.contains("observing"), "{text}");
-    assert!(text.contains("would set fans of fan0: released -> "), "{text}");
+    assert!(text.contains("would set fans of fan0 and fan1: released -> "), "{text}");
     assert_eq!(copy.all(), before);
     assert!(!copy.folder.path().join("state").exists());
     let text = prints(&str(&copy.run(&["--duration", "2 s", "--json"])));

@@ -7,12 +7,15 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use ebb_host::Notice;
-use ebb_policy::{Control, Cycled, Names, Outcome, Topology};
+use ebb_policy::{Control, Cycled, Decision, Names, Outcome, Topology};
 use ebb_record::Columns;
 use ebb_record::log::{Changes, Entry, Line};
 use serde::Serialize;
 
 use crate::out::{self, Out};
+
+/// So many parts are named in a line, or one more; of others it says how many.
+const NAMED: usize = 3;
 
 /// Where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,8 +100,12 @@ impl Teller {
         self.changes.cycle(cycled, |entry| entries.push(entry));
         let time_s = cycled.signals.now.seconds();
         let mut to = out::stdout();
-        for entry in entries.iter().filter(|_| !self.tell.quiet) {
-            self.decision(&mut to, entry)?;
+        match (self.tell.quiet, self.tell.json) {
+            (true, _) => {}
+            (false, true) => entries.iter().try_for_each(|entry| self.json(&mut to, entry))?,
+            (false, false) => {
+                entries.chunk_by(are_alike).try_for_each(|alike| self.text(&mut to, alike))?;
+            }
         }
         for Notice { place, text } in notices {
             let of = place.to_string();
@@ -144,28 +151,41 @@ impl Teller {
         Ok(to.flush()?)
     }
 
-    fn decision(&self, to: &mut Out, entry: &Entry) -> Result<()> {
+    fn json(&self, to: &mut Out, entry: &Entry) -> Result<()> {
         let mut shown = entry.line(&self.policy, &self.names);
         if self.would {
             // Nobody tried.
             shown.applied = None;
         }
-        if self.tell.json {
-            return line(to, &Event::Decision(shown));
-        }
-        let row = entry.decision.control.row();
-        let title = row.title;
-        let part = shown.of.as_deref().map_or(String::new(), |of| format!(" of {of}"));
-        let value = |value: Option<f64>| number(entry.decision.control, value);
-        let (from, after, reason) = (value(shown.from), value(shown.to), shown.reason);
+        line(to, &Event::Decision(shown))
+    }
+
+    /// For people: what became of several parts alike, in one line.
+    fn text(&self, to: &mut Out, alike: &[Entry]) -> Result<()> {
+        let Some(Entry { decision, outcome }) = alike.first() else { return Ok(()) };
+        let row = decision.control.row();
+        let parts: Vec<_> = alike
+            .iter()
+            .filter_map(|entry| self.names.of(row.domain, entry.decision.part))
+            .collect();
+        let part = match &parts[..] {
+            [] => String::new(),
+            [named @ .., last] if (1..=NAMED).contains(&named.len()) => {
+                format!(" of {} and {last}", named.join(", "))
+            }
+            [one] => format!(" of {one}"),
+            many => format!(" of {} and {} more", many[..NAMED].join(", "), many.len() - NAMED),
+        };
+        let value = |value: Option<f64>| number(decision.control, value);
+        let (title, time_s, reason) = (row.title, decision.at.seconds(), decision.reason);
+        let (from, after) = (value(decision.from), value(decision.to));
         let would = if self.would { "would set " } else { "" };
-        let refused = match entry.outcome {
+        let refused = match outcome {
             Outcome::Done => "",
             Outcome::Refused => ", refused",
             Outcome::Changed => ", changed by somebody else",
         };
-        let time_s = shown.time_s;
-        let what = match (shown.from == shown.to, entry.outcome) {
+        let what = match (decision.from == decision.to, outcome) {
             // Decided before; what became of it is new.
             (true, Outcome::Refused) => format!("{after} cannot be set on this machine"),
             (true, Outcome::Changed) => "changed by somebody else".to_owned(),
@@ -173,6 +193,12 @@ impl Teller {
         };
         Ok(writeln!(to, "{time_s:10.1} s  {would}{title}{part}: {what}")?)
     }
+}
+
+/// Whether the same became of two parts.
+fn are_alike(one: &Entry, other: &Entry) -> bool {
+    let rest = |entry: &Entry| Entry { decision: Decision { part: 0, ..entry.decision }, ..*entry };
+    rest(one) == rest(other)
 }
 
 fn line(to: &mut Out, event: &Event<'_>) -> Result<()> {
