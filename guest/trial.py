@@ -14,8 +14,7 @@ from steps import PATIENCE
 POLICY = "pacer"
 CONFIG = 'plf = "50 %"'
 BLOCK_S, WASHOUT_S, PAIRS = 60.0, 30.0, 6
-# How far a block's watts at the wall may be from true ones. Ebb and the twin's record look at
-# different moments.
+# How far a block's watts of both sockets, by their counters of energy, may be from the true ones.
 SENSED = 0.02
 
 
@@ -28,9 +27,6 @@ class Machine:
 
     def __init__(self, bed):
         self.bed = bed
-        # When each block began, and what was true second by second since its time 0.
-        self.true = []
-        self.zero = None
 
     def restore(self):
         self.bed.guest.run("/tmp/tools/ebb restore")
@@ -43,13 +39,11 @@ class Machine:
                     --duration "{seconds:g} s" & echo $! > /tmp/pid
                 wait $!; echo $? > /tmp/code' > /tmp/said 2> /tmp/notes < /dev/null &
             until [ -s /tmp/pid ]; do sleep 0.1; done""")
-        begun, self.zero = time.time(), None
         try:
             yield self.lines()
         finally:
             self.bed.guest.run("""kill -TERM $(cat /tmp/pid) 2> /dev/null || true
                 until [ -e /tmp/code ]; do sleep 0.1; done""")
-            self.true.append((begun, self.bed.truth()[int(self.zero or 0):]))
 
     def lines(self):
         """What it says, while it says it."""
@@ -61,8 +55,6 @@ class Machine:
             # The last may not be whole.
             for line in lines if ended == "ended" else lines[:-1]:
                 told += 1
-                if self.zero is None and (event := json.loads(line))["event"] == "sample":
-                    self.zero = len(self.bed.truth()) - event["time_s"]
                 yield line
             if ended == "ended":
                 return
@@ -94,23 +86,37 @@ def trial(bed):
     stop_fio(bed)
     verdict = judging.judge(done)
     telling.write(verdict, folder)
-    (folder / "true.json").write_text(json.dumps(machine.true))
     expect(done.end == "complete", f"it ended {done.end}: {done.why}")
-    pairs = {}
-    for block in done.blocks:
-        seconds = next(true for begun, true in machine.true if begun >= block.started)
-        counted = seconds[int(WASHOUT_S):int(BLOCK_S)]
-        true = statistics.mean(second["wall"] for second in counted)
-        sensed = block.seen.means["power_w"]
-        print(f"# pair {block.pair}, {block.arm}: {true:.2f} W true, {sensed:.2f} W sensed")
-        pairs.setdefault(block.pair, {})[block.arm] = true, sensed
-        expect(abs(sensed / true - 1) < SENSED, f"{sensed} W is sensed, {true} W is true")
+    truth, walls = bed.truth(), {}
+    for record in map(json.loads, (folder / "runs.jsonl").read_text().splitlines()):
+        if "result" not in record:
+            continue
+        said = folder / "samples" / (record["key"].replace("/", "-") + ".jsonl")
+        watts, wall = true(truth, map(json.loads, said.read_text().splitlines()))
+        pair, arm = record["result"]["pair"], record["result"]["arm"]
+        sensed = record["result"]["seen"]["means"]["cpu_power_w"]
+        print(f"# pair {pair}, {arm}: {watts:.2f} W true, {sensed:.2f} W sensed")
+        walls.setdefault(pair, {})[arm] = wall
+        expect(abs(sensed / watts - 1) < SENSED, f"{sensed} W is sensed, {watts} W is true")
     print(f"# {verdict.conclusion}; {folder}/{telling.PAGE}")
     (watts,) = (each for each in verdict.differences if each.name == "watts")
-    true = statistics.mean(pair["policy"][0] - pair["native"][0] for pair in pairs.values())
+    apart = statistics.mean(pair["policy"] - pair["native"] for pair in walls.values())
     told = watts.difference
-    print(f"# true {true:+.2f} W, {told.value:+.2f} W ({told.low:+.2f} to {told.high:+.2f}) told")
-    expect(told.low <= true <= told.high, "the interval does not contain what is true")
+    print(f"# at the wall {apart:+.2f} W, {told.value:+.2f} W ({told.low:+.2f} to {told.high:+.2f}) told")
+    expect(told.low <= apart <= told.high, "the interval does not contain what is true")
+
+
+def true(truth, events):
+    """Watts of both sockets and at the wall in the part of a block that counts. What the wall's
+    meter said tells which second was which."""
+    samples = (event for event in events if event["event"] == "sample")
+    read = {round(it["values"]["power_w"], 6): it["time_s"] for it in samples
+            if "power_w" in it["values"]}
+    begun = statistics.median(second["seconds"] - read[round(second["wall"], 6)]
+                              for second in truth if round(second["wall"], 6) in read)
+    counted = [second for second in truth if WASHOUT_S <= second["seconds"] - begun <= BLOCK_S]
+    joules, seconds = (counted[-1][of] - counted[0][of] for of in ("joules", "seconds"))
+    return joules / seconds, statistics.mean(second["wall"] for second in counted)
 
 
 SHORT = STEPS = [server.boot, load, trial, server.farewell]

@@ -42,6 +42,8 @@ struct Socket {
     watts: f64,
     /// Counted and not yet told, µJ.
     micros: f64,
+    /// Since the start, J.
+    joules: f64,
 }
 
 impl Server {
@@ -63,6 +65,7 @@ impl Server {
             clamp: None,
             watts: 0.0,
             micros: 0.0,
+            joules: 0.0,
         };
         let duty = fans_spec.firmware_duty(Some(start), None);
         let drives = usize::from(profile.drives.count);
@@ -143,6 +146,7 @@ impl Server {
             }
             this.clamp = clamp;
             this.watts = *sum + leakage[socket];
+            this.joules += this.watts * seconds;
             this.micros += this.watts * seconds * 1e6;
         }
         self.turn(commands);
@@ -273,6 +277,7 @@ impl Server {
         let dies: Vec<_> = self.network.dies().collect();
         let throttled: Vec<_> = self.sockets.iter().map(|s| s.emergency.throttled()).collect();
         let watts: Vec<_> = self.sockets.iter().map(|socket| socket.watts).collect();
+        let joules: f64 = self.sockets.iter().map(|socket| socket.joules).sum();
         let speeds: Vec<_> = self.fans.iter().map(|fan| fan.speed().0).collect();
         // NaN is no JSON: a sensor that does not answer says -1.
         let reading = |sensor: &Sensor| sensor.reading().map_or(-1.0, |it| it.temperature.0);
@@ -281,6 +286,6 @@ impl Server {
             r#"{{"seconds":{},"dies":{dies:?},"throttled":{throttled:?},"watts":{watts:?},"#,
             now.seconds()
         ) + &format!(r#""readings":{readings:?},"duties":{:?},"#, self.duties)
-            + &format!(r#""speeds":{speeds:?},"wall":{}}}"#, self.wall)
+            + &format!(r#""speeds":{speeds:?},"wall":{},"joules":{joules}}}"#, self.wall)
     }
 }
