@@ -244,7 +244,10 @@ fn users_io_is_what_ebb_serve_counts() {
         let busy = samples.find(|values| completed(values) > Some(100.0)).unwrap();
         done.store(true, Ordering::Relaxed);
         assert_eq!(busy["reads"], busy["completed"]);
-        assert_eq!(busy["read_bytes"].as_f64(), completed(&busy).map(|reads| 4096.0 * reads));
+        // Bytes and times are not of the very same moment.
+        let bytes = busy["read_bytes"].as_f64().unwrap();
+        let reads = completed(&busy).unwrap();
+        assert!((bytes / (4096.0 * reads) - 1.0).abs() < 0.1, "{reads} reads, {bytes} bytes");
         let [median, p99] = ["latency_p50_s", "latency_p99_s"].map(|of| busy[of].as_f64().unwrap());
         assert!(0.0 < median && median <= p99 && p99 < 60.0, "{median} {p99}");
     });
