@@ -1,12 +1,16 @@
 """What the tests share: the binary that they run, and grids of short runs."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from ebb_lab import binary
+
+# A shell's job in the background ignores it, and so would what is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples everywhere, however busy the machine.
 settings.register_profile(
