@@ -29,8 +29,8 @@ LONG = (
 REPORT: dict[str, Any] = {
     "schema": 3,
     "rows": [
-        row("Fig. 6", "IOPS/W of PACER, x", 1.18, 1.09, "validated"),
-        row("Fig. 6", LONG, 1.19, 8.72, "validated"),
+        row("Fig. 6", "IOPS/W of PACER, x", 1.18, 1.09, "as-stated"),
+        row("Fig. 6", LONG, 1.19, 8.72, "as-stated"),
         row("Table I", "SSD at 100 % load, W", 13.3, 13.3, "calibrated"),
         row("Fig. 6", "saving over JETC's, x", 1.8, None, "reinterpreted"),
         row("Fig. 6", "two below one, %", 85.0, 84.0, "predicted") | {"range": [70.0, 91.0]},
@@ -180,7 +180,7 @@ def test_a_paper_is_simulated_and_kept(tmp_path: Path) -> None:
     [
         (["pacre"], 2, "Did you mean 'pacer'"),
         (["none.json"], 2, "none.json: No such file"),
-        ([str(Path(__file__).parents[2] / "docs/json-schema/paper-3.json")], 2, "no output of ebb"),
+        ([str(Path(__file__).parents[2] / "docs/json-schema/paper-4.json")], 2, "no output of ebb"),
         (["eadc", "--format", "gif"], 2, "There are pdf, png, svg"),
         (["eadc", "--figure", "99", "-q"], 1, "ebb paper eadc: exit code"),
     ],

@@ -42,7 +42,7 @@ _ALONE = {
 _KINDS = {
     "calibrated": ("#7f7f7f", "s"),
     "fitted": ("#7f7f7f", "D"),
-    "validated": ("#0072B2", "o"),
+    "as-stated": ("#0072B2", "o"),
     "predicted": ("#0072B2", "o"),
     "reinterpreted": ("#E69F00", "^"),
     "stress": ("#D55E00", "v"),

@@ -9,12 +9,15 @@ use crate::text::short;
 /// Whether a number set the profile or only checks it. They never mix: no constant is chosen
 /// because it moves a row of another kind than the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A component figure that set a constant of the profile.
     Calibrated,
-    /// A result that is only compared.
-    Validated,
+    /// A result of one machine and one load, made as the text states them; what it leaves open is
+    /// assumed, and nothing is fitted.
+    AsStated,
+    /// The same under a load that is harder than the paper's own.
+    Stress,
     /// A stated number beside another comparison than the one it was stated for, because of what
     /// else the text says: a reading of the paper, which validates nothing.
     Reinterpreted,
@@ -32,7 +35,8 @@ impl Kind {
     fn name(self) -> &'static str {
         match self {
             Self::Calibrated => "calibrated",
-            Self::Validated => "validated",
+            Self::AsStated => "as stated",
+            Self::Stress => "stress",
             Self::Reinterpreted => "reinterpreted",
             Self::Fitted => "fitted",
             Self::Predicted => "predicted",
@@ -44,7 +48,10 @@ impl Kind {
     /// What it means, for people; kinds that every report explains have none.
     fn meaning(self) -> Option<&'static str> {
         match self {
-            Self::Calibrated | Self::Validated => None,
+            Self::Calibrated | Self::AsStated => None,
+            Self::Stress => {
+                Some("a load harder than the paper's own, to which the number does not belong.")
+            }
             Self::Reinterpreted => Some(
                 "the paper's number stands beside another comparison than the one it was\n  stated \
                  for, as the rest of its text suggests. It validates nothing.",
@@ -183,7 +190,7 @@ pub struct Report {
 
 impl Default for Report {
     fn default() -> Self {
-        Self { schema: 3, rows: Vec::new(), curves: Vec::new(), interrupted: false }
+        Self { schema: 4, rows: Vec::new(), curves: Vec::new(), interrupted: false }
     }
 }
 
@@ -192,9 +199,13 @@ impl Report {
     pub fn calibrated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
         self.row(figure, quantity, paper, twin, Kind::Calibrated);
     }
-    /// Adds a number that is only compared.
-    pub fn validated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
-        self.row(figure, quantity, paper, twin, Kind::Validated);
+    /// Adds a result of the machine and load as stated, with nothing fitted.
+    pub fn as_stated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+        self.row(figure, quantity, paper, twin, Kind::AsStated);
+    }
+    /// Adds a result under a load harder than the paper's.
+    pub fn stress(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+        self.row(figure, quantity, paper, twin, Kind::Stress);
     }
     /// Adds a number beside another comparison than the one it was stated for.
     pub fn reinterpreted(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
@@ -202,7 +213,7 @@ impl Report {
     }
     /// Adds a number to compare that the twin does not have, and why.
     pub fn missing(&mut self, figure: &'static str, quantity: &str, paper: f64, note: String) {
-        let row = Row::new(figure, quantity, Some(paper), None, Kind::Validated);
+        let row = Row::new(figure, quantity, Some(paper), None, Kind::AsStated);
         self.rows.push(Row { note: Some(note), ..row });
     }
     /// Adds a result of the baseline, or a value that was fitted to them.
@@ -351,11 +362,12 @@ mod tests {
 
     #[test]
     fn json_follows_the_published_schema() {
-        let schema = include_str!("../../../../docs/json-schema/paper-3.json");
+        let schema = include_str!("../../../../docs/json-schema/paper-4.json");
         let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
         let mut report = Report::default();
         report.calibrated("Table I", "CPU at its peak, W", 210.0, 209.0);
-        report.validated("Fig. 5", "x", 2.0, 1.5);
+        report.as_stated("Fig. 5", "x", 2.0, 1.5);
+        report.stress("Fig. 5", "x, in bursts", 2.0, 3.5);
         report.reinterpreted("Fig. 5", "y", 2.0, 1.5);
         report.missing("Fig. 7", "z", 2.0, "no saving".into());
         report.fitted("Fig. 8", "open", None, Span::stated(2.0, 1.0));
@@ -372,7 +384,7 @@ mod tests {
     #[test]
     fn the_deviation_is_relative_to_the_paper() {
         let mut report = Report::default();
-        report.validated("Fig. 5", "x", 2.0, 1.5);
+        report.as_stated("Fig. 5", "x", 2.0, 1.5);
         assert_eq!(report.rows[0].deviation, Some(-0.25));
         assert!(report.text().contains("-25.0 %"), "{}", report.text());
     }

@@ -145,24 +145,24 @@ fn rows(report: &mut Report, tables: &[Table]) {
     let [dtm, jetc, eadc] = [1, 2, 3];
     let e6 = &tables[3];
     let of_e6 = |policy, of| saving(e6, policy, of);
-    report.validated("Fig. 10(a)", "EADC's disk wait saved on E6, %", 60.0, {
+    report.as_stated("Fig. 10(a)", "EADC's disk wait saved on E6, %", 60.0, {
         of_e6(eadc, |run| run.wait)
     });
     let duty = e6[eadc].iter().map(|run| run.duty).fold(0.0, f64::max);
-    report.validated("§VII-A", "highest fan duty under EADC on E6, %", 40.0, 100.0 * duty);
+    report.as_stated("§VII-A", "highest fan duty under EADC on E6, %", 40.0, 100.0 * duty);
     // W6 has query 19.
     let speedup = e6[0][2].query / e6[eadc][2].query;
-    report.validated("§VII-A", "speedup of query 19 on E6, x", 1.35, speedup);
+    report.as_stated("§VII-A", "speedup of query 19 on E6, x", 1.35, speedup);
     let runs = tables.iter().flat_map(|table| table[eadc].iter().zip(&table[0]));
     let faster: Vec<_> = runs.map(|(run, dlb)| 100.0 * (dlb.query / run.query - 1.0)).collect();
     let quantity = "speedup of queries, mean of workloads and servers, %";
-    report.validated("§VII-A", quantity, 60.0, mean(&faster));
+    report.as_stated("§VII-A", quantity, 60.0, mean(&faster));
     let shaken: Vec<_> = e6[0].iter().map(|run| 100.0 * run.shaken).collect();
     let quantity = "disk bandwidth lost to vibration under DLB on E6, %";
-    report.validated("§VII-A", quantity, 60.0, mean(&shaken));
+    report.as_stated("§VII-A", quantity, 60.0, mean(&shaken));
     let energy = |run: &Came| run.energy;
     let saved: Vec<_> = tables.iter().map(|table| saving(table, eadc, energy)).collect();
-    report.validated("Fig. 10(b)", "EADC's energy saved, mean of servers, %", 63.0, mean(&saved));
+    report.as_stated("Fig. 10(b)", "EADC's energy saved, mean of servers, %", 63.0, mean(&saved));
     let own = of_e6(eadc, energy);
     for (policy, name, stated) in [(jetc, "JETC", 1.8), (dtm, "DTM", 4.5)] {
         times(report, (name, stated), own, of_e6(policy, energy));
@@ -172,9 +172,9 @@ fn rows(report: &mut Report, tables: &[Table]) {
     };
     let most = |table: &Table| throttled(table).into_iter().fold(0.0, f64::max);
     let six = throttled(e6);
-    report.validated("§VII-A", "throttling under EADC on E2, most, %", 0.77, most(&tables[1]));
-    report.validated("§VII-A", "throttling under EADC on E6, mean, %", 0.4, mean(&six));
-    report.validated("§VII-A", "throttling under EADC on E6, W4, %", 0.66, six[0]);
+    report.as_stated("§VII-A", "throttling under EADC on E2, most, %", 0.77, most(&tables[1]));
+    report.as_stated("§VII-A", "throttling under EADC on E6, mean, %", 0.4, mean(&six));
+    report.as_stated("§VII-A", "throttling under EADC on E6, W4, %", 0.66, six[0]);
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -186,7 +186,7 @@ fn times(report: &mut Report, (name, stated): (&str, f64), own: f64, other: f64)
     let quantity = format!("EADC's energy saving over {name}'s on E6, x");
     let (eadc, other_saves) = (own > 0.0, other > 0.0);
     let none = match (eadc, other_saves) {
-        (true, true) => return report.validated("Fig. 10(b)", &quantity, stated, own / other),
+        (true, true) => return report.as_stated("Fig. 10(b)", &quantity, stated, own / other),
         (true, false) => format!("{name}: no saving"),
         (false, true) => "EADC: no saving".to_owned(),
         (false, false) => "no saving".to_owned(),

@@ -51,8 +51,8 @@ fn tolerance_rows(study: &mut Study, rows: &[&[Shown]]) {
     let (native, pacer) = (&rows[1][0].outcome, &rows[1][2].outcome);
     let saved = 100.0 * (1.0 - pacer.mean_power() / native.mean_power());
     let quantity = "largest mean latency, plf 0.2, 10 % pressure, x";
-    report.validated("§V-A1", quantity, 1.15, slower(pacer, native));
-    report.validated("§V-A1", "power saved, plf 0.2, 10 % pressure, %", 20.0, saved);
+    report.as_stated("§V-A1", quantity, 1.15, slower(pacer, native));
+    report.as_stated("§V-A1", "power saved, plf 0.2, 10 % pressure, %", 20.0, saved);
     let each = |value: fn(&Outcome, &Outcome) -> f64| {
         rows.iter().flat_map(move |runs| {
             let of = move |(plf, run): (f64, &Shown)| (plf, value(&run.outcome, &runs[0].outcome));
@@ -62,7 +62,7 @@ fn tolerance_rows(study: &mut Study, rows: &[&[Shown]]) {
     let kept = each(slower).filter(|(plf, slower)| *slower <= 1.0 + plf).count();
     let all = each(slower).count();
     let quantity = "runs whose mean latency stays within plf, %";
-    report.validated("Fig. 10", quantity, 100.0, 100.0 * kept as f64 / all as f64);
+    report.as_stated("Fig. 10", quantity, 100.0, 100.0 * kept as f64 / all as f64);
     similar(report, "Fig. 10", each(served).map(|(_, ratio)| ratio));
 }
 
@@ -84,7 +84,7 @@ pub fn patterns(study: &mut Study) -> Result<()> {
     for (index, policy, stated) in [(1, "ondemand", 1.02), (2, "pacer", 1.18)] {
         let mean = geometric_mean(each(index, efficiency));
         let quantity = format!("IOPS/W of {policy}, geometric mean over patterns, x");
-        report.validated("Fig. 13", &quantity, stated, mean);
+        report.as_stated("Fig. 13", &quantity, stated, mean);
         for (name, runs) in names.iter().zip(&rows) {
             let series = format!("{policy} on {name}: 1 mean latency, 2 p99, 3 IOPS/W");
             let points = bars(&runs[index].outcome, &runs[0].outcome);
@@ -93,10 +93,10 @@ pub fn patterns(study: &mut Study) -> Result<()> {
     }
     let kept = each(2, slower).filter(|slower| *slower <= 1.0 + PLF).count();
     let quantity = "patterns whose mean latency stays within plf, %";
-    report.validated("Fig. 12", quantity, 100.0, 100.0 * kept as f64 / names.len() as f64);
+    report.as_stated("Fig. 12", quantity, 100.0, 100.0 * kept as f64 / names.len() as f64);
     let over = rows.iter().map(|runs| tail(&runs[2].outcome, &runs[1].outcome));
     let quantity = "p99 of PACER over ondemand (comparable), geometric mean, x";
-    report.validated("Fig. 12", quantity, 1.0, geometric_mean(over));
+    report.as_stated("Fig. 12", quantity, 1.0, geometric_mean(over));
     similar(report, "Fig. 12", each(1, served).chain(each(2, served)));
     Ok(())
 }
@@ -119,7 +119,7 @@ pub fn adaptors(study: &mut Study) -> Result<()> {
         report.curve("Figs. 14, 15", series, &bars(&run.outcome, base));
     }
     let ondemand = efficiency(&runs[1].outcome, base);
-    report.validated("Fig. 15", "IOPS/W of ondemand, x", 1.02, ondemand);
+    report.as_stated("Fig. 15", "IOPS/W of ondemand, x", 1.02, ondemand);
     similar(report, "Fig. 14", runs[1..5].iter().map(|run| served(&run.outcome, base)));
     Ok(())
 }
@@ -152,8 +152,8 @@ pub fn burst(study: &mut Study) -> Result<()> {
         }
     }
     let (native, pacer) = (&runs[0].outcome, &runs[1].outcome);
-    report.validated("Fig. 16", "IOPS in the burst over native, x", 1.0, served(pacer, native));
-    report.validated("Fig. 16", "p99 in the burst over native, x", 1.0, tail(pacer, native));
+    report.as_stated("Fig. 16", "IOPS in the burst over native, x", 1.0, served(pacer, native));
+    report.as_stated("Fig. 16", "p99 in the burst over native, x", 1.0, tail(pacer, native));
     Ok(())
 }
 

@@ -45,13 +45,13 @@ pub fn day(study: &mut Study) -> Result<()> {
         let points = [(1.0, slower), (2.0, tail), (3.0, efficiency(of, native))];
         report.curve("Figs. 17, 18", series, &points);
     }
-    report.validated("Fig. 17", "mean latency of PACER, x", 1.19, slower(pacer, native));
-    report.validated("Fig. 17", "mean latency of ondemand, x", 1.26, slower(ondemand, native));
+    report.stress("Fig. 17", "mean latency of PACER, x", 1.19, slower(pacer, native));
+    report.stress("Fig. 17", "mean latency of ondemand, x", 1.26, slower(ondemand, native));
     similar(report, "Fig. 17", [served(pacer, native), served(ondemand, native)]);
-    report.validated("Fig. 18", "IOPS/W of PACER, x", 1.23, efficiency(pacer, native));
-    report.validated("Fig. 18", "IOPS/W of ondemand, x", 1.02, efficiency(ondemand, native));
+    report.stress("Fig. 18", "IOPS/W of PACER, x", 1.23, efficiency(pacer, native));
+    report.stress("Fig. 18", "IOPS/W of ondemand, x", 1.02, efficiency(ondemand, native));
     let quantity = "IOPS/W of PACER over ondemand, x";
-    report.validated("Fig. 18", quantity, 1.21, efficiency(pacer, ondemand));
+    report.stress("Fig. 18", quantity, 1.21, efficiency(pacer, ondemand));
     Ok(())
 }
 
@@ -84,14 +84,14 @@ pub fn training(study: &mut Study) -> Result<()> {
         let saved = |of: &Outcome| 100.0 * (1.0 - 1.0 / less(of));
         let report = &mut study.report;
         let quantity = format!("power saved by PACER, {name}, %");
-        report.validated("Fig. 19", &quantity, pacer_saves, saved(pacer));
+        report.as_stated("Fig. 19", &quantity, pacer_saves, saved(pacer));
         let quantity = format!("power saved by ondemand, {name}, %");
-        report.validated("Fig. 19", &quantity, ondemand_saves, saved(ondemand));
+        report.as_stated("Fig. 19", &quantity, ondemand_saves, saved(ondemand));
         let quantity = format!("power of native over PACER's, {name}, x");
-        report.validated("Abstract", &quantity, gain, less(pacer));
+        report.as_stated("Abstract", &quantity, gain, less(pacer));
         for (policy, of) in [("PACER", pacer), ("ondemand", ondemand)] {
             let quantity = format!("throughput under {policy}, {name}, x");
-            report.validated("Fig. 19", &quantity, 1.0, served(of, native));
+            report.as_stated("Fig. 19", &quantity, 1.0, served(of, native));
         }
     }
     Ok(())

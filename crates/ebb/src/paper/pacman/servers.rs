@@ -25,12 +25,12 @@ pub fn fio(study: &mut Study) -> Result<()> {
     let hungrier = percent(watts(pacman, 0, all), watts(sspc, 0, all));
     let efficiency = percent(1.0 + faster / 100.0, 1.0 + hungrier / 100.0);
     let report = &mut study.report;
-    report.validated("Fig. 5(a)", "drive power under SSPC, W", 140.0, watts(sspc, 0, all));
-    report.validated("Fig. 5(a)", "drive power under PACMAN, W", 160.0, watts(pacman, 0, all));
-    report.validated("Fig. 5(b)", "PACMAN's throughput over SSPC, %", 41.0, faster);
-    report.validated("Fig. 5(b)", "PACMAN's power over SSPC, %", 14.0, hungrier);
-    report.validated("Fig. 5(b)", "PACMAN's efficiency by power over SSPC, %", 24.0, efficiency);
-    report.validated("Fig. 5(b)", "PACMAN's efficiency by cap over SSPC, %", 41.0, faster);
+    report.as_stated("Fig. 5(a)", "drive power under SSPC, W", 140.0, watts(sspc, 0, all));
+    report.as_stated("Fig. 5(a)", "drive power under PACMAN, W", 160.0, watts(pacman, 0, all));
+    report.as_stated("Fig. 5(b)", "PACMAN's throughput over SSPC, %", 41.0, faster);
+    report.as_stated("Fig. 5(b)", "PACMAN's power over SSPC, %", 14.0, hungrier);
+    report.as_stated("Fig. 5(b)", "PACMAN's efficiency by power over SSPC, %", 24.0, efficiency);
+    report.as_stated("Fig. 5(b)", "PACMAN's efficiency by cap over SSPC, %", 41.0, faster);
     for part in workload.parts(all) {
         server(report, &part, &runs);
         if part.name == "vdi" {
@@ -59,9 +59,9 @@ fn server(report: &mut Report, part: &PartDevices, runs: &[Shown]) {
         Some(stated) => ("power over SSPC, %", stated, percent(of(watts, 1), 1.0)),
         None => ("power over SSPC (similar), x", 1.0, of(watts, 1)),
     };
-    report.validated("Fig. 5(c)", &format!("{name}: {quantity}"), stated, twin);
+    report.as_stated("Fig. 5(c)", &format!("{name}: {quantity}"), stated, twin);
     let quantity = format!("{name}: throughput over SSPC, x");
-    report.validated("Fig. 5(d)", &quantity, throughput, of(rate, 1));
+    report.as_stated("Fig. 5(d)", &quantity, throughput, of(rate, 1));
     let points: Vec<_> = (1..runs.len()).map(|index| (index as f64, of(rate, index))).collect();
     let series = format!("{name}: throughput over SSPC of 1 Stat, 2 Mean, 3 EMA, 4 pacman-plus");
     report.curve("Fig. 8", series, &points);
@@ -77,7 +77,7 @@ fn best_predictor(
 ) {
     let of = |index: usize| rate(&runs[index].outcome, part.first, part.count);
     let quantity = format!("Stat's throughput over the best other, {name}, %");
-    report.validated("Fig. 8", &quantity, stated, percent(of(1), of(2).max(of(3))));
+    report.as_stated("Fig. 8", &quantity, stated, percent(of(1), of(2).max(of(3))));
 }
 
 /// Fig. 9: what PACMAN expected against what a drive then drew.
@@ -114,9 +114,9 @@ pub fn rocksdb(study: &mut Study) -> Result<()> {
     let faster = percent(rate(pacman, 0, all), rate(sspc, 0, all));
     let earlier = sspc.span.seconds() - pacman.span.seconds();
     let report = &mut study.report;
-    report.validated("Fig. 7(a)", "drive power over SSPC, %", 5.0, hungrier);
-    report.validated("Fig. 7(a)", "finished earlier than SSPC, s", 54.0, earlier);
-    report.validated("Fig. 7(b)", "efficiency by cap over SSPC, %", 11.0, faster);
+    report.as_stated("Fig. 7(a)", "drive power over SSPC, %", 5.0, hungrier);
+    report.as_stated("Fig. 7(a)", "finished earlier than SSPC, s", 54.0, earlier);
+    report.as_stated("Fig. 7(b)", "efficiency by cap over SSPC, %", 11.0, faster);
     for part in workload.parts(all).iter().filter(|part| part.name == "sst-256-2") {
         best_predictor(report, "SST_256_2", 12.0, part, &runs);
     }

@@ -120,7 +120,7 @@ pub fn loads(study: &mut Study) -> Result<()> {
     let grid = grid(&study.lab, "stable loads", &RATES, 0.0, false)?;
     curves(&mut study.report, "Stable loads", &RATES, &grid);
     let quantity = "Sandman's p99 over busy polling's at most, % (within 5)";
-    study.report.validated("Stable loads", quantity, NEAR, slower(&grid));
+    study.report.as_stated("Stable loads", quantity, NEAR, slower(&grid));
     Ok(())
 }
 
@@ -129,9 +129,9 @@ pub fn raid(study: &mut Study) -> Result<()> {
     let grid = grid(&study.lab, "RAID-5", &RAID_RATES, RAID_WRITES, true)?;
     curves(&mut study.report, "RAID-5", &RAID_RATES, &grid);
     let quantity = "Sandman's power below busy polling's, up to, %";
-    study.report.validated("RAID-5", quantity, 39.38, saved(&grid, SANDMAN));
+    study.report.as_stated("RAID-5", quantity, 39.38, saved(&grid, SANDMAN));
     let quantity = "Sandman's p99 over busy polling's at most, % (within 5)";
-    study.report.validated("RAID-5", quantity, NEAR, slower(&grid));
+    study.report.as_stated("RAID-5", quantity, NEAR, slower(&grid));
     let ours: Vec<_> = (0..CONFIGURATIONS.len()).map(|i| (i as f64, saved(&grid, i))).collect();
     let series = "power below busy polling's, up to, %, by configuration in their order";
     study.report.curve("RAID-5", series.into(), &ours);
