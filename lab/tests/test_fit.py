@@ -137,7 +137,7 @@ def test_what_the_baseline_does_not_decide_is_not_identified(
     text = HEAD.replace("500 ms", "1 s") + EXPONENT
     text += row("baseline", "low", "low", 52.5, 'of = "native"\nuncertainty = "2%"')
     rest = 'of = "ondemand"\nover = "native"\ntolerance = 0.002'
-    text += row("prediction", "saved", "high", 0.97, rest).replace('unit = "W"\npaper', "paper")
+    text += row("prediction", "saved", "high", 0.95, rest).replace('unit = "W"\npaper', "paper")
     path = tmp_path / "fit.toml"
     path.write_text(text)
     out = tmp_path / "out"
@@ -147,7 +147,7 @@ def test_what_the_baseline_does_not_decide_is_not_identified(
     jsonschema.validate(answer, schema)
     assert answer == json.loads((out / "fit.json").read_text())
     (predicted,) = answer["predictions"]
-    assert predicted["verdict"] == predicting.NOT_IDENTIFIED
+    assert predicted["verdict"] == predicting.NOT_IDENTIFIED, predicted["range"]
     decided = predicted["decided_by"]
     assert decided["parameter"] == "exponent" and decided["share"] > 0.8
     assert decided["x"] == sorted(decided["x"])
@@ -288,7 +288,7 @@ def test_verdicts() -> None:
     hangs = judged(1.40, 1.0)
     assert hangs.verdict == predicting.NOT_IDENTIFIED and hangs.holds_paper
     far = judged(1.50, 1.0)
-    assert far.verdict == predicting.NOT_IDENTIFIED and not far.holds_paper
+    assert far.verdict == predicting.OUTSIDE and far.decided is not None, "nowhere in the range"
     assert hangs.decided is not None and hangs.decided.parameter == "b"
     assert hangs.decided.share == pytest.approx(1.0)
     assert hangs.decided.x == (0.1, 0.2, 0.4, 0.5, 0.7, 0.9)

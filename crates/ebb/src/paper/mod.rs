@@ -2,6 +2,7 @@
 
 mod drive;
 mod eadc;
+mod fits;
 mod lab;
 mod pacer;
 mod pacman;
@@ -102,8 +103,8 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
         "{}\n{mark}Simulated: every twin number comes from the digital twin, {length} a run, \
          seed {}.\n\
          Policies meet the hardware's own throttling; the guard's thermal limits are off.\n\
-         calibrated: the number set a constant of the model. as stated: made as the text says; what\n  \
-         it leaves open is assumed, and nothing is fitted.\n\
+         calibrated: the number set a constant of the model. as stated: made as the text says;\n  \
+         what it leaves open is assumed, and nothing is fitted.\n\
          {}\
          docs/papers.md explains every deviation.\n",
         report.text(),

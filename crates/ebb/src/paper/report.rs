@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 
+use super::fits::Provenance;
 use super::span::Span;
 use crate::text::short;
 
@@ -103,7 +104,7 @@ impl Verdict {
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// Figure, table or section.
-    pub figure: &'static str,
+    pub figure: String,
     /// What was measured, with its unit.
     pub quantity: String,
     /// What the paper states; null where it states nothing.
@@ -126,27 +127,21 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(
-        figure: &'static str,
+    pub fn new(
+        figure: &str,
         quantity: &str,
         paper: Option<f64>,
         twin: Option<f64>,
         kind: Kind,
     ) -> Self {
-        let quantity = quantity.to_owned();
+        let (figure, quantity) = (figure.to_owned(), quantity.to_owned());
         let deviation = paper.zip(twin).map(|(paper, twin)| twin / paper - 1.0);
         let (range, verdict, note) = (None, None, None);
         Self { figure, quantity, paper, twin, range, verdict, note, kind, deviation }
     }
 
     /// One whose number has a range, beside what the text states and what rounds to it.
-    fn ranged(
-        figure: &'static str,
-        quantity: &str,
-        paper: Option<Span>,
-        found: Span,
-        kind: Kind,
-    ) -> Self {
+    fn ranged(figure: &str, quantity: &str, paper: Option<Span>, found: Span, kind: Kind) -> Self {
         let open = |paper: Span| {
             kind == Kind::Predicted && found.high - found.low > IDENTIFIED * paper.middle.abs()
         };
@@ -183,6 +178,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The twin's own curves.
     pub curves: Vec<Curve>,
+    /// The fits that fitted and predicted rows come from, where they were computed beforehand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fits: Vec<Provenance>,
     /// Whether an interruption left out the rest; absent where it did not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
@@ -190,61 +188,50 @@ pub struct Report {
 
 impl Default for Report {
     fn default() -> Self {
-        Self { schema: 4, rows: Vec::new(), curves: Vec::new(), interrupted: false }
+        let (rows, curves, fits) = (Vec::new(), Vec::new(), Vec::new());
+        Self { schema: 4, rows, curves, fits, interrupted: false }
     }
 }
 
 impl Report {
     /// Adds a number that set the profile.
-    pub fn calibrated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+    pub fn calibrated(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
         self.row(figure, quantity, paper, twin, Kind::Calibrated);
     }
     /// Adds a result of the machine and load as stated, with nothing fitted.
-    pub fn as_stated(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+    pub fn as_stated(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
         self.row(figure, quantity, paper, twin, Kind::AsStated);
     }
     /// Adds a result under a load harder than the paper's.
-    pub fn stress(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+    pub fn stress(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
         self.row(figure, quantity, paper, twin, Kind::Stress);
     }
     /// Adds a number beside another comparison than the one it was stated for.
-    pub fn reinterpreted(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64) {
+    pub fn reinterpreted(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
         self.row(figure, quantity, paper, twin, Kind::Reinterpreted);
     }
     /// Adds a number to compare that the twin does not have, and why.
-    pub fn missing(&mut self, figure: &'static str, quantity: &str, paper: f64, note: String) {
+    pub fn missing(&mut self, figure: &str, quantity: &str, paper: f64, note: String) {
         let row = Row::new(figure, quantity, Some(paper), None, Kind::AsStated);
         self.rows.push(Row { note: Some(note), ..row });
     }
     /// Adds a result of the baseline, or a value that was fitted to them.
-    pub fn fitted(
-        &mut self,
-        figure: &'static str,
-        quantity: &str,
-        paper: Option<Span>,
-        found: Span,
-    ) {
+    pub fn fitted(&mut self, figure: &str, quantity: &str, paper: Option<Span>, found: Span) {
         self.rows.push(Row::ranged(figure, quantity, paper, found, Kind::Fitted));
     }
     /// Adds a result of the treatment.
-    pub fn predicted(&mut self, figure: &'static str, quantity: &str, paper: Span, found: Span) {
+    pub fn predicted(&mut self, figure: &str, quantity: &str, paper: Span, found: Span) {
         self.rows.push(Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted));
     }
     /// Adds what follows from other numbers of the text, beside what it states.
-    pub fn arithmetic(
-        &mut self,
-        figure: &'static str,
-        quantity: &str,
-        paper: Option<Span>,
-        found: Span,
-    ) {
+    pub fn arithmetic(&mut self, figure: &str, quantity: &str, paper: Option<Span>, found: Span) {
         self.rows.push(Row::ranged(figure, quantity, paper, found, Kind::Arithmetic));
     }
     /// Adds what no paper states.
-    pub fn modelled(&mut self, figure: &'static str, quantity: &str, found: Span) {
+    pub fn modelled(&mut self, figure: &str, quantity: &str, found: Span) {
         self.rows.push(Row::ranged(figure, quantity, None, found, Kind::Modelled));
     }
-    fn row(&mut self, figure: &'static str, quantity: &str, paper: f64, twin: f64, kind: Kind) {
+    fn row(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64, kind: Kind) {
         self.rows.push(Row::new(figure, quantity, Some(paper), Some(twin), kind));
     }
     /// Adds a curve from (x, y) points.
@@ -285,7 +272,7 @@ impl Report {
             let paper = row.paper.map_or_else(none, stated);
             let verdict = row.verdict.map(|verdict| format!(", {}", verdict.name()));
             let kind = row.kind.name().to_owned() + &verdict.unwrap_or_default();
-            table.add_row([row.figure, &row.quantity, &paper, &twin, &deviation, &kind]);
+            table.add_row([&row.figure, &row.quantity, &paper, &twin, &deviation, &kind]);
         }
         for column in 2..5 {
             if let Some(column) = table.column_mut(column) {
@@ -293,6 +280,9 @@ impl Report {
             }
         }
         let mut text = table.to_string();
+        for fit in &self.fits {
+            text.push_str(&format!("\n{fit}"));
+        }
         if !self.curves.is_empty() {
             text.push_str("\n\nThe twin's curves where the figure states no number:\n");
         }

@@ -52,12 +52,10 @@ def judge(row: Row, free: Sequence[Free], samples: Array, values: Array) -> Pred
     low, high = float(values.min()), float(values.max())
     spread = float(means.max() - means.min())
     holds = low - row.uncertainty <= row.paper <= high + row.uncertainty
-    decided = None
-    if row.tolerance is not None and spread > row.tolerance:
-        verdict = NOT_IDENTIFIED
-        decided = _decided(free, samples, means)
-    else:
-        verdict = INSIDE if holds else OUTSIDE
+    wide = row.tolerance is not None and spread > row.tolerance
+    # What no sample and seed reaches is outside, whatever it hangs on.
+    verdict = OUTSIDE if not holds else NOT_IDENTIFIED if wide else INSIDE
+    decided = _decided(free, samples, means) if wide else None
     return Predicted(
         row=row,
         mean=float(values.mean()),

@@ -66,7 +66,7 @@ def _predictions(fit: Fit) -> str:
             text.number(each.mean),
             _span(*each.region),
             _span(*each.seeds),
-            each.verdict + ("" if each.holds_paper or not each.decided else ", nor met anywhere"),
+            each.verdict,
         )
         for each in fit.predictions
     ]

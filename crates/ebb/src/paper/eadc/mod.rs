@@ -10,6 +10,7 @@ use ebb_policy::cooling::Curve;
 use ebb_policy::units::Nanos;
 use ebb_trace::generate::WorkloadSpec;
 
+use super::fits;
 use super::lab::{Experiment, Steer};
 use super::study::{Part, Study};
 use crate::characterise::{Step, Sweep, curve_of};
@@ -30,6 +31,7 @@ pub const PARTS: &[Part] = &[
     Part { figures: &["6"], run: disks::rack },
     Part { figures: &["7"], run: disks::longer },
     Part { figures: &["10"], run: policies::compared },
+    Part { figures: &["fit"], run: |study| fits::add(&mut study.report, "eadc") },
 ];
 
 /// Goes on with this server.

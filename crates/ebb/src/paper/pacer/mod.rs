@@ -10,6 +10,7 @@ use ebb_policy::units::Nanos;
 use ebb_trace::generate::{self, WorkloadSpec};
 use ebb_twin::Outcome;
 
+use super::fits;
 use super::lab::{Experiment, Lab, Steer};
 use super::report::Report;
 use super::study::{Part, Study};
@@ -29,6 +30,7 @@ pub const PARTS: &[Part] = &[
     Part { figures: &["16"], run: synthetic::burst },
     Part { figures: &["observation-3", "17", "18"], run: workloads::day },
     Part { figures: &["19"], run: workloads::training },
+    Part { figures: &["fit"], run: |study| fits::add(&mut study.report, "pacer") },
 ];
 
 /// An experiment of the usual length with this policy.

@@ -8,6 +8,7 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_trace::generate::WorkloadSpec;
 use ebb_twin::Outcome;
 
+use super::fits;
 use super::lab::{Experiment, Steer};
 use super::study::{Part, Study};
 
@@ -22,6 +23,7 @@ pub const PARTS: &[Part] = &[
     Part { figures: &["5", "8", "9"], run: servers::fio },
     Part { figures: &["6"], run: idle::ratios },
     Part { figures: &["7", "8"], run: servers::rocksdb },
+    Part { figures: &["fit"], run: |study| fits::add(&mut study.report, "pacman") },
 ];
 
 /// 14 W for each of 16 drives (§VI-A).

@@ -8,6 +8,7 @@ mod stable;
 
 use anyhow::Result;
 
+use super::fits;
 use super::report::Report;
 use super::study::Part;
 use crate::progress::Progress;
@@ -36,6 +37,7 @@ pub const PARTS: &[Part<Study>] = &[
     Part { figures: &["ablation"], run: bursts::ablation },
     Part { figures: &["raid-5"], run: stable::raid },
     Part { figures: &["cloud"], run: cloud::replay },
+    Part { figures: &["fit"], run: |study| fits::add(&mut study.report, "sandman") },
 ];
 
 /// "Within 5 % in corner cases".
