@@ -95,6 +95,20 @@ fn people_get_a_table_that_says_what_is_simulated() {
 }
 
 #[test]
+fn a_fit_is_printed_with_what_repeats_it() {
+    let args = ["paper", "eadc", "--figure", "fit"];
+    let text = prints(&args);
+    for words in
+        ["Computed beforehand, by ebb-lab fit fits/eadc-e6.toml", "points meet", "predicted"]
+    {
+        assert!(text.contains(words), "'{words}' is not in:\n{text}");
+    }
+    let report = json(&[&args[..], &["--json"]].concat());
+    valid("paper-4", &report);
+    assert_eq!(report["fits"][0]["declaration"], "fits/eadc-e6.toml");
+}
+
+#[test]
 fn sandmans_table_of_system_power_is_met_within_two_percent() {
     let report = report(&["paper", "sandman", "--figure", "power"]);
     let rows = report["rows"].as_array().unwrap();

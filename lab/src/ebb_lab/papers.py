@@ -86,7 +86,7 @@ def read(ebb: Binary, paper: str, folder: Path, words: Sequence[str]) -> list[Fi
 def _simulate(ebb: Binary, paper: str, path: Path, words: Sequence[str]) -> None:
     """Repeats the paper's evaluation; progress and errors are the binary's own."""
     ended = subprocess.run(
-        [ebb.path, "paper", paper, "--json", *words], stdout=subprocess.PIPE, check=False
+        [ebb.path, "paper", paper, "--json", "--full", *words], stdout=subprocess.PIPE, check=False
     )
     if ended.returncode:
         raise WorkError(

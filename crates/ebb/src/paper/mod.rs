@@ -25,7 +25,7 @@ use crate::server::Server;
 use lab::Lab;
 use report::Report;
 use sandman::here::{self, HereArgs};
-use study::{Part, Study};
+use study::{Part, Study, Wanted};
 
 /// PACMAN decides every five seconds and PACER learns for as long.
 const SHORTEST: Nanos = Nanos::from_secs(10);
@@ -54,6 +54,9 @@ pub struct PaperArgs {
     /// Run only what shows this figure, such as 16 or table-1; repeat it for several [default: all]
     #[arg(long = "figure", value_name = "NAME")]
     figures: Vec<String>,
+    /// Also the figures that take minutes; without it what is left out is told
+    #[arg(long, conflicts_with = "here")]
+    full: bool,
     /// Simulated time of each run but those steady sooner [default: 90 s for pacer, but a day of 30
     /// min and trainings of 5 min; 60 s for pacman. PACER ran 5 min]; with --here: time
     /// counted of each point, after half as long that is not [default: 4 s]
@@ -74,6 +77,24 @@ pub struct PaperArgs {
 
     #[command(flatten)]
     here: HereArgs,
+}
+
+impl PaperArgs {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { figures: &self.figures, full: self.full }
+    }
+}
+
+impl Paper {
+    /// Figures that take minutes.
+    fn long(self) -> &'static [&'static str] {
+        match self {
+            Self::Pacer => pacer::LONG,
+            Self::Pacman => pacman::LONG,
+            Self::Sandman => sandman::LONG,
+            Self::Eadc | Self::StorageServers => &[],
+        }
+    }
 }
 
 /// Repeats the evaluation and prints it.
@@ -100,7 +121,7 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
     }
     let mark = if report.interrupted { "INTERRUPTED: partial results.\n" } else { "" };
     out::print(format_args!(
-        "{}\n{mark}Simulated: every twin number comes from the digital twin, {length} a run, \
+        "{}\n{mark}{}Simulated: every twin number comes from the digital twin, {length} a run, \
          seed {}.\n\
          Policies meet the hardware's own throttling; the guard's thermal limits are off.\n\
          calibrated: the number set a constant of the model. as stated: made as the text says;\n  \
@@ -108,6 +129,7 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
          {}\
          docs/papers.md explains every deviation.\n",
         report.text(),
+        study::left_out(args.name.long(), args.wanted()),
         args.seed,
         report.reading()
     ))
@@ -133,7 +155,7 @@ fn evaluate(
     parts: &[Part],
     usual: Nanos,
 ) -> Result<(Report, String)> {
-    let parts = study::choose(parts, &args.figures)?;
+    let parts = study::choose(parts, args.name.long(), args.wanted())?;
     if let Some(duration) = args.duration.filter(|duration| *duration < SHORTEST) {
         return Err(usage(format!("--duration {duration}: policies need at least {SHORTEST}")));
     }
@@ -151,7 +173,7 @@ fn evaluate(
 
 /// Sandman's, on a polled target.
 fn sleep(args: &PaperArgs) -> Result<Report> {
-    let parts = study::choose(sandman::PARTS, &args.figures)?;
+    let parts = study::choose(sandman::PARTS, args.name.long(), args.wanted())?;
     without_duration(args, "the length of sandman's runs follows from its bursts and periods")?;
     let mut study = sandman::Study::new(args.seed, args.threads, Progress::new(args.quiet))?;
     study.report.interrupted = study::run(&parts, &mut study)?;
@@ -160,7 +182,7 @@ fn sleep(args: &PaperArgs) -> Result<Report> {
 
 /// That of the storage servers.
 fn replace(args: &PaperArgs) -> Result<Report> {
-    let parts = study::choose(storage_servers::PARTS, &args.figures)?;
+    let parts = study::choose(storage_servers::PARTS, args.name.long(), args.wanted())?;
     without_duration(args, "storage-servers' runs end with their bytes")?;
     let progress = Progress::new(args.quiet);
     let mut study = storage_servers::Study::new(args.seed, args.threads, progress);

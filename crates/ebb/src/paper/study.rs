@@ -19,11 +19,26 @@ pub struct Part<S = Study> {
     pub run: fn(&mut S) -> Result<()>,
 }
 
-/// The parts of `parts` that show `figures`, or all where none are named.
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Figures by their names; all where none is named.
+    pub figures: &'a [String],
+    /// Also parts that take minutes, where no figure is named.
+    pub full: bool,
+}
+
+/// The parts of `parts` that are wanted; those of `long` figures, which take minutes, only where
+/// they are asked for.
 ///
 /// # Errors
 /// A figure that no part shows.
-pub fn choose<'a, S>(parts: &'a [Part<S>], figures: &[String]) -> Result<Vec<&'a Part<S>>> {
+pub fn choose<'a, S>(
+    parts: &'a [Part<S>],
+    long: &[&str],
+    wanted: Wanted<'_>,
+) -> Result<Vec<&'a Part<S>>> {
+    let Wanted { figures, full } = wanted;
     let shows = |part: &Part<S>, name: &str| part.figures.contains(&name);
     for name in figures {
         if !parts.iter().any(|part| shows(part, name)) {
@@ -36,9 +51,19 @@ pub fn choose<'a, S>(parts: &'a [Part<S>], figures: &[String]) -> Result<Vec<&'a
             )));
         }
     }
-    let wanted =
-        |part: &&Part<S>| figures.is_empty() || figures.iter().any(|name| shows(part, name));
+    let wanted = |part: &&Part<S>| match figures {
+        [] => full || !long.iter().any(|name| shows(part, name)),
+        named => named.iter().any(|name| shows(part, name)),
+    };
     Ok(parts.iter().filter(wanted).collect())
+}
+
+/// What a run without `--full` leaves out, for people; empty where that is nothing.
+pub fn left_out(long: &[&str], wanted: Wanted<'_>) -> String {
+    if long.is_empty() || wanted.full || !wanted.figures.is_empty() {
+        return String::new();
+    }
+    format!("Left out, for they take minutes: figures {}; --full has them.\n", long.join(", "))
 }
 
 /// Runs `parts`; whether an interruption left out the rest.
@@ -95,7 +120,20 @@ mod tests {
 
     fn chosen(figures: &[&str]) -> Result<Vec<&'static [&'static str]>> {
         let figures: Vec<_> = figures.iter().map(|name| (*name).to_owned()).collect();
-        Ok(choose(PARTS, &figures)?.iter().map(|part| part.figures).collect())
+        let wanted = Wanted { figures: &figures, full: true };
+        Ok(choose(PARTS, &[], wanted)?.iter().map(|part| part.figures).collect())
+    }
+
+    #[test]
+    fn long_parts_run_where_they_are_asked_for() {
+        let count = |figures: &[String], full| {
+            let wanted = Wanted { figures, full };
+            let left_out = !left_out(&["9"], wanted).is_empty();
+            (choose(PARTS, &["9"], wanted).unwrap().len(), left_out)
+        };
+        assert_eq!(count(&[], false), (1, true));
+        assert_eq!(count(&[], true), (2, false));
+        assert_eq!(count(&["9".to_owned()], false), (1, false));
     }
 
     #[test]

@@ -18,6 +18,9 @@ use super::study::{Part, Study};
 /// Length of most runs.
 pub const USUAL: Nanos = Nanos::from_secs(90);
 
+/// Figures whose runs take minutes.
+pub const LONG: &[&str] = &["12", "17", "19"];
+
 /// The evaluation's parts, in the paper's order.
 pub const PARTS: &[Part] = &[
     Part { figures: &["table-1"], run: server::table_1 },

@@ -15,6 +15,9 @@ use super::study::{Part, Study};
 /// Length of most runs.
 pub const USUAL: Nanos = Nanos::from_secs(60);
 
+/// Figures whose runs take minutes.
+pub const LONG: &[&str] = &["5", "7"];
+
 /// The evaluation's parts, in the paper's order.
 pub const PARTS: &[Part] = &[
     Part { figures: &["table-1", "2"], run: parts::table_1 },

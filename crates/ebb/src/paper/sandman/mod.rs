@@ -29,6 +29,9 @@ impl Study {
     }
 }
 
+/// Figures whose runs take minutes.
+pub const LONG: &[&str] = &["cloud"];
+
 /// The evaluation's parts, in the slides' order.
 pub const PARTS: &[Part<Study>] = &[
     Part { figures: &["power"], run: stable::table },

@@ -16,7 +16,7 @@ use clap::Args;
 
 use ebb_policy::units::Nanos;
 
-use super::super::study::choose;
+use super::super::study::{Wanted, choose};
 use crate::exit::usage;
 use crate::out;
 use crate::probe::wake::cpu_model;
@@ -83,7 +83,8 @@ pub fn run(args: &HereArgs, common: &Common<'_>) -> Result<()> {
     }
     let (target, load) = cores::divide(args.cores.as_deref(), args.load_cores.as_deref())?;
     let mut plan = Plan { trace: trace(args), ..Plan::default() };
-    for part in choose(cases::PARTS, common.figures)? {
+    let wanted = Wanted { figures: common.figures, full: true };
+    for part in choose(cases::PARTS, &[], wanted)? {
         (part.run)(&mut plan)?;
     }
     let lab = Lab {
