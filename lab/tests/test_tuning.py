@@ -139,5 +139,7 @@ def test_a_bad_study_is_refused(
 def test_the_example_is_a_study() -> None:
     example = tuning.read(ROOT / "examples" / "pacman-study.toml")
     assert set(example.parameters) == {"alpha", "beta"}
+    example = tuning.read(ROOT / "examples" / "sandman-study.toml")
+    assert set(example.parameters) == {"burst_buffer", "burst_depth"}
     with pytest.raises(LabError, match="docs/lab.md"):
         tuning.read(ROOT / "README.md")

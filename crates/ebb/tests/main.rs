@@ -19,6 +19,7 @@ mod paper_storage_servers;
 #[path = "../../dataplane/tests/peer/mod.rs"]
 mod peer;
 mod pipes;
+mod polled;
 mod probe;
 mod qos;
 mod readme;

@@ -179,9 +179,15 @@ fn the_list_names_what_there_is() {
     let list = json(&["sim", "--list", "--json"]);
     valid("list-1", &list);
     let text = prints(&["sim", "--list"]);
-    for kind in ["policies", "profiles", "workloads"] {
+    for (kind, least) in [
+        ("policies", 4),
+        ("schedulers", 4),
+        ("profiles", 4),
+        ("polled_profiles", 2),
+        ("workloads", 4),
+    ] {
         let items = list[kind].as_array().unwrap();
-        assert!(items.len() >= 4);
+        assert!(items.len() >= least);
         for item in items {
             assert!(text.contains(item["name"].as_str().unwrap()));
             assert!(text.contains(item["summary"].as_str().unwrap()));

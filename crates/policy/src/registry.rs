@@ -8,7 +8,7 @@ use crate::topology::Topology;
 use crate::units::Watts;
 use crate::{Control, Policy, PolicyError, Request, Signals, Steward};
 
-mod stated;
+pub(crate) mod stated;
 
 pub use stated::Stated;
 

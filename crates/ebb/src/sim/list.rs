@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use anyhow::Result;
 use serde::Serialize;
 
+use ebb_policy::reactor;
 use ebb_policy::registry::ENTRIES;
 use ebb_trace::generate::BUILTIN;
-use ebb_twin::Profile;
+use ebb_twin::{Profile, reactor as polled};
 
 use crate::out;
 
@@ -20,18 +21,23 @@ struct Item {
     /// Of a policy: the controls that it sets.
     #[serde(skip_serializing_if = "Option::is_none")]
     sets: Option<Vec<String>>,
+    /// Of a policy or scheduler: the parameters that may be stated after its name.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    takes: &'static [&'static str],
 }
 
 #[derive(Serialize)]
 struct Lists {
     schema: u32,
     policies: Vec<Item>,
+    schedulers: Vec<Item>,
     profiles: Vec<Item>,
+    polled_profiles: Vec<Item>,
     workloads: Vec<Item>,
 }
 
 fn item(name: &'static str, summary: String) -> Item {
-    Item { name, summary, source: None, sets: None }
+    Item { name, summary, source: None, sets: None, takes: &[] }
 }
 
 /// Prints the policies, profiles and workloads.
@@ -41,14 +47,21 @@ pub fn print(json: bool) -> Result<()> {
         policies: ENTRIES
             .iter()
             .map(|entry| Item {
-                name: entry.name,
-                summary: entry.summary.to_owned(),
-                source: None,
                 sets: Some(entry.owns.iter().map(ToString::to_string).collect()),
+                takes: entry.takes,
+                ..item(entry.name, entry.summary.to_owned())
             })
+            .collect(),
+        schedulers: reactor::ENTRIES
+            .iter()
+            .map(|entry| Item { takes: entry.takes, ..item(entry.name, entry.summary.to_owned()) })
             .collect(),
         profiles: Profile::names()
             .map(|name| Ok(item(name, Profile::load(name)?.summary)))
+            .collect::<Result<_>>()?,
+        polled_profiles: polled::Profile::names()
+            .filter_map(|name| Some((name, polled::Profile::find(name)?)))
+            .map(|(name, profile)| Ok(item(name, profile?.summary)))
             .collect::<Result<_>>()?,
         workloads: BUILTIN
             .iter()
@@ -71,6 +84,10 @@ pub fn print(json: bool) -> Result<()> {
         writeln!(to)?;
         part(&mut to, "Servers (--profile, or a TOML file)", &lists.profiles)?;
         writeln!(to)?;
+        part(&mut to, "Polled servers (--profile, or a TOML file)", &lists.polled_profiles)?;
+        writeln!(to)?;
+        part(&mut to, "Schedulers (--policy, on polled servers)", &lists.schedulers)?;
+        writeln!(to)?;
         part(&mut to, "Workloads (--workload, or a TOML file)", &lists.workloads)?;
     }
     Ok(to.flush()?)
@@ -79,13 +96,16 @@ pub fn print(json: bool) -> Result<()> {
 fn part(to: &mut impl Write, heading: &str, items: &[Item]) -> io::Result<()> {
     writeln!(to, "{heading}:")?;
     let width = items.iter().map(|item| item.name.len()).max().unwrap_or(0);
-    for Item { name, summary, source, sets } in items {
+    for Item { name, summary, source, sets, takes } in items {
         match source {
             Some(source) => writeln!(to, "  {name:<width$} {summary} [{source}]")?,
             None => writeln!(to, "  {name:<width$} {summary}")?,
         }
         if let Some(sets) = sets.as_deref().filter(|sets| !sets.is_empty()) {
             writeln!(to, "  {:<width$}   sets {}", "", sets.join(", "))?;
+        }
+        if !takes.is_empty() {
+            writeln!(to, "  {:<width$}   takes {}", "", takes.join(", "))?;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ mod maximum;
 mod options;
 mod outcome;
 mod plan;
+mod polled;
 mod run;
 mod summary;
 mod table;
@@ -49,6 +50,9 @@ fn simulate(args: &SimArgs, experiment: Option<Experiment>) -> Result<()> {
     let output = &args.output;
     if output.list {
         return list::print(output.json);
+    }
+    if let Some(profile) = polled::server(args)? {
+        return polled::simulate(args, &profile, experiment);
     }
     if let Some(path) = &output.decisions {
         output::check("--decisions", path)?;

@@ -341,7 +341,8 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
     policies.iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
 }
 
-fn requests(args: &SimArgs) -> Result<Requests> {
+/// Where the requests come from that the options name.
+pub fn requests(args: &SimArgs) -> Result<Requests> {
     let input = &args.trace;
     if !input.files.is_empty() {
         let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;

@@ -25,8 +25,8 @@ pub use governor::Governor;
 pub use hybrid::Hybrid;
 pub use interrupt::Interrupt;
 pub use placement::{Placement, Reason, Shift};
-pub use registry::{ENTRIES, Entry, UnknownScheduler, by_name};
-pub use sandman::{Parts, Sandman};
+pub use registry::{ENTRIES, Entry, SchedulerError, by_name};
+pub use sandman::{Parts, Sandman, SandmanParams};
 pub use sandman_plus::SandmanPlus;
 pub use static_polling::StaticPolling;
 

@@ -1,9 +1,13 @@
 //! The schedulers by name: the one list that the target, the twin, the command line and the docs
 //! read.
 
+use super::sandman::SandmanParams;
+use super::sandman_plus::OBJECTIVE;
 use super::{
     Dynamic, Governor, Hybrid, Interrupt, Machine, Sandman, SandmanPlus, Scheduler, StaticPolling,
 };
+use crate::PolicyError;
+use crate::registry::stated::{Stated, split};
 
 /// A scheduler as the command line lists it.
 #[derive(Debug, Clone, Copy)]
@@ -12,69 +16,99 @@ pub struct Entry {
     pub name: &'static str,
     /// One line for people.
     pub summary: &'static str,
-    make: fn(&Machine) -> Box<dyn Scheduler>,
+    /// The parameters that may be stated after its name.
+    pub takes: &'static [&'static str],
+    make: Make,
 }
+
+type Make = fn(&Machine, &Stated) -> Result<Box<dyn Scheduler>, PolicyError>;
 
 /// Every scheduler, in the order of the docs.
 pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "static",
         summary: "busy polling: every core polls at full frequency whatever the load",
-        make: |_| Box::new(StaticPolling),
+        takes: &[],
+        make: |_, _| Ok(Box::new(StaticPolling)),
     },
     Entry {
         name: "interrupt",
         summary: "interrupt-driven: a core without work blocks and the kernel wakes it",
-        make: |_| Box::new(Interrupt),
+        takes: &[],
+        make: |_, _| Ok(Box::new(Interrupt)),
     },
     Entry {
         name: "governor",
         summary: "busy polling at a frequency that follows the share of useful polls, as SPDK's",
-        make: |_| Box::new(Governor),
+        takes: &[],
+        make: |_, _| Ok(Box::new(Governor)),
     },
     Entry {
         name: "dynamic",
         summary: "SPDK's dynamic scheduler: idle threads to the main core, every second",
-        make: |machine| Box::new(Dynamic::new(machine)),
+        takes: &[],
+        make: |machine, _| Ok(Box::new(Dynamic::new(machine))),
     },
     Entry {
         name: "hybrid",
         summary: "hybrid polling: naps of half the mean gap between requests",
-        make: |machine| Box::new(Hybrid::new(machine.cores.len())),
+        takes: &[],
+        make: |machine, _| Ok(Box::new(Hybrid::new(machine.cores.len()))),
     },
     Entry {
         name: "sandman",
         summary: "consolidates every second, dozes siblings together, spreads bursts in 10 us",
-        make: |machine| Box::new(Sandman::new(machine)),
+        takes: &["burst_buffer", "burst_depth"],
+        make: |machine, stated| {
+            let usual = SandmanParams::default();
+            let params = SandmanParams {
+                burst_buffer: stated.or("burst_buffer", usual.burst_buffer),
+                burst_depth: stated.or("burst_depth", usual.burst_depth),
+            };
+            Ok(Box::new(Sandman::with_params(machine, params)?))
+        },
     },
     Entry {
         name: "sandman-plus",
         summary: "our own variant: a delay objective per queue, learned reserves, a main core \
                   that rests",
-        make: |machine| Box::new(SandmanPlus::new(machine)),
+        takes: &["objective_us"],
+        make: |machine, stated| {
+            let usual = OBJECTIVE.micros();
+            let micros = stated.or("objective_us", usual);
+            Ok(Box::new(SandmanPlus::with_objective(machine, micros)?))
+        },
     },
 ];
 
-/// No scheduler has this name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown scheduler '{name}'; choose from: {valid}")]
-pub struct UnknownScheduler {
-    /// As asked for.
-    pub name: String,
-    /// All names.
-    pub valid: String,
+/// Why there is no such scheduler.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SchedulerError {
+    /// No scheduler has this name.
+    #[error("unknown scheduler '{name}'; choose from: {valid}")]
+    Unknown {
+        /// As asked for.
+        name: String,
+        /// All names.
+        valid: String,
+    },
+    /// What is stated of its parameters is not to be understood, or out of range.
+    #[error(transparent)]
+    Parameters(#[from] PolicyError),
 }
 
-/// Makes the scheduler `name` for `machine`.
+/// Makes the scheduler `name` for `machine`; `sandman(burst_depth=16)` is one with a parameter
+/// stated.
 ///
 /// # Errors
-/// When no scheduler has this name; the error lists those that exist.
-pub fn by_name(name: &str, machine: &Machine) -> Result<Box<dyn Scheduler>, UnknownScheduler> {
-    match ENTRIES.iter().find(|entry| entry.name == name) {
-        Some(entry) => Ok((entry.make)(machine)),
-        None => {
-            let valid = ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-            Err(UnknownScheduler { name: name.to_owned(), valid })
-        }
-    }
+/// When no scheduler has this name; the error lists those that exist. Parameters that it does not
+/// take, or that are out of range.
+pub fn by_name(name: &str, machine: &Machine) -> Result<Box<dyn Scheduler>, SchedulerError> {
+    let (known, stated) = split(name);
+    let Some(entry) = ENTRIES.iter().find(|entry| entry.name == known) else {
+        let valid = ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        return Err(SchedulerError::Unknown { name: known.to_owned(), valid });
+    };
+    let stated = stated.map(|text| Stated::parse(entry.name, entry.takes, text)).transpose()?;
+    Ok((entry.make)(machine, &stated.unwrap_or_default())?)
 }

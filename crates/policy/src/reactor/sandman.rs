@@ -26,18 +26,46 @@ use std::ops::Range;
 
 use super::book::Book;
 use super::pack::{self, CORE_LIMIT, send};
-use super::{Core, Machine, Period, Placement, Queues, Scheduler, Thread, Wait};
+use super::{Core, Machine, Period, Placement, Queue, Queues, Scheduler, Thread, Wait};
+use crate::PolicyError;
 use crate::units::Nanos;
 
-/// Share of a core kept free for bursts, shared by its threads (not stated; assumed).
-pub const BURST_BUFFER: f64 = 0.20;
-/// Requests waiting in a thread's queue that are a burst: what takes one core longer than a fine
-/// period at 1 to 2 µs a request (not stated; assumed).
-pub const BURST_DEPTH: u32 = 8;
 /// The fine period (slides: 10 µs).
 pub const FINE: Nanos = Nanos::from_micros(10);
-/// Consolidation fills a core up to here.
-const FILL: f64 = CORE_LIMIT - BURST_BUFFER;
+
+/// What the slides name and give no number for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SandmanParams {
+    /// Share of a core kept free for bursts, shared by its threads (assumed).
+    pub burst_buffer: f64,
+    /// Requests waiting in a thread's queue that are a burst: what takes one core longer than a
+    /// fine period at 1 to 2 µs a request (assumed).
+    pub burst_depth: f64,
+}
+
+impl Default for SandmanParams {
+    fn default() -> Self {
+        Self { burst_buffer: 0.20, burst_depth: 8.0 }
+    }
+}
+
+impl SandmanParams {
+    /// Refuses what no core could be filled by, and a burst of nothing.
+    ///
+    /// # Errors
+    /// The parameter that is out of its range.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let Self { burst_buffer, burst_depth } = *self;
+        let wrong = |parameter, value, valid| PolicyError::Parameter { parameter, value, valid };
+        if !(0.0..CORE_LIMIT).contains(&burst_buffer) {
+            return Err(wrong("burst_buffer", burst_buffer, "0 to below the core limit, 0.8"));
+        }
+        if burst_depth < 1.0 {
+            return Err(wrong("burst_depth", burst_depth, "one request or more"));
+        }
+        Ok(())
+    }
+}
 
 /// Which parts of Sandman work, for the ablation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +87,7 @@ impl Parts {
 #[derive(Debug, Clone)]
 pub struct Sandman {
     parts: Parts,
+    params: SandmanParams,
     book: Book,
 }
 
@@ -73,7 +102,21 @@ impl Sandman {
     #[must_use]
     pub fn with(machine: &Machine, parts: Parts) -> Self {
         let book = Book::new(machine.cores.len(), usize::from(machine.threads));
-        Self { parts, book }
+        Self { parts, params: SandmanParams::default(), book }
+    }
+
+    /// The complete scheduler with these parameters.
+    ///
+    /// # Errors
+    /// Parameters out of range.
+    pub fn with_params(machine: &Machine, params: SandmanParams) -> Result<Self, PolicyError> {
+        params.check()?;
+        Ok(Self { params, ..Self::new(machine) })
+    }
+
+    /// Consolidation fills a core up to here.
+    fn fill(&self) -> f64 {
+        CORE_LIMIT - self.params.burst_buffer
     }
 
     /// Workers; the main core itself on a machine of one core.
@@ -93,7 +136,7 @@ impl Sandman {
                 continue;
             }
             let load = self.book.thread[usize::from(thread)];
-            let full = pack::fullest(&self.book, workers.clone(), load, FILL);
+            let full = pack::fullest(&self.book, workers.clone(), load, self.fill());
             let to = full.or_else(|| pack::free(&self.book, placement, workers.clone()));
             if let Some(to) = to {
                 send(placement, thread, to, "sandman:leave-main");
@@ -142,10 +185,11 @@ impl Scheduler for Sandman {
         let workers = self.workers();
         self.book.read(period, placement);
         self.leave_main(placement);
+        let fill = self.fill();
         let book = &mut self.book;
-        pack::relieve(book, placement, workers.clone(), FILL, "sandman:overload");
+        pack::relieve(book, placement, workers.clone(), fill, "sandman:overload");
         let pick = |book: &Book, from: Core, load: f64| {
-            pack::fullest(book, workers.clone().filter(|to| *to != from), load, FILL)
+            pack::fullest(book, workers.clone().filter(|to| *to != from), load, fill)
         };
         pack::consolidate(book, placement, workers.clone(), pick, "sandman:consolidate");
         if self.parts.siblings {
@@ -159,13 +203,14 @@ impl Scheduler for Sandman {
     }
 
     fn fine(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
-        if queues.threads.iter().all(|queue| queue.depth < BURST_DEPTH) {
+        let calm = |queue: &Queue| f64::from(queue.depth) < self.params.burst_depth;
+        if queues.threads.iter().all(calm) {
             return;
         }
         self.book.place(placement);
         for (thread, queue) in queues.threads.iter().enumerate() {
             let from = placement.core_of()[thread];
-            if queue.depth < BURST_DEPTH || self.book.count[usize::from(from)] < 2 {
+            if calm(queue) || self.book.count[usize::from(from)] < 2 {
                 continue;
             }
             let Some(to) = self.refuge(placement, from) else { continue };

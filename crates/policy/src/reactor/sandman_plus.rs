@@ -20,6 +20,7 @@ use super::book::Book;
 use super::pack::{self, CORE_LIMIT, send};
 use super::sandman::FINE;
 use super::{Core, Machine, Period, Placement, Queues, Scheduler, Thread, Wait};
+use crate::PolicyError;
 use crate::units::Nanos;
 
 /// Delay in a core's queues that a client may notice: a fifth of a flash read.
@@ -65,15 +66,9 @@ impl SandmanPlus {
     /// With the default delay objective, for this machine.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
-        Self::with_objective(machine, OBJECTIVE)
-    }
-
-    /// With this delay objective.
-    #[must_use]
-    pub fn with_objective(machine: &Machine, objective: Nanos) -> Self {
         let (cores, threads) = (machine.cores.len(), usize::from(machine.threads));
         Self {
-            objective: objective.0 as f64,
+            objective: OBJECTIVE.0 as f64,
             book: Book::new(cores, threads),
             service: vec![SERVICE; threads],
             delay: vec![0.0; cores],
@@ -82,6 +77,18 @@ impl SandmanPlus {
             reserve: 1.0,
             spread: 0,
         }
+    }
+
+    /// With a delay objective of so many microseconds.
+    ///
+    /// # Errors
+    /// One that is not above zero.
+    pub fn with_objective(machine: &Machine, micros: f64) -> Result<Self, PolicyError> {
+        let (parameter, valid) = ("objective_us", "above 0");
+        if micros <= 0.0 {
+            return Err(PolicyError::Parameter { parameter, value: micros, valid });
+        }
+        Ok(Self { objective: micros * 1e3, ..Self::new(machine) })
     }
 
     /// Share of a core that is kept free for bursts at present.

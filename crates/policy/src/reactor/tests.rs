@@ -217,6 +217,30 @@ fn names_are_unique_and_lead_to_what_they_name() {
 }
 
 #[test]
+fn parameters_are_stated_after_the_name_and_kept_within_their_ranges() {
+    let machine = machine(4, 16);
+    assert!(by_name("sandman(burst_buffer=0.3, burst_depth=16)", &machine).is_ok());
+    assert!(by_name("sandman-plus( objective_us = 35 )", &machine).is_ok());
+    for (name, says) in [
+        ("sandman(depth=1)", "'depth=1' is no parameter of sandman; it takes burst_buffer, burst"),
+        ("sandman(burst_buffer=0.8)", "burst_buffer = 0.8 is out of range"),
+        ("sandman(burst_buffer=-0.1)", "burst_buffer = -0.1 is out of range"),
+        ("sandman(burst_depth=0.5)", "burst_depth = 0.5 is out of range"),
+        ("sandman-plus(objective_us=0)", "objective_us = 0 is out of range"),
+        ("static(x=1)", "it takes nothing"),
+    ] {
+        let error = by_name(name, &machine).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{name}: {error:?}");
+    }
+    // Twice the depth: a queue that was a burst is none.
+    let mut plant = Plant::new("sandman(burst_depth=16)", &machine);
+    plant.coarse(&[0.0; 16]);
+    let depths: Vec<u32> = (0..16).map(|thread| if thread < 2 { 8 } else { 0 }).collect();
+    plant.fine(&depths);
+    assert_eq!(plant.changed(), 0);
+}
+
+#[test]
 fn an_idle_sandman_keeps_one_worker_awake_beside_the_main_core() {
     let mut plant = Plant::new("sandman", &machine(4, 16));
     for _ in 0..3 {

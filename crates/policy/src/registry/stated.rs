@@ -1,4 +1,5 @@
-//! Parameters of a policy, stated after its name: `pacman(alpha=0.6, beta=0.4)`.
+//! Parameters of a policy or a reactor scheduler, stated after its name:
+//! `pacman(alpha=0.6, beta=0.4)`.
 
 use crate::PolicyError;
 
@@ -24,7 +25,7 @@ impl Stated {
     ///
     /// # Errors
     /// Unknown names, one that is stated twice, and what is no finite number.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         policy: &'static str,
         known: &[&'static str],
         text: &str,
@@ -49,7 +50,7 @@ impl Stated {
 }
 
 /// The name of a policy without its parameters, and these as text.
-pub(super) fn split(part: &str) -> (&str, Option<&str>) {
+pub(crate) fn split(part: &str) -> (&str, Option<&str>) {
     match part.trim().strip_suffix(')').and_then(|part| part.split_once('(')) {
         Some((name, stated)) => (name.trim(), Some(stated)),
         None => (part.trim(), None),

@@ -122,10 +122,9 @@ impl Engine<'_> {
             (Run::Blocked | Run::Dozing, _) => 1.0,
             _ => 0.0,
         };
-        let state = &mut self.cores[core];
-        let asleep = now.saturating_sub(state.unbooked).0 as f64 * share;
-        state.asleep += Nanos(asleep as u64);
-        state.unbooked = now;
+        let asleep = now.saturating_sub(self.cores[core].unbooked).0 as f64 * share;
+        self.cores[core].unbooked = now;
+        self.sleep_time(core, Nanos(asleep as u64));
     }
 
     /// The core shall wait as its placement says.

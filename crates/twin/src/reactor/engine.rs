@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use ebb_policy::reactor::{
     CoreLoad, Machine, Period, Placement, Queue, Queues, Scheduler, Shift, Speed, ThreadLoad, Wait,
 };
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 use ebb_trace::TraceError;
 
 use super::hyper_thread::{CoreState, Run};
@@ -46,6 +46,7 @@ pub(super) struct Flight {
     pub thread: u16,
     pub write: bool,
     pub phase: u8,
+    pub bytes: u32,
 }
 
 /// One lightweight thread.
@@ -62,6 +63,7 @@ pub(super) struct ThreadState {
 struct Account {
     cores: f64,
     served: Nanos,
+    asleep: Nanos,
     commands: u64,
     moves: u64,
     wakes: u64,
@@ -82,7 +84,6 @@ pub(super) struct Engine<'a> {
     pub flights: Vec<Flight>,
     pub free: Vec<u32>,
     pub meter: Meter,
-    pub raid: bool,
     /// Cycles are this many times those of the target's own path.
     pub slower: f64,
     /// Work on the main core takes this many times as long, for its fine steps.
@@ -96,13 +97,15 @@ pub(super) struct Engine<'a> {
     next_tick: Nanos,
     pub shown: Shown,
     total: Account,
+    /// The account at the end of the last coarse period.
+    last: Account,
     loads: Vec<CoreLoad>,
     thread_loads: Vec<ThreadLoad>,
 }
 
 impl<'a> Engine<'a> {
     pub fn new(setup: Setup<'a>) -> Self {
-        let Setup { profile, mut scheduler, load, software, raid, duration, warmup, seed } = setup;
+        let Setup { profile, mut scheduler, load, software, duration, warmup, seed } = setup;
         let machine = profile.machine();
         let (cores, threads) = (machine.cores.len(), usize::from(machine.threads));
         let mut placement = Placement::even(machine);
@@ -128,7 +131,6 @@ impl<'a> Engine<'a> {
             flights: Vec::new(),
             free: Vec::new(),
             meter: Meter::new(&profile.power, cores / 2),
-            raid,
             slower: if software == Software::Kernel { profile.cost.kernel_factor } else { 1.0 },
             watching,
             read_times,
@@ -140,6 +142,7 @@ impl<'a> Engine<'a> {
             next_tick: profile.wake.tick,
             shown: empty(),
             total: Account::default(),
+            last: Account::default(),
             loads: vec![CoreLoad::default(); cores],
             thread_loads: vec![ThreadLoad::default(); threads],
             placement,
@@ -201,12 +204,18 @@ impl<'a> Engine<'a> {
         let after = self.account(self.duration);
         let before = before.unwrap_or_default();
         let span = self.duration.saturating_sub(self.warmup);
-        let served = after.served - before.served;
-        let commands = after.commands - before.commands;
-        let cores = after.cores - before.cores;
-        let energy = Energy::of(&self.profile.power, span, cores, served, commands);
+        let energy = self.energy(span, &before, &after);
+        let (served, asleep) = (after.served - before.served, after.asleep - before.asleep);
         let (moves, wakes) = (after.moves - before.moves, after.wakes - before.wakes);
-        Ok(Shown { energy, span, served, moves, wakes, ..self.shown })
+        let peak = if span > Nanos::ZERO { energy.total() / span } else { Watts(0.0) };
+        let peak = Watts(self.shown.peak.0.max(peak.0));
+        Ok(Shown { energy, span, served, asleep, moves, wakes, peak, ..self.shown })
+    }
+
+    /// What was drawn between two accounts that are `span` apart.
+    fn energy(&self, span: Nanos, from: &Account, to: &Account) -> Energy {
+        let (served, commands) = (to.served - from.served, to.commands - from.commands);
+        Energy::of(&self.profile.power, span, to.cores - from.cores, served, commands)
     }
 
     fn arrive(&mut self) -> Result<Option<Arrival>, TraceError> {
@@ -215,12 +224,15 @@ impl<'a> Engine<'a> {
     }
 
     fn account(&mut self, now: Nanos) -> Account {
+        for core in 0..self.cores.len() {
+            self.rested(core, now);
+        }
         Account { cores: self.meter.energy(now), ..self.total }
     }
 
     fn enqueue(&mut self, arrival: Arrival) {
-        let Arrival { at, thread, write } = arrival;
-        let flight = Flight { at, thread, write, phase: 0 };
+        let Arrival { at, thread, write, bytes } = arrival;
+        let flight = Flight { at, thread, write, phase: 0, bytes };
         let id = match self.free.pop() {
             Some(id) => {
                 self.flights[id as usize] = flight;
@@ -261,6 +273,12 @@ impl<'a> Engine<'a> {
         self.cores[core].busy += time;
     }
 
+    /// Books time that a core was asleep.
+    pub fn sleep_time(&mut self, core: usize, time: Nanos) {
+        self.total.asleep += time;
+        self.cores[core].asleep += time;
+    }
+
     pub fn woken(&mut self) {
         self.total.wakes += 1;
     }
@@ -292,8 +310,13 @@ impl<'a> Engine<'a> {
 
     fn coarse(&mut self, now: Nanos) {
         let length = self.profile.coarse;
+        let account = self.account(now);
+        if now.saturating_sub(self.warmup) >= length {
+            let watts = self.energy(length, &self.last, &account).total() / length;
+            self.shown.peak = Watts(self.shown.peak.0.max(watts.0));
+        }
+        self.last = account;
         for core in 0..self.cores.len() {
-            self.rested(core, now);
             let state = &mut self.cores[core];
             let busy = std::mem::take(&mut state.busy).min(length);
             let asleep = std::mem::take(&mut state.asleep).min(length.saturating_sub(busy));
@@ -383,7 +406,12 @@ fn empty() -> Shown {
         span: Nanos::ZERO,
         arrived: 0,
         answered: 0,
+        reads: 0,
+        bytes: 0,
+        waited: Nanos::ZERO,
         served: Nanos::ZERO,
+        asleep: Nanos::ZERO,
+        peak: Watts(0.0),
         moves: 0,
         wakes: 0,
         awake: Vec::new(),

@@ -6,6 +6,9 @@ use rand_pcg::Pcg64Mcg;
 use ebb_policy::units::Nanos;
 use ebb_trace::{Op, Request, Source, TraceError};
 
+/// Bytes of a request of [`Load::Steps`].
+const BLOCK: u32 = 4096;
+
 /// What arrives.
 pub enum Load {
     /// A Poisson stream over all threads whose rate changes in steps.
@@ -25,6 +28,7 @@ pub(super) struct Arrival {
     pub at: Nanos,
     pub thread: u16,
     pub write: bool,
+    pub bytes: u32,
 }
 
 /// The requests of a load in order of time.
@@ -65,7 +69,8 @@ impl Arrivals {
                         let at = Nanos(next as u64);
                         let thread = rng.random_range(0..threads);
                         let write = *writes > 0.0 && rng.random::<f64>() < *writes;
-                        return Ok((at < until).then_some(Arrival { at, thread, write }));
+                        let arrival = Arrival { at, thread, write, bytes: BLOCK };
+                        return Ok((at < until).then_some(arrival));
                     }
                     if *ends >= until {
                         return Ok(None);
@@ -84,9 +89,9 @@ impl Arrivals {
                 }
                 let Some(request) = batch.get(*next) else { return Ok(None) };
                 *next += 1;
-                let (at, write) = (request.at, request.op != Op::Read);
-                let thread = request.device % threads;
-                Ok((at < until).then_some(Arrival { at, thread, write }))
+                let Request { at, bytes, device, op, .. } = *request;
+                let (thread, write) = (device % threads, op != Op::Read);
+                Ok((at < until).then_some(Arrival { at, thread, write, bytes }))
             }
         }
     }

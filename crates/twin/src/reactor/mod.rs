@@ -42,8 +42,6 @@ pub struct Setup<'a> {
     pub load: Load,
     /// Whose I/O path.
     pub software: Software,
-    /// Whether volumes are RAID-5: a write then reads old data and parity and writes both.
-    pub raid: bool,
     /// Simulated time.
     pub duration: Nanos,
     /// Part of it, from the start, that is not counted.
@@ -65,8 +63,18 @@ pub struct Shown {
     pub arrived: u64,
     /// Requests answered of those that arrived.
     pub answered: u64,
+    /// Of these, reads.
+    pub reads: u64,
+    /// Bytes that the answered ones read or wrote.
+    pub bytes: u64,
+    /// Their latencies together, exactly.
+    pub waited: Nanos,
     /// Time that hyper-threads spent on requests.
     pub served: Nanos,
+    /// Time that hyper-threads were asleep, in whatever state.
+    pub asleep: Nanos,
+    /// Largest mean power of a coarse period.
+    pub peak: Watts,
     /// Threads moved from core to core.
     pub moves: u64,
     /// Times a core was woken from sleep.

@@ -1,6 +1,8 @@
 //! A polled storage server as data; every constant of the shipped one has its source beside it.
 
 use serde::Deserialize;
+use serde::de::Error as _;
+use toml::{Table, Value};
 
 use ebb_policy::reactor::{Core, CoreSpec, Machine};
 use ebb_policy::units::{Hertz, Nanos, Watts};
@@ -137,6 +139,8 @@ pub struct Drive {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raid {
+    /// Whether volumes are RAID-5: a write then reads old data and parity and writes both.
+    pub used: bool,
     /// Drives of a RAID-5 volume; at least three.
     pub drives: u16,
 }
@@ -164,22 +168,85 @@ pub enum ReactorProfileError {
     },
 }
 
+/// What `text` says with all that its base says, and whether it has one.
+fn layers(text: &str) -> Result<(Table, bool), toml::de::Error> {
+    let mut table: Table = text.parse()?;
+    let Some(base) = table.remove("base") else { return Ok((table, false)) };
+    let shipped = SHIPPED.iter().find(|(shipped, _)| base.as_str() == Some(*shipped));
+    let Some((_, below)) = shipped else {
+        let valid = Profile::names().collect::<Vec<_>>().join(", ");
+        return Err(toml::de::Error::custom(format!("base = {base}: choose from {valid}")));
+    };
+    Ok((join(layers(below)?.0, table), true))
+}
+
+/// `below` with what `above` sets.
+fn join(mut below: Table, above: Table) -> Table {
+    for (key, value) in above {
+        let value = match (below.remove(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => Value::Table(join(below, above)),
+            (_, value) => value,
+        };
+        below.insert(key, value);
+    }
+    below
+}
+
+/// Shipped profiles.
+const SHIPPED: [(&str, &str); 2] = [
+    ("all-flash", include_str!("../../profiles/reactor/all-flash.toml")),
+    ("all-flash-raid5", include_str!("../../profiles/reactor/all-flash-raid5.toml")),
+];
+
 impl Profile {
-    /// The shipped profile.
+    /// The names of the shipped ones.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// The shipped profile of Sandman's server.
     ///
     /// # Errors
     /// None in a release: a test reads it.
     pub fn all_flash() -> Result<Self, ReactorProfileError> {
-        Self::parse("all-flash", include_str!("../../profiles/reactor/all-flash.toml"))
+        Self::parse(SHIPPED[0].0, SHIPPED[0].1)
     }
 
-    /// Reads a profile.
+    /// A shipped profile by name, or that in the file of this path; `None` where neither is the
+    /// profile of a polled server.
+    ///
+    /// # Errors
+    /// One that is, and cannot be used.
+    pub fn find(name: &str) -> Option<Result<Self, ReactorProfileError>> {
+        if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+            return Some(Self::parse(name, text));
+        }
+        let text = std::fs::read_to_string(name).ok()?;
+        let table: Table = text.parse().ok()?;
+        let base = table.get("base").and_then(Value::as_str);
+        let polled =
+            table.contains_key("threads") || base.is_some_and(|b| Self::names().any(|n| n == b));
+        polled.then(|| Self::parse(name, &text))
+    }
+
+    /// Reads a profile, which may say only in what it differs from its `base`, a shipped one.
     ///
     /// # Errors
     /// Text that is not of this form, and values out of range.
     pub fn parse(name: &str, text: &str) -> Result<Self, ReactorProfileError> {
-        let toml = |source| ReactorProfileError::Toml { name: name.to_owned(), source };
-        let profile: Self = toml::from_str(text).map_err(|error| toml(Box::new(error)))?;
+        let read = || {
+            let table = layers(text)?;
+            // A whole one is read as text, so that an error has its line.
+            if table.1 { table.0.try_into() } else { toml::from_str(text) }
+        };
+        let source =
+            |error| ReactorProfileError::Toml { name: name.to_owned(), source: Box::new(error) };
+        let profile: Self = read().map_err(source)?;
+        profile.check(name)
+    }
+
+    fn check(self, name: &str) -> Result<Self, ReactorProfileError> {
+        let profile = self;
         let positive = "must be above zero";
         let checks = [
             (profile.physical_cores > 0, "physical_cores", positive),

@@ -86,7 +86,7 @@ impl Engine<'_> {
     /// Drive commands of a request's phase, and whether they write. A partial-stripe write to
     /// RAID-5 reads old data and parity, or the rest of a narrow stripe, then writes both.
     fn commands(&self, flight: Flight) -> (u32, bool) {
-        match (self.raid && flight.write, flight.phase) {
+        match (self.profile.raid.used && flight.write, flight.phase) {
             (false, _) => (1, flight.write),
             (true, 0) => (u32::from(self.profile.raid.drives - 2).min(2), false),
             (true, _) => (2, true),
@@ -94,17 +94,20 @@ impl Engine<'_> {
     }
 
     fn last_phase(&self, flight: Flight) -> bool {
-        !(self.raid && flight.write) || flight.phase == 1
+        !(self.profile.raid.used && flight.write) || flight.phase == 1
     }
 
     fn answer(&mut self, id: u32, at: Nanos) {
-        let Flight { at: arrived, thread, .. } = self.flights[id as usize];
+        let Flight { at: arrived, thread, write, bytes, .. } = self.flights[id as usize];
         self.free.push(id);
         self.threads[usize::from(thread)].load.requests += 1;
         if arrived >= self.warmup {
             let latency = at - arrived + self.profile.drive.fabric;
             self.shown.latency.saturating_record(latency.0);
             self.shown.answered += 1;
+            self.shown.reads += u64::from(!write);
+            self.shown.bytes += u64::from(bytes);
+            self.shown.waited += latency;
         }
     }
 }

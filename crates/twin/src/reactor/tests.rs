@@ -14,10 +14,10 @@ fn small() -> Profile {
     Profile { physical_cores: 4, threads: 16, coarse: Nanos::from_millis(20), ..profile }
 }
 
-fn shown_with(profile: &Profile, scheduler: Box<dyn Scheduler>, load: Load, raid: bool) -> Shown {
+fn shown_with(profile: &Profile, scheduler: Box<dyn Scheduler>, load: Load) -> Shown {
     let (duration, warmup) = (Nanos::from_millis(400), Nanos::from_millis(200));
     let software = Software::Target;
-    run(Setup { profile, scheduler, load, software, raid, duration, warmup, seed: 3 }).unwrap()
+    run(Setup { profile, scheduler, load, software, duration, warmup, seed: 3 }).unwrap()
 }
 
 fn steady(rate: f64) -> Load {
@@ -27,7 +27,7 @@ fn steady(rate: f64) -> Load {
 fn shown(name: &str, rate: f64) -> Shown {
     let profile = small();
     let scheduler = by_name(name, &profile.machine()).unwrap();
-    shown_with(&profile, scheduler, steady(rate), false)
+    shown_with(&profile, scheduler, steady(rate))
 }
 
 /// Watts of the server with nothing to do under this scheduler.
@@ -91,10 +91,10 @@ fn bursts_are_spread_within_microseconds_where_they_are_looked_for() {
     profile.coarse = Nanos::from_millis(40);
     let with = |parts| {
         let scheduler = Sandman::with(&profile.machine(), parts);
-        shown_with(&profile, Box::new(scheduler), burst(), false)
+        shown_with(&profile, Box::new(scheduler), burst())
     };
     let polled = by_name("static", &profile.machine()).unwrap();
-    let polled = shown_with(&profile, polled, burst(), false);
+    let polled = shown_with(&profile, polled, burst());
     let all = with(Parts::ALL);
     let blind = with(Parts { bursts: false, ..Parts::ALL });
     assert!(all.quantile(0.99) < 1.5 * polled.quantile(0.99), "{}", all.quantile(0.99));
@@ -103,15 +103,35 @@ fn bursts_are_spread_within_microseconds_where_they_are_looked_for() {
 
 #[test]
 fn raid_5_writes_take_two_rounds_of_drives() {
-    let profile = small();
+    let mut profile = small();
     let writes = || Load::Steps { steps: vec![(SECOND, 5_000.0)], writes: 1.0 };
-    let run = |raid| {
+    let mut run = |raid| {
+        profile.raid.used = raid;
         let scheduler = by_name("static", &profile.machine()).unwrap();
-        shown_with(&profile, scheduler, writes(), raid)
+        shown_with(&profile, scheduler, writes())
     };
     let (plain, raid) = (run(false), run(true));
     assert!(raid.quantile(0.5) > plain.quantile(0.5) + profile.drive.read.micros());
     assert!(raid.energy.ssd > plain.energy.ssd);
+}
+
+#[test]
+fn a_profile_may_say_only_in_what_it_differs_from_a_shipped_one() {
+    for name in Profile::names() {
+        assert_eq!(Profile::find(name).unwrap().unwrap().name, name);
+    }
+    let text = "name = 'a'\nsummary = ''\nbase = 'all-flash-raid5'\n[power]\ncore_doze = '2 W'";
+    let profile = Profile::parse("a", text).unwrap();
+    assert!(profile.raid.used && profile.power.core_doze.0 == 2.0 && profile.threads == 64);
+    for (text, says) in [
+        ("name = 'a'\nbase = 'b'", "choose from all-flash, all-flash-raid5"),
+        ("name = 'a'\nbase = 'all-flash'\nsumary = ''", "unknown field `sumary`"),
+        ("base = 'all-flash'\n[cost]\nbatch = 0", "cost.batch: must be above zero"),
+    ] {
+        let error = Profile::parse("a", text).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert!(Profile::find("asg-1115s").is_none());
 }
 
 proptest! {
@@ -125,7 +145,8 @@ proptest! {
         raid: bool,
         scheduler in 0..ENTRIES.len(),
     ) {
-        let profile = small();
+        let mut profile = small();
+        profile.raid.used = raid;
         let once = || {
             let mut steps: Vec<_> =
                 rates.iter().map(|rate| (Nanos::from_millis(40), *rate)).collect();
@@ -136,7 +157,7 @@ proptest! {
             let (duration, warmup) = (Nanos::from_millis(400), Nanos::ZERO);
             let software = Software::Target;
             let (profile, seed) = (&profile, 9);
-            run(Setup { profile, scheduler, load, software, raid, duration, warmup, seed }).unwrap()
+            run(Setup { profile, scheduler, load, software, duration, warmup, seed }).unwrap()
         };
         let shown = once();
         prop_assert_eq!(shown.arrived, shown.answered);
@@ -146,6 +167,9 @@ proptest! {
         let cores = power.core_active.0 + power.core_serving.0;
         let most = floor.0 + 4.0 * cores * (1.0 + power.others_per_cpu_watt) + power.ssd_range.0;
         prop_assert!(shown.power() >= floor && shown.power().0 < most);
+        prop_assert!(shown.peak >= shown.power());
+        let idle = Nanos(8 * shown.span.0).saturating_sub(shown.served);
+        prop_assert!(shown.asleep.0 <= idle.0 + 8 * 100_000);
         let parts = shown.energy.cpu + shown.energy.ssd + shown.energy.others;
         prop_assert_eq!(parts, shown.energy.total());
         let again = once();

@@ -90,7 +90,8 @@ impl Lab {
 
     fn one(&self, profile: &Profile, trial: &Trial<'_>) -> Result<Shown> {
         let Trial { raid, coarse, duration, warmup, .. } = *trial;
-        let profile = Profile { coarse, ..profile.clone() };
+        let mut profile = Profile { coarse, ..profile.clone() };
+        profile.raid.used = raid;
         let machine = profile.machine();
         let scheduler: Box<dyn Scheduler> = match trial.configuration.steer {
             Steer::Named(name) => by_name(name, &machine)?,
@@ -102,7 +103,6 @@ impl Lab {
             scheduler,
             load: (trial.load)(),
             software,
-            raid,
             duration,
             warmup,
             seed: self.seed,

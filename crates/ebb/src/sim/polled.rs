@@ -1,0 +1,240 @@
+//! `ebb sim` on a polled server: schedulers of reactors side by side over the same requests.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::Result;
+
+use ebb_policy::reactor::by_name;
+use ebb_policy::units::{Bytes, Nanos};
+use ebb_record::summary::{Experiment, Latency, SCHEMA};
+use ebb_record::verdict::{self, Side};
+use ebb_record::{RunSummary, Summary};
+use ebb_trace::Workload;
+use ebb_trace::generate::BuildContext;
+use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
+
+use super::args::SimArgs;
+use super::options::{self, DEFAULT_DURATION};
+use super::plan::{Requests, requests};
+use super::table;
+use crate::exit::usage;
+use crate::input::Watch;
+use crate::out;
+use crate::parallel::in_parallel;
+use crate::progress::Progress;
+use crate::text::grouped;
+
+/// Room for offsets, which play no role here.
+const CAPACITY: Bytes = Bytes(1 << 40);
+
+/// The polled server that `--profile` names; `None` for another.
+pub fn server(args: &SimArgs) -> Result<Option<Profile>> {
+    let found = args.profile.as_deref().and_then(Profile::find);
+    Ok(found.transpose()?)
+}
+
+/// Runs every scheduler and prints what came out.
+pub fn simulate(args: &SimArgs, profile: &Profile, experiment: Option<Experiment>) -> Result<()> {
+    let plan = Plan::new(args, profile)?;
+    let progress = Progress::new(args.output.quiet);
+    let bar = progress.bar("schedulers", Some(plan.names.len() as u64));
+    let runs = in_parallel(plan.names.len(), args.output.threads, |index| {
+        let shown = plan.run(&plan.names[index]);
+        bar.inc(1);
+        shown
+    })?;
+    bar.finish_and_clear();
+    let (runs, mut watches): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+    let summary = Summary { experiment, ..plan.summary(&runs, &watches.swap_remove(0)) };
+    if args.output.json {
+        return out::json(&summary);
+    }
+    let mut to = out::stdout();
+    table::verdicts(&mut to, &summary)?;
+    writeln!(to, "Simulated (digital twin) on {}\n{}", profile.name, profile.summary)?;
+    writeln!(
+        to,
+        "{}, seed {}, {} requests in {} s under {}",
+        summary.workload,
+        plan.seed,
+        grouped(runs[0].answered as f64),
+        runs[0].span.seconds(),
+        plan.names[0]
+    )?;
+    table::print(&mut to, &summary)?;
+    Ok(table::notes(&mut to, &summary, &[])?)
+}
+
+/// What is to be run.
+struct Plan<'a> {
+    profile: &'a Profile,
+    names: Vec<String>,
+    requests: Requests,
+    duration: Nanos,
+    warmup: Nanos,
+    seed: u64,
+    plf: f64,
+}
+
+impl<'a> Plan<'a> {
+    fn new(args: &SimArgs, profile: &'a Profile) -> Result<Self> {
+        refuse(args)?;
+        options::contradictions(args)?;
+        options::something_to_run(args)?;
+        let names = match args.policies.is_empty() {
+            true => vec!["static".to_owned()],
+            false => args.policies.clone(),
+        };
+        for name in &names {
+            by_name(name, &profile.machine())
+                .map_err(|error| usage(format!("--policy {name}: {error}")))?;
+        }
+        let requests = requests(args)?;
+        let own = match &requests {
+            Requests::Traces { traces, .. } => traces.length(),
+            Requests::Generated(spec) => spec.duration.or(Some(DEFAULT_DURATION)),
+        };
+        let unknown = || usage("a polled server runs for a stated time: give --duration, or --to");
+        let duration = args.duration.or(own).ok_or_else(unknown)?;
+        let warmup = args.warmup.unwrap_or(Nanos::ZERO);
+        if warmup >= duration {
+            return Err(usage(format!(
+                "--warmup {warmup} leaves nothing of a duration of {duration}: give a shorter \
+                 warm-up or a longer --duration"
+            )));
+        }
+        Ok(Self { profile, names, requests, duration, warmup, seed: args.seed, plf: args.plf })
+    }
+
+    /// The requests from their beginning, of which each device is one thread's.
+    fn load(&self) -> Result<(Load, Watch)> {
+        let spec = match &self.requests {
+            Requests::Traces { traces, .. } => {
+                let (source, watch) = traces.open(None)?;
+                return Ok((Load::Trace(source), watch));
+            }
+            Requests::Generated(spec) => spec,
+        };
+        let refused = |why: &str| usage(format!("--workload {}: {why}", spec.name));
+        if spec.needs_maximum() {
+            return Err(refused(
+                "its rate is a share of a maximum; state --rate, such as \"200k\"",
+            ));
+        }
+        if !spec.batch.is_empty() {
+            return Err(refused("a polled server runs no jobs beside its reactors"));
+        }
+        let devices = self.profile.threads;
+        let context = BuildContext { devices, capacity_bytes: CAPACITY.0, seed: self.seed };
+        match spec.build(&context)? {
+            Workload::Open(source) => Ok((Load::Trace(source), Watch::default())),
+            Workload::Closed(_) => Err(refused(
+                "requests of a polled server come by the clock: choose a workload of [[arrivals]], \
+                 such as on-off, or a --trace",
+            )),
+        }
+    }
+
+    fn run(&self, name: &str) -> Result<(Shown, Watch)> {
+        let (load, watch) = self.load()?;
+        let shown = run(Setup {
+            profile: self.profile,
+            scheduler: by_name(name, &self.profile.machine())?,
+            load,
+            software: Software::Target,
+            duration: self.duration,
+            warmup: self.warmup,
+            seed: self.seed,
+        })?;
+        Ok((shown, watch))
+    }
+
+    fn summary(&self, shown: &[Shown], watch: &Watch) -> Summary {
+        let limit = mean(&shown[0]).map(|mean| mean * (1.0 + self.plf));
+        let runs: Vec<_> =
+            self.names.iter().zip(shown).map(|(name, one)| self.line(name, one, limit)).collect();
+        let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
+        Summary {
+            schema: SCHEMA,
+            simulated: true,
+            profile: self.profile.name.clone(),
+            workload: match &self.requests {
+                Requests::Traces { traces, .. } => traces.names().join(", "),
+                Requests::Generated(spec) => spec.name.clone(),
+            },
+            seed: Some(self.seed),
+            plf: self.plf,
+            traces: watch.reports(),
+            verdicts: verdict::all(&sides, self.plf),
+            notes: vec!["'other' is all that is neither CPU nor drive, as one number".to_owned()],
+            runs,
+            ..Summary::default()
+        }
+    }
+
+    fn line(&self, name: &str, shown: &Shown, limit: Option<f64>) -> RunSummary {
+        let (seconds, total) = (shown.span.seconds(), shown.energy.total().0);
+        let parts = [
+            ("total", total),
+            ("cpu", shown.energy.cpu.0),
+            ("ssd", shown.energy.ssd.0),
+            ("other", shown.energy.others.0),
+        ];
+        let none = ["memory", "nic", "fans", "psu_loss"].map(|part| (part, 0.0));
+        let excess = mean(shown).zip(limit).map(|(mean, limit)| mean / limit - 1.0);
+        let power = &self.profile.power;
+        let all = f64::from(2 * self.profile.physical_cores) * seconds;
+        let (busy, idle) = (shown.served.seconds(), shown.asleep.seconds());
+        RunSummary {
+            policy: name.to_owned(),
+            requests: Some(shown.answered),
+            reads: Some(shown.reads),
+            bytes: Some(shown.bytes),
+            seconds,
+            energy_joules: parts.into_iter().chain(none).collect(),
+            mean_watts: Some(shown.power().0),
+            peak_watts: Some(shown.peak.0),
+            iops: Some(shown.answered as f64 / seconds),
+            iops_per_watt: Some(shown.answered as f64 / total),
+            bytes_per_joule: Some(shown.bytes as f64 / total),
+            latency_us: Latency::new(&shown.latency, mean(shown).unwrap_or(0.0)),
+            sla_kept: excess.map(|excess| excess <= 0.0),
+            sla_limit_us: limit.map(|nanos| nanos * 1e-3),
+            sla_excess: excess,
+            most_capped_watts: Some((power.ssd_idle + power.ssd_range).0),
+            core_seconds: BTreeMap::from([
+                ("busy", busy),
+                ("polling", (all - busy - idle).max(0.0)),
+                ("idle", idle),
+                ("parked", 0.0),
+            ]),
+            background_bytes: BTreeMap::from([("done", 0), ("pending", 0)]),
+            decisions: shown.moves,
+            ..RunSummary::default()
+        }
+    }
+}
+
+/// Exact mean latency in nanoseconds; `None` without requests.
+fn mean(shown: &Shown) -> Option<f64> {
+    (shown.answered > 0).then(|| shown.waited.0 as f64 / shown.answered as f64)
+}
+
+/// What a polled server has nothing for.
+fn refuse(args: &SimArgs) -> Result<()> {
+    let given = [
+        ("--ssd-budget", args.ssd_budget.is_some()),
+        ("--change", !args.change.is_empty()),
+        ("--curve", args.curve.is_some()),
+        ("--faults", args.faults.is_some()),
+        ("--pressure", args.workload.pressure.is_some()),
+        ("--timeseries", args.output.timeseries.is_some()),
+        ("--report", args.output.report.is_some()),
+        ("--decisions", args.output.decisions.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => Err(usage(format!("{option} is not for polled servers"))),
+    }
+}
