@@ -96,3 +96,41 @@ fn in_hot_air_critical_restores_come_first_and_every_promise_is_kept() {
         assert!(table.contains(row), "{row}: {table}");
     }
 }
+
+#[test]
+fn without_the_thermal_guard_a_policy_meets_the_hardware_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [server, load] = ["server.toml", "load.toml"].map(|name| {
+        let path = folder.path().join(name);
+        path.to_str().unwrap().to_owned()
+    });
+    std::fs::write(&server, SERVER).unwrap();
+    let batch = |name: &str, instances: u32, cpu: u32| {
+        format!("[[batch]]\nname = \"{name}\"\ninstances = {instances}\ncpu = \"{cpu} s\"\n")
+    };
+    std::fs::write(
+        &load,
+        format!("name = \"hot\"\n{}{}", batch("short", 1, 20), batch("long", 30, 90)),
+    )
+    .unwrap();
+    let still = "fixed-fans(duty=0.2)";
+    let args =
+        ["sim", "--profile", &server, "--workload", &load, "--policy", still, "--quiet", "--json"];
+    let guarded = json(&args);
+    let alone = json(&[&args[..], &["--no-thermal-guard"]].concat());
+    valid("sim-1", &alone);
+    assert_eq!((&guarded["thermal_guard"], &alone["thermal_guard"]), (&Value::Null, &false.into()));
+    assert!(alone["notes"].to_string().contains("--no-thermal-guard"));
+    let run = |result: &Value| result["runs"][0].clone();
+    let duty = |result: &Value| run(result)["thermal"]["mean_fan_duty"].as_f64().unwrap();
+    assert!(duty(&alone) < 0.21 && duty(&guarded) > 0.25, "{} {}", duty(&alone), duty(&guarded));
+    // What the server drew by each job's end: of the last one, all of it.
+    let jobs = run(&alone)["jobs"].as_array().unwrap().clone();
+    let by = |job: &Value| job["energy_joules"].as_f64().unwrap();
+    let total = run(&alone)["energy_joules"]["total"].as_f64().unwrap();
+    let last = jobs.iter().map(by).fold(0.0, f64::max);
+    assert!((last / total - 1.0).abs() < 1e-9, "{last} of {total}");
+    let (short, seconds) = (&jobs[0], run(&alone)["seconds"].as_f64().unwrap());
+    let share = short["delay_seconds"].as_f64().unwrap() / seconds;
+    assert!((by(short) / total / share - 1.0).abs() < 0.2, "{} of {total}, {share}", by(short));
+}

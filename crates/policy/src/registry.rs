@@ -1,7 +1,7 @@
 //! The policies by name: the one list that the command line, the reports and the docs read, and
 //! the one place that says who owns which control.
 
-use crate::cooling::{Curve, Dlb, Dtm, Eadc, Jetc};
+use crate::cooling::{Curve, Dlb, Dtm, Eadc, EadcParams, FixedFans, Jetc};
 use crate::cpu::{Adaptors, Constant, Native, Ondemand, Pacer, PacerParams, PacerPlus};
 use crate::ssd::{Pacman, PacmanPlus, Predictor, Sspc};
 use crate::topology::Topology;
@@ -10,6 +10,7 @@ use crate::{Control, Policy, PolicyError, Request, Signals, Steward};
 
 pub(crate) mod stated;
 
+use stated::Param;
 pub use stated::Stated;
 
 /// What the operator states: the tolerated loss and the budget.
@@ -39,6 +40,7 @@ mod owns {
     /// Of the groups that serve users' I/O. Of those that run jobs nobody parks any.
     pub const CORES: &[Control] = &[ActiveCores, Frequency, Background];
     pub const DRIVES: &[Control] = &[PowerState];
+    pub const AIR: &[Control] = &[FanDuty];
     pub const FANS: &[Control] = &[FanDuty, JobSocket];
     pub const HEAT: &[Control] = &[FanDuty, JobSocket, JobShare];
     pub const CLIMATE: &[Control] = &[FanDuty, JobSocket, JobShare, FrequencyCap, Admit];
@@ -178,6 +180,13 @@ pub const ENTRIES: &[Entry] = &[
         make: |topology, settings, _| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
     },
     Entry {
+        name: "fixed-fans",
+        summary: "fans at one duty throughout, full speed by default: fixed-fans(duty=0.5)",
+        owns: owns::AIR,
+        takes: &["duty"],
+        make: |topology, _, stated| Ok(Box::new(FixedFans::new(topology, stated.or("duty", 1.0))?)),
+    },
+    Entry {
         name: "dlb",
         summary: "jobs spread by number, fans by a PI loop: the default that EADC is compared with",
         owns: owns::FANS,
@@ -202,24 +211,28 @@ pub const ENTRIES: &[Entry] = &[
         name: "eadc",
         summary: "fans, jobs and admission by temperature and by what vibration costs the disks",
         owns: owns::CLIMATE,
-        takes: &[],
-        make: |topology, settings, _| Ok(Box::new(Eadc::new(topology, settings.curve.clone()))),
+        takes: EADC,
+        make: |topology, settings, stated| {
+            let params = stated.applied(EADC_PARAMS, EadcParams::default());
+            Ok(Box::new(Eadc::new(topology, settings.curve.clone(), &params)?))
+        },
     },
     Entry {
         name: "eadc-plus",
         summary: "our own variant: lowers the hot socket's frequency before jobs have to pause",
         owns: owns::CLIMATE,
-        takes: &[],
-        make: |topology, settings, _| Ok(Box::new(Eadc::plus(topology, settings.curve.clone()))),
+        takes: EADC,
+        make: |topology, settings, stated| {
+            let params = stated.applied(EADC_PARAMS, EadcParams::default());
+            Ok(Box::new(Eadc::plus(topology, settings.curve.clone(), &params)?))
+        },
     },
 ];
 
 /// PACMAN's weights of deviation and slope (Algorithm 1, line 5).
 const PACMAN: &[&str] = &["alpha", "beta"];
-/// A parameter of PACER and where it is.
-type Param = (&'static str, fn(&mut PacerParams) -> &mut f64);
-/// Those that can be stated; `plf` is an option of its own.
-const PARAMS: [Param; 8] = [
+/// Those of PACER that can be stated; `plf` is an option of its own.
+const PARAMS: [Param<PacerParams>; 8] = [
     ("alpha", |params| &mut params.alpha),
     ("beta", |params| &mut params.beta),
     ("burst_thresh", |params| &mut params.burst_thresh),
@@ -229,23 +242,30 @@ const PARAMS: [Param; 8] = [
     ("stable_thresh", |params| &mut params.stable_thresh),
     ("unstable_thresh", |params| &mut params.unstable_thresh),
 ];
-/// Their names.
-const PACER: &[&str] = &{
-    let (mut names, mut at) = ([""; PARAMS.len()], 0);
-    while at < PARAMS.len() {
-        names[at] = PARAMS[at].0;
+/// Those of EADC.
+const EADC_PARAMS: [Param<EadcParams>; 7] = [
+    ("cap_gain", |params| &mut params.cap_gain),
+    ("cap_reset", |params| &mut params.cap_reset),
+    ("cap_rise", |params| &mut params.cap_rise),
+    ("fan_gain", |params| &mut params.fan_gain),
+    ("fan_reset", |params| &mut params.fan_reset),
+    ("hot_spot", |params| &mut params.hot_spot),
+    ("set_point", |params| &mut params.set_point),
+];
+const PACER: &[&str] = &names_of(PARAMS);
+const EADC: &[&str] = &names_of(EADC_PARAMS);
+
+const fn names_of<P, const N: usize>(params: [Param<P>; N]) -> [&'static str; N] {
+    let (mut names, mut at) = ([""; N], 0);
+    while at < N {
+        names[at] = params[at].0;
         at += 1;
     }
     names
-};
+}
 
 fn params(settings: &Settings, stated: &Stated) -> PacerParams {
-    let mut params = PacerParams::for_plf(settings.plf);
-    for (name, field) in PARAMS {
-        let field = field(&mut params);
-        *field = stated.or(name, *field);
-    }
-    params
+    stated.applied(PARAMS, PacerParams::for_plf(settings.plf))
 }
 
 fn pacer(
@@ -401,6 +421,10 @@ mod tests {
             ("native(x=1)", "it takes nothing"),
             ("pacman(alpha=1", "unknown policy 'pacman(alpha=1'"),
             ("pacman(alpha=-1)", "alpha = -1 is out of range"),
+            ("fixed-fans(duty=1.2)", "duty = 1.2 is out of range"),
+            ("eadc(fan_gain=0)", "fan_gain = 0 is out of range"),
+            ("eadc(alpha=1)", "it takes cap_gain, cap_reset"),
+            ("eadc-plus(set_point=90)", "set_point = 90 is out of range"),
             ("pacer(stable_thresh=5)", "unstable_thresh = 0.25 is out of range"),
         ] {
             let error = made(name).err().map(|error| error.to_string());

@@ -89,6 +89,8 @@ pub struct JobSummary {
     pub objective_seconds: Option<f64>,
     /// Whether the promise was kept; null without one or when the run ended too early to tell.
     pub met: Option<bool>,
+    /// What the whole server drew by the end of it; null if the run ended before.
+    pub energy_joules: Option<f64>,
 }
 
 /// All jobs of one class: how its promises were kept.

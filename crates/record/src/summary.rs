@@ -47,6 +47,9 @@ pub struct Summary {
     /// Whether they are those of a wide campaign; absent without `--faults`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_wide: Option<bool>,
+    /// False where the guard's thermal limits were off; absent where they held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thermal_guard: Option<bool>,
     /// When all faults had ended, s; absent without `--faults-until`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_until_s: Option<f64>,

@@ -243,6 +243,9 @@ pub struct JobTotal {
     pub throttled: Nanos,
     /// Time from arrival to end that was promised.
     pub objective: Option<Nanos>,
+    /// What the whole server drew by the end of it, of what the run counts; `None` if the run
+    /// ended before.
+    pub energy: Option<Joules>,
 }
 
 impl JobTotal {

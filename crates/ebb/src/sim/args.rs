@@ -80,6 +80,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME", requires = "faults")]
     pub faults_until: Option<Nanos>,
 
+    /// For studies of policies that no guard stood behind: takes the guard's thermal limits off, so
+    /// that every policy meets the hardware's own throttling alone.
+    #[arg(long)]
+    pub no_thermal_guard: bool,
+
     #[command(flatten)]
     pub trace: TraceInput,
 

@@ -104,6 +104,7 @@ fn job(job: &JobTotal, end: Nanos) -> JobSummary {
         throttled_seconds: job.throttled.seconds(),
         objective_seconds: job.objective.map(Nanos::seconds),
         met: job.met(end),
+        energy_joules: job.energy.map(|energy| energy.0),
     }
 }
 

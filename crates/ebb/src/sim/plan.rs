@@ -51,6 +51,8 @@ pub struct Plan {
     pub seed: u64,
     /// Injected faults.
     pub faults: Option<Faults>,
+    /// Whether the guard's thermal limits hold.
+    pub thermal_guard: bool,
     /// Share of [`Plan::maximum`] that was asked for.
     pub pressure: Option<f64>,
     /// Most requests per second, where it was measured.
@@ -103,6 +105,7 @@ impl Plan {
             })),
             seed: args.seed,
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
+            thermal_guard: !args.no_thermal_guard,
             pressure: args.workload.pressure.or(example.then_some(Example::PRESSURE)),
             maximum: None,
             example,
@@ -154,6 +157,9 @@ impl Plan {
     /// Policies of this plan that have nothing to set, each once, and why; and what they lack.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if !self.thermal_guard {
+            notes.push("the guard's thermal limits are off (--no-thermal-guard)".to_owned());
+        }
         if self.changes.iter().any(|(_, settings)| settings.plf != self.settings.plf) {
             notes.push("verdicts are by the tolerance of the start".to_owned());
         }
@@ -205,7 +211,8 @@ impl Plan {
     /// What the guard enforces on the policy `name`: nothing but the server's own bounds on
     /// native, which is the uncapped reference.
     pub fn limits(&self, name: &str) -> Limits {
-        Limits { ssd_budget: enforced(name, &self.settings), ..Limits::default() }
+        let usual = if self.thermal_guard { Limits::default() } else { Limits::without_heat() };
+        Limits { ssd_budget: enforced(name, &self.settings), ..usual }
     }
 
     /// The requests, from their beginning.

@@ -52,6 +52,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         faults_seed: drawn.map(|(seed, _)| seed),
         faults_wide: drawn.map(|(_, extent)| extent == Extent::Wide),
         faults_until_s: plan.faults.as_ref().and_then(Faults::end).map(Nanos::seconds),
+        thermal_guard: (!plan.thermal_guard).then_some(false),
         experiment: None,
         changes: plan.changes.iter().map(change).collect(),
         traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),

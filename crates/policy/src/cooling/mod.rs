@@ -6,6 +6,7 @@
 //! | `dtm.rs` | Choi et al.: work moved off the hottest socket, throttled near the emergency |
 //! | `jetc.rs` | Ayoub et al.: placement and fans decided together, close to the limit |
 //! | `eadc/` | aware of what fan vibration costs the disks |
+//! | `fixed.rs` | fans at one speed throughout |
 //! | `default_fans.rs` | the fans of DLB and DTM |
 //! | `pi.rs` | the fan loop that all of them share |
 //! | `placement.rs` | which socket a job runs on |
@@ -14,13 +15,15 @@ mod default_fans;
 mod dlb;
 mod dtm;
 mod eadc;
+mod fixed;
 mod jetc;
 mod pi;
 mod placement;
 
 pub use dlb::Dlb;
 pub use dtm::Dtm;
-pub use eadc::{Curve, CurveError, Eadc};
+pub use eadc::{Curve, CurveError, Eadc, EadcParams};
+pub use fixed::FixedFans;
 pub use jetc::Jetc;
 
 use crate::sense::plausible::is_duty;

@@ -22,9 +22,9 @@ use crate::sense::air::{duty_of, resistance};
 /// theta))`: `theta` = 13 s (sensor 10 s, fan 2 s, interval 1 s), `lambda` = 2 `theta`, and `k`,
 /// in K/s per unit of `ln r`, the power of a socket over the heat capacity of its sink: 150 W on
 /// 300 J/K are 0.5. A plant that is four times as steep stays stable.
-const K_P: f64 = 1.0 / (0.5 * 39.0);
+pub(super) const K_P: f64 = 1.0 / (0.5 * 39.0);
 /// `K_i` = `K_p / (4 (lambda + theta))`, per kelvin and second: slow enough for heavy heat sinks.
-const K_I: f64 = K_P / (4.0 * 39.0);
+pub(super) const K_I: f64 = K_P / (4.0 * 39.0);
 
 /// Distance below the target within which fans at their low bound answer to a rise, in kelvin:
 /// what a heat sink warms by within two sensor lags at full load.
@@ -35,16 +35,37 @@ pub fn dead_zone(error: f64) -> f64 {
     error - error.clamp(-QUANTUM, QUANTUM)
 }
 
+/// A loop's gains.
+#[derive(Debug, Clone, Copy)]
+pub struct Gains {
+    /// `K_p`, per kelvin.
+    pub p: f64,
+    /// `K_i`, per kelvin and second.
+    pub i: f64,
+}
+
 /// The loop of all fans.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Pi {
+    gains: Gains,
     /// The error of the last interval, after the dead zone.
     before: Option<f64>,
     /// The error with half a quantum of play on either side.
     seen: Option<f64>,
 }
 
+impl Default for Pi {
+    fn default() -> Self {
+        Self::new(Gains { p: K_P, i: K_I })
+    }
+}
+
 impl Pi {
+    /// One with these gains.
+    pub fn new(gains: Gains) -> Self {
+        Self { gains, before: None, seen: None }
+    }
+
     /// The duty to follow `duty`, when the temperature is `error` kelvin above the target and
     /// `dt` seconds have passed; within `low` and `high`.
     pub fn step(&mut self, duty: f64, error: f64, dt: f64, (low, high): (f64, f64)) -> f64 {
@@ -60,14 +81,14 @@ impl Pi {
         if duty <= low && error < -IDLE_BAND {
             return low;
         }
-        let moved = K_P * change + K_I * error * dt;
+        let moved = self.gains.p * change + self.gains.i * error * dt;
         let mut next = if moved == 0.0 { duty } else { duty_of(r * (-moved).exp()) };
         let slowest = duty - SLOW_DOWN * dt;
         if next < slowest {
             // What the rate holds back of the proportional part is owed, or a reading that
             // toggles would ratchet the fans up.
             next = slowest;
-            let owed = (moved - (r / resistance(next)).ln()) / K_P;
+            let owed = (moved - (r / resistance(next)).ln()) / self.gains.p;
             self.before = Some(error - owed);
         }
         next.clamp(low, high)
@@ -75,7 +96,7 @@ impl Pi {
 
     /// The target has changed: the error that it makes is no change of the temperature.
     pub fn restart(&mut self) {
-        *self = Self::default();
+        *self = Self::new(self.gains);
     }
 }
 

@@ -3,6 +3,9 @@
 
 use crate::PolicyError;
 
+/// A parameter and where it is.
+pub(super) type Param<P> = (&'static str, fn(&mut P) -> &mut f64);
+
 /// What was stated of a policy's parameters; the policy keeps its own default of all others.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stated(Vec<(&'static str, f64)>);
@@ -18,6 +21,16 @@ impl Stated {
     #[must_use]
     pub fn or(&self, name: &str, default: f64) -> f64 {
         self.get(name).unwrap_or(default)
+    }
+
+    /// `params` with those of `known` that were stated.
+    #[must_use]
+    pub(super) fn applied<P, const N: usize>(&self, known: [Param<P>; N], mut params: P) -> P {
+        for (name, field) in known {
+            let field = field(&mut params);
+            *field = self.or(name, *field);
+        }
+        params
     }
 
     /// Reads what stands between the parentheses after `policy`, which takes the parameters

@@ -74,7 +74,7 @@ impl Engine<'_> {
 
     fn sense_period(&mut self, signals: &mut Signals) {
         let length = self.now - self.period_start;
-        self.period_start = self.now;
+        let start = std::mem::replace(&mut self.period_start, self.now);
         let span = Nanos(length);
         if let Some(jobs) = &mut self.jobs {
             jobs.settle(&mut self.cores, self.now);
@@ -94,6 +94,10 @@ impl Engine<'_> {
         let (io, bytes) = self.meter.sense(self.users_in_flight);
         signals.io = io;
         self.drawn = self.meter.energy(span, Drawn { cpu, ssd, fans }, bytes);
+        if let Some(jobs) = &mut self.jobs {
+            let before = self.meter.outcome.energy.total();
+            jobs.book_energy((start, length), before, self.drawn.total());
+        }
         signals.power = self.meter.book(self.drawn, span, self.ssd_budget);
         if let Some(backlog) = &mut self.backlog {
             backlog.accrue(self.now);

@@ -2,18 +2,18 @@
 //! work that may be done, by temperature. EADC has one for the server, whose cap is dealt out to
 //! jobs (`throttle.rs`); its variant has one per socket, whose cap is a frequency (`ceilings.rs`).
 
-use crate::cooling::pi::dead_zone;
+use crate::cooling::pi::{Gains, dead_zone};
 use crate::sense::LAG;
 use crate::units::Celsius;
 
 /// `G`, what all of the cap warms a socket by in the end, in kelvin.
 const G: f64 = 40.0;
 /// `K_p` per kelvin and `K_i` per kelvin and second, as for the fans (`pi.rs`) with this `G`.
-const K_P: f64 = 60.0 / (G * 39.0);
-const K_I: f64 = K_P / 60.0;
+pub(super) const K_P: f64 = 60.0 / (G * 39.0);
+pub(super) const K_I: f64 = K_P / 60.0;
 /// Fastest rise of a cap per second near the set point. Ours: 40 K for all of it then come at
 /// 0.4 K/s, 4 K within a sensor lag.
-const RISE: f64 = 0.01;
+pub(super) const RISE: f64 = 0.01;
 /// Distance below the set point from which no loop decides, in kelvin: the cap just comes back,
 /// within two sensor lags by no more than what warms to the set point. At this distance that is
 /// twice [`RISE`]; the loop then has four lags to stop it.
@@ -48,13 +48,16 @@ pub struct CpuCaps {
     caps: Vec<Cap>,
     least: f64,
     set_point: Celsius,
+    gains: Gains,
+    rise: f64,
 }
 
 impl CpuCaps {
-    /// `count` caps between `least` and 1, for sockets that are to be at `set_point`.
-    pub fn new(count: u16, least: f64, set_point: Celsius) -> Self {
+    /// `count` caps between `least` and 1, for sockets that are to be at `set_point`; near it they
+    /// come back by at most `rise` per second.
+    pub fn new(count: u16, (least, set_point): (f64, Celsius), gains: Gains, rise: f64) -> Self {
         let cap = Cap { now: 1.0, wanted: 1.0, room: 0.0, error: 0.0, before: None };
-        Self { caps: vec![cap; usize::from(count)], least, set_point }
+        Self { caps: vec![cap; usize::from(count)], least, set_point, gains, rise }
     }
 
     /// The cap in force at `index`.
@@ -84,14 +87,15 @@ impl CpuCaps {
 
     /// Looks at the temperatures `hot` after `dt` seconds.
     pub fn propose(&mut self, hot: impl Fn(usize) -> Celsius, dt: f64) {
+        let Gains { p, i } = self.gains;
         for (index, cap) in self.caps.iter_mut().enumerate() {
             cap.room = (self.set_point - hot(index)).0;
             cap.error = dead_zone(-cap.room);
             let change = cap.error - cap.before.unwrap_or(cap.error);
-            let moved = K_P * change + K_I * cap.error * dt;
+            let moved = p * change + i * cap.error * dt;
             if cap.error > 0.0 && moved < 0.0 {
                 // What the proportional part would give back the integral part works off.
-                cap.before = cap.before.map(|before| before - K_I / K_P * cap.error * dt);
+                cap.before = cap.before.map(|before| before - i / p * cap.error * dt);
             }
             // Nobody is throttled below the set point, nor let go above it, for a toggling digit.
             let moved = match cap.error {
@@ -111,7 +115,7 @@ impl CpuCaps {
                 Turn::Hold => cap.now,
                 Turn::Lower => cap.wanted.min(cap.now),
                 Turn::Raise => {
-                    let rise = RISE.max(cap.room / (G * 2.0 * LAG.seconds()));
+                    let rise = self.rise.max(cap.room / (G * 2.0 * LAG.seconds()));
                     cap.wanted.clamp(cap.now, cap.now + rise * dt)
                 }
             };
@@ -130,9 +134,13 @@ mod tests {
     use super::*;
     use crate::sense::thresholds::SET_POINT;
 
+    fn caps() -> CpuCaps {
+        CpuCaps::new(1, (0.1, SET_POINT), Gains { p: K_P, i: K_I }, RISE)
+    }
+
     /// Seconds that a cap at its least takes to come back at a constant temperature.
     fn back(hot: f64) -> usize {
-        let mut caps = CpuCaps::new(1, 0.1, SET_POINT);
+        let mut caps = caps();
         caps.caps[0].now = 0.1;
         let back = (0..1000).find(|_| {
             let before = caps.at(0);
@@ -148,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_a_peak_took_is_no_reason_to_stay_too_hot() {
-        let mut caps = CpuCaps::new(1, 0.1, SET_POINT);
+        let mut caps = caps();
         let mut hold = |hot: f64, seconds: u32| {
             for _ in 0..seconds {
                 caps.propose(|_| Celsius(hot), 1.0);

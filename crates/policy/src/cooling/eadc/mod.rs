@@ -44,20 +44,21 @@ mod dvfs;
 mod fan_cap;
 mod feed_forward;
 mod optimum;
+mod params;
 mod stability;
 mod throttle;
 
 pub use curve::{Curve, CurveError};
+pub use params::EadcParams;
 
-use crate::cooling::pi::Pi;
+use crate::cooling::pi::{Gains, Pi};
 use crate::cooling::placement::Placement;
 use crate::cooling::{Interval, duty, set_fans};
 use crate::guard::MIN_JOB_SHARE;
 use crate::sense::estimate::{Estimate, Estimator};
-use crate::sense::thresholds::Thresholds;
 use crate::topology::Topology;
 use crate::units::{Celsius, Hertz};
-use crate::{Policy, Request, Signals};
+use crate::{Policy, PolicyError, Request, Signals};
 
 use admission::Admission;
 use ceilings::Ceilings;
@@ -69,10 +70,6 @@ use feed_forward::FeedForward;
 use optimum::Optimum;
 use stability::{Fans, Stability};
 use throttle::{Throttle, running};
-
-/// Difference of the sockets' temperatures that is worth a move, in kelvin: clear of rounding and
-/// noise.
-const HOT_SPOT: f64 = 3.0;
 
 /// What carries the CPU cap.
 #[derive(Debug, Clone)]
@@ -97,6 +94,7 @@ pub struct Eadc {
     target: f64,
     /// Duty floor for the drives, and whether one of them needs it above the cap.
     drives: (f64, bool),
+    hot_spot: f64,
     disks: Disks,
     fan_cap: FanCap,
     caps: CpuCaps,
@@ -111,45 +109,61 @@ pub struct Eadc {
 
 impl Eadc {
     /// EADC for `topology`, whose disks were characterised by `curve`.
-    #[must_use]
-    pub fn new(topology: &Topology, curve: Option<Curve>) -> Self {
+    ///
+    /// # Errors
+    /// A parameter out of its range.
+    pub fn new(
+        topology: &Topology,
+        curve: Option<Curve>,
+        params: &EadcParams,
+    ) -> Result<Self, PolicyError> {
         let lever = Lever::Time(Throttle::new(topology.jobs));
-        let caps = CpuCaps::new(1, MIN_JOB_SHARE, Thresholds::new(topology).set_point);
-        Self::with("eadc", topology, curve, (caps, lever, FanCap::new(None)))
+        let caps = (1, MIN_JOB_SHARE);
+        Self::with("eadc", topology, curve, params, (caps, lever, FanCap::new(None)))
     }
 
     /// EADC with the CPU cap carried by frequencies before jobs have to pause, and a fan cap that
     /// yields to heat.
-    #[must_use]
-    pub fn plus(topology: &Topology, curve: Option<Curve>) -> Self {
-        let set_point = Thresholds::new(topology).set_point;
-        let caps = CpuCaps::new(topology.sockets, Ceilings::least(topology), set_point);
+    ///
+    /// # Errors
+    /// A parameter out of its range.
+    pub fn plus(
+        topology: &Topology,
+        curve: Option<Curve>,
+        params: &EadcParams,
+    ) -> Result<Self, PolicyError> {
+        let caps = (topology.sockets, Ceilings::least(topology));
         let lever = Lever::Frequency(Ceilings::new(topology));
-        let fan_cap = FanCap::new(Some(Thresholds::new(topology)));
-        Self::with("eadc-plus", topology, curve, (caps, lever, fan_cap))
+        let fan_cap = FanCap::new(Some(params.thresholds(topology)));
+        Self::with("eadc-plus", topology, curve, params, (caps, lever, fan_cap))
     }
 
     fn with(
         name: &'static str,
         topology: &Topology,
         curve: Option<Curve>,
-        (caps, lever, fan_cap): (CpuCaps, Lever, FanCap),
-    ) -> Self {
-        let thresholds = Thresholds::new(topology);
-        Self {
+        params: &EadcParams,
+        ((count, least), lever, fan_cap): ((u16, f64), Lever, FanCap),
+    ) -> Result<Self, PolicyError> {
+        params.validate()?;
+        let thresholds = params.thresholds(topology);
+        let gains = |p: f64, reset: f64| Gains { p, i: p / reset };
+        let of_cap = gains(params.cap_gain, params.cap_reset);
+        Ok(Self {
             name,
             curve,
             min_duty: topology.min_duty(),
             highest: topology.max_frequency(),
             interval: Interval::default(),
             heat: Estimator::new(topology),
-            pi: Pi::default(),
+            pi: Pi::new(gains(params.fan_gain, params.fan_reset)),
             set_point: thresholds.set_point,
             target: thresholds.set_point.0,
             drives: (0.0, false),
+            hot_spot: params.hot_spot,
             disks: Disks::new(topology),
             fan_cap,
-            caps,
+            caps: CpuCaps::new(count, (least, thresholds.set_point), of_cap, params.cap_rise),
             lever,
             stability: Stability::default(),
             optimum: Optimum::new(topology, thresholds.set_point),
@@ -157,7 +171,7 @@ impl Eadc {
             admission: Admission::new(thresholds),
             dvfs: Dvfs::new(topology, thresholds),
             feed_forward: FeedForward::new(topology),
-        }
+        })
     }
 
     /// What has to be watched in every period.
@@ -264,7 +278,7 @@ impl Policy for Eadc {
         self.cool((now, limit, dt), hottest, request);
         self.restrain(signals, dt, request);
         let seen = (signals, &self.heat, dt);
-        self.placement.by_heat(seen, HOT_SPOT, request, "eadc:hot-spot");
+        self.placement.by_heat(seen, self.hot_spot, request, "eadc:hot-spot");
         let read = self.heat.hottest_read().map_or(self.set_point, |t| t.now);
         let state = (read, self.caps.throttled());
         self.admission.decide((signals, &self.disks, dt), state, request);

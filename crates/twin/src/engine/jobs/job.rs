@@ -72,6 +72,7 @@ impl Job {
             disk_wait: Nanos::ZERO,
             throttled: Nanos::ZERO,
             objective: spec.objective,
+            energy: None,
         };
         Self {
             state: State::Outside,

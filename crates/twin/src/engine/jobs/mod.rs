@@ -8,7 +8,7 @@ mod job;
 #[cfg(test)]
 mod tests;
 
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{InForce, JobSignals};
 use ebb_trace::generate::Job as Spec;
 
@@ -97,6 +97,22 @@ impl Jobs {
 
     pub(super) fn totals(&self) -> Vec<JobTotal> {
         self.jobs.iter().map(|job| job.total.clone()).collect()
+    }
+
+    /// Books what the server drew by the end of each job that ended in a period of `length` ns:
+    /// `drawn` in it, `before` it. Power is even within a period, as far as anybody knows.
+    pub(super) fn book_energy(
+        &mut self,
+        (start, length): (u64, u64),
+        before: Joules,
+        drawn: Joules,
+    ) {
+        for total in self.jobs.iter_mut().map(|job| &mut job.total) {
+            if let (Some(end), None) = (total.ended, total.energy) {
+                let share = end.0.saturating_sub(start) as f64 / length.max(1) as f64;
+                total.energy = Some(before + drawn * share.min(1.0));
+            }
+        }
     }
 
     /// Books what runs up to `now`.
