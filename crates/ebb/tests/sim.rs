@@ -285,6 +285,22 @@ fn real_traces_run() {
 }
 
 #[test]
+fn parts_with_drives_of_their_own_are_told_one_by_one() {
+    let args = ["sim", "--workload", "fio-servers", "--depth", "1", "--duration", "1 s", "--json"];
+    let result = json(&args);
+    valid("sim-1", &result);
+    let run = &result["runs"][0];
+    let parts = run["parts"].as_array().unwrap();
+    let names: Vec<_> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mail", "vdi", "media", "web"]);
+    let sum = |field: &str| parts.iter().map(|part| part[field].as_f64().unwrap()).sum::<f64>();
+    assert_eq!(sum("bytes"), run["bytes"].as_f64().unwrap());
+    let ssd = run["energy_joules"]["ssd"].as_f64().unwrap();
+    assert!((sum("drive_joules") / ssd - 1.0).abs() < 1e-9);
+    assert_eq!(sum("drives"), 16.0);
+}
+
+#[test]
 fn jobs_on_a_server_with_disks_are_told_one_by_one_and_by_class() {
     let folder = tempfile::tempdir().unwrap();
     let file = path(folder.path(), "mine.toml");

@@ -1,4 +1,4 @@
-//! What only some plants tell of a run: heat, faults, jobs, disks, trace files.
+//! What only some plants tell of a run: heat, faults, parts of the load, jobs, disks, trace files.
 
 use serde::Serialize;
 
@@ -91,6 +91,19 @@ pub struct JobSummary {
     pub met: Option<bool>,
     /// What the whole server drew by the end of it; null if the run ended before.
     pub energy_joules: Option<f64>,
+}
+
+/// A part of a workload that has drives of its own.
+#[derive(Debug, Clone, Serialize)]
+pub struct PartSummary {
+    /// Its name.
+    pub name: String,
+    /// Its drives.
+    pub drives: u16,
+    /// Bytes that users read from and wrote to them.
+    pub bytes: u64,
+    /// Their energy.
+    pub drive_joules: f64,
 }
 
 /// All jobs of one class: how its promises were kept.

@@ -10,7 +10,8 @@ use ebb_policy::units::Nanos;
 use hdrhistogram::Histogram;
 
 use crate::parts::{
-    ClassSummary, DiskSummary, FaultLine, FileReport, JobSummary, ThermalSummary, TripLine,
+    ClassSummary, DiskSummary, FaultLine, FileReport, JobSummary, PartSummary, ThermalSummary,
+    TripLine,
 };
 use crate::recorder::Recorded;
 use crate::totals::Power;
@@ -152,6 +153,9 @@ pub struct RunSummary {
     /// Injected faults in the order in which they began; absent without `--faults`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<Vec<FaultLine>>,
+    /// Parts of the workload; absent where they share drives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartSummary>,
     /// Jobs, in the order of the workload.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobSummary>,

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use ebb_policy::units::Nanos;
 use ebb_record::RunSummary;
 use ebb_record::parts::{
-    ClassSummary, DiskSummary, FaultLine, JobSummary, ThermalSummary, TripLine,
+    ClassSummary, DiskSummary, FaultLine, JobSummary, PartSummary, ThermalSummary, TripLine,
 };
 use ebb_record::summary::Latency;
+use ebb_trace::generate::PartDevices;
 use ebb_twin::faults::FaultEvent;
 use ebb_twin::{JobTotal, Outcome, ThermalTotals, Trip};
 
@@ -59,8 +60,20 @@ pub fn summary(result: &RunResult, limit: Option<f64>, budgeted: bool, faults: b
         thermal: outcome.thermal.as_ref().map(thermal),
         faults: faults.then(|| result.faults.iter().map(fault).collect()),
         classes: ClassSummary::of(&jobs),
+        parts: Vec::new(),
         jobs,
         disks: disks(outcome),
+    }
+}
+
+/// What the drives of `part` did and drew.
+pub fn part(part: PartDevices, outcome: &Outcome) -> PartSummary {
+    let drives = || outcome.drives.iter().skip(part.first.into()).take(part.count.into());
+    PartSummary {
+        bytes: drives().map(|drive| drive.bytes).sum(),
+        drive_joules: drives().map(|drive| drive.energy.0).sum(),
+        name: part.name,
+        drives: part.count,
     }
 }
 

@@ -8,7 +8,7 @@ use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
 use ebb_trace::Workload;
-use ebb_trace::generate::{Job, WorkloadSpec};
+use ebb_trace::generate::{Job, PartDevices, WorkloadSpec};
 use ebb_twin::Change;
 use ebb_twin::faults::Faults;
 
@@ -261,6 +261,19 @@ impl Plan {
             Requests::Traces { fold, .. } => Some(fold),
             Requests::Generated(_) => None,
         }
+    }
+
+    /// The parts of a generated load, where each of several has drives of its own.
+    pub fn parts(&self) -> Vec<PartDevices> {
+        let Requests::Generated(spec) = &self.requests else { return Vec::new() };
+        let drives = self.server.profile.drives.count;
+        let mut parts = spec.parts(drives);
+        parts.sort_by_key(|part| part.first);
+        let apart = parts.windows(2).all(|pair| pair[0].first + pair[0].count <= pair[1].first);
+        if !apart || parts.len() < 2 || self.server.volumes().0 != drives {
+            parts.clear();
+        }
+        parts
     }
 
     fn needs_maximum(&self) -> bool {

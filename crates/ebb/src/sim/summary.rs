@@ -33,7 +33,10 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     let budgeted = plan.ssd_budgets().next().is_some();
     let faults = plan.faults.is_some();
     let drawn = plan.faults.as_ref().and_then(Faults::drawn);
-    let run = |result| outcome::summary(result, limit, budgeted, faults);
+    let run = |result: &RunResult| RunSummary {
+        parts: plan.parts().into_iter().map(|p| outcome::part(p, &result.outcome)).collect(),
+        ..outcome::summary(result, limit, budgeted, faults)
+    };
     let runs: Vec<RunSummary> = results.iter().map(run).collect();
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
     let verdicts = verdict::all(&sides, plf);

@@ -59,8 +59,25 @@ impl Schedule {
             horizon: 0,
             at: 0,
         };
+        this.begin();
         this.extend();
         Ok(this)
+    }
+
+    /// Time 0 is somewhere within a busy and an idle time: parts of a workload do not start alike.
+    fn begin(&mut self) {
+        let busy = self.length(self.busy);
+        let idle = if self.idle > 0.0 { self.length(self.idle) } else { 0 };
+        let at = carve(&mut self.rng.next_u64(), busy.saturating_add(idle));
+        self.is_busy = at < busy;
+        self.phase_ends = if self.is_busy { busy - at } else { idle - (at - busy) };
+        self.draw_jobs();
+        self.jobs_end = 1 + carve(&mut self.rng.next_u64(), self.length(self.every));
+    }
+
+    fn draw_jobs(&mut self) {
+        let choices = u64::from(self.most - self.fewest) + 1;
+        self.jobs = self.fewest + carve(&mut self.rng.next_u64(), choices) as u32;
     }
 
     /// The earliest time from `now` on when job number `job` is active.
@@ -110,8 +127,7 @@ impl Schedule {
             self.phase_ends = start + self.length(mean);
         }
         if self.jobs_end == start {
-            let choices = u64::from(self.most - self.fewest) + 1;
-            self.jobs = self.fewest + carve(&mut self.rng.next_u64(), choices) as u32;
+            self.draw_jobs();
             self.jobs_end = start + self.length(self.every);
         }
         self.steps.push((start, if self.is_busy { self.jobs } else { 0 }));
@@ -154,6 +170,23 @@ mod tests {
         for jobs in 1..=5 {
             assert!((share(jobs) - 0.15).abs() < 0.02, "{jobs}: {}", share(jobs));
         }
+    }
+
+    #[test]
+    fn time_begins_anywhere_in_a_cycle() {
+        let of_first = |seed| {
+            let schedule = vdi(seed);
+            (schedule.is_busy, schedule.phase_ends as f64 / 1e9, schedule.jobs_end as f64 / 1e9)
+        };
+        let (busy, idle): (Vec<_>, Vec<_>) = (0..4_000).map(of_first).partition(|first| first.0);
+        assert!((2_900..3_100).contains(&busy.len()), "30 s of 40 s: {}", busy.len());
+        let mean = |of: &[(bool, f64, f64)], value: fn(&(bool, f64, f64)) -> f64| {
+            of.iter().map(value).sum::<f64>() / of.len() as f64
+        };
+        // What is left of a time that is 15 to 45 s long, at a moment that longer ones hold more.
+        assert!((mean(&busy, |first| first.1) - 16.0).abs() < 1.0);
+        assert!((mean(&idle, |first| first.1) - 5.4).abs() < 0.5);
+        assert!((mean(&busy, |first| first.2) - 5.0).abs() < 0.3, "the number of jobs, too");
     }
 
     #[test]

@@ -17,10 +17,13 @@ def check(where: str, text: str) -> None:
 
 
 def row(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's fields by name; those of jobs have the job's name, `jobs_tpch-q1_delay_seconds`."""
+    """A run's fields by name; those of jobs and parts of the load have its name, such as
+    `jobs_tpch-q1_delay_seconds` and `parts_mail_bytes`."""
     found = flatten(run)
-    for job in run.get("jobs", []):
-        found |= flatten({k: v for k, v in job.items() if k != "name"}, f"jobs_{job['name']}_")
+    for key in ("jobs", "parts"):
+        for each in run.get(key, []):
+            own = {k: v for k, v in each.items() if k != "name"}
+            found |= flatten(own, f"{key}_{each['name']}_")
     return found
 
 
