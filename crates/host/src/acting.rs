@@ -283,8 +283,8 @@ impl Acting {
             self.steering.set(*at, Some(value), now);
         }
         tell(Control::Background, 0, self.set_background(given, now));
-        // No kernel has a place for these.
-        for control in [Control::JobShare, Control::JobSocket, Control::Admit] {
+        // No kernel has a place for jobs; drives' idle states are left as found.
+        for control in [Control::JobShare, Control::JobSocket, Control::Admit, Control::IdleWake] {
             for part in 0..given.count(control) {
                 tell(control, part, refused(given.is_given(control, part)));
             }

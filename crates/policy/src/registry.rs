@@ -3,7 +3,7 @@
 
 use crate::cooling::{Curve, Dlb, Dtm, Eadc, EadcParams, FixedFans, Jetc};
 use crate::cpu::{Adaptors, Constant, Native, Ondemand, Pacer, PacerParams, PacerPlus};
-use crate::ssd::{Pacman, PacmanPlus, Predictor, Sspc};
+use crate::ssd::{Apst, Pacman, PacmanPlus, Predictor, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
 use crate::{Control, Policy, PolicyError, Request, Signals, Steward};
@@ -41,6 +41,7 @@ mod owns {
     pub const CORES: &[Control] = &[ActiveCores, Frequency, Background];
     pub const DRIVES: &[Control] = &[PowerState];
     pub const AIR: &[Control] = &[FanDuty];
+    pub const IDLE: &[Control] = &[IdleWake];
     pub const FANS: &[Control] = &[FanDuty, JobSocket];
     pub const HEAT: &[Control] = &[FanDuty, JobSocket, JobShare];
     pub const CLIMATE: &[Control] = &[FanDuty, JobSocket, JobShare, FrequencyCap, Admit];
@@ -67,6 +68,7 @@ impl Entry {
         let capped = topology.drives.iter().any(|drive| drive.operational().len() > 1);
         let there = |control: &Control| match (control.row().steward, control) {
             (Steward::Cpu, _) => true,
+            (Steward::Ssd, Control::IdleWake) => true,
             (Steward::Ssd, _) => capped,
             (Steward::Cooling, Control::Admit) => topology.jobs > 0,
             (Steward::Cooling, _) => control.row().domain.count(topology) > 0,
@@ -139,6 +141,13 @@ pub const ENTRIES: &[Entry] = &[
         make: |topology, settings, stated| {
             Ok(Box::new(PacerPlus::new(topology, params(settings, stated))?))
         },
+    },
+    Entry {
+        name: "apst",
+        summary: "the drives' idle states that wake up within the tolerated latency increase (plf)",
+        owns: owns::IDLE,
+        takes: &[],
+        make: |topology, settings, _| Ok(Box::new(Apst::new(topology, settings.plf))),
     },
     Entry {
         name: "sspc",

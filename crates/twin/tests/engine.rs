@@ -104,6 +104,61 @@ fn no_request_waits_for_a_core_to_wake_while_others_are_there() {
     assert!(outcome.cores.parked > Nanos::from_secs(6), "{:?}", outcome.cores);
 }
 
+/// Two of eight cores for a load of three until `back`, then all.
+struct Late {
+    back: Nanos,
+}
+
+impl Policy for Late {
+    fn name(&self) -> &'static str {
+        "late"
+    }
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        request.active_cores.ask(0, if signals.now < self.back { 2 } else { 8 }, "test:late");
+    }
+}
+
+/// Requests in flight at the end of each period.
+#[derive(Default)]
+struct InFlight(Vec<(Nanos, u64)>);
+
+impl Observer for InFlight {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let signals = sample.cycled.signals;
+        self.0.push((signals.now, signals.io.in_flight.unwrap()));
+    }
+}
+
+#[test]
+fn cores_that_come_back_take_over_what_waits_for_the_others() {
+    let profile = server(8, 20_000);
+    let back = Nanos::from_secs(3);
+    let mut seen = InFlight::default();
+    let policy = Box::new(Late { back });
+    simulate_with(&profile, policy, poisson(600_000, 20_000.0 / 3.0), None, &mut seen);
+    let at = |time| seen.0.iter().find(|(now, _)| *now == time).unwrap().1;
+    // Two seconds with one core too few, 20 us a request: 100,000 and more wait. Eight cores need
+    // 0.4 s for them beside the load, two would need a second.
+    assert!(at(back) > 90_000, "{}", at(back));
+    let after = at(back + Nanos::from_millis(500));
+    assert!(after < 100, "{after}");
+}
+
+#[test]
+fn drives_enter_no_idle_state_that_they_wake_from_too_late() {
+    let idle = |found: Option<u64>| {
+        let mut profile = Profile::load("dorado-6000").unwrap();
+        profile.background = None;
+        profile.drives.idle_wake = found.map(Nanos::from_micros);
+        let end = Some(Nanos::from_secs(10));
+        let outcome = simulate(&profile, poisson(0, 1.0), end);
+        outcome.energy.ssd.0 / 10.0 / f64::from(profile.drives.count)
+    };
+    for (found, watts) in [(Some(0), 8.5), (Some(1), 6.8), (Some(199), 6.8), (None, 5.9)] {
+        assert!((idle(found) - watts).abs() < 0.01, "{found:?}: {} W", idle(found));
+    }
+}
+
 #[test]
 fn an_idle_server_draws_the_sum_of_its_idle_powers() {
     let outcome = simulate(&server(4, 1000), poisson(0, 1.0), Some(Nanos::from_secs(10)));

@@ -4,7 +4,7 @@
 
 use super::row::{Aggregation, Domain, Unit};
 use super::topology::PowerState;
-use super::units::Hertz;
+use super::units::{Hertz, Nanos};
 
 /// The family of policies that steers a control; its folder in `crates/policy/src`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,7 @@ settings! {
     f64: value => value;
     bool: value => f64::from(u8::from(value));
     Hertz: value => value.0;
+    Nanos: value => value.seconds();
     BackgroundMode: value => f64::from(value as u8);
 }
 
@@ -163,6 +164,20 @@ macro_rules! controls {
                 combine: Combine::Highest,
                 released: "as found: state 0, uncapped",
                 text: "NVMe power state: its maximum power is the drive's cap.",
+            }
+            /// Longest wake-up of the idle states that a drive may enter by itself.
+            IdleWake idle_wake: Nanos,
+            |_, _| None,
+            {
+                name: "idle_wake_seconds",
+                title: "drive idle states",
+                unit: Unit::Seconds,
+                domain: Domain::Drive,
+                aggregation: Aggregation::Max,
+                steward: Steward::Ssd,
+                combine: Combine::Lowest,
+                released: "as found",
+                text: "Longest wake-up of idle states that the drive may enter by itself (APST).",
             }
             /// How background work may run.
             Background background: BackgroundMode,

@@ -268,6 +268,8 @@ impl Guard {
             let native = ps == 0 && (distrust.is_some() || request.power_state.get(d).is_none());
             let given = (!native).then_some(ps);
             self.in_force.power_state.give(d, request.power_state.wish(d), Some((given, why)));
+            let released = distrust.map(|reason| (None, reason));
+            self.in_force.idle_wake.give(d, request.idle_wake.wish(d), released);
         }
     }
 }

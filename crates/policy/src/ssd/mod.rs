@@ -1,5 +1,6 @@
-//! Controllers of drive power caps.
+//! Controllers of drive power caps and idle states.
 
+mod apst;
 mod caps;
 mod pacman;
 mod pacman_plus;
@@ -8,6 +9,7 @@ mod sspc;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use apst::Apst;
 pub use caps::{CAP_TOLERANCE, PowerDesc};
 pub use pacman::{P_INTERVAL, Pacman};
 pub use pacman_plus::PacmanPlus;

@@ -18,6 +18,8 @@ pub(super) struct Meter {
     /// `awake / knee`.
     slope: f64,
     idle: Box<[IdleStep]>,
+    /// How many of them it may enter.
+    allowed: usize,
     /// Power of the non-operational state in force; infinite in an operational one.
     ceiling: f64,
     /// Everything up to here is in `drawn`.
@@ -42,6 +44,7 @@ impl Meter {
             awake: power.active.0 - power.ready.0,
             slope: (power.active.0 - power.ready.0) / power.knee.0,
             idle: profile.idle.iter().map(step).collect(),
+            allowed: profile.idle.len(),
             ceiling: f64::INFINITY,
             last: 0.0,
             drawn: 0.0,
@@ -85,7 +88,7 @@ impl Meter {
     fn idle_energy(&self, from: f64, to: f64) -> f64 {
         let mut energy = 0.0;
         let (mut at, mut power) = (from, self.ready);
-        for step in &self.idle {
+        for step in &self.idle[..self.allowed] {
             if step.after >= to {
                 break;
             }
@@ -105,7 +108,14 @@ impl Meter {
         if idle_for <= 0.0 {
             return 0;
         }
-        self.idle.iter().rev().find(|step| step.after <= idle_for).map_or(0, |step| step.wake)
+        let idle = &self.idle[..self.allowed];
+        idle.iter().rev().find(|step| step.after <= idle_for).map_or(0, |step| step.wake)
+    }
+
+    /// Leaves the drive those idle states that it wakes from within `wake` ns, or all.
+    pub(super) fn set_idle_wake(&mut self, wake: Option<u64>) {
+        let bears = |step: &&IdleStep| wake.is_none_or(|wake| step.wake <= wake);
+        self.allowed = self.idle.iter().take_while(bears).count();
     }
 
     /// Adds the energy of work accepted at `now`, to flow evenly until `until` together with

@@ -86,6 +86,12 @@ impl Drive {
         }
     }
 
+    /// Leaves the drive those of its idle states from which it wakes within `wake`; all when `None`.
+    pub fn set_idle_wake(&mut self, now: Nanos, wake: Option<Nanos>) {
+        self.advance(now.0.max(self.clock));
+        self.meter.set_idle_wake(wake.map(|wake| wake.0));
+    }
+
     /// Host-controlled and autonomous thermal management (NVMe Base, HCTM): a hot drive allows its
     /// work only `share` of what the power state does, above 0 up to 1. Base power stays.
     pub fn set_throttle(&mut self, now: Nanos, share: f64) {

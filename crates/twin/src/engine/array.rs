@@ -42,6 +42,8 @@ pub(super) struct Array {
     writing: Option<(u16, PowerState)>,
     /// States in force.
     states: Vec<PowerState>,
+    /// The longest wake-up of idle states that the drives were found with.
+    idle_wake: Option<Nanos>,
     /// Largest sum of caps at any instant; a write under way counts with its larger cap.
     most_capped: Watts,
 }
@@ -80,6 +82,7 @@ impl Array {
             writes: Vec::with_capacity(count),
             writing: None,
             states: vec![0; count],
+            idle_wake: profile.drives.idle_wake,
             most_capped: Watts(0.0),
         }
     }
@@ -203,6 +206,12 @@ impl Array {
             _ => self.spec.cap(*ps),
         };
         self.states.iter().enumerate().map(cap).sum()
+    }
+    /// Sets which idle states each drive may enter: by the longest wake-up asked for, or as found.
+    pub(super) fn set_idle_wake(&mut self, now: u64, wakes: impl Iterator<Item = Option<Nanos>>) {
+        for (slot, wake) in self.slots.iter_mut().zip(wakes) {
+            slot.device.set_idle_wake(Nanos(now), wake.or(self.idle_wake));
+        }
     }
     /// Sets the share of its power budget for work that each drive allows itself.
     pub(super) fn throttle(&mut self, now: Nanos, factors: impl Iterator<Item = f64>) {

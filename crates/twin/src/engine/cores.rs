@@ -126,7 +126,7 @@ impl Cores {
             groups,
             cores,
             task_cycles: profile.background.as_ref().map_or(0.0, |b| b.task_cycles),
-            uncore_share: profile.thermal.as_ref().map_or(0.0, |t| t.emergency.uncore_share),
+            uncore_share: profile.uncore_share(),
             watt_ns: 0.0,
             time: CoreTime::default(),
         };
@@ -167,6 +167,11 @@ impl Cores {
         let pick = |half: u64| group.first + ((half * u64::from(group.taking)) >> 32) as usize;
         let (one, other) = (pick(draw >> 32), pick(draw & 0xFFFF_FFFF));
         let index = if self.cores[other].load < self.cores[one].load { other } else { one };
+        self.enqueue(ios, events, now, index, io);
+    }
+
+    /// Gives `io` to a core, which runs it or has it wait.
+    fn enqueue(&mut self, ios: &mut Ios, events: &mut Events, now: u64, index: usize, io: u32) {
         self.cores[index].load += 1;
         if self.cores[index].running == NONE {
             let wake = self.wake_latency(index, now);
@@ -270,8 +275,15 @@ impl Cores {
         group.poll_watts = self.cpu.core_static.0 + dynamic * self.cpu.poll_share;
     }
 
-    /// Carries out what is asked of a group. Parked cores finish their queues first.
-    pub(super) fn apply(&mut self, group: usize, control: GroupSetting, now: u64) {
+    /// Carries out what is asked of a group. Parked cores finish their queues first; what waits when
+    /// cores come back is shared with these.
+    pub(super) fn apply(
+        &mut self,
+        (ios, events): (&mut Ios, &mut Events),
+        now: u64,
+        group: usize,
+        control: GroupSetting,
+    ) {
         let Group { first, active, frequency, stage, .. } = &self.groups[group];
         let (first, old, cores) = (*first, usize::from(*active), usize::from(stage.cores));
         let rescale = *frequency != control.frequency;
@@ -305,6 +317,43 @@ impl Cores {
             group.joined_at = now + self.cpu.unpark_latency.0;
         }
         group.active = wanted as u16;
+        if wanted > old {
+            self.share(ios, events, now, first, (old, wanted));
+        }
+    }
+
+    /// Moves users' requests that wait for one of the `old` cores from `first` on to those which
+    /// have joined them, until none of `old` has more than an even part of all.
+    fn share(
+        &mut self,
+        ios: &mut Ios,
+        events: &mut Events,
+        now: u64,
+        first: usize,
+        (old, all): (usize, usize),
+    ) {
+        let load: u32 = self.cores[first..first + all].iter().map(|core| core.load).sum();
+        let even = load.div_ceil(all as u32);
+        let mut joined = first + old;
+        for from in first..first + old {
+            if self.cores[from].load <= even {
+                continue;
+            }
+            let mut waiting = std::mem::replace(&mut self.cores[from].users, Queue::EMPTY);
+            let mut kept = self.cores[from].load.min(1);
+            while let Some(io) = waiting.pop(ios) {
+                while kept >= even && joined < first + all && self.cores[joined].load >= even {
+                    joined += 1;
+                }
+                if kept < even || joined == first + all {
+                    self.cores[from].users.push(ios, io);
+                    kept += 1;
+                } else {
+                    self.cores[from].load -= 1;
+                    self.enqueue(ios, events, now, joined, io);
+                }
+            }
+        }
     }
 
     /// Whether the core takes new work.

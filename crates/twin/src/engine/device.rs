@@ -77,6 +77,13 @@ impl Device {
         }
     }
 
+    /// Leaves an SSD its idle states with wake-ups of at most `wake`; a hard disk has none.
+    pub(super) fn set_idle_wake(&mut self, now: Nanos, wake: Option<Nanos>) {
+        if let Self::Ssd(ssd) = self {
+            ssd.set_idle_wake(now, wake);
+        }
+    }
+
     /// Leaves an SSD a share of its power budget; hard disks do not throttle themselves.
     pub(super) fn set_throttle(&mut self, now: Nanos, share: f64) {
         if let Self::Ssd(ssd) = self {

@@ -40,7 +40,7 @@ impl Engine<'_> {
             if refused {
                 applied.set(Control::Frequency, group, Outcome::Refused);
             }
-            self.cores.apply(group, setting, self.now);
+            self.cores.apply((&mut self.ios, &mut self.events), self.now, group, setting);
         }
         if let Some(climate) = &self.climate {
             climate.refusals(applied);
@@ -49,6 +49,7 @@ impl Engine<'_> {
         let taken =
             |(drive, _): &(usize, _)| applied.of(Control::PowerState, *drive) == Outcome::Done;
         let writes: Vec<_> = writes.filter(taken).collect();
+        self.array.set_idle_wake(self.now, given.idle_wake.values());
         self.array.plan(writes.into_iter(), &mut self.events, self.now);
         if let Some(backlog) = &mut self.backlog {
             backlog.set_mode(given.background());

@@ -164,6 +164,9 @@ impl Profile {
         if cpu.frequencies.windows(2).any(|pair| pair[0] >= pair[1]) {
             return wrong("cpu", "frequencies", "must rise from one to the next".into());
         }
+        if let Some(share) = cpu.uncore_share.filter(|share| !(0.0..=0.9).contains(share)) {
+            return wrong("cpu", "uncore_share", format!("{share} is not in 0..=0.9"));
+        }
         if !(0.0..=1.0).contains(&cpu.poll_share) {
             return wrong("cpu", "poll_share", format!("{} is not in 0..=1", cpu.poll_share));
         }

@@ -95,6 +95,9 @@ pub struct Cpu {
     pub unpark_latency: Nanos,
     /// Time a core stands still while its frequency changes.
     pub frequency_latency: Nanos,
+    /// Share of a core's time at the highest frequency that waits for memory and does not stretch
+    /// at lower ones; that of the thermal model, or 0, when `None`.
+    pub uncore_share: Option<f64>,
 }
 
 impl Cpu {
@@ -223,6 +226,9 @@ pub struct Drives {
     pub power_states: Option<Declared>,
     /// What the port of each SSD carries, where that is less than the SSD's own link.
     pub port: Option<Port>,
+    /// The longest wake-up of the idle states that SSDs are found to enter; all of the model's
+    /// when `None`.
+    pub idle_wake: Option<Nanos>,
     /// Commands outstanding at one drive; more wait in the host.
     #[serde(default = "default_depth")]
     pub queue_depth: u32,
@@ -379,6 +385,12 @@ impl Profile {
             fans: self.fans.iter().flat_map(|fans| vec![fans.spec(); fans.count.into()]).collect(),
             jobs: self.jobs.as_ref().map_or(0, |jobs| jobs.slots),
         }
+    }
+
+    /// Share of a core's time at the highest frequency that does not stretch at lower ones.
+    pub(crate) fn uncore_share(&self) -> f64 {
+        let thermal = || self.thermal.as_ref().map(|thermal| thermal.emergency.uncore_share);
+        self.cpu.uncore_share.or_else(thermal).unwrap_or(0.0)
     }
 
     /// The core groups: the stages, then the cores that run jobs, which serve no requests.

@@ -310,7 +310,7 @@ impl Policy for Pacer {
             State::Stable => self.stable(signals, burst, request),
         }
         if !self.had(&self.asked) {
-            self.windows.clear();
+            self.windows.changed();
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Parameter Update and the two adaptors (§IV-C): what happens in the Stable state each time `k`
-//! windows under one setting are complete.
+//! Parameter Update and the two adaptors (§IV-C): what happens in the Stable state each time a
+//! window is complete.
 //!
 //! **The baseline.** §IV-C lets Parameter Update take the current `l_avg` as `l_baseline`
 //! "iteratively when PACER is in the Stable state". Taken by the letter the baseline is the latency
@@ -12,9 +12,10 @@
 //! be seen at all, so a baseline is only trusted for `baseline_age`; then PACER goes through
 //! Unstable, and back to the same setting if the baseline has not changed.
 //!
-//! **`l_cur`** is `l_avg` over the `k` windows since the last change rather than one window's
-//! latency: a step every 5.5 s whose effect is known, instead of one every second that answers to
-//! noise and to requests queued under the setting before.
+//! **`l_cur`** is "the latency measured in the current window": a window begins only when the last
+//! step is in force, so each step answers to the effect of the one before. As long as nothing
+//! changes further windows are averaged with it, up to `k`, lest a steady load is answered to by
+//! its noise.
 //!
 //! **Order.** With slack the Core Adaptor acts first; only when it has no core left to take does
 //! the Freq Adaptor "refine". So the effect of each step is measured on its own. With a broken
@@ -68,7 +69,7 @@ impl Pacer {
         let l_cur = self.windows.l_avg();
         let calm = self.windows.l_div() < self.params.stable_thresh;
         let still = self.ceilings.still();
-        if self.had(&self.native) && calm && still {
+        if self.had(&self.native) && self.windows.unchanged() && calm && still {
             self.learn(l_cur, now);
         } else if now.saturating_sub(self.learned_at) >= self.trusted_for {
             self.learn_again(request, "pacer:baseline-age");
@@ -99,6 +100,7 @@ impl Pacer {
         self.state = State::Unstable;
         self.relearning = true;
         self.memory.acquit();
+        self.windows.clear();
         self.set(request, Self::all, reason);
     }
 

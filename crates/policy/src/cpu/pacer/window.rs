@@ -11,9 +11,9 @@
 //! so that the Burst-Check's divergence of a single window is the same quantity with k = 1.
 //!
 //! Two rules of ours. A window with few completions says little, so it grows until it has enough;
-//! one without any is no measurement at all. And all `k` windows belong to one setting of cores and
-//! frequency: a change of ours is not a divergence of the load, so it starts them anew, after
-//! leaving out the period in which it took effect.
+//! one without any is no measurement at all. And a change of ours is not a divergence of the load:
+//! it starts the open window anew, after leaving out the period in which it took effect, and both
+//! formulas then take the windows since the change, one at first, `k` and sliding at last.
 
 use crate::cpu::pacer::PacerParams;
 use crate::units::Nanos;
@@ -65,6 +65,8 @@ pub(super) struct Windows {
     work: Vec<Option<f64>>,
     next: usize,
     filled: usize,
+    /// Windows since the last change.
+    unchanged: usize,
 }
 
 impl Windows {
@@ -80,14 +82,21 @@ impl Windows {
             work: vec![None; params.windows * groups],
             next: 0,
             filled: 0,
+            unchanged: 0,
         }
     }
 
-    /// Forgets everything: another setting is in force from now on.
+    /// Forgets everything: what was measured belongs to another load.
     pub fn clear(&mut self) {
+        self.changed();
+        (self.next, self.filled) = (0, 0);
+    }
+
+    /// Another setting is in force from now on.
+    pub fn changed(&mut self) {
         self.open.clear();
         self.skip = true;
-        (self.next, self.filled) = (0, 0);
+        self.unchanged = 0;
     }
 
     /// Takes in one period; true when it completes a window and `k` of them are there.
@@ -124,12 +133,24 @@ impl Windows {
         }
         self.next = (self.next + 1) % self.latency.len();
         self.filled = (self.filled + 1).min(self.latency.len());
+        self.unchanged = (self.unchanged + 1).min(self.latency.len());
         self.open.clear();
+    }
+
+    /// The windows since the last change, the latest first.
+    fn current(&self) -> impl Iterator<Item = usize> {
+        let (k, next) = (self.latency.len(), self.next);
+        (1..=self.unchanged).map(move |back| (next + k - back) % k)
+    }
+
+    /// Whether all windows belong to the setting in force.
+    pub fn unchanged(&self) -> bool {
+        self.unchanged == self.latency.len()
     }
 
     /// `l_avg` in ns. Only meaningful once [`Windows::add`] has returned true, as the rest.
     pub fn l_avg(&self) -> f64 {
-        self.latency.iter().sum::<f64>() / self.latency.len() as f64
+        self.current().map(|window| self.latency[window]).sum::<f64>() / self.unchanged as f64
     }
 
     /// Length of the `k` windows together.
@@ -140,13 +161,15 @@ impl Windows {
     /// `l_div`.
     pub fn l_div(&self) -> f64 {
         let l_avg = self.l_avg();
-        let off = self.latency.iter().map(|l| (l - l_avg).abs()).sum::<f64>();
-        if l_avg > 0.0 { off / self.latency.len() as f64 / l_avg } else { 0.0 }
+        let off = self.current().map(|window| (self.latency[window] - l_avg).abs()).sum::<f64>();
+        if l_avg > 0.0 { off / self.unchanged as f64 / l_avg } else { 0.0 }
     }
 
-    /// Useful work of a group in cores (`n_cur · u_cur`), mean over the windows that know it.
+    /// Useful work of a group in cores (`n_cur · u_cur`), mean over the windows since the last
+    /// change that know it.
     pub fn work(&self, group: usize) -> Option<f64> {
-        let known = self.work.iter().skip(group).step_by(self.open.work.len()).flatten();
+        let groups = self.open.work.len();
+        let known = self.current().filter_map(|window| self.work[window * groups + group]);
         let (sum, count) = known.fold((0.0, 0.0), |(sum, n), work| (sum + work, n + 1.0));
         (count > 0.0).then_some(sum / count)
     }
@@ -192,9 +215,18 @@ mod tests {
         assert_eq!(windows.l_avg(), 100_000.0);
         assert!((windows.l_div() - 0.2 / 3.0).abs() < 1e-12);
         assert!((windows.work(1).unwrap() - 1.6).abs() < 1e-12);
+        assert!(windows.unchanged());
         // Sliding: 90 drops out.
         assert!(windows.add(&period(10, 120, Some(0.3))));
         assert_eq!(windows.l_avg(), 110_000.0);
+        // After a change, from it on.
+        windows.changed();
+        assert!(!windows.add(&period(10, 500, Some(0.3))), "the period of the change is left out");
+        assert!(windows.add(&period(10, 120, Some(0.3))));
+        assert_eq!((windows.l_avg(), windows.l_div()), (120_000.0, 0.0));
+        assert!(!windows.unchanged());
+        assert!(windows.add(&period(10, 140, Some(0.3))));
+        assert_eq!(windows.l_avg(), 130_000.0);
     }
 
     #[test]
