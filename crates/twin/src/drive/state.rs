@@ -86,7 +86,7 @@ impl Drive {
         }
     }
 
-    /// Leaves the drive those of its idle states from which it wakes within `wake`; all when `None`.
+    /// Leaves the drive those of its idle states that it wakes from within `wake`; all when `None`.
     pub fn set_idle_wake(&mut self, now: Nanos, wake: Option<Nanos>) {
         self.advance(now.0.max(self.clock));
         self.meter.set_idle_wake(wake.map(|wake| wake.0));

@@ -275,8 +275,8 @@ impl Cores {
         group.poll_watts = self.cpu.core_static.0 + dynamic * self.cpu.poll_share;
     }
 
-    /// Carries out what is asked of a group. Parked cores finish their queues first; what waits when
-    /// cores come back is shared with these.
+    /// Carries out what is asked of a group. Parked cores finish their queues first; what waits
+    /// when cores come back is shared with these.
     pub(super) fn apply(
         &mut self,
         (ios, events): (&mut Ios, &mut Events),
