@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::report::{Kind, Report, Row, Verdict};
 
 /// Results as `ebb-lab fit` wrote them, by paper.
-const RESULTS: &[(&str, &str)] = &[("eadc", include_str!("../../../../fits/results/eadc-e6.json"))];
+const RESULTS: &[(&str, &str)] = &[
+    ("eadc", include_str!("../../../../fits/results/eadc-e6.json")),
+    ("pacer", include_str!("../../../../fits/results/pacer.json")),
+];
 
 /// Where rows come from that were not computed now.
 #[derive(Debug, Clone, Serialize, Deserialize)]
