@@ -11,6 +11,7 @@ mod eadc_servers;
 mod engine;
 mod feed_forward;
 mod jobs;
+mod limits;
 mod operating_point;
 mod policies;
 mod thermal;

@@ -8,7 +8,10 @@ use super::device::Device;
 use super::events::{Event, Events};
 use super::io::{Io, Ios, Queue};
 use crate::hdd::Wear;
-use crate::profile::{DriveModel, Profile, Raid, usable};
+use crate::profile::{DriveModel, Profile, Raid, RateLimit, usable};
+
+/// Time without commands that a rate limit makes up for, ns: the slice in which SPDK counts.
+const LIMIT_BURST: u64 = 1_000_000;
 
 /// One drive and the commands that wait for a place in its queue.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ struct Slot {
     /// Commands sent and not completed.
     outstanding: u32,
     waiting: Queue,
+    /// When the rate limit has earned what was sent so far.
+    earned: u64,
     /// Energy reported so far.
     joules: f64,
     /// Up to when its work has been counted, and how long it had any since its last report, ns.
@@ -33,6 +38,7 @@ pub(super) struct Array {
     slots: Vec<Slot>,
     spec: DriveSpec,
     queue_depth: u32,
+    limit: Option<RateLimit>,
     chunk_shift: u32,
     parity: usize,
     capacity: u64,
@@ -66,6 +72,7 @@ impl Array {
             device: Device::new(model, seed.wrapping_add(index)),
             outstanding: 0,
             waiting: Queue::EMPTY,
+            earned: 0,
             joules: 0.0,
             since: 0,
             busy: 0,
@@ -76,6 +83,7 @@ impl Array {
             slots: (0..count as u64).map(slot).collect(),
             spec: model.spec(),
             queue_depth: profile.drives.queue_depth,
+            limit: profile.drives.limit,
             chunk_shift: profile.layout.chunk.0.trailing_zeros(),
             parity: profile.layout.raid.parity(),
             capacity: usable(model.capacity().0),
@@ -119,8 +127,21 @@ impl Array {
         (0..self.parity as u64).map(move |parity| ((stripe + parity) % drives) as u16)
     }
 
-    /// Sends `io` to its drive, or queues it there.
+    /// Sends `io` to its drive as soon as the rate limit lets it pass.
     pub(super) fn submit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
+        if let Some(limit) = &self.limit {
+            let Io { drive, bytes, .. } = ios[io];
+            let earned = &mut self.slots[usize::from(drive)].earned;
+            let at = now.max(*earned);
+            *earned = (*earned).max(now.saturating_sub(LIMIT_BURST)) + limit.time(bytes);
+            if at > now {
+                return events.push(at, Event::Admitted(io));
+            }
+        }
+        self.send(ios, events, now, io);
+    }
+    /// Sends `io` to its drive, or queues it there.
+    pub(super) fn send(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
         let slot = &mut self.slots[usize::from(ios[io].drive)];
         if slot.outstanding < self.queue_depth {
             slot.send(ios, events, now, io);
@@ -246,6 +267,15 @@ impl Array {
             };
         }
         sum
+    }
+}
+
+impl RateLimit {
+    /// Time that a command takes of the rate, ns.
+    fn time(&self, bytes: u32) -> u64 {
+        let command = self.iops.map_or(0.0, |iops| 1e9 / iops);
+        let moved = self.bytes.map_or(0.0, |rate| f64::from(bytes) / rate.0 as f64 * 1e9);
+        command.max(moved) as u64
     }
 }
 

@@ -10,6 +10,7 @@ use ebb_trace::Op;
 
 use super::events::{Event, Events};
 use super::io::{Ios, Kind, NONE, Queue, mix};
+use super::quota::Quota;
 use crate::outcome::CoreTime;
 use crate::profile::{Cpu, Profile, Stage, Wait};
 use crate::thermal::leakage::voltage;
@@ -69,16 +70,19 @@ pub(super) struct Cores {
     /// Energy of the cores since the last [`Cores::take_joules`], in watt-nanoseconds.
     watt_ns: f64,
     time: CoreTime,
+    quota: Quota,
+    /// The highest frequency at which all cores busy keep the power limit.
+    ceiling: Hertz,
 }
 
 /// Runs on a core in place of an I/O: a job.
 const JOB: u32 = u32::MAX - 1;
 
 /// Entries of a variation table; a power of two.
-const VARIATIONS: usize = 1024;
+pub(super) const VARIATIONS: usize = 1024;
 
 /// Log-normal factors with mean 1 and the stage's coefficient of variation.
-fn variation(cv: f64, seed: u64) -> Vec<f32> {
+pub(super) fn variation(cv: f64, seed: u64) -> Vec<f32> {
     let sigma = (1.0 + cv * cv).ln().sqrt();
     let Ok(law) = LogNormal::new(0.0, sigma) else { return vec![1.0; VARIATIONS] };
     let mut random = Pcg64Mcg::seed_from_u64(seed);
@@ -129,19 +133,57 @@ impl Cores {
             uncore_share: profile.uncore_share(),
             watt_ns: 0.0,
             time: CoreTime::default(),
+            quota: Quota::new(&profile.cpu),
+            ceiling: Hertz(f64::INFINITY),
         };
-        let highest = *this.cpu.frequencies.last().unwrap_or(&Hertz(1e9));
+        this.ceiling = this.within_limit();
+        this.share_quota(0);
+        let highest = this.highest_frequency();
         for group in 0..this.groups.len() {
             this.scale(group, highest);
         }
         this
     }
 
+    /// The highest frequency at which the packages keep their limit with all cores busy; between
+    /// two steps they take turns. A limit below the lowest one's power is not kept.
+    fn within_limit(&self) -> Hertz {
+        let highest = self.highest_frequency();
+        let Some(limit) = self.cpu.power_limit else { return highest };
+        let limit = limit * self.cpu.limit_share;
+        let power = |frequency| {
+            let core = self.cpu.core_static + self.cpu.dynamic(frequency);
+            self.cpu.uncore_at(frequency) + core * self.cores.len() as f64
+        };
+        let mut low = self.cpu.frequencies.first().unwrap_or(&highest).0;
+        let mut high = highest.0;
+        if power(highest) <= limit {
+            return highest;
+        }
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            *if power(Hertz(middle)) <= limit { &mut low } else { &mut high } = middle;
+        }
+        Hertz(low)
+    }
+
+    /// Shares the quota among the cores that run now.
+    fn share_quota(&mut self, now: u64) {
+        if !self.quota.limits() {
+            return;
+        }
+        for index in 0..self.cores.len() {
+            self.book(index, now);
+        }
+        let stages = self.groups.iter().filter(|group| group.stage.role != CoreRole::Compute);
+        self.quota.share(stages.map(|group| usize::from(group.active)).sum());
+    }
+
     /// Nanoseconds of work that `io` is in its stage.
     fn service(&self, ios: &Ios, io: u32) -> u64 {
         let io = &ios[io];
         let stage = usize::from(io.stage);
-        let Group { stage: costs, variation, ns_per_cycle, .. } = &self.groups[stage];
+        let Group { stage: costs, variation, ns_per_cycle, active, .. } = &self.groups[stage];
         let cycles = match (io.kind, io.op) {
             (Kind::Task, _) => self.task_cycles,
             (_, Op::Read) => {
@@ -153,7 +195,8 @@ impl Cores {
             (_, Op::Flush | Op::Trim) => costs.write_cycles,
         };
         let factor = variation[mix(io.key, stage as u32) as usize % VARIATIONS];
-        (cycles * f64::from(factor) * ns_per_cycle) as u64
+        let contended = costs.contention.0 * u64::from(active.saturating_sub(1));
+        (cycles * f64::from(factor) * ns_per_cycle) as u64 + contended
     }
 
     /// Queues `io` on a core of its stage: of two drawn at random, the less loaded one.
@@ -189,7 +232,8 @@ impl Cores {
         let service = self.service(ios, io);
         let core = &mut self.cores[index];
         core.running = io;
-        events.push(from.max(core.ready_at) + service, Event::CoreDone(index as u32));
+        let end = self.quota.end(from.max(core.ready_at), service);
+        events.push(end, Event::CoreDone(index as u32));
     }
 
     /// The core finished: returns what it ran and goes on with the next, users first.
@@ -220,7 +264,7 @@ impl Cores {
     /// Books a core's time and energy up to `now`.
     fn book(&mut self, index: usize, now: u64) {
         let core = &mut self.cores[index];
-        let span = now - core.booked;
+        let mut span = now - core.booked;
         if span == 0 {
             return;
         }
@@ -228,6 +272,12 @@ impl Cores {
         let before = self.watt_ns;
         let index = core.group as usize;
         let group = &self.groups[index];
+        if core.active && self.quota.limits() && group.stage.role != CoreRole::Compute {
+            let stopped = span - self.quota.running(since, now);
+            self.time.idle.0 += stopped;
+            self.watt_ns += stopped as f64 * self.cpu.parked.0;
+            span -= stopped;
+        }
         if core.running != NONE {
             core.busy += span;
             self.time.busy.0 += span;
@@ -264,7 +314,8 @@ impl Cores {
     }
 
     /// Sets a group's frequency-dependent numbers.
-    fn scale(&mut self, group: usize, frequency: Hertz) {
+    fn scale(&mut self, group: usize, asked: Hertz) {
+        let frequency = asked.min(self.ceiling);
         let highest = self.cpu.frequencies.last().map_or(frequency.0, |f| f.0);
         let dynamic = self.cpu.dynamic(frequency).0;
         let group = &mut self.groups[group];
@@ -286,7 +337,7 @@ impl Cores {
     ) {
         let Group { first, active, frequency, stage, .. } = &self.groups[group];
         let (first, old, cores) = (*first, usize::from(*active), usize::from(stage.cores));
-        let rescale = *frequency != control.frequency;
+        let rescale = *frequency != control.frequency.min(self.ceiling);
         let wanted = usize::from(control.active).clamp(1, cores);
         if !rescale && wanted == old {
             return;
@@ -317,6 +368,7 @@ impl Cores {
             group.joined_at = now + self.cpu.unpark_latency.0;
         }
         group.active = wanted as u16;
+        self.share_quota(now);
         if wanted > old {
             self.share(ios, events, now, first, (old, wanted));
         }
@@ -388,6 +440,18 @@ impl Cores {
             self.book(index, now);
         }
         std::mem::take(&mut self.watt_ns) * 1e-9
+    }
+
+    /// Mean power of the packages outside the cores over a period of `length` ns; frequencies
+    /// change between periods only.
+    pub(super) fn uncore(&self, now: u64, length: u64) -> Watts {
+        let fastest = self.groups.iter().map(|group| group.frequency).fold(Hertz(0.0), Hertz::max);
+        let power = self.cpu.uncore_at(fastest);
+        if length == 0 || !self.quota.limits() {
+            return power;
+        }
+        let stopped = length - self.quota.running(now - length, now);
+        power - self.cpu.stopped_saving * (stopped as f64 / length as f64)
     }
 
     /// Mean power of each socket over a period of `length` that is booked, from its cores and an

@@ -22,6 +22,10 @@ pub(super) enum Event {
     Burst(u32),
     /// Jobs share the cores anew.
     Slice,
+    /// This I/O has come to the server.
+    Arrived(u32),
+    /// The rate limit of its drive lets this I/O pass.
+    Admitted(u32),
 }
 
 impl Event {
@@ -35,6 +39,8 @@ impl Event {
             Self::Access(drive) => 5 << 60 | u64::from(drive),
             Self::Burst(job) => 6 << 60 | u64::from(job),
             Self::Slice => 7 << 60,
+            Self::Arrived(io) => 8 << 60 | u64::from(io),
+            Self::Admitted(io) => 9 << 60 | u64::from(io),
         }
     }
     fn unpack(bits: u64) -> Self {
@@ -47,7 +53,9 @@ impl Event {
             4 => Self::PowerState(low as u16),
             5 => Self::Access(low as u16),
             6 => Self::Burst(low),
-            _ => Self::Slice,
+            7 => Self::Slice,
+            8 => Self::Arrived(low),
+            _ => Self::Admitted(low),
         }
     }
 }

@@ -16,8 +16,10 @@ mod jobs;
 mod latency;
 mod log;
 mod meter;
+mod network;
 mod path;
 mod pilot;
+mod quota;
 mod supply;
 mod weather;
 
@@ -43,6 +45,7 @@ use events::{Event, Events};
 use io::{Ios, NONE, Queue};
 use jobs::Jobs;
 use meter::Meter;
+use network::Network;
 use supply::Supply;
 
 /// One run: a server, a policy, a workload.
@@ -127,6 +130,7 @@ struct Engine<'a> {
     events: Events,
     ios: Ios,
     supply: Supply,
+    network: Option<Network>,
     cores: Cores,
     array: Array,
     /// What had worn each drive's mechanics by the end of warm-up.
@@ -226,6 +230,7 @@ impl<'a> Engine<'a> {
             supply: Supply::start(workload, until, &mut events)?,
             events,
             ios: Ios::default(),
+            network: Network::new(profile, seed),
             cores: Cores::new(profile, seed),
             array: Array::new(profile, model, seed),
             worn: vec![Wear::default(); usize::from(profile.drives.count)],
@@ -332,6 +337,12 @@ impl<'a> Engine<'a> {
             }
             Some(Event::Burst(job)) => return self.burst(job),
             Some(Event::Slice) => return self.slice(),
+            Some(Event::Arrived(io)) => {
+                self.cores.dispatch(&mut self.ios, &mut self.events, self.now, io);
+            }
+            Some(Event::Admitted(io)) => {
+                self.array.send(&mut self.ios, &mut self.events, self.now, io);
+            }
             None => {}
         }
         Ok(())

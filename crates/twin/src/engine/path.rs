@@ -2,6 +2,7 @@
 
 use ebb_trace::{Op, Request};
 
+use super::events::Event;
 use super::io::{Io, Kind, NONE, mix};
 use super::jobs::FIRST_SLOT;
 use super::{Engine, TwinError};
@@ -34,7 +35,15 @@ impl Engine<'_> {
             old_read: false,
         });
         self.users_in_flight += 1;
-        self.cores.dispatch(&mut self.ios, &mut self.events, self.now, io);
+        // A job's I/O does not leave the server.
+        if let Some(network) = &mut self.network
+            && (slot < FIRST_SLOT || slot == NONE)
+        {
+            let at = network.arrival(request, key, self.now);
+            self.events.push(at, Event::Arrived(io));
+        } else {
+            self.cores.dispatch(&mut self.ios, &mut self.events, self.now, io);
+        }
         Ok(())
     }
 
@@ -226,7 +235,13 @@ impl Engine<'_> {
         let Io { bytes, op, slot, drive, .. } = self.ios[io];
         assert!(self.users_in_flight > 0, "a request is answered once");
         self.users_in_flight -= 1;
-        let answered = self.now + self.profile.fabric_latency.0;
+        let mut answered = self.now;
+        if let Some(network) = &mut self.network
+            && (slot < FIRST_SLOT || slot == NONE)
+        {
+            answered = network.answer(op, bytes, answered);
+        }
+        answered += self.profile.fabric_latency.0;
         self.last_answer = self.last_answer.max(answered);
         let alone = self.profile.layout.raid == Raid::None;
         self.meter.completed(&self.ios[io], answered, alone.then_some(drive));

@@ -83,10 +83,11 @@ impl Engine<'_> {
         }
         (signals.now, signals.period) = (Nanos(self.now), span);
         let cores = self.cores.take_joules(self.now);
-        let mut cpu = cores + (self.profile.cpu.uncore * span).0;
+        let uncore = self.cores.uncore(self.now, length);
+        let mut cpu = cores + (uncore * span).0;
         let ssd = self.array.sense(self.now, length, &mut signals.drives);
         let mut fans = self.profile.board.fans * span;
-        if let Some((leakage, blown)) = self.pass_weather(length, signals) {
+        if let Some((leakage, blown)) = self.pass_weather(length, uncore, signals) {
             cpu += leakage.0;
             fans = blown;
         }

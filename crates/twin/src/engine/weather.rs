@@ -1,21 +1,22 @@
 //! Where the climate meets the engine: the period's powers go in, leakage, fan power and readings
 //! come out, and what got too hot slows down.
 
-use ebb_policy::units::{Joules, Nanos};
+use ebb_policy::units::{Joules, Nanos, Watts};
 use ebb_policy::{GroupSetting, Signals};
 
 use super::Engine;
 
 impl Engine<'_> {
     /// Lets the climate go through the period of `length` ns that ends now, under the controls in
-    /// force. Returns leakage and the fans' energy where the profile models them.
+    /// force, `uncore` being the packages' mean power outside the cores. Returns leakage and the
+    /// fans' energy where the profile models them.
     pub(super) fn pass_weather(
         &mut self,
         length: u64,
+        uncore: Watts,
         signals: &mut Signals,
     ) -> Option<(Joules, Joules)> {
         let climate = self.climate.as_mut()?;
-        let uncore = self.profile.cpu.uncore;
         self.cores.socket_watts(Nanos(length), uncore, climate.socket_watts());
         let voltage = |socket| self.cores.voltage(socket);
         let fans = &self.in_force.fan_duty;

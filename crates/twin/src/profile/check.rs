@@ -4,7 +4,7 @@ use ebb_policy::CoreRole;
 
 use super::base::Layers;
 use super::error::{ProfileError, Wrong, wrong};
-use super::{Declared, DriveModel, Port, Profile, Stage, Wait};
+use super::{Declared, DriveModel, Port, Profile, RateLimit, Stage, Wait};
 use crate::drive::DriveProfile;
 use crate::drive_file::DriveFile;
 
@@ -122,6 +122,7 @@ impl Profile {
     fn possible(&self) -> Result<(), Wrong> {
         self.possible_magnitudes()?;
         self.possible_cpu()?;
+        self.possible_limits()?;
         if self.stage.is_empty() {
             return wrong("", "stage", "at least one [[stage]] is needed".into());
         }
@@ -182,6 +183,39 @@ impl Profile {
                 let (table, index) = ("cpu.idle_states", index + 1);
                 return Err(Wrong { table, index, key: "after", reason });
             }
+        }
+        Ok(())
+    }
+
+    fn possible_limits(&self) -> Result<(), Wrong> {
+        let cpu = &self.cpu;
+        if cpu.stopped_saving > cpu.uncore {
+            return wrong("cpu", "stopped_saving", "is more than uncore".into());
+        }
+        if cpu.power_limit.is_some_and(|limit| limit.0 <= 0.0) {
+            return wrong("cpu", "power_limit", "must be above 0 W".into());
+        }
+        if !(0.1..=1.0).contains(&cpu.limit_share) {
+            return wrong("cpu", "limit_share", format!("{} is not in 0.1..=1", cpu.limit_share));
+        }
+        if let Some(quota) = cpu.quota
+            && !(0.001..=1e5).contains(&quota)
+        {
+            return wrong("cpu", "quota", format!("{quota} cores are not in 0.001..=100000"));
+        }
+        if let Some(network) = &self.network {
+            if network.link.0 < 1_000_000 {
+                return wrong("network", "link", "must be at least 1 MB per second".into());
+            }
+            if !(0.0..=3.0).contains(&network.variation) {
+                return wrong("network", "variation", "is not in 0..=3".into());
+            }
+        }
+        if let Some(RateLimit { iops, bytes }) = self.drives.limit
+            && (iops.is_some_and(|iops| !(1.0..=1e9).contains(&iops))
+                || bytes.is_some_and(|bytes| bytes.0 < 1000))
+        {
+            return wrong("drives", "limit", "at least 1 command and 1 kB per second".into());
         }
         Ok(())
     }

@@ -33,6 +33,14 @@ impl Profile {
         time("", 0, "fabric_latency", self.fabric_latency)?;
         time("cpu", 0, "unpark_latency", cpu.unpark_latency)?;
         time("cpu", 0, "frequency_latency", cpu.frequency_latency)?;
+        time("cpu", 0, "resume", cpu.resume)?;
+        for (index, stage) in self.stage.iter().enumerate() {
+            time("stage", index, "contention", stage.contention)?;
+        }
+        if let Some(network) = &self.network {
+            time("network", 0, "request", network.request)?;
+            time("network", 0, "connection", network.connection)?;
+        }
         for (index, state) in cpu.idle_states.iter().enumerate() {
             time("cpu.idle_states", index, "after", state.after)?;
             time("cpu.idle_states", index, "exit", state.exit)?;
@@ -43,6 +51,8 @@ impl Profile {
         }
         for (key, watts) in [
             ("uncore", cpu.uncore),
+            ("uncore_dynamic", cpu.uncore_dynamic),
+            ("stopped_saving", cpu.stopped_saving),
             ("core_static", cpu.core_static),
             ("core_dynamic", cpu.core_dynamic),
             ("parked", cpu.parked),

@@ -38,6 +38,8 @@ pub struct Profile {
     pub summary: String,
     /// Time a request spends outside the server's own stages (fabric and client), per request.
     pub fabric_latency: Nanos,
+    /// What clients and network carry at most; without limit when absent.
+    pub network: Option<Network>,
     /// Processors.
     pub cpu: Cpu,
     /// The stages a request passes, in order; each is one core group.
@@ -67,6 +69,22 @@ pub struct Profile {
     model: Option<DriveModel>,
 }
 
+/// The way between clients and server: a connection to each volume, then a link that all share.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Bytes per second that the link carries each way.
+    pub link: Bytes,
+    /// Time that each request takes of the link beside its bytes: the inverse is the most requests
+    /// per second.
+    pub request: Nanos,
+    /// Mean time that each request takes of its volume's connection, one after the other.
+    pub connection: Nanos,
+    /// Coefficient of variation of that time.
+    #[serde(default)]
+    pub variation: f64,
+}
+
 /// Processors: frequencies, power, and how a core without work waits.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,6 +93,13 @@ pub struct Cpu {
     pub frequencies: Vec<Hertz>,
     /// Power of the packages outside the cores, all sockets together; always drawn.
     pub uncore: Watts,
+    /// What the packages draw beyond that at the highest frequency; it falls as the dynamic power
+    /// of a core does.
+    #[serde(default)]
+    pub uncore_dynamic: Watts,
+    /// What the packages draw less while [`Cpu::quota`] has all cores of the stages stand still.
+    #[serde(default)]
+    pub stopped_saving: Watts,
     /// Static power of a core that is on.
     pub core_static: Watts,
     /// Dynamic power of a busy core at the highest frequency.
@@ -98,14 +123,37 @@ pub struct Cpu {
     /// Share of a core's time at the highest frequency that waits for memory and does not stretch
     /// at lower ones; that of the thermal model, or 0, when `None`.
     pub uncore_share: Option<f64>,
+    /// Limit of the packages' power, all together (RAPL): frequencies stay where all cores busy
+    /// would keep it. None when absent.
+    pub power_limit: Option<Watts>,
+    /// What the packages draw at that limit, as a share of it: controllers stay a little below.
+    #[serde(default = "all")]
+    pub limit_share: f64,
+    /// CPU time that the stages have together, in cores (the bandwidth of a control group, which
+    /// stops all its threads for the rest of each 100 ms). No limit when absent.
+    pub quota: Option<f64>,
+    /// Time after each of these stops until cores serve again.
+    #[serde(default)]
+    pub resume: Nanos,
 }
 
 impl Cpu {
+    /// Power of the packages outside the cores at `frequency`.
+    #[must_use]
+    pub fn uncore_at(&self, frequency: Hertz) -> Watts {
+        self.uncore + self.uncore_dynamic * self.scaled(frequency)
+    }
+
+    /// Dynamic power at `frequency`, as a share of that at the highest.
+    fn scaled(&self, frequency: Hertz) -> f64 {
+        let highest = self.frequencies.last().map_or(frequency.0, |f| f.0);
+        (frequency.0 / highest).powf(self.frequency_exponent)
+    }
+
     /// Dynamic power of a busy core at `frequency`.
     #[must_use]
     pub fn dynamic(&self, frequency: Hertz) -> Watts {
-        let highest = self.frequencies.last().map_or(frequency.0, |f| f.0);
-        Watts(self.core_dynamic.0 * (frequency.0 / highest).powf(self.frequency_exponent))
+        self.core_dynamic * self.scaled(frequency)
     }
 }
 
@@ -153,9 +201,17 @@ pub struct Stage {
     pub write_cycles: f64,
     /// Further cycles per KiB moved.
     pub cycles_per_kib: f64,
+    /// Time that a request takes longer for each further active core of the stage: they wait for
+    /// one another's cache lines and for memory, at any frequency.
+    #[serde(default)]
+    pub contention: Nanos,
     /// Coefficient of variation of the cycles from request to request.
     #[serde(default)]
     pub variation: f64,
+}
+
+const fn all() -> f64 {
+    1.0
 }
 
 const fn one() -> u16 {
@@ -229,6 +285,8 @@ pub struct Drives {
     /// The longest wake-up of the idle states that SSDs are found to enter; all of the model's
     /// when `None`.
     pub idle_wake: Option<Nanos>,
+    /// The most that the host sends to each drive; no limit when absent.
+    pub limit: Option<RateLimit>,
     /// Commands outstanding at one drive; more wait in the host.
     #[serde(default = "default_depth")]
     pub queue_depth: u32,
@@ -253,6 +311,16 @@ pub struct Port {
     pub read: Bytes,
     /// To the drive.
     pub write: Bytes,
+}
+
+/// A rate that the host keeps for each drive, whatever the drive could do.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateLimit {
+    /// Commands per second; no limit when absent.
+    pub iops: Option<f64>,
+    /// Bytes per second; no limit when absent.
+    pub bytes: Option<Bytes>,
 }
 
 const fn default_depth() -> u32 {
@@ -404,6 +472,7 @@ impl Profile {
             read_cycles: 0.0,
             write_cycles: 0.0,
             cycles_per_kib: 0.0,
+            contention: Nanos::ZERO,
             variation: 0.0,
         });
         self.stage.iter().cloned().chain(jobs)
