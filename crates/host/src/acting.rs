@@ -12,6 +12,10 @@ use crate::parking::{self, Parking};
 use crate::steering::{Notice, Steering, worse};
 use crate::tasks::Tasks;
 
+/// Controls that nothing on a host carries out.
+const NOWHERE: [Control; 5] =
+    [Control::JobShare, Control::JobSocket, Control::Admit, Control::IdleWake, Control::Recall];
+
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
 const CHECKED_PARTS: usize = 20;
@@ -283,8 +287,7 @@ impl Acting {
             self.steering.set(*at, Some(value), now);
         }
         tell(Control::Background, 0, self.set_background(given, now));
-        // No kernel has a place for jobs; drives' idle states are left as found.
-        for control in [Control::JobShare, Control::JobSocket, Control::Admit, Control::IdleWake] {
+        for control in NOWHERE {
             for part in 0..given.count(control) {
                 tell(control, part, refused(given.is_given(control, part)));
             }

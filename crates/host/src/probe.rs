@@ -460,6 +460,7 @@ fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str
             }
             "no chip with pwm files; the management controller has the fans"
         }
+        Control::Recall => "nothing on a host watches how many requests wait",
         Control::IdleWake => "no idle state of a drive is set on a host yet",
         Control::Background => "nothing says which control groups do background work",
         Control::JobShare | Control::JobSocket | Control::Admit => {

@@ -42,6 +42,7 @@ mod owns {
     pub const DRIVES: &[Control] = &[PowerState];
     pub const AIR: &[Control] = &[FanDuty];
     pub const IDLE: &[Control] = &[IdleWake];
+    pub const PLUS: &[Control] = &[ActiveCores, Frequency, Background, Recall, IdleWake];
     pub const FANS: &[Control] = &[FanDuty, JobSocket];
     pub const HEAT: &[Control] = &[FanDuty, JobSocket, JobShare];
     pub const CLIMATE: &[Control] = &[FanDuty, JobSocket, JobShare, FrequencyCap, Admit];
@@ -135,8 +136,8 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "pacer-plus",
-        summary: "our own variant: PACER with a reserve for bursts, paid out of the tolerated loss",
-        owns: owns::CORES,
+        summary: "our own variant: PACER with cores recalled within milliseconds, and idle drives",
+        owns: owns::PLUS,
         takes: PACER,
         make: |topology, settings, stated| {
             Ok(Box::new(PacerPlus::new(topology, params(settings, stated))?))

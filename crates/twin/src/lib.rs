@@ -4,8 +4,9 @@
 //! resource volume, drive); power is integrated per component. The policies and the guard are
 //! the very code that runs in production. See `docs/models/`.
 
+pub mod bound;
 pub mod drive;
-pub mod drive_file;
+mod drive_file;
 pub mod engine;
 pub mod fan;
 pub mod faults;

@@ -2,6 +2,7 @@
 
 mod advice;
 mod args;
+mod bound;
 mod change;
 mod experiment;
 mod files;

@@ -23,6 +23,9 @@ use crate::progress::Progress;
 use crate::server::Server;
 use crate::text::short;
 
+/// The policy of cores that knows the load (`bound.rs`).
+pub const CLAIRVOYANT_CORES: &str = "clairvoyant-cores";
+
 /// Where requests come from; made anew for each run.
 pub enum Requests {
     /// Trace files, perhaps folded onto the server.
@@ -358,7 +361,8 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
             return Err(anyhow::Error::from(error).context("--ssd-budget"));
         }
     }
-    policies.iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
+    let causal = policies.iter().filter(|name| *name != CLAIRVOYANT_CORES);
+    causal.into_iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
 }
 
 /// Where the requests come from that the options name.

@@ -151,6 +151,20 @@ macro_rules! controls {
                 released: "as the governor found has it; in the twin the highest",
                 text: "Frequency of the active cores, below the ceiling of their socket.",
             }
+            /// Requests waiting for each active core at which all cores come back at once.
+            Recall recall: u16,
+            |_, _| None,
+            {
+                name: "recall",
+                title: "recall of parked cores",
+                unit: Unit::Count,
+                domain: Domain::CoreGroup,
+                aggregation: Aggregation::Min,
+                steward: Steward::Cpu,
+                combine: Combine::Lowest,
+                released: "never",
+                text: "Requests per active core at which all are recalled before the period ends.",
+            }
             /// NVMe power state.
             PowerState power_state: PowerState,
             |_, _| Some(0),

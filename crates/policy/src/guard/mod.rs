@@ -144,6 +144,10 @@ impl Guard {
             self.bound_frequency(group, distrust.cores, request);
         }
         let native = distrust.cores.map(|reason| (None, reason));
+        for group in 0..self.topology.groups.len() {
+            let native = native.map(|(_, reason)| (None, reason));
+            self.in_force.recall.give(group, request.recall.wish(group), native);
+        }
         self.in_force.background.give(0, request.background.wish(0), native);
         self.watch_drives(signals);
         self.bound_drives(distrust.drives, request);

@@ -42,6 +42,10 @@ struct Group {
     stage: Stage,
     first: usize,
     active: u16,
+    /// Queued and running on all of its cores.
+    load: u32,
+    /// Load of each active core above which all are taken back, and the frequency to take then.
+    recall: Option<(u32, Hertz)>,
     /// Active cores that take new work: those that wake from parking do so from `joined_at` on.
     taking: u16,
     joined_at: u64,
@@ -100,6 +104,8 @@ impl Cores {
             groups.push(Group {
                 first: cores.len(),
                 active: stage.cores,
+                load: 0,
+                recall: None,
                 taking: stage.cores,
                 joined_at: 0,
                 frequency: Hertz(0.0),
@@ -211,11 +217,20 @@ impl Cores {
         let (one, other) = (pick(draw >> 32), pick(draw & 0xFFFF_FFFF));
         let index = if self.cores[other].load < self.cores[one].load { other } else { one };
         self.enqueue(ios, events, now, index, io);
+        let group = &self.groups[stage as usize];
+        if let Some((most, frequency)) = group.recall
+            && group.active < group.stage.cores
+            && group.load > most.saturating_mul(u32::from(group.active))
+        {
+            let all = GroupSetting { active: group.stage.cores, frequency };
+            self.apply((ios, events), now, stage as usize, all);
+        }
     }
 
     /// Gives `io` to a core, which runs it or has it wait.
     fn enqueue(&mut self, ios: &mut Ios, events: &mut Events, now: u64, index: usize, io: u32) {
         self.cores[index].load += 1;
+        self.groups[self.cores[index].group as usize].load += 1;
         if self.cores[index].running == NONE {
             let wake = self.wake_latency(index, now);
             self.book(index, now);
@@ -244,6 +259,7 @@ impl Cores {
         let finished = std::mem::replace(&mut core.running, NONE);
         assert!(finished != NONE, "core {index} finishes what it has begun");
         core.load -= 1;
+        self.groups[core.group as usize].load -= 1;
         match core.users.pop(ios).or_else(|| core.background.pop(ios)) {
             Some(next) => self.run(ios, events, now, index, next),
             None => core.idle_since = now,
@@ -402,10 +418,16 @@ impl Cores {
                     kept += 1;
                 } else {
                     self.cores[from].load -= 1;
+                    self.groups[self.cores[from].group as usize].load -= 1;
                     self.enqueue(ios, events, now, joined, io);
                 }
             }
         }
+    }
+
+    /// Sets above which load of each active core all of a group come back, at which frequency.
+    pub(super) fn set_recall(&mut self, group: usize, recall: Option<(u16, Hertz)>) {
+        self.groups[group].recall = recall.map(|(most, f)| (u32::from(most), f));
     }
 
     /// Whether the core takes new work.

@@ -1,7 +1,7 @@
 //! The twin as a plant: what the control cycle senses of it and puts in force in it.
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Applied, Control, Cycle, InForce, Origin, Outcome, Plant, Signals};
+use ebb_policy::{Applied, Control, Cycle, GroupSetting, InForce, Origin, Outcome, Plant, Signals};
 
 use super::meter::Drawn;
 use super::{Change, Engine, TwinError};
@@ -36,11 +36,14 @@ impl Engine<'_> {
         }
         self.in_force.clone_from(given);
         for group in 0..given.active_cores.len() {
-            let (setting, refused) = self.takes(group);
+            let (setting, refused) = self.takes(group, given.group(group));
             if refused {
                 applied.set(Control::Frequency, group, Outcome::Refused);
             }
             self.cores.apply((&mut self.ios, &mut self.events), self.now, group, setting);
+            let all = GroupSetting { frequency: self.cores.highest_frequency(), ..setting };
+            let recalled = self.takes(group, all).0.frequency;
+            self.cores.set_recall(group, given.recall.value(group).map(|most| (most, recalled)));
         }
         if let Some(climate) = &self.climate {
             climate.refusals(applied);

@@ -27,10 +27,10 @@ impl Engine<'_> {
         Some((climate.weather.leakage, climate.weather.fans))
     }
 
-    /// What is in force for a group, as its sockets take it: never above their ceilings nor, in an
-    /// emergency, above the hardware's frequency; as it was where they refuse, which is told too.
-    pub(super) fn takes(&self, group: usize) -> (GroupSetting, bool) {
-        let mut setting = self.in_force.group(group);
+    /// What of the setting `asked` the sockets of a group take: never above their ceilings nor, in
+    /// an emergency, above the hardware's frequency; as it was where they refuse, which is told.
+    pub(super) fn takes(&self, group: usize, asked: GroupSetting) -> (GroupSetting, bool) {
+        let mut setting = asked;
         let (Some(climate), Some(thermal)) = (&self.climate, &self.profile.thermal) else {
             return (setting, false);
         };

@@ -27,23 +27,23 @@ fn outcome(
     run(job, &mut Unobserved).unwrap()
 }
 
-/// Calm and peaks of ten times its load, by turns; each peak is there within a moment. What comes
-/// after the first peak is measured.
+/// Calm and peaks of ten times its load, by turns; each peak is there within a moment. All of them
+/// are measured.
 fn squeezed_day(profile: &Profile, policy: &str) -> Outcome {
     let (calm, peak) = (Nanos::from_secs(60), Nanos::from_secs(8));
     // The second and third peak come in the middle of a period.
     let odd = Nanos::from_millis(60_270);
     let load = [(0.03, calm), (0.3, peak), (0.03, odd), (0.3, peak), (0.03, odd), (0.3, peak)];
-    let after_first = Nanos::from_secs(80);
     let end = load.iter().map(|part| part.1).fold(Nanos::ZERO, |sum, part| sum + part);
-    outcome(profile, policy, stages(&load), after_first, end)
+    outcome(profile, policy, stages(&load), Nanos::from_secs(30), end)
 }
 
 #[test]
-fn a_squeezed_day_keeps_plf_after_its_first_peak() {
+fn a_squeezed_day_keeps_plf_from_its_first_peak_on() {
     let profile = dorado();
     let native = squeezed_day(&profile, "native");
-    let (pacer, plus) = (squeezed_day(&profile, "pacer"), squeezed_day(&profile, "pacer-plus"));
+    let pacer = squeezed_day(&profile, "pacer+apst");
+    let plus = squeezed_day(&profile, "pacer-plus");
     let loss = |of: &Outcome| of.mean_latency() / native.mean_latency() - 1.0;
     let saved = |of: &Outcome| joules(&native) - joules(of);
     println!(
@@ -54,7 +54,7 @@ fn a_squeezed_day_keeps_plf_after_its_first_peak() {
     );
     assert!(loss(&pacer) > PLF, "nothing to cure: {}", loss(&pacer));
     assert!(loss(&plus) <= PLF + NOISE, "{}", loss(&plus));
-    assert!(saved(&plus) > 0.5 * saved(&pacer), "{} of {}", saved(&plus), saved(&pacer));
+    assert!(saved(&plus) > 0.85 * saved(&pacer), "{} of {}", saved(&plus), saved(&pacer));
 }
 
 #[test]
@@ -96,7 +96,8 @@ impl Source for Bunches {
     }
 }
 
-/// From the first request on, the first large bunch included, and at a smaller loss than PACER's.
+/// From the first request on, the first large bunch included; and it saves what PACER does where
+/// that keeps `plf`.
 #[test]
 fn a_load_in_bunches_keeps_plf() {
     let profile = Profile::load("dorado-6000").unwrap();
@@ -118,7 +119,7 @@ fn a_load_in_bunches_keeps_plf() {
             saved(&plus)
         );
         assert!(loss(&plus) <= PLF, "seed {seed}: {}", loss(&plus));
-        assert!(loss(&plus) < loss(&pacer), "seed {seed}: the reserve is worth nothing");
-        assert!(saved(&plus) > 0.0, "seed {seed}: nothing saved");
+        let least = if loss(&pacer) <= PLF { saved(&pacer) } else { 0.0 };
+        assert!(saved(&plus) > least, "seed {seed}: {} saved", saved(&plus));
     }
 }

@@ -36,6 +36,11 @@ pub const PARTS: &[Part] = &[
     Part { figures: &["fit"], run: |study| fits::add(&mut study.report, "pacer") },
 ];
 
+/// PACER with the drives' idle states within `plf`. Table I has their saving, Observation 5 wants
+/// them used; whether the evaluated PACER did, while Native has "no power-saving strategies", the
+/// text does not say.
+const IDLE_DRIVES: &str = "pacer+apst";
+
 /// An experiment of the usual length with this policy.
 fn policy(study: &Study, name: &'static str, workload: &WorkloadSpec) -> Experiment {
     study.experiment(Steer::Policy(name), workload.clone(), study.length(USUAL))

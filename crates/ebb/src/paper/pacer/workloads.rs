@@ -8,7 +8,7 @@ use ebb_twin::Outcome;
 
 use super::super::lab::{Experiment, Shown};
 use super::super::study::Study;
-use super::{efficiency, policy, served, similar, slower, tail};
+use super::{IDLE_DRIVES, efficiency, policy, served, similar, slower, tail};
 
 /// A day squeezed into half an hour: its six peaks last 15 s each.
 const DAY: Nanos = Nanos::from_secs(1800);
@@ -73,18 +73,21 @@ pub fn training(study: &mut Study) -> Result<()> {
         [("3d-unet", 13.0, 2.0, 1.15), ("bert", 22.0, 2.5, 1.28)]
     {
         let workload = generate::by_name(name)?;
-        let experiments = ["native", "ondemand", "pacer"].map(|name| Experiment {
+        let policies = ["native", "ondemand", "pacer", IDLE_DRIVES];
+        let experiments = policies.map(|name| Experiment {
             duration: Some(study.length(TRAINING)),
             warmup: Nanos::ZERO,
             ..policy(study, name, &workload)
         });
         let runs = study.lab.all("Fig. 19", &experiments)?;
-        let [native, ondemand, pacer] = [0, 1, 2].map(|index| &runs[index].outcome);
+        let [native, ondemand, pacer, idle] = [0, 1, 2, 3].map(|index| &runs[index].outcome);
         let less = |of: &Outcome| native.mean_power() / of.mean_power();
         let saved = |of: &Outcome| 100.0 * (1.0 - 1.0 / less(of));
         let report = &mut study.report;
         let quantity = format!("power saved by PACER, {name}, %");
         report.as_stated("Fig. 19", &quantity, pacer_saves, saved(pacer));
+        let quantity = format!("power saved by {IDLE_DRIVES}, {name}, %");
+        report.as_stated("Fig. 19", &quantity, pacer_saves, saved(idle));
         let quantity = format!("power saved by ondemand, {name}, %");
         report.as_stated("Fig. 19", &quantity, ondemand_saves, saved(ondemand));
         let quantity = format!("power of native over PACER's, {name}, x");

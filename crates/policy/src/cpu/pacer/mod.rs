@@ -39,8 +39,6 @@ mod params;
 mod tune;
 mod window;
 
-pub(in crate::cpu) use window::{completions, utilisation};
-
 use crate::PolicyError;
 use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
@@ -65,14 +63,6 @@ enum State {
     Idle,
 }
 
-/// Least resources that a controller around PACER asks for (`pacer_plus.rs`); PACER has none.
-#[derive(Debug, Clone)]
-pub(in crate::cpu) struct Floors {
-    /// Active cores per group.
-    pub cores: Vec<u16>,
-    pub frequency: Hertz,
-}
-
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Pacer {
@@ -87,7 +77,6 @@ pub struct Pacer {
     background: Background,
     cores: CoreAdaptor,
     memory: Memory,
-    floors: Floors,
     ceilings: Ceilings,
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
@@ -125,7 +114,6 @@ impl Pacer {
             cores: CoreAdaptor::new(params.alpha, params.beta, params.max_utilisation),
             memory: Memory::new(groups),
             ceilings: Ceilings::new(groups, params.stable_thresh),
-            floors: Floors { cores: vec![0; groups], frequency: Hertz(0.0) },
             l_baseline: 0.0,
             learned_at: Nanos::ZERO,
             trusted_for: params.baseline_age,
@@ -139,19 +127,32 @@ impl Pacer {
         })
     }
 
-    /// What later savings leave alone, for a controller around this one.
-    pub(in crate::cpu) fn floors(&mut self) -> &mut Floors {
-        &mut self.floors
-    }
-
     /// `l_baseline` in ns, once it is known.
     pub(in crate::cpu) fn l_baseline(&self) -> Option<f64> {
         (self.l_baseline > 0.0).then_some(self.l_baseline)
     }
 
-    /// What is asked for in `group`.
-    pub(in crate::cpu) fn asked(&self, group: usize) -> GroupSetting {
-        self.asked[group]
+    /// One period; nothing is saved if `held` says why.
+    pub(in crate::cpu) fn step_held(
+        &mut self,
+        held: Option<&'static str>,
+        signals: &Signals,
+        request: &mut Request,
+    ) {
+        self.adopt(&signals.in_force, request);
+        self.ceilings.update(&self.topology, signals);
+        let expected = self.l_baseline * (1.0 + self.params.plf);
+        let burst = self.burst.check(signals, &self.topology, expected);
+        let idle = self.idle.check(&signals.io, signals.period);
+        match self.state {
+            State::Idle => self.idle(signals, request),
+            _ if idle => self.enter_idle(request),
+            State::Unstable => self.unstable(signals, held.is_some(), request),
+            State::Stable => self.stable(signals, held.or(burst), request),
+        }
+        if !self.had(&self.asked) {
+            self.windows.changed();
+        }
     }
 
     /// Asks for a number of cores.
@@ -209,11 +210,6 @@ impl Pacer {
         self.topology.io_groups().all(|g| self.in_force[g] == wanted[g])
     }
 
-    /// Whether everything is on in `in_force`.
-    pub(in crate::cpu) fn all_on(&self, in_force: &InForce) -> bool {
-        self.topology.io_groups().all(|g| in_force.group(g) == self.native[g])
-    }
-
     /// Goes on from what was in force: the next saving is measured against it, whoever set it.
     fn adopt(&mut self, in_force: &InForce, request: &mut Request) {
         for (own, given) in self.in_force.iter_mut().zip(in_force.groups()) {
@@ -247,12 +243,12 @@ impl Pacer {
         request.ask_background(BackgroundMode::Race, "pacer:idle-race");
     }
 
-    fn unstable(&mut self, signals: &Signals, request: &mut Request) {
+    fn unstable(&mut self, signals: &Signals, held: bool, request: &mut Request) {
         self.set(request, Self::all, "pacer:unstable");
         let complete = self.windows.add(signals);
         let calm = complete && self.windows.l_div() < self.params.stable_thresh;
         // A load that the Burst-Check would throw out again at once is not stable.
-        if calm && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
+        if calm && !held && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
             self.enter_stable((signals.now, signals.period), request);
         }
     }
@@ -298,20 +294,7 @@ impl Policy for Pacer {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
-        self.adopt(&signals.in_force, request);
-        self.ceilings.update(&self.topology, signals);
-        let expected = self.l_baseline * (1.0 + self.params.plf);
-        let burst = self.burst.check(signals, &self.topology, expected);
-        let idle = self.idle.check(&signals.io, signals.period);
-        match self.state {
-            State::Idle => self.idle(signals, request),
-            _ if idle => self.enter_idle(request),
-            State::Unstable => self.unstable(signals, request),
-            State::Stable => self.stable(signals, burst, request),
-        }
-        if !self.had(&self.asked) {
-            self.windows.changed();
-        }
+        self.step_held(None, signals, request);
     }
 }
 

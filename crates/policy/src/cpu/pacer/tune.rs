@@ -142,7 +142,7 @@ impl Pacer {
             u,
             self.params.max_utilisation,
         ));
-        let floor = self.memory.frequency_floor().max(self.floors.frequency);
+        let floor = self.memory.frequency_floor();
         let f = closest(&self.topology.frequencies, f_desired).max(floor);
         if f < f_cur {
             self.memory.saving(Saving::Frequency, &self.in_force);
@@ -206,7 +206,7 @@ impl Pacer {
             spec: &self.topology.groups[group],
             active: self.in_force[group].active,
             work: self.windows.work(group),
-            floor: self.memory.core_floor(group).max(self.floors.cores[group]),
+            floor: self.memory.core_floor(group),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::units::Nanos;
 use crate::{GroupSignals, IoSignals, Signals};
 
 /// Completions and mean latency in ns of one period; `None` when not known.
-pub(in crate::cpu) fn completions(io: &IoSignals) -> Option<(u64, f64)> {
+pub(super) fn completions(io: &IoSignals) -> Option<(u64, f64)> {
     match (io.completed?, io.mean_latency) {
         (0, _) => Some((0, 0.0)),
         (completed, latency) => Some((completed, latency?.0 as f64)),
@@ -28,7 +28,7 @@ pub(in crate::cpu) fn completions(io: &IoSignals) -> Option<(u64, f64)> {
 }
 
 /// Utilisation of a group, if sensed and possible.
-pub(in crate::cpu) fn utilisation(group: &GroupSignals) -> Option<f64> {
+pub(super) fn utilisation(group: &GroupSignals) -> Option<f64> {
     group.utilisation.filter(|u| (0.0..=1.05).contains(u))
 }
 

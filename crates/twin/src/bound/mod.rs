@@ -1,0 +1,3 @@
+//! Policies that know the future: what a causal one could at most reach.
+
+pub mod cores;
