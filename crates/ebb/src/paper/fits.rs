@@ -12,6 +12,7 @@ use super::report::{Kind, Report, Row, Verdict};
 const RESULTS: &[(&str, &str)] = &[
     ("eadc", include_str!("../../../../fits/results/eadc-e6.json")),
     ("pacer", include_str!("../../../../fits/results/pacer.json")),
+    ("pacman", include_str!("../../../../fits/results/pacman.json")),
 ];
 
 /// Where rows come from that were not computed now.
