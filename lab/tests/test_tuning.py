@@ -141,5 +141,7 @@ def test_the_example_is_a_study() -> None:
     assert set(example.parameters) == {"alpha", "beta"}
     example = tuning.read(ROOT / "examples" / "sandman-study.toml")
     assert set(example.parameters) == {"burst_buffer", "burst_depth"}
+    example = tuning.read(ROOT / "examples" / "eadc-study.toml")
+    assert example.policy == "eadc" and "fan_gain" in example.parameters
     with pytest.raises(LabError, match="docs/lab.md"):
         tuning.read(ROOT / "README.md")

@@ -1,7 +1,7 @@
 //! The policies by name: the one list that the command line, the reports and the docs read, and
 //! the one place that says who owns which control.
 
-use crate::cooling::{Curve, Dlb, Dtm, Eadc, EadcParams, FixedFans, Jetc};
+use crate::cooling::{Curve, Dlb, Dtm, Eadc, EadcParams, EadcPlus, FixedFans, Jetc, PlusParams};
 use crate::cpu::{Adaptors, Constant, Native, Ondemand, Pacer, PacerParams, PacerPlus};
 use crate::ssd::{Apst, Pacman, PacmanPlus, Predictor, Sspc};
 use crate::topology::Topology;
@@ -229,12 +229,12 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "eadc-plus",
-        summary: "our own variant: lowers the hot socket's frequency before jobs have to pause",
+        summary: "our own variant: fans and frequencies chosen for the least energy of any job",
         owns: owns::CLIMATE,
-        takes: EADC,
+        takes: PLUS,
         make: |topology, settings, stated| {
-            let params = stated.applied(EADC_PARAMS, EadcParams::default());
-            Ok(Box::new(Eadc::plus(topology, settings.curve.clone(), &params)?))
+            let params = stated.applied(PLUS_PARAMS, PlusParams::default());
+            Ok(Box::new(EadcPlus::new(topology, settings.curve.clone(), &params)?))
         },
     },
 ];
@@ -262,8 +262,16 @@ const EADC_PARAMS: [Param<EadcParams>; 7] = [
     ("hot_spot", |params| &mut params.hot_spot),
     ("set_point", |params| &mut params.set_point),
 ];
+/// Those of its variant.
+const PLUS_PARAMS: [Param<PlusParams>; 4] = [
+    ("hot_spot", |params| &mut params.hot_spot),
+    ("others", |params| &mut params.others),
+    ("set_point", |params| &mut params.set_point),
+    ("worth", |params| &mut params.worth),
+];
 const PACER: &[&str] = &names_of(PARAMS);
 const EADC: &[&str] = &names_of(EADC_PARAMS);
+const PLUS: &[&str] = &names_of(PLUS_PARAMS);
 
 const fn names_of<P, const N: usize>(params: [Param<P>; N]) -> [&'static str; N] {
     let (mut names, mut at) = ([""; N], 0);

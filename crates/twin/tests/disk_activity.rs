@@ -56,29 +56,28 @@ impl Observer for Watch {
 fn random_reads_on_one_disk_keep_the_cap_and_idle_disks_lift_it() {
     let profile = Profile::load("eadc-e6").unwrap();
     assert_eq!(profile.volumes().0, DISKS);
-    for name in ["eadc", "eadc-plus"] {
-        let settings = Settings { curve: Some(curve()), ..Settings::default() };
-        let policy = make(name, &profile.topology(), &settings).unwrap();
-        let readers = Readers { sent: [0; DISKS as usize], random: Pcg64Mcg::seed_from_u64(1) };
-        let workload = Workload::Closed(Box::new(readers));
-        let mut watch = Watch::default();
-        // Heat that wants more air than the knee allows.
-        let jobs = heaters(16);
-        let job = Run { jobs, ..job(&profile, policy, workload, Some(END)) };
-        run(job, &mut watch).unwrap();
-        let between = |from: Nanos, to: Nanos| {
-            watch.0.iter().filter(move |(now, ..)| *now > from && *now <= to)
-        };
-        let most = |from, to| between(from, to).map(|(_, duty, _)| *duty).fold(0.0, f64::max);
-        let requests: u64 = between(STREAM, RANDOM).map(|(.., requests)| requests).sum();
-        println!(
-            "{name}: duty {} and {} with {requests} reads, {} idle",
-            most(Nanos::from_secs(60), STREAM),
-            most(STREAM, RANDOM),
-            most(RANDOM, END)
-        );
-        assert!(requests > 600 * 50, "{requests} reads");
-        assert!(most(Nanos::from_secs(60), RANDOM) <= KNEE);
-        assert!(most(RANDOM, END) > KNEE + 0.05, "nobody waits for a disk");
-    }
+    // `eadc-plus` has no cap: it weighs what air costs the disks against everything else.
+    let name = "eadc";
+    let settings = Settings { curve: Some(curve()), ..Settings::default() };
+    let policy = make(name, &profile.topology(), &settings).unwrap();
+    let readers = Readers { sent: [0; DISKS as usize], random: Pcg64Mcg::seed_from_u64(1) };
+    let workload = Workload::Closed(Box::new(readers));
+    let mut watch = Watch::default();
+    // Heat that wants more air than the knee allows.
+    let jobs = heaters(16);
+    let job = Run { jobs, ..job(&profile, policy, workload, Some(END)) };
+    run(job, &mut watch).unwrap();
+    let between =
+        |from: Nanos, to: Nanos| watch.0.iter().filter(move |(now, ..)| *now > from && *now <= to);
+    let most = |from, to| between(from, to).map(|(_, duty, _)| *duty).fold(0.0, f64::max);
+    let requests: u64 = between(STREAM, RANDOM).map(|(.., requests)| requests).sum();
+    println!(
+        "{name}: duty {} and {} with {requests} reads, {} idle",
+        most(Nanos::from_secs(60), STREAM),
+        most(STREAM, RANDOM),
+        most(RANDOM, END)
+    );
+    assert!(requests > 600 * 50, "{requests} reads");
+    assert!(most(Nanos::from_secs(60), RANDOM) <= KNEE);
+    assert!(most(RANDOM, END) > KNEE + 0.05, "nobody waits for a disk");
 }

@@ -22,7 +22,7 @@ mod placement;
 
 pub use dlb::Dlb;
 pub use dtm::Dtm;
-pub use eadc::{Curve, CurveError, Eadc, EadcParams};
+pub use eadc::{Curve, CurveError, Eadc, EadcParams, EadcPlus, PlusParams};
 pub use fixed::FixedFans;
 pub use jetc::Jetc;
 

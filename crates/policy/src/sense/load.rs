@@ -37,6 +37,28 @@ impl Load {
         Some(self.work(signals, Some(socket))? + IDLE * cores)
     }
 
+    /// The same of its work and of its cores at rest. Where nobody tells what works where, all of
+    /// it is rest.
+    pub fn parts(&self, signals: &Signals, socket: usize) -> Option<(f64, f64)> {
+        let heat = self.heat(signals, socket)?;
+        let work = if self.by_socket { self.work(signals, Some(socket))? } else { 0.0 };
+        Some((work, heat - work))
+    }
+
+    /// Heat of `socket` with all its cores at work.
+    pub fn full(&self, socket: usize) -> f64 {
+        let here = self.groups.iter().filter(|group| group.socket.map(usize::from) == Some(socket));
+        here.map(|group| f64::from(group.cores)).sum::<f64>().max(1.0) * (1.0 + IDLE)
+    }
+
+    /// Frequency of the fastest group on `socket`, as a share of the highest.
+    pub fn pace(&self, signals: &Signals, socket: usize) -> f64 {
+        let groups = signals.groups.iter().zip(&self.groups);
+        let here = groups.filter(|(_, spec)| spec.socket.map(usize::from) == Some(socket));
+        let paces = here.filter_map(|(group, _)| Some(group.frequency? / self.highest));
+        paces.reduce(f64::max).unwrap_or(1.0)
+    }
+
     /// Cores' worth of work at the highest frequency on `socket`, where groups that are on no one
     /// socket count nowhere, or on all of the server. `None` when what is said cannot be true.
     pub fn work(&self, signals: &Signals, socket: Option<usize>) -> Option<f64> {

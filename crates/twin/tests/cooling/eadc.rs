@@ -50,8 +50,9 @@ fn disks_work_faster_than_under_the_baselines() {
     let mut scene = Scene::mixed(14, 2400);
     scene.profile.thermal.as_mut().unwrap().inlet = Celsius(38.0);
     let bytes = |name: &str| scene.run(name).outcome.jobs[0].disk_bytes as f64;
-    let [dlb, jetc, eadc] = ["dlb", "jetc", "eadc"].map(bytes);
+    let [dlb, jetc, eadc, plus] = ["dlb", "jetc", "eadc", "eadc-plus"].map(bytes);
     assert!(eadc > 1.1 * dlb && eadc > jetc, "{dlb:e} {jetc:e} {eadc:e}");
+    assert!(plus > dlb && plus > jetc, "{dlb:e} {jetc:e} {plus:e}");
 }
 
 #[test]

@@ -172,11 +172,6 @@ impl Period {
     fn shares(&self) -> impl Iterator<Item = f64> + '_ {
         (0..self.in_force.job_share.len()).map(|slot| self.in_force.share(slot))
     }
-    /// Whether jobs or cores are slowed down.
-    fn held_back(&self) -> bool {
-        let capped = |cap: Option<ebb_policy::units::Hertz>| cap.is_some_and(|cap| cap.0 < 2.7e9);
-        self.shares().any(|share| share < 1.0) || self.in_force.frequency_cap.values().any(capped)
-    }
 }
 
 struct Watch<L> {

@@ -128,12 +128,17 @@ impl Admission {
 
 /// Whether a job has waited for as long as its promise allows.
 fn aged(job: &JobSignals) -> bool {
+    job.waiting && late(job)
+}
+
+/// Whether so much of its promise is used up.
+pub fn late(job: &JobSignals) -> bool {
     let nearer = |class: QosClass| match class.recovery_point() {
         Some(point) => class.recovery_time().min(point),
         None => class.recovery_time(),
     };
     let promised: Nanos = job.objective.unwrap_or_else(|| nearer(job.class));
-    job.present && job.waiting && job.age.seconds() >= PATIENCE * promised.seconds()
+    job.present && job.age.seconds() >= PATIENCE * promised.seconds()
 }
 
 #[cfg(test)]

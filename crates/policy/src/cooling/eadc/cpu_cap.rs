@@ -1,6 +1,5 @@
-//! The local controllers of the CPU cap (Kim et al., DATE 2014): the share of the processors'
-//! work that may be done, by temperature. EADC has one for the server, whose cap is dealt out to
-//! jobs (`throttle.rs`); its variant has one per socket, whose cap is a frequency (`ceilings.rs`).
+//! The local controller of the CPU cap (Kim et al., DATE 2014): the share of the processors' work
+//! that may be done, by temperature, dealt out to jobs (`throttle.rs`).
 
 use crate::cooling::pi::{Gains, dead_zone};
 use crate::sense::LAG;
@@ -11,7 +10,7 @@ const G: f64 = 40.0;
 /// `K_p` per kelvin and `K_i` per kelvin and second, as for the fans (`pi.rs`) with this `G`.
 pub(super) const K_P: f64 = 60.0 / (G * 39.0);
 pub(super) const K_I: f64 = K_P / 60.0;
-/// Fastest rise of a cap per second near the set point. Ours: 40 K for all of it then come at
+/// Fastest rise of the cap per second near the set point. Ours: 40 K for all of it then come at
 /// 0.4 K/s, 4 K within a sensor lag.
 pub(super) const RISE: f64 = 0.01;
 /// Distance below the set point from which no loop decides, in kelvin: the cap just comes back,
@@ -19,20 +18,20 @@ pub(super) const RISE: f64 = 0.01;
 /// twice [`RISE`]; the loop then has four lags to stop it.
 const FAR: f64 = 16.0;
 
-/// Which way the caps may move.
+/// Which way the cap may move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// Not at all.
     Hold,
-    /// Those that want to be lower.
+    /// Down.
     Lower,
-    /// Those that want to be higher.
+    /// Up.
     Raise,
 }
 
-/// One loop.
-#[derive(Debug, Clone, Copy)]
-struct Cap {
+/// The cap.
+#[derive(Debug, Clone)]
+pub struct CpuCap {
     /// In force, and what the loop alone would make of it.
     now: f64,
     wanted: f64,
@@ -40,92 +39,77 @@ struct Cap {
     room: f64,
     error: f64,
     before: Option<f64>,
-}
-
-/// The loops, all with the same bounds.
-#[derive(Debug, Clone)]
-pub struct CpuCaps {
-    caps: Vec<Cap>,
     least: f64,
     set_point: Celsius,
     gains: Gains,
     rise: f64,
 }
 
-impl CpuCaps {
-    /// `count` caps between `least` and 1, for sockets that are to be at `set_point`; near it they
-    /// come back by at most `rise` per second.
-    pub fn new(count: u16, (least, set_point): (f64, Celsius), gains: Gains, rise: f64) -> Self {
-        let cap = Cap { now: 1.0, wanted: 1.0, room: 0.0, error: 0.0, before: None };
-        Self { caps: vec![cap; usize::from(count)], least, set_point, gains, rise }
+impl CpuCap {
+    /// A cap of `least` to 1 for sockets that are to be at `set_point`; near it it comes back by at
+    /// most `rise` per second.
+    pub fn new((least, set_point): (f64, Celsius), gains: Gains, rise: f64) -> Self {
+        let (now, wanted, room, error, before) = (1.0, 1.0, 0.0, 0.0, None);
+        Self { now, wanted, room, error, before, least, set_point, gains, rise }
     }
 
-    /// The cap in force at `index`.
-    pub fn at(&self, index: usize) -> f64 {
-        self.caps.get(index).map_or(1.0, |cap| cap.now)
+    /// The cap in force.
+    pub fn now(&self) -> f64 {
+        self.now
     }
 
-    /// Whether any is in force.
+    /// Whether it is in force.
     pub fn throttled(&self) -> bool {
-        self.caps.iter().any(|cap| cap.now < 1.0)
+        self.now < 1.0
     }
 
-    /// Whether one can go no lower.
-    pub fn exhausted(&self) -> bool {
-        self.caps.iter().any(|cap| cap.now <= self.least)
-    }
-
-    /// Whether any wants to be lower.
+    /// Whether it wants to be lower.
     pub fn want_less(&self) -> bool {
-        self.caps.iter().any(|cap| cap.wanted < cap.now)
+        self.wanted < self.now
     }
 
-    /// Whether any wants to be higher.
+    /// Whether it wants to be higher.
     pub fn want_more(&self) -> bool {
-        self.caps.iter().any(|cap| cap.wanted > cap.now)
+        self.wanted > self.now
     }
 
-    /// Looks at the temperatures `hot` after `dt` seconds.
-    pub fn propose(&mut self, hot: impl Fn(usize) -> Celsius, dt: f64) {
+    /// Looks at the temperature `hot` after `dt` seconds.
+    pub fn propose(&mut self, hot: Celsius, dt: f64) {
         let Gains { p, i } = self.gains;
-        for (index, cap) in self.caps.iter_mut().enumerate() {
-            cap.room = (self.set_point - hot(index)).0;
-            cap.error = dead_zone(-cap.room);
-            let change = cap.error - cap.before.unwrap_or(cap.error);
-            let moved = p * change + i * cap.error * dt;
-            if cap.error > 0.0 && moved < 0.0 {
-                // What the proportional part would give back the integral part works off.
-                cap.before = cap.before.map(|before| before - i / p * cap.error * dt);
-            }
-            // Nobody is throttled below the set point, nor let go above it, for a toggling digit.
-            let moved = match cap.error {
-                error if error > 0.0 => moved.max(0.0),
-                error if error < 0.0 => moved.min(0.0),
-                _ => 0.0,
-            };
-            let wanted = if cap.room > FAR { 1.0 } else { cap.now - moved };
-            cap.wanted = wanted.clamp(self.least, 1.0);
+        self.room = (self.set_point - hot).0;
+        self.error = dead_zone(-self.room);
+        let change = self.error - self.before.unwrap_or(self.error);
+        let moved = p * change + i * self.error * dt;
+        if self.error > 0.0 && moved < 0.0 {
+            // What the proportional part would give back the integral part works off.
+            self.before = self.before.map(|before| before - i / p * self.error * dt);
         }
+        // Nobody is throttled below the set point, nor let go above it, for a toggling digit.
+        let moved = match self.error {
+            error if error > 0.0 => moved.max(0.0),
+            error if error < 0.0 => moved.min(0.0),
+            _ => 0.0,
+        };
+        let wanted = if self.room > FAR { 1.0 } else { self.now - moved };
+        self.wanted = wanted.clamp(self.least, 1.0);
     }
 
     /// Puts in force what `turn` lets through. What is held back leaves its error to be answered.
     pub fn settle(&mut self, turn: Turn, dt: f64) {
-        for cap in &mut self.caps {
-            let next = match turn {
-                Turn::Hold => cap.now,
-                Turn::Lower => cap.wanted.min(cap.now),
-                Turn::Raise => {
-                    let rise = self.rise.max(cap.room / (G * 2.0 * LAG.seconds()));
-                    cap.wanted.clamp(cap.now, cap.now + rise * dt)
-                }
-            };
-            // Below the set point nothing is owed to a rise: the cap goes on coming back.
-            let free = next >= 1.0 || (cap.wanted == cap.now && cap.error < 0.0);
-            if next != cap.now || free {
-                cap.before = Some(cap.error);
+        let next = match turn {
+            Turn::Hold => self.now,
+            Turn::Lower => self.wanted.min(self.now),
+            Turn::Raise => {
+                let rise = self.rise.max(self.room / (G * 2.0 * LAG.seconds()));
+                self.wanted.clamp(self.now, self.now + rise * dt)
             }
-            cap.now = next;
+        };
+        // Below the set point nothing is owed to a rise: the cap goes on coming back.
+        let free = next >= 1.0 || (self.wanted == self.now && self.error < 0.0);
+        if next != self.now || free {
+            self.before = Some(self.error);
         }
+        self.now = next;
     }
 }
 
@@ -134,41 +118,41 @@ mod tests {
     use super::*;
     use crate::sense::thresholds::SET_POINT;
 
-    fn caps() -> CpuCaps {
-        CpuCaps::new(1, (0.1, SET_POINT), Gains { p: K_P, i: K_I }, RISE)
+    fn new_cap() -> CpuCap {
+        CpuCap::new((0.1, SET_POINT), Gains { p: K_P, i: K_I }, RISE)
     }
 
     /// Seconds that a cap at its least takes to come back at a constant temperature.
     fn back(hot: f64) -> usize {
-        let mut caps = caps();
-        caps.caps[0].now = 0.1;
+        let mut cap = new_cap();
+        cap.now = 0.1;
         let back = (0..1000).find(|_| {
-            let before = caps.at(0);
-            caps.propose(|_| Celsius(hot), 1.0);
-            caps.settle(Turn::Raise, 1.0);
-            let (rose, room) = (caps.at(0) - before, SET_POINT.0 - hot);
+            let before = cap.now();
+            cap.propose(Celsius(hot), 1.0);
+            cap.settle(Turn::Raise, 1.0);
+            let (rose, room) = (cap.now() - before, SET_POINT.0 - hot);
             // Two lags of it warm by less than there is room for, 8 K at least.
             assert!(rose * G * 20.0 <= room.max(8.0) + 1e-9, "{rose} at {hot} °C");
-            !caps.throttled()
+            !cap.throttled()
         });
         back.unwrap_or(1000)
     }
 
     #[test]
     fn what_a_peak_took_is_no_reason_to_stay_too_hot() {
-        let mut caps = caps();
+        let mut cap = new_cap();
         let mut hold = |hot: f64, seconds: u32| {
             for _ in 0..seconds {
-                caps.propose(|_| Celsius(hot), 1.0);
-                caps.settle(Turn::Lower, 1.0);
+                cap.propose(Celsius(hot), 1.0);
+                cap.settle(Turn::Lower, 1.0);
             }
-            caps.at(0)
+            cap.now()
         };
         hold(86.0, 1);
         let peak = hold(90.0, 1);
         // The peak's proportional part, less what is left of the error, is worked off in 200 s.
         assert_eq!(hold(87.0, 100), peak);
-        assert!(hold(87.0, 200) < peak - 0.05, "{}", caps.at(0));
+        assert!(hold(87.0, 200) < peak - 0.05, "{}", cap.now());
     }
 
     #[test]

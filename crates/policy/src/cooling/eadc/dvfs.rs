@@ -25,14 +25,8 @@ impl Dvfs {
         Self { frequencies: topology.frequencies.clone(), thresholds, sockets }
     }
 
-    /// One interval of `dt` seconds; `ceiling` is what a socket may have anyway.
-    pub fn step(
-        &mut self,
-        heat: &Estimator,
-        dt: f64,
-        mut ceiling: impl FnMut(usize) -> Hertz,
-        request: &mut Request,
-    ) {
+    /// One interval of `dt` seconds.
+    pub fn step(&mut self, heat: &Estimator, dt: f64, request: &mut Request) {
         let Some(deepest) = self.frequencies.len().checked_sub(1) else { return };
         let Thresholds { set_point, emergency, .. } = self.thresholds;
         for (s, (steps, since)) in self.sockets.iter_mut().enumerate() {
@@ -53,9 +47,7 @@ impl Dvfs {
             } else {
                 "eadc:emergency"
             };
-            let (last_resort, usual) = (self.frequencies[deepest - *steps], ceiling(s));
-            let reason = if usual < last_resort { "eadc:cpu-cap" } else { reason };
-            request.frequency_cap.ask(s, usual.min(last_resort), reason);
+            request.frequency_cap.ask(s, self.frequencies[deepest - *steps], reason);
         }
     }
 }

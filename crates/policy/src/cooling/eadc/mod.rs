@@ -7,22 +7,21 @@
 //!  (Z1, JETC) ◄────────────       ◄──────────────────────────────
 //!                disks idle         jobs have their time back          │ emergency threshold
 //!                                                                      ▼
-//!                                          DVFS, as the last resort; no cap in `eadc-plus`
+//!                                                   DVFS, as the last resort
 //! ```
 //!
 //! | file | idea |
 //! |---|---|
 //! | `curve.rs` | the characterisation curve, zones Z1 and Z2 by slope, Fig. 5 |
 //! | `disks.rs` | significant disk activity, how much each job uses the disks |
-//! | `fan_cap.rs` | the limit on fan speed while disks are busy |
 //! | `cpu_cap.rs` | how much of the processors' work may be done, by temperature |
 //! | `throttle.rs` | progressive throttling of the jobs that use the disks least |
-//! | `ceilings.rs` | the same by frequency, for `eadc-plus` (ours) |
 //! | `stability.rs` | the global controller over fans and CPU cap, §VI-C |
 //! | `optimum.rs` | the optimal operating temperature, §VI-A and Fig. 8 |
 //! | `admission.rs` | admission by QoS class and thermal state |
 //! | `dvfs.rs` | the last resort |
 //! | `feed_forward.rs` | airflow for drives before they are too warm (ours) |
+//! | `plus.rs`, `observer.rs` | `eadc-plus` (ours): one choice in place of these loops |
 //!
 //! Departures from the paper:
 //!
@@ -36,20 +35,21 @@
 //!   nobody has characterised.
 
 mod admission;
-mod ceilings;
 mod cpu_cap;
 mod curve;
 mod disks;
 mod dvfs;
-mod fan_cap;
 mod feed_forward;
+mod observer;
 mod optimum;
 mod params;
+mod plus;
 mod stability;
 mod throttle;
 
 pub use curve::{Curve, CurveError};
 pub use params::EadcParams;
+pub use plus::{EadcPlus, PlusParams};
 
 use crate::cooling::pi::{Gains, Pi};
 use crate::cooling::placement::Placement;
@@ -61,29 +61,17 @@ use crate::units::{Celsius, Hertz};
 use crate::{Policy, PolicyError, Request, Signals};
 
 use admission::Admission;
-use ceilings::Ceilings;
-use cpu_cap::CpuCaps;
+use cpu_cap::CpuCap;
 use disks::Disks;
 use dvfs::Dvfs;
-use fan_cap::FanCap;
 use feed_forward::FeedForward;
 use optimum::Optimum;
 use stability::{Fans, Stability};
-use throttle::{Throttle, running};
-
-/// What carries the CPU cap.
-#[derive(Debug, Clone)]
-enum Lever {
-    /// Shares of the jobs' time: the paper's.
-    Time(Throttle),
-    /// Frequency ceilings, a cap for each socket: ours.
-    Frequency(Ceilings),
-}
+use throttle::Throttle;
 
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Eadc {
-    name: &'static str,
     curve: Option<Curve>,
     min_duty: f64,
     highest: Hertz,
@@ -96,9 +84,8 @@ pub struct Eadc {
     drives: (f64, bool),
     hot_spot: f64,
     disks: Disks,
-    fan_cap: FanCap,
-    caps: CpuCaps,
-    lever: Lever,
+    cap: CpuCap,
+    throttle: Throttle,
     stability: Stability,
     optimum: Optimum,
     placement: Placement,
@@ -117,40 +104,11 @@ impl Eadc {
         curve: Option<Curve>,
         params: &EadcParams,
     ) -> Result<Self, PolicyError> {
-        let lever = Lever::Time(Throttle::new(topology.jobs));
-        let caps = (1, MIN_JOB_SHARE);
-        Self::with("eadc", topology, curve, params, (caps, lever, FanCap::new(None)))
-    }
-
-    /// EADC with the CPU cap carried by frequencies before jobs have to pause, and a fan cap that
-    /// yields to heat.
-    ///
-    /// # Errors
-    /// A parameter out of its range.
-    pub fn plus(
-        topology: &Topology,
-        curve: Option<Curve>,
-        params: &EadcParams,
-    ) -> Result<Self, PolicyError> {
-        let caps = (topology.sockets, Ceilings::least(topology));
-        let lever = Lever::Frequency(Ceilings::new(topology));
-        let fan_cap = FanCap::new(Some(params.thresholds(topology)));
-        Self::with("eadc-plus", topology, curve, params, (caps, lever, fan_cap))
-    }
-
-    fn with(
-        name: &'static str,
-        topology: &Topology,
-        curve: Option<Curve>,
-        params: &EadcParams,
-        ((count, least), lever, fan_cap): ((u16, f64), Lever, FanCap),
-    ) -> Result<Self, PolicyError> {
         params.validate()?;
         let thresholds = params.thresholds(topology);
         let gains = |p: f64, reset: f64| Gains { p, i: p / reset };
         let of_cap = gains(params.cap_gain, params.cap_reset);
         Ok(Self {
-            name,
             curve,
             min_duty: topology.min_duty(),
             highest: topology.max_frequency(),
@@ -162,9 +120,8 @@ impl Eadc {
             drives: (0.0, false),
             hot_spot: params.hot_spot,
             disks: Disks::new(topology),
-            fan_cap,
-            caps: CpuCaps::new(count, (least, thresholds.set_point), of_cap, params.cap_rise),
-            lever,
+            cap: CpuCap::new((MIN_JOB_SHARE, thresholds.set_point), of_cap, params.cap_rise),
+            throttle: Throttle::new(topology.jobs),
             stability: Stability::default(),
             optimum: Optimum::new(topology, thresholds.set_point),
             placement: Placement::new(topology),
@@ -188,13 +145,13 @@ impl Eadc {
         }
     }
 
-    /// The most that the fans may have in this interval.
-    fn limit(&mut self, signals: &Signals, hot: Celsius, dt: f64) -> f64 {
-        let Some(curve) = &self.curve else { return 1.0 };
-        let exhausted = self.caps.exhausted() || !signals.jobs.iter().any(running);
-        let limit = self.fan_cap.limit(curve, self.disks.busy(), (hot, exhausted), dt);
+    /// The most that the fans may have in this interval. "During periods of significant disk
+    /// activity, we only allow fans to spin as fast as the specified limit" (§VI-B): the knee of
+    /// the curve, where zone Z2 begins, whatever the temperature.
+    fn limit(&self) -> f64 {
+        let knee = self.curve.as_ref().filter(|_| self.disks.busy()).map_or(1.0, Curve::knee);
         let (floor, over) = self.drives;
-        limit.max(self.min_duty).max(if over { floor } else { 0.0 })
+        knee.max(self.min_duty).max(if over { floor } else { 0.0 })
     }
 
     /// Fans and CPU cap, decided together.
@@ -205,7 +162,7 @@ impl Eadc {
         request: &mut Request,
     ) {
         // Nobody is throttled while the fans could still do it without harm to the disks.
-        let throttled = self.caps.throttled();
+        let throttled = self.cap.throttled();
         let low = if throttled { limit } else { self.min_duty.max(self.drives.0).min(limit) };
         let target = self.optimum.target();
         if target != self.target {
@@ -216,45 +173,21 @@ impl Eadc {
         // The loop may ask for more than the limit: that is what throttling answers to.
         let wanted = pi.step(duty, hot - target, dt, (low, 1.0));
         // Nobody is throttled for a sensor that is lost.
-        let of_cap = |socket| {
-            let read = match self.lever {
-                Lever::Time(_) => self.heat.hottest_read(),
-                Lever::Frequency(_) => self.heat.socket(socket).filter(|t| t.sound),
-            };
-            read.map_or(self.set_point, |t| t.ahead)
-        };
-        self.caps.propose(of_cap, dt);
-        let may_rise = !self.fan_cap.emergency();
+        let read = self.heat.hottest_read().map_or(self.set_point, |t| t.ahead);
+        self.cap.propose(read, dt);
         let fans = Fans { duty, wanted, limit };
-        let (next, turn) = self.stability.decide(fans, &self.caps, may_rise, dt);
+        let (next, turn) = self.stability.decide(fans, &self.cap, dt);
         // An answer that had to wait is still owed: the loop keeps the error it last acted on.
         if next == wanted || next >= limit {
             self.pi = pi;
         }
-        self.caps.settle(turn, dt);
+        self.cap.settle(turn, dt);
         let next = if throttled { next } else { next.max(low) };
         set_fans(request, next, self.reason(next, limit));
     }
 
-    /// Puts the CPU cap and the last resort in force.
-    fn restrain(&mut self, signals: &Signals, dt: f64, request: &mut Request) {
-        let caps = &self.caps;
-        match &mut self.lever {
-            Lever::Time(throttle) => {
-                throttle.apply(caps.at(0), &self.disks, signals, request);
-                self.dvfs.step(&self.heat, dt, |_| Hertz(f64::MAX), request);
-            }
-            Lever::Frequency(ceilings) => {
-                let ceiling = |socket| ceilings.next(socket, caps.at(socket));
-                self.dvfs.step(&self.heat, dt, ceiling, request);
-            }
-        }
-    }
-
     fn reason(&self, duty: f64, limit: f64) -> &'static str {
-        if self.fan_cap.emergency() {
-            "eadc:emergency"
-        } else if duty >= limit && limit < 1.0 {
+        if duty >= limit && limit < 1.0 {
             "eadc:disk-driven"
         } else if duty <= self.drives.0 {
             "eadc:drive-load"
@@ -266,7 +199,7 @@ impl Eadc {
 
 impl Policy for Eadc {
     fn name(&self) -> &'static str {
-        self.name
+        "eadc"
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
@@ -274,13 +207,14 @@ impl Policy for Eadc {
         self.sense(signals, now);
         let Some(dt) = self.interval.due(signals.period) else { return };
         let Some(hottest) = self.heat.hottest() else { return };
-        let limit = self.limit(signals, hottest.now, dt);
+        let limit = self.limit();
         self.cool((now, limit, dt), hottest, request);
-        self.restrain(signals, dt, request);
+        self.throttle.apply(self.cap.now(), &self.disks, signals, request);
+        self.dvfs.step(&self.heat, dt, request);
         let seen = (signals, &self.heat, dt);
         self.placement.by_heat(seen, self.hot_spot, request, "eadc:hot-spot");
         let read = self.heat.hottest_read().map_or(self.set_point, |t| t.now);
-        let state = (read, self.caps.throttled());
+        let state = (read, self.cap.throttled());
         self.admission.decide((signals, &self.disks, dt), state, request);
     }
 }

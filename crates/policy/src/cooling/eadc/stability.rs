@@ -13,14 +13,14 @@
 //! | too low | CPU cap up (gives performance back) | fans down |
 //!
 //! 1. At most one of the two moves in an interval: no heat is answered twice. Without a limit the
-//!    caps wait until the fans are at full speed; under one there is too little left to wait for.
+//!    cap waits until the fans are at full speed; under one there is too little left to wait for.
 //! 2. What warms waits until one lag has passed since what cools: its effect is seen before it is
 //!    taken back. What cools never waits.
 //! 3. The CPU cap rises at most at a rate that the sensors can follow: the further below the set
 //!    point the faster (`cpu_cap.rs`), so that after a fault the fans need not wait for it long.
 //! 4. Fans slow down no faster than the guard lets them, also when their limit comes down.
 
-use crate::cooling::eadc::cpu_cap::{CpuCaps, Turn};
+use crate::cooling::eadc::cpu_cap::{CpuCap, Turn};
 use crate::guard::SLOW_DOWN;
 use crate::sense::LAG;
 
@@ -42,9 +42,8 @@ pub struct Stability {
 }
 
 impl Stability {
-    /// The duty, and which way the CPU caps may move, in an interval of `dt` seconds; `may_rise`
-    /// says whether they may at all rise.
-    pub fn decide(&mut self, fans: Fans, caps: &CpuCaps, may_rise: bool, dt: f64) -> (f64, Turn) {
+    /// The duty, and which way the CPU caps may move, in an interval of `dt` seconds.
+    pub fn decide(&mut self, fans: Fans, cap: &CpuCap, dt: f64) -> (f64, Turn) {
         let Fans { duty, wanted, limit } = fans;
         self.since += dt;
         let settled = self.since >= LAG.seconds();
@@ -55,11 +54,11 @@ impl Stability {
         if wanted > duty && duty < limit {
             self.since = 0.0;
             (wanted.min(limit), Turn::Hold)
-        } else if caps.want_less() && (duty >= limit || limit < 1.0) {
+        } else if cap.want_less() && (duty >= limit || limit < 1.0) {
             self.since = 0.0;
             (duty, Turn::Lower)
-        } else if caps.want_more() {
-            (duty, if settled && may_rise { Turn::Raise } else { Turn::Hold })
+        } else if cap.want_more() {
+            (duty, if settled { Turn::Raise } else { Turn::Hold })
         } else if wanted < duty && settled {
             (wanted, Turn::Hold)
         } else {
