@@ -46,6 +46,9 @@ fn schedulers_stand_side_by_side_and_keep_the_contract() {
             run["core_seconds"].as_object().unwrap().values().filter_map(|s| s.as_f64()).sum();
         assert!((cores - 32.0).abs() < 0.1, "{run}");
     }
+    // Who knows the future saves more.
+    let found = run(&["--policy", "sandman", "--policy", "clairvoyant"]);
+    assert!(found["verdicts"][0]["saved_share"].as_f64().unwrap() > 0.1, "{found}");
     let text = prints(&[&QUICK[..], &["--policy", "static", "--policy", "sandman"]].concat());
     assert!(text.starts_with("Simulated: sandman would save "), "{text}");
 }

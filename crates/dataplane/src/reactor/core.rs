@@ -211,12 +211,12 @@ impl Reactor {
         match wait {
             Wait::Poll => {}
             // A store wakes a dozing core, I/O does not: it must keep polling what it has.
-            Wait::Doze if self.threads.iter().all(|thread| thread.timed) => {
+            Wait::Doze | Wait::Halt if self.threads.iter().all(|thread| thread.timed) => {
                 self.sleep(Sleep::Doze, |core| {
                     core.waiter.wait(&core.post().bell, deadline, || core.has_mail());
                 });
             }
-            Wait::Doze => {}
+            Wait::Doze | Wait::Halt => {}
             Wait::Block { spin } => {
                 if now - self.state.worked >= spin && self.watch_all() {
                     let timeout = deadline.map(|deadline| deadline - now);

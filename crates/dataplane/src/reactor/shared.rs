@@ -136,7 +136,9 @@ const KIND_BITS: u32 = 2;
 fn pack(wait: Wait) -> u64 {
     let (kind, time) = match wait {
         Wait::Poll => (0, 0),
-        Wait::Doze => (1, 0),
+        // Keeping a core out of deep idle states takes a file of the kernel's for each and the
+        // right to write it: it dozes, which wakes no later.
+        Wait::Doze | Wait::Halt => (1, 0),
         Wait::Block { spin } => (2, spin.0),
         Wait::Nap { nap } => (3, nap.0),
     };
@@ -169,6 +171,7 @@ mod tests {
         ] {
             assert_eq!(unpack(pack(wait)), wait);
         }
+        assert_eq!(unpack(pack(Wait::Halt)), Wait::Doze);
         let forever = Wait::Block { spin: Nanos(u64::MAX) };
         assert_eq!(unpack(pack(forever)), Wait::Block { spin: Nanos(u64::MAX >> 2) });
     }

@@ -480,7 +480,8 @@ fn sleep_name(sleep: Sleep) -> &'static str {
 fn wait_name(wait: Wait) -> &'static str {
     match wait {
         Wait::Poll => "poll",
-        Wait::Doze => "doze",
+        // What the data plane makes of it.
+        Wait::Doze | Wait::Halt => "doze",
         Wait::Block { .. } => "block",
         Wait::Nap { .. } => "nap",
     }

@@ -72,6 +72,9 @@ pub enum Wait {
     /// Shallow sleep at full frequency on a watched cache line, woken by a store of another core
     /// and not by I/O. For cores without threads.
     Doze,
+    /// Halted in the kernel and kept out of deeper idle states (C1): a message wakes it in
+    /// microseconds, by an interrupt. Draws less than [`Wait::Doze`]. For cores without threads.
+    Halt,
     /// Polls on for `spin` after the last work it found, then blocks until I/O or a message
     /// arrives: the kernel wakes it (an interrupt). `spin` zero is interrupt-driven I/O.
     Block {

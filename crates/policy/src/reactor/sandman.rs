@@ -11,13 +11,15 @@
 //!    free core whose sibling is awake anyway;
 //! 3. workers without threads sleep shallowly at full frequency, woken by a store.
 //!
-//! Every 10 µs ("Detecting I/O Bursts"): a thread whose network queue has grown deep moves off
-//! the core it shares to a sleeping one, siblings of awake cores first.
+//! Every 10 µs ("Detecting I/O Bursts"): while the network queues of a core are deep, the thread
+//! with the deepest moves off it to a sleeping one, siblings of awake cores first.
 //!
-//! What the slides leave open, and what is done here: the numbers below, each with its reason; a
+//! What the slides leave open, and what is done here: the numbers below, each with its reason;
+//! "network queues" are those of all threads of a core, summed, since a core falls behind by what
+//! all of them wait for (a depth by thread does not see one that many shallow queues overload); a
 //! worker above the core limit is relieved every second too, as a load can rise without ever
-//! making a queue deep; when no core sleeps any more, a deep queue moves to the core with the
-//! fewest threads; the main core takes threads only when no worker is left, or exists.
+//! making a queue deep; when no core sleeps any more, it moves to the core with the fewest
+//! threads; the main core takes threads only when no worker is left, or exists.
 //! Consolidation is to the fullest core that fits, so that the emptiest ones empty.
 //! Two cores are paired as siblings only if both keep to the limit at the speed that sharing a
 //! physical core leaves them.
@@ -26,7 +28,7 @@ use std::ops::Range;
 
 use super::book::Book;
 use super::pack::{self, CORE_LIMIT, send};
-use super::{Core, Machine, Period, Placement, Queue, Queues, Scheduler, Thread, Wait};
+use super::{Core, Machine, Period, Placement, Queues, Scheduler, Thread, Wait};
 use crate::PolicyError;
 use crate::units::Nanos;
 
@@ -38,8 +40,8 @@ pub const FINE: Nanos = Nanos::from_micros(10);
 pub struct SandmanParams {
     /// Share of a core kept free for bursts, shared by its threads (assumed).
     pub burst_buffer: f64,
-    /// Requests waiting in a thread's queue that are a burst: what takes one core longer than a
-    /// fine period at 1 to 2 µs a request (assumed).
+    /// Requests waiting in the queues of a core that are a burst: what takes it longer than a fine
+    /// period at 1 to 2 µs a request (assumed).
     pub burst_depth: f64,
 }
 
@@ -89,6 +91,8 @@ pub struct Sandman {
     parts: Parts,
     params: SandmanParams,
     book: Book,
+    /// Requests waiting in the queues of each core at this fine step.
+    depth: Vec<u32>,
 }
 
 impl Sandman {
@@ -102,7 +106,8 @@ impl Sandman {
     #[must_use]
     pub fn with(machine: &Machine, parts: Parts) -> Self {
         let book = Book::new(machine.cores.len(), usize::from(machine.threads));
-        Self { parts, params: SandmanParams::default(), book }
+        let depth = vec![0; machine.cores.len()];
+        Self { parts, params: SandmanParams::default(), book, depth }
     }
 
     /// The complete scheduler with these parameters.
@@ -155,6 +160,11 @@ impl Sandman {
         (count(to) + 1 < count(from)).then_some(to)
     }
 
+    /// Whether so many waiting requests of a core are a burst.
+    fn deep(&self, waiting: u32) -> bool {
+        f64::from(waiting) >= self.params.burst_depth
+    }
+
     fn sleep(&self, placement: &mut Placement) {
         let rest = if self.parts.doze { Wait::Doze } else { Wait::Block { spin: Nanos::ZERO } };
         for core in self.workers() {
@@ -203,19 +213,29 @@ impl Scheduler for Sandman {
     }
 
     fn fine(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
-        let calm = |queue: &Queue| f64::from(queue.depth) < self.params.burst_depth;
-        if queues.threads.iter().all(calm) {
+        let all: u32 = queues.threads.iter().map(|queue| queue.depth).sum();
+        if !self.deep(all) {
+            return;
+        }
+        self.depth.fill(0);
+        for (queue, core) in queues.threads.iter().zip(placement.core_of()) {
+            self.depth[usize::from(*core)] += queue.depth;
+        }
+        if self.depth.iter().all(|depth| !self.deep(*depth)) {
             return;
         }
         self.book.place(placement);
-        for (thread, queue) in queues.threads.iter().enumerate() {
-            let from = placement.core_of()[thread];
-            if calm(queue) || self.book.count[usize::from(from)] < 2 {
-                continue;
+        for from in 0..self.depth.len() as Core {
+            while self.deep(self.depth[usize::from(from)]) {
+                let depth = |thread: Thread| queues.threads[usize::from(thread)].depth;
+                let Some(to) = self.refuge(placement, from) else { break };
+                let on = placement.threads_on(from);
+                let Some(thread) = on.max_by_key(|thread| depth(*thread)) else { break };
+                send(placement, thread, to, "sandman:burst");
+                self.book.shift(thread, from, to);
+                self.depth[usize::from(from)] -= depth(thread);
+                self.depth[usize::from(to)] += depth(thread);
             }
-            let Some(to) = self.refuge(placement, from) else { continue };
-            send(placement, thread as Thread, to, "sandman:burst");
-            self.book.shift(thread as Thread, from, to);
         }
     }
 }

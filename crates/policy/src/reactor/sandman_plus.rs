@@ -11,8 +11,12 @@
 //!   its polling is not paid for twice, and it works on a machine of one core. While all threads
 //!   are there nothing else must be watched: after a learned time without work it blocks and the
 //!   kernel wakes it. An idle target then costs next to nothing.
-//! * **A learned reserve.** Only as many cores doze as bursts have needed of late; the others
-//!   block, so that they reach deep idle states, which shallow sleep forbids. At least one dozes.
+//! * **Threads by halves.** A core that falls behind shares its threads with one other, which may
+//!   do the same 10 µs later. Moving one queue at a time to a core of its own woke them all.
+//! * **Two depths of sleep.** Hyper-threads beside awake ones doze, which costs nothing. Whole
+//!   cores rest deeply, for which shallow sleep is no substitute: it draws half of polling. Only
+//!   as many halt lightly as bursts have needed before deep ones were awake, at least one; a
+//!   burst wakes deep ones in their place, and gives threads to none that is still waking.
 //! * **A whole core for a burst** when the siblings of awake cores are no help: beside a core that
 //!   bursts itself, a second hyper-thread adds little.
 
@@ -23,17 +27,24 @@ use super::{Core, Machine, Period, Placement, Queues, Scheduler, Thread, Wait};
 use crate::PolicyError;
 use crate::units::Nanos;
 
-/// Delay in a core's queues that a client may notice: a fifth of a flash read.
-pub const OBJECTIVE: Nanos = Nanos::from_micros(20);
+/// Delay in a core's queues that a client may notice: as long as nobody looks.
+pub const OBJECTIVE: Nanos = FINE;
 /// Bounds of the burst buffer.
 const BUFFER: (f64, f64) = (0.10, 0.50);
 /// Growth of the buffer after a period with bursts, and decline after one without.
 const GROWTH: f64 = 0.10;
 const DECLINE: f64 = 0.01;
-/// Share of the reserve that is forgotten each period.
-const FORGET: f64 = 1.0 / 30.0;
+/// Share of the reserve that is forgotten each period: bursts minutes apart still find it.
+const FORGET: f64 = 1.0 / 300.0;
 /// Service time before any is learned.
 const SERVICE: f64 = 2_000.0;
+/// A core that rests deeply.
+const DEEP: Wait = Wait::Block { spin: Nanos::ZERO };
+/// How long one takes to wake, at most: C6 of today's servers.
+const DEEP_WAKE: Nanos = Nanos::from_micros(300);
+/// What a burst takes within this time from its begin, it would have needed at once: a deep core
+/// wakes, and falls behind a second time, within it.
+const ONSET: Nanos = Nanos::from_millis(1);
 /// Weight of the newest period in what is learned.
 const WEIGHT: f64 = 0.3;
 /// Spinning for so many mean gaps misses one request in 3000 of a random stream.
@@ -56,10 +67,16 @@ pub struct SandmanPlus {
     waited: Vec<f64>,
     /// Share of a core kept free.
     buffer: f64,
-    /// Cores beyond the awake ones that bursts needed of late.
+    /// Physical cores that bursts needed of late before deep ones were awake.
     reserve: f64,
     /// Cores that bursts were spread to in this period.
     spread: u16,
+    /// When the last burst began to take cores, and how many whole ones it took since.
+    burst: (Nanos, u16),
+    /// The most that any burst of this period took so.
+    taken: u16,
+    /// From when on each core can be given threads at once.
+    ready: Vec<Nanos>,
 }
 
 impl SandmanPlus {
@@ -76,6 +93,9 @@ impl SandmanPlus {
             buffer: 2.0 * BUFFER.0,
             reserve: 1.0,
             spread: 0,
+            burst: (Nanos::ZERO, 0),
+            taken: 0,
+            ready: vec![Nanos::ZERO; cores],
         }
     }
 
@@ -106,9 +126,9 @@ impl SandmanPlus {
         }
         let step = if self.spread > 0 { GROWTH } else { -DECLINE };
         self.buffer = (self.buffer + step).clamp(BUFFER.0, BUFFER.1);
-        let needed = f64::from(self.spread);
+        let needed = f64::from(self.taken);
         self.reserve = (self.reserve * (1.0 - FORGET)).max(needed).max(1.0);
-        self.spread = 0;
+        (self.spread, self.taken) = (0, 0);
     }
 
     /// How long the main core spins before it blocks.
@@ -119,47 +139,49 @@ impl SandmanPlus {
         Nanos(spin.max(SHORTEST_SPIN) as u64)
     }
 
-    fn rest(&self, period: &Period<'_>, placement: &mut Placement) {
+    /// Whether the hyper-thread beside `core` keeps their physical core awake.
+    fn beside_awake(&self, placement: &Placement, core: Core) -> bool {
+        let awake = |b: Core| b == Machine::MAIN || self.book.used(b);
+        pack::sibling(placement, core).is_some_and(awake)
+    }
+
+    /// Whether a lower-numbered hyper-thread beside `core` is halted already: the shallower one
+    /// decides what their physical core draws.
+    fn beside_light(&self, placement: &Placement, core: Core) -> bool {
+        let light = |b: Core| b < core && placement.waits()[usize::from(b)] == Wait::Halt;
+        pack::sibling(placement, core).is_some_and(light)
+    }
+
+    fn rest(&mut self, period: &Period<'_>, placement: &mut Placement) {
         let cores = self.book.len() as Core;
-        let mut reserve = self.reserve.ceil() as u16;
-        // Siblings of awake cores are the first to be woken, so they are the last to rest deeply.
-        for beside_awake in [true, false] {
-            for core in 1..cores {
-                let awake = |b: Core| b == Machine::MAIN || self.book.used(b);
-                let beside = pack::sibling(placement, core).is_some_and(awake);
-                if self.book.used(core) {
-                    placement.set_wait(core, Wait::Poll, "sandman-plus:wake");
-                } else if beside == beside_awake {
-                    let deep = Wait::Block { spin: Nanos::ZERO };
-                    let wait = if reserve > 0 { Wait::Doze } else { deep };
-                    reserve = reserve.saturating_sub(1);
-                    placement.set_wait(core, wait, "sandman-plus:sleep");
-                }
-            }
+        for core in (1..cores).filter(|core| self.book.used(*core)) {
+            placement.set_wait(core, Wait::Poll, "sandman-plus:wake");
         }
+        self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), period.now);
         let alone = (1..cores).all(|core| !self.book.used(core));
         let wait = if alone { Wait::Block { spin: Self::spin(period) } } else { Wait::Poll };
         placement.set_wait(Machine::MAIN, wait, "sandman-plus:main");
     }
 
-    /// Where a queue of `from` goes: a dozing core beside one that has time, any dozing core, one
-    /// that blocks, else the one with the fewest threads.
-    fn refuge(&self, placement: &Placement, from: Core) -> Option<Core> {
+    /// Where threads of `from` go: a core that wakes at once beside one that has time, a whole
+    /// physical one, any other; else the awake one with the fewest threads.
+    fn refuge(&self, placement: &Placement, from: Core, now: Nanos) -> Option<Core> {
         let cores = self.book.len() as Core;
         let count = |core: Core| self.book.count[usize::from(core)];
-        let doze = |core: &Core| placement.waits()[usize::from(*core)] == Wait::Doze;
-        let calm = |core: &Core| {
-            let calm = |b: Core| count(b) > 0 && self.delay[usize::from(b)] < self.objective / 2.0;
-            pack::sibling(placement, *core).is_some_and(calm)
+        let light = |core: &Core| {
+            let at = usize::from(*core);
+            placement.waits()[at] != DEEP && self.ready[at] <= now
         };
+        let calm = |core: Core| self.delay[usize::from(core)] < self.objective / 2.0;
+        let beside_calm =
+            |core: &Core| pack::sibling(placement, *core).is_some_and(|b| count(b) > 0 && calm(b));
         let whole = |core: &Core| {
             pack::sibling(placement, *core).is_none_or(|b| b != Machine::MAIN && count(b) == 0)
         };
-        let free = || (1..cores).filter(|core| count(*core) == 0);
-        let dozing = || free().filter(doze);
-        let to = dozing().find(calm).or_else(|| dozing().find(whole)).or_else(|| dozing().next());
-        let to = to.or_else(|| free().find(whole)).or_else(|| free().next());
-        let to = to.or_else(|| (0..cores).rev().min_by_key(|core| count(*core)))?;
+        let free = || (1..cores).filter(|core| count(*core) == 0).filter(light);
+        let to = free().find(beside_calm).or_else(|| free().find(whole)).or_else(|| free().next());
+        let awake = (0..cores).rev().filter(|core| *core == Machine::MAIN || count(*core) > 0);
+        let to = to.or_else(|| awake.min_by_key(|core| count(*core)))?;
         (count(to) + 1 < count(from)).then_some(to)
     }
 }
@@ -216,40 +238,95 @@ impl Scheduler for SandmanPlus {
         for core in 0..self.book.len() as Core {
             self.spread(core, queues, placement);
         }
+        // Deep cores wake in the place of those that the burst took.
+        self.rest_free(placement, self.reserve.ceil() as u16, None, queues.now);
     }
 }
 
 impl SandmanPlus {
+    /// Counts a core that a burst takes.
+    fn take(&mut self, placement: &Placement, to: Core, now: Nanos) {
+        if self.book.used(to) {
+            return;
+        }
+        self.spread += 1;
+        if now.saturating_sub(self.burst.0) > ONSET {
+            self.burst = (now, 0);
+        }
+        self.burst.1 += u16::from(!self.beside_awake(placement, to));
+        self.taken = self.taken.max(self.burst.1);
+    }
+
+    /// Cores without threads doze beside awake ones; `reserve` other physical ones halt, and the
+    /// rest waits as `others` says, or as before.
+    fn rest_free(
+        &mut self,
+        placement: &mut Placement,
+        mut reserve: u16,
+        others: Option<Wait>,
+        now: Nanos,
+    ) {
+        for core in 1..self.book.len() as Core {
+            if self.book.used(core) {
+                continue;
+            }
+            let wait = if self.beside_awake(placement, core) {
+                Some(Wait::Doze)
+            } else if self.beside_light(placement, core) {
+                Some(Wait::Halt)
+            } else if reserve > 0 {
+                reserve -= 1;
+                Some(Wait::Halt)
+            } else {
+                others
+            };
+            let Some(wait) = wait else { continue };
+            if placement.waits()[usize::from(core)] == DEEP && wait != DEEP {
+                self.ready[usize::from(core)] = now + DEEP_WAKE;
+            }
+            placement.set_wait(core, wait, "sandman-plus:sleep");
+        }
+    }
+
     /// Time that `depth` requests of `thread` take.
     fn backlog(&self, thread: usize, depth: u32) -> f64 {
         f64::from(depth) * self.service[thread]
     }
 
-    /// Moves the longest queues off `core` until what is left beside the longest meets the
-    /// objective.
+    /// Halves the threads of `core` with another one, the longest queues first, until what is left
+    /// beside the longest meets the objective.
     fn spread(&mut self, core: Core, queues: &Queues<'_>, placement: &mut Placement) {
         let at = usize::from(core);
-        while self.book.count[at] > 1 {
-            let backlog = |thread: Thread| {
-                let thread = usize::from(thread);
-                self.backlog(thread, queues.threads[thread].depth)
-            };
-            let on = placement.threads_on(core);
-            let Some(thread) = on.max_by(|a, b| backlog(*a).total_cmp(&backlog(*b))) else { break };
-            let longest = backlog(thread);
-            if self.delay[at] - longest <= self.objective {
-                break;
-            }
-            let Some(to) = self.refuge(placement, core) else { break };
-            if !self.book.used(to) {
-                self.spread += 1;
-            }
-            send(placement, thread, to, "sandman-plus:burst");
+        while let Some((_, longest)) = self.longest(core, queues, placement)
+            && self.delay[at] - longest > self.objective
+        {
+            let Some(to) = self.refuge(placement, core, queues.now) else { break };
+            self.take(placement, to, queues.now);
             // While a worker has threads its queues must be watched.
             placement.set_wait(Machine::MAIN, Wait::Poll, "sandman-plus:burst");
-            self.book.shift(thread, core, to);
-            self.delay[at] -= longest;
-            self.delay[usize::from(to)] += longest;
+            while self.book.count[usize::from(to)] + 1 < self.book.count[at]
+                && let Some((thread, backlog)) = self.longest(core, queues, placement)
+            {
+                send(placement, thread, to, "sandman-plus:burst");
+                self.book.shift(thread, core, to);
+                self.delay[at] -= backlog;
+                self.delay[usize::from(to)] += backlog;
+            }
         }
+    }
+
+    /// The longest queue of several on `core`.
+    fn longest(
+        &self,
+        core: Core,
+        queues: &Queues<'_>,
+        placement: &Placement,
+    ) -> Option<(Thread, f64)> {
+        let backlog = |thread: Thread| {
+            let at = usize::from(thread);
+            (thread, self.backlog(at, queues.threads[at].depth))
+        };
+        let on = placement.threads_on(core).map(backlog);
+        on.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| self.book.count[usize::from(core)] > 1)
     }
 }

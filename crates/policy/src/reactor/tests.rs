@@ -42,6 +42,7 @@ pub(super) struct Plant {
     pub placement: Placement,
     core_of: Vec<Core>,
     waits: Vec<Wait>,
+    now: Nanos,
 }
 
 impl Plant {
@@ -50,7 +51,7 @@ impl Plant {
         let (core_of, waits) = (placement.core_of().to_vec(), placement.waits().to_vec());
         let mut scheduler = by_name(name, machine).unwrap();
         scheduler.start(&mut placement);
-        let mut plant = Self { scheduler, placement, core_of, waits };
+        let mut plant = Self { scheduler, placement, core_of, waits, now: SECOND };
         plant.carry_out();
         plant
     }
@@ -67,7 +68,8 @@ impl Plant {
                 Shift::Speed { .. } => {}
             }
             for core in &self.core_of {
-                assert_ne!(self.waits[usize::from(*core)], Wait::Doze, "after {shift:?}");
+                let wait = self.waits[usize::from(*core)];
+                assert!(!matches!(wait, Wait::Doze | Wait::Halt), "after {shift:?}");
             }
         }
         assert_eq!(self.core_of, self.placement.core_of());
@@ -79,7 +81,7 @@ impl Plant {
     pub fn coarse(&mut self, loads: &[f64]) {
         let (cores, threads) = period(&self.placement, loads);
         self.placement.begin();
-        let period = Period { now: SECOND, length: SECOND, cores: &cores, threads: &threads };
+        let period = Period { now: self.now, length: SECOND, cores: &cores, threads: &threads };
         self.scheduler.coarse(&period, &mut self.placement);
         self.carry_out();
     }
@@ -88,8 +90,12 @@ impl Plant {
         let queue = |depth: &u32| Queue { depth: *depth, since_poll: Nanos::from_micros(1) };
         let queues: Vec<Queue> = depths.iter().map(queue).collect();
         self.placement.begin();
-        self.scheduler.fine(&Queues { now: SECOND, threads: &queues }, &mut self.placement);
+        self.scheduler.fine(&Queues { now: self.now, threads: &queues }, &mut self.placement);
         self.carry_out();
+    }
+
+    pub fn later(&mut self, time: Nanos) {
+        self.now += time;
     }
 
     /// Shifts of the last step.
@@ -196,6 +202,7 @@ proptest! {
             }
             for _ in 0..40 {
                 plant.fine(&vec![64; threads]);
+                plant.later(Nanos::from_micros(100));
             }
             let on = |core: usize| plant.placement.threads_on(core as Core).count();
             let spread: Vec<usize> = (0..2 * physical).map(on).collect();
@@ -232,10 +239,10 @@ fn parameters_are_stated_after_the_name_and_kept_within_their_ranges() {
         let error = by_name(name, &machine).err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{name}: {error:?}");
     }
-    // Twice the depth: a queue that was a burst is none.
+    // Twice the depth: what was a burst is none.
     let mut plant = Plant::new("sandman(burst_depth=16)", &machine);
     plant.coarse(&[0.0; 16]);
-    let depths: Vec<u32> = (0..16).map(|thread| if thread < 2 { 8 } else { 0 }).collect();
+    let depths: Vec<u32> = (0..16).map(|thread| if thread < 5 { 3 } else { 0 }).collect();
     plant.fine(&depths);
     assert_eq!(plant.changed(), 0);
 }
@@ -272,7 +279,20 @@ fn a_burst_wakes_the_sibling_of_an_awake_core_first() {
     assert_eq!(plant.changed(), 0);
     // Core 1 and its sibling, the main core, are awake: a whole core must wake, then its sibling.
     plant.fine(&[20, 20, 0, 0]);
-    assert_eq!(plant.placement.core_of(), [2, 3, 1, 1]);
+    assert_eq!(plant.placement.core_of(), [3, 2, 1, 1]);
+}
+
+#[test]
+fn many_shallow_queues_of_one_core_are_a_burst_of_it() {
+    let mut plant = Plant::new("sandman", &machine(4, 8));
+    for _ in 0..3 {
+        plant.coarse(&[0.0; 8]);
+    }
+    plant.fine(&[1, 1, 1, 1, 1, 1, 1, 0]);
+    assert_eq!(plant.changed(), 0);
+    plant.fine(&[1; 8]);
+    let moved = plant.placement.core_of().iter().filter(|core| **core != 1).count();
+    assert_eq!(moved, 1, "seven of eight are no burst any more");
 }
 
 #[test]
@@ -285,9 +305,32 @@ fn an_idle_sandman_plus_rests_on_every_core() {
         assert!(plant.placement.core_of().iter().all(|core| *core == Machine::MAIN));
         let spin = Nanos::from_micros(50);
         assert_eq!(plant.placement.waits()[0], Wait::Block { spin });
-        let dozing = plant.placement.waits().iter().filter(|wait| **wait == Wait::Doze);
-        assert_eq!(dozing.count(), usize::from(machine.cores.len() > 1));
+        // The main core's sibling dozes, one physical core is the reserve, the others rest deeply.
+        let deep = Wait::Block { spin: Nanos::ZERO };
+        let rest = [Wait::Doze, Wait::Halt, Wait::Halt, deep, deep, deep, deep];
+        assert_eq!(plant.placement.waits()[1..], rest[..machine.cores.len() - 1]);
     }
+}
+
+#[test]
+fn sandman_plus_halves_a_burst_and_waits_for_cores_that_sleep_deeply() {
+    let mut plant = Plant::new("sandman-plus", &machine(4, 16));
+    for _ in 0..3 {
+        plant.coarse(&[0.0; 16]);
+    }
+    let on = |plant: &Plant| -> Vec<usize> {
+        (0..8).map(|core| plant.placement.threads_on(core).count()).collect()
+    };
+    // Its reserve is one physical core: half of the threads go there, and to its sibling once
+    // nothing else is light; cores that were deep are on their way, and get none yet.
+    plant.fine(&[20; 16]);
+    let spread = on(&plant);
+    assert!(spread[2] > 0 && spread[4..] == [0; 4], "{spread:?}");
+    assert_eq!(plant.placement.waits()[4], Wait::Halt);
+    // A millisecond later they are awake.
+    plant.later(Nanos::from_millis(1));
+    plant.fine(&[20; 16]);
+    assert!(on(&plant)[4] > 0, "{:?}", on(&plant));
 }
 
 #[test]

@@ -17,6 +17,7 @@ impl Engine<'_> {
         match self.wait(core) {
             Wait::Poll => self.set(core, now, Run::Idle, State::Active),
             Wait::Doze => self.set(core, now, Run::Dozing, State::Doze),
+            Wait::Halt => self.set(core, now, Run::Halted, State::C1),
             Wait::Block { spin: Nanos::ZERO } => self.block(core, now),
             Wait::Block { spin } => {
                 self.set(core, now, Run::Idle, State::Active);
@@ -86,10 +87,11 @@ impl Engine<'_> {
                 let deep = self.meter.state(core) == State::C6;
                 wake.block + wake.interrupt + if deep { wake.c6_exit } else { wake.c1_exit }
             }
+            Run::Halted => wake.block + wake.interrupt + wake.c1_exit,
             Run::Dozing => wake.doze,
         };
         self.rested(core, now);
-        if matches!(self.cores[core].run, Run::Blocked | Run::Dozing | Run::Napping) {
+        if matches!(self.cores[core].run, Run::Blocked | Run::Halted | Run::Dozing | Run::Napping) {
             self.woken();
         }
         if core == usize::from(Machine::MAIN) && self.cores[core].run == Run::Blocked {
@@ -119,7 +121,7 @@ impl Engine<'_> {
     pub fn rested(&mut self, core: usize, now: Nanos) {
         let share = match (self.cores[core].run, self.meter.state(core)) {
             (Run::Napping, State::Nap(share)) => share,
-            (Run::Blocked | Run::Dozing, _) => 1.0,
+            (Run::Blocked | Run::Halted | Run::Dozing, _) => 1.0,
             _ => 0.0,
         };
         let asleep = now.saturating_sub(self.cores[core].unbooked).0 as f64 * share;
@@ -133,6 +135,7 @@ impl Engine<'_> {
             (Run::Busy, _)
             | (Run::Idle, Wait::Poll)
             | (Run::Dozing, Wait::Doze)
+            | (Run::Halted, Wait::Halt)
             | (Run::Blocked, Wait::Block { .. }) => {}
             (Run::Idle, _) => self.go_idle(core, now),
             _ => self.kick(core, now, Nanos::ZERO),

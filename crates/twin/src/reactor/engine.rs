@@ -15,7 +15,7 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_trace::TraceError;
 
 use super::hyper_thread::{CoreState, Run};
-use super::load::{Arrival, Arrivals};
+use super::load::{Arrival, Arrivals, arrivals_rng};
 use super::power::{Energy, Meter, State};
 use super::{Profile, Setup, Shown, Software};
 
@@ -71,9 +71,11 @@ struct Account {
 
 pub(super) struct Engine<'a> {
     pub profile: &'a Profile,
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Scheduler + 'a>,
     pub placement: Placement,
     pub rng: Pcg64Mcg,
+    /// Of the arrivals alone, so that they are the same whatever the scheduler does.
+    arrivals_rng: Pcg64Mcg,
     events: BinaryHeap<Reverse<(Nanos, Event)>>,
     arrivals: Arrivals,
     pub cores: Vec<CoreState>,
@@ -122,6 +124,7 @@ impl<'a> Engine<'a> {
             profile,
             scheduler,
             rng,
+            arrivals_rng: arrivals_rng(seed),
             events: BinaryHeap::new(),
             arrivals: Arrivals::new(load),
             cores: (0..cores).map(|_| CoreState::default()).collect(),
@@ -220,7 +223,7 @@ impl<'a> Engine<'a> {
 
     fn arrive(&mut self) -> Result<Option<Arrival>, TraceError> {
         let threads = self.placement.machine().threads;
-        self.arrivals.next(self.duration, threads, &mut self.rng)
+        self.arrivals.next(self.duration, threads, &mut self.arrivals_rng)
     }
 
     fn account(&mut self, now: Nanos) -> Account {

@@ -14,6 +14,8 @@ pub(super) enum Run {
     Napping,
     /// Blocked in the kernel.
     Blocked,
+    /// The same, kept in C1.
+    Halted,
     /// In shallow sleep.
     Dozing,
 }

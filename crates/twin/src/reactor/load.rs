@@ -1,6 +1,6 @@
 //! Arrivals at the target: an open loop, random at given rates or from a trace.
 
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::units::Nanos;
@@ -29,6 +29,11 @@ pub(super) struct Arrival {
     pub thread: u16,
     pub write: bool,
     pub bytes: u32,
+}
+
+/// What the arrivals of a run with this seed are drawn from, and nothing else.
+pub(super) fn arrivals_rng(seed: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed ^ 0xa771_7a15)
 }
 
 /// The requests of a load in order of time.
@@ -97,10 +102,26 @@ impl Arrivals {
     }
 }
 
+/// Tells each arrival of a run with this seed: when, of which thread, and whether it writes.
+///
+/// # Errors
+/// An unreadable trace.
+pub fn arrivals(
+    load: Load,
+    until: Nanos,
+    threads: u16,
+    seed: u64,
+    mut tell: impl FnMut(Nanos, u16, bool),
+) -> Result<(), TraceError> {
+    let (mut arrivals, mut rng) = (Arrivals::new(load), arrivals_rng(seed));
+    while let Some(Arrival { at, thread, write, .. }) = arrivals.next(until, threads, &mut rng)? {
+        tell(at, thread, write);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
 
     #[test]

@@ -19,7 +19,7 @@ use ebb_policy::reactor::Scheduler;
 use ebb_policy::units::{Nanos, Watts};
 use ebb_trace::TraceError;
 
-pub use load::Load;
+pub use load::{Load, arrivals};
 pub use power::Energy;
 pub use profile::{Power, Profile, ReactorProfileError};
 
@@ -37,7 +37,7 @@ pub struct Setup<'a> {
     /// The server.
     pub profile: &'a Profile,
     /// What steers it.
-    pub scheduler: Box<dyn Scheduler>,
+    pub scheduler: Box<dyn Scheduler + 'a>,
     /// What arrives.
     pub load: Load,
     /// Whose I/O path.

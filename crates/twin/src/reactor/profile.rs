@@ -268,6 +268,17 @@ impl Profile {
         }
     }
 
+    /// Seconds that a request keeps a hyper-thread with nothing beside it busy.
+    #[must_use]
+    pub fn work(&self, write: bool) -> f64 {
+        let cost = &self.cost;
+        let rounds = if self.raid.used && write { 1.0 } else { 0.0 };
+        let reads = rounds * f64::from(self.raid.drives - 2).min(2.0);
+        let commands = if rounds > 0.0 { reads + 2.0 } else { 1.0 };
+        let cycles = cost.request_cycles + cost.reply_cycles + rounds * cost.parity_cycles;
+        (cycles + commands * cost.command_cycles) / cost.frequency.0
+    }
+
     /// What schedulers see: cores 2k and 2k+1 are siblings, core 0 is the main one.
     #[must_use]
     pub fn machine(&self) -> Machine {

@@ -38,7 +38,9 @@ fn every_way_of_waiting_answers_requests_one_by_one() {
             assert_eq!(state.threads, 1);
             let slept: u64 = state.totals.sleeps.iter().sum();
             match wait {
-                Wait::Poll | Wait::Doze => assert_eq!(slept, 0, "it has a thread to poll"),
+                Wait::Poll | Wait::Doze | Wait::Halt => {
+                    assert_eq!(slept, 0, "it has a thread to poll")
+                }
                 Wait::Block { .. } => assert!(sleeps(&shot, core, Sleep::Block) == slept),
                 Wait::Nap { .. } => assert!(sleeps(&shot, core, Sleep::Nap) == slept),
             }

@@ -21,17 +21,20 @@ fn bursts() -> Load {
     Load::Steps { steps: CYCLE.to_vec(), writes: 0.0 }
 }
 
-/// Each configuration over one cycle, after one that is not counted.
-fn run(study: &Study, label: &str, configurations: &[Configuration]) -> Result<Vec<Shown>> {
-    let trial = |configuration: &Configuration| Trial {
-        configuration: *configuration,
+/// One cycle, after one that is not counted.
+fn trial<'a>(study: &Study, configuration: Configuration) -> Trial<'a> {
+    Trial {
+        configuration,
         load: &bursts,
         raid: false,
         coarse: study.lab.profile.coarse,
         duration: Nanos(2 * LENGTH.0),
         warmup: LENGTH,
-    };
-    let trials: Vec<_> = configurations.iter().map(trial).collect();
+    }
+}
+
+fn run(study: &Study, label: &str, configurations: &[Configuration]) -> Result<Vec<Shown>> {
+    let trials: Vec<_> = configurations.iter().map(|one| trial(study, *one)).collect();
     study.lab.all(label, &trials)
 }
 
@@ -55,7 +58,8 @@ pub fn configurations(study: &mut Study) -> Result<()> {
         let quantity = format!("Sandman's {name} over busy polling's, % (within 5)");
         study.report.as_stated("Bursts", &quantity, NEAR, over);
     }
-    Ok(())
+    let trial = trial(study, CONFIGURATIONS[SPDK]);
+    study.shares("Bursts", "", &trial, &runs)
 }
 
 /// Sandman's parts, one after another.

@@ -55,7 +55,7 @@ fn compare(study: &mut Study, from: &str, load: &(dyn Fn() -> Load + Sync)) -> R
     let over = percent(runs[SANDMAN].quantile(0.99), runs[SPDK].quantile(0.99));
     let quantity = format!("Sandman's p99 over busy polling's, {from}, % (within 5)");
     study.report.as_stated("Cloud", &quantity, NEAR, over);
-    Ok(())
+    study.shares("Cloud", &format!(", {from}"), &trials[SPDK], &runs)
 }
 
 fn curves(study: &mut Study, from: &str, runs: &[Shown]) {

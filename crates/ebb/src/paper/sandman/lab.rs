@@ -4,6 +4,8 @@ use anyhow::Result;
 
 use ebb_policy::reactor::{Parts, Sandman, Scheduler, by_name};
 use ebb_policy::units::Nanos;
+use ebb_trace::TraceError;
+use ebb_twin::bound::reactors;
 use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
 use crate::parallel::in_parallel;
@@ -37,6 +39,8 @@ pub const SPDK: usize = 0;
 pub const LINUX: usize = 1;
 /// Index of Sandman.
 pub const SANDMAN: usize = 5;
+/// Index of our own variant.
+pub const PLUS: usize = 6;
 /// The slides' six, then ours.
 pub const CONFIGURATIONS: [Configuration; 7] = [
     target("SPDK", "static"),
@@ -86,6 +90,18 @@ impl Lab {
         });
         bar.finish_and_clear();
         runs
+    }
+
+    /// What who knows the future makes of a trial within `tolerance` of busy polling's p99,
+    /// if there is such a plan.
+    pub fn clairvoyant(&self, trial: &Trial<'_>, tolerance: f64) -> Result<Option<Shown>> {
+        let mut profile = self.profile.clone();
+        profile.raid.used = trial.raid;
+        let load = || Ok::<_, TraceError>((trial.load)());
+        let Trial { duration, warmup, .. } = *trial;
+        let (profile, load) = (&profile, &load as &dyn Fn() -> Result<Load, TraceError>);
+        let run = reactors::Run { profile, load, duration, warmup, seed: self.seed };
+        Ok(run.clairvoyant(tolerance)?)
     }
 
     fn one(&self, profile: &Profile, trial: &Trial<'_>) -> Result<Shown> {

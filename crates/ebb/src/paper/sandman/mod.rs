@@ -10,10 +10,12 @@ use anyhow::Result;
 
 use super::fits;
 use super::report::Report;
+use super::span::Span;
 use super::study::Part;
 use crate::progress::Progress;
 
-use lab::Lab;
+use ebb_twin::reactor::Shown;
+use lab::{CONFIGURATIONS, Lab, PLUS, SANDMAN, SPDK, Trial};
 
 /// What the evaluation comes to, and where its experiments run.
 pub struct Study {
@@ -45,6 +47,31 @@ pub const PARTS: &[Part<Study>] = &[
 
 /// "Within 5 % in corner cases".
 const NEAR: f64 = 5.0;
+
+impl Study {
+    /// Adds how much of what is possible under `trial` Sandman and our variant save.
+    fn shares(
+        &mut self,
+        figure: &'static str,
+        from: &str,
+        trial: &Trial<'_>,
+        runs: &[Shown],
+    ) -> Result<()> {
+        let polled = runs[SPDK].power().0;
+        let known = self.lab.clairvoyant(trial, NEAR / 100.0)?;
+        let Some(known) = known else { return Ok(()) };
+        let most = polled - known.power().0;
+        let quantity = format!("power below busy polling's of who knows the future{from}, %");
+        self.report.modelled(figure, &quantity, Span::exact(100.0 * most / polled));
+        for index in [SANDMAN, PLUS] {
+            let share = 100.0 * (polled - runs[index].power().0) / most;
+            let label = CONFIGURATIONS[index].label;
+            let quantity = format!("{label}: share of that which it saves{from}, %");
+            self.report.modelled(figure, &quantity, Span::exact(share));
+        }
+        Ok(())
+    }
+}
 
 /// How much more in percent.
 fn percent(of: f64, over: f64) -> f64 {

@@ -6,6 +6,7 @@ use ebb_policy::units::Nanos;
 use ebb_twin::reactor::{Energy, Load, Profile, Shown};
 
 use super::super::report::Report;
+use super::super::span::Span;
 use super::lab::{CONFIGURATIONS, LINUX, Lab, SANDMAN, SPDK, Trial};
 use super::{NEAR, Study, percent};
 
@@ -109,10 +110,15 @@ fn slower(grid: &[Vec<Shown>]) -> f64 {
     most(pairs.map(|(ours, polled)| percent(ours.quantile(0.99), polled.quantile(0.99))))
 }
 
-/// How much less power a configuration draws than busy polling, at the best rate.
-fn saved(grid: &[Vec<Shown>], index: usize) -> f64 {
+/// How much more power a configuration draws than busy polling, rate by rate.
+fn drawn(grid: &[Vec<Shown>], index: usize) -> impl Iterator<Item = f64> {
     let pairs = grid[index].iter().zip(&grid[SPDK]);
-    most(pairs.map(|(ours, polled)| -percent(ours.power().0, polled.power().0)))
+    pairs.map(|(ours, polled)| percent(ours.power().0, polled.power().0))
+}
+
+/// How much less it draws, at the best rate.
+fn saved(grid: &[Vec<Shown>], index: usize) -> f64 {
+    most(drawn(grid, index).map(|more| -more))
 }
 
 /// Stable workloads at different rates.
@@ -121,6 +127,9 @@ pub fn loads(study: &mut Study) -> Result<()> {
     curves(&mut study.report, "Stable loads", &RATES, &grid);
     let quantity = "Sandman's p99 over busy polling's at most, % (within 5)";
     study.report.as_stated("Stable loads", quantity, NEAR, slower(&grid));
+    let quantity = "Linux's power over busy polling's, at most, % (can be higher: above 0)";
+    let more = most(drawn(&grid, LINUX));
+    study.report.modelled("Stable loads", quantity, Span::exact(more));
     Ok(())
 }
 
