@@ -184,7 +184,7 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "pacman-plus",
-        summary: "our own variant: max-min fair caps by measured power, every half second",
+        summary: "our own variant: every half second, watts where they serve most bytes",
         owns: owns::DRIVES,
         takes: &[],
         make: |topology, settings, _| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),

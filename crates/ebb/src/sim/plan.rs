@@ -25,6 +25,8 @@ use crate::text::short;
 
 /// The policy of cores that knows the load (`bound.rs`).
 pub const CLAIRVOYANT_CORES: &str = "clairvoyant-cores";
+/// The same of drive caps.
+pub const CLAIRVOYANT_CAPS: &str = "clairvoyant-caps";
 
 /// Where requests come from; made anew for each run.
 pub enum Requests {
@@ -361,7 +363,8 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
             return Err(anyhow::Error::from(error).context("--ssd-budget"));
         }
     }
-    let causal = policies.iter().filter(|name| *name != CLAIRVOYANT_CORES);
+    let foretold = [CLAIRVOYANT_CORES, CLAIRVOYANT_CAPS];
+    let causal = policies.iter().filter(|name| !foretold.contains(&name.as_str()));
     causal.into_iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
 }
 

@@ -6,9 +6,9 @@
 //! * PACMAN takes power only from drives that do not use theirs. A drive that was idle while
 //!   others took the budget stays at its lowest cap for as long as they are busy, far below
 //!   SSPC. Here no drive that needs power is held below its SSPC cap for longer than one period.
+//! * PACMAN gives what it saved to whom draws most. Here it goes to whom it serves most bytes.
 //!
-//! Each `m_interval`: what every drive wants, then a max-min fair division of the budget. It is a
-//! function of the wants alone, so caps rest while they do.
+//! Each `m_interval`: what every drive wants, then who gets it.
 
 use crate::PolicyError;
 use crate::ssd::pacman::{N, Samples};
@@ -17,27 +17,38 @@ use crate::topology::{PowerState, Topology};
 use crate::units::Watts;
 use crate::{Policy, Request, Signals};
 
-/// Share of its cap above which a drive is taken to be held back by it: under a cap the mean
-/// over a period stays a little below. A design choice, not a fitted one.
-const AT_CAP: f64 = 0.9;
+/// A drive that draws this share of what drives like it draw at most in its state is held back by
+/// it. Drives that their caps hold back are less than 1 % apart.
+const AT_CEILING: f64 = 0.98;
 
-/// Divides the budget max-min fairly by measured power, every period.
+/// Share of a cap that a drive held back by it draws at least, before any was seen.
+const LEAST_CEILING: f64 = 0.9;
+
+/// Divides the budget by measured power and bytes, every period.
 #[derive(Debug, Clone)]
 pub struct PacmanPlus {
     budget: Watts,
     desc: PowerDesc,
     /// SSPC's states: what each drive may always have.
     fair: Vec<PowerState>,
+    /// The first drive with the same caps: what is learnt of one holds for all like it.
+    like: Vec<usize>,
+    /// The most that drives like it drew in each state.
+    ceilings: Vec<Vec<Watts>>,
     started: bool,
     power: Samples,
-    /// The last `m_interval`'s.
+    /// Of the last `m_interval`, one per drive: power, bytes so far, the state at its end.
     sample: Vec<Option<Watts>>,
-    /// The state each drive wanted in each `m_interval` of PACMAN's window, for which it keeps
-    /// what it last wanted; a ring, `N` for each drive.
-    wants: Vec<PowerState>,
-    slot: usize,
-    /// Scratch, one per drive.
+    bytes: Vec<Option<u64>>,
+    was: Vec<PowerState>,
+    /// For how many samples, idle ones left out, each drive could do with less than its share.
+    light: Vec<usize>,
+    /// What each drive wants.
     want: Vec<PowerState>,
+    /// Bytes per watt above its lowest cap when it last drew more than that; infinite until it did,
+    /// so that it is tried.
+    worth: Vec<f64>,
+    /// What each gets.
     ps: Vec<PowerState>,
 }
 
@@ -50,42 +61,77 @@ impl PacmanPlus {
         let fair = Sspc::new(topology, budget)?.states().to_vec();
         let desc = PowerDesc::new(topology);
         let drives = desc.drives();
+        let caps = |d| (0..=desc.deepest(d)).map(|ps| desc.cap(d, ps)).collect::<Vec<_>>();
+        let caps: Vec<_> = (0..drives).map(caps).collect();
+        let like = |d| caps.iter().position(|other| *other == caps[d]).unwrap_or(d);
         Ok(Self {
             budget: budget.unwrap_or_else(|| desc.sum(&vec![0; drives])),
+            like: (0..drives).map(like).collect(),
+            ceilings: caps
+                .iter()
+                .map(|of| of.iter().map(|cap| *cap * LEAST_CEILING).collect())
+                .collect(),
             desc,
             started: false,
             power: Samples::new(drives),
             sample: vec![None; drives],
-            wants: vec![PowerState::MAX; drives * N],
-            slot: 0,
+            bytes: vec![None; drives],
+            was: fair.clone(),
+            light: vec![0; drives],
             want: fair.clone(),
+            worth: vec![f64::INFINITY; drives],
             ps: fair.clone(),
             fair,
         })
     }
 
-    /// The state a drive wants by its last period: the fastest if its cap holds it back, else
-    /// the deepest that would not; its fair share where it cannot be read.
-    fn wanted(&self, d: usize, in_force: PowerState, power: Option<Watts>) -> PowerState {
-        let Some(power) = power else { return self.fair[d] };
-        let holds_back = |ps: PowerState| power > self.desc.cap(d, ps) * AT_CAP;
-        if holds_back(in_force) {
-            return 0;
-        }
-        (0..=self.desc.deepest(d)).rev().find(|ps| !holds_back(*ps)).unwrap_or(0)
-    }
-
-    /// What each drive wants: the fastest state that it wanted in its window. The cap that
-    /// counts is the reported one: a write may take longer than a period.
+    /// What each drive wants and what its watts are worth. The state that counts is the reported
+    /// one: a write may take longer than a period.
     fn measure(&mut self, signals: &Signals) {
         for d in 0..self.ps.len() {
             let reported = signals.drives.get(d).and_then(|drive| drive.state);
-            let in_force = reported.unwrap_or(signals.in_force.state(d));
-            self.wants[d * N + self.slot] = self.wanted(d, in_force, self.sample[d]);
-            let window = &self.wants[d * N..(d + 1) * N];
-            self.want[d] = window.iter().copied().min().unwrap_or(0).min(self.desc.deepest(d));
+            let state = reported.unwrap_or(signals.in_force.state(d)).min(self.desc.deepest(d));
+            if let Some(power) = self.sample[d].filter(|_| self.was[d] == state) {
+                let ceiling = &mut self.ceilings[self.like[d]][usize::from(state)];
+                *ceiling = ceiling.max(power.min(self.desc.cap(d, state)));
+            }
+            self.was[d] = state;
         }
-        self.slot = (self.slot + 1) % N;
+        for d in 0..self.ps.len() {
+            self.want[d] = self.wanted(d);
+            let deepest = self.desc.deepest(d);
+            let lowest = self.desc.cap(d, deepest);
+            let above = self.sample[d].unwrap_or_default() - lowest;
+            // Near its lowest cap a drive shows little of what it does with more.
+            if above * 2.0 > self.desc.cap(d, deepest.saturating_sub(1)) - lowest {
+                self.worth[d] = self.bytes[d].unwrap_or(0) as f64 / above.0;
+            }
+            self.bytes[d] = None;
+        }
+    }
+
+    /// What drive `d` wants, its fair share where it cannot be read. One that serves in bursts
+    /// draws little on average and needs more within them: below its share it goes when it is idle,
+    /// or after PACMAN's window.
+    fn wanted(&mut self, d: usize) -> PowerState {
+        let Some(power) = self.sample[d] else { return self.fair[d] };
+        let want = self.suits(d, power);
+        let idle = self.bytes[d] == Some(0);
+        if !idle {
+            self.light[d] = if want > self.fair[d] { self.light[d] + 1 } else { 0 };
+        }
+        if idle || self.light[d] >= N { want } else { want.min(self.fair[d]) }
+    }
+
+    /// The fastest state if that of drive `d` holds it back at `power`, else the deepest that would
+    /// not.
+    fn suits(&self, d: usize, power: Watts) -> PowerState {
+        let ceilings = &self.ceilings[self.like[d]];
+        let holds_back = |ps: PowerState| power > ceilings[usize::from(ps)] * AT_CEILING;
+        if holds_back(self.was[d]) {
+            return 0;
+        }
+        (0..=self.desc.deepest(d)).rev().find(|ps| !holds_back(*ps)).unwrap_or(0)
     }
 
     /// First what is wanted of the fair shares (their sum fits by construction), then what is
@@ -95,24 +141,32 @@ impl PacmanPlus {
             self.ps[d] = self.want[d].max(self.fair[d]);
         }
         let left = self.budget - self.desc.sum(&self.ps);
-        let left = raise(&self.desc, &mut self.ps, &self.want, left);
-        raise(&self.desc, &mut self.ps, &self.fair, left);
+        let left = raise(&self.desc, &mut self.ps, &self.want, &self.worth, left);
+        raise(&self.desc, &mut self.ps, &self.fair, &self.worth, left);
     }
 }
 
-/// Raises each drive towards its `goal`, lowest caps first, as far as `left` watts go.
-fn raise(desc: &PowerDesc, ps: &mut [PowerState], goal: &[PowerState], mut left: Watts) -> Watts {
-    for level in desc.levels().iter().rev().copied() {
-        for d in 0..ps.len() {
-            let next = desc.state_at(d, level).max(goal[d]);
-            let delta = desc.cap(d, next) - desc.cap(d, ps[d]);
-            if next < ps[d] && delta <= left + CAP_TOLERANCE {
-                left -= delta;
-                ps[d] = next;
-            }
-        }
+/// Raises drives towards their `goal` as far as `left` watts go, state by state: where a watt is
+/// worth most, of equals the lowest cap, then the lower index. What a drive serves for a watt above
+/// its lowest cap rises with its cap, so that of like drives those that have it keep it.
+fn raise(
+    desc: &PowerDesc,
+    ps: &mut [PowerState],
+    goal: &[PowerState],
+    worth: &[f64],
+    mut left: Watts,
+) -> Watts {
+    loop {
+        let step = |d: usize| desc.cap(d, ps[d] - 1) - desc.cap(d, ps[d]);
+        let fits = |d: &usize| ps[*d] > goal[*d] && step(*d) <= left + CAP_TOLERANCE;
+        let order = |a: &usize, b: &usize| {
+            let lower = desc.cap(*b, ps[*b]).0.total_cmp(&desc.cap(*a, ps[*a]).0);
+            worth[*a].total_cmp(&worth[*b]).then(lower).then(b.cmp(a))
+        };
+        let Some(d) = (0..ps.len()).filter(fits).max_by(order) else { return left };
+        left -= step(d);
+        ps[d] -= 1;
     }
-    left
 }
 
 impl Policy for PacmanPlus {
@@ -121,14 +175,21 @@ impl Policy for PacmanPlus {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
-        if self.started && self.power.add(&signals.drives, signals.period) {
-            for (sample, power) in self.sample.iter_mut().zip(self.power.take()) {
-                *sample = power;
-            }
-            self.measure(signals);
-            self.divide();
-        }
         // The period before the first step was under other caps: SSPC, as PACMAN starts.
+        if self.started {
+            for (bytes, drive) in self.bytes.iter_mut().zip(&signals.drives) {
+                if let (Some(read), Some(written)) = (drive.read_bytes, drive.written_bytes) {
+                    *bytes = Some(bytes.unwrap_or(0) + read + written);
+                }
+            }
+            if self.power.add(&signals.drives, signals.period) {
+                for (sample, power) in self.sample.iter_mut().zip(self.power.take()) {
+                    *sample = power;
+                }
+                self.measure(signals);
+                self.divide();
+            }
+        }
         self.started = true;
         for (d, ps) in self.ps.iter().copied().enumerate() {
             let raised = ps < signals.in_force.state(d);
@@ -175,6 +236,11 @@ mod tests {
         load.iter().map(&mut period).collect()
     }
 
+    fn idle() -> DriveSignals {
+        let (power, none) = (Some(Watts(IDLE)), Some(0));
+        DriveSignals { power, read_bytes: none, written_bytes: none, ..Default::default() }
+    }
+
     fn pm1743s(drives: usize) -> Topology {
         topology(&vec![pm1743().to_vec(); drives])
     }
@@ -217,8 +283,64 @@ mod tests {
         let mut plus = PacmanPlus::new(&server, Some(Watts(112.0))).unwrap();
         let load = vec![vec![24.0, 17.0, 12.0, 8.0, 5.0, 5.0, 20.0, 24.0]; 80];
         let states = run(&mut plus, &server, &load);
-        let settled = &states[2 * N].1;
-        assert!(states[2 * N..].iter().all(|(_, ps)| ps == settled));
+        let settled = &states[20].1;
+        assert!(states[20..].iter().all(|(_, ps)| ps == settled));
+    }
+
+    #[test]
+    fn watts_go_where_they_serve_most_bytes() {
+        let server = pm1743s(4);
+        let mut plus = PacmanPlus::new(&server, Some(Watts(56.0))).unwrap();
+        let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
+        let mut states = Vec::new();
+        for _ in 0..20 {
+            // Two idle, two that take all they get; a watt serves the last one twice as much.
+            for (d, gain) in [0.0, 0.0, 1.0, 2.0].into_iter().enumerate() {
+                let cap = server.drives[d].cap(signals.in_force.state(d)).0;
+                let power = if gain > 0.0 { cap } else { IDLE };
+                signals.drives[d].power = Some(Watts(power));
+                signals.drives[d].read_bytes = Some((gain * (power - 8.0) * 1e8) as u64);
+                signals.drives[d].written_bytes = Some(0);
+            }
+            states.push(step(&mut plus, &mut signals, &mut request));
+        }
+        assert_eq!(states[19], [4, 4, 3, 1], "9 + 9 + 14 + 21 W of 56");
+        assert!(states[3..].iter().all(|ps| *ps == states[19]), "caps rest: {states:?}");
+    }
+
+    /// 7 W on average may be 14 W and 5 W by turns.
+    #[test]
+    fn a_drive_that_serves_in_bursts_keeps_its_share() {
+        let server = pm1743s(2);
+        let mut plus = PacmanPlus::new(&server, Some(Watts(28.0))).unwrap();
+        let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
+        for t in 0..40 {
+            let cap = server.drives[1].cap(signals.in_force.state(1)).0;
+            for (d, power) in [if t % 6 == 0 { 12.0 } else { 7.0 }, cap].into_iter().enumerate() {
+                let (power, served) = (Some(Watts(power)), Some(1 << 20));
+                signals.drives[d].power = power;
+                (signals.drives[d].read_bytes, signals.drives[d].written_bytes) = (served, served);
+            }
+            assert_eq!(step(&mut plus, &mut signals, &mut request), [3, 3]);
+        }
+    }
+
+    /// Firmware may hold a drive well below its cap.
+    #[test]
+    fn a_drive_is_at_its_cap_where_others_like_it_stop() {
+        let server = pm1743s(3);
+        let mut plus = PacmanPlus::new(&server, Some(Watts(42.0))).unwrap();
+        let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
+        signals.drives[2] = idle();
+        for _ in 0..3 {
+            for (d, load) in [99.0, 12.7, IDLE].into_iter().enumerate() {
+                let cap = server.drives[d].cap(signals.in_force.state(d)).0;
+                signals.drives[d].power = Some(Watts(f64::min(load, 0.93 * cap)));
+            }
+            step(&mut plus, &mut signals, &mut request);
+        }
+        let states: Vec<_> = signals.in_force.states().collect();
+        assert_eq!(states, [2, 3, 4], "18 W; 12.7 W are less than 98 % of 13; idle");
     }
 
     #[test]
@@ -226,7 +348,7 @@ mod tests {
         let server = pm1743s(3);
         let mut plus = PacmanPlus::new(&server, Some(Watts(42.0))).unwrap();
         let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
-        signals.drives[1].power = Some(Watts(5.0));
+        signals.drives[1] = idle();
         signals.drives[2].power = Some(Watts(13.9));
         for _ in 0..2 {
             step(&mut plus, &mut signals, &mut request);
@@ -239,12 +361,12 @@ mod tests {
         let server = pm1743s(3);
         let mut plus = PacmanPlus::new(&server, Some(Watts(43.0))).unwrap();
         let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
-        signals.drives.fill(DriveSignals { power: Some(Watts(5.0)), ..Default::default() });
+        signals.drives.fill(idle());
         // It takes the 9 W of its PS4, which says nothing of what it could use.
         signals.drives[0].power = Some(Watts(9.0));
         signals.drives[0].state = Some(4);
         step(&mut plus, &mut signals, &mut request);
-        for _ in 0..3 * N {
+        for _ in 0..30 {
             assert_eq!(step(&mut plus, &mut signals, &mut request), [0, 4, 4]);
         }
     }
@@ -279,7 +401,7 @@ mod tests {
                 let ((_, before), (power, after)) = (&runs[t - 1], &runs[t]);
                 prop_assert!(desc.sum(after) <= budget + CAP_TOLERANCE);
                 for d in 0..desc.drives() {
-                    let held_back = power[d] > desc.cap(d, before[d]).0 * AT_CAP;
+                    let held_back = power[d] > desc.cap(d, before[d]).0 * AT_CEILING;
                     prop_assert!(!held_back || after[d] <= fair[d], "drive {d} at {t}");
                 }
             }
