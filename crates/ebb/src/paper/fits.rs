@@ -1,12 +1,10 @@
 //! What a paper's declared fit (`fits/`) came to: computed by `ebb-lab fit`, kept in
 //! `fits/results`, printed here.
 
-use std::fmt;
-
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::report::{Kind, Report, Row, Verdict};
+use super::report::{Kind, Provenance, Report, Row, Verdict};
 
 /// Results as `ebb-lab fit` wrote them, by paper.
 const RESULTS: &[(&str, &str)] = &[
@@ -14,39 +12,6 @@ const RESULTS: &[(&str, &str)] = &[
     ("pacer", include_str!("../../../../fits/results/pacer.json")),
     ("pacman", include_str!("../../../../fits/results/pacman.json")),
 ];
-
-/// Where rows come from that were not computed now.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Provenance {
-    /// The file that declares what is free, the baseline and what is predicted.
-    declaration: String,
-    /// Its last commit before the fit.
-    commit: String,
-    /// Points at which the baseline was simulated.
-    points: u32,
-    /// Those that meet it: samples of the region.
-    accepted: u32,
-    /// Samples on which the policy ran.
-    forecast: u32,
-    /// Seeds of each prediction.
-    prediction_seeds: Vec<u64>,
-    /// What repeats it.
-    command: String,
-}
-
-impl fmt::Display for Provenance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { declaration, points, accepted, forecast, command, .. } = self;
-        let (commit, seeds) = (self.commit.get(..12), self.prediction_seeds.len());
-        writeln!(
-            f,
-            "Computed beforehand, by {command}: fitted and predicted rows of {declaration} (commit \
-             {}).\n  {accepted} of {points} points meet the baseline; predictions ran on \
-             {forecast} of them with {seeds} seeds.",
-            commit.unwrap_or(&self.commit)
-        )
-    }
-}
 
 #[derive(Deserialize)]
 struct Fit {

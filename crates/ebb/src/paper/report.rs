@@ -1,9 +1,10 @@
 //! Paper against twin: rows for the numbers a text states, curves for figures without any.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
-use serde::Serialize;
+use std::fmt;
 
-use super::fits::Provenance;
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use serde::{Deserialize, Serialize};
+
 use super::span::Span;
 use crate::text::short;
 
@@ -167,6 +168,39 @@ pub struct Curve {
     pub x: Vec<f64>,
     /// Their values.
     pub y: Vec<f64>,
+}
+
+/// Where rows come from that were not computed now.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The file that declares what is free, the baseline and what is predicted.
+    pub declaration: String,
+    /// Its last commit before the fit.
+    commit: String,
+    /// Points at which the baseline was simulated.
+    points: u32,
+    /// Those that meet it: samples of the region.
+    accepted: u32,
+    /// Samples on which the policy ran.
+    forecast: u32,
+    /// Seeds of each prediction.
+    prediction_seeds: Vec<u64>,
+    /// What repeats it.
+    command: String,
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { declaration, points, accepted, forecast, command, .. } = self;
+        let (commit, seeds) = (self.commit.get(..12), self.prediction_seeds.len());
+        writeln!(
+            f,
+            "Computed beforehand, by {command}: fitted and predicted rows of {declaration} (commit \
+             {}).\n  {accepted} of {points} points meet the baseline; predictions ran on \
+             {forecast} of them with {seeds} seeds.",
+            commit.unwrap_or(&self.commit)
+        )
+    }
 }
 
 /// All that one paper's evaluation came to.
