@@ -11,6 +11,7 @@ const RESULTS: &[(&str, &str)] = &[
     ("eadc", include_str!("../../../../fits/results/eadc-e6.json")),
     ("pacer", include_str!("../../../../fits/results/pacer.json")),
     ("pacman", include_str!("../../../../fits/results/pacman.json")),
+    ("sandman", include_str!("../../../../fits/results/sandman.json")),
 ];
 
 #[derive(Deserialize)]
