@@ -54,7 +54,7 @@ pub struct PaperArgs {
     /// Run only what shows this figure, such as 16 or table-1; repeat it for several [default: all]
     #[arg(long = "figure", value_name = "NAME")]
     figures: Vec<String>,
-    /// Also the figures that take minutes; without it what is left out is told
+    /// Also the figures that take longest; without it what is left out is told
     #[arg(long, conflicts_with = "here")]
     full: bool,
     /// Simulated time of each run but those steady sooner [default: 90 s for pacer, but a day of 30
@@ -86,7 +86,7 @@ impl PaperArgs {
 }
 
 impl Paper {
-    /// Figures that take minutes.
+    /// Figures that take longest.
     fn long(self) -> &'static [&'static str] {
         match self {
             Self::Pacer => pacer::LONG,

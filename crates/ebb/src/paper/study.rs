@@ -24,12 +24,12 @@ pub struct Part<S = Study> {
 pub struct Wanted<'a> {
     /// Figures by their names; all where none is named.
     pub figures: &'a [String],
-    /// Also parts that take minutes, where no figure is named.
+    /// Also the parts that take longest, where no figure is named.
     pub full: bool,
 }
 
-/// The parts of `parts` that are wanted; those of `long` figures, which take minutes, only where
-/// they are asked for.
+/// The parts of `parts` that are wanted; those of `long` figures only where they are asked
+/// for.
 ///
 /// # Errors
 /// A figure that no part shows.
@@ -63,7 +63,7 @@ pub fn left_out(long: &[&str], wanted: Wanted<'_>) -> String {
     if long.is_empty() || wanted.full || !wanted.figures.is_empty() {
         return String::new();
     }
-    format!("Left out, for they take minutes: figures {}; --full has them.\n", long.join(", "))
+    format!("Left out, for they take longest: figures {}; --full has them.\n", long.join(", "))
 }
 
 /// Runs `parts`; whether an interruption left out the rest.

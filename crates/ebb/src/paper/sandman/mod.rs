@@ -31,7 +31,7 @@ impl Study {
     }
 }
 
-/// Figures whose runs take minutes.
+/// Figures whose runs take longest.
 pub const LONG: &[&str] = &["cloud"];
 
 /// The evaluation's parts, in the slides' order.
