@@ -4,7 +4,7 @@
 //! that comes for each thread in each slot of a millisecond. In each slot the fewest physical
 //! cores are awake that take it and the next slot's work at no more than some share of their
 //! time, its threads spread by what they bring; all others are blocked, and woken a slot ahead.
-//! The share is the largest of [`FILLS`] at which the whole run keeps the tolerated p99.
+//! The share is the largest of `FILLS` at which the whole run keeps the tolerated p99.
 //!
 //! It is no optimum but a good plan in hindsight: it moves cores between slots and not between
 //! requests, keeps one core polling wherever a request comes, and has one share for the whole run.
@@ -48,7 +48,7 @@ impl<E: From<TraceError>> Run<'_, E> {
     }
 
     /// The clairvoyant run whose p99 is at most (1 + `tolerance`) times busy polling's; `None`
-    /// where no share of [`FILLS`] keeps that.
+    /// where no share of `FILLS` keeps that.
     ///
     /// # Errors
     /// A load that cannot be had, or read.
