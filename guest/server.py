@@ -22,6 +22,8 @@ class Bed:
         self.args, self.image, self.folder = args, image, folder / self.__module__
         self.guest = None
         self.targets = []
+        # What was true so far.
+        self.told = []
 
     def hwmon(self, name):
         """The folder of the first chip of that name."""
@@ -30,10 +32,12 @@ class Bed:
     def number(self, path):
         return int(self.guest.run(f"cat {path}"))
 
-    def start_physics(self, profile="server.toml"):
-        """Lets the twin be the server."""
+    def start_physics(self, profile="server.toml", every=1):
+        """Lets the twin be the server; it tells the truth every so many seconds."""
+        self.told = []
         self.guest.run(f"""cat > /tmp/server.toml << 'END'\n{(HARDWARE / profile).read_text()}\nEND
-            setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults \\
+            : > /tmp/truth
+            setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults {every} \\
             > /tmp/truth 2> /tmp/physics < /dev/null &
             echo $! > /tmp/physics.pid""")
         until("the physics run", lambda: self.truth(), PATIENCE)
@@ -41,8 +45,9 @@ class Bed:
     def truth(self):
         """What is true in the twin, second by second."""
         alive = "kill -0 $(cat /tmp/physics.pid) || { cat /tmp/physics; exit 1; }"
-        lines = self.guest.run(f"{alive}; cat /tmp/truth")
-        return [json.loads(line) for line in lines.splitlines() if line.endswith("}")]
+        lines = self.guest.run(f"{alive}; tail -n +{len(self.told) + 1} /tmp/truth")
+        self.told += [json.loads(line) for line in lines.splitlines() if line.endswith("}")]
+        return self.told
 
     def close(self):
         if self.guest is not None:

@@ -43,7 +43,7 @@ class Bed(server.Bed):
 modprobe -a ebb_hw nvme-tcp
 mount -o ro /dev/vdb /opt/tools
 {connect}
-setsid /opt/tools/hardware /etc/server.toml /tmp/faults > /tmp/truth 2> /tmp/physics < /dev/null &
+setsid /opt/tools/hardware /etc/server.toml /tmp/faults 1 > /tmp/truth 2> /tmp/physics < /dev/null &
 echo $! > /tmp/physics.pid
 until [ -s /tmp/truth ]; do sleep 0.1; done
 END

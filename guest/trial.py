@@ -1,6 +1,7 @@
 """`ebb-lab trial` on the server: what its meters and intervals say, beside the watts that are true
 in the twin behind the hardware. It takes a quarter of an hour, and the Python of `lab/.venv`."""
 
+import bisect
 import contextlib
 import json
 import statistics
@@ -25,19 +26,21 @@ class Bed(server.Bed):
 class Machine:
     """`ebb run` in the guest, block by block, as a trial runs it."""
 
-    def __init__(self, bed):
-        self.bed = bed
+    def __init__(self, bed, policy):
+        self.bed, self.policy = bed, policy
 
     def restore(self):
         self.bed.guest.run("/tmp/tools/ebb restore")
 
     @contextlib.contextmanager
     def block(self, acts, seconds):
-        policy = f"--policy {POLICY} --apply" if acts else "--policy native"
+        policy = f"--policy '{self.policy}' --apply" if acts else "--policy native"
         self.bed.guest.run(f"""rm -f /tmp/code /tmp/pid
-            setsid sh -c '/tmp/tools/ebb run {policy} --json --samples --config /tmp/ebb.toml \\
-                    --duration "{seconds:g} s" & echo $! > /tmp/pid
-                wait $!; echo $? > /tmp/code' > /tmp/said 2> /tmp/notes < /dev/null &
+            setsid sh > /tmp/said 2> /tmp/notes << END &
+                /tmp/tools/ebb run {policy} --json --samples --config /tmp/ebb.toml \\
+                    --duration "{seconds:g} s" < /dev/null & echo \$! > /tmp/pid
+                wait \$!; echo \$? > /tmp/code
+END
             until [ -s /tmp/pid ]; do sleep 0.1; done""")
         try:
             yield self.lines()
@@ -58,15 +61,15 @@ class Machine:
                 yield line
             if ended == "ended":
                 return
-            time.sleep(1)
+            time.sleep(0.5)
 
 
 def load(bed):
     """users read and write, and the twin stands for the hardware"""
-    bed.start_physics()
+    bed.start_physics(every=0.2)
     for drive in range(server.DRIVES):
         start_fio(bed, f"load{drive}", drive, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
-    until("five seconds pass", lambda: len(bed.truth()) > 5, PATIENCE)
+    until("five seconds pass", lambda: bed.truth()[-1]["seconds"] > 5, PATIENCE)
 
 
 def trial(bed):
@@ -79,7 +82,7 @@ def trial(bed):
     bed.guest.run(f"echo '{CONFIG}' > /tmp/ebb.toml")
     minutes = 2 * PAIRS * BLOCK_S / 60
     design = Design(POLICY, minutes, BLOCK_S, WASHOUT_S, tolerate=2.0, seed=bed.args.seed)
-    machine, folder = Machine(bed), bed.folder / "trial"
+    machine, folder = Machine(bed, POLICY), bed.folder / "trial"
     folder.mkdir()
     done = course.run(design, folder, machine, about={"host": "guest"},
                       say=lambda line: print(f"# {line}", flush=True))
@@ -87,36 +90,48 @@ def trial(bed):
     verdict = judging.judge(done)
     telling.write(verdict, folder)
     expect(done.end == "complete", f"it ended {done.end}: {done.why}")
-    truth, walls = bed.truth(), {}
-    for record in map(json.loads, (folder / "runs.jsonl").read_text().splitlines()):
-        if "result" not in record:
-            continue
-        said = folder / "samples" / (record["key"].replace("/", "-") + ".jsonl")
-        watts, wall = true(truth, map(json.loads, said.read_text().splitlines()))
-        pair, arm = record["result"]["pair"], record["result"]["arm"]
-        sensed = record["result"]["seen"]["means"]["cpu_power_w"]
+    blocks = list(by_truth(bed.truth(), done, folder))
+    for block in blocks:
+        pair, arm, sensed, watts = (block[of] for of in ("pair", "arm", "sensed", "sockets"))
         print(f"# pair {pair}, {arm}: {watts:.2f} W true, {sensed:.2f} W sensed")
-        walls.setdefault(pair, {})[arm] = wall
         expect(abs(sensed / watts - 1) < SENSED, f"{sensed} W is sensed, {watts} W is true")
     print(f"# {verdict.conclusion}; {folder}/{telling.PAGE}")
     (watts,) = (each for each in verdict.differences if each.name == "watts")
-    apart = statistics.mean(pair["policy"] - pair["native"] for pair in walls.values())
-    told = watts.difference
+    apart, told = statistics.mean(differences(blocks)), watts.difference
     print(f"# at the wall {apart:+.2f} W, {told.value:+.2f} W ({told.low:+.2f} to {told.high:+.2f}) told")
     expect(told.low <= apart <= told.high, "the interval does not contain what is true")
 
 
-def true(truth, events):
-    """Watts of both sockets and at the wall in the part of a block that counts. What the wall's
-    meter said tells which second was which."""
-    samples = (event for event in events if event["event"] == "sample")
-    read = {round(it["values"]["power_w"], 6): it["time_s"] for it in samples
-            if "power_w" in it["values"]}
-    begun = statistics.median(second["seconds"] - read[round(second["wall"], 6)]
-                              for second in truth if round(second["wall"], 6) in read)
-    counted = [second for second in truth if WASHOUT_S <= second["seconds"] - begun <= BLOCK_S]
-    joules, seconds = (counted[-1][of] - counted[0][of] for of in ("joules", "seconds"))
-    return joules / seconds, statistics.mean(second["wall"] for second in counted)
+def by_truth(truth, done, folder):
+    """Each block that counts: watts of both sockets as sensed, and in truth, and at the wall."""
+    for record in map(json.loads, (folder / "runs.jsonl").read_text().splitlines()):
+        if "result" not in record:
+            continue
+        said = folder / "samples" / (record["key"].replace("/", "-") + ".jsonl")
+        events = map(json.loads, said.read_text().splitlines())
+        begun = statistics.median(
+            it["unix_s"] - it["values"]["time_s"] for it in events if it["event"] == "sample")
+        edges = begun + done.design.washout_s, begun + done.design.block_s
+        sockets, wall = (
+            (joules(truth, of, edges[1]) - joules(truth, of, edges[0])) / done.design.counted_s
+            for of in ("joules", "wall_joules"))
+        seen = record["result"]
+        yield {"pair": seen["pair"], "arm": seen["arm"], "sockets": sockets, "wall": wall,
+               "sensed": seen["seen"]["means"]["cpu_power_w"]}
+
+
+def joules(truth, of, unix):
+    """A sum at a moment, as if it grew evenly between what is known of it."""
+    after = bisect.bisect_left(truth, unix, key=lambda told: told["unix"])
+    a, b = truth[after - 1], truth[after]
+    share = (unix - a["unix"]) / (b["unix"] - a["unix"])
+    return a[of] + share * (b[of] - a[of])
+
+
+def differences(blocks):
+    """At the wall, policy from native, of each pair."""
+    wall = {(block["pair"], block["arm"]): block["wall"] for block in blocks}
+    return [wall[pair, "policy"] - wall[pair, "native"] for pair, arm in wall if arm == "native"]
 
 
 SHORT = STEPS = [server.boot, load, trial, server.farewell]

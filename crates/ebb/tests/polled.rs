@@ -95,3 +95,26 @@ fn what_a_polled_server_has_nothing_for_is_refused() {
         assert!(code == 2 && error.contains(says), "{error}");
     }
 }
+
+#[test]
+fn negative_numbers_of_a_polled_profile_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = path(folder.path(), "server.toml");
+    let shipped = fs::read_to_string("../twin/profiles/reactor/all-flash.toml").unwrap();
+    let shipped: toml::Table = shipped.parse().unwrap();
+    let parts = shipped.iter().filter_map(|(name, part)| Some((name, part.as_table()?)));
+    let mut tried = 0;
+    for (name, key, value) in parts.flat_map(|(n, part)| part.iter().map(move |(k, v)| (n, k, v))) {
+        let negative = match value.as_str().and_then(|text| text.split_once(' ')) {
+            Some((_, unit)) => format!("'-1 {unit}'"),
+            None if value.is_bool() => continue,
+            None => "-1".to_owned(),
+        };
+        let text = format!("base = 'all-flash'\nname = ''\n[{name}]\n{key} = {negative}");
+        fs::write(&profile, text).unwrap();
+        let (code, error) = fails(&["sim", "--profile", &profile, "--duration", "1 s"]);
+        assert!(code != 101 && error.contains(key), "{name}.{key} = {negative}: {error}");
+        tried += 1;
+    }
+    assert!(tried > 30, "only {tried} were tried");
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use clap::Args;
@@ -52,7 +53,7 @@ enum Event<'a> {
     Decision(Line<'a>),
     Notice { time_s: f64, of: String, text: &'a str },
     Summary { time_s: f64, text: &'a str },
-    Sample { time_s: f64, values: BTreeMap<&'a str, f64>, modelled: Vec<&'a str> },
+    Sample { time_s: f64, unix_s: f64, values: BTreeMap<&'a str, f64>, modelled: Vec<&'a str> },
 }
 
 /// Says it.
@@ -117,7 +118,9 @@ impl Teller {
         if self.tell.samples {
             let values = self.columns.known(cycled).into_iter().collect();
             let modelled = self.columns.modelled(cycled);
-            line(&mut to, &Event::Sample { time_s, values, modelled })?;
+            // Before 1970 there was no Ebb.
+            let unix_s = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
+            line(&mut to, &Event::Sample { time_s, unix_s, values, modelled })?;
         }
         let state = match (cycled.native, failing, self.would) {
             (Some(reason), ..) => State::Native(reason),

@@ -117,13 +117,7 @@ pub fn profile(path: Option<&Path>) -> anyhow::Result<Profile> {
     let wrong = |what: String| usage(format!("--power-profile {}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let file = path.display().to_string();
-    let profile = Profile::parse(&file, &text).map_err(|error| usage(error.to_string()))?;
-    let Power { core_active, core_serving, core_doze, core_c1, .. } = &profile.power;
-    let all = [core_active, core_serving, core_doze, core_c1].map(|watts| watts.0);
-    if !all.iter().all(|watts| watts.is_finite() && *watts >= 0.0) {
-        return Err(wrong("powers must not be negative".into()));
-    }
-    Ok(profile)
+    Profile::parse(&file, &text).map_err(|error| usage(error.to_string()))
 }
 
 /// Shares of a time.

@@ -144,7 +144,7 @@ fn a_wrong_profile_names_its_file() {
     let path = folder.path().join("p.toml");
     let text = include_str!("../../../twin/profiles/reactor/all-flash.toml");
     for (text, words) in [
-        (text.replace("1.9 W", "-1.9 W"), "negative"),
+        (text.replace("1.9 W", "-1.9 W"), "power.core_c1: must be from 0"),
         (text.replace("core_doze", "core_dose"), "core_doze"),
     ] {
         fs::write(&path, text).unwrap();

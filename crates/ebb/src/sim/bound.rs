@@ -5,29 +5,47 @@ use anyhow::Result;
 use ebb_policy::cpu::Native;
 use ebb_policy::{Limits, Policy, Request};
 use ebb_twin::bound::caps::{ClairvoyantCaps, Served};
-use ebb_twin::bound::cores::{Worked, search};
+use ebb_twin::bound::cores::{self, Worked};
+use ebb_twin::bound::fans;
 use ebb_twin::{Observer, Outcome, Run, Unobserved};
 
-use super::plan::{CLAIRVOYANT_CAPS as CAPS, CLAIRVOYANT_CORES as CORES, Plan};
+use super::plan::{FORETOLD, Plan};
 use crate::exit::usage;
 use crate::interrupt;
 
 /// Makes the policy `name` for `plan`.
 pub fn policy(plan: &Plan, name: &str) -> Result<Box<dyn Policy>> {
-    if name != CORES && name != CAPS {
+    if !FORETOLD.contains(&name) {
         return plan.policy(name);
     }
     if !plan.changes.is_empty() {
-        return Err(usage(format!("--policy {name}: leave --change out")));
+        return Err(usage("knows the future of one load only: leave --change out"));
     }
-    if name == CAPS { caps(plan) } else { cores(plan) }
+    match name {
+        "clairvoyant-cores" => for_cores(plan),
+        "clairvoyant-caps" => for_caps(plan),
+        _ => for_fans(plan),
+    }
 }
 
-fn cores(plan: &Plan) -> Result<Box<dyn Policy>> {
+fn for_cores(plan: &Plan) -> Result<Box<dyn Policy>> {
     let mut worked = Worked::default();
     let native = pass(plan, Box::new(Native), &mut worked)?;
     let topology = &plan.server.topology;
-    let found = search(topology, plan.settings.plf, (&native, &worked), |policy| {
+    let found = cores::search(topology, plan.settings.plf, (&native, &worked), |policy| {
+        interrupt::leave_if_asked();
+        pass(plan, Box::new(policy), &mut Unobserved)
+    })?;
+    Ok(Box::new(found))
+}
+
+fn for_fans(plan: &Plan) -> Result<Box<dyn Policy>> {
+    let topology = &plan.server.topology;
+    if topology.fans.is_empty() || topology.frequencies.is_empty() {
+        return Err(usage("has no fans to turn: choose a --profile with them, see 'ebb sim list'"));
+    }
+    let native = pass(plan, Box::new(Native), &mut Unobserved)?;
+    let found = fans::search(topology, plan.settings.plf, &native, |policy| {
         interrupt::leave_if_asked();
         pass(plan, Box::new(policy), &mut Unobserved)
     })?;
@@ -45,7 +63,7 @@ fn whole(plan: &Plan, policy: Box<dyn Policy>) -> Result<Run<'_>> {
         profile: &plan.server.profile,
         policy,
         operator: None,
-        limits: plan.limits(CORES),
+        limits: plan.limits("clairvoyant"),
         ssd_budget: plan.ssd_budget(),
         changes: Vec::new(),
         workload: plan.workload()?.0,
@@ -58,9 +76,9 @@ fn whole(plan: &Plan, policy: Box<dyn Policy>) -> Result<Run<'_>> {
 }
 
 /// From a pass with all drives in each of their power states.
-fn caps(plan: &Plan) -> Result<Box<dyn Policy>> {
+fn for_caps(plan: &Plan) -> Result<Box<dyn Policy>> {
     let Some(budget) = plan.ssd_budget() else {
-        return Err(usage(format!("--policy {CAPS}: give an --ssd-budget")));
+        return Err(usage("has nothing to share out: give --ssd-budget"));
     };
     let topology = &plan.server.topology;
     let mut served = Vec::new();
@@ -72,7 +90,7 @@ fn caps(plan: &Plan) -> Result<Box<dyn Policy>> {
             hold.power_state.ask(d, ps.min(deepest as u8), "clairvoyant-caps:first-pass");
         }
         let mut pass = Served::default();
-        let uncapped = Limits { ssd_budget: None, ..plan.limits(CAPS) };
+        let uncapped = Limits { ssd_budget: None, ..plan.limits("clairvoyant") };
         let run = Run { operator: Some(hold), limits: uncapped, ..whole(plan, Box::new(Native))? };
         ebb_twin::run(run, &mut pass)?;
         served.push(pass);

@@ -102,3 +102,14 @@ pub fn workload(name: &str, args: &WorkloadArgs) -> Result<WorkloadSpec> {
     };
     Ok(spec.with(&overrides)?)
 }
+
+/// Refuses a warm-up that leaves nothing to be counted.
+pub fn something_counts(warmup: Nanos, duration: Nanos) -> Result<()> {
+    if warmup < duration {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "--warmup {warmup} leaves nothing of a duration of {duration}: give a shorter warm-up or a \
+         longer --duration"
+    )))
+}

@@ -23,10 +23,8 @@ use crate::progress::Progress;
 use crate::server::Server;
 use crate::text::short;
 
-/// The policy of cores that knows the load (`bound.rs`).
-pub const CLAIRVOYANT_CORES: &str = "clairvoyant-cores";
-/// The same of drive caps.
-pub const CLAIRVOYANT_CAPS: &str = "clairvoyant-caps";
+/// The policies that know the load (`bound.rs`).
+pub const FORETOLD: [&str; 3] = ["clairvoyant-cores", "clairvoyant-caps", "clairvoyant-fans"];
 
 /// Where requests come from; made anew for each run.
 pub enum Requests {
@@ -128,14 +126,7 @@ impl Plan {
                  longer --duration"
             )));
         }
-        match self.duration {
-            Some(duration) if self.warmup >= duration => Err(usage(format!(
-                "--warmup {} leaves nothing of a duration of {duration}: give a shorter warm-up or \
-                 a longer --duration",
-                self.warmup
-            ))),
-            _ => Ok(()),
-        }
+        self.duration.map_or(Ok(()), |duration| options::something_counts(self.warmup, duration))
     }
 
     /// Refuses what no run could do, before any run starts.
@@ -363,8 +354,7 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
             return Err(anyhow::Error::from(error).context("--ssd-budget"));
         }
     }
-    let foretold = [CLAIRVOYANT_CORES, CLAIRVOYANT_CAPS];
-    let causal = policies.iter().filter(|name| !foretold.contains(&name.as_str()));
+    let causal = policies.iter().filter(|name| !FORETOLD.contains(&name.as_str()));
     causal.into_iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
 }
 

@@ -24,12 +24,10 @@ use crate::input::Watch;
 use crate::out;
 use crate::parallel::in_parallel;
 use crate::progress::Progress;
-use crate::text::grouped;
+use crate::text::{grouped, seconds};
 
 /// Knows the requests that will come.
 const CLAIRVOYANT: &str = "clairvoyant";
-/// How much its p99 may be above busy polling's: Sandman's slides, "within 5 % in corner cases".
-const NEAR: f64 = 0.05;
 /// Room for offsets, which play no role here.
 const CAPACITY: Bytes = Bytes(1 << 40);
 
@@ -60,11 +58,11 @@ pub fn simulate(args: &SimArgs, profile: &Profile, experiment: Option<Experiment
     writeln!(to, "Simulated (digital twin) on {}\n{}", profile.name, profile.summary)?;
     writeln!(
         to,
-        "{}, seed {}, {} requests in {} s under {}",
+        "{}, seed {}, {} requests in {} under {}",
         summary.workload,
         plan.seed,
         grouped(runs[0].answered as f64),
-        runs[0].span.seconds(),
+        seconds(runs[0].span.seconds()),
         plan.names[0]
     )?;
     table::print(&mut to, &summary)?;
@@ -103,12 +101,7 @@ impl<'a> Plan<'a> {
         let unknown = || usage("a polled server runs for a stated time: give --duration, or --to");
         let duration = args.duration.or(own).ok_or_else(unknown)?;
         let warmup = args.warmup.unwrap_or(Nanos::ZERO);
-        if warmup >= duration {
-            return Err(usage(format!(
-                "--warmup {warmup} leaves nothing of a duration of {duration}: give a shorter \
-                 warm-up or a longer --duration"
-            )));
-        }
+        options::something_counts(warmup, duration)?;
         Ok(Self { profile, names, requests, duration, warmup, seed: args.seed, plf: args.plf })
     }
 
@@ -147,8 +140,13 @@ impl<'a> Plan<'a> {
             let load = || -> Result<Load> { Ok(self.load()?.0) };
             let Self { profile, duration, warmup, seed, .. } = *self;
             let run = reactors::Run { profile, load: &load, duration, warmup, seed };
-            let none = || anyhow!("clairvoyant: no plan keeps p99 within 5 % of busy polling's");
-            return Ok((run.clairvoyant(NEAR)?.ok_or_else(none)?, watch));
+            let none = || {
+                anyhow!(
+                    "clairvoyant: no plan keeps p99 within {:.0} % of busy polling's",
+                    100.0 * reactors::NEAR
+                )
+            };
+            return Ok((run.clairvoyant()?.ok_or_else(none)?, watch));
         }
         let shown = run(Setup {
             profile: self.profile,

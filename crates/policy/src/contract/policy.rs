@@ -79,3 +79,26 @@ pub enum PolicyError {
         valid: &'static str,
     },
 }
+
+impl PolicyError {
+    /// Refuses a parameter unless `ok`.
+    pub(crate) fn unless(
+        ok: bool,
+        parameter: &'static str,
+        value: f64,
+        valid: &'static str,
+    ) -> Result<(), Self> {
+        if ok { Ok(()) } else { Err(Self::Parameter { parameter, value, valid }) }
+    }
+
+    /// Refuses a parameter that is not within `low` to `high`.
+    pub(crate) fn within(
+        parameter: &'static str,
+        value: f64,
+        low: f64,
+        high: f64,
+        valid: &'static str,
+    ) -> Result<(), Self> {
+        Self::unless((low..=high).contains(&value), parameter, value, valid)
+    }
+}

@@ -17,10 +17,7 @@ impl FixedFans {
     /// # Errors
     /// A duty that is not within 0 to 1.
     pub fn new(topology: &Topology, duty: f64) -> Result<Self, PolicyError> {
-        if !(0.0..=1.0).contains(&duty) {
-            let (parameter, valid) = ("duty", "0 to 1");
-            return Err(PolicyError::Parameter { parameter, value: duty, valid });
-        }
+        PolicyError::within("duty", duty, 0.0, 1.0, "0 to 1")?;
         Ok(Self { duty: duty.max(topology.min_duty()) })
     }
 }

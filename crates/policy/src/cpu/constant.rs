@@ -27,12 +27,12 @@ impl Constant {
         ghz: Option<f64>,
         cores: Option<f64>,
     ) -> Result<Self, PolicyError> {
-        if let Some(value) = ghz.filter(|ghz| *ghz <= 0.0) {
-            return Err(PolicyError::Parameter { parameter: "ghz", value, valid: "above 0" });
+        if let Some(ghz) = ghz {
+            PolicyError::unless(ghz > 0.0, "ghz", ghz, "above 0")?;
         }
-        if let Some(value) = cores.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
+        if let Some(share) = cores {
             let valid = "a share of the cores, above 0 and at most 1";
-            return Err(PolicyError::Parameter { parameter: "cores", value, valid });
+            PolicyError::unless(share > 0.0 && share <= 1.0, "cores", share, valid)?;
         }
         let of = |share: f64| {
             let count = |cores: u16| (share * f64::from(cores)).ceil() as u16;

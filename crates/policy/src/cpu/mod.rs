@@ -10,7 +10,7 @@ pub use constant::Constant;
 pub use native::Native;
 pub use ondemand::Ondemand;
 pub use pacer::{Adaptors, Pacer, PacerParams};
-pub use pacer_plus::PacerPlus;
+pub use pacer_plus::{DRIVES, PacerPlus};
 
 use crate::units::Hertz;
 

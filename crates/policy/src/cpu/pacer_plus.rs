@@ -33,7 +33,7 @@ const RECALL: u16 = 16;
 
 /// The drives' share of `plf`. Shallow states wake within microseconds and save most of what drives
 /// can save; deep ones take as long as a request does.
-const DRIVES: f64 = 0.1;
+pub const DRIVES: f64 = 0.1;
 
 /// Time in which what the account has fades to 1/e, in seconds.
 const HOUR: f64 = 3600.0;

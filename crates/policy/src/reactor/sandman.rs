@@ -58,14 +58,10 @@ impl SandmanParams {
     /// The parameter that is out of its range.
     pub fn check(&self) -> Result<(), PolicyError> {
         let Self { burst_buffer, burst_depth } = *self;
-        let wrong = |parameter, value, valid| PolicyError::Parameter { parameter, value, valid };
-        if !(0.0..CORE_LIMIT).contains(&burst_buffer) {
-            return Err(wrong("burst_buffer", burst_buffer, "0 to below the core limit, 0.8"));
-        }
-        if burst_depth < 1.0 {
-            return Err(wrong("burst_depth", burst_depth, "one request or more"));
-        }
-        Ok(())
+        let (fits, valid) =
+            ((0.0..CORE_LIMIT).contains(&burst_buffer), "0 to below the core limit, 0.8");
+        PolicyError::unless(fits, "burst_buffer", burst_buffer, valid)?;
+        PolicyError::unless(burst_depth >= 1.0, "burst_depth", burst_depth, "one request or more")
     }
 }
 

@@ -104,10 +104,7 @@ impl SandmanPlus {
     /// # Errors
     /// One that is not above zero.
     pub fn with_objective(machine: &Machine, micros: f64) -> Result<Self, PolicyError> {
-        let (parameter, valid) = ("objective_us", "above 0");
-        if micros <= 0.0 {
-            return Err(PolicyError::Parameter { parameter, value: micros, valid });
-        }
+        PolicyError::unless(micros > 0.0, "objective_us", micros, "above 0")?;
         Ok(Self { objective: micros * 1e3, ..Self::new(machine) })
     }
 

@@ -34,11 +34,11 @@ impl Apst {
         Self { drives: topology.drives.len(), plf: plf.max(0.0), latency: None }
     }
 
-    /// The longest wake-up that is allowed.
-    fn allowed(&self) -> Nanos {
-        let share = self.plf / (1.0 + self.plf);
+    /// The longest wake-up that is allowed at a mean `latency` in ns.
+    #[must_use]
+    pub fn allowed(plf: f64, latency: f64) -> Nanos {
         // A float converted to an integer saturates.
-        Nanos((self.latency.unwrap_or(0.0) * share) as u64)
+        Nanos((latency * plf / (1.0 + plf)) as u64)
     }
 }
 
@@ -57,7 +57,7 @@ impl Policy for Apst {
             let mean = self.latency.get_or_insert(latency);
             *mean -= (latency - *mean) * (-signals.period.seconds() / AVERAGED).exp_m1();
         }
-        let allowed = self.allowed();
+        let allowed = Self::allowed(self.plf, self.latency.unwrap_or(0.0));
         (0..self.drives).for_each(|drive| request.idle_wake.ask(drive, allowed, "apst:plf"));
     }
 }

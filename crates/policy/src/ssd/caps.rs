@@ -99,13 +99,8 @@ impl PowerDesc {
     /// A budget that is no number or below the sum of the lowest caps.
     pub fn uniform(&self, budget: Option<Watts>) -> Result<Vec<PowerState>, PolicyError> {
         let Some(budget) = budget else { return Ok(vec![0; self.drives()]) };
-        if !budget.0.is_finite() {
-            return Err(PolicyError::Parameter {
-                parameter: "ssd_budget",
-                value: budget.0,
-                valid: "a finite number of watts",
-            });
-        }
+        let valid = "a finite number of watts";
+        PolicyError::unless(budget.0.is_finite(), "ssd_budget", budget.0, valid)?;
         let lowest = (0..self.drives()).map(|d| self.cap(d, PowerState::MAX)).sum::<Watts>();
         // A server without drives has no level and fits any budget.
         let level = match self.uniform_level(budget, |_| Watts(0.0)) {

@@ -72,9 +72,7 @@ impl Pacman {
         budget: Option<Watts>,
     ) -> Result<Self, PolicyError> {
         for (parameter, value) in [("alpha", alpha), ("beta", beta)] {
-            if !(0.0..=10.0).contains(&value) {
-                return Err(PolicyError::Parameter { parameter, value, valid: "0 to 10" });
-            }
+            PolicyError::within(parameter, value, 0.0, 10.0, "0 to 10")?;
         }
         Self::with("pacman", Predictor::Statistical { alpha, beta }, topology, budget)
     }

@@ -1,18 +1,18 @@
 //! The physics behind the hardware of a guest: reads what its kernel commands and does, lets the
 //! twin's models answer, and tells its sensors (docs/guest.md).
 //!
-//!     hardware PROFILE FAULTS
+//!     hardware PROFILE FAULTS EVERY
 //!
 //! FAULTS is a file that may come and go; each of its lines breaks a part for as long as it is
 //! there: `fan 2 stalled`, `fan 0 dead`, `socket 1 stuck`, `socket 0 lost`, `inlet lying -15`.
-//! Once a second a line of JSON says what is true, whatever sensors claim.
+//! Every so many seconds a line of JSON says what is true, whatever sensors claim.
 
 mod kernel;
 mod server;
 
 use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ebb_policy::units::Nanos;
 use ebb_twin::Profile;
@@ -26,13 +26,14 @@ const PERIOD: Duration = Duration::from_millis(200);
 type Error = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Error> {
-    let [profile, faults] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
-        return Err("usage: hardware PROFILE FAULTS".into());
+    let [profile, faults, every] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
+        return Err("usage: hardware PROFILE FAULTS EVERY".into());
     };
+    let every = Duration::try_from_secs_f64(every.parse()?)?;
     let mut kernel = Kernel::open()?;
     let mut server = Server::new(Profile::load(profile)?, &kernel)?;
     let begun = Instant::now();
-    let (mut last, mut said) = (begun, 0);
+    let (mut last, mut due) = (begun, Duration::ZERO);
     loop {
         server.break_by(&std::fs::read_to_string(Path::new(faults)).unwrap_or_default())?;
         let now = Instant::now();
@@ -43,9 +44,10 @@ fn main() -> Result<(), Error> {
         let at = Nanos::from_seconds((now - begun).as_secs_f64());
         let sensed = server.pass(at, seconds, &commands, &work);
         kernel.tell(&sensed)?;
-        if (now - begun).as_secs() >= said {
-            said += 1;
-            writeln!(std::io::stdout(), "{}", server.truth(at))?;
+        if now - begun >= due {
+            due += every;
+            let unix = SystemTime::UNIX_EPOCH.elapsed()?.as_secs_f64();
+            writeln!(std::io::stdout(), "{}", server.truth(at, unix))?;
         }
         std::thread::sleep(PERIOD);
     }

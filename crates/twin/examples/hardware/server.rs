@@ -27,8 +27,9 @@ pub struct Server {
     inlet: Sensor,
     /// Power of a drive, taken as constant: the host of the drives has what they really draw.
     drive_watts: Vec<f64>,
-    /// Of the whole server at the wall, W.
+    /// Of the whole server at the wall, W, and since the start, J.
     wall: f64,
+    wall_joules: f64,
     /// The faults in force, as they were told.
     faults: String,
 }
@@ -78,6 +79,7 @@ impl Server {
             inlet: Sensor::new(&thermal.sensor, thermal.inlet.0, u64::MAX),
             drive_watts: vec![ready; drives],
             wall: 0.0,
+            wall_joules: 0.0,
             faults: String::new(),
             profile,
             thermal,
@@ -156,6 +158,7 @@ impl Server {
         }
         self.inlet.observe(now, self.thermal.inlet.0);
         self.wall = self.at_the_wall(fans);
+        self.wall_joules += self.wall * seconds;
         self.sensed()
     }
 
@@ -272,8 +275,8 @@ impl Server {
         lines
     }
 
-    /// What is true now, as JSON.
-    pub fn truth(&self, now: Nanos) -> String {
+    /// What is true now, as JSON; `unix` is the time of day, seconds since 1970.
+    pub fn truth(&self, now: Nanos, unix: f64) -> String {
         let dies: Vec<_> = self.network.dies().collect();
         let throttled: Vec<_> = self.sockets.iter().map(|s| s.emergency.throttled()).collect();
         let watts: Vec<_> = self.sockets.iter().map(|socket| socket.watts).collect();
@@ -283,9 +286,10 @@ impl Server {
         let reading = |sensor: &Sensor| sensor.reading().map_or(-1.0, |it| it.temperature.0);
         let readings: Vec<_> = self.sockets.iter().map(|socket| reading(&socket.sensor)).collect();
         format!(
-            r#"{{"seconds":{},"dies":{dies:?},"throttled":{throttled:?},"watts":{watts:?},"#,
+            r#"{{"seconds":{},"unix":{unix},"dies":{dies:?},"throttled":{throttled:?},"#,
             now.seconds()
-        ) + &format!(r#""readings":{readings:?},"duties":{:?},"#, self.duties)
+        ) + &format!(r#""watts":{watts:?},"wall_joules":{},"#, self.wall_joules)
+            + &format!(r#""readings":{readings:?},"duties":{:?},"#, self.duties)
             + &format!(r#""speeds":{speeds:?},"wall":{},"joules":{joules}}}"#, self.wall)
     }
 }

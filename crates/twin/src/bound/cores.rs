@@ -1,5 +1,7 @@
 //! Cores and frequency of a policy that knows the future.
 
+use ebb_policy::cpu::DRIVES;
+use ebb_policy::ssd::Apst;
 use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{Policy, Request, Signals, Topology};
 
@@ -88,7 +90,7 @@ impl Policy for ClairvoyantCores {
 }
 
 /// The best of these policies for the load that `native` and `worked` are of: `simulate` runs one
-/// of them on it. Drives enter the idle states that a tenth of `plf` allows, as in `pacer-plus`.
+/// of them on it. Drives enter the idle states that `pacer-plus` lets them.
 ///
 /// # Errors
 /// Those of `simulate`.
@@ -99,8 +101,7 @@ pub fn search<E>(
     mut simulate: impl FnMut(ClairvoyantCores) -> Result<Outcome, E>,
 ) -> Result<ClairvoyantCores, E> {
     let limit = native.mean_latency() * (1.0 + plf);
-    let drives = 0.1 * plf;
-    let idle_wake = Nanos((native.mean_latency() * drives / (1.0 + drives)) as u64);
+    let idle_wake = Apst::allowed(DRIVES * plf, native.mean_latency());
     let policy = |u, f| ClairvoyantCores::new(topology, worked, u, f, idle_wake);
     let mut keeps = |u, f| simulate(policy(u, f)).map(|outcome| outcome.mean_latency() <= limit);
     let highest = topology.max_frequency();

@@ -2,4 +2,5 @@
 
 pub mod caps;
 pub mod cores;
+pub mod fans;
 pub mod reactors;

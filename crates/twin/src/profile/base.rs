@@ -174,7 +174,7 @@ impl Layer {
 }
 
 /// `below` with what `above` sets.
-fn join<'a>(mut below: DeTable<'a>, above: DeTable<'a>) -> DeTable<'a> {
+pub fn join<'a>(mut below: DeTable<'a>, above: DeTable<'a>) -> DeTable<'a> {
     for (key, value) in above {
         let span = value.span();
         let value = match (below.remove(&key).map(Spanned::into_inner), value.into_inner()) {

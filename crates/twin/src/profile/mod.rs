@@ -23,6 +23,7 @@ use crate::fan::Fans;
 use crate::thermal::Thermal;
 use crate::vibration::Vibration;
 
+pub(crate) use base::join;
 pub use error::ProfileError;
 pub use model::DriveModel;
 

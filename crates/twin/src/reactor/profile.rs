@@ -2,10 +2,17 @@
 
 use serde::Deserialize;
 use serde::de::Error as _;
-use toml::{Table, Value};
+use toml::de::{DeTable, Deserializer};
+use toml::{Spanned, Table, Value};
 
 use ebb_policy::reactor::{Core, CoreSpec, Machine};
 use ebb_policy::units::{Hertz, Nanos, Watts};
+
+use crate::profile::join;
+
+/// Far from where virtual time and energies would overflow.
+const LARGEST: f64 = 1e12;
+const LONGEST: Nanos = Nanos::from_secs(3600);
 
 /// A server whose I/O is polled by reactors.
 #[derive(Debug, Clone, Deserialize)]
@@ -168,28 +175,18 @@ pub enum ReactorProfileError {
     },
 }
 
-/// What `text` says with all that its base says, and whether it has one.
-fn layers(text: &str) -> Result<(Table, bool), toml::de::Error> {
-    let mut table: Table = text.parse()?;
-    let Some(base) = table.remove("base") else { return Ok((table, false)) };
-    let shipped = SHIPPED.iter().find(|(shipped, _)| base.as_str() == Some(*shipped));
+/// What `text` says with all that its base says.
+fn layers(text: &str) -> Result<Spanned<DeTable<'_>>, toml::de::Error> {
+    let table = DeTable::parse(text)?;
+    let span = table.span();
+    let mut table = table.into_inner();
+    let Some(base) = table.remove("base") else { return Ok(Spanned::new(span, table)) };
+    let shipped = SHIPPED.iter().find(|(shipped, _)| base.get_ref().as_str() == Some(*shipped));
     let Some((_, below)) = shipped else {
         let valid = Profile::names().collect::<Vec<_>>().join(", ");
-        return Err(toml::de::Error::custom(format!("base = {base}: choose from {valid}")));
+        return Err(toml::de::Error::custom(format!("base: choose from {valid}")));
     };
-    Ok((join(layers(below)?.0, table), true))
-}
-
-/// `below` with what `above` sets.
-fn join(mut below: Table, above: Table) -> Table {
-    for (key, value) in above {
-        let value = match (below.remove(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => Value::Table(join(below, above)),
-            (_, value) => value,
-        };
-        below.insert(key, value);
-    }
-    below
+    Ok(Spanned::new(span, join(layers(below)?.into_inner(), table)))
 }
 
 /// Shipped profiles.
@@ -234,38 +231,87 @@ impl Profile {
     /// # Errors
     /// Text that is not of this form, and values out of range.
     pub fn parse(name: &str, text: &str) -> Result<Self, ReactorProfileError> {
-        let read = || {
-            let table = layers(text)?;
-            // A whole one is read as text, so that an error has its line.
-            if table.1 { table.0.try_into() } else { toml::from_str(text) }
+        let source = |mut error: toml::de::Error| {
+            error.set_input(Some(text));
+            ReactorProfileError::Toml { name: name.to_owned(), source: Box::new(error) }
         };
-        let source =
-            |error| ReactorProfileError::Toml { name: name.to_owned(), source: Box::new(error) };
-        let profile: Self = read().map_err(source)?;
-        profile.check(name)
-    }
-
-    fn check(self, name: &str) -> Result<Self, ReactorProfileError> {
-        let profile = self;
-        let positive = "must be above zero";
-        let checks = [
-            (profile.physical_cores > 0, "physical_cores", positive),
-            (profile.threads > 0, "threads", positive),
-            (profile.coarse > Nanos::ZERO, "coarse", positive),
-            (profile.cost.frequency.0 > 0.0, "cost.frequency", positive),
-            (profile.cost.request_cycles > 0.0, "cost.request_cycles", positive),
-            (profile.cost.batch > 0, "cost.batch", positive),
-            (profile.cost.poll > Nanos::ZERO, "cost.poll", positive),
-            (profile.power.ssd_peak_iops > 0.0, "power.ssd_peak_iops", positive),
-            (profile.drive.variation >= 0.0, "drive.variation", "must not be negative"),
-            (profile.raid.drives >= 3, "raid.drives", "RAID-5 needs at least three"),
-        ];
-        match checks.into_iter().find(|(holds, ..)| !holds) {
+        let read = layers(text).and_then(|table| Self::deserialize(Deserializer::from(table)));
+        let profile = read.map_err(source)?;
+        match profile.wrong() {
             None => Ok(profile),
-            Some((_, field, valid)) => {
+            Some((field, valid)) => {
                 Err(ReactorProfileError::Value { name: name.to_owned(), field, valid })
             }
         }
+    }
+
+    /// A field out of its range, and the range.
+    fn wrong(&self) -> Option<(&'static str, &'static str)> {
+        let Self { power, cost, wake, drive, .. } = self;
+        let positive = "must be above zero";
+        let numbers = [
+            (power.cpu_idle.0, "power.cpu_idle"),
+            (power.ssd_idle.0, "power.ssd_idle"),
+            (power.others_idle.0, "power.others_idle"),
+            (power.core_active.0, "power.core_active"),
+            (power.core_serving.0, "power.core_serving"),
+            (power.core_doze.0, "power.core_doze"),
+            (power.core_c1.0, "power.core_c1"),
+            (power.core_c6.0, "power.core_c6"),
+            (power.ssd_range.0, "power.ssd_range"),
+            (power.ssd_peak_iops, "power.ssd_peak_iops"),
+            (power.frequency_exponent, "power.frequency_exponent"),
+            (power.others_per_cpu_watt, "power.others_per_cpu_watt"),
+            (cost.frequency.0, "cost.frequency"),
+            (cost.request_cycles, "cost.request_cycles"),
+            (cost.reply_cycles, "cost.reply_cycles"),
+            (cost.command_cycles, "cost.command_cycles"),
+            (cost.parity_cycles, "cost.parity_cycles"),
+            (cost.kernel_factor, "cost.kernel_factor"),
+            (cost.sibling_busy, "cost.sibling_busy"),
+            (cost.sibling_polling, "cost.sibling_polling"),
+            (drive.variation, "drive.variation"),
+        ];
+        let times = [
+            (self.coarse, "coarse"),
+            (cost.poll, "cost.poll"),
+            (cost.poll_thread, "cost.poll_thread"),
+            (cost.fine, "cost.fine"),
+            (cost.message, "cost.message"),
+            (wake.doze, "wake.doze"),
+            (wake.interrupt, "wake.interrupt"),
+            (wake.block, "wake.block"),
+            (wake.c1_exit, "wake.c1_exit"),
+            (wake.c6_exit, "wake.c6_exit"),
+            (wake.c6_residency, "wake.c6_residency"),
+            (wake.tick, "wake.tick"),
+            (wake.nap, "wake.nap"),
+            (wake.frequency_lag, "wake.frequency_lag"),
+            (drive.read, "drive.read"),
+            (drive.write, "drive.write"),
+            (drive.fabric, "drive.fabric"),
+        ];
+        let possible = |number: f64| (0.0..=LARGEST).contains(&number);
+        let number = numbers.into_iter().find(|(number, _)| !possible(*number));
+        if let Some((_, field)) = number {
+            return Some((field, "must be from 0 to 10^12"));
+        }
+        if let Some((_, field)) = times.into_iter().find(|(time, _)| *time > LONGEST) {
+            return Some((field, "must be at most an hour"));
+        }
+        let checks = [
+            (self.physical_cores > 0, "physical_cores", positive),
+            (self.threads > 0, "threads", positive),
+            (self.coarse > Nanos::ZERO, "coarse", positive),
+            (cost.frequency.0 > 0.0, "cost.frequency", positive),
+            (cost.request_cycles > 0.0, "cost.request_cycles", positive),
+            (cost.batch > 0, "cost.batch", positive),
+            (cost.poll > Nanos::ZERO, "cost.poll", positive),
+            (power.ssd_peak_iops > 0.0, "power.ssd_peak_iops", positive),
+            ((0.0..=1.0).contains(&power.static_share), "power.static_share", "must be a share"),
+            (self.raid.drives >= 3, "raid.drives", "RAID-5 needs at least three"),
+        ];
+        checks.into_iter().find(|(holds, ..)| !holds).map(|(_, field, valid)| (field, valid))
     }
 
     /// Seconds that a request keeps a hyper-thread with nothing beside it busy.

@@ -92,16 +92,15 @@ impl Lab {
         runs
     }
 
-    /// What who knows the future makes of a trial within `tolerance` of busy polling's p99,
-    /// if there is such a plan.
-    pub fn clairvoyant(&self, trial: &Trial<'_>, tolerance: f64) -> Result<Option<Shown>> {
+    /// What who knows the future makes of a trial where there is such a plan.
+    pub fn clairvoyant(&self, trial: &Trial<'_>) -> Result<Option<Shown>> {
         let mut profile = self.profile.clone();
         profile.raid.used = trial.raid;
         let load = || Ok::<_, TraceError>((trial.load)());
         let Trial { duration, warmup, .. } = *trial;
         let (profile, load) = (&profile, &load as &dyn Fn() -> Result<Load, TraceError>);
         let run = reactors::Run { profile, load, duration, warmup, seed: self.seed };
-        Ok(run.clairvoyant(tolerance)?)
+        Ok(run.clairvoyant()?)
     }
 
     fn one(&self, profile: &Profile, trial: &Trial<'_>) -> Result<Shown> {

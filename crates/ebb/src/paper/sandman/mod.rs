@@ -14,6 +14,7 @@ use super::span::Span;
 use super::study::Part;
 use crate::progress::Progress;
 
+use ebb_twin::bound::reactors;
 use ebb_twin::reactor::Shown;
 use lab::{CONFIGURATIONS, Lab, PLUS, SANDMAN, SPDK, Trial};
 
@@ -45,8 +46,8 @@ pub const PARTS: &[Part<Study>] = &[
     Part { figures: &["fit"], run: |study| fits::add(&mut study.report, "sandman") },
 ];
 
-/// "Within 5 % in corner cases".
-const NEAR: f64 = 5.0;
+/// "Within 5 % in corner cases", in percent.
+const NEAR: f64 = 100.0 * reactors::NEAR;
 
 impl Study {
     /// Adds how much of what is possible under `trial` Sandman and our variant save.
@@ -58,7 +59,7 @@ impl Study {
         runs: &[Shown],
     ) -> Result<()> {
         let polled = runs[SPDK].power().0;
-        let known = self.lab.clairvoyant(trial, NEAR / 100.0)?;
+        let known = self.lab.clairvoyant(trial)?;
         let Some(known) = known else { return Ok(()) };
         let most = polled - known.power().0;
         let quantity = format!("power below busy polling's of who knows the future{from}, %");

@@ -15,9 +15,9 @@ pub struct EadcParams {
     pub fan_gain: f64,
     /// `K_p / K_i` of the fan loop, s.
     pub fan_reset: f64,
-    /// `K_p` of the CPU caps, per kelvin.
+    /// `K_p` of the CPU cap, per kelvin.
     pub cap_gain: f64,
-    /// `K_p / K_i` of the CPU caps, s.
+    /// `K_p / K_i` of the CPU cap, s.
     pub cap_reset: f64,
     /// Fastest rise of a CPU cap near the set point, per second.
     pub cap_rise: f64,
@@ -54,10 +54,7 @@ impl EadcParams {
     /// # Errors
     /// A parameter out of its range.
     pub fn validate(&self) -> Result<(), PolicyError> {
-        let check = |parameter, value: f64, low: f64, high: f64, valid| {
-            let ok = (low..=high).contains(&value);
-            if ok { Ok(()) } else { Err(PolicyError::Parameter { parameter, value, valid }) }
-        };
+        let check = PolicyError::within;
         check("fan_gain", self.fan_gain, 1e-3, 1.0, "0.001 to 1 per kelvin")?;
         check("fan_reset", self.fan_reset, 10.0, 10_000.0, "10 to 10000 s")?;
         check("cap_gain", self.cap_gain, 1e-3, 1.0, "0.001 to 1 per kelvin")?;

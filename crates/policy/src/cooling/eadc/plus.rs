@@ -20,12 +20,12 @@
 //! Frequencies come before pauses: a slower core saves its voltage, too. Only where full fans and
 //! the lowest frequency do not suffice jobs give up time, those that use the disks least first.
 
-use crate::cooling::eadc::Curve;
 use crate::cooling::eadc::admission::{Admission, late};
 use crate::cooling::eadc::disks::{Disks, NEGLIGIBLE};
 use crate::cooling::eadc::feed_forward::FeedForward;
 use crate::cooling::eadc::observer::Observer;
 use crate::cooling::eadc::throttle::{Throttle, running};
+use crate::cooling::eadc::{Curve, EadcParams};
 use crate::cooling::placement::Placement;
 use crate::cooling::{Interval, duty, set_fans};
 use crate::guard::{MIN_JOB_SHARE, SLOW_DOWN};
@@ -68,7 +68,8 @@ pub struct PlusParams {
 
 impl Default for PlusParams {
     fn default() -> Self {
-        Self { set_point: SET_POINT.0, hot_spot: 3.0, others: 0.5, worth: 0.01 }
+        let EadcParams { set_point, hot_spot, .. } = EadcParams::default();
+        Self { set_point, hot_spot, others: 0.5, worth: 0.01 }
     }
 }
 
@@ -78,10 +79,7 @@ impl PlusParams {
     /// # Errors
     /// A parameter out of its range.
     pub fn validate(&self) -> Result<(), PolicyError> {
-        let check = |parameter, value: f64, low: f64, high: f64, valid| {
-            let ok = (low..=high).contains(&value);
-            if ok { Ok(()) } else { Err(PolicyError::Parameter { parameter, value, valid }) }
-        };
+        let check = PolicyError::within;
         check("set_point", self.set_point, 40.0, SET_POINT.0, "40 to 85 °C")?;
         check("hot_spot", self.hot_spot, 0.0, 50.0, "0 to 50 K")?;
         check("others", self.others, 0.0, 1.0, "0 to 1")?;
@@ -356,12 +354,15 @@ impl EadcPlus {
             let tops = self.lowest..=self.highest();
             tops.flat_map(|top| self.duties.map(|duty| Setting { duty, top }))
         };
-        let least = |kind: &Kind| {
-            let comes = settings().map(|setting| self.comes(setting, drawn, 0.0));
-            let cool = comes.filter(|comes| comes.over <= 0.0);
-            cool.map(|comes| kind.energy(&comes)).reduce(f64::min).unwrap_or(1.0)
-        };
-        let least: [f64; KINDS] = std::array::from_fn(|at| kinds.get(at).map_or(1.0, least));
+        let all = || settings().map(|setting| (setting, self.comes(setting, drawn, 0.0)));
+        let mut least = [f64::INFINITY; KINDS];
+        for (_, comes) in all().filter(|(_, comes)| comes.over <= 0.0) {
+            for (least, kind) in least.iter_mut().zip(kinds) {
+                *least = least.min(kind.energy(&comes));
+            }
+        }
+        // Where every setting is too hot, all have the same to be measured by.
+        let least = least.map(|least| if least.is_finite() { least } else { 1.0 });
         let score = |comes: &Comes| {
             let regret = |urgent: bool| {
                 let of = kinds.iter().zip(&least).filter(move |(kind, _)| kind.urgent == urgent);
@@ -370,8 +371,7 @@ impl EadcPlus {
             let any = kinds.iter().any(|kind| kind.urgent);
             regret(true) + regret(false) * if any { self.params.others } else { 1.0 }
         };
-        let scored = settings().map(|setting| (setting, self.comes(setting, drawn, 0.0)));
-        let best = scored.min_by(|(_, a), (_, b)| {
+        let best = all().min_by(|(_, a), (_, b)| {
             let (hot, other) = (a.over.max(0.0), b.over.max(0.0));
             hot.total_cmp(&other).then_with(|| score(a).total_cmp(&score(b)))
         });
@@ -413,10 +413,12 @@ impl EadcPlus {
     fn ask(&mut self, signals: &Signals, (now, dt): (f64, f64), request: &mut Request) {
         let duty = self.air(self.setting);
         let hot = self.sockets.iter().any(|socket| socket.hotter > 0.0);
-        let reason = match () {
-            () if hot => "eadc:too-hot",
-            () if duty <= self.floor => "eadc:drive-load",
-            () => "eadc:least-regret",
+        let reason = if hot {
+            "eadc:too-hot"
+        } else if duty <= self.floor {
+            "eadc:drive-load"
+        } else {
+            "eadc:least-regret"
         };
         set_fans(request, duty.max(now - SLOW_DOWN * dt), reason);
         for s in 0..self.sockets.len().min(request.frequency_cap.len()) {

@@ -34,7 +34,7 @@ pub struct Fans {
     pub limit: f64,
 }
 
-/// Decides between fans and CPU caps.
+/// Decides between fans and CPU cap.
 #[derive(Debug, Clone, Default)]
 pub struct Stability {
     /// Seconds since something last cooled.
@@ -42,7 +42,7 @@ pub struct Stability {
 }
 
 impl Stability {
-    /// The duty, and which way the CPU caps may move, in an interval of `dt` seconds.
+    /// The duty, and which way the CPU cap may move, in an interval of `dt` seconds.
     pub fn decide(&mut self, fans: Fans, cap: &CpuCap, dt: f64) -> (f64, Turn) {
         let Fans { duty, wanted, limit } = fans;
         self.since += dt;

@@ -113,12 +113,7 @@ impl PacerParams {
     /// # Errors
     /// A parameter out of its range.
     pub fn validate(&self) -> Result<(), PolicyError> {
-        let check = |ok: bool, parameter, value, valid| {
-            if ok { Ok(()) } else { Err(PolicyError::Parameter { parameter, value, valid }) }
-        };
-        let within = |parameter, value: f64, low: f64, high: f64, valid| {
-            check((low..=high).contains(&value), parameter, value, valid)
-        };
+        let within = PolicyError::within;
         within("plf", self.plf, 0.0, 10.0, "0 to 10")?;
         let seconds = self.window.seconds();
         within("window", seconds, 0.5, 3600.0, "500 ms to 1 h")?;
@@ -128,7 +123,7 @@ impl PacerParams {
         within("stable_thresh", self.stable_thresh, 0.0, 10.0, "0 to 10")?;
         let hysteresis = self.unstable_thresh > self.stable_thresh;
         let valid = "more than stable_thresh";
-        check(hysteresis, "unstable_thresh", self.unstable_thresh, valid)?;
+        PolicyError::unless(hysteresis, "unstable_thresh", self.unstable_thresh, valid)?;
         within("burst_thresh", self.burst_thresh, 0.0, 100.0, "0 to 100")?;
         within("burst_utilisation", self.burst_utilisation, 0.05, 1.0, "5% to 100%")?;
         within("alpha", self.alpha, 1.0, 2.0, "1 to 2")?;
