@@ -44,8 +44,8 @@ fn for_fans(plan: &Plan) -> Result<Box<dyn Policy>> {
     if topology.fans.is_empty() || topology.frequencies.is_empty() {
         return Err(usage("has no fans to turn: choose a --profile with them, see 'ebb sim list'"));
     }
-    let native = pass(plan, Box::new(Native), &mut Unobserved)?;
-    let found = fans::search(topology, plan.settings.plf, &native, |policy| {
+    let usual = pass(plan, plan.policy("dlb")?, &mut Unobserved)?;
+    let found = fans::search(topology, plan.settings.plf, &usual, |policy| {
         interrupt::leave_if_asked();
         pass(plan, Box::new(policy), &mut Unobserved)
     })?;

@@ -32,10 +32,10 @@ pub struct ClairvoyantFans {
 }
 
 impl ClairvoyantFans {
-    fn new(topology: &Topology, native: &Outcome, plan: [Setting; SLOTS]) -> Self {
+    fn new(topology: &Topology, usual: &Outcome, plan: [Setting; SLOTS]) -> Self {
         Self {
             plan,
-            slot: Nanos(native.end.0 / SLOTS as u64),
+            slot: Nanos(usual.end.0 / SLOTS as u64),
             least: topology.min_duty().min(1.0),
             frequencies: topology.frequencies.clone(),
         }
@@ -69,24 +69,26 @@ struct Cost {
 
 impl Cost {
     /// Users' mean latency, and the time of each job that somebody waits for, may be `plf` longer
-    /// than in `native`; no die hotter than the set point of EADC, or than there.
-    fn new(run: &Outcome, native: &Outcome, plf: f64) -> Self {
+    /// than in `usual`; no die hotter than the set point of EADC, or than there.
+    fn new(run: &Outcome, usual: &Outcome, plf: f64) -> Self {
         let urgent = |job: &JobTotal| matches!(job.class, QosClass::Vital | QosClass::Critical);
-        let end = |job: &JobTotal, end| (job.ended.unwrap_or(end) - job.arrived).seconds();
-        let jobs = run.jobs.iter().zip(&native.jobs).filter(|(job, _)| urgent(job));
-        let jobs = jobs.map(|(now, then)| (end(now, run.end), end(then, native.end)));
-        let users = (native.requests > 0).then(|| (run.mean_latency(), native.mean_latency()));
+        let seconds = |job: &JobTotal| job.delay().map(Nanos::seconds);
+        let jobs = run.jobs.iter().zip(&usual.jobs).filter(|(job, _)| urgent(job));
+        let jobs = jobs.filter_map(|(now, then)| {
+            Some((seconds(now).unwrap_or(f64::INFINITY), seconds(then)?))
+        });
+        let users = (usual.requests > 0).then(|| (run.mean_latency(), usual.mean_latency()));
         let late = jobs.chain(users).map(|(now, then)| now / (then * (1.0 + plf)) - 1.0);
         let die = |run: &Outcome| run.thermal.map_or(0.0, |thermal| thermal.hottest_socket.0);
-        let hot = die(run) / die(native).max(SET_POINT.0) - 1.0;
+        let hot = die(run) / die(usual).max(SET_POINT.0) - 1.0;
         let tripped = if run.trip.is_some() { f64::INFINITY } else { 0.0 };
         let excess = late.fold(tripped, f64::max).max(hot);
         Self { excess: excess.max(0.0), energy: run.energy.total() }
     }
 }
 
-/// The cheapest of these policies that was found for the load of which `native` is a run at full
-/// resources: the best constant setting, then better ones for halves of the time, quarters, and so
+/// The cheapest of these policies that was found for the load of which `usual` is a run under the
+/// default policy: the best constant setting, then better ones for halves of the time, quarters, and so
 /// on. `simulate` runs one on that load.
 ///
 /// # Errors
@@ -94,11 +96,11 @@ impl Cost {
 pub fn search<E>(
     topology: &Topology,
     plf: f64,
-    native: &Outcome,
+    usual: &Outcome,
     mut simulate: impl FnMut(ClairvoyantFans) -> Result<Outcome, E>,
 ) -> Result<ClairvoyantFans, E> {
-    let policy = |plan| ClairvoyantFans::new(topology, native, plan);
-    let mut cost = |plan| simulate(policy(plan)).map(|run| Cost::new(&run, native, plf));
+    let policy = |plan| ClairvoyantFans::new(topology, usual, plan);
+    let mut cost = |plan| simulate(policy(plan)).map(|run| Cost::new(&run, usual, plf));
     let tops = topology.frequencies.len();
     let mut best = [Setting { duty: DUTIES - 1, top: tops - 1 }; SLOTS];
     let mut least = cost(best)?;
@@ -132,4 +134,61 @@ pub fn search<E>(
         }
     }
     Ok(policy(best))
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::Histogram;
+
+    use super::*;
+    use crate::Profile;
+
+    /// A run that costs so much more the further its settings are from what is best at the time.
+    fn run(plan: Option<&ClairvoyantFans>, best: impl Fn(usize) -> (usize, usize)) -> Outcome {
+        let mut run = Outcome::empty(Histogram::new(3).unwrap(), 0);
+        run.end = Nanos::from_secs(1600);
+        let settings = plan.map_or(&[][..], |plan| &plan.plan);
+        let off = settings.iter().enumerate().map(|(slot, setting)| {
+            let (duty, top) = best(slot);
+            setting.duty.abs_diff(duty).pow(2) + setting.top.abs_diff(top).pow(2)
+        });
+        run.energy.fans = Joules(1e3 + off.sum::<usize>() as f64);
+        run
+    }
+
+    #[test]
+    fn what_is_best_at_each_time_is_found_and_asked_for() {
+        let topology = Profile::load("eadc-e4").unwrap().topology();
+        let best = |slot: usize| (3 + slot / 3, 5 - slot / 4);
+        let simulate = |plan: ClairvoyantFans| Ok::<_, ()>(run(Some(&plan), best));
+        let mut found = search(&topology, 0.1, &run(None, best), simulate).unwrap();
+        for slot in 0..SLOTS {
+            let mut signals = Signals::new(&topology);
+            signals.now = Nanos::from_secs(100 * slot as u64 + 50);
+            let mut request = Request::new(&topology);
+            found.step(&signals, &mut request);
+            let (duty, top) = best(slot);
+            let least = topology.min_duty();
+            let duty = least + (1.0 - least) * duty as f64 / 12.0;
+            assert!((request.fan_duty.get(0).unwrap() - duty).abs() < 1e-9, "slot {slot}");
+            assert_eq!(request.frequency.get(0), Some(topology.frequencies[top]));
+        }
+    }
+
+    #[test]
+    fn no_energy_is_worth_a_trip() {
+        let topology = Profile::load("eadc-e4").unwrap().topology();
+        let trip = crate::outcome::Trip {
+            socket: 0,
+            at: Nanos::from_secs(1),
+            temperature: ebb_policy::units::Celsius(105.0),
+        };
+        // Slow fans draw less, and trip.
+        let simulate = |plan: ClairvoyantFans| {
+            let slow = plan.plan.iter().any(|setting| setting.duty < 5);
+            Ok::<_, ()>(Outcome { trip: slow.then_some(trip), ..run(Some(&plan), |_| (0, 0)) })
+        };
+        let found = search(&topology, 0.1, &run(None, |_| (0, 0)), simulate).unwrap();
+        assert_eq!(found.plan, [Setting { duty: 5, top: 0 }; SLOTS]);
+    }
 }
