@@ -7,7 +7,7 @@ import trials
 from bed import expect, until
 from steps import PATIENCE
 
-FIO = "fio --direct=1 --ioengine=libaio --time_based --runtime=3600 --size=32m"
+FIO = "fio --direct=1 --ioengine=libaio --time_based --runtime=86400 --size=32m"
 
 
 class Running:

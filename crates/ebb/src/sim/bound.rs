@@ -1,6 +1,6 @@
 //! Policies that know the future, from first passes over the same load.
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use ebb_policy::cpu::Native;
 use ebb_policy::{Limits, Policy, Request};
@@ -47,7 +47,7 @@ fn for_fans(plan: &Plan) -> Result<Box<dyn Policy>> {
     let usual = pass(plan, plan.policy("dlb")?, &mut Unobserved)?;
     let found = fans::search(topology, plan.settings.plf, &usual, |policy| {
         interrupt::leave_if_asked();
-        pass(plan, Box::new(policy), &mut Unobserved)
+        ebb_twin::run_to_trip(whole(plan, Box::new(policy))?, &mut Unobserved).map_err(Error::from)
     })?;
     Ok(Box::new(found))
 }
