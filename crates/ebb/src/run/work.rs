@@ -290,7 +290,10 @@ fn parts(host: &Host) -> String {
     let capped = topology.drives.iter().filter(|drive| drive.operational().len() > 1).count();
     let group = |(name, spec): (&String, &GroupSpec)| format!("{} cores of {name}", spec.cores);
     let names = Names::new(topology);
-    let groups: Vec<_> = names.groups().iter().zip(&topology.groups).map(group).collect();
+    let groups: Vec<_> = match &topology.groups[..] {
+        [all] => vec![format!("{} cores", all.cores)],
+        several => names.groups().iter().zip(several).map(group).collect(),
+    };
     format!(
         "{}, {} frequencies, {} drives of which {capped} can be capped, {} fans, {} sockets with \
          temperatures",
