@@ -181,6 +181,7 @@ fn the_list_names_what_there_is() {
     let text = prints(&["sim", "--list"]);
     for (kind, least) in [
         ("policies", 4),
+        ("bounds", 3),
         ("schedulers", 4),
         ("profiles", 4),
         ("polled_profiles", 2),

@@ -9,13 +9,13 @@ use ebb_twin::bound::cores::{self, Worked};
 use ebb_twin::bound::fans;
 use ebb_twin::{Observer, Outcome, Run, Unobserved};
 
-use super::plan::{FORETOLD, Plan};
+use super::plan::{Plan, is_foretold};
 use crate::exit::usage;
 use crate::interrupt;
 
 /// Makes the policy `name` for `plan`.
 pub fn policy(plan: &Plan, name: &str) -> Result<Box<dyn Policy>> {
-    if !FORETOLD.contains(&name) {
+    if !is_foretold(name) {
         return plan.policy(name);
     }
     if !plan.changes.is_empty() {
@@ -42,7 +42,9 @@ fn for_cores(plan: &Plan) -> Result<Box<dyn Policy>> {
 fn for_fans(plan: &Plan) -> Result<Box<dyn Policy>> {
     let topology = &plan.server.topology;
     if topology.fans.is_empty() || topology.frequencies.is_empty() {
-        return Err(usage("has no fans to turn: choose a --profile with them, see 'ebb sim list'"));
+        return Err(usage(
+            "has no fans to turn: choose a --profile with them, see 'ebb sim --list'",
+        ));
     }
     let usual = pass(plan, plan.policy("dlb")?, &mut Unobserved)?;
     let found = fans::search(topology, plan.settings.plf, &usual, |policy| {

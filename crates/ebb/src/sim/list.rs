@@ -10,6 +10,7 @@ use ebb_policy::registry::ENTRIES;
 use ebb_trace::generate::BUILTIN;
 use ebb_twin::{Profile, reactor as polled};
 
+use super::plan::FORETOLD;
 use crate::out;
 
 #[derive(Serialize)]
@@ -30,6 +31,7 @@ struct Item {
 struct Lists {
     schema: u32,
     policies: Vec<Item>,
+    bounds: Vec<Item>,
     schedulers: Vec<Item>,
     profiles: Vec<Item>,
     polled_profiles: Vec<Item>,
@@ -52,6 +54,7 @@ pub fn print(json: bool) -> Result<()> {
                 ..item(entry.name, entry.summary.to_owned())
             })
             .collect(),
+        bounds: FORETOLD.iter().map(|(name, about)| item(name, (*about).to_owned())).collect(),
         schedulers: reactor::ENTRIES
             .iter()
             .map(|entry| Item { takes: entry.takes, ..item(entry.name, entry.summary.to_owned()) })
@@ -80,6 +83,12 @@ pub fn print(json: bool) -> Result<()> {
             &mut to,
             "Policies (--policy; a+b runs those together that set different controls)",
             &lists.policies,
+        )?;
+        writeln!(to)?;
+        part(
+            &mut to,
+            "Bounds (--policy, alone): what was possible, as one finds who knows the load",
+            &lists.bounds,
         )?;
         writeln!(to)?;
         part(&mut to, "Servers (--profile, or a TOML file)", &lists.profiles)?;

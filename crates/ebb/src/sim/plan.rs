@@ -23,8 +23,20 @@ use crate::progress::Progress;
 use crate::server::Server;
 use crate::text::short;
 
-/// The policies that know the load (`bound.rs`).
-pub const FORETOLD: [&str; 3] = ["clairvoyant-cores", "clairvoyant-caps", "clairvoyant-fans"];
+/// The policies that know the load (`bound.rs`), and what they find.
+pub const FORETOLD: [(&str, &str); 3] = [
+    ("clairvoyant-cores", "the cores and the frequency that draw least within plf"),
+    ("clairvoyant-caps", "the drive caps within --ssd-budget that serve most bytes"),
+    (
+        "clairvoyant-fans",
+        "fan duties and frequencies that draw least until all is done, within plf",
+    ),
+];
+
+/// Whether a policy knows the load.
+pub fn is_foretold(policy: &str) -> bool {
+    FORETOLD.iter().any(|(name, _)| *name == policy)
+}
 
 /// Where requests come from; made anew for each run.
 pub enum Requests {
@@ -354,7 +366,7 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
             return Err(anyhow::Error::from(error).context("--ssd-budget"));
         }
     }
-    let causal = policies.iter().filter(|name| !FORETOLD.contains(&name.as_str()));
+    let causal = policies.iter().filter(|name| !is_foretold(name));
     causal.into_iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
 }
 
