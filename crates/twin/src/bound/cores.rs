@@ -7,8 +7,10 @@ use ebb_policy::{Policy, Request, Signals, Topology};
 
 use crate::outcome::{Observer, Outcome, Sample};
 
+/// A utilisation at which every core that does anything at all is on.
+const LEAST: f64 = 1e-6;
 /// Steps of the search for a utilisation: it is then known within 1.5 %.
-const STEPS: u32 = 6;
+const STEPS: u32 = 10;
 
 /// Useful work in cores of each group in each control period of a run at full resources.
 #[derive(Debug, Clone, Default)]
@@ -105,12 +107,11 @@ pub fn search<E>(
     let policy = |u, f| ClairvoyantCores::new(topology, worked, u, f, idle_wake);
     let mut keeps = |u, f| simulate(policy(u, f)).map(|outcome| outcome.mean_latency() <= limit);
     let highest = topology.max_frequency();
-    let (mut kept, mut broken) = (0.0, 1.0);
+    let (mut utilisation, mut broken) = (LEAST, 1.0);
     for _ in 0..STEPS {
-        let middle = (kept + broken) / 2.0;
-        *(if keeps(middle, highest)? { &mut kept } else { &mut broken }) = middle;
+        let middle = f64::sqrt(utilisation * broken);
+        *(if keeps(middle, highest)? { &mut utilisation } else { &mut broken }) = middle;
     }
-    let utilisation = if kept > 0.0 { kept } else { broken / 2.0 };
     let frequencies = &topology.frequencies;
     let (mut low, mut high) = (0, frequencies.len() - 1);
     while low < high {
@@ -124,6 +125,26 @@ pub fn search<E>(
 mod tests {
     use super::*;
     use crate::Profile;
+
+    /// Bunches that no mean tells of: a thousandth of a core's work, and latency asks for many.
+    #[test]
+    fn as_many_cores_are_kept_as_latency_asks_for() {
+        let topology = Profile::load("dorado-6000").unwrap().topology();
+        let run = |cores: u16| {
+            let mut run = Outcome::empty(hdrhistogram::Histogram::new(3).unwrap(), 0);
+            (run.requests, run.latency_sum) = (1, 1000 + 10_000 / u128::from(cores));
+            run
+        };
+        let worked = Worked(vec![vec![1e-3; 3]; 4]);
+        let highest = topology.max_frequency();
+        let simulate = |policy: ClairvoyantCores| {
+            let slow = policy.frequency < highest;
+            Ok::<_, ()>(run(if slow { 1 } else { policy.plan[0][0] }))
+        };
+        let native = run(topology.groups[0].cores);
+        let found = search(&topology, 0.2, (&native, &worked), simulate).unwrap();
+        assert!((22..=24).contains(&found.plan[0][0]), "{:?}", found.plan[0]);
+    }
 
     #[test]
     fn cores_are_there_for_this_period_and_its_neighbours() {
