@@ -2,16 +2,16 @@
 //!
 //! A load that jumps meets the few cores of the calm before until PACER's next step. What queues
 //! meanwhile grows with the square of that time, so half a second costs more latency than hours
-//! within `plf` have saved up, and none of it can be foreseen the first time. A reserve for all of it
-//! would cost more than a quick answer: here the plant itself is told to bring all cores back as soon as
-//! [`RECALL`] requests wait for each active one ([`crate::Request::recall`]), which takes it
+//! within `plf` have saved up, and none of it can be foreseen the first time. A reserve for all of
+//! it would cost more than a quick answer: here the plant itself is told to bring all cores back as
+//! soon as [`RECALL`] requests wait for each active one ([`crate::Request::recall`]), which takes it
 //! milliseconds. PACER then finds itself in Unstable, as after a burst of its own finding.
 //!
-//! A sixth of each group's cores stays on (`RESERVE`): the last few cores save little power, and
+//! A sixth of each group's cores stays on ([`RESERVE`]): the last few cores save little power, and
 //! requests that come all at once wait in inverse proportion to them.
 //!
-//! What a recall comes too late for, larger bunches of requests that are worked off in milliseconds, is
-//! held against what `plf` has allowed: an account has, over the last hour or so,
+//! What a recall comes too late for, larger bunches of requests that are worked off in
+//! milliseconds, is held against what `plf` has allowed: an account has, over the last hour or so,
 //!
 //! ```text
 //! E = Σ (1 + plf) · l_baseline − l     over the requests completed under a saving
@@ -34,8 +34,8 @@ use crate::{IoSignals, Policy, Request, Signals};
 /// time or fewer; a mean of 16 does not come by chance.
 const RECALL: u16 = 16;
 
-/// Share of a group's cores that stays on. Parking all but the fewest saves half a percent more of a
-/// server's power, and a bunch of requests then costs several times as much latency.
+/// Share of a group's cores that stays on. Parking all but the fewest saves half a percent more of
+/// a server's power, and a bunch of requests then costs several times as much latency.
 const RESERVE: f64 = 1.0 / 6.0;
 
 /// The drives' share of `plf`. Shallow states wake within microseconds and save most of what drives
