@@ -4,8 +4,8 @@
 //! meanwhile grows with the square of that time, so half a second costs more latency than hours
 //! within `plf` have saved up, and none of it can be foreseen the first time. A reserve for all of
 //! it would cost more than a quick answer: here the plant itself is told to bring all cores back as
-//! soon as [`RECALL`] requests wait for each active one ([`crate::Request::recall`]), which takes it
-//! milliseconds. PACER then finds itself in Unstable, as after a burst of its own finding.
+//! soon as [`RECALL`] requests wait for each active one ([`crate::Request::recall`]), which takes
+//! it milliseconds. PACER then finds itself in Unstable, as after a burst of its own finding.
 //!
 //! A sixth of each group's cores stays on ([`RESERVE`]): the last few cores save little power, and
 //! requests that come all at once wait in inverse proportion to them.

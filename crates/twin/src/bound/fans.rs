@@ -88,8 +88,8 @@ impl Cost {
 }
 
 /// The cheapest of these policies that was found for the load of which `usual` is a run under the
-/// default policy: the best constant setting, then better ones for halves of the time, quarters, and
-/// so on. `simulate` runs one on that load.
+/// default policy: the best constant setting, then better ones for halves of the time, quarters
+/// and so on. `simulate` runs one on that load.
 ///
 /// # Errors
 /// Those of `simulate`.
