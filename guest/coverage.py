@@ -1,7 +1,6 @@
 """How often the interval of an `ebb-lab trial` holds what is true: many short trials of a constant
-frequency, while other work comes and goes. Some two minutes each; the Python of `lab/.venv`."""
+frequency, while other work comes and goes. A good minute each, with the Python of `lab/.venv`."""
 
-import json
 import math
 import random
 import statistics
@@ -37,7 +36,8 @@ def coverage(bed):
         raise Skip(f"{error}; run it by lab/.venv/bin/python, after lab/check") from None
     bed.guest.run("echo > /tmp/ebb.toml")
     bed.guest.run(f"""cat > /tmp/work << 'END'\n{WORK}\nEND
-        setsid taskset -c 6 perl -MTime::HiRes=time,sleep /tmp/work > /dev/null 2>&1 < /dev/null &""")
+        setsid taskset -c 6 perl -MTime::HiRes=time,sleep /tmp/work \\
+            > /dev/null 2>&1 < /dev/null &""")
     machine, minutes = trial.Machine(bed, POLICY), 2 * PAIRS * BLOCK_S / 60
     told, apart = [], []
     for number in range(bed.args.trials):
