@@ -7,9 +7,8 @@ import statistics
 
 import server
 import trial
-from acting import start_fio, stop_fio
-from bed import Skip, expect, until
-from steps import PATIENCE
+from acting import stop_fio
+from bed import Skip, expect
 
 POLICY = "constant(ghz=1.2)"
 BLOCK_S, WASHOUT_S, PAIRS = 3.0, 1.0, 6
@@ -72,9 +71,7 @@ def least(count, share=0.95, chance=0.001):
 
 def load(bed):
     """a user reads and writes, and the twin stands for the hardware"""
-    bed.start_physics(every=0.2)
-    start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=1 --rate_iops=10")
-    until("five seconds pass", lambda: bed.truth()[-1]["seconds"] > 5, PATIENCE)
+    trial.begin(bed, 1, "--iodepth=1 --rate_iops=10")
 
 
 SHORT = STEPS = [server.boot, load, coverage, server.farewell]

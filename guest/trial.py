@@ -38,8 +38,8 @@ class Machine:
         self.bed.guest.run(f"""rm -f /tmp/code /tmp/pid
             setsid sh > /tmp/said 2> /tmp/notes << END &
                 /tmp/tools/ebb run {policy} --json --samples --config /tmp/ebb.toml \\
-                    --duration "{seconds:g} s" < /dev/null & echo \$! > /tmp/pid
-                wait \$!; echo \$? > /tmp/code
+                    --duration "{seconds:g} s" < /dev/null & echo \\$! > /tmp/pid
+                wait \\$!; echo \\$? > /tmp/code
 END
             until [ -s /tmp/pid ]; do sleep 0.1; done""")
         try:
@@ -66,9 +66,14 @@ END
 
 def load(bed):
     """users read and write, and the twin stands for the hardware"""
+    begin(bed, server.DRIVES, "--iodepth=4 --rate_iops=30")
+
+
+def begin(bed, drives, options):
+    """Starts the physics, and fio on so many drives."""
     bed.start_physics(every=0.2)
-    for drive in range(server.DRIVES):
-        start_fio(bed, f"load{drive}", drive, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
+    for drive in range(drives):
+        start_fio(bed, f"load{drive}", drive, f"--rw=randrw --bs=4k {options}")
     until("five seconds pass", lambda: bed.truth()[-1]["seconds"] > 5, PATIENCE)
 
 

@@ -114,9 +114,9 @@ fn domain(root: &Path, file: &str) -> Option<String> {
 /// When the file `path`, a reactor profile, cannot be read or is not right.
 pub fn profile(path: Option<&Path>) -> anyhow::Result<Profile> {
     let Some(path) = path else { return Ok(Profile::all_flash()?) };
-    let wrong = |what: String| usage(format!("--power-profile {}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let file = path.display().to_string();
+    let unread = |error| usage(format!("--power-profile {file}: {error}"));
+    let text = fs::read_to_string(path).map_err(unread)?;
     Profile::parse(&file, &text).map_err(|error| usage(error.to_string()))
 }
 

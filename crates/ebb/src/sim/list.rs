@@ -11,6 +11,7 @@ use ebb_trace::generate::BUILTIN;
 use ebb_twin::{Profile, reactor as polled};
 
 use super::plan::FORETOLD;
+use super::polled::CLAIRVOYANT;
 use crate::out;
 
 #[derive(Serialize)]
@@ -54,7 +55,14 @@ pub fn print(json: bool) -> Result<()> {
                 ..item(entry.name, entry.summary.to_owned())
             })
             .collect(),
-        bounds: FORETOLD.iter().map(|(name, about)| item(name, (*about).to_owned())).collect(),
+        bounds: FORETOLD
+            .iter()
+            .chain(&[(
+                CLAIRVOYANT,
+                "on polled servers: the fewest cores that keep busy polling's p99",
+            )])
+            .map(|(name, about)| item(name, (*about).to_owned()))
+            .collect(),
         schedulers: reactor::ENTRIES
             .iter()
             .map(|entry| Item { takes: entry.takes, ..item(entry.name, entry.summary.to_owned()) })

@@ -27,7 +27,7 @@ use crate::progress::Progress;
 use crate::text::{grouped, seconds};
 
 /// Knows the requests that will come.
-const CLAIRVOYANT: &str = "clairvoyant";
+pub const CLAIRVOYANT: &str = "clairvoyant";
 /// Room for offsets, which play no role here.
 const CAPACITY: Bytes = Bytes(1 << 40);
 
