@@ -19,6 +19,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "asg-1115s",
     "dorado-6000",
     "pass-10",
+    "rocksdb-2288h",
     "generic-1u",
     "thermal-1u",
     "converged-1u",
