@@ -195,6 +195,7 @@ impl DriveFile for DriveProfile {
         ("pass-nvme", include_str!("../../profiles/drives/pass-nvme.toml")),
         ("client-m2", include_str!("../../profiles/drives/client-m2.toml")),
         ("samsung-840", include_str!("../../profiles/drives/samsung-840.toml")),
+        ("samsung-980-pro", include_str!("../../profiles/drives/samsung-980-pro.toml")),
         ("generic-nvme", include_str!("../../profiles/drives/generic-nvme.toml")),
     ];
 

@@ -35,6 +35,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "cubietruck-a20",
     "cm5-nvme",
     "rock-5c-nvme",
+    "silver-980pro",
 ];
 
 impl Profile {
