@@ -5,7 +5,7 @@ use crate::common::{Clients, Fixed, Poisson, job, server, simulate, simulate_wit
 use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{Policy, Request, Signals};
 use ebb_trace::{Op, Workload};
-use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, run};
+use ebb_twin::{Observer, Outcome, Profile, Run, Sample, TwinError, Unobserved, run};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -46,6 +46,30 @@ fn a_closed_loop_obeys_littles_law() {
         let outcome = simulate(&server(2, 5_000), clients(slots), Some(Nanos::from_secs(1)));
         let population = outcome.iops() * outcome.mean_latency() * 1e-9;
         assert!((population / f64::from(slots) - 1.0).abs() < 0.01, "{slots}: {population}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn random_order_moves_the_tail_only_and_starves_nobody(order in 0.1..0.9, slots in 1u32..80) {
+        let end = Some(Nanos::from_millis(400));
+        let mut profile = server(1, 10_000);
+        let ordered = simulate(&profile, clients(slots), end);
+        profile.cpu.random_order = order;
+        let random = simulate(&profile, clients(slots), end);
+        let close = |got: f64, of: f64| (got / of - 1.0).abs() < 0.01;
+        prop_assert!(close(random.requests as f64, ordered.requests as f64));
+        prop_assert!(close(random.mean_latency(), ordered.mean_latency()));
+        let p99 = |outcome: &Outcome| outcome.latency.value_at_quantile(0.99);
+        if slots <= 2 {
+            prop_assert_eq!(random.latency.max(), ordered.latency.max(), "no choice, no change");
+        } else if slots > 20 {
+            prop_assert!(p99(&random) > p99(&ordered));
+        }
+        let turn = f64::from(slots) / (1.0 - order) * 10_000.0;
+        prop_assert!((random.latency.max() as f64) < 2.0 * turn + 1e6);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Core groups: run queues, service, parking, frequency, and the energy of each core.
 
+use std::collections::VecDeque;
+
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_pcg::Pcg64Mcg;
@@ -20,7 +22,7 @@ use crate::thermal::leakage::voltage;
 struct Core {
     group: u32,
     running: u32,
-    users: Queue,
+    users: VecDeque<u32>,
     background: Queue,
     /// Queued and running.
     load: u32,
@@ -95,6 +97,19 @@ pub(super) fn variation(cv: f64, seed: u64) -> Vec<f32> {
     draws.iter().map(|draw| (draw / mean) as f32).collect()
 }
 
+/// Takes the oldest that waits or, with probability `random_order`, any of them, whose place the
+/// newest takes: whoever waits moves forward only.
+fn next_user(waiting: &mut VecDeque<u32>, random_order: f64, key: u32) -> Option<u32> {
+    if random_order > 0.0 && waiting.len() > 1 {
+        let draw = mix(key, 0x300);
+        if ((draw >> 32) as f64) < random_order * f64::from(u32::MAX) {
+            let place = ((draw & 0xFFFF_FFFF) * waiting.len() as u64) >> 32;
+            return waiting.swap_remove_back(place as usize);
+        }
+    }
+    waiting.pop_front()
+}
+
 impl Cores {
     pub(super) fn new(profile: &Profile, seed: u64) -> Self {
         let mut cores = Vec::new();
@@ -120,7 +135,7 @@ impl Cores {
             let core = Core {
                 group: index as u32,
                 running: NONE,
-                users: Queue::EMPTY,
+                users: VecDeque::new(),
                 background: Queue::EMPTY,
                 load: 0,
                 active: true,
@@ -236,7 +251,7 @@ impl Cores {
             self.book(index, now);
             self.run(ios, events, now + wake, index, io);
         } else if ios[io].kind == Kind::User {
-            self.cores[index].users.push(ios, io);
+            self.cores[index].users.push_back(io);
         } else {
             self.cores[index].background.push(ios, io);
         }
@@ -260,7 +275,8 @@ impl Cores {
         assert!(finished != NONE, "core {index} finishes what it has begun");
         core.load -= 1;
         self.groups[core.group as usize].load -= 1;
-        match core.users.pop(ios).or_else(|| core.background.pop(ios)) {
+        let next = next_user(&mut core.users, self.cpu.random_order, ios[finished].key);
+        match next.or_else(|| core.background.pop(ios)) {
             Some(next) => self.run(ios, events, now, index, next),
             None => core.idle_since = now,
         }
@@ -407,14 +423,13 @@ impl Cores {
             if self.cores[from].load <= even {
                 continue;
             }
-            let mut waiting = std::mem::replace(&mut self.cores[from].users, Queue::EMPTY);
             let mut kept = self.cores[from].load.min(1);
-            while let Some(io) = waiting.pop(ios) {
+            for io in std::mem::take(&mut self.cores[from].users) {
                 while kept >= even && joined < first + all && self.cores[joined].load >= even {
                     joined += 1;
                 }
                 if kept < even || joined == first + all {
-                    self.cores[from].users.push(ios, io);
+                    self.cores[from].users.push_back(io);
                     kept += 1;
                 } else {
                     self.cores[from].load -= 1;

@@ -11,11 +11,11 @@ const PERIOD: u64 = 100_000_000;
 pub(super) struct Quota {
     /// Core time in a period; `None` is no limit.
     time: Option<f64>,
-    /// Time after a stop until cores serve again.
+    /// Time after a stop in which cores serve at half their pace.
     resume: u64,
     /// How long cores run in each period.
     run: u64,
-    /// How much of that, at its beginning, they do not serve.
+    /// Service that is lost by the slow beginning of it.
     lost: u64,
 }
 
@@ -34,17 +34,18 @@ impl Quota {
     pub(super) fn share(&mut self, cores: usize) {
         let Some(time) = self.time else { return };
         self.run = ((time / cores.max(1) as f64) as u64).clamp(2, PERIOD);
-        // What is not used up does not stop; of a short run, half is left.
-        self.lost = if self.run == PERIOD { 0 } else { self.resume.min(self.run / 2) };
+        // What is not used up does not stop.
+        self.lost = if self.run == PERIOD { 0 } else { self.resume.min(self.run) / 2 };
     }
 
     /// When work of `service` ns that may start at `from` ends.
     pub(super) fn end(&self, from: u64, service: u64) -> u64 {
         let served = self.run - self.lost;
-        let before = (from % PERIOD).saturating_sub(self.lost).min(served);
+        let place = (from % PERIOD).min(self.run);
+        let before = place - (place / 2).min(self.lost);
         let last = (before + service).saturating_sub(1);
         let (periods, rest) = (last / served, last % served + 1);
-        ((from / PERIOD + periods) * PERIOD + self.lost + rest).max(from + service)
+        ((from / PERIOD + periods) * PERIOD + rest + rest.min(self.lost)).max(from + service)
     }
 
     /// How long cores run between two times.
@@ -62,14 +63,15 @@ mod tests {
 
     #[test]
     fn work_goes_on_in_the_share_of_each_period_that_is_left() {
-        // A quarter of a core's time on one core; 3 ms of each 25 are lost.
+        // A quarter of a core's time on one core; the first 6 ms of each 25 serve as much as 3.
         let mut quota =
-            Quota { time: Some(25.0 * MS as f64), resume: 3 * MS, run: PERIOD, lost: 0 };
+            Quota { time: Some(25.0 * MS as f64), resume: 6 * MS, run: PERIOD, lost: 0 };
         quota.share(1);
         assert_eq!(quota.end(10 * MS, 5 * MS), 15 * MS);
-        assert_eq!(quota.end(24 * MS, 2 * MS), 104 * MS, "1 ms before and 1 ms after the stop");
-        assert_eq!(quota.end(60 * MS, MS), 104 * MS, "waits for the next period");
-        assert_eq!(quota.end(3 * MS, 44 * MS), 125 * MS, "two whole runs");
+        assert_eq!(quota.end(2 * MS, 4 * MS), 8 * MS, "2 ms of it at half the pace");
+        assert_eq!(quota.end(24 * MS, 2 * MS), 102 * MS, "1 ms before and 1 ms after the stop");
+        assert_eq!(quota.end(60 * MS, MS), 102 * MS, "waits for the next period");
+        assert_eq!(quota.end(0, 44 * MS), 125 * MS, "two whole runs");
         assert_eq!(quota.running(20 * MS, 110 * MS), 15 * MS);
         // Two cores use it up in half the time.
         quota.share(2);

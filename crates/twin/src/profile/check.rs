@@ -200,6 +200,10 @@ impl Profile {
         if !(0.1..=1.0).contains(&cpu.limit_share) {
             return wrong("cpu", "limit_share", format!("{} is not in 0.1..=1", cpu.limit_share));
         }
+        if !(0.0..1.0).contains(&cpu.random_order) {
+            let reason = format!("{} is not from 0 to below 1", cpu.random_order);
+            return wrong("cpu", "random_order", reason);
+        }
         if let Some(quota) = cpu.quota
             && !(0.001..=1e5).contains(&quota)
         {

@@ -133,9 +133,13 @@ pub struct Cpu {
     /// CPU time that the stages have together, in cores (the bandwidth of a control group, which
     /// stops all its threads for the rest of each 100 ms). No limit when absent.
     pub quota: Option<f64>,
-    /// Time after each of these stops until cores serve again.
+    /// Time after each of these stops in which cores serve at half their pace.
     #[serde(default)]
     pub resume: Nanos,
+    /// Probability with which a core goes on with any of the requests that wait for it, rather
+    /// than with the oldest.
+    #[serde(default)]
+    pub random_order: f64,
 }
 
 impl Cpu {
