@@ -40,6 +40,9 @@ impl Quota {
 
     /// When work of `service` ns that may start at `from` ends.
     pub(super) fn end(&self, from: u64, service: u64) -> u64 {
+        if self.run == PERIOD {
+            return from + service;
+        }
         let served = self.run - self.lost;
         let place = (from % PERIOD).min(self.run);
         let before = place - (place / 2).min(self.lost);
