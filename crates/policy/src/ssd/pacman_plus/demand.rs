@@ -26,8 +26,8 @@ pub struct Sample {
 #[derive(Debug, Clone)]
 pub struct Demand {
     /// The power that it needed while it was busy, in the last [`N`] such samples: what it needed
-    /// then it needs again after a rest. Where its cap held it back, what it is known to need beyond
-    /// it, else without bound until it shows that.
+    /// then it needs again after a rest. Where its cap held it back, what it is known to need
+    /// beyond it, else without bound until it shows that.
     wanted: VecDeque<Watts>,
     /// Bytes, and watts beyond those without work; they fade as fast as the window does.
     bytes: f64,
