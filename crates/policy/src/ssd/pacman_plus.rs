@@ -119,7 +119,7 @@ impl PacmanPlus {
             if let (Some(read), Some(written)) = (drive.read_bytes, drive.written_bytes) {
                 counts.bytes = Some(counts.bytes.unwrap_or(0) + read + written);
             }
-            if let Some(share) = drive.utilisation {
+            if let Some(share) = drive.utilisation.filter(|share| share.is_finite()) {
                 counts.busy += signals.period.seconds() * share.clamp(0.0, 1.0);
                 counts.known += signals.period.seconds();
             }
@@ -142,7 +142,7 @@ impl PacmanPlus {
                 &mut self.least[self.like[d]],
                 &mut self.ceilings[self.like[d]][usize::from(state)],
             );
-            *least = least.min(power);
+            *least = least.min(power.max(Watts(0.0)));
             if steady {
                 *ceiling = ceiling.max(power.min(self.desc.cap(d, state)));
             }
