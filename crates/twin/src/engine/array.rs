@@ -2,42 +2,24 @@
 
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{DriveSignals, DriveSpec, PowerState};
-use ebb_trace::Op;
 
 use super::device::Device;
+use super::drive_queue::DriveQueue;
 use super::events::{Event, Events};
-use super::io::{Io, Ios, Queue};
+use super::io::{DriveCommand, Io, Ios};
 use crate::hdd::Wear;
 use crate::profile::{DriveModel, Profile, Raid, RateLimit, usable};
 
 /// Time without commands that a rate limit makes up for, ns: the slice in which SPDK counts.
 const LIMIT_BURST: u64 = 1_000_000;
 
-/// One drive and the commands that wait for a place in its queue.
-#[derive(Debug)]
-struct Slot {
-    device: Device,
-    /// Commands sent and not completed.
-    outstanding: u32,
-    waiting: Queue,
-    /// When the rate limit has earned what was sent so far.
-    earned: u64,
-    /// Energy reported so far.
-    joules: f64,
-    /// Up to when its work has been counted, and how long it had any since its last report, ns.
-    since: u64,
-    busy: u64,
-    /// Bytes read and written since its last report.
-    read: u64,
-    written: u64,
-}
-
 /// All drives.
 #[derive(Debug)]
 pub(super) struct Array {
-    slots: Vec<Slot>,
+    drives: Vec<DriveQueue>,
+    /// When each drive's rate limit has earned what was sent to it so far.
+    earned: Vec<u64>,
     spec: DriveSpec,
-    queue_depth: u32,
     limit: Option<RateLimit>,
     chunk_shift: u32,
     parity: usize,
@@ -68,21 +50,13 @@ pub(super) struct Place {
 impl Array {
     pub(super) fn new(profile: &Profile, model: &DriveModel, seed: u64) -> Self {
         let count = usize::from(profile.drives.count);
-        let slot = |index: u64| Slot {
-            device: Device::new(model, seed.wrapping_add(index)),
-            outstanding: 0,
-            waiting: Queue::EMPTY,
-            earned: 0,
-            joules: 0.0,
-            since: 0,
-            busy: 0,
-            read: 0,
-            written: 0,
-        };
+        let depth = profile.drives.queue_depth;
+        let drive =
+            |index: u64| DriveQueue::new(Device::new(model, seed.wrapping_add(index)), depth);
         Self {
-            slots: (0..count as u64).map(slot).collect(),
+            drives: (0..count as u64).map(drive).collect(),
+            earned: vec![0; count],
             spec: model.spec(),
-            queue_depth: profile.drives.queue_depth,
             limit: profile.drives.limit,
             chunk_shift: profile.layout.chunk.0.trailing_zeros(),
             parity: profile.layout.raid.parity(),
@@ -96,13 +70,13 @@ impl Array {
     }
 
     pub(super) fn drives(&self) -> usize {
-        self.slots.len()
+        self.drives.len()
     }
     /// Bytes one volume can have.
     pub(super) fn volume_bytes(&self, raid: Raid) -> u64 {
         match raid {
             Raid::None => self.capacity,
-            Raid::Raid5 | Raid::Raid6 => self.capacity * (self.slots.len() - self.parity) as u64,
+            Raid::Raid5 | Raid::Raid6 => self.capacity * (self.drives.len() - self.parity) as u64,
         }
     }
     /// Bytes until the end of the chunk that holds `address`.
@@ -112,7 +86,7 @@ impl Array {
 
     /// Where byte `address` of the striped space lies; parity rotates from stripe to stripe.
     pub(super) fn place(&self, address: u64) -> Place {
-        let drives = self.slots.len() as u64;
+        let drives = self.drives.len() as u64;
         let data = drives - self.parity as u64;
         let chunk = address >> self.chunk_shift;
         let (stripe, position) = (chunk / data, chunk % data);
@@ -123,15 +97,24 @@ impl Array {
     }
     /// The drives that hold the parity of `stripe`.
     pub(super) fn parity_drives(&self, stripe: u64) -> impl Iterator<Item = u16> + use<> {
-        let drives = self.slots.len() as u64;
+        let drives = self.drives.len() as u64;
         (0..self.parity as u64).map(move |parity| ((stripe + parity) % drives) as u16)
     }
 
+    /// Sends a command to its drive; returns when it will end, if it can start now and the drive
+    /// knows. Otherwise nothing was done.
+    #[inline]
+    pub(super) fn accept(&mut self, now: u64, command: DriveCommand) -> Option<u64> {
+        if self.limit.is_some() {
+            return None;
+        }
+        self.drives[usize::from(command.drive)].accept(now, command)
+    }
     /// Sends `io` to its drive as soon as the rate limit lets it pass.
     pub(super) fn submit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
         if let Some(limit) = &self.limit {
             let Io { drive, bytes, .. } = ios[io];
-            let earned = &mut self.slots[usize::from(drive)].earned;
+            let earned = &mut self.earned[usize::from(drive)];
             let at = now.max(*earned);
             *earned = (*earned).max(now.saturating_sub(LIMIT_BURST)) + limit.time(bytes);
             if at > now {
@@ -142,38 +125,31 @@ impl Array {
     }
     /// Sends `io` to its drive, or queues it there.
     pub(super) fn send(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
-        let slot = &mut self.slots[usize::from(ios[io].drive)];
-        if slot.outstanding < self.queue_depth {
-            slot.send(ios, events, now, io);
-        } else {
-            slot.waiting.push(ios, io);
-        }
+        self.drives[usize::from(ios[io].drive)].send(ios, events, now, io);
     }
-    /// The drive completed a command: sends the next one that waits.
+    /// The disk completed a command.
     pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
-        let slot = &mut self.slots[usize::from(drive)];
-        slot.work_until(now);
-        assert!(slot.outstanding > 0, "drive {drive} completes what it was sent");
-        slot.outstanding -= 1;
-        if let Some(next) = slot.waiting.pop(ios) {
-            slot.send(ios, events, now, next);
-        }
+        self.drives[usize::from(drive)].ended(ios, events, now);
+    }
+    /// A command of an SSD that others wait for has ended.
+    pub(super) fn room(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
+        self.drives[usize::from(drive)].has_ended(ios, events, now, drive);
     }
 
     /// An access to the media of a hard disk ended.
     pub(super) fn access_ended(&mut self, events: &mut Events, now: u64, drive: u16) {
-        self.slots[usize::from(drive)].device.access_ended(events, now, drive);
+        self.drives[usize::from(drive)].device.access_ended(events, now, drive);
     }
     /// The amplitude of the vibration from now on, relative to what the fans of the
     /// characterised server cause at full speed. Hard disks suffer from it.
     pub(super) fn set_vibration(&mut self, now: u64, amplitude: f64) {
-        for slot in &mut self.slots {
-            slot.device.set_vibration(now, amplitude);
+        for drive in &mut self.drives {
+            drive.device.set_vibration(now, amplitude);
         }
     }
     /// What wore each drive's mechanics; nothing in an SSD.
     pub(super) fn wear(&self) -> impl Iterator<Item = Wear> {
-        self.slots.iter().map(|slot| slot.device.wear())
+        self.drives.iter().map(|drive| drive.device.wear())
     }
 
     /// The states in force.
@@ -183,7 +159,7 @@ impl Array {
     /// Sets states before the run starts, in no time.
     pub(super) fn preset(&mut self, states: impl Iterator<Item = PowerState>) {
         for (drive, ps) in states.enumerate() {
-            self.slots[drive].device.set_power_state(Nanos::ZERO, ps);
+            self.drives[drive].device.set_power_state(Nanos::ZERO, ps);
             self.states[drive] = ps;
         }
         self.most_capped = self.capped();
@@ -205,8 +181,7 @@ impl Array {
     fn write_next(&mut self, events: &mut Events, now: u64) {
         self.writing = self.writes.pop();
         if let Some((drive, ps)) = self.writing {
-            let slot = &mut self.slots[usize::from(drive)];
-            let done = slot.device.set_power_state(Nanos(now), ps);
+            let done = self.drives[usize::from(drive)].device.set_power_state(Nanos(now), ps);
             events.push(done.0, Event::PowerState(drive));
             self.most_capped = self.most_capped.max(self.capped());
         }
@@ -230,14 +205,14 @@ impl Array {
     }
     /// Sets which idle states each drive may enter: by the longest wake-up asked for, or as found.
     pub(super) fn set_idle_wake(&mut self, now: u64, wakes: impl Iterator<Item = Option<Nanos>>) {
-        for (slot, wake) in self.slots.iter_mut().zip(wakes) {
-            slot.device.set_idle_wake(Nanos(now), wake.or(self.idle_wake));
+        for (drive, wake) in self.drives.iter_mut().zip(wakes) {
+            drive.device.set_idle_wake(Nanos(now), wake.or(self.idle_wake));
         }
     }
     /// Sets the share of its power budget for work that each drive allows itself.
     pub(super) fn throttle(&mut self, now: Nanos, factors: impl Iterator<Item = f64>) {
-        for (slot, factor) in self.slots.iter_mut().zip(factors) {
-            slot.device.set_throttle(now, factor);
+        for (drive, factor) in self.drives.iter_mut().zip(factors) {
+            drive.device.set_throttle(now, factor);
         }
     }
     /// Largest sum of caps at any instant so far.
@@ -248,23 +223,10 @@ impl Array {
     /// Reports each drive over a period of `length` ns; returns the energy of all of them.
     pub(super) fn sense(&mut self, now: u64, length: u64, signals: &mut [DriveSignals]) -> f64 {
         let mut sum = 0.0;
-        for ((slot, state), signal) in self.slots.iter_mut().zip(&self.states).zip(signals) {
-            let total = slot.device.energy(Nanos(now)).0;
-            let joules = total - std::mem::replace(&mut slot.joules, total);
+        for ((drive, state), signal) in self.drives.iter_mut().zip(&self.states).zip(signals) {
+            let (joules, sensed) = drive.sense(now, length, *state);
             sum += joules;
-            let power = (length > 0).then(|| Watts(joules / (length as f64 * 1e-9)));
-            slot.work_until(now);
-            let busy = std::mem::take(&mut slot.busy);
-            let utilisation = (length > 0).then(|| busy as f64 / length as f64);
-            *signal = DriveSignals {
-                power,
-                state: Some(*state),
-                temperature: None,
-                utilisation,
-                read_bytes: Some(std::mem::take(&mut slot.read)),
-                written_bytes: Some(std::mem::take(&mut slot.written)),
-                standby: None,
-            };
+            *signal = sensed;
         }
         sum
     }
@@ -276,23 +238,6 @@ impl RateLimit {
         let command = self.iops.map_or(0.0, |iops| 1e9 / iops);
         let moved = self.bytes.map_or(0.0, |rate| f64::from(bytes) / rate.0 as f64 * 1e9);
         command.max(moved) as u64
-    }
-}
-
-impl Slot {
-    /// Counts the time up to `now` in which it had commands.
-    fn work_until(&mut self, now: u64) {
-        let before = std::mem::replace(&mut self.since, now);
-        if self.outstanding > 0 {
-            self.busy += now - before;
-        }
-    }
-    fn send(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
-        self.work_until(now);
-        self.outstanding += 1;
-        let Io { op, bytes, .. } = ios[io];
-        *if op == Op::Read { &mut self.read } else { &mut self.written } += u64::from(bytes);
-        self.device.submit(&ios[io], events, now, io);
     }
 }
 

@@ -4,7 +4,7 @@ use ebb_policy::BackgroundMode;
 use ebb_trace::Op;
 
 use super::Engine;
-use super::io::{Io, Kind, NONE, mix};
+use super::io::{DriveCommand, Io, Kind, NONE, mix};
 use crate::profile::{Background, Raid};
 
 /// The backlog of one server.
@@ -48,6 +48,10 @@ impl Backlog {
         let seconds = (now - self.accrued) as f64 * 1e-9;
         self.accrued = now;
         self.pending += self.spec.steady.0 as f64 * seconds;
+    }
+    /// Whether users' writes cause work.
+    pub(super) fn follows_writes(&self) -> bool {
+        self.spec.per_written_byte > 0.0
     }
     /// Adds the work that a user's write causes.
     pub(super) fn written(&mut self, bytes: u32) {
@@ -95,9 +99,9 @@ impl Engine<'_> {
         while let Some((number, bytes)) = self.backlog.as_mut().and_then(|backlog| backlog.take()) {
             let key = mix(number, self.seed ^ 0x7A5C) as u32;
             let stage = (self.profile.stage.len() - 1) as u8;
-            let task = self.part(NONE, 0, 0, bytes, Op::Read);
+            let task = self.part(NONE, DriveCommand { drive: 0, op: Op::Read, offset: 0, bytes });
             self.ios[task] = Io { kind: Kind::Task, key, stage, ..self.ios[task] };
-            self.cores.dispatch(&mut self.ios, &mut self.events, self.now, task);
+            self.dispatch(task);
         }
     }
     pub(super) fn task_worked(&mut self, task: u32) {
@@ -113,9 +117,8 @@ impl Engine<'_> {
         let drive = (((draw & 0xFFFF_FFFF) * self.array.drives() as u64) >> 32) as u16;
         let room = self.array.volume_bytes(Raid::None) / u64::from(bytes).max(1);
         let offset = (draw >> 32) % room.max(1) * u64::from(bytes);
-        let part = self.part(task, drive, offset, bytes, op);
-        self.ios[task].parts = 1;
-        self.array.submit(&mut self.ios, &mut self.events, self.now, part);
+        let end = self.send_part(task, DriveCommand { drive, op, offset, bytes });
+        self.sent_parts(task, end);
     }
     pub(super) fn task_done(&mut self, task: u32) {
         self.ios.remove(task);

@@ -1,7 +1,6 @@
 //! The read cache: which blocks are in memory, as a 4-way set-associative table of tags.
 
-use std::hint::black_box;
-
+use super::prefetch::prefetch;
 use crate::profile::Cache;
 
 const WAYS: usize = 4;
@@ -46,11 +45,9 @@ impl ReadCache {
         (mixed >> 32) as usize & (self.sets.len() - 1)
     }
 
-    /// Reads the sets of blocks that will be touched soon, so that the processor fetches them
-    /// from memory all at once instead of one by one: the table is far larger than its caches.
-    pub(super) fn warm(&self, addresses: impl Iterator<Item = u64>) {
-        let tags = addresses.map(|address| self.sets[self.set(mixed(address >> self.block_shift))]);
-        black_box(tags.fold(0, |all, set| all ^ set[0]));
+    /// Has the processor fetch the set of a block that will be touched soon.
+    pub(super) fn prefetch(&self, address: u64) {
+        prefetch(&self.sets[self.set(mixed(address >> self.block_shift))]);
     }
 }
 

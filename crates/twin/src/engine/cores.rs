@@ -11,19 +11,27 @@ use ebb_policy::{CoreRole, GroupSetting, GroupSignals};
 use ebb_trace::Op;
 
 use super::events::{Event, Events};
-use super::io::{Ios, Kind, NONE, Queue, mix};
+use super::io::{Io, Ios, Kind, NONE, mix};
+use super::prefetch::prefetch;
 use super::quota::Quota;
 use crate::outcome::CoreTime;
 use crate::profile::{Cpu, Profile, Stage, Wait};
 use crate::thermal::leakage::voltage;
+
+/// An I/O and the cycles that it takes in its stage.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    cycles: f64,
+    io: u32,
+}
 
 /// One core.
 #[derive(Debug, Clone)]
 struct Core {
     group: u32,
     running: u32,
-    users: VecDeque<u32>,
-    background: Queue,
+    users: VecDeque<Work>,
+    background: VecDeque<Work>,
     /// Queued and running.
     load: u32,
     /// Whether it takes new work.
@@ -99,7 +107,7 @@ pub(super) fn variation(cv: f64, seed: u64) -> Vec<f32> {
 
 /// Takes the oldest that waits or, with probability `random_order`, any of them, whose place the
 /// newest takes: whoever waits moves forward only.
-fn next_user(waiting: &mut VecDeque<u32>, random_order: f64, key: u32) -> Option<u32> {
+fn next_user(waiting: &mut VecDeque<Work>, random_order: f64, key: u32) -> Option<Work> {
     if random_order > 0.0 && waiting.len() > 1 {
         let draw = mix(key, 0x300);
         if ((draw >> 32) as f64) < random_order * f64::from(u32::MAX) {
@@ -136,7 +144,7 @@ impl Cores {
                 group: index as u32,
                 running: NONE,
                 users: VecDeque::new(),
-                background: Queue::EMPTY,
+                background: VecDeque::new(),
                 load: 0,
                 active: true,
                 ready_at: 0,
@@ -200,11 +208,10 @@ impl Cores {
         self.quota.share(stages.map(|group| usize::from(group.active)).sum());
     }
 
-    /// Nanoseconds of work that `io` is in its stage.
-    fn service(&self, ios: &Ios, io: u32) -> u64 {
-        let io = &ios[io];
+    /// What `io` is to its stage.
+    fn work(&self, io: &Io, index: u32) -> Work {
         let stage = usize::from(io.stage);
-        let Group { stage: costs, variation, ns_per_cycle, active, .. } = &self.groups[stage];
+        let Group { stage: costs, variation, .. } = &self.groups[stage];
         let cycles = match (io.kind, io.op) {
             (Kind::Task, _) => self.task_cycles,
             (_, Op::Read) => {
@@ -216,71 +223,105 @@ impl Cores {
             (_, Op::Flush | Op::Trim) => costs.write_cycles,
         };
         let factor = variation[mix(io.key, stage as u32) as usize % VARIATIONS];
-        let contended = costs.contention.0 * u64::from(active.saturating_sub(1));
-        (cycles * f64::from(factor) * ns_per_cycle) as u64 + contended
+        Work { cycles: cycles * f64::from(factor), io: index }
     }
 
-    /// Queues `io` on a core of its stage: of two drawn at random, the less loaded one.
-    pub(super) fn dispatch(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
-        let stage = u32::from(ios[io].stage);
+    /// Queues `io` on a core of its stage: of two drawn at random, the less loaded one. Returns
+    /// whether it runs at once.
+    pub(super) fn dispatch(
+        &mut self,
+        ios: &Ios,
+        events: &mut Events,
+        now: u64,
+        index: u32,
+    ) -> bool {
+        let io = &ios[index];
+        let (stage, user) = (u32::from(io.stage), io.kind == Kind::User);
+        let work = self.work(io, index);
         let group = &mut self.groups[stage as usize];
         if now >= group.joined_at {
             group.taking = group.active;
         }
-        let draw = mix(ios[io].key, 0x100 + stage);
+        let draw = mix(io.key, 0x100 + stage);
         let pick = |half: u64| group.first + ((half * u64::from(group.taking)) >> 32) as usize;
         let (one, other) = (pick(draw >> 32), pick(draw & 0xFFFF_FFFF));
-        let index = if self.cores[other].load < self.cores[one].load { other } else { one };
-        self.enqueue(ios, events, now, index, io);
+        let core = if self.cores[other].load < self.cores[one].load { other } else { one };
+        let runs = self.enqueue(events, now, core, work, user);
         let group = &self.groups[stage as usize];
         if let Some((most, frequency)) = group.recall
             && group.active < group.stage.cores
             && group.load > most.saturating_mul(u32::from(group.active))
         {
             let all = GroupSetting { active: group.stage.cores, frequency };
-            self.apply((ios, events), now, stage as usize, all);
+            self.apply(events, now, stage as usize, all);
         }
+        runs
     }
 
-    /// Gives `io` to a core, which runs it or has it wait.
-    fn enqueue(&mut self, ios: &mut Ios, events: &mut Events, now: u64, index: usize, io: u32) {
-        self.cores[index].load += 1;
-        self.groups[self.cores[index].group as usize].load += 1;
-        if self.cores[index].running == NONE {
+    /// Gives work to a core, which runs it or has it wait; returns whether it runs.
+    fn enqueue(
+        &mut self,
+        events: &mut Events,
+        now: u64,
+        index: usize,
+        work: Work,
+        user: bool,
+    ) -> bool {
+        let core = &mut self.cores[index];
+        core.load += 1;
+        self.groups[core.group as usize].load += 1;
+        if core.running == NONE {
             let wake = self.wake_latency(index, now);
             self.book(index, now);
-            self.run(ios, events, now + wake, index, io);
-        } else if ios[io].kind == Kind::User {
-            self.cores[index].users.push_back(io);
-        } else {
-            self.cores[index].background.push(ios, io);
+            self.run(events, now + wake, index, work);
+            return true;
         }
+        if user {
+            core.users.push_back(work)
+        } else {
+            core.background.push_back(work)
+        }
+        false
     }
 
-    /// Runs `io` on a core whose time is booked up to the present.
-    fn run(&mut self, ios: &Ios, events: &mut Events, from: u64, index: usize, io: u32) {
-        let service = self.service(ios, io);
+    /// Runs work on a core whose state until now is booked.
+    fn run(&mut self, events: &mut Events, from: u64, index: usize, work: Work) {
         let core = &mut self.cores[index];
-        core.running = io;
+        let Group { stage, ns_per_cycle, active, .. } = &self.groups[core.group as usize];
+        let contended = stage.contention.0 * u64::from(active.saturating_sub(1));
+        let service = (work.cycles * ns_per_cycle) as u64 + contended;
+        core.running = work.io;
         let end = self.quota.end(from.max(core.ready_at), service);
         events.push(end, Event::CoreDone(index as u32));
     }
 
-    /// The core finished: returns what it ran and goes on with the next, users first.
-    pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, index: u32) -> u32 {
+    /// The core finished: returns what it ran, and what it goes on with, users first.
+    pub(super) fn done(
+        &mut self,
+        ios: &Ios,
+        events: &mut Events,
+        now: u64,
+        index: u32,
+    ) -> (u32, Option<u32>) {
         let index = index as usize;
-        self.book(index, now);
         let core = &mut self.cores[index];
-        let finished = std::mem::replace(&mut core.running, NONE);
+        let finished = core.running;
         assert!(finished != NONE, "core {index} finishes what it has begun");
         core.load -= 1;
         self.groups[core.group as usize].load -= 1;
         let next = next_user(&mut core.users, self.cpu.random_order, ios[finished].key);
-        match next.or_else(|| core.background.pop(ios)) {
-            Some(next) => self.run(ios, events, now, index, next),
-            None => core.idle_since = now,
+        let next = next.or_else(|| core.background.pop_front());
+        if let Some(after) = core.users.front() {
+            prefetch(&ios[after.io]);
         }
-        finished
+        // From work to work a core draws the same: that is booked when it rests.
+        if let Some(next) = next {
+            self.run(events, now, index, next);
+        } else {
+            self.book(index, now);
+            (self.cores[index].running, self.cores[index].idle_since) = (NONE, now);
+        }
+        (finished, next.map(|next| next.io))
     }
 
     /// Time to wake an idle core from the state it has fallen into.
@@ -362,7 +403,7 @@ impl Cores {
     /// when cores come back is shared with these.
     pub(super) fn apply(
         &mut self,
-        (ios, events): (&mut Ios, &mut Events),
+        events: &mut Events,
         now: u64,
         group: usize,
         control: GroupSetting,
@@ -402,20 +443,13 @@ impl Cores {
         group.active = wanted as u16;
         self.share_quota(now);
         if wanted > old {
-            self.share(ios, events, now, first, (old, wanted));
+            self.share(events, now, first, (old, wanted));
         }
     }
 
     /// Moves users' requests that wait for one of the `old` cores from `first` on to those which
     /// have joined them, until none of `old` has more than an even part of all.
-    fn share(
-        &mut self,
-        ios: &mut Ios,
-        events: &mut Events,
-        now: u64,
-        first: usize,
-        (old, all): (usize, usize),
-    ) {
+    fn share(&mut self, events: &mut Events, now: u64, first: usize, (old, all): (usize, usize)) {
         let load: u32 = self.cores[first..first + all].iter().map(|core| core.load).sum();
         let even = load.div_ceil(all as u32);
         let mut joined = first + old;
@@ -424,17 +458,17 @@ impl Cores {
                 continue;
             }
             let mut kept = self.cores[from].load.min(1);
-            for io in std::mem::take(&mut self.cores[from].users) {
+            for work in std::mem::take(&mut self.cores[from].users) {
                 while kept >= even && joined < first + all && self.cores[joined].load >= even {
                     joined += 1;
                 }
                 if kept < even || joined == first + all {
-                    self.cores[from].users.push_back(io);
+                    self.cores[from].users.push_back(work);
                     kept += 1;
                 } else {
                     self.cores[from].load -= 1;
                     self.groups[self.cores[from].group as usize].load -= 1;
-                    self.enqueue(ios, events, now, joined, io);
+                    self.enqueue(events, now, joined, work, true);
                 }
             }
         }

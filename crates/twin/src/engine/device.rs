@@ -5,7 +5,7 @@ use ebb_policy::PowerState;
 use ebb_policy::units::{Joules, Nanos};
 
 use super::events::{Event, Events};
-use super::io::Io;
+use super::io::DriveCommand;
 use crate::drive::Drive;
 use crate::hdd::{Command, Completion, Hdd, Wear};
 use crate::profile::DriveModel;
@@ -28,7 +28,7 @@ pub(super) struct Disk {
 impl Disk {
     fn tell(&mut self, events: &mut Events, drive: u16, access_ends: Option<Nanos>) {
         for (at, io) in self.done.drain(..) {
-            events.push(at.0, Event::DriveDone(drive, io));
+            events.push(at.0, Event::DiskDone(drive, io));
         }
         if let Some(end) = access_ends {
             events.push(end.0, Event::Access(drive));
@@ -46,20 +46,20 @@ impl Device {
         }
     }
 
-    /// Starts the command of `io`; its completion becomes an event, now or later.
+    /// Starts a command of an SSD; returns when it will end.
     #[inline]
-    pub(super) fn submit(&mut self, command: &Io, events: &mut Events, now: u64, io: u32) {
-        let Io { op, offset, bytes, drive, .. } = *command;
-        match self {
-            Self::Ssd(ssd) => {
-                let done = ssd.submit(Nanos(now), op, offset, bytes);
-                events.push(done.0, Event::DriveDone(drive, io));
-            }
-            Self::Hdd(disk) => {
-                let command = Command { token: io, op, offset, bytes };
-                let ends = disk.hdd.submit(Nanos(now), command, &mut disk.done);
-                disk.tell(events, drive, ends);
-            }
+    pub(super) fn start(&mut self, now: u64, command: DriveCommand) -> Option<u64> {
+        let Self::Ssd(ssd) = self else { return None };
+        Some(ssd.submit(Nanos(now), command.op, command.offset, command.bytes).0)
+    }
+
+    /// Starts the command of `io` on a hard disk; its end will be an event.
+    pub(super) fn submit(&mut self, command: DriveCommand, events: &mut Events, now: u64, io: u32) {
+        if let Self::Hdd(disk) = self {
+            let DriveCommand { drive, op, offset, bytes } = command;
+            let command = Command { token: io, op, offset, bytes };
+            let ends = disk.hdd.submit(Nanos(now), command, &mut disk.done);
+            disk.tell(events, drive, ends);
         }
     }
 

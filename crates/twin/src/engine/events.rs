@@ -8,8 +8,8 @@ use std::collections::BinaryHeap;
 pub(super) enum Event {
     /// The core finished what it runs.
     CoreDone(u32),
-    /// The drive finished the command of this I/O.
-    DriveDone(u16, u32),
+    /// The hard disk finished the command of this I/O.
+    DiskDone(u16, u32),
     /// A closed-loop slot sends its next request.
     Slot(u32),
     /// Steady background work has accrued.
@@ -26,13 +26,17 @@ pub(super) enum Event {
     Arrived(u32),
     /// The rate limit of its drive lets this I/O pass.
     Admitted(u32),
+    /// The drives are done with this I/O, or with those of its parts whose end they knew.
+    Served(u32),
+    /// A command of this SSD ends while others wait for a place in its queue.
+    Room(u16),
 }
 
 impl Event {
     fn pack(self) -> u64 {
         match self {
             Self::CoreDone(core) => u64::from(core),
-            Self::DriveDone(drive, io) => 1 << 60 | u64::from(drive) << 32 | u64::from(io),
+            Self::DiskDone(drive, io) => 1 << 60 | u64::from(drive) << 32 | u64::from(io),
             Self::Slot(slot) => 2 << 60 | u64::from(slot),
             Self::Background => 3 << 60,
             Self::PowerState(drive) => 4 << 60 | u64::from(drive),
@@ -41,13 +45,15 @@ impl Event {
             Self::Slice => 7 << 60,
             Self::Arrived(io) => 8 << 60 | u64::from(io),
             Self::Admitted(io) => 9 << 60 | u64::from(io),
+            Self::Served(io) => 10 << 60 | u64::from(io),
+            Self::Room(drive) => 11 << 60 | u64::from(drive),
         }
     }
     fn unpack(bits: u64) -> Self {
         let low = bits as u32;
         match bits >> 60 {
             0 => Self::CoreDone(low),
-            1 => Self::DriveDone((bits >> 32) as u16, low),
+            1 => Self::DiskDone((bits >> 32) as u16, low),
             2 => Self::Slot(low),
             3 => Self::Background,
             4 => Self::PowerState(low as u16),
@@ -55,7 +61,9 @@ impl Event {
             6 => Self::Burst(low),
             7 => Self::Slice,
             8 => Self::Arrived(low),
-            _ => Self::Admitted(low),
+            9 => Self::Admitted(low),
+            10 => Self::Served(low),
+            _ => Self::Room(low as u16),
         }
     }
 }
@@ -233,13 +241,17 @@ mod tests {
     fn events_survive_packing() {
         let all = [
             Event::CoreDone(u32::MAX),
-            Event::DriveDone(u16::MAX, u32::MAX),
+            Event::DiskDone(u16::MAX, u32::MAX),
             Event::Slot(7),
             Event::Background,
             Event::PowerState(1023),
             Event::Access(1023),
             Event::Burst(9),
             Event::Slice,
+            Event::Arrived(u32::MAX),
+            Event::Admitted(5),
+            Event::Served(u32::MAX),
+            Event::Room(1023),
         ];
         for event in all {
             assert_eq!(Event::unpack(event.pack()), event);

@@ -21,8 +21,9 @@ pub(super) enum Kind {
     Rebuild,
 }
 
-/// One I/O.
+/// One I/O; in a cache line of its own, for it is looked at long after its neighbours.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 pub(super) struct Io {
     /// When it arrived.
     pub arrival: u64,
@@ -52,6 +53,16 @@ pub(super) struct Io {
     pub old_read: bool,
 }
 
+/// What a drive is asked to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DriveCommand {
+    pub drive: u16,
+    pub op: Op,
+    /// Byte on the drive.
+    pub offset: u64,
+    pub bytes: u32,
+}
+
 /// The slab.
 #[derive(Debug, Default)]
 pub(super) struct Ios {
@@ -74,6 +85,11 @@ impl Ios {
     }
     pub(super) fn remove(&mut self, index: u32) {
         self.free.push(index);
+    }
+    /// What an I/O asks of its drive.
+    pub(super) fn command(&self, index: u32) -> DriveCommand {
+        let Io { drive, op, offset, bytes, .. } = self[index];
+        DriveCommand { drive, op, offset, bytes }
     }
     /// I/Os in flight, of every kind.
     pub(super) fn len(&self) -> usize {
@@ -111,6 +127,9 @@ impl Queue {
             ios[self.tail].next = index;
         }
         self.tail = index;
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == NONE
     }
     pub(super) fn first(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)

@@ -4,7 +4,8 @@
 use ebb_trace::Op;
 
 use super::Engine;
-use super::io::{Io, Kind, NONE};
+use super::events::Event;
+use super::io::{DriveCommand, Io, Kind, NONE};
 
 impl Engine<'_> {
     /// Acknowledges writes, in order, as far as the write-back buffer has room. One that is larger
@@ -30,9 +31,9 @@ impl Engine<'_> {
             ..self.ios[io]
         };
         self.unflushed += u64::from(bytes);
-        self.complete(io);
+        self.complete(io, self.now);
         let flush = self.ios.insert(flush);
-        self.cores.dispatch(&mut self.ios, &mut self.events, self.now, flush);
+        self.dispatch(flush);
     }
 
     /// A flushed write joins the log.
@@ -64,8 +65,16 @@ impl Engine<'_> {
 
     /// Writes one chunk of the log; a parity chunk frees nothing in the buffer.
     fn log_part(&mut self, drive: u16, offset: u64, bytes: u32, parity: bool) {
-        let part = self.part(NONE, drive, offset, bytes, Op::Write);
+        let command = DriveCommand { drive, op: Op::Write, offset, bytes };
+        let end = self.array.accept(self.now, command);
+        if end.is_some() && parity {
+            return;
+        }
+        let part = self.part(NONE, command);
         self.ios[part].parts = u32::from(!parity);
-        self.array.submit(&mut self.ios, &mut self.events, self.now, part);
+        match end {
+            Some(end) => self.events.push(end, Event::Served(part)),
+            None => self.array.submit(&mut self.ios, &mut self.events, self.now, part),
+        }
     }
 }

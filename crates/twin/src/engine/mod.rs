@@ -10,6 +10,7 @@ mod cache;
 mod climate;
 mod cores;
 mod device;
+mod drive_queue;
 mod events;
 mod io;
 mod jobs;
@@ -19,6 +20,7 @@ mod meter;
 mod network;
 mod path;
 mod pilot;
+mod prefetch;
 mod quota;
 mod supply;
 mod weather;
@@ -122,6 +124,8 @@ struct Engine<'a> {
     now: u64,
     /// When the last control period ended.
     period_start: u64,
+    /// When the present one ends.
+    next_tick: u64,
     /// End of warm-up; 0 once it is over.
     warmup: u64,
     /// When to stop taking requests.
@@ -224,6 +228,7 @@ impl<'a> Engine<'a> {
         let engine = Self {
             now: 0,
             period_start: 0,
+            next_tick: PERIOD.0,
             warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
@@ -259,7 +264,6 @@ impl<'a> Engine<'a> {
 
     /// Works through arrivals and events in time order until users' requests are all answered.
     fn serve(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) -> Result<(), TwinError> {
-        let mut next_tick = PERIOD.0;
         self.send_due()?;
         loop {
             let arrival = match self.supply.next_time() {
@@ -273,18 +277,16 @@ impl<'a> Engine<'a> {
             if arrival == u64::MAX && self.finished() {
                 return Ok(());
             }
-            if next_tick <= next {
-                self.now = next_tick;
-                next_tick += PERIOD.0;
+            if self.next_tick <= next {
+                self.now = self.next_tick;
+                self.next_tick += PERIOD.0;
                 self.tick(cycle, observer)?;
             } else if arrival < event {
                 self.now = arrival;
                 if let Some(request) = self.supply.take() {
                     self.arrive(&request, NONE)?;
                 }
-                if self.supply.refill()? {
-                    self.warm_cache();
-                }
+                self.supply.refill()?;
             } else {
                 self.now = event;
                 self.handle()?;
@@ -310,12 +312,16 @@ impl<'a> Engine<'a> {
     fn handle(&mut self) -> Result<(), TwinError> {
         match self.events.pop() {
             Some(Event::CoreDone(core)) => {
-                let io = self.cores.done(&self.ios, &mut self.events, self.now, core);
+                let (io, next) = self.cores.done(&self.ios, &mut self.events, self.now, core);
+                if let Some(next) = next {
+                    self.look_ahead(next);
+                }
                 self.stage_done(io);
             }
-            Some(Event::DriveDone(drive, io)) => {
+            Some(Event::Served(io)) => self.served(io),
+            Some(Event::DiskDone(drive, io)) => {
                 self.array.done(&self.ios, &mut self.events, self.now, drive);
-                self.drive_done(io);
+                self.served(io);
             }
             Some(Event::Slot(slot)) => {
                 if let Some(request) = self.supply.planned(slot) {
@@ -337,11 +343,12 @@ impl<'a> Engine<'a> {
             }
             Some(Event::Burst(job)) => return self.burst(job),
             Some(Event::Slice) => return self.slice(),
-            Some(Event::Arrived(io)) => {
-                self.cores.dispatch(&mut self.ios, &mut self.events, self.now, io);
-            }
+            Some(Event::Arrived(io)) => self.dispatch(io),
             Some(Event::Admitted(io)) => {
                 self.array.send(&mut self.ios, &mut self.events, self.now, io);
+            }
+            Some(Event::Room(drive)) => {
+                self.array.room(&self.ios, &mut self.events, self.now, drive);
             }
             None => {}
         }
@@ -352,16 +359,15 @@ impl<'a> Engine<'a> {
     fn rest(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) -> Result<(), TwinError> {
         let asked = if self.until == u64::MAX { 0 } else { self.until };
         let end = asked.max(self.last_answer).max(self.now);
-        let mut next_tick = self.period_start + PERIOD.0;
-        while next_tick < end {
-            while self.events.next_time() <= next_tick {
+        while self.next_tick < end {
+            while self.events.next_time() <= self.next_tick {
                 self.now = self.events.next_time();
                 // Users are served: what is left is background work, which cannot fail.
                 let _ = self.handle();
             }
-            self.now = next_tick;
+            self.now = self.next_tick;
+            self.next_tick += PERIOD.0;
             self.tick(cycle, observer)?;
-            next_tick += PERIOD.0;
         }
         self.now = end;
         if end > self.period_start {

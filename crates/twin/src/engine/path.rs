@@ -2,8 +2,9 @@
 
 use ebb_trace::{Op, Request};
 
+use super::background::Backlog;
 use super::events::Event;
-use super::io::{Io, Kind, NONE, mix};
+use super::io::{DriveCommand, Io, Kind, NONE, mix};
 use super::jobs::FIRST_SLOT;
 use super::{Engine, TwinError};
 use crate::profile::Raid;
@@ -42,7 +43,7 @@ impl Engine<'_> {
             let at = network.arrival(request, key, self.now);
             self.events.push(at, Event::Arrived(io));
         } else {
-            self.cores.dispatch(&mut self.ios, &mut self.events, self.now, io);
+            self.dispatch(io);
         }
         Ok(())
     }
@@ -87,10 +88,20 @@ impl Engine<'_> {
         Ok(request.offset)
     }
 
-    /// Has the processor fetch what the read cache knows about the requests to come.
-    pub(super) fn warm_cache(&self) {
-        if let Some(cache) = &self.cache {
-            cache.warm(self.supply.ahead().iter().flat_map(|request| self.locate(request)));
+    /// `io` enters its stage.
+    pub(super) fn dispatch(&mut self, io: u32) {
+        if self.cores.dispatch(&self.ios, &mut self.events, self.now, io) {
+            self.look_ahead(io);
+        }
+    }
+
+    /// Has the processor fetch what the read cache knows about `io`, whose first stage begins: it
+    /// is looked up at the stage's end, in a table far larger than the processor's caches.
+    pub(super) fn look_ahead(&self, io: u32) {
+        if let Some(cache) = &self.cache
+            && self.ios[io].stage == 0
+        {
+            cache.prefetch(self.ios[io].offset);
         }
     }
 
@@ -105,14 +116,14 @@ impl Engine<'_> {
             Kind::User | Kind::Part | Kind::Rebuild => {}
         }
         if op == Op::Flush || (op == Op::Trim && stage == last) {
-            return self.complete(io);
+            return self.complete(io, self.now);
         }
         if stage == 0
             && let Some(cache) = &mut self.cache
         {
             let hit = cache.touch(offset, bytes);
             if hit && op == Op::Read {
-                return self.complete(io);
+                return self.complete(io, self.now);
             }
         }
         if op == Op::Write && self.write_buffer > 0 && stage + 1 >= last {
@@ -120,13 +131,14 @@ impl Engine<'_> {
             self.acknowledge_writes();
         } else if stage < last {
             self.ios[io].stage += 1;
-            self.cores.dispatch(&mut self.ios, &mut self.events, self.now, io);
+            self.dispatch(io);
         } else {
             self.send_to_drives(io);
         }
     }
 
-    pub(super) fn part(&mut self, parent: u32, drive: u16, offset: u64, bytes: u32, op: Op) -> u32 {
+    pub(super) fn part(&mut self, parent: u32, command: DriveCommand) -> u32 {
+        let DriveCommand { drive, op, offset, bytes } = command;
         self.ios.insert(Io {
             arrival: self.now,
             offset,
@@ -147,23 +159,28 @@ impl Engine<'_> {
     /// The stages are done: the drives' turn.
     fn send_to_drives(&mut self, io: u32) {
         let Io { offset, bytes, op, .. } = self.ios[io];
-        if self.profile.layout.raid == Raid::None {
-            return self.array.submit(&mut self.ios, &mut self.events, self.now, io);
+        let whole = self.profile.layout.raid == Raid::None;
+        if whole || (op == Op::Read && u64::from(bytes) <= self.array.left_in_chunk(offset)) {
+            if !whole {
+                let place = self.array.place(offset);
+                (self.ios[io].drive, self.ios[io].offset) = (place.drive, place.offset);
+            }
+            self.ios[io].parts = 1;
+            return match self.array.accept(self.now, self.ios.command(io)) {
+                Some(end) => self.served_at(io, end),
+                None => self.array.submit(&mut self.ios, &mut self.events, self.now, io),
+            };
         }
-        if op == Op::Read && u64::from(bytes) <= self.array.left_in_chunk(offset) {
-            let place = self.array.place(offset);
-            self.ios[io].drive = place.drive;
-            self.ios[io].offset = place.offset;
-            return self.array.submit(&mut self.ios, &mut self.events, self.now, io);
-        }
-        // Writes in place: first the old data and parity are read (unless whole stripes are
-        // written), then the new ones written.
-        let command = if op == Op::Write && !self.ios[io].old_read && !self.whole_stripes(io) {
-            Op::Read
-        } else {
-            op
-        };
+        let command = if self.reads_first(io) { Op::Read } else { op };
         self.fan_out(io, command, op == Op::Write);
+    }
+
+    /// Whether the drives' next turn, or the one under way, is to read what the write replaces.
+    /// Writes in place need old data and parity, unless whole stripes are written.
+    fn reads_first(&self, io: u32) -> bool {
+        let Io { op, old_read, .. } = self.ios[io];
+        let layout = &self.profile.layout;
+        op == Op::Write && !old_read && layout.raid != Raid::None && !self.whole_stripes(io)
     }
 
     fn whole_stripes(&self, io: u32) -> bool {
@@ -174,68 +191,103 @@ impl Engine<'_> {
     }
 
     /// Sends a part of `parent` to each drive it touches, with the parity if asked.
-    fn fan_out(&mut self, parent: u32, command: Op, parity: bool) {
+    fn fan_out(&mut self, parent: u32, op: Op, parity: bool) {
         let Io { mut offset, bytes, .. } = self.ios[parent];
         let mut left = u64::from(bytes);
         let mut stripe = u64::MAX;
-        let mut parts = 0;
+        let mut end = None;
         while left > 0 {
             let length = left.min(self.array.left_in_chunk(offset));
             let place = self.array.place(offset);
-            let mut send = |this: &mut Self, drive| {
-                let part = this.part(parent, drive, place.offset, length as u32, command);
-                this.array.submit(&mut this.ios, &mut this.events, this.now, part);
-                parts += 1;
-            };
-            send(self, place.drive);
+            let command =
+                |drive| DriveCommand { drive, op, offset: place.offset, bytes: length as u32 };
+            end = end.max(self.send_part(parent, command(place.drive)));
             if parity && stripe != place.stripe {
                 stripe = place.stripe;
                 for drive in self.array.parity_drives(stripe) {
-                    send(self, drive);
+                    end = end.max(self.send_part(parent, command(drive)));
                 }
             }
             offset += length;
             left -= length;
         }
-        self.ios[parent].parts = parts;
-        if parts == 0 {
-            self.complete(parent);
+        self.sent_parts(parent, end);
+    }
+
+    /// Sends a part of `parent` to a drive; returns its end if the drive knows. Otherwise the part
+    /// is an I/O of its own, which `parent` waits for.
+    pub(super) fn send_part(&mut self, parent: u32, command: DriveCommand) -> Option<u64> {
+        let end = self.array.accept(self.now, command);
+        if end.is_none() {
+            self.ios[parent].parts += 1;
+            let part = self.part(parent, command);
+            self.array.submit(&mut self.ios, &mut self.events, self.now, part);
+        }
+        end
+    }
+
+    /// All parts of `io` are sent; `end` is the last of the known ends.
+    pub(super) fn sent_parts(&mut self, io: u32, end: Option<u64>) {
+        if let Some(end) = end {
+            self.ios[io].parts += 1;
+            self.served_at(io, end);
+        } else if self.ios[io].parts == 0 {
+            self.complete(io, self.now);
         }
     }
 
-    /// A drive finished a command of `io`.
-    pub(super) fn drive_done(&mut self, io: u32) {
+    /// The drives will be done with `io` at `end`. That is an event only if something follows from
+    /// it but a user's answer counted in this control period.
+    fn served_at(&mut self, io: u32, end: u64) {
+        let Io { kind, op, slot, parts, .. } = self.ios[io];
+        let follows = kind != Kind::User
+            || slot != NONE
+            || parts > 1
+            || self.network.is_some()
+            || (op == Op::Write
+                && (self.backlog.as_ref().is_some_and(Backlog::follows_writes)
+                    || self.reads_first(io)));
+        if follows || end >= self.next_tick {
+            self.events.push(end, Event::Served(io));
+        } else {
+            self.complete(io, end);
+        }
+    }
+
+    /// The drives are done with a part of an I/O, or with all of which they knew the end.
+    pub(super) fn served(&mut self, io: u32) {
         let Io { kind, parent, bytes, parts, .. } = self.ios[io];
-        if kind != Kind::Part {
-            return self.complete(io);
+        let whole = if kind == Kind::Part { parent } else { io };
+        if kind == Kind::Part {
+            self.ios.remove(io);
+            if parent == NONE {
+                self.unflushed -= u64::from(bytes) * u64::from(parts);
+                return self.acknowledge_writes();
+            }
         }
-        self.ios.remove(io);
-        if parent == NONE {
-            self.unflushed -= u64::from(bytes) * u64::from(parts);
-            return self.acknowledge_writes();
-        }
-        self.ios[parent].parts -= 1;
-        if self.ios[parent].parts > 0 {
+        let Io { kind, old_read, parts, .. } = &mut self.ios[whole];
+        *parts -= 1;
+        if *parts > 0 {
             return;
         }
-        match (self.ios[parent].kind, self.ios[parent].op, self.ios[parent].old_read) {
-            (Kind::Task, _, false) => self.task_write(parent),
-            (Kind::Task, _, true) => self.task_done(parent),
-            (Kind::Rebuild, ..) => self.rebuilt(parent),
-            (_, Op::Write, false) if !self.whole_stripes(parent) => {
-                self.ios[parent].old_read = true;
-                self.send_to_drives(parent);
+        match (*kind, *old_read) {
+            (Kind::Task, false) => self.task_write(whole),
+            (Kind::Task, true) => self.task_done(whole),
+            (Kind::Rebuild, _) => self.rebuilt(whole),
+            _ if self.reads_first(whole) => {
+                self.ios[whole].old_read = true;
+                self.send_to_drives(whole);
             }
-            _ => self.complete(parent),
+            _ => self.complete(whole, self.now),
         }
     }
 
-    /// The user's request is answered.
-    pub(super) fn complete(&mut self, io: u32) {
+    /// The user's request is answered, now or in what is left of this control period.
+    pub(super) fn complete(&mut self, io: u32, at: u64) {
         let Io { bytes, op, slot, drive, .. } = self.ios[io];
         assert!(self.users_in_flight > 0, "a request is answered once");
         self.users_in_flight -= 1;
-        let mut answered = self.now;
+        let mut answered = at;
         if let Some(network) = &mut self.network
             && (slot < FIRST_SLOT || slot == NONE)
         {
@@ -248,6 +300,7 @@ impl Engine<'_> {
         self.ios.remove(io);
         if op == Op::Write
             && let Some(backlog) = &mut self.backlog
+            && backlog.follows_writes()
         {
             backlog.written(bytes);
             self.start_tasks();

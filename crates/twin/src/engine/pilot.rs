@@ -40,7 +40,7 @@ impl Engine<'_> {
             if refused {
                 applied.set(Control::Frequency, group, Outcome::Refused);
             }
-            self.cores.apply((&mut self.ios, &mut self.events), self.now, group, setting);
+            self.cores.apply(&mut self.events, self.now, group, setting);
             let all = GroupSetting { frequency: self.cores.highest_frequency(), ..setting };
             let recalled = self.takes(group, all).0.frequency;
             self.cores.set_recall(group, given.recall.value(group).map(|most| (most, recalled)));

@@ -50,16 +50,16 @@ impl Supply {
         }
     }
 
-    /// Gets an open loop's next batch once all of the last one is taken; returns whether it did.
-    pub(super) fn refill(&mut self) -> Result<bool, TraceError> {
-        let Self::Open { source, batch, next } = self else { return Ok(false) };
-        let taken = *next >= batch.len();
-        if taken {
+    /// Gets an open loop's next batch once all of the last one is taken.
+    pub(super) fn refill(&mut self) -> Result<(), TraceError> {
+        if let Self::Open { source, batch, next } = self
+            && *next >= batch.len()
+        {
             batch.clear();
             *next = 0;
             source.fill(batch)?;
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// When the next request of an open loop comes; the end of time when none does.
@@ -67,14 +67,6 @@ impl Supply {
         match self {
             Self::Open { batch, next, .. } => batch.get(*next).map_or(u64::MAX, |r| r.at.0),
             Self::Closed { .. } => u64::MAX,
-        }
-    }
-
-    /// What an open loop's batch still holds.
-    pub(super) fn ahead(&self) -> &[Request] {
-        match self {
-            Self::Open { batch, next, .. } => &batch[*next..],
-            Self::Closed { .. } => &[],
         }
     }
 

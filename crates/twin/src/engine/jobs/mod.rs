@@ -10,12 +10,13 @@ mod tests;
 
 use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{InForce, JobSignals};
+use ebb_trace::Op;
 use ebb_trace::generate::Job as Spec;
 
 use super::climate::Climate;
 use super::cores::Cores;
 use super::events::{Event, Events};
-use super::io::{Io, Kind, NONE};
+use super::io::{DriveCommand, Io, Kind, NONE};
 use super::{Engine, TwinError};
 use crate::outcome::JobTotal;
 use crate::profile::{Profile, Raid};
@@ -444,16 +445,17 @@ impl Engine<'_> {
     fn rebuild(&mut self, offset: u64, bytes: u32, slot: u32) {
         let drives = self.array.drives() as u16;
         let sources = drives - self.profile.layout.raid.parity() as u16;
-        let parent = self.part(NONE, drives - 1, offset, bytes, ebb_trace::Op::Read);
-        self.ios[parent] =
-            Io { kind: Kind::Rebuild, slot, parts: u32::from(sources), ..self.ios[parent] };
+        let command = |drive| DriveCommand { drive, op: Op::Read, offset, bytes };
+        let parent = self.part(NONE, command(drives - 1));
+        self.ios[parent] = Io { kind: Kind::Rebuild, slot, ..self.ios[parent] };
+        let mut end = None;
         // With two parities one drive more is there than needed: another one each time.
         let first = (offset / u64::from(bytes.max(1)) % u64::from(drives - 1)) as u16;
         for step in 0..sources {
             let drive = (first + step) % (drives - 1);
-            let part = self.part(parent, drive, offset, bytes, ebb_trace::Op::Read);
-            self.array.submit(&mut self.ios, &mut self.events, self.now, part);
+            end = end.max(self.send_part(parent, command(drive)));
         }
+        self.sent_parts(parent, end);
     }
 
     /// The drives did their part of a rebuilding: read it, or wrote it.
@@ -461,9 +463,8 @@ impl Engine<'_> {
         let Io { offset, bytes, drive, slot, old_read, .. } = self.ios[parent];
         if !old_read {
             self.ios[parent].old_read = true;
-            self.ios[parent].parts = 1;
-            let part = self.part(parent, drive, offset, bytes, ebb_trace::Op::Write);
-            return self.array.submit(&mut self.ios, &mut self.events, self.now, part);
+            let end = self.send_part(parent, DriveCommand { drive, op: Op::Write, offset, bytes });
+            return self.sent_parts(parent, end);
         }
         self.ios.remove(parent);
         let sources = self.array.drives() - self.profile.layout.raid.parity();
