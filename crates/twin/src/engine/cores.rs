@@ -25,6 +25,9 @@ struct Work {
     io: u32,
 }
 
+/// How many of them a cache line holds.
+const WORKS_IN_LINE: usize = 64 / size_of::<Work>();
+
 /// One core.
 #[derive(Debug, Clone)]
 struct Core {
@@ -311,8 +314,12 @@ impl Cores {
         self.groups[core.group as usize].load -= 1;
         let next = next_user(&mut core.users, self.cpu.random_order, ios[finished].key);
         let next = next.or_else(|| core.background.pop_front());
+        // Under overload what waits has long left the processor's caches.
         if let Some(after) = core.users.front() {
             prefetch(&ios[after.io]);
+            if let Some(later) = core.users.get(WORKS_IN_LINE) {
+                prefetch(later);
+            }
         }
         // From work to work a core draws the same: that is booked when it rests.
         if let Some(next) = next {
