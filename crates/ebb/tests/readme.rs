@@ -1,6 +1,6 @@
 //! Every command of the README works as pasted; what takes long or serves on is checked to exist.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Commands that run to their end here; of others `--help` says whether the options are known.
@@ -25,10 +25,35 @@ fn words(command: &str) -> Vec<String> {
     parts.flat_map(word).collect()
 }
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(root().join("README.md")).unwrap()
+}
+
+/// Its words, however its lines are broken.
+fn flowing<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_first_simulation_prints_what_the_readme_says() {
+    let text = readme();
+    let after = text.split("cargo run --release -- sim\n").nth(1).unwrap();
+    let shown = after.lines().skip(1).map_while(|line| line.strip_prefix("    "));
+    let shown = flowing(shown);
+    assert!(shown.contains("would save"), "{shown}");
+    let output = Command::new(env!("CARGO_BIN_EXE_ebb")).arg("sim").output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let printed = flowing(printed.lines());
+    assert!(printed.starts_with(&shown), "README: {shown}\nebb sim: {printed}");
+}
+
 #[test]
 fn every_command_works_as_pasted() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (root, text) = (root(), readme());
     let commands = commands(&text);
     assert!(commands.len() > 5, "{commands:?}");
     let folder = tempfile::tempdir().unwrap();
