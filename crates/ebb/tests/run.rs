@@ -447,6 +447,14 @@ fn a_new_configuration_is_taken_without_a_gap_or_refused() {
 }
 
 #[test]
+fn who_acts_can_read_its_configuration_again() {
+    let copy = Copy::new();
+    let (code, error) = fails(&str(&copy.run(&["--apply", "--config", "/dev/stdin"])));
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("/dev/stdin") && error.contains("regular file"), "{error}");
+}
+
+#[test]
 fn a_configuration_is_checked_with_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = path(folder.path(), "ebb.toml");

@@ -103,6 +103,15 @@ pub fn run(args: &RunArgs) -> Result<()> {
         ));
     }
     if config.apply {
+        if let Some(file) = &args.config
+            && !file.metadata().is_ok_and(|file| file.is_file())
+        {
+            // The process that acts reads it, too, and again on SIGHUP.
+            let file = file.display();
+            return Err(usage(format!(
+                "{file} can be read only once: --apply takes the configuration from a regular file"
+            )));
+        }
         return supervisor::supervise(args, &machine, Duration::from_nanos(config.period.0));
     }
     work(args, &config, None)
