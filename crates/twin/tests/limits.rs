@@ -98,6 +98,10 @@ fn a_quota_is_a_share_of_the_time_and_the_rest_stands_still() {
     let (idle, span) = (half.cores.idle.seconds(), half.span.seconds());
     assert!((idle / span - 0.5).abs() < 0.01, "{idle} s of {span} s");
     assert!(cpu_watts(&half) < cpu_watts(&whole) - 15.0);
+    // A longer period has longer stops: PASS's controller sets 1 s, the kernel's default is 100 ms.
+    let slow = "cpu = { quota = 0.5, quota_period = '400 ms', resume = '0 s' }";
+    let slow = pass(slow, &Load { millis: 800, ..load });
+    assert!((200_000_000..201_000_000).contains(&slow.latency.max()), "{}", slow.latency.max());
     // The quota is of all cores together.
     let two = pass("cpu = { quota = 0.5, resume = '0 s' }", &Load { cores: 2, ..load });
     assert!(two.cores.idle > half.cores.idle);
@@ -121,6 +125,7 @@ fn drives_are_sent_no_more_than_their_limit() {
 fn impossible_limits_are_refused_with_their_line() {
     for (table, key, says) in [
         ("cpu", "quota = 0.0", "cores are not in"),
+        ("cpu", "quota_period = '1 us'", "below 1 ms"),
         ("cpu", "power_limit = '0 W'", "above 0 W"),
         ("cpu", "limit_share = 2.0", "not in 0.1..=1"),
         ("cpu", "random_order = 1.0", "not from 0 to below 1"),
