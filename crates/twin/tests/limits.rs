@@ -139,6 +139,22 @@ fn impossible_limits_are_refused_with_their_line() {
     }
 }
 
+/// Fig. 7's rates of 128 KiB writes come out where the budget of the whole server's watts is kept
+/// with CPU time; at the lowest budget of the authors small writes are served, too.
+#[test]
+fn pass_10_keeps_low_budgets_and_works() {
+    for (quota, block, budget, gib) in
+        [(0.84, "128 KiB", 265.0, 8.77), (1.39, "128 KiB", 300.0, 15.0), (1.0, "4 KiB", 250.0, 0.8)]
+    {
+        let load = Load { cores: 2, threads: 16, block, millis: 800 };
+        let outcome = pass(&format!("cpu = {{ power_limit = '110 W', quota = {quota} }}"), &load);
+        let rate = outcome.bytes as f64 / outcome.span.seconds() / f64::from(1 << 30);
+        let drawn = watts(&outcome);
+        assert!(drawn < budget, "{drawn} of {budget} W");
+        assert!((rate / gib - 1.0).abs() < 0.15, "{rate} of {gib} GiB/s at {budget} W");
+    }
+}
+
 /// Rows of fig. 11 and fig. 1 of the server's authors, and of their controller's table: its
 /// figures come out within what docs/profiles.md says.
 #[test]
