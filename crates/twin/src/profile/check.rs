@@ -1,6 +1,7 @@
 //! Reading a profile, and refusing one that could not exist.
 
 use ebb_policy::CoreRole;
+use ebb_policy::units::Nanos;
 
 use super::base::Layers;
 use super::error::{ProfileError, Wrong, wrong};
@@ -208,6 +209,9 @@ impl Profile {
             && !(0.001..=1e5).contains(&quota)
         {
             return wrong("cpu", "quota", format!("{quota} cores are not in 0.001..=100000"));
+        }
+        if cpu.quota_period < Nanos::from_millis(1) {
+            return wrong("cpu", "quota_period", format!("{} is below 1 ms", cpu.quota_period));
         }
         if let Some(network) = &self.network {
             if network.link.0 < 1_000_000 {

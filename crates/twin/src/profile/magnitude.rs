@@ -34,6 +34,7 @@ impl Profile {
         time("cpu", 0, "unpark_latency", cpu.unpark_latency)?;
         time("cpu", 0, "frequency_latency", cpu.frequency_latency)?;
         time("cpu", 0, "resume", cpu.resume)?;
+        time("cpu", 0, "quota_period", cpu.quota_period)?;
         for (index, stage) in self.stage.iter().enumerate() {
             time("stage", index, "contention", stage.contention)?;
         }

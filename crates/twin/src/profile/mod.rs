@@ -131,9 +131,13 @@ pub struct Cpu {
     #[serde(default = "all")]
     pub limit_share: f64,
     /// CPU time that the stages have together, in cores (the bandwidth of a control group, which
-    /// stops all its threads for the rest of each 100 ms). No limit when absent.
+    /// stops all its threads for the rest of each period). No limit when absent.
     pub quota: Option<f64>,
-    /// Time after each of these stops in which cores serve at half their pace.
+    /// Length of the quota's period: 100 ms, as the kernel has it, when absent.
+    #[serde(default = "hundred_ms")]
+    pub quota_period: Nanos,
+    /// Service that each of these stops costs in the long run: cores go on at a quarter of their
+    /// pace and come back to it within some times this.
     #[serde(default)]
     pub resume: Nanos,
     /// Probability with which a core goes on with any of the requests that wait for it, rather
@@ -213,6 +217,10 @@ pub struct Stage {
     /// Coefficient of variation of the cycles from request to request.
     #[serde(default)]
     pub variation: f64,
+}
+
+const fn hundred_ms() -> Nanos {
+    Nanos::from_millis(100)
 }
 
 const fn all() -> f64 {
