@@ -149,11 +149,16 @@ impl SandmanPlus {
         (self.spread, self.taken) = (0, 0);
     }
 
-    /// How long the main core spins before it blocks, with so many requests in `length`.
-    fn spin(length: Nanos, requests: u64) -> Nanos {
-        let patience = GAPS * length.0 as f64 / requests.max(1) as f64;
+    /// How the main core waits while all threads are there. Where bursts keep coming it polls:
+    /// gaps of the past second say nothing of when the next one does.
+    fn alone(&self, period: &Period<'_>) -> Wait {
+        if self.window.is_some() {
+            return Wait::Poll;
+        }
+        let requests: u64 = period.threads.iter().map(|load| load.requests).sum();
+        let patience = GAPS * period.length.0 as f64 / requests.max(1) as f64;
         let spin = if patience <= LONGEST_SPIN { patience } else { 0.0 };
-        Nanos(spin.max(SHORTEST_SPIN) as u64)
+        Wait::Block { spin: Nanos(spin.max(SHORTEST_SPIN) as u64) }
     }
 
     /// Whether the hyper-thread beside `core` keeps their physical core awake.
@@ -169,14 +174,13 @@ impl SandmanPlus {
         pack::sibling(placement, core).is_some_and(light)
     }
 
-    fn rest(&mut self, now: Nanos, spin: Nanos, placement: &mut Placement) {
+    fn rest(&mut self, now: Nanos, alone: Wait, placement: &mut Placement) {
         let cores = self.book.len() as Core;
         for core in (1..cores).filter(|core| self.book.used(*core)) {
             placement.set_wait(core, Wait::Poll, "sandman-plus:wake");
         }
         self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), now);
-        let alone = (1..cores).all(|core| !self.book.used(core));
-        let wait = if alone { Wait::Block { spin } } else { Wait::Poll };
+        let wait = if (1..cores).any(|core| self.book.used(core)) { Wait::Poll } else { alone };
         placement.set_wait(Machine::MAIN, wait, "sandman-plus:main");
     }
 
@@ -213,8 +217,7 @@ impl Scheduler for SandmanPlus {
         self.book.read(period, placement);
         let (all, fill) = (0..self.book.len() as Core, self.fill());
         pack::relieve(&mut self.book, placement, all, fill, "sandman-plus:overload");
-        let requests = period.threads.iter().map(|load| load.requests).sum();
-        self.pack(period.now, Self::spin(period.length, requests), placement);
+        self.pack(period.now, self.alone(period), placement);
     }
 
     fn fine_period(&self) -> Option<Nanos> {
@@ -261,8 +264,9 @@ impl SandmanPlus {
         CORE_LIMIT - self.buffer
     }
 
-    /// Packs threads onto few cores by the loads in the book, and lets the others rest.
-    fn pack(&mut self, now: Nanos, spin: Nanos, placement: &mut Placement) {
+    /// Packs threads onto few cores by the loads in the book, and lets the others rest. The main
+    /// core waits as `alone` says while all threads are there.
+    fn pack(&mut self, now: Nanos, alone: Wait, placement: &mut Placement) {
         let (workers, fill) = (1..self.book.len() as Core, self.fill());
         let book = &mut self.book;
         let pick = |book: &Book, placement: &Placement, from: Core, load: f64| {
@@ -273,7 +277,7 @@ impl SandmanPlus {
         };
         pack::consolidate(book, placement, workers.clone(), pick, "sandman-plus:consolidate");
         pack::pair_siblings(book, placement, workers.clone(), "sandman-plus:sibling");
-        self.rest(now, spin, placement);
+        self.rest(now, alone, placement);
     }
 
     /// While a burst has cores: packs when a window had less than half of its busiest one's load.
@@ -296,7 +300,7 @@ impl SandmanPlus {
             }
             self.peak = rate;
             self.book.place(placement);
-            self.pack(queues.now, Self::spin(length, all), placement);
+            self.pack(queues.now, Wait::Poll, placement);
         }
         self.begin_window(queues);
         over

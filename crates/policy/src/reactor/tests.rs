@@ -389,6 +389,10 @@ fn sandman_plus_packs_as_soon_as_a_burst_is_over() {
     assert!(main(&plant) < 16);
     window(&mut plant, 20);
     assert_eq!(main(&plant), 16);
+    // Until a second has passed without a burst the main core looks out for the next.
+    plant.coarse(&[0.001; 16]);
+    assert_eq!(plant.placement.waits()[0], Wait::Poll);
+    plant.coarse(&[0.001; 16]);
     assert!(matches!(plant.placement.waits()[0], Wait::Block { .. }));
 }
 
