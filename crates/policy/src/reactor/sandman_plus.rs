@@ -22,6 +22,7 @@
 //!   cores rest deeply, for which shallow sleep is no substitute: it draws half of polling. Only
 //!   as many halt lightly as bursts have needed before deep ones were awake, at least one; a
 //!   burst wakes deep ones in their place, and gives threads to none that is still waking.
+//! * **Siblings are filled for the speed that sharing leaves**, as they are when they are paired.
 //! * **A whole core for a burst** when the siblings of awake cores are no help: beside a core that
 //!   bursts itself, a second hyper-thread adds little.
 
