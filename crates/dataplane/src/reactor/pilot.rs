@@ -97,6 +97,7 @@ impl Pilot {
     fn fine(&mut self, now: Nanos, shared: &Shared) {
         for (index, (thread, queue)) in shared.threads.iter().zip(&mut self.queues).enumerate() {
             queue.depth = thread.depth.load(Ordering::Relaxed);
+            queue.requests = thread.requests.load(Ordering::Relaxed);
             let polled = shared.post(self.placement.core_of()[index]).counters.polled();
             queue.since_poll = Nanos(now.0.saturating_sub(polled.0));
             self.peaks[index] = self.peaks[index].max(queue.depth);

@@ -130,6 +130,8 @@ pub struct Queue {
     pub depth: u32,
     /// How long ago its core last polled it.
     pub since_poll: Nanos,
+    /// Requests of the thread completed since the run began.
+    pub requests: u64,
 }
 
 /// The network queues at a fine step.

@@ -73,13 +73,25 @@ pub(super) fn fullest(
     best
 }
 
+/// Whether `core` with `load` more keeps to the limit beside a sibling that works, too.
+fn room(book: &Book, core: Core, load: f64) -> bool {
+    book.fits(core, load, CORE_LIMIT / SIBLING_COST)
+}
+
+/// Whether `to` can take `load` from `from`, which is to be emptied: where it shares its physical
+/// core, both hyper-threads must have room at the speed that sharing leaves them.
+pub(super) fn shares(book: &Book, placement: &Placement, from: Core, to: Core, load: f64) -> bool {
+    let beside = sibling(placement, to).filter(|b| *b != from && book.used(*b));
+    beside.is_none_or(|beside| room(book, beside, 0.0) && room(book, to, load))
+}
+
 /// Empties cores of `donors`, the least loaded first (of equals the last), as long as all threads
 /// of one find another core as `pick` says.
 pub(super) fn consolidate(
     book: &mut Book,
     placement: &mut Placement,
     donors: Range<Core>,
-    pick: impl Fn(&Book, Core, f64) -> Option<Core>,
+    pick: impl Fn(&Book, &Placement, Core, f64) -> Option<Core>,
     reason: Reason,
 ) {
     let mut last: Option<(f64, Core)> = None;
@@ -92,7 +104,7 @@ pub(super) fn consolidate(
         let Some(next) = later.min_by(|a, b| order(*a, *b)) else { break };
         last = Some(next);
         let from = next.1;
-        if book.plan(from, placement, |book, load| pick(book, from, load)) {
+        if book.plan(from, placement, |book, load| pick(book, placement, from, load)) {
             book.commit(placement, reason);
         }
     }
@@ -107,8 +119,7 @@ pub(super) fn pair_siblings(
     reason: Reason,
 ) {
     let awake = |book: &Book, core: Core| core == Machine::MAIN || book.used(core);
-    // Two cores keep to the limit although they share a physical one.
-    let room = |book: &Book, core: Core| book.core[usize::from(core)] * SIBLING_COST <= CORE_LIMIT;
+    let room = |book: &Book, core: Core| room(book, core, 0.0);
     for from in workers.clone() {
         let rests = |beside: Core| !awake(book, beside);
         if !book.used(from) || !sibling(placement, from).is_some_and(rests) || !room(book, from) {

@@ -194,7 +194,7 @@ impl Scheduler for Sandman {
         let fill = self.fill();
         let book = &mut self.book;
         pack::relieve(book, placement, workers.clone(), fill, "sandman:overload");
-        let pick = |book: &Book, from: Core, load: f64| {
+        let pick = |book: &Book, _: &Placement, from: Core, load: f64| {
             pack::fullest(book, workers.clone().filter(|to| *to != from), load, fill)
         };
         pack::consolidate(book, placement, workers.clone(), pick, "sandman:consolidate");

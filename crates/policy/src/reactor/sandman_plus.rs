@@ -5,6 +5,11 @@
 //!   `Σ depth × service time + time since the poll`, with learned service times. The longest
 //!   queue is not shortened by moving it, only the others are: while these alone are above the
 //!   objective, the longest moves off. A bunch of requests on one connection wakes nobody.
+//! * **Chance is no burst.** The queue of a core that is half busy passes any fixed objective many
+//!   times a second. A burst is what passes, too, what would come together by chance no more than
+//!   once in a coarse period at the load that the core is known to have.
+//! * **The end of a burst is looked for.** Its cores are packed again 10 ms after its load has
+//!   fallen by half, not in the second after.
 //! * **A learned burst buffer.** A fixed one is too small where bursts keep coming and wasted where
 //!   none do. It grows at once when a burst had to be spread and shrinks slowly without.
 //! * **A main core that works and rests.** Threads are consolidated onto the main core first, so
@@ -17,13 +22,14 @@
 //!   cores rest deeply, for which shallow sleep is no substitute: it draws half of polling. Only
 //!   as many halt lightly as bursts have needed before deep ones were awake, at least one; a
 //!   burst wakes deep ones in their place, and gives threads to none that is still waking.
+//! * **Siblings are filled for the speed that sharing leaves**, as they are when they are paired.
 //! * **A whole core for a burst** when the siblings of awake cores are no help: beside a core that
 //!   bursts itself, a second hyper-thread adds little.
 
 use super::book::Book;
 use super::pack::{self, CORE_LIMIT, send};
 use super::sandman::FINE;
-use super::{Core, Machine, Period, Placement, Queues, Scheduler, Thread, Wait};
+use super::{Core, Machine, Period, Placement, Queue, Queues, Scheduler, Thread, Wait};
 use crate::PolicyError;
 use crate::units::Nanos;
 
@@ -43,8 +49,10 @@ const DEEP: Wait = Wait::Block { spin: Nanos::ZERO };
 /// How long one takes to wake, at most: C6 of today's servers.
 const DEEP_WAKE: Nanos = Nanos::from_micros(300);
 /// What a burst takes within this time from its begin, it would have needed at once: a deep core
-/// wakes, and falls behind a second time, within it.
-const ONSET: Nanos = Nanos::from_millis(1);
+/// wakes within half of it, and falls behind a second time.
+const ONSET: Nanos = Nanos(2 * DEEP_WAKE.0);
+/// How often is looked whether a burst is over. A pause in it that is shorter ends none.
+const WINDOW: Nanos = Nanos::from_millis(10);
 /// Weight of the newest period in what is learned.
 const WEIGHT: f64 = 0.3;
 /// Spinning for so many mean gaps misses one request in 3000 of a random stream.
@@ -77,6 +85,14 @@ pub struct SandmanPlus {
     taken: u16,
     /// From when on each core can be given threads at once.
     ready: Vec<Nanos>,
+    /// How often cores are looked at in a coarse period, all together.
+    looks: f64,
+    /// When this window began; none while no burst has cores.
+    window: Option<Nanos>,
+    /// Requests completed by then, by thread.
+    counted: Vec<u64>,
+    /// Requests per second in the busiest window of the burst.
+    peak: f64,
 }
 
 impl SandmanPlus {
@@ -96,6 +112,10 @@ impl SandmanPlus {
             burst: (Nanos::ZERO, 0),
             taken: 0,
             ready: vec![Nanos::ZERO; cores],
+            looks: 1.0,
+            window: None,
+            counted: vec![0; threads],
+            peak: 0.0,
         }
     }
 
@@ -121,19 +141,25 @@ impl SandmanPlus {
                 *service += WEIGHT * (now - *service);
             }
         }
+        self.looks = (period.length.0 / FINE.0 * self.book.len() as u64).max(1) as f64;
         let step = if self.spread > 0 { GROWTH } else { -DECLINE };
         self.buffer = (self.buffer + step).clamp(BUFFER.0, BUFFER.1);
+        self.window = self.window.filter(|_| self.spread > 0);
         let needed = f64::from(self.taken);
         self.reserve = (self.reserve * (1.0 - FORGET)).max(needed).max(1.0);
         (self.spread, self.taken) = (0, 0);
     }
 
-    /// How long the main core spins before it blocks.
-    fn spin(period: &Period<'_>) -> Nanos {
+    /// How the main core waits while all threads are there. Where bursts keep coming it polls:
+    /// gaps of the past second say nothing of when the next one does.
+    fn alone(&self, period: &Period<'_>) -> Wait {
+        if self.window.is_some() {
+            return Wait::Poll;
+        }
         let requests: u64 = period.threads.iter().map(|load| load.requests).sum();
         let patience = GAPS * period.length.0 as f64 / requests.max(1) as f64;
         let spin = if patience <= LONGEST_SPIN { patience } else { 0.0 };
-        Nanos(spin.max(SHORTEST_SPIN) as u64)
+        Wait::Block { spin: Nanos(spin.max(SHORTEST_SPIN) as u64) }
     }
 
     /// Whether the hyper-thread beside `core` keeps their physical core awake.
@@ -149,14 +175,13 @@ impl SandmanPlus {
         pack::sibling(placement, core).is_some_and(light)
     }
 
-    fn rest(&mut self, period: &Period<'_>, placement: &mut Placement) {
+    fn rest(&mut self, now: Nanos, alone: Wait, placement: &mut Placement) {
         let cores = self.book.len() as Core;
         for core in (1..cores).filter(|core| self.book.used(*core)) {
             placement.set_wait(core, Wait::Poll, "sandman-plus:wake");
         }
-        self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), period.now);
-        let alone = (1..cores).all(|core| !self.book.used(core));
-        let wait = if alone { Wait::Block { spin: Self::spin(period) } } else { Wait::Poll };
+        self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), now);
+        let wait = if (1..cores).any(|core| self.book.used(core)) { Wait::Poll } else { alone };
         placement.set_wait(Machine::MAIN, wait, "sandman-plus:main");
     }
 
@@ -191,18 +216,9 @@ impl Scheduler for SandmanPlus {
     fn coarse(&mut self, period: &Period<'_>, placement: &mut Placement) {
         self.learn(period);
         self.book.read(period, placement);
-        let (all, workers) = (0..self.book.len() as Core, 1..self.book.len() as Core);
-        let fill = CORE_LIMIT - self.buffer;
-        let book = &mut self.book;
-        pack::relieve(book, placement, all.clone(), fill, "sandman-plus:overload");
-        let pick = |book: &Book, from: Core, load: f64| {
-            let main = book.fits(Machine::MAIN, load, fill).then_some(Machine::MAIN);
-            let others = workers.clone().filter(|to| *to != from);
-            main.or_else(|| pack::fullest(book, others, load, fill))
-        };
-        pack::consolidate(book, placement, workers.clone(), pick, "sandman-plus:consolidate");
-        pack::pair_siblings(book, placement, workers, "sandman-plus:sibling");
-        self.rest(period, placement);
+        let (all, fill) = (0..self.book.len() as Core, self.fill());
+        pack::relieve(&mut self.book, placement, all, fill, "sandman-plus:overload");
+        self.pack(period.now, self.alone(period), placement);
     }
 
     fn fine_period(&self) -> Option<Nanos> {
@@ -210,6 +226,9 @@ impl Scheduler for SandmanPlus {
     }
 
     fn fine(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
+        if self.watch(queues, placement) {
+            return;
+        }
         // One request waits for nobody but itself.
         if queues.threads.iter().all(|queue| queue.depth < 2) {
             return;
@@ -241,11 +260,70 @@ impl Scheduler for SandmanPlus {
 }
 
 impl SandmanPlus {
+    /// Consolidation fills a core up to here.
+    fn fill(&self) -> f64 {
+        CORE_LIMIT - self.buffer
+    }
+
+    /// Packs threads onto few cores by the loads in the book, and lets the others rest. The main
+    /// core waits as `alone` says while all threads are there.
+    fn pack(&mut self, now: Nanos, alone: Wait, placement: &mut Placement) {
+        let (workers, fill) = (1..self.book.len() as Core, self.fill());
+        let book = &mut self.book;
+        let pick = |book: &Book, placement: &Placement, from: Core, load: f64| {
+            let room = |to: &Core| *to != from && pack::shares(book, placement, from, *to, load);
+            let main = Some(Machine::MAIN).filter(|main| book.fits(*main, load, fill));
+            main.filter(room)
+                .or_else(|| pack::fullest(book, workers.clone().filter(room), load, fill))
+        };
+        pack::consolidate(book, placement, workers.clone(), pick, "sandman-plus:consolidate");
+        pack::pair_siblings(book, placement, workers.clone(), "sandman-plus:sibling");
+        self.rest(now, alone, placement);
+    }
+
+    /// While a burst has cores: packs when a window had less than half of its busiest one's load.
+    /// Whether it did.
+    fn watch(&mut self, queues: &Queues<'_>, placement: &mut Placement) -> bool {
+        let length = self.window.map_or(Nanos::ZERO, |since| queues.now.saturating_sub(since));
+        if length < WINDOW {
+            return false;
+        }
+        let came = |(queue, before): (&Queue, &u64)| queue.requests.saturating_sub(*before);
+        let came = queues.threads.iter().zip(&self.counted).map(came);
+        let all: u64 = came.clone().sum();
+        let rate = all as f64 / length.seconds();
+        self.peak = self.peak.max(rate);
+        let over = rate < self.peak / 2.0;
+        if over {
+            for (thread, requests) in came.enumerate() {
+                let busy = requests as f64 * self.service[thread];
+                self.book.thread[thread] = (busy / length.0 as f64).min(1.0);
+            }
+            self.peak = rate;
+            self.book.place(placement);
+            self.pack(queues.now, Wait::Poll, placement);
+        }
+        self.begin_window(queues);
+        over
+    }
+
+    fn begin_window(&mut self, queues: &Queues<'_>) {
+        self.window = Some(queues.now);
+        for (counted, queue) in self.counted.iter_mut().zip(queues.threads) {
+            *counted = queue.requests;
+        }
+    }
+
     /// Counts a core that a burst takes.
-    fn take(&mut self, placement: &Placement, to: Core, now: Nanos) {
+    fn take(&mut self, placement: &Placement, to: Core, queues: &Queues<'_>) {
         if self.book.used(to) {
             return;
         }
+        if self.window.is_none() {
+            self.peak = 0.0;
+            self.begin_window(queues);
+        }
+        let now = queues.now;
         self.spread += 1;
         if now.saturating_sub(self.burst.0) > ONSET {
             self.burst = (now, 0);
@@ -290,15 +368,32 @@ impl SandmanPlus {
         f64::from(depth) * self.service[thread]
     }
 
+    /// What waits on `core` when a burst has come: more than the objective, and than what comes
+    /// together by chance at the load it is known to have.
+    ///
+    /// Work before a queue of random arrivals passes `x` with a probability of `exp(-y x / s)`,
+    /// `load (exp(y) - 1) = y` for equal services `s`, to which `1 - load - ln(load)` is a close
+    /// lower bound. The `x` told is passed at one look in all of a period.
+    fn burst_from(&self, core: Core, placement: &Placement) -> f64 {
+        let (mut load, mut squares) = (0.0, 0.0);
+        for thread in placement.threads_on(core).map(usize::from) {
+            load += self.book.thread[thread];
+            squares += self.book.thread[thread] * self.service[thread];
+        }
+        let full = load.clamp(f64::MIN_POSITIVE, self.fill());
+        let service = squares / load.max(f64::MIN_POSITIVE);
+        self.objective.max(service * self.looks.ln() / (1.0 - full - full.ln()))
+    }
+
     /// Halves the threads of `core` with another one, the longest queues first, until what is left
-    /// beside the longest meets the objective.
+    /// beside the longest is no burst.
     fn spread(&mut self, core: Core, queues: &Queues<'_>, placement: &mut Placement) {
         let at = usize::from(core);
         while let Some((_, longest)) = self.longest(core, queues, placement)
-            && self.delay[at] - longest > self.objective
+            && self.delay[at] - longest > self.burst_from(core, placement)
         {
             let Some(to) = self.refuge(placement, core, queues.now) else { break };
-            self.take(placement, to, queues.now);
+            self.take(placement, to, queues);
             // While a worker has threads its queues must be watched.
             placement.set_wait(Machine::MAIN, Wait::Poll, "sandman-plus:burst");
             while self.book.count[usize::from(to)] + 1 < self.book.count[at]

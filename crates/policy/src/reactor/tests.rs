@@ -43,6 +43,8 @@ pub(super) struct Plant {
     core_of: Vec<Core>,
     waits: Vec<Wait>,
     now: Nanos,
+    /// Requests that each thread has completed.
+    pub requests: u64,
 }
 
 impl Plant {
@@ -51,7 +53,7 @@ impl Plant {
         let (core_of, waits) = (placement.core_of().to_vec(), placement.waits().to_vec());
         let mut scheduler = by_name(name, machine).unwrap();
         scheduler.start(&mut placement);
-        let mut plant = Self { scheduler, placement, core_of, waits, now: SECOND };
+        let mut plant = Self { scheduler, placement, core_of, waits, now: SECOND, requests: 0 };
         plant.carry_out();
         plant
     }
@@ -87,7 +89,8 @@ impl Plant {
     }
 
     pub fn fine(&mut self, depths: &[u32]) {
-        let queue = |depth: &u32| Queue { depth: *depth, since_poll: Nanos::from_micros(1) };
+        let (since_poll, requests) = (Nanos::from_micros(1), self.requests);
+        let queue = |depth: &u32| Queue { depth: *depth, since_poll, requests };
         let queues: Vec<Queue> = depths.iter().map(queue).collect();
         self.placement.begin();
         self.scheduler.fine(&Queues { now: self.now, threads: &queues }, &mut self.placement);
@@ -347,6 +350,64 @@ fn sandman_plus_measures_delay_by_what_requests_cost() {
     plant.fine(&[30, 15]);
     assert_ne!(plant.placement.core_of()[0], Machine::MAIN);
     assert_eq!(plant.placement.waits()[0], Wait::Poll, "the worker's queues must be watched");
+}
+
+#[test]
+fn sandman_plus_takes_the_queue_of_a_busy_core_for_no_burst() {
+    let spreads = |load: f64, depth: u32| {
+        let mut plant = Plant::new("sandman-plus", &machine(2, 4));
+        for _ in 0..5 {
+            plant.coarse(&[load / 4.0; 4]);
+        }
+        plant.fine(&[depth; 4]);
+        plant.changed() > 0
+    };
+    // 12 µs beside the longest queue: much for a core without work, chance for one half busy.
+    assert!(spreads(0.01, 2));
+    assert!(!spreads(0.5, 2));
+    // 24 µs come together by chance less than once a second.
+    assert!(spreads(0.5, 4));
+}
+
+#[test]
+fn sandman_plus_packs_as_soon_as_a_burst_is_over() {
+    let mut plant = Plant::new("sandman-plus", &machine(4, 16));
+    for _ in 0..3 {
+        plant.coarse(&[0.001; 16]);
+    }
+    let main = |plant: &Plant| plant.placement.threads_on(Machine::MAIN).count();
+    plant.fine(&[20; 16]);
+    assert!(main(&plant) < 16);
+    let window = |plant: &mut Plant, requests: u64| {
+        plant.later(Nanos::from_millis(10));
+        plant.requests += requests;
+        plant.fine(&[0; 16]);
+    };
+    // 16 threads of 500 requests at 2 µs are 1.6 cores; of 300 still more than half of it.
+    window(&mut plant, 500);
+    window(&mut plant, 300);
+    assert!(main(&plant) < 16);
+    window(&mut plant, 20);
+    assert_eq!(main(&plant), 16);
+    // Until a second has passed without a burst the main core looks out for the next.
+    plant.coarse(&[0.001; 16]);
+    assert_eq!(plant.placement.waits()[0], Wait::Poll);
+    plant.coarse(&[0.001; 16]);
+    assert!(matches!(plant.placement.waits()[0], Wait::Block { .. }));
+}
+
+#[test]
+fn sandman_plus_fills_two_siblings_for_the_speed_that_sharing_leaves() {
+    let mut plant = Plant::new("sandman-plus", &machine(4, 16));
+    let loads = [0.12; 16];
+    for _ in 0..30 {
+        plant.coarse(&loads);
+    }
+    for pair in plant.core_loads(&loads).chunks(2) {
+        let most = pack::CORE_LIMIT / pack::SIBLING_COST + 1e-9;
+        let shared = pair.iter().all(|load| *load > 0.0);
+        assert!(!shared || pair.iter().all(|load| *load <= most), "{pair:?}");
+    }
 }
 
 #[test]

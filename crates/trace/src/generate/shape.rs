@@ -35,6 +35,10 @@ enum Kind {
         spread: f64,
         is_on: bool,
     },
+    Random {
+        rng: Pcg64Mcg,
+        step: f64,
+    },
     /// Lengths, loads and shares of reads, over and over.
     Table {
         rows: Vec<(f64, f64, Option<u64>)>,
@@ -55,6 +59,10 @@ impl Shape {
                 place.need(on.0 > 0, "shape.on-off.on", "must be longer than zero")?;
                 let (on, off) = (on.0 as f64, off.0 as f64);
                 Kind::OnOff { rng, on, off, floor: floor.0, spread: spread.0, is_on: false }
+            }
+            ShapeSpec::Random { step } => {
+                place.need(step.0 > 0, "shape.random.step", "must be longer than zero")?;
+                Kind::Random { rng, step: step.0 as f64 }
             }
             ShapeSpec::Day { length, peaks, height, share } => {
                 place.need(length.0 >= MINUTES as u64, "shape.day.length", "must be longer")?;
@@ -87,6 +95,7 @@ impl Shape {
                 // At least a microsecond, so that time goes on.
                 ((mean * (1.0 + swing)).max(1e3), level, None)
             }
+            Kind::Random { rng, step } => (*step, -(1.0 - unit(rng.next_u64())).ln(), None),
             Kind::Table { rows, next } => {
                 let row = rows[*next];
                 *next = (*next + 1) % rows.len();

@@ -233,6 +233,11 @@ pub enum ShapeSpec {
         /// Lengths are uniform within this share around their mean.
         spread: Share,
     },
+    /// Another load in each step, exponentially distributed around 1.
+    Random {
+        /// Length of a step.
+        step: Nanos,
+    },
     /// Low throughout a day with occasional peaks (PACER Fig. 3).
     Day {
         /// Length of the day.

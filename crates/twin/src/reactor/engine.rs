@@ -80,7 +80,7 @@ pub(super) struct Engine<'a> {
     arrivals: Arrivals,
     pub cores: Vec<CoreState>,
     pub threads: Vec<ThreadState>,
-    queues: Vec<Queue>,
+    pub queues: Vec<Queue>,
     /// Requests in all network queues.
     waiting: usize,
     pub flights: Vec<Flight>,
@@ -351,9 +351,6 @@ impl<'a> Engine<'a> {
             return;
         }
         self.resume_fine(now);
-        if self.waiting == 0 {
-            return;
-        }
         for (queue, thread) in self.queues.iter_mut().zip(&self.threads) {
             queue.since_poll = now.saturating_sub(thread.polled);
         }

@@ -101,6 +101,7 @@ impl Engine<'_> {
         let Flight { at: arrived, thread, write, bytes, .. } = self.flights[id as usize];
         self.free.push(id);
         self.threads[usize::from(thread)].load.requests += 1;
+        self.queues[usize::from(thread)].requests += 1;
         if arrived >= self.warmup {
             let latency = at - arrived + self.profile.drive.fabric;
             self.shown.latency.saturating_record(latency.0);

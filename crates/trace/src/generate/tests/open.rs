@@ -49,6 +49,20 @@ fn bursts_come_and_go() {
 }
 
 #[test]
+fn random_steps_have_exponential_levels_of_the_mean_that_is_stated() {
+    let mut spec = builtin("poisson").with_rate(1_000.0);
+    spec.arrivals[0].shape = ShapeSpec::Random { step: Nanos::from_secs(1) };
+    let duration = Overrides { duration: Some(Nanos::from_secs(1_000)), ..Overrides::default() };
+    let requests = take(&mut *open(&spec.with(&duration).unwrap(), &SERVER), usize::MAX);
+    let counts = counts(&requests, Nanos::from_secs(1));
+    let mean = requests.len() as f64 / 1_000.0;
+    assert!((mean - 1_000.0).abs() < 100.0, "{mean}");
+    // Of an exponential distribution e^-2 are above twice the mean, and the steps are constant.
+    let high = counts.iter().filter(|&&count| count > 2_000).count() as f64 / 1_000.0;
+    assert!((high - 0.135).abs() < 0.03, "{high}");
+}
+
+#[test]
 fn a_day_is_low_with_six_peaks() {
     let mut spec = builtin("diurnal").with_rate(1_000.0);
     if let ShapeSpec::Day { length, .. } = &mut spec.arrivals[0].shape {
