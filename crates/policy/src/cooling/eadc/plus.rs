@@ -93,11 +93,12 @@ impl PlusParams {
 /// A socket as it is seen in this interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct Socket {
-    /// Power of its work at full speed, of what there is without any, and its leakage, W, each
-    /// over about a sensor lag: loads fluctuate faster than heat sinks follow.
+    /// Power of its work at full speed, of what there is without any, and its leakage, W.
     work: f64,
     rest: f64,
     leaks: f64,
+    /// The first over about a sensor lag: loads fluctuate faster than heat sinks follow.
+    steady: f64,
     /// Its frequency, as a share of the highest, and the most that others let it have.
     pace: f64,
     held: f64,
@@ -109,14 +110,12 @@ struct Socket {
 }
 
 impl Socket {
-    /// Takes `dt` seconds in which it drew this much for its work and besides, leakage in both.
+    /// Takes what it draws now for its work and besides, leakage in both.
     fn take(&mut self, (work, rest): (f64, f64), share: f64, hottest: f64, dt: f64) {
         let leaks = LEAKS * (GROWTH * (self.now.min(hottest) - hottest)).exp();
-        let full = (1.0 - leaks) * work / (share * self.pace.powf(FALL));
-        let now = [full, (1.0 - leaks) * rest, leaks * (work + rest)];
-        for (mean, now) in [&mut self.work, &mut self.rest, &mut self.leaks].into_iter().zip(now) {
-            *mean += (now - *mean) * weight(dt, LAG.seconds());
-        }
+        self.work = (1.0 - leaks) * work / (share * self.pace.powf(FALL));
+        (self.rest, self.leaks) = ((1.0 - leaks) * rest, leaks * (work + rest));
+        self.steady += (self.work - self.steady) * weight(dt, LAG.seconds());
     }
 
     /// What it draws now, with jobs at work for this share of their time.
@@ -200,6 +199,8 @@ struct End {
 struct Comes {
     /// Of the hottest socket in the end, K above the set point.
     over: f64,
+    /// Whether a frequency is lower than is ours to choose.
+    below: bool,
     /// Of the whole server, W.
     power: f64,
     /// Time for the same work, against now: of work on the slowest socket, and of the disks.
@@ -321,7 +322,8 @@ impl EadcPlus {
         let (inlet, air) = (self.heat.inlet(), self.air(setting));
         let (then, mean) = observer.way(self.horizon, air);
         let at = |place: usize| {
-            let power = socket.power(self.frequencies[place] / self.frequencies[self.highest()]);
+            let share = self.frequencies[place] / self.frequencies[self.highest()];
+            let power = Socket { work: socket.steady, ..*socket }.power(share);
             let end = |t| observer.end(power + socket.leaks(t), inlet, air);
             let end = end(end(end(socket.now)));
             let start = observer.start(power + socket.leaks, end);
@@ -360,11 +362,13 @@ impl EadcPlus {
         let Drawn { total, cpu, fans, air } = drawn;
         let blown = self.rated * (self.air(setting).powi(3) - air.powi(3));
         let power = total - cpu + blown.max(-fans);
-        let mut comes = Comes { over: f64::NEG_INFINITY, power, work: 0.0, disks: 1.0 };
+        let mut comes =
+            Comes { over: f64::NEG_INFINITY, below: false, power, work: 0.0, disks: 1.0 };
         for (s, socket) in self.sockets.iter().enumerate() {
             let End { place, over, mean } = self.end(s, setting, slack);
             let share = self.frequencies[place] / self.frequencies[self.highest()];
             comes.over = comes.over.max(over);
+            comes.below |= place < self.lowest;
             if socket.read {
                 comes.work = comes.work.max(socket.pace / share.min(socket.held));
             }
@@ -431,7 +435,8 @@ impl EadcPlus {
         let all = settings.map(|setting| (setting, self.comes(setting, drawn, 0.0)));
         let best = all.min_by(|(_, a), (_, b)| {
             let (hot, other) = (a.over.max(0.0), b.over.max(0.0));
-            hot.total_cmp(&other).then_with(|| self.cost(a).total_cmp(&self.cost(b)))
+            let cost = || self.cost(a).total_cmp(&self.cost(b));
+            hot.total_cmp(&other).then(a.below.cmp(&b.below)).then_with(cost)
         });
         let now = self.comes(self.setting, drawn, QUANTUM);
         let stays = self.setting.top >= self.lowest;
@@ -439,6 +444,7 @@ impl EadcPlus {
             Some((setting, comes))
                 if !stays
                     || now.over > QUANTUM
+                    || now.below
                     || self.cost(&comes) < self.cost(&now) - self.params.worth
                     || comes.over > 0.0 =>
             {
