@@ -263,9 +263,8 @@ const EADC_PARAMS: [Param<EadcParams>; 7] = [
     ("set_point", |params| &mut params.set_point),
 ];
 /// Those of its variant.
-const PLUS_PARAMS: [Param<PlusParams>; 4] = [
+const PLUS_PARAMS: [Param<PlusParams>; 3] = [
     ("hot_spot", |params| &mut params.hot_spot),
-    ("others", |params| &mut params.others),
     ("set_point", |params| &mut params.set_point),
     ("worth", |params| &mut params.worth),
 ];

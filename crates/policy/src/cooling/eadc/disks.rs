@@ -122,6 +122,11 @@ impl Disks {
         self.busy
     }
 
+    /// Whether disks are at work in this period.
+    pub fn at_work(&self) -> bool {
+        self.busy && self.quiet <= 0.0
+    }
+
     /// Bytes per second of the job in `slot` when it may run.
     pub fn of_job(&self, slot: usize) -> f64 {
         self.jobs.get(slot).copied().unwrap_or(0.0)

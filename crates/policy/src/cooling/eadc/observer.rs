@@ -1,71 +1,97 @@
-//! One socket's heat, observed: what temperature it goes to, at any fan duty and any heat.
+//! One socket's heat, observed: what temperature it goes to, at any fan duty and any power.
 //!
 //! ```text
-//! dT/dt = (T_end - T) / (TAU g)        T_end = T_in + theta h g        g = 1 - C + C r / r(1/2)
+//! T = T_sink + P R (1 - V)        C dT_sink/dt = P - (T_sink - T_in) / (R v)
+//! T_end = T_in + P R (1 - V + v)        v = V r / r(1/2)
 //! ```
 //!
-//! `h` is the socket's heat in cores' worth of work (`sense/load.rs`), `r` the air's resistance
-//! (`sense/air.rs`), and `theta`, kelvin per unit at half speed, is what is learnt: by how much the
-//! reading departs from the model (a Luenberger observer). So a trend that is still hidden in the
-//! sink is known before the sensor has all of it, and nothing has to stand still to be learnt from.
+//! `P` is the socket's power, `r` the air's relative resistance (`sense/air.rs`), and `R`, kelvin
+//! per watt at half speed, is what is learnt: by how much the reading departs from the model (a
+//! Luenberger observer). So a trend that is still hidden in the sink is known before the sensor has
+//! all of it, and nothing has to stand still to be learnt from.
 
 use crate::sense::air::resistance;
+use crate::sense::{LAG, weight};
 
-/// `C`: share of convection in a heat sink's resistance at half speed; 0.6 to 0.8 in the servers
-/// that we know of.
+/// `V`: share of convection in the resistance at half speed; 0.6 to 0.8 in the servers that we know
+/// of. The rest is conduction to the heat sink, and warms nothing that takes long.
 const CONVECTION: f64 = 0.7;
-/// `TAU`: time constant of a heat sink at half speed, in seconds.
-const TAU: f64 = 100.0;
-/// Gains of the observer, per second: `T` follows the readings within 20 s, twice their lag, and
-/// `theta` as fast as keeps the pair from swinging: `(1 / TAU + FOLLOW)^2 TAU / 4`.
+/// `C`: heat capacity of a heat sink, J/K: 0.3 kg of aluminium.
+const CAPACITY: f64 = 270.0;
+/// The model follows the readings within 20 s, twice their lag, per second.
 const FOLLOW: f64 = 0.05;
-const LEARN: f64 = 0.09;
 /// What a socket at full load is taken to be above the air at half speed before anything is known,
 /// in kelvin.
 const GUESS: f64 = 60.0;
+/// Bounds of `R`, K/W: no heat sink is outside of them.
+const LEAST: f64 = 0.01;
+const MOST: f64 = 20.0;
 
 /// The observer of one socket.
 #[derive(Debug, Clone, Copy)]
 pub struct Observer {
-    temperature: Option<f64>,
-    theta: f64,
+    /// `T_sink`, and what the sensor reads of `T` for its lag.
+    state: Option<(f64, f64)>,
+    /// `R`.
+    resistance: f64,
 }
 
-/// `g` at `duty`.
-fn relative(duty: f64) -> f64 {
-    1.0 - CONVECTION + CONVECTION * resistance(duty) / resistance(0.5)
+/// `v` at `duty`.
+fn convection(duty: f64) -> f64 {
+    CONVECTION * resistance(duty) / resistance(0.5)
 }
 
 impl Observer {
-    /// Of a socket whose heat at full load is `full`.
+    /// Of a socket that is taken to draw `full` watts at full load.
     pub fn new(full: f64) -> Self {
-        Self { temperature: None, theta: GUESS / full.max(1.0) }
+        Self { state: None, resistance: GUESS / full.max(1.0) }
     }
 
-    /// Takes `dt` seconds at this `heat` and `air`, at whose end the sensor reads `read`.
-    pub fn update(&mut self, read: f64, heat: f64, (inlet, air): (f64, f64), dt: f64) {
-        let g = relative(air);
-        let now = self.temperature.unwrap_or(read);
-        let model = now + (inlet + self.theta * heat * g - now) * (dt / (TAU * g)).min(1.0);
+    /// Takes `dt` seconds at this `power` and `air`, at whose end the sensor reads `read`.
+    pub fn update(&mut self, read: f64, power: f64, (inlet, air): (f64, f64), dt: f64) {
+        let (r, v) = (self.resistance, convection(air));
+        let at_rest = inlet + (read - inlet) * v / (1.0 - CONVECTION + v);
+        let (sink, model) = self.state.unwrap_or((at_rest, read));
+        let tau = (CAPACITY * r * v).max(dt);
+        let sink = sink + (inlet + power * r * v - sink) * dt / tau;
+        let model =
+            model + (sink + power * r * (1.0 - CONVECTION) - model) * weight(dt, LAG.seconds());
         let error = read - model;
-        self.temperature = Some(model + error * (FOLLOW * dt).min(1.0));
-        let learnt = self.theta + LEARN * dt * error / (heat * g).max(1e-3);
-        self.theta = learnt.clamp(0.0, 10.0 * GUESS);
+        let follow = error * (FOLLOW * dt).min(1.0);
+        self.state = Some((sink + follow, model + follow));
+        // As fast as keeps temperature and end from swinging.
+        let learn = (1.0 / tau + FOLLOW).powi(2) * tau / 4.0;
+        let watts = (power * (1.0 - CONVECTION + v)).max(1e-3);
+        self.resistance = (r + learn * dt * error / watts).clamp(LEAST, MOST);
     }
 
     /// Nothing is read: what was learnt stays.
     pub fn lose(&mut self) {
-        self.temperature = None;
+        self.state = None;
     }
 
-    /// `T_end` at this heat and duty, °C.
-    pub fn end(&self, heat: f64, inlet: f64, duty: f64) -> f64 {
-        inlet + self.theta * heat * relative(duty)
+    /// `T_end` at this power and duty, °C.
+    pub fn end(&self, power: f64, inlet: f64, duty: f64) -> f64 {
+        inlet + power * self.resistance * (1.0 - CONVECTION + convection(duty))
     }
 
-    /// The heat that ends at `limit`.
+    /// `T` at this power, at once; `end` while nothing is read.
+    pub fn start(&self, power: f64, end: f64) -> f64 {
+        let conduction = power * self.resistance * (1.0 - CONVECTION);
+        self.state.map_or(end, |(sink, _)| sink + conduction)
+    }
+
+    /// Which share of the way to `T_end` it is after so many seconds, and on average until then.
+    pub fn way(&self, seconds: f64, duty: f64) -> (f64, f64) {
+        let spans = seconds / (CAPACITY * self.resistance * convection(duty));
+        let then = 1.0 - (-spans).exp();
+        (then, 1.0 - then / spans.max(1e-6))
+    }
+
+    /// The power that ends at `limit`.
     pub fn bearable(&self, limit: f64, inlet: f64, duty: f64) -> f64 {
-        ((limit - inlet) / (self.theta * relative(duty)).max(1e-6)).max(0.0)
+        let total = self.resistance * (1.0 - CONVECTION + convection(duty));
+        ((limit - inlet) / total).max(0.0)
     }
 }
 
@@ -73,27 +99,51 @@ impl Observer {
 mod tests {
     use super::*;
 
+    /// A sink that is not as guessed, read late and in whole kelvin.
+    fn observed(
+        capacity: f64,
+        conduction: f64,
+        total: f64,
+        mut each: impl FnMut(u32, f64, Observer),
+    ) {
+        let (power, inlet, air) = (100.0, 30.0, 0.7);
+        let v = total * convection(air) / CONVECTION * (1.0 - conduction / total);
+        let mut observer = Observer::new(100.0);
+        let (mut sink, mut sensor) = (40.0, 40.0);
+        for second in 0..600 {
+            sink += (power - (sink - inlet) / v) / capacity;
+            sensor += (sink + power * conduction - sensor) / 10.0;
+            observer.update(f64::round(sensor), power, (inlet, air), 1.0);
+            let end = inlet + power * (conduction + v);
+            each(second, observer.end(power, inlet, air) - end, observer);
+        }
+    }
+
     #[test]
     fn it_knows_where_a_socket_goes_before_the_socket_is_there() {
-        // A sink a quarter worse than guessed, as slow or faster, read in whole kelvin.
-        let (heat, inlet, air, k) = (10.0, 30.0, 0.7, 7.5);
-        let end = inlet + k * heat * relative(air);
-        let mut observer = Observer::new(10.0);
-        for tau in [60.0, 100.0] {
-            observer = Observer::new(10.0);
-            let mut t = 40.0_f64;
-            for second in 0..400 {
-                t += (end - t) / (tau * relative(air));
-                observer.update(t.round(), heat, (inlet, air), 1.0);
-                let off = (observer.end(heat, inlet, air) - end).abs();
-                assert!(second < 30 || off < 11.0, "{off} after {second} s");
-                assert!(second != 30 || off < 0.5 * (end - t), "{off}, {t} of {end}");
-                assert!(second < 250 || off < 3.0, "{off} after {second} s");
-            }
+        for (capacity, conduction) in [(200.0, 0.15), (270.0, 0.22), (350.0, 0.3)] {
+            observed(capacity, conduction, 0.75, |second, off, _| {
+                let what = format!("{capacity} J/K, {conduction} K/W: {off} after {second} s");
+                assert!(off.abs() < if second < 300 { 16.0 } else { 4.0 }, "{what}");
+            });
         }
-        // At another duty and heat by the same law.
-        let other = inlet + k * 4.0 * relative(0.3);
-        assert!((observer.end(4.0, inlet, 0.3) - other).abs() < 3.0);
-        assert!((observer.bearable(other, inlet, 0.3) - 4.0).abs() < 0.3);
+    }
+
+    #[test]
+    fn it_knows_other_powers_and_duties_and_the_way_there() {
+        let mut last = Observer::new(100.0);
+        observed(270.0, 0.18, 0.6, |_, _, observer| last = observer);
+        let other = 30.0 + 40.0 * (0.18 + 0.6 * convection(0.3));
+        assert!((last.end(40.0, 30.0, 0.3) - other).abs() < 3.0);
+        assert!((last.bearable(other, 30.0, 0.3) - 40.0).abs() < 3.0);
+        let (soon, mean) = last.way(1.0, 0.3);
+        assert!(soon < 0.02 && mean < soon, "{soon}, {mean}");
+        let (late, mean) = last.way(f64::INFINITY, 0.3);
+        assert!(late == 1.0 && mean == 1.0, "{late}, {mean}");
+        // Less power cools the die at once by what it was above the sink.
+        let (now, then) = (last.start(100.0, 0.0), last.start(40.0, 0.0));
+        assert!((now - then - 60.0 * 0.18).abs() < 1.0, "{now}, {then}");
+        last.lose();
+        assert_eq!(last.start(40.0, 55.0), 55.0);
     }
 }

@@ -1,24 +1,28 @@
 //! `eadc-plus` (ours): one choice in place of EADC's loops.
 //!
 //! Each second it asks of every setting (a fan duty and a ceiling of frequencies) where each
-//! socket would end (`observer.rs`), what the server would draw, and how long each job would take:
-//! one that uses the disks by the curve of Fig. 5 for the share of its time that it waits, any job
-//! by the frequency for the rest. Nobody knows which job will last the longest, and so decides for
-//! how long the server draws anything; the setting is taken whose regret is least whichever it is:
+//! socket goes (`observer.rs`), what the server would draw, and how long each job would take: one
+//! that uses the disks by the curve of Fig. 5 for the share of its time that it waits, any job by
+//! the frequency for the rest. It takes the setting of the least
 //!
 //! ```text
-//! e_j = P t_j                    energy until job j is done
-//! R   = max_j e_j / min e_j      the least over all settings
-//! least over settings of  ln R(urgent jobs) + OTHERS ln R(other jobs)
+//! ln P + sum_j w_j ln t_j        w_j = p_j + (1 - p_j) own_j
 //! ```
 //!
-//! of those settings that keep every socket at the set point. Urgent are the jobs of classes that
-//! somebody waits for (Table I), and those that have used up half of their promise: the others have
-//! slack. A setting stays until it breaks the limit by a step of the reading, or another one is
-//! better by more than the model is worth.
+//! of those that keep every socket at the set point. A job's time costs the power of the whole
+//! server if it is the one that lasts the longest, and only its own share of that power while
+//! another keeps the server on. `p_j`, how likely it is the last, follows from its age: what has run
+//! for long goes on for long (Lindy's rule: the expected rest is the age so far). Jobs of one class
+//! are taken to end together, and users' I/O never to end: its time costs everything.
 //!
-//! Frequencies come before pauses: a slower core saves its voltage, too. Only where full fans and
-//! the lowest frequency do not suffice jobs give up time, those that use the disks least first.
+//! By the same rule the load goes on for as long as it has so far. Until then a cool heat sink takes
+//! up heat for which nothing has to blow yet, so that the set point counts within that horizon, not
+//! in a steady state that may never come.
+//!
+//! A setting stays until it breaks the limit by a step of the reading, or another one is better by
+//! more than the model is worth. Frequencies come before pauses: a slower core saves its voltage,
+//! too. Only where full fans and the lowest frequency do not suffice jobs give up time, those that
+//! use the disks least first.
 
 use crate::cooling::eadc::admission::{Admission, late};
 use crate::cooling::eadc::disks::{Disks, NEGLIGIBLE};
@@ -33,15 +37,13 @@ use crate::sense::estimate::Estimator;
 use crate::sense::load::Load;
 use crate::sense::plausible::is_power;
 use crate::sense::thresholds::{SET_POINT, Thresholds};
-use crate::sense::{QUANTUM, weight};
+use crate::sense::{LAG, QUANTUM, weight};
 use crate::topology::Topology;
 use crate::units::{Celsius, Hertz, Watts};
 use crate::{JobSignals, Policy, PolicyError, QosClass, Request, Signals};
 
 /// Fan duties that are looked at, from the least to full speed.
 const DUTIES: usize = 33;
-/// Kinds of jobs that are told apart.
-const KINDS: usize = 8;
 /// Share of leakage in a socket's power at the emergency threshold ("up-to 40%", §III-B), and its
 /// growth per kelvin: twice within 25 K.
 const LEAKS: f64 = 0.4;
@@ -50,6 +52,10 @@ const GROWTH: f64 = 0.028;
 const HISTORY: f64 = 30.0;
 /// What a core at work draws where nobody measures it, W.
 const CORE: f64 = 8.0;
+/// A core's power by its frequency: `f V^2` is between the square and the cube.
+const FALL: f64 = 2.5;
+/// No socket gets hotter than this, °C.
+const BURNT: f64 = 120.0;
 /// Step of the jobs' share in the last resort.
 const STEP: f64 = 0.05;
 
@@ -60,8 +66,6 @@ pub struct PlusParams {
     pub set_point: f64,
     /// Difference of the sockets' temperatures that is worth moving a job, K.
     pub hot_spot: f64,
-    /// What the regret of jobs with slack counts beside that of urgent ones.
-    pub others: f64,
     /// By how much another setting must be better, as a share of the energy.
     pub worth: f64,
 }
@@ -69,7 +73,7 @@ pub struct PlusParams {
 impl Default for PlusParams {
     fn default() -> Self {
         let EadcParams { set_point, hot_spot, .. } = EadcParams::default();
-        Self { set_point, hot_spot, others: 0.5, worth: 0.01 }
+        Self { set_point, hot_spot, worth: 0.01 }
     }
 }
 
@@ -82,7 +86,6 @@ impl PlusParams {
         let check = PolicyError::within;
         check("set_point", self.set_point, 40.0, SET_POINT.0, "40 to 85 °C")?;
         check("hot_spot", self.hot_spot, 0.0, 50.0, "0 to 50 K")?;
-        check("others", self.others, 0.0, 1.0, "0 to 1")?;
         check("worth", self.worth, 0.0, 0.5, "0 to 0.5")
     }
 }
@@ -90,9 +93,12 @@ impl PlusParams {
 /// A socket as it is seen in this interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct Socket {
-    /// Heat of its work now, and what there is without any, in cores' worth of work.
+    /// Power of its work at full speed, of what there is without any, and its leakage, W.
     work: f64,
     rest: f64,
+    leaks: f64,
+    /// The first over about a sensor lag: loads fluctuate faster than heat sinks follow.
+    steady: f64,
     /// Its frequency, as a share of the highest, and the most that others let it have.
     pace: f64,
     held: f64,
@@ -104,9 +110,27 @@ struct Socket {
 }
 
 impl Socket {
-    /// The heat under the ceiling `share` of the highest frequency.
-    fn heat(&self, share: f64) -> f64 {
-        self.rest + self.work * (share.min(self.held) / self.pace).powi(2)
+    /// Takes what it draws now for its work and besides, leakage in both.
+    fn take(&mut self, (work, rest): (f64, f64), share: f64, hottest: f64, dt: f64) {
+        let leaks = LEAKS * (GROWTH * (self.now.min(hottest) - hottest)).exp();
+        self.work = (1.0 - leaks) * work / (share * self.pace.powf(FALL));
+        (self.rest, self.leaks) = ((1.0 - leaks) * rest, leaks * (work + rest));
+        self.steady += (self.work - self.steady) * weight(dt, LAG.seconds());
+    }
+
+    /// What it draws now, with jobs at work for this share of their time.
+    fn drawn(&self, share: f64) -> f64 {
+        self.work * self.pace.powf(FALL) * share + self.rest + self.leaks
+    }
+
+    /// The power, but for leakage, under the ceiling `share` of the highest frequency.
+    fn power(&self, share: f64) -> f64 {
+        self.rest + self.work * share.min(self.held).powf(FALL)
+    }
+
+    /// Its leakage at `t`, °C.
+    fn leaks(&self, t: f64) -> f64 {
+        self.leaks * (GROWTH * (t.min(BURNT) - self.now)).exp()
     }
 }
 
@@ -126,18 +150,48 @@ struct Drawn {
     air: f64,
 }
 
-/// Jobs that wait for disks for the same share of their time, and are urgent alike.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Kind {
+/// A job, or the users: the share of its time that it waits for disks, and the share of the
+/// server's power that its time costs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
     wait: f64,
-    urgent: bool,
+    cost: f64,
 }
 
-impl Kind {
-    /// Energy until such a job is done, against its time now.
-    fn energy(&self, comes: &Comes) -> f64 {
-        comes.power * (self.wait * comes.disks + (1.0 - self.wait) * comes.work)
+/// The jobs of a class that run: the age of the oldest and of all together, in seconds, and their
+/// work.
+#[derive(Debug, Clone, Copy, Default)]
+struct Class {
+    oldest: f64,
+    ages: f64,
+    work: f64,
+}
+
+impl Class {
+    fn of(signals: &Signals) -> [Self; QosClass::ALL.len()] {
+        let mut classes = [Self::default(); QosClass::ALL.len()];
+        for job in signals.jobs.iter().filter(|job| running(job)) {
+            let class = &mut classes[job.class as usize];
+            class.oldest = class.oldest.max(age(job));
+            class.ages += age(job);
+            class.work += job.cpu.clamp(0.0, 1.0);
+        }
+        classes
     }
+}
+
+/// In seconds.
+fn age(job: &JobSignals) -> f64 {
+    job.age.seconds().max(1.0)
+}
+
+/// What a socket comes to: the place of its frequency, K above the set point within the horizon,
+/// and its mean temperature until then.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    place: usize,
+    over: f64,
+    mean: f64,
 }
 
 /// What a setting comes to.
@@ -145,6 +199,8 @@ impl Kind {
 struct Comes {
     /// Of the hottest socket in the end, K above the set point.
     over: f64,
+    /// Whether a frequency is lower than is ours to choose.
+    below: bool,
     /// Of the whole server, W.
     power: f64,
     /// Time for the same work, against now: of work on the slowest socket, and of the disks.
@@ -167,9 +223,10 @@ pub struct EadcPlus {
     load: Load,
     observers: Vec<Observer>,
     sockets: Vec<Socket>,
-    /// Share of its time that the job in each slot waits for disks.
-    waits: Vec<f64>,
-    kinds: Vec<Kind>,
+    /// The job in each slot, and the users behind them.
+    jobs: Vec<Share>,
+    /// For how long the present load is expected to last, in seconds.
+    horizon: f64,
     setting: Setting,
     /// Place of the least frequency that is ours to choose.
     lowest: usize,
@@ -210,11 +267,11 @@ impl EadcPlus {
             params: params.clone(),
             interval: Interval::default(),
             heat: Estimator::new(topology),
-            observers: sockets.clone().map(|s| Observer::new(load.full(s))).collect(),
+            observers: sockets.clone().map(|s| Observer::new(CORE * load.full(s))).collect(),
             sockets: vec![Socket::default(); sockets.len()],
             load,
-            waits: vec![0.0; usize::from(topology.jobs)],
-            kinds: Vec::with_capacity(KINDS),
+            jobs: vec![Share::default(); usize::from(topology.jobs) + 1],
+            horizon: f64::INFINITY,
             lowest: 0,
             setting: Setting { duty: low, top: topology.frequencies.len().saturating_sub(1) },
             share: 1.0,
@@ -227,52 +284,58 @@ impl EadcPlus {
         })
     }
 
-    /// Looks at every socket and job after `dt` seconds.
+    /// Looks at every socket after `dt` seconds.
     fn look(&mut self, signals: &Signals, dt: f64) {
         let air = (self.heat.inlet(), self.heat.air());
         let highest = self.frequencies.last().map_or(1.0, |f| f.0);
+        let (load, count) = (&self.load, self.sockets.len());
+        let all: f64 = (0..count).filter_map(|s| load.heat(signals, s)).sum();
+        let cpu = signals.power.cpu.filter(|power| is_power(*power));
+        let unit = cpu.map_or(CORE, |power| power.0 / all.max(0.1));
         for (s, socket) in self.sockets.iter_mut().enumerate() {
             let Some(estimate) = self.heat.socket(s) else { continue };
-            if let Some((work, rest)) = self.load.parts(signals, s) {
-                (socket.work, socket.rest) = (work / self.share, rest);
-            }
-            let ceiling = signals.in_force.ceiling(Some(s as u16)).0 / highest;
+            (socket.now, socket.read) = (estimate.now.0, estimate.sound);
             socket.pace = self.load.pace(signals, s).clamp(0.05, 1.0);
+            let parts = self.load.parts(signals, s).map(|(work, rest)| (unit * work, unit * rest));
+            if let Some(parts) = parts {
+                socket.take(parts, self.share, self.thresholds.emergency.0, dt);
+            }
+            let power = parts.map_or(socket.drawn(self.share), |(work, rest)| work + rest);
+            let ceiling = signals.in_force.ceiling(Some(s as u16)).0 / highest;
             // Below the ceiling it is somebody else's, who will not have it faster for ours.
             socket.held = if socket.pace < ceiling.min(1.0) - 0.01 { socket.pace } else { 1.0 };
-            (socket.now, socket.read) = (estimate.now.0, estimate.sound);
             let ahead = (estimate.ahead - self.thresholds.set_point).0;
             socket.hotter = if ahead > QUANTUM { ahead } else { 0.0 };
             let observer = &mut self.observers[s];
             if estimate.sound {
-                observer.update(socket.now, socket.work * self.share + socket.rest, air, dt);
+                observer.update(socket.now, power, air, dt);
             } else {
                 observer.lose();
             }
         }
-        for (slot, (wait, job)) in self.waits.iter_mut().zip(&signals.jobs).enumerate() {
-            let uses = running(job) && self.disks.of_job(slot) > NEGLIGIBLE;
-            let now = if uses { 1.0 - job.cpu.clamp(0.0, 1.0) } else { 0.0 };
-            *wait += (now - *wait) * weight(dt, HISTORY);
-        }
     }
 
-    /// The place of the frequency that `socket` has under `setting`, and where it ends, °C;
-    /// above the set point by no more than `slack`, if there is one that low.
-    fn end(&self, s: usize, setting: Setting, slack: f64) -> (usize, f64) {
+    /// What socket `s` comes to under `setting`: above the set point by no more than `slack`, if
+    /// there is a frequency that low.
+    fn end(&self, s: usize, setting: Setting, slack: f64) -> End {
         let (socket, observer) = (&self.sockets[s], &self.observers[s]);
+        let (inlet, air) = (self.heat.inlet(), self.air(setting));
+        let (then, mean) = observer.way(self.horizon, air);
         let at = |place: usize| {
-            let heat = socket.heat(self.frequencies[place] / self.frequencies[self.highest()]);
-            observer.end(heat, self.heat.inlet(), self.air(setting)) + socket.hotter
+            let share = self.frequencies[place] / self.frequencies[self.highest()];
+            let power = Socket { work: socket.steady, ..*socket }.power(share);
+            let end = |t| observer.end(power + socket.leaks(t), inlet, air);
+            let end = end(end(end(socket.now)));
+            let start = observer.start(power + socket.leaks, end);
+            let on_the_way = |way: f64| start + (end - start) * way;
+            let highest = end.min(on_the_way(then)) + socket.hotter;
+            End { place, over: highest - self.thresholds.set_point.0, mean: on_the_way(mean) }
         };
-        if !socket.read {
-            return (self.highest(), at(self.highest()));
+        let mut end = at(if socket.read { setting.top } else { self.highest() });
+        while socket.read && end.place > 0 && end.over > slack {
+            end = at(end.place - 1);
         }
-        let mut place = setting.top;
-        while place > 0 && at(place) > self.thresholds.set_point.0 + slack {
-            place -= 1;
-        }
-        (place, at(place))
+        end
     }
 
     /// Duty of the fans under `setting`, with what the drives need.
@@ -287,9 +350,8 @@ impl EadcPlus {
     /// What the server draws now.
     fn drawn(&self, signals: &Signals) -> Drawn {
         let power = |power: Option<Watts>| power.filter(|power| is_power(*power)).map(|p| p.0);
-        let heat: f64 = self.sockets.iter().map(|socket| socket.work + socket.rest).sum();
+        let cpu = self.sockets.iter().map(|socket| socket.drawn(self.share)).sum();
         let air = self.heat.air();
-        let cpu = power(signals.power.cpu).unwrap_or(CORE * heat);
         let fans = power(signals.power.fans).unwrap_or(self.rated * air.powi(3));
         let total = power(signals.power.total).unwrap_or(cpu + fans).max(cpu + fans);
         Drawn { total, cpu, fans, air }
@@ -298,82 +360,83 @@ impl EadcPlus {
     /// What `setting` comes to.
     fn comes(&self, setting: Setting, drawn: Drawn, slack: f64) -> Comes {
         let Drawn { total, cpu, fans, air } = drawn;
-        let Thresholds { set_point, emergency, .. } = self.thresholds;
-        let count = self.sockets.len().max(1) as f64;
-        let leaks = |t: f64| cpu / count * LEAKS * (GROWTH * (t - emergency.0)).exp();
-        let mut comes = Comes { over: f64::NEG_INFINITY, power: 0.0, work: 0.0, disks: 1.0 };
-        let (mut leakage, mut leaked, mut heat, mut heated) = (0.0, 0.0, 0.0, 0.0);
+        let blown = self.rated * (self.air(setting).powi(3) - air.powi(3));
+        let power = total - cpu + blown.max(-fans);
+        let mut comes =
+            Comes { over: f64::NEG_INFINITY, below: false, power, work: 0.0, disks: 1.0 };
         for (s, socket) in self.sockets.iter().enumerate() {
-            let (place, end) = self.end(s, setting, slack);
+            let End { place, over, mean } = self.end(s, setting, slack);
             let share = self.frequencies[place] / self.frequencies[self.highest()];
-            comes.over = comes.over.max(end - set_point.0);
+            comes.over = comes.over.max(over);
+            comes.below |= place < self.lowest;
             if socket.read {
                 comes.work = comes.work.max(socket.pace / share.min(socket.held));
             }
-            (heat, heated) = (heat + socket.heat(share), heated + socket.work + socket.rest);
-            (leakage, leaked) = (leakage + leaks(end), leaked + leaks(socket.now));
+            comes.power += socket.power(share) + socket.leaks(mean);
         }
-        let per_heat = (cpu - leaked).max(0.0) / heated.max(1e-3);
-        let blown = self.rated * (self.air(setting).powi(3) - air.powi(3));
-        comes.power = total - cpu + per_heat * heat + leakage + blown.max(-fans);
         if let Some(curve) = &self.curve {
             comes.disks = curve.throughput(air) / curve.throughput(self.air(setting)).max(0.01);
         }
         comes
     }
 
-    /// The kinds of jobs that run: which share of its time each waits, and whether it is urgent.
-    /// Users' I/O is a kind of its own where no job explains what the disks do.
-    fn look_at_jobs(&mut self, signals: &Signals) {
-        self.kinds.clear();
-        for (job, wait) in signals.jobs.iter().zip(&self.waits).filter(|(job, _)| running(job)) {
-            let kind = Kind { wait: (wait * 50.0).round() / 50.0, urgent: urgent(job) };
-            if !self.kinds.contains(&kind) && self.kinds.len() < KINDS {
-                self.kinds.push(kind);
-            }
+    /// Looks at the jobs: which share of its time each waits for disks, and what its time costs.
+    /// Users' I/O is one more where no job explains what the disks do, or there is none.
+    fn look_at_jobs(&mut self, signals: &Signals, total: f64, dt: f64) {
+        let mut waits = false;
+        for (slot, (seen, job)) in self.jobs.iter_mut().zip(&signals.jobs).enumerate() {
+            let uses = running(job) && self.disks.of_job(slot) > NEGLIGIBLE;
+            let now = if uses { 1.0 - job.cpu.clamp(0.0, 1.0) } else { 0.0 };
+            seen.wait += (now - seen.wait) * weight(dt, HISTORY);
+            waits |= uses;
+        }
+        let classes = Class::of(signals);
+        let rest: f64 = classes.iter().map(|class| class.oldest).sum();
+        let work: f64 = classes.iter().map(|class| class.work).sum();
+        let of = |socket: &Socket| socket.work * socket.pace.powf(FALL);
+        let drawn: f64 = self.sockets.iter().map(of).sum();
+        for (seen, job) in self.jobs.iter_mut().zip(&signals.jobs) {
+            let class = classes[job.class as usize];
+            let last = class.oldest / rest;
+            let own = drawn / total.max(1.0) * class.work / work.max(0.1);
+            // Half of its promise is used up: nothing else matters more.
+            let cost = if late(job) { 1.0 } else { last + (1.0 - last) * own };
+            seen.cost = if running(job) { cost * age(job) / class.ages } else { 0.0 };
+        }
+        let expected = |class: &Class| class.oldest * class.oldest / rest;
+        let any = rest > 0.0;
+        self.horizon = if any { classes.iter().map(expected).sum() } else { f64::INFINITY };
+        let shaken = self.curve.is_some() && self.disks.at_work() && !waits;
+        if let Some(users) = self.jobs.last_mut() {
+            let cost = if shaken || !any { 1.0 } else { 0.0 };
+            *users = Share { wait: if shaken { 1.0 } else { 0.0 }, cost };
         }
         // How fast users' I/O is computed is the matter of who has the frequencies.
         // While a sensor is silent no ceiling comes down.
         self.lowest = match self.sockets.iter().all(|socket| socket.read) {
-            _ if self.kinds.is_empty() => self.highest(),
+            _ if !any => self.highest(),
             true => 0,
             false => self.setting.top,
         };
-        let shaken = self.curve.is_some() && self.disks.busy();
-        let users = shaken && self.kinds.iter().all(|kind| kind.wait == 0.0);
-        if (users || self.kinds.is_empty()) && self.kinds.len() < KINDS {
-            let wait = if users { 1.0 } else { 0.0 };
-            self.kinds.push(Kind { wait, urgent: true });
-        }
     }
 
-    /// The setting of the least regret, and what it comes to.
+    /// The logarithm of what the jobs' work costs.
+    fn cost(&self, comes: &Comes) -> f64 {
+        let longer = |job: &Share| job.wait * comes.disks + (1.0 - job.wait) * comes.work;
+        let jobs = self.jobs.iter().filter(|job| job.cost > 0.0);
+        comes.power.max(1.0).ln()
+            + jobs.map(|job| job.cost * longer(job).max(1e-3).ln()).sum::<f64>()
+    }
+
+    /// The setting that costs the least, and what it comes to.
     fn choose(&mut self, drawn: Drawn) -> (Setting, Comes) {
-        let kinds = &self.kinds;
-        let settings = || {
-            let tops = self.lowest..=self.highest();
-            tops.flat_map(|top| self.duties.map(|duty| Setting { duty, top }))
-        };
-        let all = || settings().map(|setting| (setting, self.comes(setting, drawn, 0.0)));
-        let mut least = [f64::INFINITY; KINDS];
-        for (_, comes) in all().filter(|(_, comes)| comes.over <= 0.0) {
-            for (least, kind) in least.iter_mut().zip(kinds) {
-                *least = least.min(kind.energy(&comes));
-            }
-        }
-        // Where every setting is too hot, all have the same to be measured by.
-        let least = least.map(|least| if least.is_finite() { least } else { 1.0 });
-        let score = |comes: &Comes| {
-            let regret = |urgent: bool| {
-                let of = kinds.iter().zip(&least).filter(move |(kind, _)| kind.urgent == urgent);
-                of.map(|(kind, least)| kind.energy(comes) / least).fold(1.0, f64::max).ln()
-            };
-            let any = kinds.iter().any(|kind| kind.urgent);
-            regret(true) + regret(false) * if any { self.params.others } else { 1.0 }
-        };
-        let best = all().min_by(|(_, a), (_, b)| {
+        let tops = self.lowest..=self.highest();
+        let settings = tops.flat_map(|top| self.duties.map(|duty| Setting { duty, top }));
+        let all = settings.map(|setting| (setting, self.comes(setting, drawn, 0.0)));
+        let best = all.min_by(|(_, a), (_, b)| {
             let (hot, other) = (a.over.max(0.0), b.over.max(0.0));
-            hot.total_cmp(&other).then_with(|| score(a).total_cmp(&score(b)))
+            let cost = || self.cost(a).total_cmp(&self.cost(b));
+            hot.total_cmp(&other).then(a.below.cmp(&b.below)).then_with(cost)
         });
         let now = self.comes(self.setting, drawn, QUANTUM);
         let stays = self.setting.top >= self.lowest;
@@ -381,7 +444,8 @@ impl EadcPlus {
             Some((setting, comes))
                 if !stays
                     || now.over > QUANTUM
-                    || score(&comes) < score(&now) - self.params.worth
+                    || now.below
+                    || self.cost(&comes) < self.cost(&now) - self.params.worth
                     || comes.over > 0.0 =>
             {
                 (setting, comes)
@@ -402,8 +466,9 @@ impl EadcPlus {
         let limit = self.thresholds.set_point.0;
         let read = self.sockets.iter().zip(&self.observers).filter(|(socket, _)| socket.read);
         let bearable = read.map(|(socket, observer)| {
-            let heat = observer.bearable(limit - socket.hotter, inlet, self.air(self.setting));
-            (heat - socket.rest) / (socket.heat(lowest) - socket.rest).max(1e-3)
+            let power = observer.bearable(limit - socket.hotter, inlet, self.air(self.setting));
+            let rest = socket.rest + socket.leaks(limit);
+            (power - rest) / (socket.power(lowest) - socket.rest).max(1e-3)
         });
         let share = bearable.fold(1.0, f64::min);
         self.share = ((share / STEP).floor() * STEP).clamp(MIN_JOB_SHARE, back);
@@ -418,22 +483,17 @@ impl EadcPlus {
         } else if duty <= self.floor {
             "eadc:drive-load"
         } else {
-            "eadc:least-regret"
+            "eadc:least-energy"
         };
         set_fans(request, duty.max(now - SLOW_DOWN * dt), reason);
         for s in 0..self.sockets.len().min(request.frequency_cap.len()) {
-            let (place, _) = self.end(s, self.setting, QUANTUM);
+            let place = self.end(s, self.setting, QUANTUM).place;
             let reason =
-                if place < self.setting.top { "eadc:too-hot" } else { "eadc:least-regret" };
+                if place < self.setting.top { "eadc:too-hot" } else { "eadc:least-energy" };
             request.frequency_cap.ask(s, self.frequencies[place], reason);
         }
         self.throttle.apply(self.share, &self.disks, signals, request);
     }
-}
-
-/// Whether somebody waits for the job: by its class, or since half of its promise is used up.
-fn urgent(job: &JobSignals) -> bool {
-    matches!(job.class, QosClass::Critical | QosClass::Vital) || late(job)
 }
 
 impl Policy for EadcPlus {
@@ -451,8 +511,9 @@ impl Policy for EadcPlus {
             return;
         }
         self.look(signals, dt);
-        self.look_at_jobs(signals);
-        let (setting, comes) = self.choose(self.drawn(signals));
+        let drawn = self.drawn(signals);
+        self.look_at_jobs(signals, drawn.total, dt);
+        let (setting, comes) = self.choose(drawn);
         self.setting = setting;
         self.reduce(&comes, dt);
         self.ask(signals, (now, dt), request);
@@ -461,5 +522,58 @@ impl Policy for EadcPlus {
         let read = self.heat.hottest_read().map_or(self.thresholds.set_point, |t| t.now);
         let state = (read, self.share < 1.0);
         self.admission.decide((signals, &self.disks, dt), state, request);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Nanos;
+
+    fn job(class: QosClass, age: u64) -> JobSignals {
+        let age = Nanos::from_secs(age);
+        JobSignals { present: true, class, age, cpu: 1.0, ..JobSignals::default() }
+    }
+
+    /// A policy that has seen these jobs, which draw half of all the power.
+    fn seen(jobs: &[JobSignals]) -> EadcPlus {
+        let topology = Topology { jobs: 4, sockets: 1, ..Topology::default() };
+        let mut policy = EadcPlus::new(&topology, None, &PlusParams::default()).unwrap();
+        (policy.sockets[0].work, policy.sockets[0].pace) = (100.0, 1.0);
+        let mut signals = Signals::new(&topology);
+        signals.jobs[..jobs.len()].copy_from_slice(jobs);
+        policy.look_at_jobs(&signals, 200.0, 1.0);
+        policy
+    }
+
+    #[test]
+    fn what_has_run_for_longer_is_expected_to_last_longer() {
+        use QosClass::{Critical, Noncritical};
+        let policy = seen(&[job(Critical, 100), job(Noncritical, 300), job(Noncritical, 300)]);
+        // The last one with 1/4 and 3/4; of half of the power 1/3 and 2/3 are their own.
+        let urgent = 0.25 + 0.75 * 0.5 / 3.0;
+        let other = 0.75 + 0.25 * 0.5 * 2.0 / 3.0;
+        let expected = [urgent, other / 2.0, other / 2.0, 0.0, 0.0];
+        for (seen, expected) in policy.jobs.iter().zip(expected) {
+            assert!((seen.cost - expected).abs() < 1e-9, "{:?}", policy.jobs);
+        }
+        assert!((policy.horizon - (0.25 * 100.0 + 0.75 * 300.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_time_of_a_job_that_is_late_costs_all_power() {
+        let (young, old) = (job(QosClass::Critical, 20), job(QosClass::Noncritical, 3000));
+        let promised = JobSignals { objective: Some(Nanos::from_secs(30)), ..young };
+        assert!(seen(&[young, old]).jobs[0].cost < 0.5);
+        assert_eq!(seen(&[promised, old]).jobs[0].cost, 1.0);
+    }
+
+    #[test]
+    fn without_jobs_the_load_has_no_end_and_users_compute() {
+        let policy = seen(&[]);
+        assert_eq!(policy.horizon, f64::INFINITY);
+        let (users, jobs) = policy.jobs.split_last().unwrap();
+        assert!(jobs.iter().all(|seen| seen.cost == 0.0));
+        assert_eq!((users.wait, users.cost), (0.0, 1.0));
     }
 }
