@@ -70,6 +70,8 @@ pub struct PacerPlus {
     account: f64,
     /// `B` in ns of the worst bunch.
     bunch: f64,
+    /// Capacity in the period before.
+    before: f64,
     /// Requests and periods of the last hour or so.
     requests: f64,
     periods: f64,
@@ -93,6 +95,7 @@ impl PacerPlus {
             plf: whole,
             account: 0.0,
             bunch: 0.0,
+            before: 1.0,
             requests: 0.0,
             periods: 0.0,
         })
@@ -108,7 +111,9 @@ impl PacerPlus {
         };
         let Some(l_baseline) = self.pacer.l_baseline(&signals.io) else { return };
         let (l, n) = (l.0 as f64, n as f64);
-        let capacity = self.capacity(signals);
+        // A period at full capacity still ends what the one before has left waiting.
+        let now = self.capacity(signals);
+        let capacity = now.min(std::mem::replace(&mut self.before, now));
         let left = match capacity < 1.0 {
             false => self.plf * l.min(l_baseline),
             true => (1.0 + self.plf) * l_baseline - l,

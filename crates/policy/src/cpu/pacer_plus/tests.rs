@@ -69,3 +69,16 @@ fn a_bunch_asks_for_a_reserve() {
     run.run(2000);
     assert!(run.policy.reserve() < after);
 }
+
+/// What waited when everything came back was still caused by the saving.
+#[test]
+fn what_a_saving_leaves_waiting_is_taken_from_the_account() {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    run.run(120);
+    run.step_with(|signals| signals.groups[1].active = Some(16));
+    let before = run.policy.account;
+    run.step_with(|signals| {
+        signals.io.mean_latency = signals.io.mean_latency.map(|l| Nanos(9 * l.0));
+    });
+    assert!(run.policy.account < before);
+}
