@@ -7,9 +7,6 @@
 //! soon as [`RECALL`] requests wait for each active one ([`crate::Request::recall`]), which takes
 //! it milliseconds. PACER then finds itself in Unstable, as after a burst of its own finding.
 //!
-//! A sixth of each group's cores stays on ([`RESERVE`]): the last few cores save little power, and
-//! requests that come all at once wait in inverse proportion to them.
-//!
 //! What a recall comes too late for, larger bunches of requests that are worked off in
 //! milliseconds, is held against what `plf` has allowed: an account has, over the last hour or so,
 //!
@@ -18,7 +15,20 @@
 //!   + Σ plf · min(l, l_baseline)       over those under native
 //! ```
 //!
-//! and while it is overdrawn everything stays on.
+//! While it is overdrawn everything stays on. Otherwise it says how deep saving may go. A bunch takes
+//! longer in inverse proportion to the capacity that it meets, so with a share `s` of all it takes
+//! `B · (1 / s − 1)` more than natively, and the account can pay for it once more if
+//!
+//! ```text
+//! s ≥ 1 / (1 + E / B)
+//! ```
+//!
+//! `B` follows from the bunch that took most in the last hour or so. Before one has come it is what
+//! would double the latency of a period's requests at half the capacity.
+//!
+//! PACER inside takes care of what it does not by itself (`pacer/care.rs`): it parks no more than
+//! half at a time, knows reads from writes, and saves only what the noise of the load lets it be
+//! sure of. Then it can look after 1.5 s where PACER takes 5.
 //!
 //! Drives may enter the idle states (`ssd/apst.rs`) that a tenth of `plf` allows, at all times; the
 //! other nine are PACER's, whose baseline has their wake-ups in it.
@@ -27,16 +37,24 @@ use crate::PolicyError;
 use crate::cpu::pacer::{Pacer, PacerParams};
 use crate::ssd::Apst;
 use crate::topology::Topology;
-use crate::{IoSignals, Policy, Request, Signals};
+use crate::units::Nanos;
+use crate::{IoSignals, PERIOD, Policy, Request, Signals};
 
 /// Requests on a core, waiting or worked on, at which the load is no longer what the cores were
 /// chosen for. At the utilisation that PACER allows itself, 70 %, a core of a group has three at a
-/// time or fewer; a mean of 16 does not come by chance.
+/// time or fewer.
 const RECALL: u16 = 16;
 
-/// Share of a group's cores that stays on. Parking all but the fewest saves half a percent more of
-/// a server's power, and a bunch of requests then costs several times as much latency.
-const RESERVE: f64 = 1.0 / 6.0;
+/// Requests that a group must have for it: one core that is 70 % busy has as many for 0.7⁶⁴ = 10⁻¹⁰
+/// of the time, and several less often. Sixteen it has for 0.3 %.
+const CROWD: u16 = 64;
+
+/// Windows of a period each by which a load is stable. PACER waits longer for it; here the account
+/// pays for what so short a look misses.
+const WINDOWS: usize = 3;
+
+/// Age at which a baseline is learned again. It takes half of PACER's time, and so costs as much.
+const AGE: Nanos = Nanos::from_secs(60);
 
 /// The drives' share of `plf`. Shallow states wake within microseconds and save most of what drives
 /// can save; deep ones take as long as a request does.
@@ -54,6 +72,13 @@ pub struct PacerPlus {
     plf: f64,
     /// `E` in ns, summed over requests.
     account: f64,
+    /// `B` in ns of the worst bunch.
+    bunch: f64,
+    /// Capacity in the period before.
+    before: f64,
+    /// Requests and periods of the last hour or so.
+    requests: f64,
+    periods: f64,
 }
 
 impl PacerPlus {
@@ -65,36 +90,60 @@ impl PacerPlus {
         params.validate()?;
         let (whole, drives) = (params.plf, DRIVES * params.plf);
         let plf = (1.0 + whole) / (1.0 + drives) - 1.0;
-        let mut reserved = topology.clone();
-        for group in &mut reserved.groups {
-            let reserve = (f64::from(group.cores) * RESERVE).ceil() as u16;
-            group.min_cores = group.min_cores.max(reserve);
-        }
+        let params =
+            PacerParams { plf, window: PERIOD, windows: WINDOWS, baseline_age: AGE, ..params };
         Ok(Self {
-            pacer: Pacer::new(&reserved, PacerParams { plf, ..params })?,
+            pacer: Pacer::new(topology, params)?.careful(),
             apst: Apst::new(topology, drives),
             topology: topology.clone(),
             plf: whole,
             account: 0.0,
+            bunch: 0.0,
+            before: 1.0,
+            requests: 0.0,
+            periods: 0.0,
         })
     }
 
     /// Books what a period left of the tolerated loss, or took.
     fn book(&mut self, signals: &Signals) {
+        let fade = (-signals.period.seconds() / HOUR).exp();
+        self.requests = self.requests * fade + signals.io.completed.unwrap_or(0) as f64;
+        self.periods = self.periods * fade + 1.0;
         let IoSignals { completed: Some(n @ 1..), mean_latency: Some(l), .. } = signals.io else {
             return;
         };
-        let Some(l_baseline) = self.pacer.l_baseline() else { return };
-        let (l, highest) = (l.0 as f64, self.topology.max_frequency());
-        let native = self.topology.io_groups().all(|g| {
-            let group = signals.in_force.group(g);
-            group.active == self.topology.groups[g].cores && group.frequency == highest
-        });
-        let left = match native {
-            true => self.plf * l.min(l_baseline),
-            false => (1.0 + self.plf) * l_baseline - l,
+        let Some(l_baseline) = self.pacer.l_baseline(&signals.io) else { return };
+        let (l, n) = (l.0 as f64, n as f64);
+        // A period at full capacity still ends what the one before has left waiting.
+        let now = self.capacity(signals);
+        let capacity = now.min(std::mem::replace(&mut self.before, now));
+        let left = match capacity < 1.0 {
+            false => self.plf * l.min(l_baseline),
+            true => (1.0 + self.plf) * l_baseline - l,
         };
-        self.account = self.account * (-signals.period.seconds() / HOUR).exp() + left * n as f64;
+        self.account = self.account * fade + left * n;
+        self.bunch *= fade;
+        if capacity < 1.0 {
+            self.bunch = self.bunch.max(-left * n / (1.0 / capacity - 1.0));
+        }
+    }
+
+    /// Capacity in force as a share of all: that of the group with the least.
+    fn capacity(&self, signals: &Signals) -> f64 {
+        let highest = self.topology.max_frequency();
+        let share = |g: usize| {
+            let (group, all) = (signals.in_force.group(g), self.topology.groups[g].cores.max(1));
+            f64::from(group.active) / f64::from(all) * (group.frequency / highest)
+        };
+        self.topology.io_groups().map(share).fold(1.0, f64::min)
+    }
+
+    /// The share `s` of the capacity with which the account can pay for the worst bunch once more.
+    fn reserve(&self) -> f64 {
+        let Some(l_baseline) = self.pacer.l_baseline(&IoSignals::default()) else { return 1.0 };
+        let bunch = self.bunch.max(l_baseline * self.requests / self.periods);
+        1.0 / (1.0 + self.account.max(0.0) / bunch)
     }
 
     /// Whether a group was found with more cores than were in force.
@@ -118,10 +167,12 @@ impl Policy for PacerPlus {
         } else {
             (self.account < 0.0).then_some("pacer-plus:overdrawn")
         };
-        self.pacer.step_held(held, signals, request);
+        self.pacer.step_held(held, self.reserve(), signals, request);
         self.apst.step(signals, request);
         for g in self.topology.io_groups() {
-            request.recall.ask(g, RECALL, "pacer-plus:recall");
+            let active = request.active_cores.get(g).unwrap_or(self.topology.groups[g].cores);
+            let most = RECALL.max(CROWD.div_ceil(active.max(1)));
+            request.recall.ask(g, most, "pacer-plus:recall");
         }
     }
 }

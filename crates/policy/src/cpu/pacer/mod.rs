@@ -28,6 +28,7 @@
 //! needed. Leaving Stable is printed with `l_div < l_unstable_thresh`, which contradicts the
 //! prose ("exceeds") and the hysteresis; it is `>` here.
 
+mod care;
 mod ceiling;
 mod checks;
 mod core_adaptor;
@@ -42,15 +43,16 @@ mod window;
 use crate::PolicyError;
 use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
-use crate::{BackgroundMode, GroupSetting, InForce, Policy, Request, Signals};
+use crate::{BackgroundMode, GroupSetting, InForce, IoSignals, Policy, Request, Signals};
 
+use care::Care;
 use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
 use core_adaptor::CoreAdaptor;
 use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
-use window::Windows;
+use window::{Ops, Windows};
 
 /// The states of Fig. 9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,8 @@ pub struct Pacer {
     cores: CoreAdaptor,
     memory: Memory,
     ceilings: Ceilings,
+    /// Only inside `pacer-plus`.
+    care: Option<Care>,
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
     learned_at: Nanos,
@@ -114,6 +118,7 @@ impl Pacer {
             cores: CoreAdaptor::new(params.alpha, params.beta, params.max_utilisation),
             memory: Memory::new(groups),
             ceilings: Ceilings::new(groups, params.stable_thresh),
+            care: None,
             l_baseline: 0.0,
             learned_at: Nanos::ZERO,
             trusted_for: params.baseline_age,
@@ -127,18 +132,29 @@ impl Pacer {
         })
     }
 
-    /// `l_baseline` in ns, once it is known.
-    pub(in crate::cpu) fn l_baseline(&self) -> Option<f64> {
-        (self.l_baseline > 0.0).then_some(self.l_baseline)
+    /// The same with the care of `pacer-plus`.
+    pub(in crate::cpu) fn careful(mut self) -> Self {
+        self.care = Some(Care::default());
+        self
+    }
+
+    /// `l_baseline` in ns of the reads and writes of a period, once it is known.
+    pub(in crate::cpu) fn l_baseline(&self, io: &IoSignals) -> Option<f64> {
+        let baseline = |care: Care| care.low(care.baseline(self.l_baseline, &Ops::of(io)));
+        (self.l_baseline > 0.0).then(|| self.care.map_or(self.l_baseline, baseline))
     }
 
     /// One period; nothing is saved if `held` says why.
     pub(in crate::cpu) fn step_held(
         &mut self,
         held: Option<&'static str>,
+        reserve: f64,
         signals: &Signals,
         request: &mut Request,
     ) {
+        if let Some(care) = &mut self.care {
+            care.reserve = reserve;
+        }
         self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
         let expected = self.l_baseline * (1.0 + self.params.plf);
@@ -150,6 +166,7 @@ impl Pacer {
             State::Unstable => self.unstable(signals, held.is_some(), request),
             State::Stable => self.stable(signals, held.or(burst), request),
         }
+        self.keep_reserve(request);
         if !self.had(&self.asked) {
             self.windows.changed();
         }
@@ -210,6 +227,23 @@ impl Pacer {
         self.topology.io_groups().all(|g| self.in_force[g] == wanted[g])
     }
 
+    /// Raises what is asked for to the reserve.
+    fn keep_reserve(&mut self, request: &mut Request) {
+        let Some(care) = self.care.filter(|care| care.reserve > 0.0) else { return };
+        let highest = self.topology.max_frequency();
+        self.each_io_group(|pacer, g| {
+            let cores = pacer.topology.groups[g].cores;
+            if pacer.asked[g].active < care.cores(cores) {
+                pacer.ask_active(g, care.cores(cores), request, "pacer-plus:reserve");
+            }
+            let share = f64::from(pacer.asked[g].active) / f64::from(cores);
+            let f = pacer.topology.frequency_at_least(highest * (care.reserve / share));
+            if pacer.asked[g].frequency < f.min(highest) {
+                pacer.ask_frequency(g, f.min(highest), request, "pacer-plus:reserve");
+            }
+        });
+    }
+
     /// Goes on from what was in force: the next saving is measured against it, whoever set it.
     fn adopt(&mut self, in_force: &InForce, request: &mut Request) {
         for (own, given) in self.in_force.iter_mut().zip(in_force.groups()) {
@@ -254,7 +288,9 @@ impl Pacer {
     }
 
     fn stable(&mut self, signals: &Signals, burst: Option<&'static str>, request: &mut Request) {
-        if let Some(reason) = burst {
+        if let Some(reason @ "pacer-plus:recalled") = burst {
+            self.learn_again(request, reason);
+        } else if let Some(reason) = burst {
             // If it came right after a saving, that saving is to blame.
             let forget_at = signals.now + self.trusted_for;
             self.memory.blame(&self.in_force, &self.topology, true, forget_at);
@@ -294,7 +330,7 @@ impl Policy for Pacer {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
-        self.step_held(None, signals, request);
+        self.step_held(None, 0.0, signals, request);
     }
 }
 

@@ -41,9 +41,11 @@ const SEVERE: f64 = -1.0;
 impl Pacer {
     pub(super) fn enter_stable(&mut self, (now, period): (Nanos, Nanos), request: &mut Request) {
         self.state = State::Stable;
-        let (l_avg, old) = (self.windows.l_avg(), self.l_baseline);
+        let l_avg = self.windows.l_avg();
+        let old =
+            self.care.map_or(self.l_baseline, |c| c.mixed(self.l_baseline, &self.windows.ops()));
         let same = (l_avg - old).abs() < self.params.stable_thresh * old;
-        if std::mem::take(&mut self.relearning) && same {
+        if std::mem::take(&mut self.relearning) && same && self.bearable() {
             self.learn(l_avg, now);
             self.resume = RESUME;
             self.resume(period, request);
@@ -54,6 +56,15 @@ impl Pacer {
             self.cores.start(overall);
             self.tune(now, request);
         }
+    }
+
+    /// Whether the load is one for the setting before.
+    fn bearable(&self) -> bool {
+        let limit = self.params.max_utilisation;
+        let speed = |g: usize| self.kept[g].frequency / self.topology.max_frequency();
+        let most = |g: usize| limit * f64::from(self.kept[g].active) * speed(g);
+        let bears = |g: usize| self.windows.work(g).is_none_or(|work| work <= most(g));
+        self.care.is_none() || self.topology.io_groups().all(bears)
     }
 
     /// Asks for the setting before the baseline was learned again, until it is in force. The guard
@@ -75,24 +86,45 @@ impl Pacer {
             self.learn_again(request, "pacer:baseline-age");
             return;
         }
-        let loss = loss::loss_cur(l_cur, self.l_baseline);
+        let (loss, at_worst) = self.losses(l_cur);
         let distance = loss::loss_distance(self.params.plf, loss);
+        let sure = loss::loss_distance(self.params.plf, at_worst);
         self.memory.expire(now);
         if distance < 0.0 {
             self.give_back(distance, now, request);
             return;
         }
         self.kept.copy_from_slice(&self.in_force);
-        if !self.relieve(request) && calm && still && distance > self.params.deadband {
-            self.save(distance, request);
+        if !self.relieve(request) && calm && still && sure > self.params.deadband {
+            self.save(sure, request);
         }
     }
 
+    /// `loss_cur`, and what it may well be.
+    fn losses(&mut self, l_cur: f64) -> (f64, f64) {
+        let Some(care) = &mut self.care else {
+            let loss = loss::loss_cur(l_cur, self.l_baseline);
+            return (loss, loss);
+        };
+        let high = care.high(l_cur, self.windows.l_div(), self.windows.since_change());
+        let ops = self.windows.ops();
+        care.see(high, self.l_baseline, &ops);
+        let l_baseline = care.baseline(self.l_baseline, &ops);
+        (loss::loss_cur(l_cur, l_baseline), loss::loss_cur(high, care.low(l_baseline)))
+    }
+
     fn learn(&mut self, l_avg: f64, now: Nanos) {
+        if let Some(care) = &mut self.care {
+            let (l_div, windows) = (self.windows.l_div(), self.windows.since_change());
+            care.learn(l_avg, l_div, windows, &self.windows.ops());
+        }
         (self.l_baseline, self.learned_at) = (l_avg, now);
         self.ceilings.learn();
-        let took = Nanos(self.windows.span().0.saturating_mul(LEARNING_SHARE));
-        self.trusted_for = self.params.baseline_age.max(took);
+        let (age, took) = (self.params.baseline_age, self.windows.span());
+        self.trusted_for = match &self.care {
+            Some(care) => care.trusted_for(age, self.params.stable_thresh, took),
+            None => age.max(Nanos(took.0.saturating_mul(LEARNING_SHARE))),
+        };
     }
 
     /// Everything on, only to see the native latency.
@@ -121,16 +153,21 @@ impl Pacer {
         if self.topology.io_groups().any(|g| self.cores.held(self.sizing(g))) {
             self.cores = old;
         }
-        let wanted = |g| self.cores.fewer(self.sizing(g));
-        if self.topology.io_groups().all(|g| wanted(g) == self.in_force[g].active) {
+        if self.topology.io_groups().all(|g| self.fewer(g) == self.in_force[g].active) {
             return false;
         }
         self.memory.saving(Saving::Cores, &self.in_force);
         self.each_io_group(|pacer, g| {
-            let n_desired = pacer.cores.fewer(pacer.sizing(g));
+            let n_desired = pacer.fewer(g);
             pacer.ask_active(g, n_desired, request, "pacer:slack-cores");
         });
         true
+    }
+
+    /// `n_desired` with slack.
+    fn fewer(&self, g: usize) -> u16 {
+        let (n_desired, active) = (self.cores.fewer(self.sizing(g)), self.in_force[g].active);
+        if self.care.is_some() { n_desired.clamp(active.div_ceil(2), active) } else { n_desired }
     }
 
     fn lower_frequency(&mut self, distance: f64, request: &mut Request) {
@@ -142,12 +179,23 @@ impl Pacer {
             u,
             self.params.max_utilisation,
         ));
-        let floor = self.memory.frequency_floor();
+        let floor = self.memory.frequency_floor().max(self.frequency_reserve());
         let f = closest(&self.topology.frequencies, f_desired).max(floor);
         if f < f_cur {
             self.memory.saving(Saving::Frequency, &self.in_force);
             self.set_frequency(f, request, "pacer:slack-frequency");
         }
+    }
+
+    /// The lowest frequency at which the cores in force make up the reserve.
+    fn frequency_reserve(&self) -> Hertz {
+        let Some(care) = self.care else { return Hertz(0.0) };
+        let share = |g: usize| {
+            f64::from(self.in_force[g].active) / f64::from(self.topology.groups[g].cores.max(1))
+        };
+        let least = self.topology.io_groups().map(share).fold(1.0, f64::min);
+        let highest = self.topology.max_frequency();
+        self.topology.frequency_at_least(highest * (care.reserve / least)).min(highest)
     }
 
     /// Gives resources back until `plf` is kept again.
@@ -178,7 +226,10 @@ impl Pacer {
         }
         if self.params.adaptors != Adaptors::Frequency {
             self.each_io_group(|pacer, g| {
-                let n_desired = pacer.cores.more(pacer.sizing(g));
+                let mut n_desired = pacer.cores.more(pacer.sizing(g));
+                if pacer.care.is_some() {
+                    n_desired = n_desired.min(pacer.in_force[g].active.saturating_mul(2));
+                }
                 pacer.ask_active(g, n_desired, request, "pacer:loss-cores");
             });
         }
@@ -206,8 +257,12 @@ impl Pacer {
             spec: &self.topology.groups[group],
             active: self.in_force[group].active,
             work: self.windows.work(group),
-            floor: self.memory.core_floor(group),
+            floor: self.memory.core_floor(group).max(self.reserved(group)),
         }
+    }
+
+    fn reserved(&self, group: usize) -> u16 {
+        self.care.map_or(0, |care| care.cores(self.topology.groups[group].cores))
     }
 
     fn busiest(&self) -> Option<f64> {

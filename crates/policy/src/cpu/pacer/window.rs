@@ -32,12 +32,45 @@ pub(super) fn utilisation(group: &GroupSignals) -> Option<f64> {
     group.utilisation.filter(|u| (0.0..=1.05).contains(u))
 }
 
+/// Numbers and sums of the latency in ns of reads and of writes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ops {
+    pub number: [f64; 2],
+    pub latency: [f64; 2],
+}
+
+impl Ops {
+    /// Those of one period; none where they are not known apart.
+    pub fn of(io: &IoSignals) -> Self {
+        let mut ops = Self::default();
+        for (op, known) in [io.reads, io.writes].iter().enumerate() {
+            if let (Some(n), Some(latency)) = (known.completed, known.mean_latency) {
+                (ops.number[op], ops.latency[op]) = (n as f64, n as f64 * latency.0 as f64);
+            }
+        }
+        ops
+    }
+
+    /// Mean latency of the reads, `op` 0, or of the writes, 1.
+    pub fn mean(&self, op: usize) -> Option<f64> {
+        (self.number[op] > 0.0).then(|| self.latency[op] / self.number[op])
+    }
+
+    fn add(&mut self, other: &Self) {
+        for op in 0..2 {
+            self.number[op] += other.number[op];
+            self.latency[op] += other.latency[op];
+        }
+    }
+}
+
 /// The window being filled.
 #[derive(Debug, Clone, Default)]
 struct Open {
     span: Nanos,
     requests: u64,
     latency_sum: f64,
+    ops: Ops,
     /// Per group, core-seconds of useful work and the seconds for which it is known.
     work: Vec<(f64, f64)>,
 }
@@ -45,6 +78,7 @@ struct Open {
 impl Open {
     fn clear(&mut self) {
         (self.span, self.requests, self.latency_sum) = (Nanos::ZERO, 0, 0.0);
+        self.ops = Ops::default();
         self.work.fill((0.0, 0.0));
     }
 }
@@ -61,6 +95,8 @@ pub(super) struct Windows {
     latency: Vec<f64>,
     /// Ring of the windows' lengths.
     spans: Vec<Nanos>,
+    /// Ring of reads and writes.
+    ops: Vec<Ops>,
     /// Ring of work per group, a row per window.
     work: Vec<Option<f64>>,
     next: usize,
@@ -79,6 +115,7 @@ impl Windows {
             skip: true,
             latency: vec![0.0; params.windows],
             spans: vec![Nanos::ZERO; params.windows],
+            ops: vec![Ops::default(); params.windows],
             work: vec![None; params.windows * groups],
             next: 0,
             filled: 0,
@@ -108,6 +145,7 @@ impl Windows {
         self.open.span += signals.period;
         self.open.requests = self.open.requests.saturating_add(requests);
         self.open.latency_sum += requests as f64 * latency;
+        self.open.ops.add(&Ops::of(&signals.io));
         for (group, work) in signals.groups.iter().zip(&mut self.open.work) {
             if let (Some(u), Some(active)) = (utilisation(group), group.active) {
                 let seconds = signals.period.seconds();
@@ -127,6 +165,7 @@ impl Windows {
         let groups = self.open.work.len();
         self.latency[self.next] = self.open.latency_sum / self.open.requests as f64;
         self.spans[self.next] = self.open.span;
+        self.ops[self.next] = self.open.ops;
         let row = &mut self.work[self.next * groups..(self.next + 1) * groups];
         for (kept, (work, seconds)) in row.iter_mut().zip(&self.open.work) {
             *kept = (*seconds > 0.0).then_some(work / seconds);
@@ -141,6 +180,18 @@ impl Windows {
     fn current(&self) -> impl Iterator<Item = usize> {
         let (k, next) = (self.latency.len(), self.next);
         (1..=self.unchanged).map(move |back| (next + k - back) % k)
+    }
+
+    /// Reads and writes of the windows since the last change.
+    pub fn ops(&self) -> Ops {
+        let mut sum = Ops::default();
+        self.current().for_each(|window| sum.add(&self.ops[window]));
+        sum
+    }
+
+    /// Windows since the last change.
+    pub fn since_change(&self) -> usize {
+        self.unchanged
     }
 
     /// Whether all windows belong to the setting in force.

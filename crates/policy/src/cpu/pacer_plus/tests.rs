@@ -49,3 +49,36 @@ fn a_recall_brings_everything_back() {
     run.step();
     assert_eq!(run.groups(), native);
 }
+
+/// A bunch that takes much says how many cores stay, until the account can pay for more.
+#[test]
+fn a_bunch_asks_for_a_reserve() {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    run.run(120);
+    let before = run.policy.reserve();
+    run.step_with(|signals| {
+        signals.io.mean_latency = signals.io.mean_latency.map(|l| Nanos(3 * l.0));
+    });
+    let after = run.policy.reserve();
+    assert!(before < after && after < 1.0, "{before} {after}");
+    run.run(20);
+    for (group, all) in run.groups().iter().zip(&run.plant.topology.groups) {
+        let share = f64::from(group.active) / f64::from(all.cores);
+        assert!(share >= run.policy.reserve(), "{share}");
+    }
+    run.run(2000);
+    assert!(run.policy.reserve() < after);
+}
+
+/// What waited when everything came back was still caused by the saving.
+#[test]
+fn what_a_saving_leaves_waiting_is_taken_from_the_account() {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    run.run(120);
+    run.step_with(|signals| signals.groups[1].active = Some(16));
+    let before = run.policy.account;
+    run.step_with(|signals| {
+        signals.io.mean_latency = signals.io.mean_latency.map(|l| Nanos(9 * l.0));
+    });
+    assert!(run.policy.account < before);
+}

@@ -1,0 +1,130 @@
+//! What [`pacer-plus`](crate::cpu::PacerPlus) has PACER take care of; `pacer` itself has none of it.
+//!
+//! * **No leaps.** A step takes half of a group's cores at most, or doubles them. The guard parks no
+//!   more at once, and each halving is measured before the next.
+//! * **Reads and writes apart.** The baseline is that of the present mix, for a shift from slow reads
+//!   to fast writes hides a loss.
+//! * **Noise.** A latency that differs by `l_div` from window to window is known to `l_div / √m` after
+//!   `m` of them. Saving goes by the unfavourable ends of the baseline and the current latency.
+//! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
+//!   under one. The noisier it was, the sooner it is learned again.
+//! * **A reserve**, the share of the capacity that stays, told anew in every period.
+
+use crate::cpu::pacer::window::Ops;
+use crate::units::Nanos;
+
+/// A baseline lives at least this many times as long as it took to learn: a tenth of the time at
+/// most goes into learning a latency that is noise.
+const LEARNING_SHARE: u64 = 10;
+
+/// The state of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Care {
+    /// Share of the cores, and of cores times frequency, that stays.
+    pub reserve: f64,
+    /// `l_div` when the baseline was learned.
+    noise: f64,
+    /// Windows that the baseline is of.
+    windows: f64,
+    /// The baseline of reads and of writes, in ns.
+    ops: [f64; 2],
+    /// Latency under a saving over the baseline, the lowest since it was learned; at most 1.
+    fallen: f64,
+}
+
+impl Care {
+    /// The baseline `l_avg` was learned from so many windows.
+    pub fn learn(&mut self, l_avg: f64, l_div: f64, windows: usize, ops: &Ops) {
+        (self.noise, self.windows, self.fallen) = (l_div, windows as f64, 1.0);
+        self.ops = [0, 1].map(|op| ops.mean(op).unwrap_or(l_avg));
+    }
+
+    /// How long a baseline is trusted that took so long to learn: `age` if windows did not differ,
+    /// and the shorter the closer their divergence came to the most that is `stable`.
+    pub fn trusted_for(&self, age: Nanos, stable: f64, took: Nanos) -> Nanos {
+        // A float converted to an integer saturates.
+        let age = Nanos((age.0 as f64 * (1.0 - self.noise / stable)) as u64);
+        age.max(Nanos(took.0.saturating_mul(LEARNING_SHARE)))
+    }
+
+    /// The baseline `l_baseline`, were reads and writes mixed as in `ops`.
+    pub fn mixed(&self, l_baseline: f64, ops: &Ops) -> f64 {
+        let [reads, writes] = ops.number;
+        match reads + writes > 0.0 && self.ops[0] > 0.0 {
+            true => (reads * self.ops[0] + writes * self.ops[1]) / (reads + writes),
+            false => l_baseline,
+        }
+    }
+
+    /// The same, no higher than the latency under a saving has shown.
+    pub fn baseline(&self, l_baseline: f64, ops: &Ops) -> f64 {
+        self.fallen * self.mixed(l_baseline, ops)
+    }
+
+    /// Sees a latency of at most `high` under a saving.
+    pub fn see(&mut self, high: f64, l_baseline: f64, ops: &Ops) {
+        self.fallen = self.fallen.min(high / self.mixed(l_baseline, ops));
+    }
+
+    /// The highest that the current latency may well be, of so many windows.
+    pub fn high(&self, l_avg: f64, l_div: f64, windows: usize) -> f64 {
+        l_avg * (1.0 + self.noise.max(l_div) / (windows.max(1) as f64).sqrt())
+    }
+
+    /// The lowest that the baseline may well be.
+    pub fn low(&self, l_baseline: f64) -> f64 {
+        l_baseline * (1.0 - self.noise / self.windows.max(1.0).sqrt()).max(0.0)
+    }
+
+    /// Cores of a group of `cores` that the reserve is.
+    pub fn cores(&self, cores: u16) -> u16 {
+        (f64::from(cores) * self.reserve).ceil() as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learned(l_div: f64) -> Care {
+        let mut care = Care::default();
+        let ops = Ops { number: [30.0, 10.0], latency: [30.0 * 120.0, 10.0 * 40.0] };
+        care.learn(100.0, l_div, 4, &ops);
+        care
+    }
+
+    #[test]
+    fn the_baseline_is_that_of_the_present_mix() {
+        let care = learned(0.0);
+        let mix = |reads, writes| Ops { number: [reads, writes], latency: [0.0; 2] };
+        assert_eq!(care.baseline(100.0, &mix(3.0, 1.0)), 100.0);
+        assert_eq!(care.baseline(100.0, &mix(1.0, 3.0)), 60.0);
+        assert_eq!(care.baseline(100.0, &Ops::default()), 100.0, "not known apart");
+    }
+
+    #[test]
+    fn no_baseline_is_above_the_latency_under_a_saving() {
+        let mut care = learned(0.0);
+        let ops = Ops::default();
+        care.see(130.0, 100.0, &ops);
+        assert_eq!(care.baseline(100.0, &ops), 100.0);
+        care.see(90.0, 100.0, &ops);
+        care.see(95.0, 100.0, &ops);
+        assert_eq!(care.baseline(100.0, &ops), 90.0);
+    }
+
+    #[test]
+    fn noise_narrows_what_may_be_lost_and_ages_the_baseline() {
+        let (age, stable) = (Nanos::from_secs(120), 0.1);
+        let steady = learned(0.0);
+        assert_eq!((steady.high(100.0, 0.0, 1), steady.low(100.0)), (100.0, 100.0));
+        assert_eq!(steady.trusted_for(age, stable, Nanos::from_secs(2)), age);
+        let noisy = learned(0.08);
+        assert!((noisy.high(100.0, 0.0, 1) - 108.0).abs() < 1e-9);
+        assert!((noisy.high(100.0, 0.0, 4) - 104.0).abs() < 1e-9);
+        assert!((noisy.low(100.0) - 96.0).abs() < 1e-9);
+        let trusted = noisy.trusted_for(age, stable, Nanos::from_secs(2));
+        assert!((trusted.seconds() - 24.0).abs() < 1e-6, "{trusted:?}");
+        assert_eq!(noisy.trusted_for(age, stable, Nanos::from_secs(9)), Nanos::from_secs(90));
+    }
+}
