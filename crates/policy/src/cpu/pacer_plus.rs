@@ -34,7 +34,7 @@
 //! other nine are PACER's, whose baseline has their wake-ups in it.
 
 use crate::PolicyError;
-use crate::cpu::pacer::{Pacer, PacerParams};
+use crate::cpu::pacer::{Pacer, PacerParams, RECALLED};
 use crate::ssd::Apst;
 use crate::topology::Topology;
 use crate::units::Nanos;
@@ -163,7 +163,7 @@ impl Policy for PacerPlus {
     fn step(&mut self, signals: &Signals, request: &mut Request) {
         self.book(signals);
         let held = if self.recalled(signals) {
-            Some("pacer-plus:recalled")
+            Some(RECALLED)
         } else {
             (self.account < 0.0).then_some("pacer-plus:overdrawn")
         };

@@ -17,6 +17,10 @@ use crate::units::Nanos;
 /// most goes into learning a latency that is noise.
 const LEARNING_SHARE: u64 = 10;
 
+/// Why nothing is saved: the plant has brought cores back. The setting is tried again once the
+/// baseline is learned.
+pub(in crate::cpu) const RECALLED: &str = "pacer-plus:recalled";
+
 /// The state of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Care {

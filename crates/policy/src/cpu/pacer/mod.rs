@@ -46,6 +46,7 @@ use crate::units::{Hertz, Nanos};
 use crate::{BackgroundMode, GroupSetting, InForce, IoSignals, Policy, Request, Signals};
 
 use care::Care;
+pub(in crate::cpu) use care::RECALLED;
 use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
 use core_adaptor::CoreAdaptor;
@@ -288,7 +289,7 @@ impl Pacer {
     }
 
     fn stable(&mut self, signals: &Signals, burst: Option<&'static str>, request: &mut Request) {
-        if let Some(reason @ "pacer-plus:recalled") = burst {
+        if let Some(reason @ RECALLED) = burst {
             self.learn_again(request, reason);
         } else if let Some(reason) = burst {
             // If it came right after a saving, that saving is to blame.
