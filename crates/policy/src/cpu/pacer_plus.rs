@@ -15,8 +15,8 @@
 //!   + Σ plf · min(l, l_baseline)       over those under native
 //! ```
 //!
-//! While it is overdrawn everything stays on. Otherwise it says how deep saving may go. A bunch takes
-//! longer in inverse proportion to the capacity that it meets, so with a share `s` of all it takes
+//! While it is overdrawn everything stays on. Otherwise it says how deep saving may go. A bunch
+//! takes longer in inverse proportion to the capacity that it meets, so with a share `s` of all it takes
 //! `B · (1 / s − 1)` more than natively, and the account can pay for it once more if
 //!
 //! ```text

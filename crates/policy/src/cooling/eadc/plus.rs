@@ -11,13 +11,13 @@
 //!
 //! of those that keep every socket at the set point. A job's time costs the power of the whole
 //! server if it is the one that lasts the longest, and only its own share of that power while
-//! another keeps the server on. `p_j`, how likely it is the last, follows from its age: what has run
-//! for long goes on for long (Lindy's rule: the expected rest is the age so far). Jobs of one class
-//! are taken to end together, and users' I/O never to end: its time costs everything.
+//! another keeps the server on. `p_j`, how likely it is the last, follows from its age: what has
+//! run for long goes on for long (Lindy's rule: the expected rest is the age so far). Jobs of one
+//! class are taken to end together, and users' I/O never to end: its time costs everything.
 //!
-//! By the same rule the load goes on for as long as it has so far. Until then a cool heat sink takes
-//! up heat for which nothing has to blow yet, so that the set point counts within that horizon, not
-//! in a steady state that may never come.
+//! By the same rule the load goes on for as long as it has so far. Until then a cool heat sink
+//! takes up heat for which nothing has to blow yet, so that the set point counts within that
+//! horizon, not in a steady state that may never come.
 //!
 //! A setting stays until it breaks the limit by a step of the reading, or another one is better by
 //! more than the model is worth. Frequencies come before pauses: a slower core saves its voltage,

@@ -1,11 +1,11 @@
-//! What [`pacer-plus`](crate::cpu::PacerPlus) has PACER take care of; `pacer` itself has none of it.
+//! What [`pacer-plus`](crate::cpu::PacerPlus) has PACER take care of; `pacer` has none of it.
 //!
-//! * **No leaps.** A step takes half of a group's cores at most, or doubles them. The guard parks no
-//!   more at once, and each halving is measured before the next.
-//! * **Reads and writes apart.** The baseline is that of the present mix, for a shift from slow reads
-//!   to fast writes hides a loss.
-//! * **Noise.** A latency that differs by `l_div` from window to window is known to `l_div / √m` after
-//!   `m` of them. Saving goes by the unfavourable ends of the baseline and the current latency.
+//! * **No leaps.** A step takes half of a group's cores at most, or doubles them. The guard parks
+//!   no more at once, and each halving is measured before the next.
+//! * **Reads and writes apart.** The baseline is that of the present mix, for a shift from slow
+//!   reads to fast writes hides a loss.
+//! * **Noise.** A latency that differs by `l_div` from window to window is known to `l_div / √m`
+//!   after `m` of them. Saving goes by the unfavourable ends of the baseline and the current latency.
 //! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
 //!   under one. The noisier it was, the sooner it is learned again.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
