@@ -16,8 +16,8 @@
 //! ```
 //!
 //! While it is overdrawn everything stays on. Otherwise it says how deep saving may go. A bunch
-//! takes longer in inverse proportion to the capacity that it meets, so with a share `s` of all it takes
-//! `B · (1 / s − 1)` more than natively, and the account can pay for it once more if
+//! takes longer in inverse proportion to the capacity that it meets, so with a share `s` of all it
+//! takes `B · (1 / s − 1)` more than natively, and the account can pay for it once more if
 //!
 //! ```text
 //! s ≥ 1 / (1 + E / B)

@@ -5,7 +5,7 @@
 //! * **Reads and writes apart.** The baseline is that of the present mix, for a shift from slow
 //!   reads to fast writes hides a loss.
 //! * **Noise.** A latency that differs by `l_div` from window to window is known to `l_div / √m`
-//!   after `m` of them. Saving goes by the unfavourable ends of the baseline and the current latency.
+//!   after `m` of them. Saving goes by the unfavourable ends of baseline and current latency.
 //! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
 //!   under one. The noisier it was, the sooner it is learned again.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
