@@ -116,7 +116,12 @@ def test_the_region_holds_the_truth_and_predicts_it(
 ) -> None:
     truth = watts(tmp_path, f'uncore = "{uncore} W"\ncore_dynamic = "{dynamic} W"', 900 + seed)
     saved = row("prediction", "saved", "high", truth["high", "ondemand"], 'of = "ondemand"')
-    text = f"seed = {seed}\n" + HEAD + DYNAMIC + measured(truth) + saved + "tolerance = 10\n"
+    # As of a policy that no text has: nothing was published.
+    alone = saved.replace('"saved"', '"alone"')
+    alone = alone.replace(f"paper = {truth['high', 'ondemand']!r}\n", 'over = "native"\n')
+    text = (
+        f"seed = {seed}\n" + HEAD + DYNAMIC + measured(truth) + saved + "tolerance = 10\n" + alone
+    )
     path = tmp_path / "fit.toml"
     path.write_text(text)
     fit = study.run(path, tmp_path / "out", progress=False)
@@ -125,9 +130,12 @@ def test_the_region_holds_the_truth_and_predicts_it(
     assert (low <= [uncore, dynamic]).all() and ([uncore, dynamic] <= high).all()
     # A region, not the box: 1 % of watts pins the one down, and the other as far as the load goes.
     assert (high - low < [12, 6]).all()
-    (predicted,) = fit.predictions
+    predicted, ratio = fit.predictions
     assert predicted.verdict == predicting.INSIDE
     assert predicted.range[0] <= truth["high", "ondemand"] <= predicted.range[1]
+    assert ratio.verdict is None and ratio.holds_paper is None
+    share = truth["high", "ondemand"] / truth["high", "native"]
+    assert ratio.range[0] <= share <= ratio.range[1]
 
 
 def test_what_the_baseline_does_not_decide_is_not_identified(
@@ -392,6 +400,8 @@ BAD += row("prediction", "saved", "low", 50.0, 'of = "ondemand"\ntolerance = 1')
         ("uncertainty = 2", 'uncertainty = "2 W"', "uncertainty: is no such number"),
         ("tolerance = 1", "", "'tolerance' is not stated"),
         ("paper = 60.0", 'paper = "60"', "paper: is '60'"),
+        ("paper = 60.0", "", "'paper' is not stated"),
+        ("paper = 50.0", "", "tolerance: stands without 'paper'"),
         ("energy_joules_cpu / s", "energy_joules_cpu - s", "is no value"),
         ("energy_joules_cpu / s", "energy_joules_gpu / s", "Did you mean 'energy_joules_cpu'"),
         ("low = 20", "low = 200", "free.uncore: 200 to 100 is no range"),

@@ -46,11 +46,11 @@ struct Predicted {
     name: String,
     source: String,
     unit: String,
-    paper: f64,
+    /// None for a policy that no text has.
+    paper: Option<f64>,
     mean: f64,
     range: [f64; 2],
-    holds_paper: bool,
-    verdict: String,
+    verdict: Option<String>,
 }
 
 /// Adds the rows of the fits of `paper`, if it has any.
@@ -71,14 +71,15 @@ pub fn add(report: &mut Report, paper: &str) -> Result<()> {
             report.rows.push(Row { range: Some(row.region), ..fitted });
         }
         for row in fit.predictions {
-            let (paper, quantity) = (Some(row.paper), named(&row.name, &row.unit));
-            let found = Row::new(&row.source, &quantity, paper, Some(row.mean), Kind::Predicted);
-            let verdict = match (row.holds_paper, row.verdict.as_str()) {
-                (false, _) => Verdict::Outside,
-                (true, "inside the range") => Verdict::Inside,
-                (true, _) => Verdict::NotIdentified,
-            };
-            report.rows.push(Row { range: Some(row.range), verdict: Some(verdict), ..found });
+            let kind = if row.paper.is_some() { Kind::Predicted } else { Kind::Modelled };
+            let quantity = named(&row.name, &row.unit);
+            let found = Row::new(&row.source, &quantity, row.paper, Some(row.mean), kind);
+            let verdict = row.verdict.map(|verdict| match verdict.as_str() {
+                "outside" => Verdict::Outside,
+                "inside the range" => Verdict::Inside,
+                _ => Verdict::NotIdentified,
+            });
+            report.rows.push(Row { range: Some(row.range), verdict, ..found });
         }
         report.fits.push(fit.provenance);
     }

@@ -33,6 +33,13 @@ over = "sspc"
 value = "bytes / seconds"
 paper = 1.41
 tolerance = 0.1               # wider over the region: not identified
+
+[[prediction]]                # of a policy that no text has: no `paper`, and no verdict
+name = "throughput of pacman-plus over PACMAN"
+run = "array"
+of = "pacman-plus"
+over = "pacman"
+value = "bytes / seconds"
 """
 
 import re
@@ -99,7 +106,8 @@ class Free:
 
 @dataclass(frozen=True)
 class Row:
-    """A published number and the value of a run that stands beside it."""
+    """A published number and the value of a run that stands beside it; or, in a prediction, the
+    value alone."""
 
     name: str
     source: str
@@ -107,7 +115,7 @@ class Row:
     of: str
     over: str | None
     value: str
-    paper: float
+    paper: float | None
     uncertainty: float
     unit: str
     tolerance: float | None = None
@@ -263,11 +271,15 @@ def _row(path: Path, kind: str, table: Mapping[str, Any]) -> Row:
     name = str(table.get("name", "?"))
     where = f"{path}: {kind} '{name}'"
     toml.known(where, table, ROW)
-    for key in ("name", "run", "of", "value", "paper"):
+    needed = ("name", "run", "of", "value") + (("paper",) if kind == "baseline" else ())
+    for key in needed:
         if key not in table:
             raise LabError(where, f"'{key}' is not stated", "docs/lab.md has an example")
     values.check(f"{where}: value", str(table["value"]))
-    paper = _number(where, table, "paper")
+    paper = _number(where, table, "paper") if "paper" in table else None
+    for key in ("uncertainty", "tolerance"):
+        if paper is None and key in table:
+            raise LabError(f"{where}: {key}", "stands without 'paper'", "State both or neither")
     return Row(
         name=name,
         source=str(table.get("source", "")),
@@ -282,12 +294,12 @@ def _row(path: Path, kind: str, table: Mapping[str, Any]) -> Row:
     )
 
 
-def _uncertainty(where: str, table: Mapping[str, Any], paper: float) -> float:
+def _uncertainty(where: str, table: Mapping[str, Any], paper: float | None) -> float:
     stated = table.get("uncertainty", 0.0)
     if isinstance(stated, str):
         number = stated.removesuffix("%").strip()
         share = float(number) / 100 if re.fullmatch(r"\d+\.?\d*", number) else -1.0
-        stated = abs(paper) * share if stated.endswith("%") else -1.0
+        stated = abs(paper or 0.0) * share if stated.endswith("%") else -1.0
     if isinstance(stated, bool) or not isinstance(stated, int | float) or stated < 0:
         raise LabError(
             f"{where}: uncertainty", "is no such number", 'In the row\'s unit, or such as "5%"'
@@ -313,7 +325,7 @@ def _check(found: Declaration) -> None:
                     )
     _check_baseline(found)
     for row in found.predictions:
-        if row.tolerance is None or row.tolerance <= 0:
+        if row.paper is not None and (row.tolerance is None or row.tolerance <= 0):
             raise LabError(
                 f"{path}: prediction '{row}'",
                 "'tolerance' is not stated",

@@ -40,8 +40,9 @@ class Predicted:
     #: Over both.
     range: tuple[float, float]
     #: Whether the paper's number, give or take its uncertainty, lies in `range`.
-    holds_paper: bool
-    verdict: str
+    #: None where there is no such number.
+    holds_paper: bool | None
+    verdict: str | None
     decided: Decided | None
 
 
@@ -51,10 +52,12 @@ def judge(row: Row, free: Sequence[Free], samples: Array, values: Array) -> Pred
     means = values.mean(axis=1)
     low, high = float(values.min()), float(values.max())
     spread = float(means.max() - means.min())
-    holds = low - row.uncertainty <= row.paper <= high + row.uncertainty
     wide = row.tolerance is not None and spread > row.tolerance
-    # What no sample and seed reaches is outside, whatever it hangs on.
-    verdict = OUTSIDE if not holds else NOT_IDENTIFIED if wide else INSIDE
+    holds, verdict = None, None
+    if row.paper is not None:
+        holds = low - row.uncertainty <= row.paper <= high + row.uncertainty
+        # What no sample and seed reaches is outside, whatever it hangs on.
+        verdict = OUTSIDE if not holds else NOT_IDENTIFIED if wide else INSIDE
     decided = _decided(free, samples, means) if wide else None
     return Predicted(
         row=row,

@@ -35,7 +35,7 @@ class LeftOut:
     @property
     def error(self) -> float | None:
         """Of the mean, as a share of the published number."""
-        if self.mean is None or self.row.paper == 0:
+        if self.mean is None or not self.row.paper:
             return None
         return self.mean / self.row.paper - 1.0
 
@@ -120,7 +120,7 @@ class _Work:
         return region.search(
             measure,
             self.snapped,
-            np.array([row.paper for row in rows]),
+            np.array([row.paper for row in rows], dtype=np.float64),
             np.array([row.uncertainty for row in rows]),
             dimensions=len(declared.free),
             seed=declared.seed,
@@ -245,7 +245,7 @@ def _listed(value: Any) -> list[Any]:
 def _empty(declared: Declaration, found: Region, points: Array) -> WorkError:
     """Which row cannot be met, and how near it came."""
     rows = declared.baseline
-    paper = np.array([row.paper for row in rows])
+    paper = np.array([row.paper for row in rows], dtype=np.float64)
     uncertainty = np.array([row.uncertainty for row in rows])
     off = np.abs(found.values - paper) / uncertainty
     # Values to both sides of a number: one between them is met by itself, if no point shows it.
@@ -268,7 +268,7 @@ def _empty(declared: Declaration, found: Region, points: Array) -> WorkError:
     what = "cannot be met" if alone else "can be met alone, but not with the other rows"
     return WorkError(
         f"{declared.path}: baseline '{row}'",
-        f"{what}: nearest to {row.paper:g}{unit} ± {row.uncertainty:.3g} is "
+        f"{what}: nearest to {paper[worst]:g}{unit} ± {row.uncertainty:.3g} is "
         f"{found.values[best, worst]:.4g}{unit}, at {at} ({len(points)} points)",
         "Widen a free parameter's range or the uncertainty if the text allows it; else the model "
         "lacks what this row needs",

@@ -66,7 +66,7 @@ def _predictions(fit: Fit) -> str:
             text.number(each.mean),
             _span(*each.region),
             _span(*each.seeds),
-            each.verdict,
+            each.verdict or "",
         )
         for each in fit.predictions
     ]
