@@ -26,6 +26,7 @@ use crate::cpu::closest;
 use crate::cpu::pacer::core_adaptor::{self, Sizing};
 use crate::cpu::pacer::memory::Saving;
 use crate::cpu::pacer::params::LEARNING_SHARE;
+use crate::cpu::pacer::window::Load;
 use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss};
 use crate::units::{Hertz, Nanos};
 use crate::{GroupSetting, Request};
@@ -45,7 +46,9 @@ impl Pacer {
         let old =
             self.care.map_or(self.l_baseline, |c| c.mixed(self.l_baseline, &self.windows.ops()));
         let same = (l_avg - old).abs() < self.params.stable_thresh * old;
-        if std::mem::take(&mut self.relearning) && same && self.bearable() {
+        // What kept `plf` of a lower latency under more load keeps it of this one.
+        let easier = l_avg > old && self.lighter(&self.windows.load());
+        if std::mem::take(&mut self.relearning) && (same || easier) && self.bearable() {
             self.learn(l_avg, now);
             self.resume = RESUME;
             self.resume(period, request);
@@ -56,6 +59,11 @@ impl Pacer {
             self.cores.start(overall);
             self.tune(now, request);
         }
+    }
+
+    /// Whether the load is so much below the baseline's that a higher latency is no saving's doing.
+    pub(in crate::cpu) fn lighter(&self, load: &Load) -> bool {
+        self.care.is_some_and(|care| care.lighter(load, self.params.unstable_thresh))
     }
 
     /// Whether the load is one for the setting before.
@@ -90,6 +98,10 @@ impl Pacer {
         let distance = loss::loss_distance(self.params.plf, loss);
         let sure = loss::loss_distance(self.params.plf, at_worst);
         self.memory.expire(now);
+        if distance < 0.0 && self.lighter(&self.windows.load()) {
+            self.learn_again(request, "pacer-plus:lighter");
+            return;
+        }
         if distance < 0.0 {
             self.give_back(distance, now, request);
             return;
@@ -108,15 +120,15 @@ impl Pacer {
         };
         let high = care.high(l_cur, self.windows.l_div(), self.windows.since_change());
         let ops = self.windows.ops();
-        care.see(high, self.l_baseline, &ops);
+        care.see(high, self.windows.load(), self.l_baseline, &ops);
         let l_baseline = care.baseline(self.l_baseline, &ops);
         (loss::loss_cur(l_cur, l_baseline), loss::loss_cur(high, care.low(l_baseline)))
     }
 
     fn learn(&mut self, l_avg: f64, now: Nanos) {
         if let Some(care) = &mut self.care {
-            let (l_div, windows) = (self.windows.l_div(), self.windows.since_change());
-            care.learn(l_avg, l_div, windows, &self.windows.ops());
+            let of = (self.windows.since_change(), self.windows.load());
+            care.learn(l_avg, self.windows.l_div(), of, &self.windows.ops());
         }
         (self.l_baseline, self.learned_at) = (l_avg, now);
         self.ceilings.learn();
