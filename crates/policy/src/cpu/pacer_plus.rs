@@ -34,7 +34,7 @@
 //! other nine are PACER's, whose baseline has their wake-ups in it.
 
 use crate::PolicyError;
-use crate::cpu::pacer::{Load, Pacer, PacerParams, RECALLED};
+use crate::cpu::pacer::{Pacer, PacerParams, RECALLED};
 use crate::ssd::Apst;
 use crate::topology::Topology;
 use crate::units::Nanos;
@@ -122,9 +122,6 @@ impl PacerPlus {
             false => self.plf * l.min(l_baseline),
             true => (1.0 + self.plf) * l_baseline - l,
         };
-        // Fewer requests that take longer: natively they do as well. How long is learned next.
-        let unknown = left < 0.0 && self.pacer.lighter(&Load::of(&signals.io).per(signals.period));
-        let left = if unknown { 0.0 } else { left };
         self.account = self.account * fade + left * n;
         self.bunch *= fade;
         if capacity < 1.0 {

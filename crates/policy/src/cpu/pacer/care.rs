@@ -8,6 +8,8 @@
 //!   after `m` of them. Saving goes by the unfavourable ends of baseline and current latency.
 //! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
 //!   under one. The noisier it was, the sooner it is learned again.
+//! * **A lighter load.** Fewer requests and fewer bytes make no saving slower. A latency that is
+//!   higher all the same is so natively, where idle cores sleep deeply: learned again, no blame.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
 
 use crate::cpu::pacer::window::{Load, Ops};

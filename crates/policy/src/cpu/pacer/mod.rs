@@ -53,7 +53,6 @@ use core_adaptor::CoreAdaptor;
 use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
-pub(in crate::cpu) use window::Load;
 use window::{Ops, Windows};
 
 /// The states of Fig. 9.
@@ -304,11 +303,7 @@ impl Pacer {
         } else if self.windows.add(signals) {
             if self.windows.l_div() > self.params.unstable_thresh {
                 self.memory.acquit();
-                if self.lighter(&self.windows.load()) {
-                    self.learn_again(request, "pacer-plus:lighter");
-                } else {
-                    self.enter_unstable(request, "pacer:latency-diverged");
-                }
+                self.enter_unstable(request, "pacer:latency-diverged");
             } else {
                 self.tune(signals.now, request);
             }

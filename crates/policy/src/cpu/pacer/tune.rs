@@ -26,7 +26,6 @@ use crate::cpu::closest;
 use crate::cpu::pacer::core_adaptor::{self, Sizing};
 use crate::cpu::pacer::memory::Saving;
 use crate::cpu::pacer::params::LEARNING_SHARE;
-use crate::cpu::pacer::window::Load;
 use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss};
 use crate::units::{Hertz, Nanos};
 use crate::{GroupSetting, Request};
@@ -46,9 +45,7 @@ impl Pacer {
         let old =
             self.care.map_or(self.l_baseline, |c| c.mixed(self.l_baseline, &self.windows.ops()));
         let same = (l_avg - old).abs() < self.params.stable_thresh * old;
-        // What kept `plf` of a lower latency under more load keeps it of this one.
-        let easier = l_avg > old && self.lighter(&self.windows.load());
-        if std::mem::take(&mut self.relearning) && (same || easier) && self.bearable() {
+        if std::mem::take(&mut self.relearning) && same && self.bearable() {
             self.learn(l_avg, now);
             self.resume = RESUME;
             self.resume(period, request);
@@ -59,11 +56,6 @@ impl Pacer {
             self.cores.start(overall);
             self.tune(now, request);
         }
-    }
-
-    /// Whether the load is so much below the baseline's that a higher latency is no saving's doing.
-    pub(in crate::cpu) fn lighter(&self, load: &Load) -> bool {
-        self.care.is_some_and(|care| care.lighter(load, self.params.unstable_thresh))
     }
 
     /// Whether the load is one for the setting before.
@@ -98,11 +90,10 @@ impl Pacer {
         let distance = loss::loss_distance(self.params.plf, loss);
         let sure = loss::loss_distance(self.params.plf, at_worst);
         self.memory.expire(now);
-        if distance < 0.0 && self.lighter(&self.windows.load()) {
+        if distance < 0.0 && self.lighter() {
             self.learn_again(request, "pacer-plus:lighter");
             return;
-        }
-        if distance < 0.0 {
+        } else if distance < 0.0 {
             self.give_back(distance, now, request);
             return;
         }
@@ -110,6 +101,12 @@ impl Pacer {
         if !self.relieve(request) && calm && still && sure > self.params.deadband {
             self.save(sure, request);
         }
+    }
+
+    /// Whether the load is so far below the baseline's that no saving has raised the latency.
+    fn lighter(&self) -> bool {
+        let (load, thresh) = (self.windows.load(), self.params.unstable_thresh);
+        self.care.is_some_and(|care| care.lighter(&load, thresh))
     }
 
     /// `loss_cur`, and what it may well be.

@@ -67,7 +67,7 @@ impl Ops {
 /// Requests and their bytes, in a period or per second; NaN, which is never below another, where
 /// they are not known.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::cpu) struct Load {
+pub(super) struct Load {
     requests: f64,
     bytes: f64,
 }
@@ -371,5 +371,22 @@ mod tests {
         let full = (0..4).map(|_| windows.add(&period(10, 300, None))).collect::<Vec<_>>();
         assert_eq!(full, [false, false, false, true]);
         assert_eq!(windows.l_avg(), 300_000.0);
+    }
+
+    #[test]
+    fn a_load_is_below_another_with_fewer_requests_and_fewer_bytes() {
+        let load = |requests, bytes| {
+            let io = IoSignals { completed: Some(requests), bytes, ..IoSignals::default() };
+            Load::of(&io).per(Nanos::from_millis(500))
+        };
+        let other = load(100, Some(800));
+        assert!(load(70, Some(560)).below(&other, 0.25));
+        assert!(!load(80, Some(640)).below(&other, 0.25));
+        assert!(!load(10, Some(800)).below(&other, 0.25), "larger requests");
+        assert!(!load(10, None).below(&other, 0.25), "not known");
+        assert!(!load(10, Some(80)).below(&load(100, None), 0.25));
+        let mut waits = IoSignals { completed: Some(10), bytes: Some(80), ..IoSignals::default() };
+        waits.arrived = Some(100);
+        assert!(!Load::of(&waits).per(Nanos::from_millis(500)).below(&other, 0.25));
     }
 }
