@@ -310,7 +310,7 @@ def test_parameters_go_where_they_are_declared(tmp_path: Path) -> None:
         '[[jobs]]\nname = "web"\ndepth = 1\n'
     )
     (tmp_path / "fit.toml").write_text(
-        '[runs.a]\nworkload = "load.toml"\nprofile = "asg-1115s"\n[runs.b]\nworkload = "mail"\n'
+        '[runs.a]\nworkload = "load.toml"\nprofile = "mine.toml"\n[runs.b]\nworkload = "mail"\n'
         '[[free]]\nname = "depth"\nset = ["workload:jobs.mail.depth", "workload:jobs.web.depth"]\n'
         'low = 1\nhigh = 8\nwhole = true\nwhy = "w"\n'
         '[[free]]\nname = "idle"\nset = "workload:jobs.mail.phases.idle"\nlow = 1\nhigh = 100\n'
@@ -319,27 +319,35 @@ def test_parameters_go_where_they_are_declared(tmp_path: Path) -> None:
         'plain = true\nunit = "drives"\nwhy = "w"\n'
         '[[free]]\nname = "rate"\nset = "option:rate"\nlow = 1\nhigh = 5\nunit = "IOPS"\n'
         'why = "w"\n'
+        '[[free]]\nname = "draw"\nset = "profile:drives.model.drive.power.active"\nlow = 1\n'
+        'high = 9\nunit = "W"\nwhy = "w"\n'
         '[[baseline]]\nname = "n"\nrun = "a"\nof = "native"\nvalue = "iops"\npaper = 1\n'
         "uncertainty = 1\n"
     )
+    (tmp_path / "mine.toml").write_text('name = "mine"\n[drives]\nmodel = "drive.toml"\n')
+    (tmp_path / "drive.toml").write_text('[drive]\nname = "d"\n[drive.power]\nactive = "2 W"\n')
     declared = declaration.read(tmp_path / "fit.toml")
     depth, idle = declared.free[:2]
     assert {depth.at(share / 100) for share in range(101)} == set(range(1, 9))
     assert [idle.at(share) for share in (0.0, 0.5, 1.0)] == [1.0, 10.0, 100.0]
     variants = Variants(declared, tmp_path / "out")
-    options = variants.options("a", [3.0, 10.5, 2.0, 1.5])
+    options = variants.options("a", [3.0, 10.5, 2.0, 1.5, 7.0])
     assert options["rate"] == "1.5 IOPS"
     _, profile = toml.read(
         tmp_path / "out" / options["profile"], "", ("name", "summary", "base", "drives")
     )
-    assert (profile["base"], profile["drives"]) == ("asg-1115s", {"count": 2})
+    assert profile["drives"]["count"] == 2
+    # A value that names a file leads into a copy of it.
+    model = profile["drives"]["model"]
+    _, drive = toml.read(Path(model), "", ("drive",))
+    assert drive["drive"] == {"name": "d", "power": {"active": "7.0 W"}}
     _, load = toml.read(tmp_path / "out" / options["workload"], "", ("name", "shape", "jobs"))
     assert [job["depth"] for job in load["jobs"]] == [3, 3]
     assert load["jobs"][0]["phases"] == {"busy": "1 s", "idle": "10.5 s"}
     assert load["shape"] == str(tmp_path / "load.csv")
     # A run of a built-in workload has nothing of this, and the same point the same files.
-    assert variants.options("b", [3.0, 10.5, 2.0, 1.5])["workload"] == "mail"
-    assert variants.options("a", [3.0, 10.5, 2.0, 1.5]) == options
+    assert variants.options("b", [3.0, 10.5, 2.0, 1.5, 7.0])["workload"] == "mail"
+    assert variants.options("a", [3.0, 10.5, 2.0, 1.5, 7.0]) == options
     missing = Free("x", (Target("workload", ("jobs", "mial", "depth")),), 0, 1, "", "w")
     with pytest.raises(LabError, match="Did you mean 'jobs.mail.depth'"):
         Variants(dataclasses.replace(declared, free=(missing,)), tmp_path / "out")

@@ -49,7 +49,7 @@ fn quantities_are_refused_as_quantities_with_their_units() {
     wrong(&[&web[..], &["--block", "8 K"]].concat(), &["B, KiB, MiB"]);
     wrong(&[&web[..], &["--read", "170%"]].concat(), &["--read", "'170%'", "100%"]);
     wrong(&[&web[..], &["--random", "3"]].concat(), &["--random", "'3'"]);
-    wrong(&[&web[..], &["--plf", "20"]].concat(), &["--plf 20 is 2000%", "write 20%"]);
+    wrong(&[&web[..], &["--plf", "20"]].concat(), &["'20' is more than 1000%", "such as \"20%\""]);
     for rate in ["2k", "2000 IOPS", "0.002M IOPS", "0.002 M IOPS"] {
         let short = ["--rate", rate, "--duration", "100 ms"];
         prints(&[&["sim", "--workload", "rand-r", "--profile", "generic-1u"], &short[..]].concat());

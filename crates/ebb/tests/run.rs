@@ -460,12 +460,17 @@ fn a_configuration_is_checked_with_file_and_line() {
     let file = path(folder.path(), "ebb.toml");
     for (text, says) in [
         ("policy = \"pacer\"\nplv = 1", "unknown field `plv`"),
+        ("apply = false\npolicy = \"pacr\"", "line 2: unknown policy"),
         ("policy = \"pacr\"", "did you mean 'pacer'"),
         ("policy = \"pacer+pacer-plus\"", "both set"),
         ("policy = \"pacman\"", "ssd_budget"),
         ("ssd_budget = 224", "line 1"),
         ("ssd_budget = \"224\"", "224 W"),
-        ("period = \"1 ms\"", "100 ms"),
+        ("policy = \"pacer\"\nperiod = \"1 ms\"", "line 2: period = 1 ms: write 100 ms"),
+        ("plf = 20", "line 1"),
+        ("plf = \"2000%\"", "more than 1000%"),
+        ("[[schedule]]\nfrom = \"22:00\"\nto = \"06:00\"\nplf = \"2000%\"", "line 4"),
+        ("\n[machine]\nmin_duty = 2", "line 3"),
         ("[machine]\nmin_cores = 0", "one core"),
         ("[[machine.groups]]\nrole = \"front-end\"\ncpus = \"4-1\"", "0-15"),
         ("[[schedule]]\nfrom = \"25:00\"\nto = \"06:00\"", "22:00"),

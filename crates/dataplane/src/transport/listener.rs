@@ -37,6 +37,9 @@ impl Listener {
         places: Arc<Places>,
     ) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
+        // As many newcomers wait as the system lets (net.core.somaxconn), not std's 128: a fleet
+        // that comes back at once would else wait for retransmissions.
+        rustix::net::listen(&socket, i32::MAX)?;
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
@@ -98,5 +101,27 @@ impl Task for Listener {
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_fleet_that_comes_back_at_once_finds_room() {
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let fleet = 300.min(allowed.trim().parse().unwrap());
+        let places = Arc::new(Places::new(1024, 1));
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = Listener::bind(any, Vec::new(), places).unwrap();
+        let address = listener.address().unwrap();
+        // Nobody accepts: who finds no room waits without end.
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(20)).unwrap();
+        let waiting: Vec<_> = (0..fleet).map(connect).collect();
+        assert_eq!(waiting.len(), fleet);
     }
 }

@@ -3,15 +3,16 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::Settings;
-use ebb_policy::units::{Nanos, Watts, parse_ratio};
+use ebb_policy::units::{Nanos, Watts, parse_ratio, parse_tolerance};
 use ebb_policy::{Control, CoreRole, PERIOD, Steward};
 use ebb_twin::Profile;
 use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
+use toml::de::DeTable;
 
 use super::schedule::{InEffect, Span};
 use crate::exit::usage;
@@ -32,7 +33,7 @@ pub struct Config {
     /// Whether to act; to observe is the default.
     pub apply: bool,
     /// Tolerated rise of the mean latency.
-    #[serde(deserialize_with = "ratio")]
+    #[serde(deserialize_with = "tolerance")]
     pub plf: f64,
     /// Most that the caps of all drives may sum to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,18 +163,58 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
     text.parse().map(Some).map_err(wrong).map_err(de::Error::custom)
 }
 
-fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Ratio {
-        Number(f64),
-        Text(String),
+/// A number, as it stands in the file or in quotes.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(f64),
+    Text(String),
+}
+
+impl Written {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
     }
-    let text = match Ratio::deserialize(from)? {
-        Ratio::Number(number) => number.to_string(),
-        Ratio::Text(text) => text,
-    };
-    parse_ratio(&text).map_err(de::Error::custom)
+}
+
+fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    parse_ratio(&Written::deserialize(from)?.text()).map_err(de::Error::custom)
+}
+
+/// Reads a `plf`.
+pub(super) fn tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    parse_tolerance(&Written::deserialize(from)?.text()).map_err(de::Error::custom)
+}
+
+/// What is wrong with a value, and the key that it stands under.
+pub struct Wrong {
+    key: String,
+    pub error: anyhow::Error,
+}
+
+/// Says which key an error is about.
+fn about(key: &str) -> impl Fn(anyhow::Error) -> Wrong {
+    move |error| Wrong { key: key.to_owned(), error }
+}
+
+/// The line of `text` in which `key` stands, if it does.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    let mut tables = Some(table.get_ref());
+    let mut start = None;
+    for part in key.split('.') {
+        let (name, value) = tables?.get_key_value(part)?;
+        start = Some(name.span().start);
+        tables = value.get_ref().as_table();
+    }
+    Some(line_at(text, start?))
+}
+
+fn line_at(text: &str, byte: usize) -> usize {
+    text.get(..byte).unwrap_or_default().matches('\n').count() + 1
 }
 
 impl Config {
@@ -190,12 +231,14 @@ impl Config {
             read => read.map_err(|error| usage(format!("{}: {error}", file.display())))?,
         };
         let wrong = |error: toml::de::Error| {
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            let line = before.matches('\n').count() + 1;
+            let line = line_at(&text, error.span().map_or(0, |span| span.start));
             usage(format!("{}: line {line}: {}", file.display(), error.message()))
         };
         let config: Self = toml::from_str(&text).map_err(wrong)?;
-        config.check().with_context(|| file.display().to_string())?;
+        config.check().map_err(|Wrong { key, error }| {
+            let line = line_of(&text, &key).map(|line| format!(": line {line}"));
+            error.context(format!("{}{}", file.display(), line.unwrap_or_default()))
+        })?;
         Ok(config)
     }
 
@@ -203,37 +246,39 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub fn check(&self) -> Result<()> {
-        let owned = ebb_policy::registry::owned(&self.policy)?;
+    pub fn check(&self) -> Result<(), Wrong> {
+        let no = |key: &str, why: String| Err(about(key)(usage(format!("{key}{why}"))));
+        let owned = ebb_policy::registry::owned(&self.policy).map_err(anyhow::Error::from);
+        let owned = owned.map_err(about("policy"))?;
         if !PERIODS.contains(&self.period) {
             let (shortest, longest) = (PERIODS.start(), PERIODS.end());
-            return Err(usage(format!("period = {}: write {shortest} to {longest}", self.period)));
+            return no("period", format!(" = {}: write {shortest} to {longest}", self.period));
         }
         if self.machine.min_duty > 1.0 {
             let duty = self.machine.min_duty;
-            return Err(usage(format!("machine.min_duty = {duty}: write a share up to 1")));
+            return no("machine.min_duty", format!(" = {duty}: write a share up to 1"));
         }
         if self.machine.min_cores == 0 {
-            return Err(usage("machine.min_cores = 0: a group keeps one core at least"));
+            return no("machine.min_cores", " = 0: a group keeps one core at least".to_owned());
         }
         let needs_budget = owned == [Control::PowerState];
         let budgeted = self.ssd_budget.is_some() || self.schedule.iter().any(|s| s.has_budget());
         if needs_budget && !budgeted {
-            let policy = &self.policy;
-            return Err(usage(format!(
-                "policy = \"{policy}\" sets nothing without ssd_budget, such as \"224 W\""
-            )));
+            let told = format!(
+                " = \"{}\" sets nothing without ssd_budget, such as \"224 W\"",
+                self.policy
+            );
+            return no("policy", told);
         }
         let outside = |group: &&String| group.split('/').any(|part| part == "..");
         if let Some(group) = self.hold.background.iter().find(outside) {
-            return Err(usage(format!(
-                "hold.background: \"{group}\": name a group below the root"
-            )));
+            return no("hold.background", format!(": \"{group}\": name a group below the root"));
         }
-        self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")))?;
-        Profile::load(&self.profile).map(drop)?;
-        self.curve()?;
-        self.stated().map(drop)
+        let held = self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")));
+        held.map_err(about("hold.drive_power"))?;
+        Profile::load(&self.profile).map_err(anyhow::Error::from).map_err(about("profile"))?;
+        self.curve().map_err(about("curve"))?;
+        self.stated().map_err(about("machine.groups")).map(drop)
     }
 
     /// What holds at the local time `now`.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use ebb_host::{Machine, ParkBy, State, Sys, conflicts};
-use ebb_policy::units::{Nanos, Watts, parse_ratio};
+use ebb_policy::units::{Nanos, Watts, parse_tolerance};
 
 use crate::exit::usage;
 use crate::{out, restore};
@@ -41,7 +41,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME[+NAME]")]
     policy: Option<String>,
     /// Tolerated loss: how much the mean latency may rise, as 0.2 or 20%.
-    #[arg(long, value_name = "SHARE", value_parser = parse_ratio)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_tolerance)]
     plf: Option<f64>,
     /// Most that the caps of all drives may sum to, such as "224 W".
     #[arg(long, value_name = "POWER")]
@@ -72,7 +72,7 @@ impl RunArgs {
         config.apply |= self.apply;
         config.plf = self.plf.unwrap_or(config.plf);
         config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
-        config.check()?;
+        config.check().map_err(|wrong| wrong.error)?;
         Ok(config)
     }
 

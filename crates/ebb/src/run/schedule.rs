@@ -1,8 +1,10 @@
 //! Settings by the time of day: `[[schedule]]`.
 
-use ebb_policy::units::{Watts, parse_ratio};
+use ebb_policy::units::Watts;
 use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::config::tolerance;
 
 /// A time of day and what holds in it. Where two cover the same time, the later one in the file
 /// holds.
@@ -14,7 +16,7 @@ pub struct Span {
     /// The minute after its last; before `from`, it is that of the next day.
     to: Clock,
     /// Instead of the `plf` of other times.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "ratio")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_tolerance")]
     plf: Option<f64>,
     /// Instead of the `ssd_budget` of other times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,9 +47,8 @@ impl<'de> Deserialize<'de> for Clock {
     }
 }
 
-fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    let text = String::deserialize(from)?;
-    parse_ratio(&text).map(Some).map_err(de::Error::custom)
+fn some_tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    tolerance(from).map(Some)
 }
 
 impl Span {

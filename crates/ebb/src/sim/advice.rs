@@ -1,10 +1,16 @@
 //! What to try where a run shows little.
 
+use ebb_policy::units::Nanos;
 use ebb_record::text::number;
 use ebb_record::verdict::{Side, Verdict, percent};
 
+use crate::text::{seconds, short};
+
 /// Cores busy for less of the time are hardly loaded.
 const HARDLY: f64 = 0.01;
+
+/// A server that needs this many times as long as its load lasts has fallen behind.
+const BEHIND: f64 = 1.25;
 
 /// What to try where the requests hardly load the server, so that there is little to compare.
 pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Option<String> {
@@ -28,6 +34,21 @@ pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Optio
         false => {
             format!("{load}: what is compared is nearly the power of an idle server. {faster}")
         }
+    })
+}
+
+/// What to say of a load that is more than the server serves: what came until `asked` took it
+/// until `ended`.
+pub fn behind(policy: &str, asked: Nanos, ended: Nanos) -> Option<String> {
+    let times = ended.seconds() / asked.seconds();
+    (times >= BEHIND).then(|| {
+        format!(
+            "under {policy} the server fell behind: what came in {asked} took it {}, for {} times as \
+             much comes as it serves. Latencies grow for as long as that lasts; --pressure 80% is a \
+             load that it serves",
+            seconds(ended.seconds()),
+            short(times)
+        )
     })
 }
 
@@ -56,5 +77,13 @@ mod tests {
         let text = advice(&idle, &all(&idle, 0.2), false).unwrap();
         assert!(text.contains("an idle server") && text.contains("--pressure"), "{text}");
         assert_eq!(advice(&idle[..1], &[], false), None);
+    }
+
+    #[test]
+    fn a_load_that_is_too_much_is_told() {
+        let (asked, drained) = (Nanos::from_secs(5), Nanos::from_millis(5_200));
+        assert_eq!(behind("native", asked, drained), None);
+        let text = behind("native", asked, Nanos::from_secs(62)).unwrap();
+        assert!(text.contains("12.4 times") && text.contains("--pressure"), "{text}");
     }
 }

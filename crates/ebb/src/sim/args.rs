@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio};
+use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio, parse_tolerance};
 use ebb_trace::generate::{DriveShare, Rate, Share};
 
 use super::change::Change;
@@ -35,7 +35,7 @@ pub struct SimArgs {
     pub policies: Vec<String>,
 
     /// Tolerated loss: how much the mean latency may rise over the first policy's, as 0.2 or 20%.
-    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "0.2")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_tolerance, default_value = "0.2")]
     pub plf: f64,
 
     /// Power budget of all drives together, such as "224 W". Enforced for every policy but

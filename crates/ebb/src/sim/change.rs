@@ -1,7 +1,7 @@
 //! What the operator states anew while a run goes on: `--change`.
 
 use ebb_policy::registry::Settings;
-use ebb_policy::units::{Nanos, Watts, parse_ratio};
+use ebb_policy::units::{Nanos, Watts, parse_tolerance};
 
 /// Another tolerance or budget from a time on.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,7 @@ impl Change {
             let (name, value) = part.trim().split_once(' ').ok_or_else(|| example.to_owned())?;
             match name {
                 "plf" if change.plf.is_none() => {
-                    let share = parse_ratio(value.trim());
+                    let share = parse_tolerance(value.trim());
                     change.plf = Some(share.map_err(|error| format!("{error}; {example}"))?);
                 }
                 "ssd-budget" if change.ssd_budget.is_none() => {

@@ -100,7 +100,6 @@ impl Plan {
         let settings = Settings { plf: args.plf, ssd_budget, curve };
         let changes = changes(&args.change, &settings);
         for settings in iter::once(&settings).chain(changes.iter().map(|(_, settings)| settings)) {
-            check_plf(settings.plf)?;
             // A wrong name is told even where nothing says yet what to run.
             check_policies(&policies, &server, settings)?;
         }
@@ -337,14 +336,6 @@ fn changes(stated: &[Stated], start: &Settings) -> Vec<(Nanos, Settings)> {
         (change.at, settings.clone())
     };
     stated.into_iter().map(&mut next).collect()
-}
-
-fn check_plf(share: f64) -> Result<()> {
-    if share <= 10.0 {
-        return Ok(());
-    }
-    let percent = share * 100.0;
-    Err(usage(format!("--plf {share} is {percent}%: for {share}% write {share}%")))
 }
 
 fn policy(name: &str, server: &Server, settings: &Settings) -> Result<Box<dyn Policy>> {

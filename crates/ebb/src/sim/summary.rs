@@ -42,6 +42,11 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     let verdicts = verdict::all(&sides, plf);
     let is_trace = plan.folds().is_some();
     let advice = advice::advice(&sides, &verdicts, is_trace);
+    let behind = results
+        .iter()
+        .filter(|result| result.outcome.jobs.is_empty())
+        .filter_map(|run| advice::behind(&run.recorded.policy, plan.duration?, run.outcome.end));
+    let notes = plan.notes().into_iter().chain(behind).collect();
     Summary {
         schema: SCHEMA,
         simulated: true,
@@ -59,7 +64,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         experiment: None,
         changes: plan.changes.iter().map(change).collect(),
         traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
-        notes: plan.notes(),
+        notes,
         unfinished,
         advice,
         verdicts,

@@ -320,6 +320,18 @@ pub fn parse_ratio(text: &str) -> Result<f64, UnitError> {
     }
 }
 
+/// A tolerated rise of the latency: a ratio up to 10, which is 1000 %.
+///
+/// # Errors
+/// When the text is no ratio, or more: who writes 20 means 20 %.
+pub fn parse_tolerance(text: &str) -> Result<f64, String> {
+    let ratio = parse_ratio(text).map_err(|error| error.to_string())?;
+    if ratio <= 10.0 {
+        return Ok(ratio);
+    }
+    Err(format!("'{text}' is more than 1000%: write a percentage with its sign, such as \"20%\""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,6 +355,9 @@ mod tests {
         assert!("-1 s".parse::<Nanos>().is_err());
         assert!("-4 KiB".parse::<Bytes>().is_err());
         assert!(parse_ratio("-1%").is_err());
+        assert_eq!(parse_tolerance("1000%"), Ok(10.0));
+        assert!(parse_tolerance("20").unwrap_err().contains("20%"));
+        assert!(parse_tolerance("1e308").is_err());
         let message = "224 V".parse::<Watts>().unwrap_err().to_string();
         assert!(message.contains("224 V") && message.contains("224 W"), "{message}");
         assert!(message.contains("(W, mW, kW, uW)"), "{message}");

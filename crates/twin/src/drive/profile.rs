@@ -196,6 +196,7 @@ impl DriveFile for DriveProfile {
         ("client-m2", include_str!("../../profiles/drives/client-m2.toml")),
         ("samsung-840", include_str!("../../profiles/drives/samsung-840.toml")),
         ("samsung-980-pro", include_str!("../../profiles/drives/samsung-980-pro.toml")),
+        ("toshiba-hg6-128", include_str!("../../profiles/drives/toshiba-hg6-128.toml")),
         ("generic-nvme", include_str!("../../profiles/drives/generic-nvme.toml")),
     ];
 

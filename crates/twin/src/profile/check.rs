@@ -37,6 +37,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "cm5-nvme",
     "rock-5c-nvme",
     "silver-980pro",
+    "hp-mbwu",
 ];
 
 impl Profile {

@@ -57,8 +57,24 @@ class Variants:
         if place == "workload":
             changes = [change for change in changes if _holds(document, change[0])]
         for path, value in changes:
-            _put(document, path, value)
+            self._put(document, path, value)
         return document if changes else None
+
+    def _put(self, table: Any, path: Sequence[str], value: Any) -> None:
+        name, *rest = path
+        if not rest:
+            table[name] = value
+            return
+        found = _step(table, name)
+        if isinstance(found, str) and found.endswith(".toml"):
+            # It goes on in a file that is named here, such as the drives' model.
+            document = _read(Path(found))
+            self._put(document, rest, value)
+            table[name] = str((self.folder / self._write(name, document)).resolve())
+            return
+        if found is None:
+            found = table[name] = {}
+        self._put(found, rest, value)
 
     def _found(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """The run's options with names of files that hold in any folder."""
@@ -161,15 +177,6 @@ def _holds(table: Any, path: Sequence[str]) -> bool:
     for name in path:
         table = _step(table, name)
     return table is not None
-
-
-def _put(table: Any, path: Sequence[str], value: Any) -> None:
-    for name in path[:-1]:
-        found = _step(table, name)
-        if found is None:
-            found = table[name] = {}
-        table = found
-    table[path[-1]] = value
 
 
 def _paths(table: Any, prefix: str = "") -> list[str]:

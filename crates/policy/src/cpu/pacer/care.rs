@@ -8,9 +8,11 @@
 //!   after `m` of them. Saving goes by the unfavourable ends of baseline and current latency.
 //! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
 //!   under one. The noisier it was, the sooner it is learned again.
+//! * **A lighter load.** Fewer requests and fewer bytes make no saving slower. A latency that is
+//!   higher all the same is so natively, where idle cores sleep deeply: learned again, no blame.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
 
-use crate::cpu::pacer::window::Ops;
+use crate::cpu::pacer::window::{Load, Ops};
 use crate::units::Nanos;
 
 /// A baseline lives at least this many times as long as it took to learn: a tenth of the time at
@@ -32,13 +34,16 @@ pub(super) struct Care {
     windows: f64,
     /// The baseline of reads and of writes, in ns.
     ops: [f64; 2],
+    /// The load of which the baseline is, per second.
+    load: Load,
     /// Latency under a saving over the baseline, the lowest since it was learned; at most 1.
     fallen: f64,
 }
 
 impl Care {
-    /// The baseline `l_avg` was learned from so many windows.
-    pub fn learn(&mut self, l_avg: f64, l_div: f64, windows: usize, ops: &Ops) {
+    /// The baseline `l_avg` was learned from so many windows, under `load`.
+    pub fn learn(&mut self, l_avg: f64, l_div: f64, (windows, load): (usize, Load), ops: &Ops) {
+        self.load = load;
         (self.noise, self.windows, self.fallen) = (l_div, windows as f64, 1.0);
         self.ops = [0, 1].map(|op| ops.mean(op).unwrap_or(l_avg));
     }
@@ -65,9 +70,17 @@ impl Care {
         self.fallen * self.mixed(l_baseline, ops)
     }
 
-    /// Sees a latency of at most `high` under a saving.
-    pub fn see(&mut self, high: f64, l_baseline: f64, ops: &Ops) {
-        self.fallen = self.fallen.min(high / self.mixed(l_baseline, ops));
+    /// Sees a latency of at most `high` under a saving and `load`.
+    pub fn see(&mut self, high: f64, load: Load, l_baseline: f64, ops: &Ops) {
+        let fallen = high / self.mixed(l_baseline, ops);
+        if fallen < self.fallen {
+            (self.fallen, self.load) = (fallen, load);
+        }
+    }
+
+    /// Whether `load` is below the baseline's by a `share` and more.
+    pub fn lighter(&self, load: &Load, share: f64) -> bool {
+        load.below(&self.load, share)
     }
 
     /// The highest that the current latency may well be, of so many windows.
@@ -93,7 +106,7 @@ mod tests {
     fn learned(l_div: f64) -> Care {
         let mut care = Care::default();
         let ops = Ops { number: [30.0, 10.0], latency: [30.0 * 120.0, 10.0 * 40.0] };
-        care.learn(100.0, l_div, 4, &ops);
+        care.learn(100.0, l_div, (4, Load::default()), &ops);
         care
     }
 
@@ -110,10 +123,10 @@ mod tests {
     fn no_baseline_is_above_the_latency_under_a_saving() {
         let mut care = learned(0.0);
         let ops = Ops::default();
-        care.see(130.0, 100.0, &ops);
+        care.see(130.0, Load::default(), 100.0, &ops);
         assert_eq!(care.baseline(100.0, &ops), 100.0);
-        care.see(90.0, 100.0, &ops);
-        care.see(95.0, 100.0, &ops);
+        care.see(90.0, Load::default(), 100.0, &ops);
+        care.see(95.0, Load::default(), 100.0, &ops);
         assert_eq!(care.baseline(100.0, &ops), 90.0);
     }
 

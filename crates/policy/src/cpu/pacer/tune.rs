@@ -90,7 +90,10 @@ impl Pacer {
         let distance = loss::loss_distance(self.params.plf, loss);
         let sure = loss::loss_distance(self.params.plf, at_worst);
         self.memory.expire(now);
-        if distance < 0.0 {
+        if distance < 0.0 && self.lighter() {
+            self.learn_again(request, "pacer-plus:lighter");
+            return;
+        } else if distance < 0.0 {
             self.give_back(distance, now, request);
             return;
         }
@@ -98,6 +101,12 @@ impl Pacer {
         if !self.relieve(request) && calm && still && sure > self.params.deadband {
             self.save(sure, request);
         }
+    }
+
+    /// Whether the load is so far below the baseline's that no saving has raised the latency.
+    fn lighter(&self) -> bool {
+        let (load, thresh) = (self.windows.load(), self.params.unstable_thresh);
+        self.care.is_some_and(|care| care.lighter(&load, thresh))
     }
 
     /// `loss_cur`, and what it may well be.
@@ -108,15 +117,15 @@ impl Pacer {
         };
         let high = care.high(l_cur, self.windows.l_div(), self.windows.since_change());
         let ops = self.windows.ops();
-        care.see(high, self.l_baseline, &ops);
+        care.see(high, self.windows.load(), self.l_baseline, &ops);
         let l_baseline = care.baseline(self.l_baseline, &ops);
         (loss::loss_cur(l_cur, l_baseline), loss::loss_cur(high, care.low(l_baseline)))
     }
 
     fn learn(&mut self, l_avg: f64, now: Nanos) {
         if let Some(care) = &mut self.care {
-            let (l_div, windows) = (self.windows.l_div(), self.windows.since_change());
-            care.learn(l_avg, l_div, windows, &self.windows.ops());
+            let of = (self.windows.since_change(), self.windows.load());
+            care.learn(l_avg, self.windows.l_div(), of, &self.windows.ops());
         }
         (self.l_baseline, self.learned_at) = (l_avg, now);
         self.ceilings.learn();

@@ -64,6 +64,40 @@ impl Ops {
     }
 }
 
+/// Requests and their bytes, in a period or per second; NaN, which is never below another, where
+/// they are not known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Load {
+    requests: f64,
+    bytes: f64,
+}
+
+impl Load {
+    /// That of one period. What arrives and has to wait counts.
+    pub fn of(io: &IoSignals) -> Self {
+        let known = |n: Option<u64>| n.map_or(f64::NAN, |n| n as f64);
+        Self { requests: known(io.completed.max(io.arrived)), bytes: known(io.bytes) }
+    }
+
+    /// The same per second.
+    pub fn per(self, span: Nanos) -> Self {
+        let seconds = span.seconds();
+        Self { requests: self.requests / seconds, bytes: self.bytes / seconds }
+    }
+
+    /// Whether this is below `other` by a `share` and more: fewer requests, and no larger ones in
+    /// their place.
+    pub fn below(&self, other: &Self, share: f64) -> bool {
+        let below = |own: f64, other: f64| own < other * (1.0 - share);
+        below(self.requests, other.requests) && below(self.bytes, other.bytes)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+    }
+}
+
 /// The window being filled.
 #[derive(Debug, Clone, Default)]
 struct Open {
@@ -71,6 +105,7 @@ struct Open {
     requests: u64,
     latency_sum: f64,
     ops: Ops,
+    load: Load,
     /// Per group, core-seconds of useful work and the seconds for which it is known.
     work: Vec<(f64, f64)>,
 }
@@ -78,7 +113,7 @@ struct Open {
 impl Open {
     fn clear(&mut self) {
         (self.span, self.requests, self.latency_sum) = (Nanos::ZERO, 0, 0.0);
-        self.ops = Ops::default();
+        (self.ops, self.load) = (Ops::default(), Load::default());
         self.work.fill((0.0, 0.0));
     }
 }
@@ -97,6 +132,8 @@ pub(super) struct Windows {
     spans: Vec<Nanos>,
     /// Ring of reads and writes.
     ops: Vec<Ops>,
+    /// Ring of requests and bytes.
+    loads: Vec<Load>,
     /// Ring of work per group, a row per window.
     work: Vec<Option<f64>>,
     next: usize,
@@ -116,6 +153,7 @@ impl Windows {
             latency: vec![0.0; params.windows],
             spans: vec![Nanos::ZERO; params.windows],
             ops: vec![Ops::default(); params.windows],
+            loads: vec![Load::default(); params.windows],
             work: vec![None; params.windows * groups],
             next: 0,
             filled: 0,
@@ -146,6 +184,7 @@ impl Windows {
         self.open.requests = self.open.requests.saturating_add(requests);
         self.open.latency_sum += requests as f64 * latency;
         self.open.ops.add(&Ops::of(&signals.io));
+        self.open.load.add(&Load::of(&signals.io));
         for (group, work) in signals.groups.iter().zip(&mut self.open.work) {
             if let (Some(u), Some(active)) = (utilisation(group), group.active) {
                 let seconds = signals.period.seconds();
@@ -166,6 +205,7 @@ impl Windows {
         self.latency[self.next] = self.open.latency_sum / self.open.requests as f64;
         self.spans[self.next] = self.open.span;
         self.ops[self.next] = self.open.ops;
+        self.loads[self.next] = self.open.load;
         let row = &mut self.work[self.next * groups..(self.next + 1) * groups];
         for (kept, (work, seconds)) in row.iter_mut().zip(&self.open.work) {
             *kept = (*seconds > 0.0).then_some(work / seconds);
@@ -202,6 +242,16 @@ impl Windows {
     /// `l_avg` in ns. Only meaningful once [`Windows::add`] has returned true, as the rest.
     pub fn l_avg(&self) -> f64 {
         self.current().map(|window| self.latency[window]).sum::<f64>() / self.unchanged as f64
+    }
+
+    /// Requests and bytes per second since the last change.
+    pub fn load(&self) -> Load {
+        let (mut sum, mut span) = (Load::default(), Nanos::ZERO);
+        for window in self.current() {
+            sum.add(&self.loads[window]);
+            span += self.spans[window];
+        }
+        sum.per(span)
     }
 
     /// Length of the `k` windows together.
@@ -321,5 +371,22 @@ mod tests {
         let full = (0..4).map(|_| windows.add(&period(10, 300, None))).collect::<Vec<_>>();
         assert_eq!(full, [false, false, false, true]);
         assert_eq!(windows.l_avg(), 300_000.0);
+    }
+
+    #[test]
+    fn a_load_is_below_another_with_fewer_requests_and_fewer_bytes() {
+        let load = |requests, bytes| {
+            let io = IoSignals { completed: Some(requests), bytes, ..IoSignals::default() };
+            Load::of(&io).per(Nanos::from_millis(500))
+        };
+        let other = load(100, Some(800));
+        assert!(load(70, Some(560)).below(&other, 0.25));
+        assert!(!load(80, Some(640)).below(&other, 0.25));
+        assert!(!load(10, Some(800)).below(&other, 0.25), "larger requests");
+        assert!(!load(10, None).below(&other, 0.25), "not known");
+        assert!(!load(10, Some(80)).below(&load(100, None), 0.25));
+        let mut waits = IoSignals { completed: Some(10), bytes: Some(80), ..IoSignals::default() };
+        waits.arrived = Some(100);
+        assert!(!Load::of(&waits).per(Nanos::from_millis(500)).below(&other, 0.25));
     }
 }

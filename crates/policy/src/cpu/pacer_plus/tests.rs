@@ -82,3 +82,35 @@ fn what_a_saving_leaves_waiting_is_taken_from_the_account() {
     });
     assert!(run.policy.account < before);
 }
+
+/// A settled run whose load falls to a tenth while the latency without any saving rises; for
+/// 20 s, with requests `larger` times as large. Returns cores before and after, and the reasons.
+fn falls(larger: u64) -> (u16, u16, Vec<&'static str>) {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    run.run(120);
+    let before = run.cores();
+    (run.plant.rate, run.plant.other) = (2e3, 2.0 * run.plant.other);
+    let mut reasons = Vec::new();
+    for _ in 0..40 {
+        run.step_with(|signals| signals.io.bytes = signals.io.bytes.map(|bytes| bytes * larger));
+        reasons.extend(run.reasons());
+    }
+    (before, run.cores(), reasons)
+}
+
+/// Idle cores sleep deeply: what that costs is learned, and the same cores are parked again.
+#[test]
+fn a_latency_that_rises_as_the_load_falls_is_no_loss() {
+    let (before, after, reasons) = falls(1);
+    assert!(reasons.contains(&"pacer-plus:lighter"), "{reasons:?}");
+    assert!(!reasons.iter().any(|reason| reason.contains("loss")), "{reasons:?}");
+    assert!(after <= before, "{before} {after}");
+}
+
+/// Fewer requests that are larger may be slow because of the saving.
+#[test]
+fn larger_requests_are_no_lighter_load() {
+    let (_, _, reasons) = falls(8);
+    assert!(!reasons.contains(&"pacer-plus:lighter"), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("loss")), "{reasons:?}");
+}

@@ -105,6 +105,7 @@ impl Plant {
         self.signals.io = IoSignals {
             arrived: Some(requests),
             completed: Some(requests),
+            bytes: Some(requests * 8192),
             mean_latency,
             in_flight: Some(0),
             ..IoSignals::default()
