@@ -34,11 +34,12 @@ impl Apst {
         Self { drives: topology.drives.len(), plf: plf.max(0.0), latency: None }
     }
 
-    /// The longest wake-up that is allowed at a mean `latency` in ns.
+    /// The longest wake-up that is allowed at a mean `latency` in ns, in whole microseconds: Linux
+    /// takes no finer ones (`pm_qos_latency_tolerance_us`), and what follows noise writes all the time.
     #[must_use]
     pub fn allowed(plf: f64, latency: f64) -> Nanos {
         // A float converted to an integer saturates.
-        Nanos((latency * plf / (1.0 + plf)) as u64)
+        Nanos((latency * plf / (1.0 + plf)) as u64 / 1_000 * 1_000)
     }
 }
 
@@ -84,5 +85,13 @@ mod tests {
         signals.io.completed = None;
         policy.step(&signals, &mut request);
         assert_eq!(request.idle_wake.get(0), Some(Nanos::from_micros(100)));
+        signals.io.completed = Some(9);
+        signals.io.mean_latency = Some(Nanos(503_000));
+        policy.step(&signals, &mut request);
+        assert_eq!(
+            request.idle_wake.get(0),
+            Some(Nanos::from_micros(100)),
+            "noise changes nothing"
+        );
     }
 }
