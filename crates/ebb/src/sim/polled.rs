@@ -11,7 +11,7 @@ use ebb_record::summary::{Experiment, Latency, SCHEMA};
 use ebb_record::verdict::{self, Side};
 use ebb_record::{RunSummary, Summary};
 use ebb_trace::Workload;
-use ebb_trace::generate::BuildContext;
+use ebb_trace::generate::{BuildContext, WorkloadSpec};
 use ebb_twin::bound::reactors;
 use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
@@ -125,6 +125,7 @@ impl<'a> Plan<'a> {
         }
         let devices = self.profile.threads;
         let context = BuildContext { devices, capacity_bytes: CAPACITY.0, seed: self.seed };
+        let spec = WorkloadSpec { duration: Some(self.duration), ..(**spec).clone() };
         match spec.build(&context)? {
             Workload::Open(source) => Ok((Load::Trace(source), Watch::default())),
             Workload::Closed(_) => Err(refused(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use crate::request::TraceError;
+use crate::request::{LONGEST, LONGEST_SAID, TraceError};
 
 /// A window of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,6 +58,13 @@ fn windows(from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>
             continue;
         }
         let [end, reads, writes] = numbers3(numbers).map_err(wrong)?;
+        if reads > 1.0 || writes > 1.0 {
+            let all = "a share of all the workload's reads or writes lies between 0 and 1";
+            return Err(wrong(format!("{:e}: {all}", reads.max(writes))));
+        }
+        if end * 1e3 > LONGEST.0 as f64 {
+            return Err(wrong(format!("the window ends at {end:e} us, beyond {LONGEST_SAID}")));
+        }
         let length = end * 1e3 - ended;
         if length <= 0.0 {
             return Err(wrong("the window does not end after the one before it".to_owned()));
@@ -108,6 +115,8 @@ mod tests {
         for (lines, reason) in [
             ("w1,10,0.25", ":2: expected four columns"),
             ("w1,10,0.25,0.5,1", ":2: expected four columns, found more"),
+            ("w1,10,1e308,0.5", ":2: 1e308: a share of all"),
+            ("w1,1e30,1,0.5", ":2: the window ends at 1e30 us, beyond 100 years"),
             ("w1,10,-1,0.5", ":2: '-1' is not a number"),
             ("w1,10,NaN,0.5", ":2: 'NaN' is not a number"),
             ("w1,10,1,0.5\nw1,10,1,0.5", ":3: the window does not end after"),
