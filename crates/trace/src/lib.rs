@@ -33,5 +33,5 @@ pub use format::Format;
 pub use open::{OpenOptions, STDIN, open, open_bytes, open_file, open_stream};
 pub use output::OutputFile;
 pub use reader::{Reader, Skipped};
-pub use request::{Closed, Op, Request, Source, TraceError, Workload};
+pub use request::{Closed, LONGEST, Op, Request, Source, TraceError, Workload};
 pub use write::{write, write_to};

@@ -6,7 +6,7 @@ use ebb_policy::units::Nanos;
 
 use crate::format::{Fault, Format, Line, Records};
 use crate::order::Order;
-use crate::request::{Request, Source, TraceError};
+use crate::request::{LONGEST, LONGEST_SAID, Request, Source, TraceError};
 
 /// Requests that one call of [`Source::fill`] appends at most.
 pub const BATCH: usize = 4096;
@@ -37,6 +37,8 @@ pub struct Reader {
     /// First and latest instant handed out, on the trace's own clock.
     first: Option<Nanos>,
     latest: Nanos,
+    /// Least and greatest instant read.
+    span: Option<(Nanos, Nanos)>,
     /// Requests read so far.
     read: u64,
     ended: bool,
@@ -58,6 +60,7 @@ impl Reader {
             waiting: Order::default(),
             first: None,
             latest: Nanos::ZERO,
+            span: None,
             read: 0,
             ended: false,
             skipped: Skipped::default(),
@@ -107,6 +110,12 @@ impl Reader {
         if self.first.is_some() && request.at < self.latest {
             return Err(self.backwards(request.at));
         }
+        let (least, greatest) = self.span.unwrap_or((request.at, request.at));
+        let span = (least.min(request.at), greatest.max(request.at));
+        if span.1 - span.0 > LONGEST {
+            return Err(self.apart(request.at));
+        }
+        self.span = Some(span);
         self.read += 1;
         let window = self.format.window();
         if window == 0 {
@@ -140,6 +149,19 @@ impl Reader {
         format!(
             "time runs backwards: {now:.9} s after {before:.9} s (since the first request)\
              {window}; sort the file by time first"
+        )
+    }
+
+    #[cold]
+    fn apart(&self, at: Nanos) -> String {
+        let (least, greatest) = self.span.unwrap_or_default();
+        let (side, apart) = match at > greatest {
+            true => ("after", at - least),
+            false => ("before", greatest - at),
+        };
+        let years = apart.seconds() / (365.0 * 86_400.0);
+        format!(
+            "it arrives {years:.0} years {side} another request: a trace lasts {LONGEST_SAID} at most"
         )
     }
 

@@ -37,6 +37,12 @@ pub struct Request {
     pub recorded_latency: Option<NonZeroU64>,
 }
 
+/// The longest time from the first request of a trace to any other: no trace is longer, and sums
+/// of times stay far from what 64 bits hold.
+pub const LONGEST: Nanos = Nanos::from_secs(100 * 365 * 86_400);
+/// The same for messages.
+pub const LONGEST_SAID: &str = "100 years";
+
 /// Why a trace could not be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -67,6 +73,17 @@ pub enum TraceError {
         to: Nanos,
         /// The latest arrival that was seen.
         latest: Nanos,
+    },
+    /// A trace is slowed down too much.
+    #[error(
+        "at {rate:e} times its rate the request at {at} would come after more than {LONGEST_SAID}, \
+         which is as long as a trace may last: choose a larger factor"
+    )]
+    TooSlow {
+        /// The factor.
+        rate: f64,
+        /// When the request arrives in the trace.
+        at: Nanos,
     },
     /// The format could not be told, or does not exist.
     #[error("{file}: {reason}")]

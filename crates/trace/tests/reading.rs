@@ -52,6 +52,26 @@ fn good() -> Vec<(Format, &'static str, [&'static str; 2])> {
 }
 
 #[test]
+fn times_a_century_apart_are_refused_where_they_stand() {
+    let year = 365 * 86_400 * 1_000_000_000_u64;
+    for (times, line, said) in [
+        ([0, u64::MAX, 1], 3, "585 years after another request"),
+        ([0, 101 * year, 1], 3, "101 years after another request"),
+        // Files in order of completion are put in order within a window.
+        ([300 * year, 1, 2], 3, "years before another request"),
+    ] {
+        let lines = times.map(|at| format!("{},h,0,Read,0,512,5\n", at / 100));
+        let msr = format!("Timestamp,Hostname\n{}", lines.concat());
+        let error = error_of(&msr);
+        assert!(error.starts_with(&format!("t:{line}: ")) && error.contains(said), "{error}");
+        let mut lenient = opened(&msr, true).unwrap();
+        assert_eq!(all(&mut lenient).unwrap().len() as u64 + lenient.skipped().malformed, 3);
+    }
+    let text = format!("{EBB}\n0,R,0,512,0,0,\n{},R,0,512,0,0,\n", 99 * year);
+    assert_eq!(all(&mut opened(&text, false).unwrap()).unwrap()[1].at.0, 99 * year);
+}
+
+#[test]
 fn a_malformed_line_stops_with_file_line_and_reason() {
     for (format, heading, [first, second]) in good() {
         let lines = if heading.is_empty() { 3 } else { 4 };
