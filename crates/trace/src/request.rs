@@ -18,6 +18,18 @@ pub enum Op {
     Trim = 3,
 }
 
+impl Op {
+    /// Bytes of data that a request for `bytes` moves between host and device.
+    #[inline]
+    #[must_use]
+    pub const fn data(self, bytes: u32) -> u32 {
+        match self {
+            Self::Read | Self::Write => bytes,
+            Self::Flush | Self::Trim => 0,
+        }
+    }
+}
+
 /// One block-I/O request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
@@ -35,6 +47,15 @@ pub struct Request {
     pub stream: u32,
     /// Latency recorded with the trace, if it has one, in nanoseconds.
     pub recorded_latency: Option<NonZeroU64>,
+}
+
+impl Request {
+    /// Bytes of data that it moves; none for flushes and trims, whatever range they are for.
+    #[inline]
+    #[must_use]
+    pub const fn data_bytes(&self) -> u32 {
+        self.op.data(self.bytes)
+    }
 }
 
 /// The longest time from the first request of a trace to any other: no trace is longer, and sums
