@@ -88,7 +88,7 @@ impl Reader {
     /// Takes the next record into `batch` or the window; `false` at the end.
     fn step(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
         let fault = match self.records.next() {
-            Ok(None) => return Ok(false),
+            Ok(None) => return self.end().map(|()| false),
             Ok(Some(Line::Header)) => return Ok(true),
             Ok(Some(Line::Other)) => {
                 self.skipped.ignored += 1;
@@ -104,6 +104,22 @@ impl Reader {
             Fault::Record(reason) => self.malformed(reason).map(|()| true),
             Fault::Stream(source) => Err(self.broken(&source)),
         }
+    }
+
+    /// A trace has at least one request: whoever gives an empty one meant another file.
+    fn end(&self) -> Result<(), TraceError> {
+        if self.read > 0 {
+            return Ok(());
+        }
+        let Skipped { malformed, ignored, reasons } = &self.skipped;
+        let mut reason = "there is no request in it".to_owned();
+        if *ignored > 0 {
+            reason.push_str(&format!("; {ignored} records are of another kind"));
+        }
+        if let Some((line, first)) = reasons.first() {
+            reason.push_str(&format!("; {malformed} are malformed, the first at {line}: {first}"));
+        }
+        Err(TraceError::Format { file: self.file.clone(), reason })
     }
 
     fn accept(&mut self, request: Request, batch: &mut Vec<Request>) -> Result<(), String> {
@@ -161,7 +177,8 @@ impl Reader {
         };
         let years = apart.seconds() / (365.0 * 86_400.0);
         format!(
-            "it arrives {years:.0} years {side} another request: a trace lasts {LONGEST_SAID} at most"
+            "it arrives {years:.0} years {side} another request: \
+             a trace lasts {LONGEST_SAID} at most"
         )
     }
 

@@ -153,12 +153,14 @@ fn rows_farther_out_of_order_than_the_window_are_refused() {
 
 #[test]
 fn what_is_no_trace_is_refused_with_the_names_of_the_formats() {
-    for text in ["", "hello\n", "1,2,3\n4,5,6\n", "\u{0}\u{0}\u{0}\u{0}"] {
+    assert_eq!(error_of(""), "t: the file is empty");
+    for text in ["hello\n", "1,2,3\n4,5,6\n", "\u{0}\u{0}\u{0}\u{0}"] {
         let error = error_of(text);
         assert!(error.contains("--format") && error.contains("tencent-replay"), "{error}");
     }
     let named = OpenOptions { format: Some(Format::Spc), lenient: false };
-    assert!(all(&mut open_bytes("t", Vec::new(), &named).unwrap()).unwrap().is_empty());
+    let error = all(&mut open_bytes("t", Vec::new(), &named).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "t: there is no request in it");
     let error = open("/no/such/trace", &OpenOptions::default()).err().unwrap().to_string();
     assert!(error.starts_with("/no/such/trace: "), "{error}");
     let error = open(env!("CARGO_MANIFEST_DIR"), &OpenOptions::default()).err().unwrap();

@@ -12,6 +12,10 @@ use super::outcome;
 use super::plan::Plan;
 use super::run::RunResult;
 
+/// A result that may not be what was meant.
+pub const NONE_COUNTED: &str = "no request was counted, and so nothing says what one would take: \
+    state a longer --duration, a shorter --warmup or a higher rate";
+
 fn change((at, settings): &(Nanos, Settings)) -> ChangeLine {
     ChangeLine {
         at_s: at.seconds(),
@@ -42,6 +46,14 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     let verdicts = verdict::all(&sides, plf);
     let is_trace = plan.folds().is_some();
     let advice = advice::advice(&sides, &verdicts, is_trace);
+    let mut notes = plan.notes();
+    let idled = |run: &RunResult| {
+        let Outcome { requests, jobs, trip, .. } = &run.outcome;
+        *requests == 0 && jobs.is_empty() && trip.is_none()
+    };
+    if results.iter().any(idled) {
+        notes.push(NONE_COUNTED.to_owned());
+    }
     Summary {
         schema: SCHEMA,
         simulated: true,
@@ -59,7 +71,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         experiment: None,
         changes: plan.changes.iter().map(change).collect(),
         traces: results.first().map(|first| first.files.clone()).unwrap_or_default(),
-        notes: plan.notes(),
+        notes,
         unfinished,
         advice,
         verdicts,
