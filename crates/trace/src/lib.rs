@@ -16,6 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod files;
 pub mod format;
 pub mod generate;
 mod input;
@@ -30,7 +31,7 @@ pub mod transform;
 pub mod write;
 
 pub use format::Format;
-pub use open::{OpenOptions, STDIN, open, open_bytes, open_file, open_stream};
+pub use open::{OpenOptions, STDIN, check_start, open, open_bytes, open_file, open_stream};
 pub use output::OutputFile;
 pub use reader::{Reader, Skipped};
 pub use request::{Closed, LONGEST, Op, Request, Source, TraceError, Workload};

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use parquet::file::reader::ChunkReader;
 
+use crate::files::{self, Patient};
 use crate::format::{Detected, Format, Records, detect, parquet as own, vscsi};
 use crate::input::{Lines, Vscsi};
 use crate::reader::Reader;
-use crate::request::TraceError;
+use crate::request::{Source, TraceError};
 
 /// Bytes by which a format is detected.
 const HEAD: usize = 1024;
@@ -32,14 +33,17 @@ pub struct OpenOptions {
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
     let path = path.as_ref();
     if path == Path::new(STDIN) {
-        return stream("standard input".to_owned(), Box::new(io::stdin()), options);
+        let name = "standard input".to_owned();
+        let from = Patient::stdin();
+        let from = from.map_err(|source| TraceError::Io { file: name.clone(), source })?;
+        return stream(name, Box::new(from), options);
     }
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|source| TraceError::Io { file: name.clone(), source })?;
+    let file = files::open(path).map_err(|source| TraceError::Io { file: name.clone(), source })?;
     open_file(&name, file, options)
 }
 
-/// An open trace file; `name` is for messages.
+/// A trace file opened by [`files::open`]; `name` is for messages.
 ///
 /// # Errors
 /// As [`open`].
@@ -51,13 +55,13 @@ pub fn open_file(name: &str, mut file: File, options: &OpenOptions) -> Result<Re
         return Err(io(io::Error::new(io::ErrorKind::IsADirectory, "a directory, not a trace")));
     }
     if !kind.is_file() {
-        return stream(name, Box::new(file), options);
+        return stream(name, Box::new(Patient(file)), options);
     }
     let magic = head_of(&mut file, 4);
     if is_parquet(&magic.bytes, options) {
         return parquet(name, file, options);
     }
-    stream(name, Box::new(magic.then(file)), options)
+    stream(name, Box::new(magic.then(Patient(file))), options)
 }
 
 /// A trace that is in memory.
@@ -81,6 +85,25 @@ pub fn open_stream(
     options: &OpenOptions,
 ) -> Result<Reader, TraceError> {
     stream(name.to_owned(), Box::new(from), options)
+}
+
+/// Whether a trace that begins with `head` and goes on can be read at all: an early answer before
+/// much is done with it.
+///
+/// # Errors
+/// What is wrong with its form, or with one of the requests in `head`.
+pub fn check_start(name: &str, head: Vec<u8>, options: &OpenOptions) -> Result<(), TraceError> {
+    if is_parquet(&head, options) {
+        return Ok(());
+    }
+    let goes_on = Failing(Some(io::Error::other("more comes")));
+    let from = Cursor::new(head).chain(goes_on);
+    let checked = stream(name.to_owned(), Box::new(from), options)
+        .and_then(|mut reader| reader.fill(&mut Vec::new()));
+    match checked {
+        Err(TraceError::Io { .. }) => Ok(()),
+        checked => checked,
+    }
 }
 
 fn is_parquet(magic: &[u8], options: &OpenOptions) -> bool {
