@@ -19,6 +19,7 @@
 pub mod files;
 pub mod format;
 pub mod generate;
+mod gzip;
 mod input;
 pub mod open;
 mod order;

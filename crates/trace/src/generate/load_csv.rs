@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use crate::files::open_beside;
+use crate::gzip::Gzip;
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
 
 /// A window of time.
@@ -31,7 +32,7 @@ pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceErro
     let packed = magic == [0x1f, 0x8b];
     let whole = Cursor::new(magic).chain(file);
     let plain: Box<dyn Read> =
-        if packed { Box::new(flate2::read::MultiGzDecoder::new(whole)) } else { Box::new(whole) };
+        if packed { Box::new(Gzip::new(BufReader::new(whole))) } else { Box::new(whole) };
     windows(BufReader::new(plain), &name, workload)
 }
 
