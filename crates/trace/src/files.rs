@@ -73,8 +73,8 @@ impl Read for Patient {
     }
 }
 
-/// Opens a file beside a trace or a profile, such as a table: a regular file, or a pipe or device of
-/// as much as a text may have.
+/// Opens a file beside a trace or a profile, such as a table: a regular file, or a pipe or device
+/// of as much as a text may have.
 ///
 /// # Errors
 /// When it is a directory or cannot be opened.
