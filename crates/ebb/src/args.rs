@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use ebb_policy::units::Nanos;
-use ebb_trace::Format;
+use ebb_trace::{Format, OpenOptions};
 
 /// How to read a trace.
 #[derive(Debug, Default, Clone, Copy, Args)]
@@ -16,6 +16,13 @@ pub struct Reading {
     /// Pass over malformed records and count them.
     #[arg(long)]
     pub lenient: bool,
+}
+
+impl Reading {
+    /// The same for the reader.
+    pub fn options(&self) -> OpenOptions {
+        OpenOptions { format: self.format, lenient: self.lenient }
+    }
 }
 
 /// Formats by name, so that shells complete them and a near miss is told.

@@ -1,7 +1,6 @@
 //! `ebb characterise`: how fast a server's disks are at each fan speed, the curve that EADC uses
 //! (Fig. 5). In the twin only; docs/cli.md says what a real machine would need.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use ebb_policy::cooling::{Curve, CurveError};
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Nanos, parse_ratio};
 use ebb_policy::{Limits, PERIOD, Request, Topology};
+use ebb_trace::files;
 use ebb_trace::generate;
 use ebb_twin::{Observer, Run, Sample};
 
@@ -321,7 +321,7 @@ pub fn curve_of(steps: &[Step]) -> Result<Curve> {
 /// # Errors
 /// A file that cannot be read or is no curve.
 pub fn read_curve(path: &Path) -> Result<Curve> {
-    let text = fs::read_to_string(path)
+    let text = files::text(path)
         .map_err(|error| usage(format!("{}: cannot read the curve: {error}", path.display())))?;
     let CurveFile::<Placed> { points, .. } = toml::from_str(&text)
         .map_err(|error| usage(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
@@ -351,6 +351,8 @@ pub fn hold_fans(topology: &Topology, duty: f64) -> Request {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

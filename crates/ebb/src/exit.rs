@@ -11,6 +11,7 @@ use ebb_trace::transform::InvalidOption;
 use ebb_twin::{ProfileError, TwinError};
 
 use crate::out;
+use crate::text::printable;
 
 /// What was asked for cannot be: the message says what would be valid.
 #[derive(Debug, thiserror::Error)]
@@ -32,10 +33,30 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Tells `error` on standard error and gives its exit code.
-pub fn report(error: &anyhow::Error) -> ExitCode {
-    out::note(format_args!("error: {}", message(error)));
+/// Tells `error` on standard error and gives its exit code; `asked` says that somebody asked for
+/// the end.
+pub fn report(error: &anyhow::Error, asked: bool) -> ExitCode {
+    // Reading ends by an error then, which says nothing more.
+    let ended = anyhow::Error::from(Interrupted);
+    let error = if asked && error.chain().any(is_input) { &ended } else { error };
+    out::note(format_args!("error: {}", shown(&message(error))));
     ExitCode::from(code(error))
+}
+
+/// A message as a terminal may get it: whatever stands in names is printable, and lines of files
+/// that it quotes are short.
+fn shown(message: &str) -> String {
+    const MOST: usize = 160;
+    let quoted = |line: &str| {
+        line.split_once('|').is_some_and(|(before, _)| {
+            before.ends_with(' ') && before.chars().all(|c| c == ' ' || c.is_ascii_digit())
+        })
+    };
+    let line = |line: &str| match line.char_indices().nth(MOST) {
+        Some((end, _)) if quoted(line) => printable(&line[..end]) + "…",
+        _ => printable(line),
+    };
+    message.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The chain of causes in one line each, without repeating what an outer one already says.
@@ -124,6 +145,14 @@ mod tests {
         let error = anyhow::Error::from(Usage("no".into())).context("while trying");
         assert_eq!(code(&error), 2);
         assert_eq!(message(&error), "while trying: no");
+    }
+
+    #[test]
+    fn what_is_told_is_printable_and_quotes_little() {
+        let line = format!("5 | a = \"{}\"", "x".repeat(100_000));
+        let told = shown(&format!("x\u{1b}[31m.toml: no\n  |\n{line}\n  | \t^^^\nsays \u{7}"));
+        assert!(told.starts_with("x\\u{1b}[31m.toml: no\n  |\n5 | a = \"xxx"), "{told}");
+        assert!(told.ends_with("xxx…\n  | \t^^^\nsays \\u{7}") && told.len() < 300, "{told}");
     }
 
     #[test]

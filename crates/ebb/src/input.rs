@@ -1,23 +1,26 @@
 //! Trace files as one source of requests, changed as the options say.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use tempfile::NamedTempFile;
 
 use ebb_policy::units::Nanos;
 pub use ebb_record::parts::FileReport;
+use ebb_trace::files::Patient;
 use ebb_trace::transform::{cut, fold, merge, rate, spread};
 use ebb_trace::{
-    Format, OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, open, open_file,
+    Format, OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, check_start, files,
+    open, open_file,
 };
 
 use crate::args::{Changes, Reading};
-use crate::exit::usage;
+use crate::exit::{Unwritten, usage};
 use crate::server::Server;
+use crate::text::printable;
 
 /// Traces and how to read and change them; opened anew for each run.
 pub struct Traces {
@@ -29,38 +32,73 @@ pub struct Traces {
 /// A trace as named.
 struct TraceFile {
     name: PathBuf,
-    /// A copy of what can be read only once.
-    copy: Option<NamedTempFile>,
+    /// A copy of what can be read only once; it has no name, and so ends with the process.
+    copy: Option<File>,
 }
 
 impl TraceFile {
     fn shown(&self) -> String {
         match self.name == Path::new(STDIN) {
             true => "standard input".to_owned(),
-            false => self.name.display().to_string(),
+            false => printable(&self.name.display().to_string()),
         }
     }
 
     /// The file for reading; `None` for standard input.
     fn file(&self) -> io::Result<Option<File>> {
         match &self.copy {
-            Some(copy) => copy.reopen().map(Some),
+            // Each reader has a place of its own in it.
+            Some(copy) => File::open(format!("/proc/self/fd/{}", copy.as_raw_fd())).map(Some),
             None if self.name == Path::new(STDIN) => Ok(None),
-            None => File::open(&self.name).map(Some),
+            None => files::open(&self.name).map(Some),
         }
     }
 
     /// Copies what is no regular file, so that it can be read more than once.
-    fn keep(&mut self) -> io::Result<()> {
-        let mut from: Box<dyn Read> = match self.file()? {
-            Some(file) if !file.metadata()?.file_type().is_file() => Box::new(file),
-            Some(_) => return Ok(()),
-            None => Box::new(io::stdin()),
+    fn keep(&mut self, options: &OpenOptions) -> Result<()> {
+        let name = self.shown();
+        let unread = |source| TraceError::Io { file: name.clone(), source };
+        let mut from = match self.file().map_err(unread)? {
+            Some(file) => match file.metadata().map_err(unread)?.file_type() {
+                kind if kind.is_file() || kind.is_dir() => return Ok(()),
+                _ => Patient(file),
+            },
+            None => Patient::stdin().map_err(unread)?,
         };
-        let mut copy = NamedTempFile::new()?;
-        io::copy(&mut from, &mut copy)?;
+        let mut buffer = vec![0; HEAD];
+        let mut filled = read_full(&mut from, &mut buffer).map_err(unread)?;
+        if filled == HEAD {
+            check_start(&name, buffer.clone(), options)?;
+        }
+        let folder = std::env::temp_dir();
+        let unwritten = |error: io::Error| {
+            let folder = folder.display();
+            anyhow::Error::from(error).context(Unwritten(format!(
+                "a copy of {name}, which is read more than once, to {folder} (set TMPDIR to a \
+                 folder with more room, or name a file)"
+            )))
+        };
+        let mut copy = tempfile::tempfile().map_err(unwritten)?;
+        while filled > 0 {
+            copy.write_all(&buffer[..filled]).map_err(unwritten)?;
+            filled = read_full(&mut from, &mut buffer).map_err(unread)?;
+        }
         self.copy = Some(copy);
         Ok(())
+    }
+}
+
+/// Bytes of a pipe that show whether it is worth a copy: more than any line has.
+const HEAD: usize = 256 << 10;
+
+/// Reads until `buffer` is full or nothing comes any more.
+fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        match from.read(&mut buffer[filled..])? {
+            0 => return Ok(filled),
+            read => filled += read,
+        }
     }
 }
 
@@ -122,7 +160,7 @@ impl Traces {
     /// The same for several runs: what can be read only once is copied to a temporary file.
     pub fn for_several_runs(mut self) -> Result<Self> {
         for file in &mut self.files {
-            file.keep().map_err(|source| TraceError::Io { file: file.shown(), source })?;
+            file.keep(&self.reading.options())?;
         }
         Ok(self)
     }
@@ -167,7 +205,7 @@ impl Traces {
     }
 
     fn open_one(&self, trace: &TraceFile, watch: &Watch) -> Result<Box<dyn Source>> {
-        let options = OpenOptions { format: self.reading.format, lenient: self.reading.lenient };
+        let options = self.reading.options();
         let name = trace.shown();
         let io = |source| TraceError::Io { file: name.clone(), source };
         let reader = match trace.file().map_err(io)? {

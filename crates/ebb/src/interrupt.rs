@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
+use ebb_trace::files;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -27,6 +28,7 @@ pub fn watch() -> Result<()> {
             .and_then(|_| flag::register(signal, asked.clone()))
             .context("cannot watch for signals")?;
     }
+    files::stop_when(self::asked);
     Ok(())
 }
 

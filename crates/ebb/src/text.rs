@@ -65,6 +65,17 @@ pub fn wrapped(text: &str) -> String {
     all
 }
 
+/// A text with its control characters escaped, but for tabs: what stands in a name is not for the
+/// terminal to act on.
+pub fn printable(text: &str) -> String {
+    let plain = |c: char| c == '\t' || !c.is_control();
+    let escaped = |c: char| match plain(c) {
+        true => String::from(c),
+        false => c.escape_default().to_string(),
+    };
+    if text.chars().all(plain) { text.to_owned() } else { text.chars().map(escaped).collect() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

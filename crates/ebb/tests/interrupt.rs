@@ -17,7 +17,7 @@ fn start(args: &[&str]) -> Child {
 
 /// Sends SIGINT once it is watched for, and tells how that ended: exit code, standard output,
 /// standard error.
-fn interrupt(mut child: Child) -> (Option<i32>, String, String) {
+pub fn interrupt(mut child: Child) -> (Option<i32>, String, String) {
     let watched = || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();

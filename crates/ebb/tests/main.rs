@@ -10,6 +10,7 @@ mod dependencies;
 mod errors;
 mod experiment;
 mod files;
+mod inputs;
 mod interrupt;
 mod load;
 mod manual;

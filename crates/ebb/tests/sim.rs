@@ -239,11 +239,9 @@ fn lenient_reading_says_what_it_passed_over() {
 }
 
 #[test]
-fn an_empty_trace_has_no_latency_and_no_verdict() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = path(folder.path(), "empty.csv");
-    fs::write(&trace, "at_ns,op,offset,bytes,device,stream,latency_ns\n").unwrap();
-    let args = ["sim", "--trace", &trace, "--policy", "native", "--policy", "pacer"];
+fn a_run_without_requests_has_no_latency_and_no_verdict() {
+    let low = ["sim", "--workload", "poisson", "--rate", "1e-6 IOPS", "--duration", "1 s"];
+    let args = [&low[..], &["--policy", "native", "--policy", "pacer"]].concat();
     let result = json(&[&args[..], &["--json"]].concat());
     valid("sim-1", &result);
     assert_eq!(result["runs"][1]["latency_us"]["mean"], Value::Null);

@@ -52,6 +52,8 @@ pub(crate) struct Lines {
     parser: Box<dyn LineParser>,
     line: u64,
     ended: bool,
+    /// Of the line at the start of the buffer no end was found.
+    too_long: bool,
     heading: Heading,
 }
 
@@ -74,7 +76,7 @@ impl Lines {
         may_have_heading: bool,
     ) -> Self {
         let heading = if may_have_heading { Heading::Possible } else { Heading::Over };
-        Self { buffer: Buffer::new(from), parser, line: 0, ended: false, heading }
+        Self { buffer: Buffer::new(from), parser, line: 0, ended: false, too_long: false, heading }
     }
 
     /// The length of the next line, without and with its line end; `None` at the end.
@@ -87,7 +89,10 @@ impl Lines {
             }
             seen = unused.len();
             if seen > MOST_IN_LINE {
-                return self.skip_long();
+                self.line += 1;
+                self.too_long = true;
+                let reason = "the line is longer than 64 KiB: not a line of any format";
+                return Err(Fault::Record(reason.to_owned()));
             }
             if !self.buffer.more().map_err(Fault::Stream)? {
                 return Ok((seen > 0).then_some((seen, seen)));
@@ -95,25 +100,24 @@ impl Lines {
         }
     }
 
-    /// Drops the rest of a line that is too long.
-    fn skip_long(&mut self) -> Result<Option<(usize, usize)>, Fault> {
-        self.line += 1;
-        loop {
+    /// Drops the rest of a line that was too long: only when more is asked for, since it may have
+    /// no end.
+    fn skip_long(&mut self) -> Result<(), Fault> {
+        while std::mem::take(&mut self.too_long) {
             if let Some(newline) = memchr::memchr(b'\n', self.buffer.unused()) {
                 self.buffer.start += newline + 1;
                 break;
             }
             self.buffer.start = self.buffer.end;
-            if !self.buffer.more().map_err(Fault::Stream)? {
-                break;
-            }
+            self.too_long = self.buffer.more().map_err(Fault::Stream)?;
         }
-        Err(Fault::Record("the line is longer than 64 KiB: not a line of any format".to_owned()))
+        Ok(())
     }
 }
 
 impl Records for Lines {
     fn next(&mut self) -> Result<Option<Line>, Fault> {
+        self.skip_long()?;
         loop {
             let Some((length, used)) = self.measure()? else {
                 if !self.ended {

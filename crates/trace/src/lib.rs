@@ -16,8 +16,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod files;
 pub mod format;
 pub mod generate;
+mod gzip;
 mod input;
 pub mod open;
 mod order;
@@ -30,8 +32,8 @@ pub mod transform;
 pub mod write;
 
 pub use format::Format;
-pub use open::{OpenOptions, STDIN, open, open_bytes, open_file, open_stream};
+pub use open::{OpenOptions, STDIN, check_start, open, open_bytes, open_file, open_stream};
 pub use output::OutputFile;
 pub use reader::{Reader, Skipped};
-pub use request::{Closed, Op, Request, Source, TraceError, Workload};
+pub use request::{Closed, LONGEST, Op, Request, Source, TraceError, Workload};
 pub use write::{write, write_to};

@@ -6,10 +6,13 @@ use std::path::Path;
 
 use parquet::file::reader::ChunkReader;
 
-use crate::format::{Detected, Format, Records, detect, parquet as own, vscsi};
+use crate::files::{self, Patient};
+use crate::format::field::shown;
+use crate::format::{Detected, Format, Nearest, Records, detect, nearest, parquet as own, vscsi};
+use crate::gzip::Gzip;
 use crate::input::{Lines, Vscsi};
 use crate::reader::Reader;
-use crate::request::TraceError;
+use crate::request::{Source, TraceError};
 
 /// Bytes by which a format is detected.
 const HEAD: usize = 1024;
@@ -32,14 +35,17 @@ pub struct OpenOptions {
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
     let path = path.as_ref();
     if path == Path::new(STDIN) {
-        return stream("standard input".to_owned(), Box::new(io::stdin()), options);
+        let name = "standard input".to_owned();
+        let from = Patient::stdin();
+        let from = from.map_err(|source| TraceError::Io { file: name.clone(), source })?;
+        return stream(name, Box::new(from), options);
     }
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|source| TraceError::Io { file: name.clone(), source })?;
+    let file = files::open(path).map_err(|source| TraceError::Io { file: name.clone(), source })?;
     open_file(&name, file, options)
 }
 
-/// An open trace file; `name` is for messages.
+/// A trace file opened by [`files::open`]; `name` is for messages.
 ///
 /// # Errors
 /// As [`open`].
@@ -51,13 +57,13 @@ pub fn open_file(name: &str, mut file: File, options: &OpenOptions) -> Result<Re
         return Err(io(io::Error::new(io::ErrorKind::IsADirectory, "a directory, not a trace")));
     }
     if !kind.is_file() {
-        return stream(name, Box::new(file), options);
+        return stream(name, Box::new(Patient(file)), options);
     }
     let magic = head_of(&mut file, 4);
     if is_parquet(&magic.bytes, options) {
         return parquet(name, file, options);
     }
-    stream(name, Box::new(magic.then(file)), options)
+    stream(name, Box::new(magic.then(Patient(file))), options)
 }
 
 /// A trace that is in memory.
@@ -81,6 +87,25 @@ pub fn open_stream(
     options: &OpenOptions,
 ) -> Result<Reader, TraceError> {
     stream(name.to_owned(), Box::new(from), options)
+}
+
+/// Whether a trace that begins with `head` and goes on can be read at all: an early answer before
+/// much is done with it.
+///
+/// # Errors
+/// What is wrong with its form, or with one of the requests in `head`.
+pub fn check_start(name: &str, head: Vec<u8>, options: &OpenOptions) -> Result<(), TraceError> {
+    if is_parquet(&head, options) {
+        return Ok(());
+    }
+    let goes_on = Failing(Some(io::Error::other("more comes")));
+    let from = Cursor::new(head).chain(goes_on);
+    let checked = stream(name.to_owned(), Box::new(from), options)
+        .and_then(|mut reader| reader.fill(&mut Vec::new()));
+    match checked {
+        Err(TraceError::Io { .. }) => Ok(()),
+        checked => checked,
+    }
 }
 
 fn is_parquet(magic: &[u8], options: &OpenOptions) -> bool {
@@ -138,7 +163,7 @@ fn stream(
 /// members or frames are read to the end.
 fn unpacked(magic: &[u8], from: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     Ok(match magic {
-        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(from))),
+        [0x1f, 0x8b, ..] => Box::new(Gzip::new(BufReader::new(from))),
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             Box::new(zstd::stream::read::Decoder::new(from)?)
         }
@@ -152,7 +177,7 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 const MAGIC: usize = 4;
 
 /// Forms that are not read: how they begin, their names, and a command that undoes them.
-const FOREIGN: [(&[u8], &str, &str); 9] = [
+const FOREIGN: [(&[u8], &str, &str); 11] = [
     (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
     (b"BZh", "compressed with bzip2", "bzip2 -dc"),
     (b"PK\x03\x04", "a zip archive", "unzip -p"),
@@ -160,6 +185,9 @@ const FOREIGN: [(&[u8], &str, &str); 9] = [
     (b"\x04\x22\x4d\x18", "compressed with lz4", "lz4 -dc"),
     (b"\x1f\x9d", "compressed with compress", "uncompress -c"),
     (b"Rar!", "a rar archive", "unrar p -inul"),
+    // BLK_IO_TRACE_MAGIC and version 7, on machines of either byte order.
+    (b"\x07\x74\x61\x65", "a binary trace of blktrace", "blkparse -i"),
+    (b"\x65\x61\x74\x07", "a binary trace of blktrace", "blkparse -i"),
     (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
     (b"\xfe\xff", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
 ];
@@ -172,12 +200,40 @@ fn foreign(head: &[u8]) -> Option<String> {
     let (what, command) = match known {
         Some((_, what, command)) => (*what, *command),
         None if tar => ("a tar archive", "tar -xOf"),
-        None => return None,
+        None => match wide(head) {
+            Some(command) => ("text in UTF-16", command),
+            None => return instead(head),
+        },
     };
     Some(format!(
         "{what}, which Ebb does not read (it reads gzip and zstd); unpack it first, or pipe it in: \
          {command} FILE | ebb … -"
     ))
+}
+
+/// What undoes UTF-16 without its mark: of each two bytes one is 0, always the same.
+fn wide(head: &[u8]) -> Option<&'static str> {
+    let pairs = head.as_chunks::<2>().0;
+    let all =
+        |zero: usize| pairs.len() > 3 && pairs.iter().all(|p| p[zero] == 0 && p[1 - zero] > 0);
+    match (all(1), all(0)) {
+        (true, _) => Some("iconv -f UTF-16LE -t UTF-8"),
+        (_, true) => Some("iconv -f UTF-16BE -t UTF-8"),
+        _ => None,
+    }
+}
+
+/// What stands in place of a trace that was not had.
+fn instead(head: &[u8]) -> Option<String> {
+    let text = head.trim_ascii_start();
+    let begins = |with: &str| {
+        text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    if begins("version https://git-lfs") {
+        return Some("a Git LFS pointer, not the file it stands for: git lfs pull".to_owned());
+    }
+    let page = begins("<!doctype html") || begins("<html");
+    page.then(|| "an HTML page, not a trace: look at what was downloaded".to_owned())
 }
 
 fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
@@ -197,13 +253,22 @@ fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
         let source = io::Error::new(error.kind(), text);
         return Err(TraceError::Io { file: name.to_owned(), source });
     }
-    let what = if head.bytes.is_empty() {
-        "the file is empty"
-    } else {
-        "no known format fits its first lines"
+    if head.bytes.is_empty() {
+        let reason = "the file is empty".to_owned();
+        return Err(TraceError::Format { file: name.to_owned(), reason });
+    }
+    let what = match nearest(&head.bytes, head.whole) {
+        None => "no known format fits its first lines".to_owned(),
+        Some(Nearest { line, text, fault: None }) => {
+            format!("no known format fits its first lines; line {line} is '{}'", shown(text))
+        }
+        Some(Nearest { line, text, fault: Some((format, reason)) }) => {
+            let text = shown(text);
+            format!("no known format fits line {line}, '{text}'; {format} is nearest: {reason}")
+        }
     };
-    let reason =
-        format!("{what}; if it is a trace, name its format with --format: {}", Format::names());
+    let names = Format::names();
+    let reason = format!("{what}; if it is a trace, name its format with --format: {names}");
     Err(TraceError::Format { file: name.to_owned(), reason })
 }
 
@@ -263,6 +328,31 @@ mod tests {
         let mut tar = vec![b'x'; 257];
         tar.extend_from_slice(b"ustar\x0000");
         assert!(refused(&tar).contains("a tar archive"));
+    }
+
+    #[test]
+    fn what_stands_in_place_of_a_trace_is_named_with_the_remedy() {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n";
+        assert!(refused(pointer.as_bytes()).contains("git lfs pull"));
+        assert!(refused(b"\n<!DOCTYPE HTML>\n<html>\n").contains("an HTML page"));
+        let wide = |bytes: fn(u16) -> [u8; 2]| LINES.encode_utf16().flat_map(bytes).collect();
+        let (little, big): (Vec<_>, Vec<_>) = (wide(u16::to_le_bytes), wide(u16::to_be_bytes));
+        assert!(refused(&little).contains("iconv -f UTF-16LE"));
+        assert!(refused(&big).contains("iconv -f UTF-16BE"));
+    }
+
+    #[test]
+    fn a_format_that_nearly_fits_says_why_it_does_not() {
+        for (text, said) in [
+            ("419,X,5613568,4096,157780814\n", "alibaba is nearest: type is 'X', not R or W"),
+            ("# a\n0,R,0,4096\n", "fits line 2, '0,R,0,4096'; alibaba is nearest: column"),
+            ("a,b\n128166372,h,0,Read,0,-5,1\n", "line 2, '128166372,h,0,Read,0,-5,1'; msr is"),
+            ("{\"a\": 1}\n", "first lines; line 1 is '{\\\"a\\\": 1}'"),
+            ("x\u{1b}[31m\n", "line 1 is 'x\\x1b[31m'"),
+        ] {
+            let error = refused(text.as_bytes());
+            assert!(error.contains(said) && error.contains("--format"), "{error}");
+        }
     }
 
     #[test]

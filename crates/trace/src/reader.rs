@@ -6,7 +6,7 @@ use ebb_policy::units::Nanos;
 
 use crate::format::{Fault, Format, Line, Records};
 use crate::order::Order;
-use crate::request::{Request, Source, TraceError};
+use crate::request::{LONGEST, LONGEST_SAID, Request, Source, TraceError};
 
 /// Requests that one call of [`Source::fill`] appends at most.
 pub const BATCH: usize = 4096;
@@ -37,6 +37,8 @@ pub struct Reader {
     /// First and latest instant handed out, on the trace's own clock.
     first: Option<Nanos>,
     latest: Nanos,
+    /// Least and greatest instant read.
+    span: Option<(Nanos, Nanos)>,
     /// Requests read so far.
     read: u64,
     ended: bool,
@@ -58,6 +60,7 @@ impl Reader {
             waiting: Order::default(),
             first: None,
             latest: Nanos::ZERO,
+            span: None,
             read: 0,
             ended: false,
             skipped: Skipped::default(),
@@ -85,7 +88,7 @@ impl Reader {
     /// Takes the next record into `batch` or the window; `false` at the end.
     fn step(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
         let fault = match self.records.next() {
-            Ok(None) => return Ok(false),
+            Ok(None) => return self.end().map(|()| false),
             Ok(Some(Line::Header)) => return Ok(true),
             Ok(Some(Line::Other)) => {
                 self.skipped.ignored += 1;
@@ -103,10 +106,32 @@ impl Reader {
         }
     }
 
+    /// A trace has at least one request: whoever gives an empty one meant another file.
+    fn end(&self) -> Result<(), TraceError> {
+        if self.read > 0 {
+            return Ok(());
+        }
+        let Skipped { malformed, ignored, reasons } = &self.skipped;
+        let mut reason = "there is no request in it".to_owned();
+        if *ignored > 0 {
+            reason.push_str(&format!("; {ignored} records are of another kind"));
+        }
+        if let Some((line, first)) = reasons.first() {
+            reason.push_str(&format!("; {malformed} are malformed, the first at {line}: {first}"));
+        }
+        Err(TraceError::Format { file: self.file.clone(), reason })
+    }
+
     fn accept(&mut self, request: Request, batch: &mut Vec<Request>) -> Result<(), String> {
         if self.first.is_some() && request.at < self.latest {
             return Err(self.backwards(request.at));
         }
+        let (least, greatest) = self.span.unwrap_or((request.at, request.at));
+        let span = (least.min(request.at), greatest.max(request.at));
+        if span.1 - span.0 > LONGEST {
+            return Err(self.apart(request.at));
+        }
+        self.span = Some(span);
         self.read += 1;
         let window = self.format.window();
         if window == 0 {
@@ -140,6 +165,20 @@ impl Reader {
         format!(
             "time runs backwards: {now:.9} s after {before:.9} s (since the first request)\
              {window}; sort the file by time first"
+        )
+    }
+
+    #[cold]
+    fn apart(&self, at: Nanos) -> String {
+        let (least, greatest) = self.span.unwrap_or_default();
+        let (side, apart) = match at > greatest {
+            true => ("after", at - least),
+            false => ("before", greatest - at),
+        };
+        let years = apart.seconds() / (365.0 * 86_400.0);
+        format!(
+            "it arrives {years:.0} years {side} another request: \
+             a trace lasts {LONGEST_SAID} at most"
         )
     }
 

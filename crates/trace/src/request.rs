@@ -18,6 +18,18 @@ pub enum Op {
     Trim = 3,
 }
 
+impl Op {
+    /// Bytes of data that a request for `bytes` moves between host and device.
+    #[inline]
+    #[must_use]
+    pub const fn data(self, bytes: u32) -> u32 {
+        match self {
+            Self::Read | Self::Write => bytes,
+            Self::Flush | Self::Trim => 0,
+        }
+    }
+}
+
 /// One block-I/O request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
@@ -36,6 +48,21 @@ pub struct Request {
     /// Latency recorded with the trace, if it has one, in nanoseconds.
     pub recorded_latency: Option<NonZeroU64>,
 }
+
+impl Request {
+    /// Bytes of data that it moves; none for flushes and trims, whatever range they are for.
+    #[inline]
+    #[must_use]
+    pub const fn data_bytes(&self) -> u32 {
+        self.op.data(self.bytes)
+    }
+}
+
+/// The longest time from the first request of a trace to any other: no trace is longer, and sums
+/// of times stay far from what 64 bits hold.
+pub const LONGEST: Nanos = Nanos::from_secs(100 * 365 * 86_400);
+/// The same for messages.
+pub const LONGEST_SAID: &str = "100 years";
 
 /// Why a trace could not be read on.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +94,17 @@ pub enum TraceError {
         to: Nanos,
         /// The latest arrival that was seen.
         latest: Nanos,
+    },
+    /// A trace is slowed down too much.
+    #[error(
+        "at {rate:e} times its rate the request at {at} would come after more than {LONGEST_SAID}, \
+         which is as long as a trace may last: choose a larger factor"
+    )]
+    TooSlow {
+        /// The factor.
+        rate: f64,
+        /// When the request arrives in the trace.
+        at: Nanos,
     },
     /// The format could not be told, or does not exist.
     #[error("{file}: {reason}")]

@@ -52,6 +52,26 @@ fn good() -> Vec<(Format, &'static str, [&'static str; 2])> {
 }
 
 #[test]
+fn times_a_century_apart_are_refused_where_they_stand() {
+    let year = 365 * 86_400 * 1_000_000_000_u64;
+    for (times, line, said) in [
+        ([0, u64::MAX, 1], 3, "585 years after another request"),
+        ([0, 101 * year, 1], 3, "101 years after another request"),
+        // Files in order of completion are put in order within a window.
+        ([300 * year, 1, 2], 3, "years before another request"),
+    ] {
+        let lines = times.map(|at| format!("{},h,0,Read,0,512,5\n", at / 100));
+        let msr = format!("Timestamp,Hostname\n{}", lines.concat());
+        let error = error_of(&msr);
+        assert!(error.starts_with(&format!("t:{line}: ")) && error.contains(said), "{error}");
+        let mut lenient = opened(&msr, true).unwrap();
+        assert_eq!(all(&mut lenient).unwrap().len() as u64 + lenient.skipped().malformed, 3);
+    }
+    let text = format!("{EBB}\n0,R,0,512,0,0,\n{},R,0,512,0,0,\n", 99 * year);
+    assert_eq!(all(&mut opened(&text, false).unwrap()).unwrap()[1].at.0, 99 * year);
+}
+
+#[test]
 fn a_malformed_line_stops_with_file_line_and_reason() {
     for (format, heading, [first, second]) in good() {
         let lines = if heading.is_empty() { 3 } else { 4 };
@@ -133,12 +153,14 @@ fn rows_farther_out_of_order_than_the_window_are_refused() {
 
 #[test]
 fn what_is_no_trace_is_refused_with_the_names_of_the_formats() {
-    for text in ["", "hello\n", "1,2,3\n4,5,6\n", "\u{0}\u{0}\u{0}\u{0}"] {
+    assert_eq!(error_of(""), "t: the file is empty");
+    for text in ["hello\n", "1,2,3\n4,5,6\n", "\u{0}\u{0}\u{0}\u{0}"] {
         let error = error_of(text);
         assert!(error.contains("--format") && error.contains("tencent-replay"), "{error}");
     }
     let named = OpenOptions { format: Some(Format::Spc), lenient: false };
-    assert!(all(&mut open_bytes("t", Vec::new(), &named).unwrap()).unwrap().is_empty());
+    let error = all(&mut open_bytes("t", Vec::new(), &named).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "t: there is no request in it");
     let error = open("/no/such/trace", &OpenOptions::default()).err().unwrap().to_string();
     assert!(error.starts_with("/no/such/trace: "), "{error}");
     let error = open(env!("CARGO_MANIFEST_DIR"), &OpenOptions::default()).err().unwrap();

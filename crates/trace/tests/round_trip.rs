@@ -102,8 +102,13 @@ fn the_foreign_text_formats_read_back() {
 }
 
 #[test]
-fn an_empty_trace_can_be_written_to_parquet() {
-    assert!(round_trip(&[], Format::Parquet).is_empty());
+fn an_empty_trace_can_be_written_to_parquet_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    assert_eq!(write(&mut Given(Vec::new()), &path, Format::Parquet).unwrap(), 0);
+    let mut reader = open(&path, &OpenOptions::default()).unwrap();
+    let error = reader.fill(&mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("no request in it"), "{error}");
 }
 
 #[test]

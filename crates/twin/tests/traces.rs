@@ -55,7 +55,7 @@ fn count(mut source: Box<dyn Source>) -> (u64, u64) {
             return (requests, bytes);
         }
         requests += batch.len() as u64;
-        bytes += batch.iter().map(|request| u64::from(request.bytes)).sum::<u64>();
+        bytes += batch.iter().map(|request| u64::from(request.data_bytes())).sum::<u64>();
     }
 }
 

@@ -216,10 +216,7 @@ impl<'a> Stream<'a> {
         let now = Instant::now();
         let (index, issued) = self.flying[answer.slot as usize];
         let request = &self.requests[index as usize];
-        let whole = match request.op {
-            Op::Read | Op::Write => request.bytes,
-            Op::Flush | Op::Trim => 0,
-        };
+        let whole = request.op.data(request.bytes);
         let errno = match answer.result {
             Ok(moved) if moved == whole => None,
             Ok(_) => Some(SHORT),

@@ -224,7 +224,7 @@ impl Config {
     /// What is wrong with it, and in which line.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         let file = path.unwrap_or(Path::new(FILE));
-        let text = match std::fs::read_to_string(file) {
+        let text = match ebb_trace::files::text(file) {
             Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
                 String::new()
             }

@@ -116,7 +116,7 @@ pub fn profile(path: Option<&Path>) -> anyhow::Result<Profile> {
     let Some(path) = path else { return Ok(Profile::all_flash()?) };
     let file = path.display().to_string();
     let unread = |error| usage(format!("--power-profile {file}: {error}"));
-    let text = fs::read_to_string(path).map_err(unread)?;
+    let text = ebb_trace::files::text(path).map_err(unread)?;
     Profile::parse(&file, &text).map_err(|error| usage(error.to_string()))
 }
 

@@ -134,7 +134,7 @@ fn profile(name: &str) -> Result<DriveProfile, String> {
         let names: Vec<_> = DriveProfile::names().collect();
         return Err(format!("no drive '{name}'; give a TOML file or one of {}", names.join(", ")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let text = ebb_trace::files::text(path).map_err(|error| format!("{name}: {error}"))?;
     DriveProfile::from_toml(&text).map_err(|error| format!("{name}: {error}"))
 }
 

@@ -120,7 +120,7 @@ impl ServeArgs {
     /// When the file cannot be read or is not right.
     pub fn merged(self) -> anyhow::Result<Options> {
         let Some(path) = self.config else { return Ok(self.options) };
-        let text = std::fs::read_to_string(&path)
+        let text = ebb_trace::files::text(&path)
             .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
         Ok(self.options.or(parse(&path, &text)?))
     }

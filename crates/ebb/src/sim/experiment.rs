@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
@@ -12,6 +11,7 @@ use clap::{Arg, ArgMatches, FromArgMatches};
 use toml::de::{DeTable, DeValue};
 
 use ebb_record::summary::Experiment;
+use ebb_trace::files;
 
 use super::args::{GENERATED, OUTPUT, SimArgs, TRACES};
 use crate::exit::{nearest, usage};
@@ -33,7 +33,7 @@ pub fn read(
     path: &Path,
 ) -> Result<(SimArgs, Experiment)> {
     let file = path.display();
-    let text = fs::read_to_string(path).map_err(|error| usage(format!("{file}: {error}")))?;
+    let text = files::text(path).map_err(|error| usage(format!("{file}: {error}")))?;
     let sim = command.find_subcommand("sim").ok_or_else(|| usage("no command 'sim'"))?;
     let mut stated = parse(sim, &text).map_err(|error| usage(format!("{file}{error}")))?;
     stated.retain(|option| !overruled(sim, given, option.arg));

@@ -231,6 +231,8 @@ impl Plan {
             }
             Requests::Generated(spec) => {
                 let context = self.server.context(spec, self.seed);
+                // Nothing is made up beyond the end.
+                let spec = WorkloadSpec { duration: self.duration, ..(**spec).clone() };
                 Ok((spec.build(&context)?, Watch::default()))
             }
         }

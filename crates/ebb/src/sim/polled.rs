@@ -11,13 +11,14 @@ use ebb_record::summary::{Experiment, Latency, SCHEMA};
 use ebb_record::verdict::{self, Side};
 use ebb_record::{RunSummary, Summary};
 use ebb_trace::Workload;
-use ebb_trace::generate::BuildContext;
+use ebb_trace::generate::{BuildContext, WorkloadSpec};
 use ebb_twin::bound::reactors;
 use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
 use super::args::SimArgs;
 use super::options::{self, DEFAULT_DURATION};
 use super::plan::{Requests, requests};
+use super::summary::NONE_COUNTED;
 use super::table;
 use crate::exit::usage;
 use crate::input::Watch;
@@ -125,6 +126,7 @@ impl<'a> Plan<'a> {
         }
         let devices = self.profile.threads;
         let context = BuildContext { devices, capacity_bytes: CAPACITY.0, seed: self.seed };
+        let spec = WorkloadSpec { duration: Some(self.duration), ..(**spec).clone() };
         match spec.build(&context)? {
             Workload::Open(source) => Ok((Load::Trace(source), Watch::default())),
             Workload::Closed(_) => Err(refused(
@@ -162,6 +164,9 @@ impl<'a> Plan<'a> {
 
     fn summary(&self, shown: &[Shown], watch: &Watch) -> Summary {
         let limit = mean(&shown[0]).map(|mean| mean * (1.0 + self.plf));
+        let other = "'other' is all that is neither CPU nor drive, as one number";
+        let none = shown.iter().any(|one| one.answered == 0).then_some(NONE_COUNTED);
+        let notes = [Some(other), none].into_iter().flatten().map(str::to_owned).collect();
         let runs: Vec<_> =
             self.names.iter().zip(shown).map(|(name, one)| self.line(name, one, limit)).collect();
         let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
@@ -177,7 +182,7 @@ impl<'a> Plan<'a> {
             plf: self.plf,
             traces: watch.reports(),
             verdicts: verdict::all(&sides, self.plf),
-            notes: vec!["'other' is all that is neither CPU nor drive, as one number".to_owned()],
+            notes,
             runs,
             ..Summary::default()
         }

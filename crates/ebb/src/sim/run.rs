@@ -57,7 +57,9 @@ pub fn run_all(
     for (run, policy) in runs.into_iter().zip(&plan.policies) {
         match run {
             Some(Ok(run)) => results.done.push(run),
-            Some(Err(error)) if !error.is::<Interrupted>() => return Err(error),
+            Some(Err(error)) if !error.is::<Interrupted>() && !interrupt::asked() => {
+                return Err(error);
+            }
             _ => results.unfinished.push(policy.clone()),
         }
     }

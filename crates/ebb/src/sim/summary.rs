@@ -12,6 +12,10 @@ use super::outcome;
 use super::plan::Plan;
 use super::run::RunResult;
 
+/// A result that may not be what was meant.
+pub const NONE_COUNTED: &str = "no request was counted, and so nothing says what one would take: \
+    state a longer --duration, a shorter --warmup or a higher rate";
+
 fn change((at, settings): &(Nanos, Settings)) -> ChangeLine {
     ChangeLine {
         at_s: at.seconds(),
@@ -46,7 +50,14 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         .iter()
         .filter(|result| result.outcome.jobs.is_empty())
         .filter_map(|run| advice::behind(&run.recorded.policy, plan.duration?, run.outcome.end));
-    let notes = plan.notes().into_iter().chain(behind).collect();
+    let mut notes: Vec<String> = plan.notes().into_iter().chain(behind).collect();
+    let idled = |run: &RunResult| {
+        let Outcome { requests, jobs, trip, .. } = &run.outcome;
+        *requests == 0 && jobs.is_empty() && trip.is_none()
+    };
+    if results.iter().any(idled) {
+        notes.push(NONE_COUNTED.to_owned());
+    }
     Summary {
         schema: SCHEMA,
         simulated: true,

@@ -63,9 +63,10 @@ fn lines(summary: &Summary) -> Vec<(&'static str, String)> {
         (
             "data",
             format!(
-                "{} read, {} written, {} touched",
+                "{} read, {} written, {}{} touched",
                 bytes(summary.read_bytes as f64),
                 bytes(summary.written_bytes as f64),
+                if summary.footprint_is_exact { "" } else { "about " },
                 bytes(summary.footprint_bytes as f64)
             ),
         ),

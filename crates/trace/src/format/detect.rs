@@ -1,6 +1,6 @@
 //! Which format a file is in, from its first bytes.
 
-use super::field::is_comment;
+use super::field::{Columns, Reason, is_comment, is_heading};
 use super::{Format, Line, vscsi};
 use crate::request::Request;
 
@@ -53,22 +53,76 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
     best
 }
 
+/// The first line that no format takes.
+pub(crate) struct Nearest<'a> {
+    /// Its number.
+    pub(crate) line: usize,
+    /// Its text.
+    pub(crate) text: &'a [u8],
+    /// The format that takes it but for one column, and what that says of it.
+    pub(crate) fault: Option<(Format, Reason)>,
+}
+
+/// The first line of a `head` that fits no format; `None` where it has none.
+pub(crate) fn nearest(head: &[u8], whole: bool) -> Option<Nearest<'_>> {
+    let lines = lines(head, whole).collect::<Vec<_>>();
+    let &(line, text) = match lines[..] {
+        [(_, first), ref second, ..] if is_heading(first) => second,
+        _ => lines.first()?,
+    };
+    let fault = |format: Format| Some((format, format.parser()?.line(text).err()?));
+    let near = |format: &Format| edits(text).any(|line| takes(*format, &line));
+    let fault = Format::ALL.into_iter().filter(near).find_map(fault);
+    Some(Nearest { line, text, fault })
+}
+
+/// Whether `line` is a record of `format`.
+fn takes(format: Format, line: &[u8]) -> bool {
+    let parsed = format.parser().and_then(|mut parser| parser.line(line).ok());
+    matches!(parsed, Some(Line::Request(_) | Line::Other))
+}
+
+/// What stands in some column of some format.
+const VALUES: [&[u8]; 7] = [b"0", b"1", b"512", b"0.1", b"R", b"Read", b"sda"];
+/// No format has as many columns.
+const COLUMNS: usize = 32;
+
+/// `line` with one column replaced, left out or added at the end.
+fn edits(line: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let (columns, separator) = match line.contains(&b',') {
+        true => (Columns::commas(line), &b","[..]),
+        false => (Columns::blanks(line), &b" "[..]),
+    };
+    let columns: Vec<&[u8]> = columns.take(COLUMNS).collect();
+    let places = 0..=columns.len();
+    let edit = move |(place, value): (usize, Option<&'static [u8]>)| {
+        let before = columns.iter().take(place).copied();
+        let after = columns.iter().skip(place + 1).copied();
+        before.chain(value).chain(after).collect::<Vec<_>>().join(separator)
+    };
+    let values = || VALUES.into_iter().map(Some).chain([None]);
+    places.flat_map(move |place| values().map(move |value| (place, value))).map(edit)
+}
+
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 
 /// The lines of `head` that the parser of `format` takes for what it knows.
 fn accepted(format: Format, head: &[u8], whole: bool) -> impl Iterator<Item = Line> {
+    let mut parser = format.parser();
+    lines(head, whole).filter_map(move |(_, line)| parser.as_mut()?.line(line).ok())
+}
+
+/// The whole lines of `head` that are neither blank nor comments, with their numbers.
+fn lines(head: &[u8], whole: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let end = if whole {
         head.len()
     } else {
         memchr::memrchr(b'\n', head).map_or(head.len(), |newline| newline + 1)
     };
-    let mut parser = format.parser();
-    head[..end]
-        .split(|byte| *byte == b'\n')
-        .map(<[u8]>::trim_ascii_end)
-        .filter(|line| !line.is_empty() && !is_comment(line))
-        .filter_map(move |line| parser.as_mut()?.line(line).ok())
+    let all = head[..end].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let numbered = all.enumerate().map(|(index, line)| (index + 1, line));
+    numbered.filter(|(_, line)| !line.is_empty() && !is_comment(line))
 }
 
 #[cfg(test)]

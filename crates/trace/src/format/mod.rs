@@ -20,7 +20,7 @@ pub(crate) mod vscsi;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use detect::{Detected, detect};
+pub(crate) use detect::{Detected, Nearest, detect, nearest};
 pub(crate) use field::{Fault, Line, LineParser, Records};
 
 /// How many records a format whose rows are not in order of arrival is sorted within.

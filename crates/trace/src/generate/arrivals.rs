@@ -23,8 +23,9 @@ pub(super) struct Arrivals {
     /// Mean gap at load 1, in nanoseconds.
     interval: f64,
     rng: Pcg64Mcg,
-    /// When the next request comes.
+    /// When the next request comes; from `end` on none does.
     clock: f64,
+    end: u64,
 }
 
 const GAPS: u64 = u64::MAX;
@@ -39,6 +40,7 @@ impl Arrivals {
         seed: u64,
         part: u64,
         first: u32,
+        end: u64,
         place: Place<'_>,
     ) -> Result<Self, GenerateError> {
         let good = (1..=MOST_STREAMS).contains(&spec.streams);
@@ -59,6 +61,7 @@ impl Arrivals {
             interval: interval(iops(spec.rate, place)?),
             rng: stream(seed, part, GAPS),
             clock: 0.0,
+            end,
         };
         this.advance();
         Ok(this)
@@ -71,7 +74,8 @@ impl Arrivals {
             Gaps::Exponential => gap(&mut self.rng),
             Gaps::Constant => 1.0,
         };
-        loop {
+        // Beyond the end the load may be 0 for ever.
+        while self.is_to_come() {
             let rate = self.segment.level / self.interval;
             let room = (self.segment.until - self.clock) * rate;
             if gap < room {
@@ -82,6 +86,10 @@ impl Arrivals {
             self.clock = self.segment.until;
             self.segment = self.shape.next();
         }
+    }
+
+    fn is_to_come(&self) -> bool {
+        (self.clock as u64) < self.end
     }
 
     fn next(&mut self) -> Request {
@@ -103,14 +111,13 @@ impl Arrivals {
 /// Several kinds merged in time order.
 pub(super) struct Open {
     parts: Vec<Arrivals>,
-    end: u64,
 }
 
 const BATCH: usize = 4096;
 
 impl Open {
-    pub(super) const fn new(parts: Vec<Arrivals>, end: u64) -> Self {
-        Self { parts, end }
+    pub(super) const fn new(parts: Vec<Arrivals>) -> Self {
+        Self { parts }
     }
 }
 
@@ -119,7 +126,7 @@ impl Source for Open {
         for _ in 0..BATCH {
             let first = self.parts.iter_mut().min_by(|a, b| a.clock.total_cmp(&b.clock));
             match first {
-                Some(part) if (part.clock as u64) < self.end => batch.push(part.next()),
+                Some(part) if part.is_to_come() => batch.push(part.next()),
                 _ => break,
             }
         }

@@ -79,7 +79,8 @@ impl WorkloadSpec {
         for spec in &self.jobs {
             let target = self.target(context, spec.drives, &spec.name)?;
             let (first, part) = next(spec.streams(target.count));
-            let jobs = Jobs::new(spec, target, context.seed, part, first, self.place(&spec.name))?;
+            let place = self.place(&spec.name);
+            let jobs = Jobs::new(spec, target, context.seed, part, first, end, place)?;
             clients.add(jobs.slots(), Part::Jobs(jobs));
         }
         for spec in &self.rocksdb {
@@ -105,10 +106,11 @@ impl WorkloadSpec {
         for (part, spec) in self.arrivals.iter().enumerate() {
             let target = self.target(context, spec.drives, &spec.name)?;
             let place = self.place(&spec.name);
-            parts.push(Arrivals::new(spec, target, context.seed, part as u64, first, place)?);
+            let seed = context.seed;
+            parts.push(Arrivals::new(spec, target, seed, part as u64, first, end, place)?);
             first += spec.streams;
         }
-        Ok(Open::new(parts, end))
+        Ok(Open::new(parts))
     }
 
     /// The jobs of the workload, in the order of their parts.

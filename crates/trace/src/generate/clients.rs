@@ -46,7 +46,7 @@ impl Closed for Clients {
             return None;
         }
         let request = match &mut self.parts[part as usize] {
-            Part::Jobs(jobs) => jobs.next(thread, now.0),
+            Part::Jobs(jobs) => jobs.next(thread, now.0)?,
             Part::Rocksdb(instance) => instance.next(now.0)?,
             Part::Readers(readers) => readers.next(thread, now.0),
         };

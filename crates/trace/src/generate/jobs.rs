@@ -7,7 +7,7 @@ use super::random::stream;
 use super::schedule::Schedule;
 use super::spec::{AccessSpec, JobSpec};
 use super::target::Target;
-use super::text::Rate;
+use super::text::{RATES, RATES_SAID, Rate};
 use crate::request::Request;
 
 /// Threads of one kind. Each thread draws its requests in an order of its own, whatever its
@@ -54,6 +54,7 @@ impl Jobs {
         seed: u64,
         part: u64,
         first: u32,
+        end: u64,
         place: Place<'_>,
     ) -> Result<Self, GenerateError> {
         place.need(spec.threads > 0, "threads", "must be at least 1")?;
@@ -76,7 +77,7 @@ impl Jobs {
             access.region(&of_part, place)?;
         }
         let threads = accesses[0].streams(&of_part, place)?;
-        let paces = paces(&stages, place)?;
+        let paces = paces(&stages, end, place)?;
         Ok(Self {
             pace: Pace::new(paces, threads.len(), stream(seed, part, PACE)),
             threads,
@@ -93,10 +94,10 @@ impl Jobs {
         threads.flat_map(|thread| (0..self.depth).map(move |_| thread)).collect()
     }
 
-    /// The next request for a slot of `thread` that is free at `now`.
+    /// The next request for a slot of `thread` that is free at `now`, if one comes.
     #[inline]
-    pub(super) fn next(&mut self, thread: u32, now: u64) -> Request {
-        let (at, stage, thread) = match self.pace.turn(now, self.phases.as_mut()) {
+    pub(super) fn next(&mut self, thread: u32, now: u64) -> Option<Request> {
+        let (at, stage, thread) = match self.pace.turn(now, self.phases.as_mut())? {
             Turn::Own { at, stage } => {
                 let at = match &mut self.phases {
                     Some(phases) => phases.admit(thread / self.same_job, at),
@@ -106,15 +107,16 @@ impl Jobs {
             }
             Turn::Arrival { at, stage, thread } => (at, stage, thread),
         };
-        self.accesses[stage].draw(&mut self.threads[thread], at)
+        Some(self.accesses[stage].draw(&mut self.threads[thread], at))
     }
 }
 
 fn paces(
     stages: &[(u64, Rate, AccessSpec)],
+    end: u64,
     place: Place<'_>,
 ) -> Result<Vec<Stage>, GenerateError> {
-    let ends = stages.iter().skip(1).map(|stage| stage.0).chain([u64::MAX]);
+    let ends = stages.iter().skip(1).map(|stage| stage.0).chain([end]);
     let stage = |((from, rate, _), until): (&(u64, Rate, AccessSpec), u64)| {
         let interval = match *rate {
             Rate::Max => None,
@@ -128,8 +130,8 @@ fn paces(
 /// A rate in requests per second, which a pressure is not yet.
 pub(super) fn iops(rate: Rate, place: Place<'_>) -> Result<f64, GenerateError> {
     match rate {
-        Rate::Iops(iops) if iops.is_finite() && iops > 0.0 => Ok(iops),
-        Rate::Iops(_) => Err(place.wrong("rate", "must be above zero")),
+        Rate::Iops(iops) if RATES.contains(&iops) => Ok(iops),
+        Rate::Iops(iops) => Err(place.wrong("rate", format!("{iops:e} IOPS: {RATES_SAID}"))),
         Rate::Max => Err(place.wrong("rate", "requests by the clock need a rate, not \"max\"")),
         Rate::Pressure(_) => {
             let reason = format!("{rate} is a share of the server's maximum, which is not known");

@@ -1,12 +1,11 @@
 //! Measured load shapes: which share of a disk's requests came in which window.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-
-use crate::request::TraceError;
+use crate::files::open_beside;
+use crate::gzip::Gzip;
+use crate::request::{LONGEST, LONGEST_SAID, TraceError};
 
 /// A window of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,32 +18,43 @@ pub(super) struct Window {
     pub(super) writes: f64,
 }
 
+/// No line has more bytes.
+const MOST_IN_LINE: u64 = 64 << 10;
 const HEADER: &str = "workload,window_end_us,read_share,write_share";
 
 /// The windows of one workload.
 pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceError> {
     let name = path.display().to_string();
     let io = |source| TraceError::Io { file: name.clone(), source };
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = open_beside(path).map_err(io)?;
     let mut magic = Vec::new();
     file.by_ref().take(2).read_to_end(&mut magic).map_err(io)?;
     let packed = magic == [0x1f, 0x8b];
     let whole = Cursor::new(magic).chain(file);
     let plain: Box<dyn Read> =
-        if packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
+        if packed { Box::new(Gzip::new(BufReader::new(whole))) } else { Box::new(whole) };
     windows(BufReader::new(plain), &name, workload)
 }
 
-fn windows(from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>, TraceError> {
+fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>, TraceError> {
     let mut windows = Vec::new();
     let mut ended = 0.0;
-    for (index, line) in from.lines().enumerate() {
-        let line = line.map_err(|source| TraceError::Io { file: file.to_owned(), source })?;
+    let mut line = String::new();
+    for index in 0_u64.. {
+        line.clear();
+        let read = from.by_ref().take(MOST_IN_LINE + 1).read_line(&mut line);
+        let length = read.map_err(|source| TraceError::Io { file: file.to_owned(), source })?;
+        if length == 0 {
+            break;
+        }
         let wrong = |reason: String| TraceError::Malformed {
             file: file.to_owned(),
-            line: index as u64 + 1,
+            line: index + 1,
             reason,
         };
+        if length as u64 > MOST_IN_LINE {
+            return Err(wrong("the line is longer than 64 KiB".to_owned()));
+        }
         if index == 0 {
             if line.trim_end() != HEADER {
                 return Err(wrong(format!("expected the header {HEADER}")));
@@ -58,6 +68,13 @@ fn windows(from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>
             continue;
         }
         let [end, reads, writes] = numbers3(numbers).map_err(wrong)?;
+        if reads > 1.0 || writes > 1.0 {
+            let all = "a share of all the workload's reads or writes lies between 0 and 1";
+            return Err(wrong(format!("{:e}: {all}", reads.max(writes))));
+        }
+        if end * 1e3 > LONGEST.0 as f64 {
+            return Err(wrong(format!("the window ends at {end:e} us, beyond {LONGEST_SAID}")));
+        }
         let length = end * 1e3 - ended;
         if length <= 0.0 {
             return Err(wrong("the window does not end after the one before it".to_owned()));
@@ -108,6 +125,8 @@ mod tests {
         for (lines, reason) in [
             ("w1,10,0.25", ":2: expected four columns"),
             ("w1,10,0.25,0.5,1", ":2: expected four columns, found more"),
+            ("w1,10,1e308,0.5", ":2: 1e308: a share of all"),
+            ("w1,1e30,1,0.5", ":2: the window ends at 1e30 us, beyond 100 years"),
             ("w1,10,-1,0.5", ":2: '-1' is not a number"),
             ("w1,10,NaN,0.5", ":2: 'NaN' is not a number"),
             ("w1,10,1,0.5\nw1,10,1,0.5", ":3: the window does not end after"),

@@ -39,6 +39,7 @@ pub use spec::{
 pub use target::{BuildContext, DriveShare};
 pub use text::{Blocks, Rate, RateError, Share, iops};
 
+use crate::files;
 use crate::request::TraceError;
 
 /// Reads a workload from a TOML file. Paths in it are relative to it.
@@ -48,8 +49,7 @@ use crate::request::TraceError;
 pub fn load(path: impl AsRef<Path>) -> Result<WorkloadSpec, GenerateError> {
     let path = path.as_ref();
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| TraceError::Io { file: file.clone(), source })?;
+    let text = files::text(path).map_err(|source| TraceError::Io { file: file.clone(), source })?;
     let mut spec: WorkloadSpec = toml::from_str(&text)
         .map_err(|error| GenerateError::Toml { file, reason: error.to_string() })?;
     let folder = path.parent().unwrap_or(Path::new(""));

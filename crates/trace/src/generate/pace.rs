@@ -15,6 +15,12 @@ pub(super) struct Stage {
     pub(super) interval: Option<f64>,
 }
 
+impl Stage {
+    fn has(&self, clock: f64) -> bool {
+        clock < self.until as f64
+    }
+}
+
 /// Whose request it is to send, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -53,46 +59,51 @@ impl Pace {
         Self { stages, stage: 0, clock: 0.0, thread: 0, threads, rng }
     }
 
-    /// The turn of a thread that is free at `now`.
+    /// The turn of a thread that is free at `now`; `None` when nothing comes any more.
     #[inline]
-    pub(super) fn turn(&mut self, now: u64, phases: Option<&mut Schedule>) -> Turn {
+    pub(super) fn turn(&mut self, now: u64, phases: Option<&mut Schedule>) -> Option<Turn> {
         let stage = self.stages[self.stage];
         if stage.interval.is_none() && now < stage.until {
-            return Turn::Own { at: now.max(stage.from), stage: self.stage };
+            return Some(Turn::Own { at: now.max(stage.from), stage: self.stage });
         }
         self.paced(now, phases)
     }
 
-    fn paced(&mut self, now: u64, mut phases: Option<&mut Schedule>) -> Turn {
+    fn paced(&mut self, now: u64, mut phases: Option<&mut Schedule>) -> Option<Turn> {
         loop {
             let stage = self.stages[self.stage];
-            // The last stage has no end. Arrivals that waited beyond their stage are dropped, as
-            // a new run definition of vdbench does not inherit any.
+            // Arrivals that waited beyond their stage are dropped, as a new run definition of
+            // vdbench does not inherit any.
             if now >= stage.until {
-                self.enter(self.stage + 1);
+                self.enter_next()?;
                 continue;
             }
             let Some(interval) = stage.interval else {
-                return Turn::Own { at: now.max(stage.from), stage: self.stage };
+                return Some(Turn::Own { at: now.max(stage.from), stage: self.stage });
             };
             self.clock += gap(&mut self.rng) * interval;
-            if let Some(phases) = phases.as_deref_mut() {
+            // Phases are not asked about times beyond the stage: they would be made up to there.
+            if let (Some(phases), true) = (phases.as_deref_mut(), stage.has(self.clock)) {
                 let admitted = phases.admit(0, self.clock as u64);
                 self.clock = self.clock.max(admitted as f64);
             }
-            if self.clock >= stage.until as f64 {
-                self.enter(self.stage + 1);
+            if !stage.has(self.clock) {
+                self.enter_next()?;
                 continue;
             }
             let thread = self.thread;
             self.thread = if thread + 1 == self.threads { 0 } else { thread + 1 };
-            return Turn::Arrival { at: now.max(self.clock as u64), stage: self.stage, thread };
+            let at = now.max(self.clock as u64);
+            return Some(Turn::Arrival { at, stage: self.stage, thread });
         }
     }
 
-    fn enter(&mut self, stage: usize) {
-        self.stage = stage;
-        self.clock = self.stages[stage].from as f64;
+    /// Goes on with the next stage, if there is one.
+    fn enter_next(&mut self) -> Option<()> {
+        let next = self.stages.get(self.stage + 1)?;
+        self.stage += 1;
+        self.clock = next.from as f64;
+        Some(())
     }
 }
 

@@ -66,8 +66,8 @@ impl Shape {
             }
             ShapeSpec::Day { length, peaks, height, share } => {
                 place.need(length.0 >= MINUTES as u64, "shape.day.length", "must be longer")?;
-                let good = height.is_finite() && *height >= 0.0;
-                place.need(good, "shape.day.height", "must be zero or more")?;
+                let good = (0.0..=MOST_HEIGHT).contains(height);
+                place.need(good, "shape.day.height", "must be between 0 and 1000")?;
                 let good = u64::from(*peaks) <= MINUTES as u64;
                 place.need(good, "shape.day.peaks", "must be at most 1440")?;
                 let rows = day(length.0 as f64, *peaks as usize, *height, share.0, &mut rng);
@@ -108,6 +108,8 @@ impl Shape {
 }
 
 const MINUTES: usize = 1440;
+/// Of a peak, times the rate.
+const MOST_HEIGHT: f64 = 1000.0;
 /// The load between peaks swings by this much around 1; the papers give no number.
 const SWING: f64 = 0.3;
 

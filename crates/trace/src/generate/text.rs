@@ -1,11 +1,14 @@
 //! Text forms in TOML that are not plain units: rates, shares, one size or several.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use ebb_policy::units::{Bytes, UnitError, parse_ratio};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::format::field::shown;
 
 /// How fast requests come.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,44 +21,70 @@ pub enum Rate {
     Pressure(f64),
 }
 
+/// Requests per second that are told apart from none and from all at once.
+pub(super) const RATES: RangeInclusive<f64> = 1e-9..=1e9;
+/// The same for messages.
+pub(super) const RATES_SAID: &str =
+    "a rate is above 0, from 1e-9 to 1e9 IOPS, such as \"18000 IOPS\"";
+/// Pressures as shares.
+const PRESSURES: RangeInclusive<f64> = 1e-9..=10.0;
+
 /// A text that is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a rate: write \"max\", \"18000 IOPS\", 50k or a pressure such as 10%")]
-pub struct RateError(String);
+pub enum RateError {
+    /// No number.
+    #[error("'{0}' is not a rate: write \"max\", \"18000 IOPS\", 50k or a pressure such as 10%")]
+    Form(String),
+    /// A number out of range.
+    #[error("'{0}' is out of range: {RATES_SAID}; a pressure is from 1e-7% to 1000%")]
+    Range(String),
+}
 
 impl FromStr for Rate {
     type Err = RateError;
     fn from_str(text: &str) -> Result<Self, RateError> {
         let trimmed = text.trim();
-        let error = || RateError(text.to_owned());
         if trimmed.eq_ignore_ascii_case("max") {
             return Ok(Self::Max);
         }
         if let Some(percent) = trimmed.strip_suffix('%') {
-            return positive(percent).map(|share| Self::Pressure(share / 100.0)).ok_or_else(error);
+            return match number(percent).map(|percent| percent / 100.0) {
+                Some(share) if PRESSURES.contains(&share) => Ok(Self::Pressure(share)),
+                Some(_) => Err(RateError::Range(shown(text.as_bytes()))),
+                None => Err(RateError::Form(shown(text.as_bytes()))),
+            };
         }
-        iops(text).map(Self::Iops).ok_or_else(error)
+        match any_iops(text) {
+            Some(iops) if RATES.contains(&iops) => Ok(Self::Iops(iops)),
+            Some(_) => Err(RateError::Range(shown(text.as_bytes()))),
+            None => Err(RateError::Form(shown(text.as_bytes()))),
+        }
     }
 }
 
 /// Requests per second above zero: "18000", "50k", "1.5 M IOPS".
 #[must_use]
 pub fn iops(text: &str) -> Option<f64> {
+    any_iops(text).filter(|iops| *iops > 0.0)
+}
+
+fn any_iops(text: &str) -> Option<f64> {
     let trimmed = text.trim();
     let end = trimmed.len().saturating_sub(4);
     let has_unit = trimmed.is_char_boundary(end) && trimmed[end..].eq_ignore_ascii_case("iops");
     let bare = if has_unit { trimmed[..end].trim_end() } else { trimmed };
-    let (number, factor) = match bare.strip_suffix(['k', 'K']) {
-        Some(number) => (number, 1e3),
-        None => bare.strip_suffix('M').map_or((bare, 1.0), |number| (number, 1e6)),
+    let (digits, factor) = match bare.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => bare.strip_suffix('M').map_or((bare, 1.0), |digits| (digits, 1e6)),
     };
-    positive(number).map(|number| number * factor)
+    number(digits).map(|number| number * factor)
 }
 
-fn positive(text: &str) -> Option<f64> {
+fn number(text: &str) -> Option<f64> {
     let value: f64 = text.trim().replace('_', "").parse().ok()?;
-    (value.is_finite() && value > 0.0).then_some(value)
+    value.is_finite().then_some(value)
 }
+
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -183,9 +212,15 @@ mod tests {
 
     #[test]
     fn what_is_no_rate_is_refused_with_examples() {
-        for text in ["", "fast", "-3", "0", "0%", "NaN", "inf IOPS", "10 €", "€"] {
+        for text in ["", "fast", "NaN", "inf IOPS", "10 €", "€"] {
             let error = text.parse::<Rate>().unwrap_err().to_string();
-            assert!(error.contains("18000 IOPS"), "{error}");
+            assert!(error.contains("is not a rate") && error.contains("18000 IOPS"), "{error}");
         }
+        for text in ["-3", "0", "0 IOPS", "1e-10", "2000 M", "1e300", "0%", "1e-8%", "1001%"] {
+            let error = text.parse::<Rate>().unwrap_err().to_string();
+            assert!(error.contains("out of range: a rate is above 0"), "{error}");
+        }
+        let long = format!("0.{}1", "0".repeat(300));
+        assert!(long.parse::<Rate>().unwrap_err().to_string().len() < 200);
     }
 }

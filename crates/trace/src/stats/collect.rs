@@ -170,6 +170,7 @@ impl Stats {
             top_sizes: self.sizes.top(TOP),
             sequential_share: share(self.sequential, data),
             footprint_bytes: self.footprint.bytes(),
+            footprint_is_exact: self.footprint.is_exact(),
             highest_byte: self.highest,
             devices: self.devices.iter().filter(|seen| **seen).count() as u32,
             streams: self.streams.len() as u32,

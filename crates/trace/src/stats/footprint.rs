@@ -1,21 +1,28 @@
 //! How much of the devices a trace touches, in bounded memory.
 
+use std::collections::HashSet;
+
 /// Bits of the hash that choose a register: 2^14 registers, a standard error of 0.8 %.
 const BITS: u32 = 14;
+/// Blocks that are counted one by one.
+const FEW: usize = 1 << 14;
 const REGISTERS: usize = 1 << BITS;
 /// What counts as one place.
 const BLOCK: u64 = 4096;
 
 /// Counts different 4 KiB blocks with HyperLogLog (Flajolet et al., 2007): 16 KiB of memory,
-/// standard error 1.04 / sqrt(2^14) = 0.8 %, linear counting where few registers are used.
+/// standard error 1.04 / sqrt(2^14) = 0.8 %, linear counting where few registers are used; exact
+/// while blocks are few.
 #[derive(Clone)]
 pub(crate) struct Footprint {
+    /// The blocks themselves, while they are few.
+    few: Option<HashSet<(u16, u64)>>,
     registers: Box<[u8]>,
 }
 
 impl Default for Footprint {
     fn default() -> Self {
-        Self { registers: vec![0; REGISTERS].into_boxed_slice() }
+        Self { few: Some(HashSet::new()), registers: vec![0; REGISTERS].into_boxed_slice() }
     }
 }
 
@@ -24,6 +31,12 @@ impl Footprint {
     pub(crate) fn push(&mut self, device: u16, offset: u64, bytes: u32) {
         let last = offset.saturating_add(u64::from(bytes).saturating_sub(1)) / BLOCK;
         for block in offset / BLOCK..=last {
+            if let Some(few) = &mut self.few {
+                few.insert((device, block));
+                if few.len() > FEW {
+                    self.few = None;
+                }
+            }
             self.add(block ^ (u64::from(device) << 48));
         }
     }
@@ -35,8 +48,16 @@ impl Footprint {
         self.registers[register] = self.registers[register].max(rank);
     }
 
-    /// The estimate in bytes.
+    /// Whether the blocks were few enough to be counted one by one.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.few.is_some()
+    }
+
+    /// The bytes of the blocks, or an estimate.
     pub(crate) fn bytes(&self) -> u64 {
+        if let Some(few) = &self.few {
+            return few.len() as u64 * BLOCK;
+        }
         let count = REGISTERS as f64;
         let alpha = 0.7213 / (1.0 + 1.079 / count);
         let sum: f64 = self.registers.iter().map(|rank| (-f64::from(*rank)).exp2()).sum();
@@ -73,7 +94,9 @@ mod tests {
             }
             let estimate = footprint.bytes() / BLOCK;
             let error = (estimate as f64 - blocks as f64).abs();
-            assert!(error <= 0.032 * blocks as f64 + 1.0, "{estimate} for {blocks}");
+            let bound = if footprint.is_exact() { 0.0 } else { 0.032 * blocks as f64 };
+            assert_eq!(footprint.is_exact(), blocks < 16_384);
+            assert!(error <= bound, "{estimate} for {blocks}");
         }
     }
 

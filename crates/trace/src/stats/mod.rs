@@ -82,6 +82,8 @@ pub struct Summary {
     /// Estimate of the bytes that are read or written at least once, in blocks of 4 KiB;
     /// standard error 0.8 % (HyperLogLog).
     pub footprint_bytes: u64,
+    /// Whether these were few enough to be counted exactly.
+    pub footprint_is_exact: bool,
     /// The end of the farthest request.
     pub highest_byte: u64,
     /// Devices.

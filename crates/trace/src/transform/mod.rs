@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
 
-use crate::request::{Request, Source, TraceError};
+use crate::request::{LONGEST, Request, Source, TraceError};
 
 /// A number that an adapter cannot work with.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -95,8 +95,11 @@ pub fn rate(source: impl Source, rate: f64) -> Result<impl Source, InvalidOption
         return Err(InvalidOption { option: "the rate", given: rate.to_string(), valid });
     }
     let each = move |request: Request| {
-        let at = Nanos((request.at.0 as f64 / rate).round() as u64);
-        Ok(Step::Take(Request { at, ..request }))
+        let at = request.at.0 as f64 / rate;
+        if at > LONGEST.0 as f64 {
+            return Err(TraceError::TooSlow { rate, at: request.at });
+        }
+        Ok(Step::Take(Request { at: Nanos(at.round() as u64), ..request }))
     };
     Ok(Each { source, each, ended: false })
 }
@@ -233,6 +236,14 @@ pub(crate) mod tests {
         assert_eq!(micros(shift(ten(), Nanos::from_micros(7)))[..2], [7, 107]);
         let (from, to) = (Nanos::from_micros(450), Nanos::from_micros(800));
         assert_eq!(micros(cut(ten(), from, to).unwrap()), [50, 150, 250]);
+    }
+
+    #[test]
+    fn no_request_is_slowed_down_beyond_the_longest_trace() {
+        let mut batch = Vec::new();
+        let error = rate(ten(), 1e-18).unwrap().fill(&mut batch).unwrap_err().to_string();
+        assert!(error.starts_with("at 1e-18 times its rate the request at 100 us"), "{error}");
+        assert_eq!(batch.len(), 1, "what comes before is there");
     }
 
     #[test]

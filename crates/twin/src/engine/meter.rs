@@ -54,7 +54,8 @@ impl Meter {
     /// A request was answered; `drive` is the one that served it, if exactly one did.
     #[inline] // Once per request; left to itself the compiler does so or not by what stands around.
     pub(super) fn completed(&mut self, io: &Io, answered: u64, drive: Option<u16>) {
-        let Io { arrival, bytes, op, .. } = *io;
+        let Io { arrival, op, .. } = *io;
+        let bytes = op.data(io.bytes);
         let latency = answered - arrival;
         self.latencies.add(op, bytes, latency);
         self.latency_max = self.latency_max.max(latency);

@@ -115,6 +115,8 @@ pub enum TwinError {
     Trip(#[from] Trip),
 }
 
+/// The end of time.
+const NEVER: u64 = u64::MAX;
 /// Longest latency told apart in the histogram, nanoseconds: one hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
@@ -128,7 +130,7 @@ struct Engine<'a> {
     next_tick: u64,
     /// End of warm-up; 0 once it is over.
     warmup: u64,
-    /// When to stop taking requests.
+    /// When to stop taking requests; the end of time for the workload's end.
     until: u64,
     seed: u32,
     events: Events,
@@ -224,7 +226,7 @@ impl<'a> Engine<'a> {
             events.push(0, Event::Slice);
         }
         let cache = profile.cache.as_ref();
-        let until = duration.map_or(u64::MAX, |duration| duration.0);
+        let until = duration.map_or(NEVER, |duration| duration.0);
         let engine = Self {
             now: 0,
             period_start: 0,
@@ -266,22 +268,21 @@ impl<'a> Engine<'a> {
     fn serve(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) -> Result<(), TwinError> {
         self.send_due()?;
         loop {
-            let arrival = match self.supply.next_time() {
-                late if late >= self.until => u64::MAX,
-                _ if self.ios.len() >= path::MOST_IN_FLIGHT => u64::MAX,
-                // An arrival held up by overload comes as soon as there is room.
-                at => at.max(self.now),
-            };
+            let coming = self.supply.next_time(self.until);
+            // An arrival held up by overload comes as soon as there is room.
+            let room = self.ios.len() < path::MOST_IN_FLIGHT;
+            let arrival = coming.filter(|_| room).map(|at| at.max(self.now));
             let event = self.events.next_time();
-            let next = arrival.min(event);
-            if arrival == u64::MAX && self.finished() {
+            if coming.is_none() && self.finished() {
                 return Ok(());
             }
-            if self.next_tick <= next {
+            if self.next_tick <= arrival.unwrap_or(event).min(event) {
                 self.now = self.next_tick;
                 self.next_tick += PERIOD.0;
                 self.tick(cycle, observer)?;
-            } else if arrival < event {
+            } else if let Some(arrival) = arrival
+                && arrival < event
+            {
                 self.now = arrival;
                 if let Some(request) = self.supply.take() {
                     self.arrive(&request, NONE)?;
@@ -357,7 +358,7 @@ impl<'a> Engine<'a> {
 
     /// Lets time pass to the end of the run.
     fn rest(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) -> Result<(), TwinError> {
-        let asked = if self.until == u64::MAX { 0 } else { self.until };
+        let asked = if self.until == NEVER { 0 } else { self.until };
         let end = asked.max(self.last_answer).max(self.now);
         while self.next_tick < end {
             while self.events.next_time() <= self.next_tick {
@@ -390,6 +391,8 @@ impl<'a> Engine<'a> {
         // A server that tripped may have had temperatures beyond all numbers.
         if outcome.trip.is_none() {
             assert_books_balance(&outcome);
+            let all = self.until < NEVER || self.supply.is_used_up();
+            assert!(all, "every request that was read is served");
         }
         outcome.jobs = self.jobs.as_ref().map(Jobs::totals).unwrap_or_default();
         if let Some(backlog) = &self.backlog {

@@ -119,6 +119,7 @@ impl Engine<'_> {
             return self.complete(io, self.now);
         }
         if stage == 0
+            && op != Op::Trim
             && let Some(cache) = &mut self.cache
         {
             let hit = cache.touch(offset, bytes);

@@ -62,12 +62,15 @@ impl Supply {
         Ok(())
     }
 
-    /// When the next request of an open loop comes; the end of time when none does.
-    pub(super) fn next_time(&self) -> u64 {
-        match self {
-            Self::Open { batch, next, .. } => batch.get(*next).map_or(u64::MAX, |r| r.at.0),
-            Self::Closed { .. } => u64::MAX,
-        }
+    /// When the next request of an open loop comes, if one does before `until`.
+    pub(super) fn next_time(&self, until: u64) -> Option<u64> {
+        let Self::Open { batch, next, .. } = self else { return None };
+        batch.get(*next).map(|request| request.at.0).filter(|at| *at < until)
+    }
+
+    /// Whether no request is left that was read.
+    pub(super) fn is_used_up(&self) -> bool {
+        !matches!(self, Self::Open { batch, next, .. } if *next < batch.len())
     }
 
     /// The next request of an open loop.

@@ -132,7 +132,7 @@ impl Layer {
         }
         let path = self.folder().join(&name);
         let origin = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match ebb_trace::files::text(path) {
             Ok(text) => Ok(Self { origin, text: text.into() }),
             Err(error) => {
                 let valid = Profile::names().collect::<Vec<_>>().join(", ");

@@ -1,5 +1,7 @@
 //! Reading a profile, and refusing one that could not exist.
 
+use std::io::ErrorKind;
+
 use ebb_policy::CoreRole;
 use ebb_policy::units::Nanos;
 
@@ -60,9 +62,12 @@ impl Profile {
         if let Some(text) = Self::shipped_text(name) {
             return Self::parse(text, name);
         }
-        let text = std::fs::read_to_string(name).map_err(|_| {
-            let valid = Self::names().collect::<Vec<_>>().join(", ");
-            ProfileError::Unknown { name: name.to_owned(), valid }
+        let text = ebb_trace::files::text(name).map_err(|source| match source.kind() {
+            ErrorKind::NotFound => {
+                let valid = Self::names().collect::<Vec<_>>().join(", ");
+                ProfileError::Unknown { name: name.to_owned(), valid }
+            }
+            _ => ProfileError::Unread { name: name.to_owned(), source },
         })?;
         Self::parse(&text, name)
     }

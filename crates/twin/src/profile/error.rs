@@ -4,12 +4,20 @@
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// No shipped profile or file has this name.
-    #[error("unknown profile '{name}': not a shipped one ({valid}) and not a readable file")]
+    #[error("unknown profile '{name}': not a shipped one ({valid}) and not a file")]
     Unknown {
         /// As asked for.
         name: String,
         /// Names of the shipped profiles.
         valid: String,
+    },
+    /// A file that cannot be read.
+    #[error("{name}: {source}")]
+    Unread {
+        /// As asked for.
+        name: String,
+        /// Why.
+        source: std::io::Error,
     },
     /// Not TOML, or not a profile; the message carries line and column.
     #[error("{origin}: {reason}")]

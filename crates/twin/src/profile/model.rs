@@ -1,5 +1,6 @@
 //! A drive model: an SSD or a hard disk.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use ebb_policy::DriveSpec;
@@ -28,7 +29,10 @@ impl DriveModel {
         if let Some(model) = ssd.or_else(|| HddProfile::builtin(name).map(Self::Hdd)) {
             return Ok(model);
         }
-        let text = std::fs::read_to_string(folder.join(name)).map_err(|_| {
+        let text = ebb_trace::files::text(folder.join(name)).map_err(|error| {
+            if error.kind() != ErrorKind::NotFound {
+                return format!("{name}: {error}");
+            }
             let names = DriveProfile::names().chain(HddProfile::names());
             let valid = names.collect::<Vec<_>>().join(", ");
             format!("unknown drive '{name}': neither a file nor one of {valid}")

@@ -94,7 +94,8 @@ impl Arrivals {
                 }
                 let Some(request) = batch.get(*next) else { return Ok(None) };
                 *next += 1;
-                let Request { at, bytes, device, op, .. } = *request;
+                let Request { at, device, op, .. } = *request;
+                let bytes = request.data_bytes();
                 let (thread, write) = (device % threads, op != Op::Read);
                 Ok((at < until).then_some(Arrival { at, thread, write, bytes }))
             }

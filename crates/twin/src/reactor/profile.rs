@@ -218,7 +218,7 @@ impl Profile {
         if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
             return Some(Self::parse(name, text));
         }
-        let text = std::fs::read_to_string(name).ok()?;
+        let text = ebb_trace::files::text(name).ok()?;
         let table: Table = text.parse().ok()?;
         let base = table.get("base").and_then(Value::as_str);
         let polled =

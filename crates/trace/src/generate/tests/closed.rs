@@ -90,6 +90,26 @@ fn a_rate_below_the_maximum_gives_the_same_arrivals_whatever_the_server_does() {
 }
 
 #[test]
+fn a_rate_of_less_than_a_request_ends_every_slot() {
+    // 18 a 584 years, which are the end of time; one with phases is not asked about those.
+    for (name, end, most) in [("rand-rw", None, 60), ("mail", Some(Nanos::from_secs(1)), 0)] {
+        let spec = WorkloadSpec { duration: end, ..builtin(name).with_rate(1e-9) };
+        let sent = run(&mut *closed(&spec, &SERVER), Nanos::from_micros(100), 1_000);
+        assert!(sent.len() <= most, "{name}: {}", sent.len());
+    }
+}
+
+#[test]
+fn rates_out_of_range_are_refused_wherever_they_come_from() {
+    for rate in [0.0, 1e-300, 1e300, f64::NAN] {
+        for name in ["rand-rw", "poisson"] {
+            let error = builtin(name).with_rate(rate).build(&SERVER).err().unwrap().to_string();
+            assert!(error.contains("rate: ") && error.contains("from 1e-9 to 1e9"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn an_overloaded_rate_is_what_the_threads_can_do() {
     let spec = builtin("rand-rw").with_rate(1e6);
     let mut clients = closed(&spec, &SERVER);

@@ -34,6 +34,23 @@ fn poisson_and_constant_arrivals_have_their_rate_and_their_variance() {
     }
 }
 
+/// `spec` at a rate that gives no request before its end, whatever the load does meanwhile.
+fn quiet(mut spec: WorkloadSpec, shape: ShapeSpec) -> usize {
+    spec.duration = Some(Nanos::from_secs(1));
+    spec.arrivals[0].shape = shape;
+    take(&mut *open(&spec.with_rate(1e-9), &SERVER), usize::MAX).len()
+}
+
+#[test]
+fn rates_of_less_than_a_request_end_quietly() {
+    let brief = Nanos::from_micros(1);
+    let bursts = ShapeSpec::OnOff { on: brief, off: brief, floor: Share(0.0), spread: Share(0.0) };
+    let low = ShapeSpec::Day { length: Nanos(1440), peaks: 1, height: 0.0, share: Share(1.0) };
+    for shape in [ShapeSpec::Flat, bursts, ShapeSpec::Random { step: brief }, low] {
+        assert_eq!(quiet(builtin("poisson"), shape.clone()), 0, "{shape:?}");
+    }
+}
+
 #[test]
 fn bursts_come_and_go() {
     let spec = builtin("on-off").with_rate(20_000.0);
