@@ -59,7 +59,10 @@ mod tests {
                 let context = server.context(&spec, 1);
                 assert!(context.capacity_bytes > 1 << 30, "{name}");
                 let built = spec.build(&context);
-                assert!(built.is_ok(), "{} on {name}: {:?}", builtin.name, built.err());
+                // 300 GB of RocksDB do not fit on everything; what does not says so.
+                let told = built.err().map(|error| error.to_string()).unwrap_or_default();
+                let fits = told.is_empty() || told.contains("the drives are too small");
+                assert!(fits, "{} on {name}: {told}", builtin.name);
             }
         }
     }
