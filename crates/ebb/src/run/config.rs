@@ -7,7 +7,7 @@ use anyhow::Result;
 use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::Settings;
-use ebb_policy::units::{Nanos, Watts, parse_ratio, parse_tolerance};
+use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Control, CoreRole, PERIOD, Steward};
 use ebb_twin::Profile;
 use jiff::civil::Time;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::de::DeTable;
 
 use super::schedule::{InEffect, Span};
+use super::share::{ratio, tolerance};
 use crate::exit::usage;
 
 /// Where it is.
@@ -161,32 +162,6 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
     let text = String::deserialize(from)?;
     let wrong = |_| format!("serve = \"{text}\": write ADDRESS:PORT, such as 127.0.0.1:9091");
     text.parse().map(Some).map_err(wrong).map_err(de::Error::custom)
-}
-
-/// A number, as it stands in the file or in quotes.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Number(f64),
-    Text(String),
-}
-
-impl Written {
-    fn text(self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text,
-        }
-    }
-}
-
-fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    parse_ratio(&Written::deserialize(from)?.text()).map_err(de::Error::custom)
-}
-
-/// Reads a `plf`.
-pub(super) fn tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    parse_tolerance(&Written::deserialize(from)?.text()).map_err(de::Error::custom)
 }
 
 /// What is wrong with a value, and the key that it stands under.

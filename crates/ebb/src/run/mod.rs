@@ -4,6 +4,7 @@ pub mod config;
 mod estimate;
 mod schedule;
 mod served;
+mod share;
 mod supervisor;
 mod systemd;
 mod told;

@@ -4,7 +4,7 @@ use ebb_policy::units::Watts;
 use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::config::tolerance;
+use super::share::tolerance;
 
 /// A time of day and what holds in it. Where two cover the same time, the later one in the file
 /// holds.

@@ -43,9 +43,9 @@ pub fn behind(policy: &str, asked: Nanos, ended: Nanos) -> Option<String> {
     let times = ended.seconds() / asked.seconds();
     (times >= BEHIND).then(|| {
         format!(
-            "under {policy} the server fell behind: what came in {asked} took it {}, for {} times as \
-             much comes as it serves. Latencies grow for as long as that lasts; --pressure 80% is a \
-             load that it serves",
+            "under {policy} the server fell behind: what came in {asked} took it {}, for {} times \
+             as much comes as it serves. Latencies grow for as long as that lasts; --pressure 80% \
+             is a load that it serves",
             seconds(ended.seconds()),
             short(times)
         )

@@ -35,7 +35,7 @@ impl Apst {
     }
 
     /// The longest wake-up that is allowed at a mean `latency` in ns, in whole microseconds: Linux
-    /// takes no finer ones (`pm_qos_latency_tolerance_us`), and what follows noise writes all the time.
+    /// takes no finer ones (`pm_qos_latency_tolerance_us`), and noise would be written each period.
     #[must_use]
     pub fn allowed(plf: f64, latency: f64) -> Nanos {
         // A float converted to an integer saturates.

@@ -1,0 +1,31 @@
+//! Shares in a configuration: numbers, or texts such as "20%".
+
+use ebb_policy::units::{parse_ratio, parse_tolerance};
+use serde::{Deserialize, Deserializer, de};
+
+/// A number, as it stands in the file or in quotes.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(f64),
+    Text(String),
+}
+
+impl Written {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+/// Reads a ratio.
+pub fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    parse_ratio(&Written::deserialize(from)?.text()).map_err(de::Error::custom)
+}
+
+/// Reads a `plf`.
+pub fn tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    parse_tolerance(&Written::deserialize(from)?.text()).map_err(de::Error::custom)
+}
