@@ -16,16 +16,18 @@
 //! U(b) = b^(1 - alpha),   b = worth * (power under the cap - power without work)
 //! ```
 //!
-//! found state by state, since `U` is concave: where a watt adds most.
+//! found state by state, since `U` is concave: where a watt adds most. A change of state makes the
+//! drive stand still for its exit and entry latency. Caps change only where that gains more over
+//! `p_interval` than the drives serve in that time.
 
 mod demand;
 
 use self::demand::{Demand, Sample};
 use crate::PolicyError;
-use crate::ssd::pacman::Samples;
+use crate::ssd::pacman::{M_INTERVAL, P_INTERVAL, Samples};
 use crate::ssd::{CAP_TOLERANCE, PowerDesc, Sspc};
-use crate::topology::{PowerState, Topology};
-use crate::units::Watts;
+use crate::topology::{PowerState, PowerStateSpec, Topology};
+use crate::units::{Nanos, Watts};
 use crate::{Policy, Request, Signals};
 
 /// What counts as all of it. A drive that draws this share of what drives like it draw at most in
@@ -42,9 +44,20 @@ const LEAST: f64 = 0.9;
 /// and nothing tells which hang together.
 const ALPHA: f64 = 0.4;
 
+/// Share of its lowest cap that a drive draws at most without work, for what bytes cost. Where all
+/// drives are always busy, the least that was seen is no guide.
+const IDLE: f64 = 0.5;
+
 /// Bytes per joule of a drive that was never seen at work: more than of any other, so that it is
 /// tried first.
 const UNTRIED: f64 = 1e15;
+
+/// The share of a period for which a drive may stand still to find out whether its cap holds it
+/// back where that is not sure.
+const CHEAP: f64 = 0.01;
+
+/// How likely a burst is that needs all of a cap, against what was seen lately.
+const BURST: f64 = 0.01;
 
 /// Divides the budget by measured power and bytes, every `m_interval`.
 #[derive(Debug, Clone)]
@@ -68,6 +81,13 @@ pub struct PacmanPlus {
     demand: Vec<Demand>,
     /// What each drive is worth in each of its states.
     utility: Vec<Vec<f64>>,
+    /// The same with what a burst might add: what a change of state is judged by.
+    value: Vec<Vec<f64>>,
+    /// How long a drive stands still when it leaves and when it enters a state, in seconds.
+    exit: Vec<Vec<f64>>,
+    entry: Vec<Vec<f64>>,
+    /// What each has at the least.
+    floor: Vec<PowerState>,
     /// What each gets.
     ps: Vec<PowerState>,
 }
@@ -93,12 +113,23 @@ impl PacmanPlus {
         let caps = |d| (0..=desc.deepest(d)).map(|ps| desc.cap(d, ps)).collect::<Vec<_>>();
         let caps: Vec<_> = (0..drives).map(caps).collect();
         let like = |d| caps.iter().position(|other| *other == caps[d]).unwrap_or(d);
-        let shares = |of: &Vec<Watts>| of.iter().map(|cap| *cap * LEAST).collect::<Vec<_>>();
-        let ceilings: Vec<_> = caps.iter().map(shares).collect();
+        let times = |of: fn(&PowerStateSpec) -> Nanos| -> Vec<Vec<f64>> {
+            let states = topology.drives.iter().map(|drive| drive.operational());
+            states.map(|states| states.iter().map(|state| of(state).seconds()).collect()).collect()
+        };
+        let (exit, entry) = (times(|state| state.exit), times(|state| state.entry));
+        let ceilings = |d: usize| {
+            let slowest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+            let stall = slowest(&exit[d]) + slowest(&entry[d]);
+            let suspect = stall <= CHEAP * M_INTERVAL.seconds();
+            caps[d].iter().map(|cap| *cap * if suspect { LEAST } else { 1.0 }).collect::<Vec<_>>()
+        };
+        let ceilings: Vec<_> = (0..drives).map(ceilings).collect();
+        let least = |caps: &Vec<Watts>| caps.last().copied().unwrap_or_default() * LEAST;
         Ok(Self {
             budget: budget.unwrap_or_else(|| desc.sum(&vec![0; drives])),
             like: (0..drives).map(like).collect(),
-            least: ceilings.iter().map(|of| of.last().copied().unwrap_or_default()).collect(),
+            least: caps.iter().map(least).collect(),
             ceilings,
             desc,
             started: false,
@@ -108,6 +139,10 @@ impl PacmanPlus {
             was: fair.clone(),
             demand: (0..drives).map(|_| Demand::new()).collect(),
             utility: caps.iter().map(|of| vec![0.0; of.len()]).collect(),
+            value: caps.iter().map(|of| vec![0.0; of.len()]).collect(),
+            exit,
+            entry,
+            floor: fair.clone(),
             ps: fair.clone(),
             fair,
         })
@@ -135,7 +170,8 @@ impl PacmanPlus {
         for d in 0..self.ps.len() {
             let reported = signals.drives.get(d).and_then(|drive| drive.state);
             let state = reported.unwrap_or(signals.in_force.state(d)).min(self.desc.deepest(d));
-            let steady = std::mem::replace(&mut self.was[d], state) == state;
+            let was = std::mem::replace(&mut self.was[d], state);
+            let steady = was == state;
             let counts = std::mem::take(&mut self.counts[d]);
             let Some(power) = self.sample[d] else { continue };
             let (least, ceiling) = (
@@ -146,9 +182,22 @@ impl PacmanPlus {
             if steady {
                 *ceiling = ceiling.max(power.min(self.desc.cap(d, state)));
             }
+            // What it served while it stood still tells nothing.
+            if self.stall(d, was, state) > CHEAP * M_INTERVAL.seconds() {
+                continue;
+            }
+            let (least, ceiling) = (
+                &mut self.least[self.like[d]],
+                &mut self.ceilings[self.like[d]][usize::from(state)],
+            );
             let busy = (counts.known > 0.0).then(|| counts.busy / counts.known);
-            let (least, ceiling, bytes) = (*least, *ceiling, counts.bytes);
-            self.demand[d].add(Sample { busy, power, bytes, least, ceiling });
+            let (least, bytes) = (*least, counts.bytes);
+            let (idle, ceiling) = (least.min(self.desc.cap(d, PowerState::MAX) * IDLE), *ceiling);
+            let sample = Sample { busy, power, bytes, least, idle, ceiling };
+            if let Some((held, free)) = self.demand[d].add(sample, state) {
+                let ceiling = &mut self.ceilings[self.like[d]][usize::from(held)];
+                *ceiling = ceiling.max((free * (1.0 / (FULL * FULL))).min(self.desc.cap(d, held)));
+            }
         }
     }
 
@@ -164,23 +213,75 @@ impl PacmanPlus {
                 () => self.suits(d).max(self.fair[d]),
             };
         }
+        self.floor.clone_from(&self.ps);
         for against_bursts in [false, true] {
             for d in 0..self.ps.len() {
                 let demand = &self.demand[d];
                 let counts = self.sample[d].is_some() && (against_bursts || demand.active);
                 let worth = demand.worth().unwrap_or(UNTRIED);
+                let lowest = self.desc.cap(d, PowerState::MAX);
+                let idle = self.least[self.like[d]].min(lowest * IDLE);
                 for (ps, utility) in self.utility[d].iter_mut().enumerate() {
                     let cap = self.desc.cap(d, ps as PowerState);
                     let (power, share) = match against_bursts {
                         true => (cap, 1.0),
                         false => (demand.power_under(cap), demand.share()),
                     };
-                    let bytes = worth * share * (power - self.least[self.like[d]]).0.max(0.0);
+                    let bytes = worth * share * (power - idle).0.max(0.0);
                     *utility = if counts { bytes.powf(1.0 - ALPHA) } else { 0.0 };
+                    let value = &mut self.value[d][ps];
+                    match against_bursts {
+                        false => *value = *utility,
+                        true if demand.worth().is_some() => *value += BURST * *utility,
+                        true => {}
+                    }
                 }
             }
             self.raise();
         }
+    }
+
+    /// How long drive `d` stands still when it goes from one state to another, in seconds.
+    fn stall(&self, d: usize, from: PowerState, to: PowerState) -> f64 {
+        match from == to {
+            true => 0.0,
+            false => self.exit[d][usize::from(from)] + self.entry[d][usize::from(to)],
+        }
+    }
+
+    /// Keeps the states in force unless others are worth the time for which drives stand still.
+    fn settle(&mut self, signals: &Signals) {
+        let mut ps = std::mem::take(&mut self.ps);
+        let drives = 0..ps.len();
+        let now = |d: usize| signals.in_force.state(d).min(self.desc.deepest(d));
+        // What a drive has if nothing changes that need not.
+        let kept = |d: usize| now(d).min(self.floor[d]);
+        let profit = |d: usize, to: PowerState| {
+            let value = |ps: PowerState| self.value[d][usize::from(ps)];
+            let more = value(to) - value(now(d));
+            P_INTERVAL.seconds() * more - self.stall(d, now(d), to) * value(now(d))
+        };
+        for d in drives.clone() {
+            if ps[d] < kept(d) && profit(d, ps[d]) < 0.0 {
+                ps[d] = kept(d);
+            }
+        }
+        let mut left = self.budget - self.desc.sum(&ps);
+        // Nobody is lowered without need; last whom it costs most.
+        loop {
+            let more = |d: usize| self.desc.cap(d, now(d)) - self.desc.cap(d, ps[d]);
+            let fits = |d: &usize| ps[*d] > now(*d) && more(*d) <= left + CAP_TOLERANCE;
+            let lowered = drives.clone().filter(fits).map(|d| (profit(d, ps[d]), d));
+            let Some((_, d)) = lowered.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
+            left -= more(d);
+            ps[d] = now(d);
+        }
+        let all: f64 = drives.clone().map(|d| profit(d, ps[d])).sum();
+        let sum: Watts = drives.clone().map(|d| self.desc.cap(d, kept(d))).sum();
+        if all <= 0.0 && sum <= self.budget + CAP_TOLERANCE {
+            drives.for_each(|d| ps[d] = kept(d));
+        }
+        self.ps = ps;
     }
 
     /// The deepest state that would not have held drive `d` back.
@@ -225,6 +326,7 @@ impl Policy for PacmanPlus {
             if self.power.add(&signals.drives, signals.period) {
                 self.measure(signals);
                 self.divide();
+                self.settle(signals);
             }
         }
         self.started = true;

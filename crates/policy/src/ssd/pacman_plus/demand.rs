@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::FULL;
 use crate::ssd::pacman::N;
+use crate::topology::PowerState;
 use crate::units::Watts;
 
 /// More than any drive draws.
@@ -18,6 +19,8 @@ pub struct Sample {
     pub bytes: Option<u64>,
     /// The least that drives like it draw: what they draw without work.
     pub least: Watts,
+    /// What it draws without work at most, for what its bytes cost.
+    pub idle: Watts,
     /// The most that drives like it draw under the same cap.
     pub ceiling: Watts,
 }
@@ -38,6 +41,10 @@ pub struct Demand {
     /// Its power in the sample before, and whether its cap held it back.
     before: Option<Watts>,
     held_back: bool,
+    /// Under which state it seemed held back last, and its power there.
+    held: Option<(PowerState, Watts)>,
+    /// For how many samples it was held back since.
+    repeats: usize,
 }
 
 impl Demand {
@@ -50,17 +57,23 @@ impl Demand {
             active: false,
             share: None,
             before: None,
-            held_back: true,
+            held_back: false,
+            held: None,
+            repeats: 0,
         }
     }
 
     /// One more sample. Where nobody counts its busy time, a drive that serves no bytes is idle.
-    pub fn add(&mut self, sample: Sample) {
+    ///
+    /// Where it turns out that a higher state changed nothing: the state that did not hold it back,
+    /// and its power there.
+    pub fn add(&mut self, sample: Sample, state: PowerState) -> Option<(PowerState, Watts)> {
         let share = sample.busy.unwrap_or(if sample.bytes == Some(0) { 0.0 } else { 1.0 });
         self.active = share > 1.0 - FULL;
         if !self.active {
             self.before = None;
-            return;
+            self.held = None;
+            return None;
         }
         self.share = sample.busy;
         let power = (sample.power - sample.least * (1.0 - share)) * (1.0 / share);
@@ -69,11 +82,22 @@ impl Demand {
         // has not shown what it needs.
         let rising = self.before.replace(power).is_none_or(|before| power * FULL > before);
         if self.held_back && !held_back && rising {
-            return;
+            return None;
         }
         self.held_back = held_back;
-        let known = self.wanted.back().filter(|known| **known > sample.ceiling);
+        let answer = match held_back {
+            true => {
+                self.held = Some((state, power));
+                None
+            }
+            false => self.held.take().filter(|(held, was)| state < *held && power * FULL <= *was),
+        };
+        // What it showed under a higher cap holds under this one, for a while also where that was
+        // not more than it draws now.
+        let near = |known: Watts| known > sample.ceiling * FULL && self.repeats < N;
+        let known = self.wanted.back().filter(|known| **known > sample.ceiling || near(**known));
         let wanted = if held_back { *known.unwrap_or(&UNKNOWN) } else { power };
+        self.repeats = if held_back { self.repeats + 1 } else { 0 };
         for before in self.wanted.iter_mut().filter(|before| **before == UNKNOWN) {
             *before = wanted;
         }
@@ -81,10 +105,11 @@ impl Demand {
         if self.wanted.len() > N {
             self.wanted.pop_front();
         }
-        let above = (sample.power - sample.least).0;
+        let above = (sample.power - sample.idle).0;
         let kept = 1.0 - 1.0 / N as f64;
         self.above = self.above * kept + above;
         self.bytes = self.bytes * kept + sample.bytes.map_or(above, |bytes| bytes as f64);
+        answer
     }
 
     /// Whether it is known to have been busy throughout, so that its cap alone decides what it

@@ -142,7 +142,7 @@ fn a_drive_that_still_rises_has_not_shown_what_it_needs() {
     let mut demand = Demand::new();
     let mut add = |power: f64, ceiling: f64| {
         let [power, least, ceiling] = [power, IDLE, ceiling].map(Watts);
-        demand.add(Sample { busy: Some(1.0), power, bytes: None, least, ceiling });
+        demand.add(Sample { busy: Some(1.0), power, bytes: None, least, idle: least, ceiling }, 0);
         demand.power_under(Watts(25.0)).0
     };
     assert_eq!(add(9.0, 9.0), 25.0);
@@ -214,6 +214,78 @@ fn a_drive_that_is_slow_to_obey_keeps_its_claim() {
     for _ in 0..30 {
         assert_eq!(step(&mut plus, &mut signals, &mut request), [0, 4, 4]);
     }
+}
+
+/// The states after each period of drives with caps of 25, 15 and 11 W that stand still for 60 ms
+/// at each change, busy throughout with `load` watts each.
+fn slow_to_change(load: &[f64], budget: f64) -> Vec<Vec<PowerState>> {
+    let mut server = topology(&vec![vec![25.0, 15.0, 11.0]; load.len()]);
+    for state in server.drives.iter_mut().flat_map(|drive| &mut drive.states) {
+        (state.entry, state.exit) = (Nanos::ZERO, Nanos::from_millis(60));
+    }
+    let mut plus = PacmanPlus::new(&server, Some(Watts(budget))).unwrap();
+    let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
+    let mut period = |t: usize| {
+        for (d, load) in load.iter().enumerate() {
+            let state = signals.in_force.state(d);
+            // What loads are does not repeat to the watt.
+            let noise = ((t * 7 + d * 3) % 5) as f64 * 0.02;
+            let power = (load + noise).min(server.drives[d].cap(state).0);
+            signals.drives[d] = DriveSignals {
+                power: Some(Watts(power)),
+                state: Some(state),
+                utilisation: Some(1.0),
+                read_bytes: Some(((power - IDLE) * 1e8) as u64),
+                written_bytes: Some(0),
+                ..Default::default()
+            };
+        }
+        step(&mut plus, &mut signals, &mut request)
+    };
+    (0..60).map(&mut period).collect()
+}
+
+#[test]
+fn caps_that_hold_nobody_back_are_left_alone_under_any_budget() {
+    for budget in [88.0, 90.0, 95.0, 101.2, 110.0, 125.0, 150.0, 175.0, 200.0] {
+        let states = slow_to_change(&[9.71; 8], budget);
+        assert!(states.iter().all(|ps| *ps == states[0]), "{budget} W: {states:?}");
+    }
+}
+
+#[test]
+fn a_change_that_takes_time_is_made_once_where_it_pays() {
+    let states = slow_to_change(&[24.0, 24.0, 9.7, 9.7, 9.7, 9.7, 9.7, 9.7], 120.0);
+    let settled = &states[20];
+    assert_eq!(settled[..2], [0, 0], "{settled:?}");
+    let changes = states.windows(2).filter(|two| two[0] != two[1]).count();
+    assert!(changes <= 3, "{states:?}");
+}
+
+#[test]
+fn more_budget_serves_no_fewer_bytes() {
+    let load = [24.0, 24.0, 17.0, 13.0, 9.7, 9.7, 9.0, 9.0];
+    let served = |budget: u32| {
+        let states = slow_to_change(&load, f64::from(budget));
+        let caps = [25.0, 15.0, 11.0];
+        let watts = |(load, ps): (&f64, &PowerState)| load.min(caps[usize::from(*ps)]) - IDLE;
+        states[59].iter().zip(&load).map(|(ps, load)| watts((load, ps))).sum::<f64>()
+    };
+    let served: Vec<f64> = (88..=200).step_by(4).map(served).collect();
+    assert!(served.windows(2).all(|two| two[1] >= two[0] * 0.98), "{served:?}");
+}
+
+/// Drawing nearly all of a cap is no proof of wanting more.
+#[test]
+fn a_trial_that_changed_nothing_is_remembered() {
+    let server = pm1743s(4);
+    let mut plus = PacmanPlus::new(&server, Some(Watts(56.0))).unwrap();
+    // Near the 9 W of PS4 after a rest, beside two that take what they get.
+    let mut load = vec![vec![24.0, 24.0, 5.0, 5.0]; 30];
+    load.extend(vec![vec![24.0, 24.0, 8.3, 8.3]; 50]);
+    let states = run(&mut plus, &server, &load);
+    assert_eq!(states[79].1[2..], [4, 4], "8.3 W of 9 W");
+    assert!(states[60..].iter().all(|(_, ps)| *ps == states[79].1));
 }
 
 /// Bursty loads: each drive idle or busy for a few seconds at a time.
