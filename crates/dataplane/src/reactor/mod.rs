@@ -59,7 +59,8 @@ pub trait Task: Send {
     /// the scheduler's fine step.
     fn depth(&self) -> u32;
 
-    /// Requests completed since the start.
+    /// Requests completed since the start: what somebody waits for, not what keeps a connection
+    /// alive. A scheduler takes a server without for idle.
     fn requests(&self) -> u64;
 
     /// Readable when [`Task::poll`] would find something, usually an epoll file of the task's

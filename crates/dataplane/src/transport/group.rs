@@ -103,6 +103,8 @@ pub struct Group<N: Network = Sockets> {
     dirty: Vec<usize>,
     next_tick: Nanos,
     depth: u32,
+    /// I/O commands answered.
+    requests: u64,
 }
 
 impl Group {
@@ -159,6 +161,7 @@ impl<N: Network> Group<N> {
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
             depth: 0,
+            requests: 0,
         })
     }
 
@@ -404,6 +407,7 @@ impl<N: Network> Group<N> {
             self.depth += std::mem::take(&mut commands.received);
             answered += std::mem::take(&mut commands.answered);
             if !commands.timed.is_empty() {
+                self.requests += commands.timed.len() as u64;
                 let read = || self.clock.as_ref().map_or(now, Clock::now);
                 self.service.record(&commands.timed, *queued.get_or_insert_with(read));
                 commands.timed.clear();
@@ -526,7 +530,7 @@ impl<N: Network> Task for Group<N> {
     }
 
     fn requests(&self) -> u64 {
-        self.counters.commands.load(Ordering::Relaxed)
+        self.requests
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -1,5 +1,7 @@
 //! What a well-behaved host gets.
 
+use std::sync::atomic::Ordering;
+
 use ebb_dataplane::transport::Limits;
 use ebb_dataplane::wire::Status;
 use ebb_dataplane::wire::command::{io, sgl};
@@ -27,6 +29,24 @@ fn what_is_written_is_read_with_every_digest() {
         assert_eq!(io.read(2, 40, 8), data);
         assert!(admin.roundtrip(keep_alive(5), &[]).cqe().status().is_success());
     }
+}
+
+#[test]
+fn a_host_that_only_keeps_its_connection_alive_asks_for_nothing() {
+    let server = Server::start(Limits::default());
+    let (mut admin, mut io) = Peer::pair(&server, Digests::default());
+    let mut shown = |requests: u64| {
+        // What the round of the answer counted is shown by the time the next one is answered.
+        for cid in 5..8 {
+            assert!(admin.roundtrip(keep_alive(cid), &[]).cqe().status().is_success());
+        }
+        assert_eq!(server.requests.load(Ordering::Acquire), requests);
+    };
+    shown(0);
+    assert_eq!(io.write(1, 40, &pattern(8, 0)), Status::SUCCESS);
+    shown(1);
+    assert_eq!(io.read(2, 40, 8), pattern(8, 0));
+    shown(2);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ pub const BLOCKS: u64 = 2048;
 pub struct Server {
     pub address: SocketAddr,
     pub places: Arc<Places>,
+    /// Requests, as a scheduler sees them.
+    pub requests: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,16 +47,20 @@ impl Server {
         let address = listener.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
+        let requests = Arc::new(AtomicU64::new(0));
+        let shown = requests.clone();
         let thread = thread::spawn(move || {
             let start = Instant::now();
             while !stopping.load(Ordering::Relaxed) {
                 let now = Nanos(start.elapsed().as_nanos() as u64);
-                if listener.poll(now) + group.poll(now) == 0 {
+                let found = listener.poll(now) + group.poll(now);
+                shown.store(group.requests(), Ordering::Release);
+                if found == 0 {
                     thread::sleep(Duration::from_micros(20));
                 }
             }
         });
-        Self { address, places, stop, thread: Some(thread) }
+        Self { address, places, requests, stop, thread: Some(thread) }
     }
 }
 

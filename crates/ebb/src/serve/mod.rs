@@ -245,7 +245,7 @@ fn announce(subsystem: &Subsystem, most: u64, addresses: &[SocketAddr]) -> anyho
 /// What each core did, at the end.
 fn conclude(snapshot: &Snapshot) {
     let requests: u64 = snapshot.threads.iter().map(|thread| thread.requests).sum();
-    out::note(format_args!("{requests} commands in {:.1} s", snapshot.at.seconds()));
+    out::note(format_args!("{requests} I/O commands in {:.1} s", snapshot.at.seconds()));
     for core in &snapshot.cores {
         let share = |time: ebb_policy::units::Nanos| {
             100.0 * time.seconds() / snapshot.at.seconds().max(1e-9)

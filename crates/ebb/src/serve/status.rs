@@ -354,7 +354,7 @@ impl Observer {
                 core: state.core,
                 busy_share: since(state.busy, busy) / span,
                 busy_s: state.busy.seconds(),
-                commands: state.requests,
+                commands: group.map_or(0, |group| load(&group.counters.commands)),
                 depth: state.depth,
                 moves: state.moves,
                 connections: group.map_or(0, |group| load(&group.counters.connections)),

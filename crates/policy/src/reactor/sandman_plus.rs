@@ -14,8 +14,9 @@
 //!   none do. It grows at once when a burst had to be spread and shrinks slowly without.
 //! * **A main core that works and rests.** Threads are consolidated onto the main core first, so
 //!   its polling is not paid for twice, and it works on a machine of one core. While all threads
-//!   are there nothing else must be watched: after a learned time without work it blocks and the
-//!   kernel wakes it. An idle target then costs next to nothing.
+//!   are there nothing else must be watched, and once nobody has asked for anything in ten seconds
+//!   it blocks and the kernel wakes it: an idle target costs next to nothing. Before, it polls:
+//!   a wake-up beyond the objective may be paid once a lull, not by each request of a thin stream.
 //! * **Threads by halves.** A core that falls behind shares its threads with one other, which may
 //!   do the same 10 µs later. Moving one queue at a time to a core of its own woke them all.
 //! * **Two depths of sleep.** Hyper-threads beside awake ones doze, which costs nothing. Whole
@@ -55,12 +56,12 @@ const ONSET: Nanos = Nanos(2 * DEEP_WAKE.0);
 const WINDOW: Nanos = Nanos::from_millis(10);
 /// Weight of the newest period in what is learned.
 const WEIGHT: f64 = 0.3;
-/// Spinning for so many mean gaps misses one request in 3000 of a random stream.
-const GAPS: f64 = 8.0;
-/// Longest spin: traffic too rare for it is served as well by blocking soon.
-const LONGEST_SPIN: f64 = 10e6;
-/// Shortest spin: the next command of the same exchange comes within a round trip.
-const SHORTEST_SPIN: f64 = 50e3;
+/// Without requests for so long a server is idle: the one that ends it may pay a wake-up. Of a
+/// random stream of one a second, one in 20,000 does.
+const IDLE: Nanos = Nanos::from_secs(10);
+/// An idle server polls on for so long after work: a drive answers within it, and a request pays
+/// one wake-up, not two.
+const ANSWER: Nanos = Nanos::from_millis(1);
 
 /// The scheduler.
 #[derive(Debug, Clone)]
@@ -93,6 +94,9 @@ pub struct SandmanPlus {
     counted: Vec<u64>,
     /// Requests per second in the busiest window of the burst.
     peak: f64,
+    /// Requests completed by the last coarse step, and for how long there had been none by then.
+    served: u64,
+    quiet: Nanos,
 }
 
 impl SandmanPlus {
@@ -116,6 +120,8 @@ impl SandmanPlus {
             window: None,
             counted: vec![0; threads],
             peak: 0.0,
+            served: 0,
+            quiet: Nanos::ZERO,
         }
     }
 
@@ -141,6 +147,9 @@ impl SandmanPlus {
                 *service += WEIGHT * (now - *service);
             }
         }
+        let requests: u64 = period.threads.iter().map(|load| load.requests).sum();
+        self.served += requests;
+        self.quiet = if requests > 0 { Nanos::ZERO } else { self.quiet + period.length };
         self.looks = (period.length.0 / FINE.0 * self.book.len() as u64).max(1) as f64;
         let step = if self.spread > 0 { GROWTH } else { -DECLINE };
         self.buffer = (self.buffer + step).clamp(BUFFER.0, BUFFER.1);
@@ -151,20 +160,27 @@ impl SandmanPlus {
     }
 
     /// How the main core waits while all threads are there. Where bursts keep coming it polls:
-    /// gaps of the past second say nothing of when the next one does.
-    fn alone(&self, period: &Period<'_>) -> Wait {
-        if self.window.is_some() {
-            return Wait::Poll;
+    /// the past second says nothing of when the next one does.
+    fn alone(&self) -> Wait {
+        let pays = self.quiet >= IDLE || self.objective >= DEEP_WAKE.0 as f64;
+        if pays && self.window.is_none() { Wait::Block { spin: ANSWER } } else { Wait::Poll }
+    }
+
+    /// Ends the rest of an idle server with the first request, which has paid for all that follow.
+    fn rouse(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
+        let served = || queues.threads.iter().map(|queue| queue.requests).sum::<u64>();
+        if self.quiet >= IDLE && served() > self.served {
+            self.quiet = Nanos::ZERO;
+            placement.set_wait(Machine::MAIN, self.alone(), "sandman-plus:rouse");
         }
-        let requests: u64 = period.threads.iter().map(|load| load.requests).sum();
-        let patience = GAPS * period.length.0 as f64 / requests.max(1) as f64;
-        let spin = if patience <= LONGEST_SPIN { patience } else { 0.0 };
-        Wait::Block { spin: Nanos(spin.max(SHORTEST_SPIN) as u64) }
     }
 
     /// Whether the hyper-thread beside `core` keeps their physical core awake.
     fn beside_awake(&self, placement: &Placement, core: Core) -> bool {
-        let awake = |b: Core| b == Machine::MAIN || self.book.used(b);
+        let awake = |b: Core| match b {
+            Machine::MAIN => placement.waits()[usize::from(b)] == Wait::Poll,
+            _ => self.book.used(b),
+        };
         pack::sibling(placement, core).is_some_and(awake)
     }
 
@@ -180,9 +196,9 @@ impl SandmanPlus {
         for core in (1..cores).filter(|core| self.book.used(*core)) {
             placement.set_wait(core, Wait::Poll, "sandman-plus:wake");
         }
-        self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), now);
         let wait = if (1..cores).any(|core| self.book.used(core)) { Wait::Poll } else { alone };
         placement.set_wait(Machine::MAIN, wait, "sandman-plus:main");
+        self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), now);
     }
 
     /// Where threads of `from` go: a core that wakes at once beside one that has time, a whole
@@ -218,7 +234,7 @@ impl Scheduler for SandmanPlus {
         self.book.read(period, placement);
         let (all, fill) = (0..self.book.len() as Core, self.fill());
         pack::relieve(&mut self.book, placement, all, fill, "sandman-plus:overload");
-        self.pack(period.now, self.alone(period), placement);
+        self.pack(period.now, self.alone(), placement);
     }
 
     fn fine_period(&self) -> Option<Nanos> {
@@ -226,6 +242,7 @@ impl Scheduler for SandmanPlus {
     }
 
     fn fine(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
+        self.rouse(queues, placement);
         if self.watch(queues, placement) {
             return;
         }
@@ -250,6 +267,8 @@ impl Scheduler for SandmanPlus {
         if self.delay.iter().all(|delay| *delay <= self.objective) {
             return;
         }
+        // The queues must be watched now, and those of workers that get threads.
+        placement.set_wait(Machine::MAIN, Wait::Poll, "sandman-plus:burst");
         self.book.place(placement);
         for core in 0..self.book.len() as Core {
             self.spread(core, queues, placement);
@@ -332,8 +351,8 @@ impl SandmanPlus {
         self.taken = self.taken.max(self.burst.1);
     }
 
-    /// Cores without threads doze beside awake ones; `reserve` other physical ones halt, and the
-    /// rest waits as `others` says, or as before.
+    /// Cores without threads doze beside awake ones; `reserve` other physical ones halt, not that
+    /// of a main core that rests, and the others wait as `others` says, or as before.
     fn rest_free(
         &mut self,
         placement: &mut Placement,
@@ -349,7 +368,7 @@ impl SandmanPlus {
                 Some(Wait::Doze)
             } else if self.beside_light(placement, core) {
                 Some(Wait::Halt)
-            } else if reserve > 0 {
+            } else if reserve > 0 && pack::sibling(placement, core) != Some(Machine::MAIN) {
                 reserve -= 1;
                 Some(Wait::Halt)
             } else {
@@ -394,8 +413,6 @@ impl SandmanPlus {
         {
             let Some(to) = self.refuge(placement, core, queues.now) else { break };
             self.take(placement, to, queues);
-            // While a worker has threads its queues must be watched.
-            placement.set_wait(Machine::MAIN, Wait::Poll, "sandman-plus:burst");
             while self.book.count[usize::from(to)] + 1 < self.book.count[at]
                 && let Some((thread, backlog)) = self.longest(core, queues, placement)
             {

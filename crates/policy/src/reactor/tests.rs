@@ -306,11 +306,11 @@ fn an_idle_sandman_plus_rests_on_every_core() {
             plant.coarse(&[0.0; 16]);
         }
         assert!(plant.placement.core_of().iter().all(|core| *core == Machine::MAIN));
-        let spin = Nanos::from_micros(50);
+        let spin = Nanos::from_millis(1);
         assert_eq!(plant.placement.waits()[0], Wait::Block { spin });
-        // The main core's sibling dozes, one physical core is the reserve, the others rest deeply.
+        // One physical core is the reserve, the others rest deeply, the main core's sibling too.
         let deep = Wait::Block { spin: Nanos::ZERO };
-        let rest = [Wait::Doze, Wait::Halt, Wait::Halt, deep, deep, deep, deep];
+        let rest = [deep, Wait::Halt, Wait::Halt, deep, deep, deep, deep];
         assert_eq!(plant.placement.waits()[1..], rest[..machine.cores.len() - 1]);
     }
 }
@@ -389,11 +389,7 @@ fn sandman_plus_packs_as_soon_as_a_burst_is_over() {
     assert!(main(&plant) < 16);
     window(&mut plant, 20);
     assert_eq!(main(&plant), 16);
-    // Until a second has passed without a burst the main core looks out for the next.
-    plant.coarse(&[0.001; 16]);
     assert_eq!(plant.placement.waits()[0], Wait::Poll);
-    plant.coarse(&[0.001; 16]);
-    assert!(matches!(plant.placement.waits()[0], Wait::Block { .. }));
 }
 
 #[test]
@@ -411,15 +407,39 @@ fn sandman_plus_fills_two_siblings_for_the_speed_that_sharing_leaves() {
 }
 
 #[test]
-fn sandman_plus_spins_as_long_as_traffic_is_dense_enough() {
+fn sandman_plus_rests_its_main_core_once_nobody_has_asked_for_long() {
     let mut plant = Plant::new("sandman-plus", &machine(2, 1));
-    let mut spin = |load: f64| {
+    let deep = |plant: &Plant| matches!(plant.placement.waits()[0], Wait::Block { .. });
+    // One request a second, now and then none: each would pay the wake-up.
+    for load in [2e-6, 0.0, 2e-6, 0.0, 0.0, 2e-6] {
         plant.coarse(&[load]);
-        plant.coarse(&[load]);
-        plant.placement.waits()[0]
-    };
-    // 1000 requests a second: eight gaps of 1 ms.
-    assert_eq!(spin(0.002), Wait::Block { spin: Nanos::from_millis(8) });
-    // 50 a second: no spin of reasonable length catches the next one.
-    assert_eq!(spin(0.0001), Wait::Block { spin: Nanos::from_micros(50) });
+        assert!(!deep(&plant));
+    }
+    for quiet in 1..=12 {
+        plant.coarse(&[0.0]);
+        plant.fine(&[0]);
+        assert_eq!(deep(&plant), quiet >= 10, "{quiet} s");
+    }
+    // What was answered before is no news; the next request is, at once.
+    plant.requests = 3;
+    plant.fine(&[0]);
+    assert!(deep(&plant));
+    plant.requests = 4;
+    plant.fine(&[0]);
+    assert!(!deep(&plant));
+    plant.coarse(&[2e-6]);
+    assert!(!deep(&plant));
+}
+
+#[test]
+fn sandman_plus_may_wake_for_each_request_where_the_objective_allows_it() {
+    for (objective, rests) in [(1, false), (100, false), (300, true), (1000, true)] {
+        let name = format!("sandman-plus(objective_us={objective})");
+        let mut plant = Plant::new(&name, &machine(2, 1));
+        for _ in 0..3 {
+            plant.coarse(&[1e-4]);
+        }
+        let waits = plant.placement.waits()[0];
+        assert_eq!(matches!(waits, Wait::Block { .. }), rests, "{name}");
+    }
 }

@@ -152,6 +152,52 @@ fn a_profile_may_say_only_in_what_it_differs_from_a_shipped_one() {
     assert!(Profile::find("asg-1115s").is_none());
 }
 
+/// Latencies that differ by what the scheduler does, and by nothing else.
+fn even_drives() -> Profile {
+    let mut profile = Profile::all_flash().unwrap();
+    profile.drive.variation = 0.0;
+    profile.coarse = Nanos::from_millis(20);
+    profile
+}
+
+fn shown_between(name: &str, load: Load, warmup: Nanos, duration: Nanos) -> Shown {
+    let profile = &even_drives();
+    let scheduler = by_name(name, &profile.machine()).unwrap();
+    let software = Software::Target;
+    run(Setup { profile, scheduler, load, software, duration, warmup, seed: 3 }).unwrap()
+}
+
+#[test]
+fn after_a_long_lull_one_request_pays_one_wake_up() {
+    // 12 s of rest, 1 s of 200 requests, three times.
+    let steps = [(Nanos::from_secs(12), 0.0), (SECOND, 200.0)];
+    let load = || Load::Steps { steps: steps.to_vec(), writes: 0.0 };
+    let run = |name| shown_between(name, load(), Nanos::ZERO, Nanos::from_secs(39));
+    let (polled, plus) = (run("static"), run("sandman-plus"));
+    let wake = even_drives().wake;
+    let wake = (wake.c6_exit + wake.interrupt + wake.block).micros();
+    assert!(plus.quantile(1.0) < polled.quantile(1.0) + 1.05 * wake, "{}", plus.quantile(1.0));
+    let late = ((polled.quantile(1.0) + wake / 2.0) * 1e3) as u64;
+    assert_eq!(plus.latency.count_between(late, u64::MAX), 3);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    /// What the docs promise of steady loads holds for the thinnest, where no wake-up is shared.
+    #[test]
+    fn no_steady_load_is_too_thin_for_sandman_plus(decades in 0.0..4.0_f64) {
+        let rate = 10_f64.powf(decades);
+        let span = Nanos::from_seconds((100.0 / rate).clamp(1.0, 30.0));
+        let run = |name| shown_between(name, steady(rate), SECOND, SECOND + span);
+        let (polled, plus) = (run("static"), run("sandman-plus"));
+        prop_assert!(plus.latency.mean() < 1.05 * polled.latency.mean(), "{rate}/s");
+        // Where drives do not vary, the longest of two rounds over all threads is the tail.
+        for q in [0.99, 1.0] {
+            prop_assert!(plus.quantile(q) < 1.1 * polled.quantile(q), "{rate}/s, {q}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     /// Nothing is lost, energy is never below the floor nor above everything on, and the same
