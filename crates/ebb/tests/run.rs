@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -128,10 +129,13 @@ fn worker(supervisor: &Child) -> Pid {
 /// The supervisor first stops: it does not see the worker die.
 fn kill_both(mut supervisor: Child) {
     let worker = worker(&supervisor);
+    let gone = pidfd_open(worker, PidfdFlags::empty()).unwrap();
     kill_process(Pid::from_child(&supervisor), Signal::STOP).unwrap();
     kill_process(worker, Signal::KILL).unwrap();
     supervisor.kill().unwrap();
     supervisor.wait().unwrap();
+    // It has the lock until the kernel has taken it apart.
+    poll(&mut [PollFd::new(&gone, PollFlags::IN)], None).unwrap();
 }
 
 fn ends(child: Child) -> (Option<i32>, String) {
@@ -337,11 +341,7 @@ fn the_next_start_first_sets_back_what_was_left() {
 #[test]
 fn what_cannot_be_set_back_is_said_and_stays_saved() {
     let copy = Copy::new();
-    let mut child = copy.start(&[]);
-    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
-    kill_process(worker(&child), Signal::KILL).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill_both(copy.start(&[]));
     let fan = copy.folder.path().join("root").join(CHIP).join("pwm2_enable");
     fs::remove_file(&fan).unwrap();
     let args = copy.args(&["restore", "--json"]);
