@@ -174,28 +174,22 @@ impl PacmanPlus {
             let steady = was == state;
             let counts = std::mem::take(&mut self.counts[d]);
             let Some(power) = self.sample[d] else { continue };
-            let (least, ceiling) = (
-                &mut self.least[self.like[d]],
-                &mut self.ceilings[self.like[d]][usize::from(state)],
-            );
-            *least = least.min(power.max(Watts(0.0)));
+            let (like, at) = (self.like[d], usize::from(state));
+            self.least[like] = self.least[like].min(power.max(Watts(0.0)));
             if steady {
+                let ceiling = &mut self.ceilings[like][at];
                 *ceiling = ceiling.max(power.min(self.desc.cap(d, state)));
             }
             // What it served while it stood still tells nothing.
             if self.stall(d, was, state) > CHEAP * M_INTERVAL.seconds() {
                 continue;
             }
-            let (least, ceiling) = (
-                &mut self.least[self.like[d]],
-                &mut self.ceilings[self.like[d]][usize::from(state)],
-            );
             let busy = (counts.known > 0.0).then(|| counts.busy / counts.known);
-            let (least, bytes) = (*least, counts.bytes);
-            let (idle, ceiling) = (least.min(self.desc.cap(d, PowerState::MAX) * IDLE), *ceiling);
-            let sample = Sample { busy, power, bytes, least, idle, ceiling };
+            let (least, bytes, idle) = (self.least[like], counts.bytes, self.idle(d));
+            let sample =
+                Sample { busy, power, bytes, least, idle, ceiling: self.ceilings[like][at] };
             if let Some((held, free)) = self.demand[d].add(sample, state) {
-                let ceiling = &mut self.ceilings[self.like[d]][usize::from(held)];
+                let ceiling = &mut self.ceilings[like][usize::from(held)];
                 *ceiling = ceiling.max((free * (1.0 / (FULL * FULL))).min(self.desc.cap(d, held)));
             }
         }
@@ -219,8 +213,7 @@ impl PacmanPlus {
                 let demand = &self.demand[d];
                 let counts = self.sample[d].is_some() && (against_bursts || demand.active);
                 let worth = demand.worth().unwrap_or(UNTRIED);
-                let lowest = self.desc.cap(d, PowerState::MAX);
-                let idle = self.least[self.like[d]].min(lowest * IDLE);
+                let idle = self.idle(d);
                 for (ps, utility) in self.utility[d].iter_mut().enumerate() {
                     let cap = self.desc.cap(d, ps as PowerState);
                     let (power, share) = match against_bursts {
@@ -239,6 +232,11 @@ impl PacmanPlus {
             }
             self.raise();
         }
+    }
+
+    /// What drive `d` draws without work at most.
+    fn idle(&self, d: usize) -> Watts {
+        self.least[self.like[d]].min(self.desc.cap(d, PowerState::MAX) * IDLE)
     }
 
     /// How long drive `d` stands still when it goes from one state to another, in seconds.
