@@ -86,6 +86,10 @@ pub struct PacmanPlus {
     /// How long a drive stands still when it leaves and when it enters a state, in seconds.
     exit: Vec<Vec<f64>>,
     entry: Vec<Vec<f64>>,
+    /// Whether any such change is short enough to be made for a trial alone.
+    cheap: Vec<bool>,
+    /// The drives for which a higher state turned out to change nothing in this sample.
+    tried: Vec<usize>,
     /// What each has at the least.
     floor: Vec<PowerState>,
     /// What each gets.
@@ -118,11 +122,12 @@ impl PacmanPlus {
             states.map(|states| states.iter().map(|state| of(state).seconds()).collect()).collect()
         };
         let (exit, entry) = (times(|state| state.exit), times(|state| state.entry));
+        let slowest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+        let stall = |d: usize| slowest(&exit[d]) + slowest(&entry[d]);
+        let cheap: Vec<_> = (0..drives).map(|d| stall(d) <= CHEAP * M_INTERVAL.seconds()).collect();
         let ceilings = |d: usize| {
-            let slowest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
-            let stall = slowest(&exit[d]) + slowest(&entry[d]);
-            let suspect = stall <= CHEAP * M_INTERVAL.seconds();
-            caps[d].iter().map(|cap| *cap * if suspect { LEAST } else { 1.0 }).collect::<Vec<_>>()
+            let share = if cheap[d] { LEAST } else { 1.0 };
+            caps[d].iter().map(|cap| *cap * share).collect::<Vec<_>>()
         };
         let ceilings: Vec<_> = (0..drives).map(ceilings).collect();
         let least = |caps: &Vec<Watts>| caps.last().copied().unwrap_or_default() * LEAST;
@@ -142,6 +147,8 @@ impl PacmanPlus {
             value: caps.iter().map(|of| vec![0.0; of.len()]).collect(),
             exit,
             entry,
+            cheap,
+            tried: Vec::with_capacity(drives),
             floor: fair.clone(),
             ps: fair.clone(),
             fair,
@@ -167,11 +174,16 @@ impl PacmanPlus {
         for (sample, power) in self.sample.iter_mut().zip(self.power.take()) {
             *sample = power;
         }
-        for d in 0..self.ps.len() {
-            let reported = signals.drives.get(d).and_then(|drive| drive.state);
-            let state = reported.unwrap_or(signals.in_force.state(d)).min(self.desc.deepest(d));
-            let was = std::mem::replace(&mut self.was[d], state);
-            let steady = was == state;
+        let drives = 0..self.ps.len();
+        let reported = |d: usize| signals.drives.get(d).and_then(|drive| drive.state);
+        let asked = |d: usize| signals.in_force.state(d);
+        let state = |d: usize| reported(d).unwrap_or(asked(d)).min(self.desc.deepest(d));
+        let stalls: f64 = drives.clone().map(|d| self.stall(d, self.was[d], state(d))).sum();
+        let disturbed = stalls > CHEAP * M_INTERVAL.seconds();
+        self.tried.clear();
+        for d in drives {
+            let state = state(d);
+            let steady = std::mem::replace(&mut self.was[d], state) == state;
             let counts = std::mem::take(&mut self.counts[d]);
             let Some(power) = self.sample[d] else { continue };
             let (like, at) = (self.like[d], usize::from(state));
@@ -180,8 +192,8 @@ impl PacmanPlus {
                 let ceiling = &mut self.ceilings[like][at];
                 *ceiling = ceiling.max(power.min(self.desc.cap(d, state)));
             }
-            // What it served while it stood still tells nothing.
-            if self.stall(d, was, state) > CHEAP * M_INTERVAL.seconds() {
+            // What drives serve while one stands still, which others may wait for, tells nothing.
+            if disturbed {
                 continue;
             }
             let busy = (counts.known > 0.0).then(|| counts.busy / counts.known);
@@ -189,8 +201,16 @@ impl PacmanPlus {
             let sample =
                 Sample { busy, power, bytes, least, idle, ceiling: self.ceilings[like][at] };
             if let Some((held, free)) = self.demand[d].add(sample, state) {
+                self.tried.push(d);
                 let ceiling = &mut self.ceilings[like][usize::from(held)];
                 *ceiling = ceiling.max((free * (1.0 / (FULL * FULL))).min(self.desc.cap(d, held)));
+            }
+        }
+        for tried in &self.tried {
+            let (served, patience) = self.demand[*tried].trial();
+            let like = |d: &usize| self.like[*d] == self.like[*tried] && !self.cheap[*d];
+            for d in (0..self.ps.len()).filter(like) {
+                self.demand[d].believe(served, patience);
             }
         }
     }

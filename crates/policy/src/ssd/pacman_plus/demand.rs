@@ -43,8 +43,12 @@ pub struct Demand {
     held_back: bool,
     /// Under which state it seemed held back last, and its power there.
     held: Option<(PowerState, Watts)>,
-    /// For how many samples it was held back since.
+    /// For how many samples it was held back since, and for how many it is believed to need no
+    /// more: twice as many after each trial that changed nothing.
     repeats: usize,
+    patience: usize,
+    /// What it served in the last sample.
+    served: Option<u64>,
 }
 
 impl Demand {
@@ -60,6 +64,8 @@ impl Demand {
             held_back: false,
             held: None,
             repeats: 0,
+            patience: N,
+            served: None,
         }
     }
 
@@ -85,22 +91,20 @@ impl Demand {
             return None;
         }
         self.held_back = held_back;
-        let answer = match held_back {
-            true => {
-                self.held = Some((state, power));
-                None
-            }
-            false => self.held.take().filter(|(held, was)| state < *held && power * FULL <= *was),
-        };
+        let mut answer = None;
+        if held_back {
+            self.held = Some((state, power));
+        } else if let Some((held, was)) = self.held.take() {
+            answer = (state < held && power * FULL <= was).then_some((held, was));
+            self.patience = if answer.is_some() { self.patience.saturating_mul(2) } else { N };
+        }
         // What it showed under a higher cap holds under this one, for a while also where that was
         // not more than it draws now.
-        let near = |known: Watts| known > sample.ceiling * FULL && self.repeats < N;
+        let near = |known: Watts| known > sample.ceiling * FULL && self.repeats < self.patience;
         let known = self.wanted.back().filter(|known| **known > sample.ceiling || near(**known));
         let wanted = if held_back { *known.unwrap_or(&UNKNOWN) } else { power };
         self.repeats = if held_back { self.repeats + 1 } else { 0 };
-        for before in self.wanted.iter_mut().filter(|before| **before == UNKNOWN) {
-            *before = wanted;
-        }
+        self.resolve(wanted);
         self.wanted.push_back(wanted);
         if self.wanted.len() > N {
             self.wanted.pop_front();
@@ -109,7 +113,33 @@ impl Demand {
         let kept = 1.0 - 1.0 / N as f64;
         self.above = self.above * kept + above;
         self.bytes = self.bytes * kept + sample.bytes.map_or(above, |bytes| bytes as f64);
+        self.served = sample.bytes;
         answer
+    }
+
+    /// What it served in the last sample, and for how many it is believed to need no more.
+    pub fn trial(&self) -> (Option<u64>, usize) {
+        (self.served, self.patience)
+    }
+
+    /// A higher state changed nothing for a drive like this one. If that serves as many bytes, the
+    /// two wait for each other, and a higher state would change nothing here.
+    pub fn believe(&mut self, served: Option<u64>, patience: usize) {
+        let alike = |(a, b): (u64, u64)| a.min(b) as f64 >= a.max(b) as f64 * FULL;
+        let Some((_, power)) = self.held.filter(|_| self.served.zip(served).is_some_and(alike))
+        else {
+            return;
+        };
+        self.resolve(power);
+        self.repeats = 0;
+        self.patience = patience;
+    }
+
+    /// It needed `wanted` wherever that was not known.
+    fn resolve(&mut self, wanted: Watts) {
+        for before in self.wanted.iter_mut().filter(|before| **before == UNKNOWN) {
+            *before = wanted;
+        }
     }
 
     /// Whether it is known to have been busy throughout, so that its cap alone decides what it

@@ -275,6 +275,52 @@ fn more_budget_serves_no_fewer_bytes() {
     assert!(served.windows(2).all(|two| two[1] >= two[0] * 0.98), "{served:?}");
 }
 
+/// What a stripe serves for `periods` as a share of what it would if its caps were left alone, and
+/// how often they change. Every drive serves what the slowest one allows, and none while one of
+/// them changes its state: one after another, 60 ms each.
+fn stripe(drives: usize, budget: f64, periods: usize) -> (f64, usize) {
+    let caps = [25.0, 15.0, 11.0];
+    let mut server = topology(&vec![caps.to_vec(); drives]);
+    for state in server.drives.iter_mut().flat_map(|drive| &mut drive.states) {
+        (state.entry, state.exit) = (Nanos::ZERO, Nanos::from_millis(60));
+    }
+    let mut plus = PacmanPlus::new(&server, Some(Watts(budget))).unwrap();
+    let (mut signals, mut request) = (Signals::new(&server), Request::new(&server));
+    let mut states = step(&mut plus, &mut signals, &mut request);
+    let fair = caps[usize::from(states[0])] - IDLE;
+    let (mut served, mut changes) = (0.0, 0);
+    let mut changed = 0;
+    for _ in 0..periods {
+        let serving = (1.0 - f64::from(changed) * 0.06 / 0.5).max(0.0);
+        let slowest = caps[usize::from(*states.iter().max().unwrap())] - IDLE;
+        for (drive, state) in signals.drives.iter_mut().zip(&states) {
+            *drive = DriveSignals {
+                power: Some(Watts(IDLE + slowest * serving)),
+                state: Some(*state),
+                utilisation: Some(serving),
+                read_bytes: Some((slowest * serving * 1e8) as u64),
+                written_bytes: Some(0),
+                ..Default::default()
+            };
+        }
+        served += slowest * serving / fair;
+        let before = std::mem::replace(&mut states, step(&mut plus, &mut signals, &mut request));
+        changed = before.iter().zip(&states).map(|(a, b)| u32::from(a != b)).sum();
+        changes += usize::from(changed > 0);
+    }
+    (served / periods as f64, changes)
+}
+
+#[test]
+fn a_stripe_that_cannot_be_raised_as_a_whole_is_left_alone() {
+    for budget in [90.0, 100.0, 110.0, 125.0, 150.0, 180.0, 195.0] {
+        let (share, changes) = stripe(8, budget, 240);
+        assert!(share > 0.97 && changes <= 8, "{budget} W: {share}, {changes} changes");
+        let (later, more) = stripe(8, budget, 2400);
+        assert!(later > 0.99 && more <= changes + 8, "{budget} W: {later}, {more} changes");
+    }
+}
+
 /// Drawing nearly all of a cap is no proof of wanting more.
 #[test]
 fn a_trial_that_changed_nothing_is_remembered() {
