@@ -163,7 +163,7 @@ macro_rules! controls {
                 steward: Steward::Cpu,
                 combine: Combine::Lowest,
                 released: "never",
-                text: "Requests per active core at which all are recalled before the period ends.",
+                text: "Requests per active core at which all come back at once, at full speed.",
             }
             /// NVMe power state.
             PowerState power_state: PowerState,

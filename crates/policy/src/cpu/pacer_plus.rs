@@ -146,11 +146,15 @@ impl PacerPlus {
         1.0 / (1.0 + self.account.max(0.0) / bunch)
     }
 
-    /// Whether a group was found with more cores than were in force.
+    /// Whether a group that may be recalled was found with more than was in force.
     fn recalled(&self, signals: &Signals) -> bool {
-        self.topology.io_groups().any(|g| {
-            let found = signals.groups.get(g).and_then(|group| group.active);
-            found.is_some_and(|active| active > signals.in_force.group(g).active)
+        let may_be = |g: &usize| signals.in_force.recall.value(*g).is_some();
+        self.topology.io_groups().filter(may_be).any(|g| {
+            let (found, given) = (signals.groups.get(g), signals.in_force.group(g));
+            let active = found.and_then(|group| group.active);
+            let frequency = found.and_then(|group| group.frequency);
+            active.is_some_and(|active| active > given.active)
+                || frequency.is_some_and(|frequency| frequency > given.frequency)
         })
     }
 }

@@ -252,7 +252,7 @@ impl Cores {
         let runs = self.enqueue(events, now, core, work, user);
         let group = &self.groups[stage as usize];
         if let Some((most, frequency)) = group.recall
-            && group.active < group.stage.cores
+            && (group.active < group.stage.cores || group.frequency < frequency)
             && group.load > most.saturating_mul(u32::from(group.active))
         {
             let all = GroupSetting { active: group.stage.cores, frequency };

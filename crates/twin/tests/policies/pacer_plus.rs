@@ -1,7 +1,9 @@
 //! `pacer-plus` keeps `plf` where load jumps or comes in bunches, and saves for it still.
 
 use ebb_policy::registry::{Settings, make};
+use ebb_policy::topology::Topology;
 use ebb_policy::units::Nanos;
+use ebb_policy::{Policy, Request as Controls, Signals};
 use ebb_trace::{Op, Request, Source, TraceError, Workload};
 use ebb_twin::{Outcome, Profile, Run, Unobserved, run};
 use rand::{RngExt, SeedableRng};
@@ -122,4 +124,38 @@ fn a_load_in_bunches_keeps_plf() {
         let least = if loss(&pacer) <= PLF { saved(&pacer) } else { 0.0 };
         assert!(saved(&plus) > least, "seed {seed}: {} saved", saved(&plus));
     }
+}
+
+/// All cores at the lowest frequency, recalled from a crowd on if `recall`.
+struct Slow {
+    topology: Topology,
+    recall: bool,
+}
+
+impl Policy for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn step(&mut self, _: &Signals, request: &mut Controls) {
+        for group in 0..self.topology.groups.len() {
+            request.frequency.ask(group, self.topology.min_frequency(), "test");
+            if self.recall {
+                request.recall.ask(group, 16, "test");
+            }
+        }
+    }
+}
+
+#[test]
+fn slow_cores_are_recalled_as_parked_ones_are() {
+    let profile = dorado();
+    let p99 = |recall| {
+        let policy = Box::new(Slow { topology: profile.topology(), recall });
+        let load = [(0.03, Nanos::from_millis(2_100)), (0.6, Nanos::from_millis(300))];
+        let job = job(&profile, policy, stages(&load), Some(Nanos::from_millis(2_400)));
+        run(job, &mut Unobserved).unwrap().latency.value_at_quantile(0.99)
+    };
+    let (with, without) = (p99(true), p99(false));
+    assert!(5 * with < without, "{with} {without}");
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cpu::pacer::tests::plant::{Loop, Plant};
 use crate::cpu::pacer::tests::{beside_jobs, job_cores, plants};
+use crate::units::Hertz;
 
 fn plus(plant: Plant, plf: f64) -> Loop<PacerPlus> {
     let policy = PacerPlus::new(&plant.topology, PacerParams::for_plf(plf)).unwrap();
@@ -38,16 +39,22 @@ proptest! {
     }
 }
 
-/// Cores found active that were not given are an answer to a burst: everything comes back.
+/// Cores found active or fast that were not given are an answer to a burst: everything comes back.
 #[test]
 fn a_recall_brings_everything_back() {
-    let mut run = plus(Plant::new(20e3), 0.2);
-    run.run(120);
-    let native = Loop::new(run.plant.clone(), crate::cpu::Native).groups();
-    assert_ne!(run.groups(), native, "nothing saved");
-    run.step_with(|signals| signals.groups[1].active = Some(16));
-    run.step();
-    assert_eq!(run.groups(), native);
+    let recalls: [fn(&mut Signals); 2] = [
+        |signals| signals.groups[1].active = Some(16),
+        |signals| signals.groups[1].frequency = Some(Hertz(9e9)),
+    ];
+    for recall in recalls {
+        let mut run = plus(Plant::new(20e3), 0.2);
+        run.run(120);
+        let native = Loop::new(run.plant.clone(), crate::cpu::Native).groups();
+        assert_ne!(run.groups(), native, "nothing saved");
+        run.step_with(recall);
+        run.step();
+        assert_eq!(run.groups(), native);
+    }
 }
 
 /// A bunch that takes much says how many cores stay, until the account can pay for more.
