@@ -12,12 +12,16 @@
 //!
 //! ```text
 //! E = Σ (1 + plf) · l_baseline − l     over the requests completed under a saving
-//!   + Σ plf · min(l, l_baseline)       over those under native
+//!   + Σ plf · l                        over those under native
 //! ```
 //!
-//! While it is overdrawn everything stays on. Otherwise it says how deep saving may go. A bunch
-//! takes longer in inverse proportion to the capacity that it meets, so with a share `s` of all it
-//! takes `B · (1 / s − 1)` more than natively, and the account can pay for it once more if
+//! As long as a saving may have left something waiting `l` counts as `l_baseline` at most under
+//! native. Where the load is heavier than the baseline's, that is no measure of what the saving
+//! took: such a period is judged once the latency under a heavier load is known (`heavier.rs`).
+//!
+//! While the account is overdrawn everything stays on. Otherwise it says how deep saving may go. A
+//! bunch takes longer in inverse proportion to the capacity that it meets, so with a share `s` of
+//! all it takes `B · (1 / s − 1)` more than natively, and the account can pay for it once more if
 //!
 //! ```text
 //! s ≥ 1 / (1 + E / B)
@@ -33,6 +37,9 @@
 //! Drives may enter the idle states (`ssd/apst.rs`) that a tenth of `plf` allows, at all times; the
 //! other nine are PACER's, whose baseline has their wake-ups in it.
 
+mod heavier;
+
+use self::heavier::{Heavier, Period};
 use crate::PolicyError;
 use crate::cpu::pacer::{Pacer, PacerParams, RECALLED};
 use crate::ssd::Apst;
@@ -79,6 +86,7 @@ pub struct PacerPlus {
     /// Requests and periods of the last hour or so.
     requests: f64,
     periods: f64,
+    heavier: Heavier,
 }
 
 impl PacerPlus {
@@ -102,6 +110,7 @@ impl PacerPlus {
             before: 1.0,
             requests: 0.0,
             periods: 0.0,
+            heavier: Heavier::new(),
         })
     }
 
@@ -118,15 +127,42 @@ impl PacerPlus {
         // A period at full capacity still ends what the one before has left waiting.
         let now = self.capacity(signals);
         let capacity = now.min(std::mem::replace(&mut self.before, now));
-        let left = match capacity < 1.0 {
-            false => self.plf * l.min(l_baseline),
-            true => (1.0 + self.plf) * l_baseline - l,
-        };
-        self.account = self.account * fade + left * n;
+        let n_baseline = self.pacer.baseline_rate() * signals.period.seconds();
+        let period = Period { n, l, l_baseline, n_baseline, capacity };
+        self.account *= fade;
         self.bunch *= fade;
+        self.heavier.fade(fade);
         if capacity < 1.0 {
-            self.bunch = self.bunch.max(-left * n / (1.0 / capacity - 1.0));
+            self.heavier.clean = false;
+            if let Some(period) = self.heavier.wait(period) {
+                self.charge(&period);
+            }
+            return;
         }
+        self.heavier.clean |= l <= (1.0 + self.plf) * l_baseline;
+        let native = if self.heavier.clean { l } else { l.min(l_baseline) };
+        self.account += self.plf * native * n;
+        if period.heavier() && self.heavier.clean {
+            self.heavier.learn(n, l);
+            while let Some(period) = self.heavier.judged() {
+                self.charge(&period);
+            }
+        }
+    }
+
+    /// Books what a saving left of the tolerated loss, or took.
+    fn charge(&mut self, period: &Period) {
+        let left = self.left(period);
+        self.account += left;
+        self.bunch = self.bunch.max(-left / (1.0 / period.capacity - 1.0));
+    }
+
+    /// What a period under a saving left of the tolerated loss, in ns summed over its requests.
+    fn left(&self, period: &Period) -> f64 {
+        let native = self.heavier.latency(period);
+        let most = (1.0 + self.plf) * period.l_baseline - period.l;
+        let left = (1.0 + self.plf) * native - period.l;
+        left.min(most.max(self.plf * period.l_baseline)) * period.n
     }
 
     /// Capacity in force as a share of all: that of the group with the least.
@@ -142,8 +178,15 @@ impl PacerPlus {
     /// The share `s` of the capacity with which the account can pay for the worst bunch once more.
     fn reserve(&self) -> f64 {
         let Some(l_baseline) = self.pacer.l_baseline(&IoSignals::default()) else { return 1.0 };
-        let bunch = self.bunch.max(l_baseline * self.requests / self.periods);
-        1.0 / (1.0 + self.account.max(0.0) / bunch)
+        let bunch = |of: &Period| -self.left(of) / (1.0 / of.capacity - 1.0);
+        let bunch = self.heavier.waiting().map(bunch).fold(self.bunch, f64::max);
+        let bunch = bunch.max(l_baseline * self.requests / self.periods);
+        1.0 / (1.0 + self.balance().max(0.0) / bunch)
+    }
+
+    /// The account, with what waits to be judged held against it in full.
+    fn balance(&self) -> f64 {
+        self.account + self.heavier.waiting().map(|period| self.left(period)).sum::<f64>()
     }
 
     /// Whether a group that may be recalled was found with more than was in force.
@@ -169,7 +212,7 @@ impl Policy for PacerPlus {
         let held = if self.recalled(signals) {
             Some(RECALLED)
         } else {
-            (self.account < 0.0).then_some("pacer-plus:overdrawn")
+            (self.balance() < 0.0).then_some("pacer-plus:overdrawn")
         };
         self.pacer.step_held(held, self.reserve(), signals, request);
         self.apst.step(signals, request);

@@ -78,6 +78,11 @@ impl Care {
         }
     }
 
+    /// Requests per second of the baseline's load.
+    pub fn rate(&self) -> f64 {
+        self.load.requests()
+    }
+
     /// Whether `load` is below the baseline's by a `share` and more.
     pub fn lighter(&self, load: &Load, share: f64) -> bool {
         load.below(&self.load, share)

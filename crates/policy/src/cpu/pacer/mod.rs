@@ -145,6 +145,11 @@ impl Pacer {
         (self.l_baseline > 0.0).then(|| self.care.map_or(self.l_baseline, baseline))
     }
 
+    /// Requests per second of the load of which the baseline is.
+    pub(in crate::cpu) fn baseline_rate(&self) -> f64 {
+        self.care.map_or(f64::NAN, |care| care.rate())
+    }
+
     /// One period; nothing is saved if `held` says why.
     pub(in crate::cpu) fn step_held(
         &mut self,

@@ -79,6 +79,10 @@ impl Load {
         Self { requests: known(io.completed.max(io.arrived)), bytes: known(io.bytes) }
     }
 
+    pub fn requests(&self) -> f64 {
+        self.requests
+    }
+
     /// The same per second.
     pub fn per(self, span: Nanos) -> Self {
         let seconds = span.seconds();

@@ -83,11 +83,11 @@ fn what_a_saving_leaves_waiting_is_taken_from_the_account() {
     let mut run = plus(Plant::new(20e3), 0.2);
     run.run(120);
     run.step_with(|signals| signals.groups[1].active = Some(16));
-    let before = run.policy.account;
+    let before = run.policy.balance();
     run.step_with(|signals| {
         signals.io.mean_latency = signals.io.mean_latency.map(|l| Nanos(9 * l.0));
     });
-    assert!(run.policy.account < before);
+    assert!(run.policy.balance() < before);
 }
 
 /// A settled run whose load falls to a tenth while the latency without any saving rises; for
@@ -120,4 +120,43 @@ fn larger_requests_are_no_lighter_load() {
     let (_, _, reasons) = falls(8);
     assert!(!reasons.contains(&"pacer-plus:lighter"), "{reasons:?}");
     assert!(reasons.iter().any(|reason| reason.contains("loss")), "{reasons:?}");
+}
+
+/// A settled run whose load is seven times as heavy for 3 s, twice; the latency is then so many
+/// times the calm one, under a saving and with everything on. What the account has in the end, in
+/// requests' latencies, and whether anything is saved.
+fn two_jumps(saving: f64, native: f64) -> (f64, bool) {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    run.run(120);
+    let all = Loop::new(run.plant.clone(), crate::cpu::Native).groups();
+    let calm = run.plant.native_latency();
+    for _ in 0..2 {
+        for period in 0..6 {
+            let saved = run.groups() != all || period == 0;
+            let latency = calm * if saved { saving } else { native };
+            run.step_with(|signals| {
+                let io = &mut signals.io;
+                for count in [&mut io.arrived, &mut io.completed, &mut io.bytes] {
+                    *count = count.map(|count| 7 * count);
+                }
+                io.mean_latency = Some(Nanos::from_seconds(latency));
+                // The plant brings back all cores as the load jumps.
+                signals.groups[1].active = Some(16);
+            });
+        }
+        run.run(24);
+    }
+    (run.policy.balance() / (10e3 * calm * 1e9), run.groups() != all)
+}
+
+#[test]
+fn a_heavier_load_that_takes_longer_in_any_case_is_no_loss() {
+    let (balance, saves) = two_jumps(4.0, 4.0);
+    assert!(balance > 0.0 && saves, "{balance}");
+}
+
+#[test]
+fn what_a_saving_adds_to_a_heavier_load_is_a_loss() {
+    let (balance, saves) = two_jumps(4.0, 1.0);
+    assert!(balance < 0.0 && !saves, "{balance}");
 }
