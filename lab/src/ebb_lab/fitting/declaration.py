@@ -135,6 +135,10 @@ class Row:
         """Whose results it reads."""
         return {self.of} | ({self.over} if self.over else set())
 
+    def error_of(self, mean: float | None) -> float | None:
+        """Of a value that the twin has, as a share of the published number."""
+        return None if mean is None or not self.paper else mean / self.paper - 1.0
+
     def __str__(self) -> str:
         return self.name
 
@@ -173,7 +177,7 @@ class Declaration:
 def read(path: Path) -> Declaration:
     """A declaration from its file, checked."""
     text, table = toml.read(path, "A fit's declaration", KEYS)
-    tables = tuple(measured.all_of(path, _tables(path, table, "measured")))
+    tables = tuple(measured.read(path, _tables(path, table, "measured")))
     for key in ("free",) if tables else ("free", "runs", "baseline"):
         if not table.get(key):
             raise LabError(f"{path}: {key}", "is not stated", "docs/lab.md has an example")

@@ -2,9 +2,9 @@
 
 [[measured]]
 file = "measured.csv"         # or TSV, Parquet, JSON lines; beside the declaration
+held-out = "held-out.csv"     # with the same columns: only predicted
 decimal = ","                 # where numbers have commas
 source = "{Block (KiB)}"      # what is left out together; without it each setting
-prediction = true             # only predicted; without it the rows are fitted
 
 [measured.set]                # what a line ran with: options, places of profile or workload
 rate = "{Target (kIOPS)}k"
@@ -31,7 +31,7 @@ from ebb_lab.errors import LabError, did_you_mean
 from ebb_lab.fitting import values
 from ebb_lab.tables import Table
 
-KEYS = ("file", "decimal", "source", "prediction", "set", "values")
+KEYS = ("file", "held-out", "decimal", "source", "set", "values")
 VALUE = ("name", "column", "value", "uncertainty", "unit")
 #: Cells without a number.
 MISSING = ("", "-", "–", "—", "nan", "n/a", "na", "null", "none")
@@ -49,16 +49,23 @@ class Measured:
     rows: tuple[dict[str, Any], ...]
 
 
-def read(path: Path, number: int, stated: Mapping[str, Any]) -> Measured:
-    """One table of a declaration; `number` counts them from 1."""
-    where = f"{path}: measured {number}"
-    toml.known(where, stated, KEYS)
-    for key in ("file", "set", "values"):
-        if not stated.get(key):
-            raise LabError(where, f"'{key}' is not stated", "docs/profiles.md has an example")
-    if stated.get("decimal") not in (None, ",", "."):
-        raise LabError(f"{where}: decimal", f"is {stated['decimal']!r}", "',' or '.'")
-    reader = _Reader(where, path.parent / str(stated["file"]), stated.get("decimal"))
+def read(path: Path, stated: list[dict[str, Any]]) -> Iterator[Measured]:
+    """The tables of a declaration."""
+    for number, each in enumerate(stated, 1):
+        where = f"{path}: measured {number}"
+        toml.known(where, each, KEYS)
+        for key in ("file", "set", "values"):
+            if not each.get(key):
+                raise LabError(where, f"'{key}' is not stated", "docs/profiles.md has an example")
+        if each.get("decimal") not in (None, ",", "."):
+            raise LabError(f"{where}: decimal", f"is {each['decimal']!r}", "',' or '.'")
+        for key in ("file", "held-out"):
+            if key in each:
+                yield _read(where, path.parent / toml.text(where, each, key), each, key != "file")
+
+
+def _read(where: str, path: Path, stated: Mapping[str, Any], prediction: bool) -> Measured:
+    reader = _Reader(where, path, stated.get("decimal"))
     settings = stated["set"]
     if not isinstance(settings, dict):
         raise LabError(f"{where}: set", "is no table", "Write [measured.set]")
@@ -91,7 +98,7 @@ def read(path: Path, number: int, stated: Mapping[str, Any]) -> Measured:
     used = {row["run"] for row in rows}
     return Measured(
         path=reader.path,
-        prediction=bool(toml.flag(where, stated, "prediction")),
+        prediction=prediction,
         runs={name: run for name, run in runs.items() if name in used},
         rows=tuple({k: v for k, v in row.items() if k != "column"} for row in rows),
     )
@@ -235,9 +242,3 @@ class _Reader:
             )
         result = parsed[0] * float(factor) if sign == "*" else parsed[0] / float(factor)
         return f"{result:.12g}"
-
-
-def all_of(path: Path, stated: list[dict[str, Any]]) -> Iterator[Measured]:
-    """The tables of a declaration."""
-    for number, each in enumerate(stated, 1):
-        yield read(path, number, each)

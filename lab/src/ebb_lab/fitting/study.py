@@ -35,9 +35,7 @@ class LeftOut:
     @property
     def error(self) -> float | None:
         """Of the mean, as a share of the published number."""
-        if self.mean is None or not self.row.paper:
-            return None
-        return self.mean / self.row.paper - 1.0
+        return self.row.error_of(self.mean)
 
 
 @dataclass(frozen=True)
@@ -293,8 +291,10 @@ def _empty(declared: Declaration, found: Region, points: Array) -> WorkError:
     what = "cannot be met" if alone else "can be met alone, but not with the other rows"
     most = ""
     if not alone:
-        missed = f"{int((off[best] > 1.0).sum())} of {len(rows)} rows miss"
-        most = f"; there {missed}, by up to {off[best, worst]:.2g} times their uncertainty"
+        missed = int((off[best] > 1.0).sum())
+        names = ", ".join(f"'{rows[at]}'" for at in np.argsort(-off[best])[1 : min(missed, 4)])
+        most = f". It misses by {off[best, worst]:.2g} times its uncertainty"
+        most += f", and {missed - 1} others by less: {names}" if names else ""
     return WorkError(
         f"{declared.path}: baseline '{row}'",
         f"{what}: nearest to {paper[worst]:g}{unit} ± {row.uncertainty:.3g} is "

@@ -66,11 +66,12 @@ def _predictions(fit: Fit) -> str:
             text.number(each.mean),
             _span(*each.region),
             _span(*each.seeds),
+            text.percent(each.row.error_of(each.mean)),
             each.verdict or "",
         )
         for each in fit.predictions
     ]
-    header = ("predicted", "paper", "mean", "over region", "over seeds", "")
+    header = ("predicted", "paper", "mean", "over region", "over seeds", "error", "")
     told = text.table(header, rows)
     seeds = len(fit.declared.prediction_seeds)
     return f"{told}\n  Predicted on {fit.forecast} samples of the region, {seeds} seeds each."
@@ -100,9 +101,22 @@ def _left_out(rows: tuple[LeftOut, ...]) -> str:
             for each in rows
         ],
     )
-    errors = [abs(each.error) for each in rows if each.error is not None]
-    mean = f"{sum(errors) / len(errors):.1%}" if errors else "–"
-    return f"{table}\n  Mean error of rows that were left out: {mean}"
+    return f"{table}\n{_errors(rows)}"
+
+
+def _errors(rows: tuple[LeftOut, ...]) -> str:
+    """How good the predictions of each value are: watts and latencies have errors of their own."""
+    values: dict[str, list[float | None]] = {}
+    for each in rows:
+        over = f" over {each.row.over}'s" if each.row.over else ""
+        values.setdefault(each.row.value + over, []).append(each.error)
+    told = []
+    for value, all_errors in values.items():
+        errors = [abs(error) for error in all_errors if error is not None]
+        mean = f"{sum(errors) / len(errors):.1%}" if errors else "–"
+        largest = f"{max(errors):.1%}" if errors else "–"
+        told.append((value, f"{len(errors)} of {len(all_errors)}", mean, largest))
+    return text.table(("error of rows that were left out", "predicted", "mean", "largest"), told)
 
 
 def _named(name: str, unit: str) -> str:
