@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from ebb_lab import binary, cli
@@ -213,6 +214,24 @@ def test_a_hidden_server_is_found_and_what_is_left_out_predicted(tmp_path: Path)
     assert [row.row.run for row in fit.predictions] == ["rate=8k, block=32 KiB"] * 2
     for each in fit.predictions:
         assert each.mean == pytest.approx(each.row.paper, rel=0.1)
+
+
+def test_without_parameters_the_profile_is_judged_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free, _, rest = HEAD.partition("[[free]]")
+    declared(tmp_path, text=free + "[[measured]]" + rest.partition("[[measured]]")[2])
+    fit = ["fit", str(tmp_path / "fit.toml"), "-o", str(tmp_path / "out"), "-q"]
+    assert cli.main(fit) == 0
+    told = capsys.readouterr().out
+    assert "nothing is free, the profile as it is" in told and "mean_watts" in told
+    assert cli.main([*fit, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    schema = json.loads((ROOT / "docs" / "json-schema" / "lab-fit-1.json").read_text())
+    jsonschema.validate(answer, schema)
+    errors = [row["left_out"]["error"] for row in answer["baseline"]]
+    central = [row["central"] / row["paper"] - 1 for row in answer["baseline"]]
+    assert errors == pytest.approx(central) and max(map(abs, errors)) > 0.1
 
 
 def test_errors_are_told_of_the_declared_file(

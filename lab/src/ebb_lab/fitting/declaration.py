@@ -178,7 +178,7 @@ def read(path: Path) -> Declaration:
     """A declaration from its file, checked."""
     text, table = toml.read(path, "A fit's declaration", KEYS)
     tables = tuple(measured.read(path, _tables(path, table, "measured")))
-    for key in ("free",) if tables else ("free", "runs", "baseline"):
+    for key in () if tables else ("free", "runs", "baseline"):
         if not table.get(key):
             raise LabError(f"{path}: {key}", "is not stated", "docs/lab.md has an example")
     judged = table.get("policy", [])
@@ -234,10 +234,11 @@ def _tables(path: Path, table: Mapping[str, Any], key: str) -> list[dict[str, An
 
 
 def _leave_out(path: Path, table: Mapping[str, Any]) -> str | None:
-    found = table.get("leave-out")
-    if found is not None and found not in ("row", "source"):
+    # Where nothing is fitted each row is a prediction.
+    found = table.get("leave-out", None if table.get("free") else "row")
+    if found not in (None, "row", "source"):
         raise LabError(f"{path}: leave-out", f"is {found!r}", "'row', or 'source' for figures")
-    return found
+    return None if found is None else str(found)
 
 
 def _runs(
@@ -446,7 +447,7 @@ def _check_baseline(found: Declaration) -> None:
                 "Say how far off the number may be; percents of 0 are 0",
             )
     groups = {row.name if found.leave_out == "row" else row.source for row in found.baseline}
-    if found.leave_out and len(groups) < 2:
+    if found.leave_out and found.free and len(groups) < 2:
         raise LabError(
             f"{found.path}: leave-out", "leaves no row to fit", "It takes two rows or sources"
         )

@@ -115,6 +115,10 @@ class _Work:
             means: Array = self.measured(rows, shares, seeds, what).mean(axis=2)
             return means
 
+        if not declared.free:
+            # Nothing is fitted: the profile as it is, however far off.
+            shares = np.zeros((1, 0))
+            return Region(shares, measure(shares), np.zeros(1))
         return region.search(
             measure,
             self.snapped,

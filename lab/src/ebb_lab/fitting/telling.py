@@ -16,21 +16,12 @@ CURVE = 6
 def tell(fit: Fit, folder: Path) -> str:
     """Region, baseline, predictions with their verdicts, rows left out."""
     declared = fit.declared
-    lines = [
-        f"{declared.name}, simulated: {len(fit.samples)} of {len(fit.found.shares)} points meet "
-        f"the baseline; declared in {declared.path} ({fit.commit})",
-        text.table(
-            ("free", "range", "fitted", "central"),
-            [
-                (
-                    _named(free.name, free.unit),
-                    _span(free.low, free.high),
-                    _span(*_ends(fit.samples[:, index])),
-                    text.number(fit.samples[0, index]),
-                )
-                for index, free in enumerate(declared.free)
-            ],
-        ),
+    met = f"{len(fit.samples)} of {len(fit.found.shares)} points meet the baseline"
+    told = met if declared.free else "nothing is free, the profile as it is"
+    lines = [f"{declared.name}, simulated: {told}; declared in {declared.path} ({fit.commit})"]
+    if declared.free:
+        lines.append(_free(fit))
+    lines += [
         text.table(
             ("baseline", "paper", "fitted", "central"),
             [
@@ -49,13 +40,28 @@ def tell(fit: Fit, folder: Path) -> str:
         lines += [_curve(each.row.name, each.decided) for each in fit.predictions if each.decided]
     if fit.left_out:
         lines.append(_left_out(fit.left_out))
-    if len(fit.samples) < declared.accepted:
+    if declared.free and len(fit.samples) < declared.accepted:
         lines.append(
             f"  Only {len(fit.samples)} of {declared.accepted} samples were found: 'points' ended "
             "the search, and the region may be larger than told."
         )
     lines.append(f"  ebb sim --experiment {folder / outcome.CENTRAL}")
     return "\n".join(lines)
+
+
+def _free(fit: Fit) -> str:
+    return text.table(
+        ("free", "range", "fitted", "central"),
+        [
+            (
+                _named(free.name, free.unit),
+                _span(free.low, free.high),
+                _span(*_ends(fit.samples[:, index])),
+                text.number(fit.samples[0, index]),
+            )
+            for index, free in enumerate(fit.declared.free)
+        ],
+    )
 
 
 def _predictions(fit: Fit) -> str:
