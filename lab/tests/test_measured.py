@@ -98,6 +98,15 @@ def test_forms_of_spreadsheets_are_the_same_table(tmp_path: Path, table: str) ->
     assert declared(tmp_path, table).baseline == declared(tmp_path).baseline
 
 
+def test_a_cell_may_have_a_unit_of_its_own(tmp_path: Path) -> None:
+    text = HEAD.replace('unit = "W"\nuncertainty', "uncertainty")
+    table = CSV.replace("0.5,", "500 us,0.31 kW").replace("300", "300 W")
+    p99, watts, capped = declared(tmp_path, table, text).baseline
+    assert (p99.paper, p99.unit) == (0.4, "ms")
+    assert (watts.paper, watts.unit, watts.scale) == (305, "W", 1)
+    assert (capped.paper, capped.unit, capped.scale) == (0.25, "kW", 1000)
+
+
 def test_decimal_signs_are_stated(tmp_path: Path) -> None:
     commas = CSV.replace(",", ";").replace(".", ",").replace("300", "1.300,5")
     text = HEAD.replace('"m.csv"\n', '"m.csv"\ndecimal = ","\n')
@@ -115,6 +124,13 @@ def test_decimal_signs_are_stated(tmp_path: Path) -> None:
         ("", "", CSV.replace("300", "fast"), "m.csv:2: 'Wall' is 'fast', which is no finite"),
         ("", "", CSV.replace("300", "inf"), "m.csv:2: 'Wall' is 'inf', which is no finite"),
         ("", "", CSV.replace("300", "300 us"), "m.csv:2: 'Wall': 'us' is no unit of 'mean_watts'"),
+        ("_p99", "_p99 / 1", CSV.replace("0.5,", "5 us,"), "m.csv:3: '99th (ms)': is in us, and"),
+        (
+            'unit = "W"\nun',
+            "un",
+            CSV.replace("0.5,", ",3 kW"),
+            "'Wall': is in no unit, and not in kW",
+        ),
         ("", "", CSV.replace("4,4,", "4,few,"), "m.csv:4: 'Cores' is 'few', no number for Cores"),
         ("", "", CSV.replace("n/a", "n/a,1"), "m.csv:4: 6 fields, but the header has 5"),
         ("", "", CSV.splitlines()[0], "there are no rows"),

@@ -91,7 +91,7 @@ def _read(where: str, path: Path, stated: Mapping[str, Any], prediction: bool) -
         if (row := _row(reader, each, name, own, stated.get("source"))) is not None
     ]
     for each in columns:
-        if not any(row["column"] == each["column"] for row in rows):
+        if not prediction and not any(row["column"] == each["column"] for row in rows):
             raise LabError(
                 f"{reader.path}", f"column '{each['column']}' has no number", "Leave it out"
             )
@@ -116,17 +116,22 @@ def _row(
     column, value = str(stated["column"]), str(stated["value"])
     reader.need(f"{where}: column", column)
     values.check(f"{where}: {column}: value", value)
-    unit = str(stated.get("unit", reader.unit(column)))
-    cells = [(line, cell) for line in lines if (cell := reader.cell(column, line)) is not None]
-    found = [reader.number(column, line, cell, value, unit) for line, cell in cells]
-    if not found:
+    unit = toml.text(f"{where}: {column}", stated, "unit", reader.unit(column))
+    cells = [found for line in lines if (found := reader.quantity(column, line)) is not None]
+    if not cells:
         return None
-    unit = unit or found[0][1]
+    bare = unit  # of cells without one
+    unit = unit or next((own for _, own, _ in cells if own), "")
     if not unit and values.unit(value):
         raise LabError(
             f"{where}: {column}: unit", "is not stated", f"'{value}' is in {values.unit(value)}"
         )
-    numbers = [each for each, _ in found]
+    numbers = []
+    for number, stands, place in cells:
+        at, own = f"{place}: '{column}'", stands or bare
+        if own != unit and not (own and values.unit(value)):
+            raise LabError(at, f"is in {own or 'no unit'}, and not in {unit}", "State 'unit'")
+        numbers.append(number * values.scale(at, value, own) / values.scale(at, value, unit))
     mean = sum(numbers) / len(numbers)
     label = stated.get("name", re.sub(r"\s*[(\[].*[)\]]\s*$", "", column))
     return {
@@ -193,20 +198,19 @@ class _Reader:
             )
         return plain.replace(",", ".")
 
-    def number(self, column: str, line: int, cell: str, value: str, unit: str) -> tuple[float, str]:
-        """A cell's number in `unit`, or in its own."""
+    def quantity(self, column: str, line: int) -> tuple[float, str, str] | None:
+        """Number, unit and place of a cell; None where it is empty."""
+        cell, place = self.cell(column, line), self.table.place(line)
+        if cell is None:
+            return None
         parsed = fields.quantity(cell)
         if parsed is None:
             raise LabError(
-                f"{self.table.place(line)}",
+                place,
                 f"'{column}' is '{cell}', which is no finite number",
                 "Correct it, or leave the cell empty",
             )
-        number, own = parsed
-        if own and unit and own != unit:
-            where = f"{self.table.place(line)}: '{column}'"
-            number *= values.scale(where, value, own) / values.scale(where, value, unit)
-        return number, own
+        return *parsed, place
 
     def filled(self, key: str, text: Any, line: int) -> Any:
         """A setting with the line's cells in it; None where one of them is empty."""
