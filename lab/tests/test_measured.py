@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from ebb_lab import binary, cli
+from ebb_lab.errors import LabError
 from ebb_lab.fitting import declaration, study, values
 from ebb_lab.fitting.declaration import Declaration
 from ebb_lab.fitting.variants import Variants
@@ -133,6 +134,12 @@ def test_decimal_signs_are_stated(tmp_path: Path) -> None:
         ),
         ("", "", CSV.replace("4,4,", "4,few,"), "m.csv:4: 'Cores' is 'few', no number for Cores"),
         ("", "", CSV.replace("n/a", "n/a,1"), "m.csv:4: 6 fields, but the header has 5"),
+        (
+            "",
+            "",
+            CSV.replace(",300", ",0"),
+            "m.csv:2: 'watts, rate=1k, policy=constant(cores=1)': is 0",
+        ),
         ("", "", CSV.splitlines()[0], "there are no rows"),
         ("", "", "", "there are no rows"),
         ("", "", CSV.replace("Wall", "Cores"), "m.csv:1: column 'Cores' is there twice"),
@@ -168,9 +175,17 @@ def test_what_cannot_be_read_is_refused_with_its_line(
     assert told in capsys.readouterr().err
 
 
+def test_a_table_is_utf_8(tmp_path: Path) -> None:
+    declared(tmp_path)
+    (tmp_path / "m.csv").write_bytes(CSV.replace("ms", "\u00b5s").encode("latin-1"))
+    with pytest.raises(LabError, match="m.csv: cannot be read.*Save it as UTF-8"):
+        declaration.read(tmp_path / "fit.toml")
+
+
 def test_units_are_those_of_the_value() -> None:
     assert values.scale("w", "mean_watts", "kW") == 1000.0
-    assert values.scale("w", "latency_us_mean", "us") == 1.0
+    for micro in ("us", "\u00b5s", "\u03bcs"):
+        assert values.scale("w", "latency_us_mean", micro) == 1.0
     assert values.scale("w", "iops", "kIOPS") == 1000.0
     assert values.scale("w", "bytes / seconds", "MiB/s") == 2.0**20
     assert values.scale("w", "energy_joules_cpu / seconds", "W") == 1.0

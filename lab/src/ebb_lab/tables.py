@@ -114,7 +114,9 @@ def _read_one(path: Path) -> Table:
         if path.suffix == ".gz":
             data = gzip.decompress(data)
         text = data.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError, pyarrow.ArrowException) as error:
+    except UnicodeDecodeError as error:
+        raise LabError(str(path), f"cannot be read: {error}", "Save it as UTF-8") from error
+    except (OSError, EOFError, pyarrow.ArrowException) as error:
         raise LabError(str(path), f"cannot be read: {error}", "Check name and format") from error
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if kind in (".json", ".jsonl", ".ndjson"):

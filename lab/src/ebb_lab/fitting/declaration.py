@@ -274,10 +274,16 @@ def _measured(
     prediction: bool = False,
 ) -> Row:
     """The row of a measured table: of the run's first policy."""
-    spread = float(row["spread"])
-    stated = {key: value for key, value in row.items() if key != "spread"}
+    spread, place = float(row["spread"]), row["place"]
+    stated = {key: value for key, value in row.items() if key not in ("spread", "place")}
     found = _row(path, "baseline", stated | {"of": runs[row["run"]]["policy"][0]})
     uncertainty = max(found.uncertainty, spread)
+    if not uncertainty > 0:
+        raise LabError(
+            f"{place}: '{found}'",
+            f"is {found.paper:g}, of which percents are 0",
+            "Leave the cell empty, or state 'uncertainty' as a number",
+        )
     # As identified as the measurement itself.
     tolerance = 2 * uncertainty if prediction else None
     return replace(found, uncertainty=uncertainty, tolerance=tolerance)

@@ -136,6 +136,7 @@ def _row(
     label = stated.get("name", re.sub(r"\s*[(\[].*[)\]]\s*$", "", column))
     return {
         "column": column,
+        "place": cells[0][2],
         "name": f"{label}, {run}",
         "source": run if source is None else str(reader.filled("source", source, lines[0])),
         "run": run,

@@ -31,7 +31,7 @@ def unit(text: str) -> str:
 
 def scale(where: str, text: str, stated: str) -> float:
     """What one of the stated unit is in that of the expression; 1 where one of them has none."""
-    own = unit(text)
+    own, stated = unit(text), stated.replace("\u03bc", "\u00b5")  # the letter for the sign
     if not own or not stated:
         return 1.0
     if stated not in SCALES.get(own, {own: 1.0}):
