@@ -155,6 +155,12 @@ def test_decimal_signs_are_stated(tmp_path: Path) -> None:
         ("latency_us_p99", "latency_us_p99 +", CSV, "99th (ms): value: 'latency_us_p99 +' is no"),
         ('uncertainty = "5%"', "", CSV, "'uncertainty' is not stated"),
         ('uncertainty = "5%"', 'certainty = "5%"', CSV, "no key 'certainty'. Did you mean"),
+        (
+            "profile:cpu.power_limit",
+            "workload:jobs.x.depth",
+            CSV,
+            "no run's workload file has 'jobs",
+        ),
         ("profile:cpu.power_limit", "profil:cpu", CSV, "set = 'profil:cpu' is no place"),
         ("profile:cpu.power_limit", "profile:board.other", CSV, "states 'profile:board.other' too"),
     ],
@@ -263,6 +269,20 @@ def test_without_parameters_the_profile_is_judged_as_it_is(
     errors = [row["left_out"]["error"] for row in answer["baseline"]]
     central = [row["central"] / row["paper"] - 1 for row in answer["baseline"]]
     assert errors == pytest.approx(central) and max(map(abs, errors)) > 0.1
+
+
+def test_bases_in_a_circle_and_missing_models_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = HEAD.replace("profile:board.other", "profile:drives.model.drive.power.ready")
+    declared(tmp_path, text=text)
+    fit = ["fit", str(tmp_path / "fit.toml"), "-o", str(tmp_path / "out"), "-q"]
+    mine = tmp_path / "mine.toml"
+    mine.write_text(MINE.replace("generic-1u", "mine.toml"))
+    assert cli.main(fit) == 2 and "mine.toml" in capsys.readouterr().err
+    mine.write_text(MINE + '[drives]\nmodel = "none.toml"\n')
+    assert cli.main(fit) == 2
+    assert "none.toml: No such file or directory" in capsys.readouterr().err
 
 
 def test_errors_are_told_of_the_declared_file(

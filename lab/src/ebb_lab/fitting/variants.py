@@ -7,13 +7,13 @@ folder, named by a digest of its contents, where it also serves whoever repeats 
 import copy
 import hashlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ebb_lab import binary, toml
 from ebb_lab.errors import LabError, did_you_mean
-from ebb_lab.fitting.declaration import Declaration, Free, Target
+from ebb_lab.fitting.declaration import Declaration, Target
 from ebb_lab.grid import FILES, NAMES_OR_FILES
 
 #: Where the files of points are, in the results' folder.
@@ -37,7 +37,10 @@ class Variants:
         self._documents: dict[tuple[str, str], dict[str, Any]] = {}
         for free in declared.free:
             for target in free.targets:
-                self._check(free, target)
+                self._check(f"free.{free.name}", target, self.runs)
+        for run, stated in self.stated.items():
+            for target, _ in stated:
+                self._check(f"runs.{run}", target, [run])
 
     def options(self, run: str, point: Sequence[float]) -> dict[str, Any]:
         """A run's options at a point; files of it are there when this returns."""
@@ -104,10 +107,10 @@ class Variants:
             raise LabError(where, f"'{name}' is neither a file nor ships", "See 'ebb profile'")
         return tomllib.loads(text)
 
-    def _below(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def _below(self, document: Mapping[str, Any], above: Sequence[str] = ()) -> dict[str, Any]:
         """What the bases of a profile state; nothing where `ebb` will refuse them."""
         base = document.get("base")
-        if not isinstance(base, str):
+        if not isinstance(base, str) or base in above:
             return {}
         text = binary.shipped(base)
         if text is not None:
@@ -116,7 +119,7 @@ class Variants:
             table = _read(Path(base))
         else:
             return {}
-        return _joined(self._below(table), table)
+        return _joined(self._below(table, [*above, base]), table)
 
     def _found(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """The run's options with names of files that hold in any folder."""
@@ -163,15 +166,14 @@ class Variants:
             partial.replace(path)
         return name
 
-    def _check(self, free: Free, target: Target) -> None:
-        """That a parameter has somewhere to go."""
-        where = f"{self.declared.path}: free.{free.name}"
+    def _check(self, of: str, target: Target, runs: Iterable[str]) -> None:
+        """That what is written has somewhere to go in one of the runs."""
         if target.place == "workload":
-            documents = [self._document("workload", run) or {} for run in self.runs]
+            documents = [self._document("workload", run) or {} for run in runs]
             if not any(_holds(document, target.path) for document in documents):
                 near = sorted({path for document in documents for path in _paths(document)})
                 raise LabError(
-                    where,
+                    f"{self.declared.path}: {of}",
                     f"no run's workload file has '{'.'.join(target.path)}'",
                     did_you_mean(".".join(target.path), near),
                 )
@@ -181,6 +183,10 @@ def _read(path: Path) -> dict[str, Any]:
     """A file's table; files that it names beside it are named in full."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabError(
+            str(path), f"{error.strerror}", "Name a file beside the one it is in"
+        ) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LabError(str(path), str(error), "ebb sim would refuse it too") from error
 
