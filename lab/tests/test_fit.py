@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ebb_lab import binary, cli, toml
 from ebb_lab.errors import LabError, WorkError
-from ebb_lab.fitting import declaration, outcome, predicting, provenance, region, study
+from ebb_lab.fitting import declaration, outcome, predicting, provenance, region, study, telling
 from ebb_lab.fitting.declaration import Free, Row, Target
 from ebb_lab.fitting.variants import Variants
 
@@ -220,6 +220,19 @@ def test_rows_left_out_are_predicted_by_the_others(
     told = capsys.readouterr().out
     assert "error of rows that were left out  predicted" in told
     assert "energy_joules_cpu / seconds          2 of 2" in told
+
+
+def test_errors_are_told_by_value_and_what_was_not_predicted_is_counted() -> None:
+    watts = dataclasses.replace(PREDICTION, value="mean_watts", paper=100.0)
+    rows = [
+        study.LeftOut(watts, "a", 8, 90.0, (88.0, 92.0)),
+        study.LeftOut(watts, "b", 8, 104.0, (99.0, 105.0)),
+        study.LeftOut(watts, "c", 0, None, None),
+        study.LeftOut(PREDICTION, "c", 8, 1.41, (1.4, 1.5)),
+    ]
+    told = telling._left_out(tuple(rows)).splitlines()
+    assert told[-2].split() == ["mean_watts", "2", "of", "3", "7.0%", "10.0%"]
+    assert told[-1].split() == ["iops", "1", "of", "1", "0.0%", "0.0%"]
 
 
 @settings(max_examples=8)
