@@ -84,6 +84,12 @@ def test_lines_are_settings_and_cells_are_rows(tmp_path: Path) -> None:
     assert not any(":" in name for name in options)
 
 
+def test_lines_are_left_out_together_by_a_column(tmp_path: Path) -> None:
+    text = HEAD.replace('"m.csv"\n', '"m.csv"\nsource = "{Cap (W)} W"\n')
+    p99, watts, capped = declared(tmp_path, text=text).baseline
+    assert p99.source == watts.source == p99.run and capped.source == "120 W"
+
+
 @pytest.mark.parametrize(
     "table",
     [

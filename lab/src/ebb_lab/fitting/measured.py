@@ -138,7 +138,7 @@ def _row(
         "column": column,
         "place": cells[0][2],
         "name": f"{label}, {run}",
-        "source": run if source is None else str(reader.filled("source", source, lines[0])),
+        "source": str(reader.filled("source", source, lines[0]) or run),
         "run": run,
         "value": value,
         "paper": float(f"{mean:.6g}"),
