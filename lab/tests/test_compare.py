@@ -38,6 +38,16 @@ def test_a_difference_in_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "covers the median in at most 93.8%" in out
 
 
+def test_what_spreadsheets_write_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = HEADER + NATIVE + PACER
+    file = write(tmp_path, "runs.csv", text)
+    told = run(capsys, "compare", file, *ASK)
+    write(tmp_path, "runs.csv", "\ufeff" + text.replace(",", ";") + ";;\n")
+    assert run(capsys, "compare", file, *ASK) == told
+
+
 def test_no_difference_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = NATIVE.replace("native", "pacer")
     file = write(tmp_path, "runs.csv", HEADER + NATIVE + same)
@@ -146,6 +156,7 @@ def test_units_in_a_column_and_in_metadata(
         (HEADER + NATIVE, ASK, "nothing to compare"),
         (HEADER + NATIVE + "pacer,1,80\n", ASK, "has 1 repeats, too few"),
         (HEADER + NATIVE + "pacer,1,\n", ASK, ":7, in the whole table: 'mean_watts'"),
+        (HEADER + NATIVE + 'pacer,1,"2,628"\n', ASK, "is '2,628', which is no finite number"),
         (HEADER + NATIVE + "pacer,1,nan\n", ASK, "is 'nan', which is no finite number"),
         (HEADER + NATIVE + "pacer,1,inf\n", ASK, "is 'inf', which is no finite number"),
         (HEADER + NATIVE + "pacer,1,fast\n", ASK, "is 'fast'"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ebb_lab import binary, cli, toml
 from ebb_lab.errors import LabError, WorkError
-from ebb_lab.fitting import declaration, outcome, predicting, provenance, region, study
+from ebb_lab.fitting import declaration, outcome, predicting, provenance, region, study, telling
 from ebb_lab.fitting.declaration import Free, Row, Target
 from ebb_lab.fitting.variants import Variants
 
@@ -217,7 +217,22 @@ def test_rows_left_out_are_predicted_by_the_others(
     # Without its own row the prediction is centred on the others', not drawn to it.
     assert high.mean is not None and abs(high.mean - truth["high", "native"]) < 1.5
     assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 0
-    assert "Mean error of rows that were left out: " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "error of rows that were left out  predicted" in told
+    assert "energy_joules_cpu / seconds          2 of 2" in told
+
+
+def test_errors_are_told_by_value_and_what_was_not_predicted_is_counted() -> None:
+    watts = dataclasses.replace(PREDICTION, value="mean_watts", paper=100.0)
+    rows = [
+        study.LeftOut(watts, "a", 8, 90.0, (88.0, 92.0)),
+        study.LeftOut(watts, "b", 8, 104.0, (99.0, 105.0)),
+        study.LeftOut(watts, "c", 0, None, None),
+        study.LeftOut(PREDICTION, "c", 8, 1.41, (1.4, 1.5)),
+    ]
+    told = telling._left_out(tuple(rows)).splitlines()
+    assert told[-2].split() == ["mean_watts", "2", "of", "3", "7.0%", "10.0%"]
+    assert told[-1].split() == ["iops", "1", "of", "1", "0.0%", "0.0%"]
 
 
 @settings(max_examples=8)
@@ -417,7 +432,26 @@ BAD += row("prediction", "saved", "low", 50.0, 'of = "ondemand"\ntolerance = 1')
         ("profile:cpu.uncore", "cpu.uncore", "is no place"),
         ("profile:cpu.uncore", "option:rate", "run 'low' states 'rate' too"),
         ("profile:cpu.uncore", "profile:cpu.uncor", "uncor"),
+        ("profile:cpu.uncore", "profile:stage.frontend.cores", "Did you mean 'front-end'"),
+        ("profile:cpu.uncore", "profile:cpu.uncore.watts", "'45 W' is neither a file nor"),
+        ("profile:cpu.uncore", "profile:drives.modl.drive", "modl"),
         ("profile:cpu.uncore", "workload:jobs.mail.depth", "no run's workload file has"),
+        ('set = "profile:cpu.uncore"', 'set = ["option:jobs", "option:jobs"]', "is set twice"),
+        ("low = 20", "low = nan", "free.uncore: low: is nan"),
+        ("high = 100", "high = inf", "free.uncore: high: is inf"),
+        ("high = 100", "high = 100.5\nwhole = true", "are no whole numbers"),
+        ("high = 100", 'high = 100\nlog = "yes"', "log: is 'yes'. true or false"),
+        ('why = "no source"', "why = 3", "why: is 3. A text"),
+        ('name = "uncore"', "", "free: 'name' is not stated"),
+        ("paper = 60.0", "paper = nan", "paper: is nan"),
+        (
+            'paper = 60.0\nof = "native"\nuncertainty = 2',
+            'paper = 0\nof = "native"\nuncertainty = "5%"',
+            "percents of 0 are 0",
+        ),
+        ("uncertainty = 2", "uncertainty = inf", "uncertainty: is no such number"),
+        ('unit = "W"\npaper', 'unit = "us"\npaper', "'us' is no unit of 'energy_joules_cpu / sec"),
+        ('rate = "1000 IOPS"', '"option:rate" = 3', "'option:rate' is an option. Write rate"),
         ('duration = "500 ms"', "seed = 3", "'seed' is the declaration's own"),
     ],
 )

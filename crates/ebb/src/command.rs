@@ -13,6 +13,7 @@ use crate::characterise::CharacteriseArgs;
 use crate::load::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeArgs;
+use crate::profile::ProfileArgs;
 use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::run::{ConfigCommand, RunArgs};
@@ -52,6 +53,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Sweep the fans of a simulated server and measure what its disks still do: EADC's curve.
     Characterise(CharacteriseArgs),
+    /// Print a shipped server or drive model, to copy and change.
+    Profile(ProfileArgs),
     /// Say what this machine can sense and steer, from which files, and which policies could run.
     Probe(ProbeArgs),
     /// Run policies on this machine: observe and say what they would do, or act.

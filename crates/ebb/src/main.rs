@@ -20,6 +20,7 @@ mod output;
 mod paper;
 mod parallel;
 mod probe;
+mod profile;
 mod progress;
 mod random;
 mod replay;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => serve::show(&args),
         Command::Characterise(args) => characterise::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Restore(args) => restore::run(&args),

@@ -22,6 +22,7 @@ mod peer;
 mod pipes;
 mod polled;
 mod probe;
+mod profile;
 mod qos;
 mod readme;
 mod replay;

@@ -70,3 +70,12 @@ def _identify(path: Path) -> Binary:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Binary(path, told.stdout.strip().removeprefix("ebb "), digest)
+
+
+@functools.cache
+def shipped(name: str) -> str | None:
+    """The text of a shipped server or drive model, None where none has this name."""
+    told = subprocess.run(
+        [find().path, "profile", name], capture_output=True, check=False, timeout=60
+    )
+    return told.stdout.decode() if told.returncode == 0 else None

@@ -359,11 +359,12 @@ def _add_fit(commands: Any) -> None:
     parser = commands.add_parser(
         "fit",
         help="fit what a text leaves open to its baseline, then predict its policy's rows",
-        description="Finds the region of declared free parameters where the published numbers of "
-        "a baseline come out of the twin, and predicts a policy's rows over that region and over "
-        "seeds, the published number beside each. Interrupted or killed, the same command goes on "
-        "where it was.",
-        epilog="docs/lab.md describes the file. Example: ebb-lab fit fits/eadc-e6.toml -o fitted",
+        description="Finds the region of declared free parameters where the published or measured "
+        "numbers of a baseline come out of the twin, and predicts a policy's rows, or lines that "
+        "were left out, over that region, the published number beside each. Interrupted or "
+        "killed, the same command goes on where it was.",
+        epilog="docs/lab.md describes the file, docs/profiles.md how to fit a server that you "
+        "measured. Example: ebb-lab fit examples/server/fit.toml -o fitted",
     )
     parser.add_argument("declaration", type=Path, metavar="FIT", help="the declaration, TOML")
     _add_work(parser)

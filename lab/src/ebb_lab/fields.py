@@ -30,7 +30,23 @@ BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
 BYTES |= {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "PiB": 2.0**50}
 MICROSECONDS = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
 
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D.*?)?\s*")
+#: Units in which people state values of these fields, by the field's own.
+_US = MICROSECONDS | {"ns": 1e-3, "min": 6e7, "h": 3.6e9}
+SCALES: dict[str, dict[str, float]] = {
+    "W": {"W": 1.0, "mW": 1e-3, "kW": 1e3},
+    "J": {"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": 3.6e3, "kWh": 3.6e6},
+    "µs": _US,
+    "s": {name: factor / 1e6 for name, factor in _US.items()},
+    "B": BYTES,
+    "B/s": {f"{name}/s": factor for name, factor in BYTES.items()},
+    "B/J": {f"{name}/J": factor for name, factor in BYTES.items()},
+    "1/s": {"1/s": 1.0, "IOPS": 1.0, "ops/s": 1.0}
+    | {"kIOPS": 1e3, "KIOPS": 1e3, "kops/s": 1e3, "MIOPS": 1e6},
+    "1/J": {"1/J": 1.0, "IOPS/W": 1.0, "kIOPS/W": 1e3},
+    "°C": {"°C": 1.0, "C": 1.0},
+}
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s.,'].*?)?\s*")
 
 
 def unit(name: str) -> str:

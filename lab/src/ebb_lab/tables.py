@@ -113,14 +113,16 @@ def _read_one(path: Path) -> Table:
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
-        text = data.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError, pyarrow.ArrowException) as error:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LabError(str(path), f"cannot be read: {error}", "Save it as UTF-8") from error
+    except (OSError, EOFError, pyarrow.ArrowException) as error:
         raise LabError(str(path), f"cannot be read: {error}", "Check name and format") from error
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if kind in (".json", ".jsonl", ".ndjson"):
         return _json(path, text)
     if kind in (".csv", ".tsv"):
-        return _csv(path, text, "\t" if kind == ".tsv" else ",")
+        return _csv(path, text)
     raise LabError(
         str(path),
         f"files that end in '{kind}' are not known",
@@ -138,8 +140,8 @@ def _parquet(path: Path) -> Table:
     return Table(str(path), frame, stated, [f"{path} row {n}" for n in range(1, len(frame) + 1)])
 
 
-def _csv(path: Path, text: str, delimiter: str) -> Table:
-    rows = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+def _csv(path: Path, text: str) -> Table:
+    rows = csv.reader(io.StringIO(text), delimiter=_delimiter(text), strict=True)
     header: list[str] = []
     records, places = [], []
     try:
@@ -147,7 +149,7 @@ def _csv(path: Path, text: str, delimiter: str) -> Table:
             if not header:
                 header = [field.strip() for field in cells]
                 continue
-            if not cells:
+            if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
                 raise LabError(
@@ -166,6 +168,15 @@ def _csv(path: Path, text: str, delimiter: str) -> Table:
         raise LabError(str(path), "there are no rows", "A CSV file has a header and rows")
     frame = pd.DataFrame(records, columns=header, dtype=object)
     return Table(str(path), frame, {name: fields.unit(name) for name in header}, places)
+
+
+def _delimiter(text: str) -> str:
+    """What divides the header into most fields; spreadsheets of many countries write semicolons."""
+
+    def fields_of(delimiter: str) -> int:
+        return len(next(csv.reader(text.splitlines()[:1], delimiter=delimiter), []))
+
+    return max(",;\t", key=fields_of)
 
 
 def _json(path: Path, text: str) -> Table:

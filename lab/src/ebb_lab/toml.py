@@ -11,7 +11,7 @@ from ebb_lab.errors import LabError, did_you_mean
 def read(path: Path, what: str, keys: Collection[str]) -> tuple[str, dict[str, Any]]:
     """Text and table of a file; `what` such as 'A study'. Unknown keys are refused."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         table = tomllib.loads(text)
     except OSError as error:
         raise LabError(str(path), f"{error.strerror}", f"{what} is a TOML file") from error
@@ -34,6 +34,22 @@ def whole(where: str, table: Mapping[str, Any], key: str, default: int, least: i
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         raise LabError(f"{where}: {key}", f"is {number!r}", f"A whole number from {least}")
     return number
+
+
+def flag(where: str, table: Mapping[str, Any], key: str) -> bool:
+    """True or false; false where it is not stated."""
+    found = table.get(key, False)
+    if not isinstance(found, bool):
+        raise LabError(f"{where}: {key}", f"is {found!r}", "true or false")
+    return found
+
+
+def text(where: str, table: Mapping[str, Any], key: str, default: str = "") -> str:
+    """A text."""
+    found = table.get(key, default)
+    if not isinstance(found, str):
+        raise LabError(f"{where}: {key}", f"is {found!r}", "A text in quotation marks")
+    return found
 
 
 def value(value_: Any) -> str:

@@ -43,6 +43,11 @@ const SHIPPED: &[(&str, &str)] = shipped![
 ];
 
 impl Profile {
+    /// Name and TOML text of the shipped profiles.
+    pub fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
+        SHIPPED.iter().copied()
+    }
+
     /// Names of the shipped profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SHIPPED.iter().map(|(name, _)| *name)

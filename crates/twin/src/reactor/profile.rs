@@ -196,6 +196,11 @@ const SHIPPED: [(&str, &str); 2] = [
 ];
 
 impl Profile {
+    /// Name and TOML text of the shipped ones.
+    pub fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
+        SHIPPED.iter().copied()
+    }
+
     /// The names of the shipped ones.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SHIPPED.iter().map(|(name, _)| *name)

@@ -42,19 +42,21 @@ over = "pacman"
 value = "bytes / seconds"
 """
 
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ebb_lab import toml
 from ebb_lab.errors import LabError, did_you_mean
-from ebb_lab.fitting import values
+from ebb_lab.fitting import measured, values
+from ebb_lab.fitting.measured import Measured
 
 KEYS = (
     *("name", "policy", "seed", "seeds", "prediction-seeds", "points", "accepted", "forecast"),
-    *("leave-out", "options", "free", "runs", "baseline", "prediction"),
+    *("leave-out", "options", "free", "runs", "baseline", "prediction", "measured"),
 )
 FREE = ("name", "set", "low", "high", "unit", "why", "log", "whole", "plain")
 ROW = ("name", "source", "run", "of", "over", "value", "paper", "uncertainty", "unit", "tolerance")
@@ -70,6 +72,12 @@ class Target:
 
     place: str
     path: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """That which a text such as `profile:cpu.uncore` names."""
+        place, _, path = text.partition(":")
+        return cls(place, tuple(path.split(".")))
 
     def __str__(self) -> str:
         return f"{self.place}:{'.'.join(self.path)}"
@@ -119,11 +127,17 @@ class Row:
     uncertainty: float
     unit: str
     tolerance: float | None = None
+    #: One of `unit` in the value's own.
+    scale: float = 1.0
 
     @property
     def policies(self) -> set[str]:
         """Whose results it reads."""
         return {self.of} | ({self.over} if self.over else set())
+
+    def error_of(self, mean: float | None) -> float | None:
+        """Of a value that the twin has, as a share of the published number."""
+        return None if mean is None or not self.paper else mean / self.paper - 1.0
 
     def __str__(self) -> str:
         return self.name
@@ -146,7 +160,10 @@ class Declaration:
     seeds: tuple[int, ...]
     prediction_seeds: tuple[int, ...]
     leave_out: str | None
+    #: Options of `ebb sim`, and places of a profile or workload with what is written there.
     runs: dict[str, dict[str, Any]]
+    #: Tables that rows were read from.
+    tables: tuple[Path, ...]
     free: tuple[Free, ...]
     baseline: tuple[Row, ...]
     predictions: tuple[Row, ...]
@@ -160,14 +177,16 @@ class Declaration:
 def read(path: Path) -> Declaration:
     """A declaration from its file, checked."""
     text, table = toml.read(path, "A fit's declaration", KEYS)
-    for key in ("free", "runs", "baseline"):
+    tables = tuple(measured.read(path, _tables(path, table, "measured")))
+    for key in () if tables else ("free", "runs", "baseline"):
         if not table.get(key):
             raise LabError(f"{path}: {key}", "is not stated", "docs/lab.md has an example")
     judged = table.get("policy", [])
+    runs = _runs(path, table, tables)
     found = Declaration(
         path=path,
         text=text,
-        name=str(table.get("name", path.stem)),
+        name=toml.text(str(path), table, "name", path.stem),
         judged=tuple(map(str, judged if isinstance(judged, list) else [judged])),
         seed=toml.whole(str(path), table, "seed", 1),
         points=toml.whole(str(path), table, "points", 256, least=8),
@@ -181,11 +200,26 @@ def read(path: Path) -> Declaration:
             )
         ),
         leave_out=_leave_out(path, table),
-        runs=_runs(path, table),
+        runs=runs,
+        tables=tuple(each.path for each in tables),
         free=tuple(_free(path, each) for each in _tables(path, table, "free")),
-        baseline=tuple(_row(path, "baseline", row) for row in _tables(path, table, "baseline")),
-        predictions=tuple(
-            _row(path, "prediction", row) for row in _tables(path, table, "prediction")
+        baseline=(
+            *(_row(path, "baseline", row) for row in _tables(path, table, "baseline")),
+            *(
+                _measured(path, row, runs)
+                for each in tables
+                if not each.prediction
+                for row in each.rows
+            ),
+        ),
+        predictions=(
+            *(_row(path, "prediction", row) for row in _tables(path, table, "prediction")),
+            *(
+                _measured(path, row, runs, True)
+                for each in tables
+                if each.prediction
+                for row in each.rows
+            ),
         ),
     )
     _check(found)
@@ -200,37 +234,74 @@ def _tables(path: Path, table: Mapping[str, Any], key: str) -> list[dict[str, An
 
 
 def _leave_out(path: Path, table: Mapping[str, Any]) -> str | None:
-    found = table.get("leave-out")
-    if found is not None and found not in ("row", "source"):
+    # Where nothing is fitted each row is a prediction.
+    found = table.get("leave-out", None if table.get("free") else "row")
+    if found not in (None, "row", "source"):
         raise LabError(f"{path}: leave-out", f"is {found!r}", "'row', or 'source' for figures")
-    return found
+    return None if found is None else str(found)
 
 
-def _runs(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    options, runs = table.get("options", {}), table["runs"]
+def _runs(
+    path: Path, table: Mapping[str, Any], tables: Sequence[Measured]
+) -> dict[str, dict[str, Any]]:
+    options, runs = table.get("options", {}), table.get("runs", {})
     if not isinstance(options, dict) or not isinstance(runs, dict):
         raise LabError(f"{path}: runs", "is no table", "Write [runs.NAME]")
-    found = {}
-    for name, own in runs.items():
+    found: dict[str, dict[str, Any]] = {}
+    pairs = [*runs.items(), *(run for each in tables for run in each.runs.items())]
+    for name, own in pairs:
         where = f"{path}: runs.{name}"
         if not isinstance(own, dict):
             raise LabError(where, "is no table", f"Write [runs.{name}]")
         stated = dict(options) | own
         if "seed" in stated:
             raise LabError(where, "'seed' is the declaration's own", "Leave it out there")
-        policies = stated.get("policy", ["native"])
-        found[name] = stated | {"policy": policies if isinstance(policies, list) else [policies]}
+        for key in stated:
+            if ":" in key and _target(where, key).place == "option":
+                raise LabError(where, f"'{key}' is an option", f"Write {key.partition(':')[2]}")
+        policies = stated.get("policy") or ["native"]
+        stated["policy"] = policies if isinstance(policies, list) else [policies]
+        if found.get(name, stated) != stated:
+            raise LabError(where, "is there twice, with other options", "A name for each")
+        found[name] = stated
     return found
 
 
+def _measured(
+    path: Path,
+    row: Mapping[str, Any],
+    runs: Mapping[str, Mapping[str, Any]],
+    prediction: bool = False,
+) -> Row:
+    """The row of a measured table: of the run's first policy."""
+    spread, place = float(row["spread"]), row["place"]
+    stated = {key: value for key, value in row.items() if key not in ("spread", "place")}
+    found = _row(path, "baseline", stated | {"of": runs[row["run"]]["policy"][0]})
+    uncertainty = max(found.uncertainty, spread)
+    if not uncertainty > 0:
+        raise LabError(
+            f"{place}: '{found}'",
+            f"is {found.paper:g}, of which percents are 0",
+            "Leave the cell empty, or state 'uncertainty' as a number",
+        )
+    # As identified as the measurement itself.
+    tolerance = 2 * uncertainty if prediction else None
+    return replace(found, uncertainty=uncertainty, tolerance=tolerance)
+
+
 def _free(path: Path, table: Mapping[str, Any]) -> Free:
-    name = str(table.get("name", "?"))
+    name = toml.text(f"{path}: free", table, "name")
+    if not name:
+        raise LabError(f"{path}: free", "'name' is not stated", "A name for each [[free]]")
     where = f"{path}: free.{name}"
     toml.known(where, table, FREE)
     low, high = (_number(where, table, key) for key in ("low", "high"))
-    if not low < high or (table.get("log") and low <= 0):
+    log, whole = toml.flag(where, table, "log"), toml.flag(where, table, "whole")
+    if not low < high or (log and low <= 0):
         raise LabError(where, f"{low:g} to {high:g} is no range", "low below high, above 0 for log")
-    if not table.get("why"):
+    if whole and not (low.is_integer() and high.is_integer()):
+        raise LabError(where, f"{low:g} to {high:g} are no whole numbers", "As 'whole' says")
+    if not toml.text(where, table, "why"):
         raise LabError(where, "'why' is not stated", "Say why the text leaves it open")
     names = table.get("set", [])
     targets = tuple(
@@ -243,11 +314,11 @@ def _free(path: Path, table: Mapping[str, Any]) -> Free:
         targets=targets,
         low=low,
         high=high,
-        unit=str(table.get("unit", "")),
-        why=str(table["why"]),
-        log=bool(table.get("log", False)),
-        whole=bool(table.get("whole", False)),
-        plain=bool(table.get("plain", False)),
+        unit=toml.text(where, table, "unit"),
+        why=table["why"],
+        log=log,
+        whole=whole,
+        plain=toml.flag(where, table, "plain"),
     )
 
 
@@ -257,12 +328,12 @@ def _target(where: str, text: Any) -> Target:
         raise LabError(
             where, f"set = {text!r} is no place", "option:NAME, profile:PATH or workload:PATH"
         )
-    return Target(place, tuple(path.split(".")))
+    return Target.of(str(text))
 
 
 def _number(where: str, table: Mapping[str, Any], key: str) -> float:
     found = table.get(key)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
         raise LabError(f"{where}: {key}", f"is {found!r}", "A number, in the unit of 'unit'")
     return float(found)
 
@@ -275,7 +346,9 @@ def _row(path: Path, kind: str, table: Mapping[str, Any]) -> Row:
     for key in needed:
         if key not in table:
             raise LabError(where, f"'{key}' is not stated", "docs/lab.md has an example")
-    values.check(f"{where}: value", str(table["value"]))
+    value, unit = str(table["value"]), toml.text(where, table, "unit")
+    values.check(f"{where}: value", value)
+    over = None if table.get("over") is None else str(table["over"])
     paper = _number(where, table, "paper") if "paper" in table else None
     for key in ("uncertainty", "tolerance"):
         if paper is None and key in table:
@@ -285,12 +358,14 @@ def _row(path: Path, kind: str, table: Mapping[str, Any]) -> Row:
         source=str(table.get("source", "")),
         run=str(table["run"]),
         of=str(table["of"]),
-        over=None if table.get("over") is None else str(table["over"]),
-        value=str(table["value"]),
+        over=over,
+        value=value,
         paper=paper,
         uncertainty=_uncertainty(where, table, paper),
-        unit=str(table.get("unit", "")),
+        unit=unit,
         tolerance=_number(where, table, "tolerance") if "tolerance" in table else None,
+        # A ratio has no unit of its own.
+        scale=values.scale(f"{where}: unit", value, unit) if over is None else 1.0,
     )
 
 
@@ -300,7 +375,8 @@ def _uncertainty(where: str, table: Mapping[str, Any], paper: float | None) -> f
         number = stated.removesuffix("%").strip()
         share = float(number) / 100 if re.fullmatch(r"\d+\.?\d*", number) else -1.0
         stated = abs(paper or 0.0) * share if stated.endswith("%") else -1.0
-    if isinstance(stated, bool) or not isinstance(stated, int | float) or stated < 0:
+    known = isinstance(stated, int | float) and not isinstance(stated, bool)
+    if not known or not 0 <= stated < math.inf:
         raise LabError(
             f"{where}: uncertainty", "is no such number", 'In the row\'s unit, or such as "5%"'
         )
@@ -331,12 +407,29 @@ def _check(found: Declaration) -> None:
                 "'tolerance' is not stated",
                 "State how wide it may be over the region and still count as identified",
             )
+    _check_free(found)
+    fitted = {policy.partition("(")[0] for row in found.baseline for policy in row.policies}
+    predicted = {policy.partition("(")[0] for row in found.predictions for policy in row.policies}
+    if predicted - fitted and not found.judged:
+        raise LabError(f"{path}: policy", "is not stated", "Name the policy that is judged")
+
+
+def _check_free(found: Declaration) -> None:
+    path = found.path
     names = [each.name for each in found.free]
     for free in found.free:
         if names.count(free.name) > 1:
             raise LabError(f"{path}: free.{free.name}", "is there twice", "One name for each")
-    if found.predictions and not found.judged:
-        raise LabError(f"{path}: policy", "is not stated", "Name the policy that is judged")
+    places = [target for free in found.free for target in free.targets]
+    for target in places:
+        if places.count(target) > 1:
+            raise LabError(f"{path}: free", f"{target} is set twice", "One parameter for a place")
+        for name, run in found.runs.items():
+            stated = target.path[0] if target.place == "option" else str(target)
+            if stated in run:
+                raise LabError(
+                    f"{path}: free", f"run '{name}' states '{stated}' too", "State it once"
+                )
 
 
 def _check_baseline(found: Declaration) -> None:
@@ -355,10 +448,12 @@ def _check_baseline(found: Declaration) -> None:
             raise LabError(where, "is a prediction too", "What is fitted cannot be predicted")
         if not row.uncertainty > 0:
             raise LabError(
-                f"{where}: uncertainty", "is not stated", "Say how far off the number may be"
+                f"{where}: uncertainty",
+                "is not stated, or 0",
+                "Say how far off the number may be; percents of 0 are 0",
             )
     groups = {row.name if found.leave_out == "row" else row.source for row in found.baseline}
-    if found.leave_out and len(groups) < 2:
+    if found.leave_out and found.free and len(groups) < 2:
         raise LabError(
             f"{found.path}: leave-out", "leaves no row to fit", "It takes two rows or sources"
         )

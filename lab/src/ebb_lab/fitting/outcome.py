@@ -62,11 +62,12 @@ def _about(unit: str, source: str) -> dict[str, str]:
 
 
 def _central(fit: Fit, folder: Path) -> None:
-    """An experiment of the first run, and the profile and workload that it takes."""
+    """An experiment of the first run, of those that state least of the server by themselves, and
+    the profile and workload that it takes."""
     declared = fit.declared
     point = fit.samples[0].tolist()
-    name = next(iter(declared.runs))
     variants = Variants(declared, folder)
+    name = min(declared.runs, key=lambda run: len(variants.stated[run]))
     options = variants.options(name, point) | {"seed": declared.seeds[0]}
     comments = (
         f"Fit '{declared.name}', simulated: the central one of {len(fit.samples)} samples that "

@@ -149,4 +149,4 @@ def spread_out(places: Array, count: int, others: Array) -> Array:
 
 def central(shares: Array) -> int:
     """The one with the least sum of distances to the others."""
-    return int(np.argmin(cdist(shares, shares).sum(axis=1)))
+    return int(np.argmin(cdist(shares, shares).sum(axis=1))) if len(shares) > 1 else 0

@@ -1,6 +1,6 @@
 """A fit from its declaration to its verdicts: search, predictions, leaving out, files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from ebb_lab import bench, binary, grid
 from ebb_lab.bench import Bench
 from ebb_lab.binary import Binary
-from ebb_lab.errors import WorkError
+from ebb_lab.errors import LabError, WorkError
 from ebb_lab.fitting import declaration, predicting, provenance, region, values
 from ebb_lab.fitting.declaration import Declaration, Row
 from ebb_lab.fitting.predicting import Predicted
@@ -35,9 +35,7 @@ class LeftOut:
     @property
     def error(self) -> float | None:
         """Of the mean, as a share of the published number."""
-        if self.mean is None or not self.row.paper:
-            return None
-        return self.mean / self.row.paper - 1.0
+        return self.row.error_of(self.mean)
 
 
 @dataclass(frozen=True)
@@ -117,6 +115,10 @@ class _Work:
             means: Array = self.measured(rows, shares, seeds, what).mean(axis=2)
             return means
 
+        if not declared.free:
+            # Nothing is fitted: the profile as it is, however far off.
+            shares = np.zeros((1, 0))
+            return Region(shares, measure(shares), np.zeros(1))
         return region.search(
             measure,
             self.snapped,
@@ -194,7 +196,15 @@ class _Work:
                 wanted = {policy for row in rows if row.run == name for policy in row.policies}
                 for seed in seeds:
                     jobs[at, name, seed] = self.job(name, point, seed, wanted)
-        results = self.bench.results(list(jobs.values()), str(self.declared.path), what)
+        try:
+            results = self.bench.results(list(jobs.values()), str(self.declared.path), what)
+        except LabError as error:
+            self.check_files(names)
+            raise LabError(
+                error.where,
+                error.what,
+                "Without the free parameters it runs: narrow a range, or correct 'set' or 'unit'",
+            ) from error
         fields = {
             (where, run["policy"]): values.row(run)
             for where, result in zip(jobs, results, strict=True)
@@ -209,8 +219,24 @@ class _Work:
                     value = values.evaluate(where, row.value, fields[key, row.of])
                     if row.over:
                         value /= values.divisor(where, row.value, fields[key, row.over])
-                    found[at, index, number] = value
+                    found[at, index, number] = value / row.scale
         return found
+
+    def check_files(self, names: Iterable[str]) -> None:
+        """`LabError`, with file and line, where it is the declared files that do not run."""
+        middle = self.values_of(np.full((1, len(self.declared.free)), 0.5))[0].tolist()
+        where = str(self.declared.path)
+        plain = [
+            grid.job(
+                self.folder,
+                where,
+                self.variants.unchanged(name, middle) | {"seed": self.declared.seeds[0]},
+                {"run": name},
+                self.ebb,
+            )
+            for name in names
+        ]
+        self.bench.results(plain, where, "declared files")
 
     def job(self, name: str, point: Array, seed: int, wanted: set[str]) -> Job:
         """A run at a point; only of policies that rows read, and the reference."""
@@ -229,6 +255,7 @@ class _Work:
     def files(self) -> Iterator[Path]:
         """The declaration and the files beside it that its runs read."""
         yield self.declared.path
+        yield from self.declared.tables
         names = {
             str(name)
             for run in self.variants.runs.values()
@@ -266,10 +293,16 @@ def _empty(declared: Declaration, found: Region, points: Array) -> WorkError:
         for free, value in zip(declared.free, points[best].tolist(), strict=True)
     )
     what = "cannot be met" if alone else "can be met alone, but not with the other rows"
+    most = ""
+    if not alone:
+        missed = int((off[best] > 1.0).sum())
+        names = ", ".join(f"'{rows[at]}'" for at in np.argsort(-off[best])[1 : min(missed, 4)])
+        most = f". It misses by {off[best, worst]:.2g} times its uncertainty"
+        most += f", and {missed - 1} others by less: {names}" if names else ""
     return WorkError(
         f"{declared.path}: baseline '{row}'",
         f"{what}: nearest to {paper[worst]:g}{unit} ± {row.uncertainty:.3g} is "
-        f"{found.values[best, worst]:.4g}{unit}, at {at} ({len(points)} points)",
+        f"{found.values[best, worst]:.4g}{unit}, at {at} ({len(points)} points){most}",
         "Widen a free parameter's range or the uncertainty if the text allows it; else the model "
         "lacks what this row needs",
     )

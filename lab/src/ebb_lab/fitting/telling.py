@@ -16,21 +16,12 @@ CURVE = 6
 def tell(fit: Fit, folder: Path) -> str:
     """Region, baseline, predictions with their verdicts, rows left out."""
     declared = fit.declared
-    lines = [
-        f"{declared.name}, simulated: {len(fit.samples)} of {len(fit.found.shares)} points meet "
-        f"the baseline; declared in {declared.path} ({fit.commit})",
-        text.table(
-            ("free", "range", "fitted", "central"),
-            [
-                (
-                    _named(free.name, free.unit),
-                    _span(free.low, free.high),
-                    _span(*_ends(fit.samples[:, index])),
-                    text.number(fit.samples[0, index]),
-                )
-                for index, free in enumerate(declared.free)
-            ],
-        ),
+    met = f"{len(fit.samples)} of {len(fit.found.shares)} points meet the baseline"
+    told = met if declared.free else "nothing is free, the profile as it is"
+    lines = [f"{declared.name}, simulated: {told}; declared in {declared.path} ({fit.commit})"]
+    if declared.free:
+        lines.append(_free(fit))
+    lines += [
         text.table(
             ("baseline", "paper", "fitted", "central"),
             [
@@ -49,13 +40,28 @@ def tell(fit: Fit, folder: Path) -> str:
         lines += [_curve(each.row.name, each.decided) for each in fit.predictions if each.decided]
     if fit.left_out:
         lines.append(_left_out(fit.left_out))
-    if len(fit.samples) < declared.accepted:
+    if declared.free and len(fit.samples) < declared.accepted:
         lines.append(
             f"  Only {len(fit.samples)} of {declared.accepted} samples were found: 'points' ended "
             "the search, and the region may be larger than told."
         )
     lines.append(f"  ebb sim --experiment {folder / outcome.CENTRAL}")
     return "\n".join(lines)
+
+
+def _free(fit: Fit) -> str:
+    return text.table(
+        ("free", "range", "fitted", "central"),
+        [
+            (
+                _named(free.name, free.unit),
+                _span(free.low, free.high),
+                _span(*_ends(fit.samples[:, index])),
+                text.number(fit.samples[0, index]),
+            )
+            for index, free in enumerate(fit.declared.free)
+        ],
+    )
 
 
 def _predictions(fit: Fit) -> str:
@@ -66,11 +72,12 @@ def _predictions(fit: Fit) -> str:
             text.number(each.mean),
             _span(*each.region),
             _span(*each.seeds),
+            text.percent(each.row.error_of(each.mean)),
             each.verdict or "",
         )
         for each in fit.predictions
     ]
-    header = ("predicted", "paper", "mean", "over region", "over seeds", "")
+    header = ("predicted", "paper", "mean", "over region", "over seeds", "error", "")
     told = text.table(header, rows)
     seeds = len(fit.declared.prediction_seeds)
     return f"{told}\n  Predicted on {fit.forecast} samples of the region, {seeds} seeds each."
@@ -100,9 +107,22 @@ def _left_out(rows: tuple[LeftOut, ...]) -> str:
             for each in rows
         ],
     )
-    errors = [abs(each.error) for each in rows if each.error is not None]
-    mean = f"{sum(errors) / len(errors):.1%}" if errors else "–"
-    return f"{table}\n  Mean error of rows that were left out: {mean}"
+    return f"{table}\n{_errors(rows)}"
+
+
+def _errors(rows: tuple[LeftOut, ...]) -> str:
+    """How good the predictions of each value are: watts and latencies have errors of their own."""
+    values: dict[str, list[float | None]] = {}
+    for each in rows:
+        over = f" over {each.row.over}'s" if each.row.over else ""
+        values.setdefault(each.row.value + over, []).append(each.error)
+    told = []
+    for value, all_errors in values.items():
+        errors = [abs(error) for error in all_errors if error is not None]
+        mean = f"{sum(errors) / len(errors):.1%}" if errors else "–"
+        largest = f"{max(errors):.1%}" if errors else "–"
+        told.append((value, f"{len(errors)} of {len(all_errors)}", mean, largest))
+    return text.table(("error of rows that were left out", "predicted", "mean", "largest"), told)
 
 
 def _named(name: str, unit: str) -> str:

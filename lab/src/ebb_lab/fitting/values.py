@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ebb_lab.errors import LabError, did_you_mean
-from ebb_lab.fields import flatten
+from ebb_lab.fields import SCALES, flatten
+from ebb_lab.fields import unit as unit_of
 
 
 def check(where: str, text: str) -> None:
@@ -14,6 +15,31 @@ def check(where: str, text: str) -> None:
         raise LabError(
             where, f"'{text}' is no value", "Such as 'mean_watts' or 'energy_joules_ssd / seconds'"
         )
+
+
+def unit(text: str) -> str:
+    """The unit of an expression that `check` let pass; none where it has numbers, which may convert
+    it, or where a field states none."""
+    words = text.split()
+    if len(words) == 1:
+        return unit_of(text)
+    of = {"J / s": "W", "B / s": "B/s", "B / J": "B/J", "1/s / W": "1/J"}
+    return of.get(
+        " ".join((unit_of(words[0]), words[1], unit_of(words[2]))) if len(words) == 3 else "", ""
+    )
+
+
+def scale(where: str, text: str, stated: str) -> float:
+    """What one of the stated unit is in that of the expression; 1 where one of them has none."""
+    own, stated = unit(text), stated.replace("\u03bc", "\u00b5")  # the letter for the sign
+    if not own or not stated:
+        return 1.0
+    if stated not in SCALES.get(own, {own: 1.0}):
+        known = ", ".join(SCALES.get(own, [own]))
+        raise LabError(
+            where, f"'{stated}' is no unit of '{text}', which is in {own}", f"Units: {known}"
+        )
+    return SCALES.get(own, {own: 1.0})[stated]
 
 
 def row(run: Mapping[str, Any]) -> dict[str, Any]:
