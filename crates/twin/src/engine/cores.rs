@@ -8,7 +8,6 @@ use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_policy::{CoreRole, GroupSetting, GroupSignals};
-use ebb_trace::Op;
 
 use super::events::{Event, Events};
 use super::io::{Io, Ios, Kind, NONE, mix};
@@ -28,8 +27,9 @@ struct Work {
 /// How many of them a cache line holds.
 const WORKS_IN_LINE: usize = 64 / size_of::<Work>();
 
-/// One core.
+/// One core, in cache lines of its own.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 struct Core {
     group: u32,
     running: u32,
@@ -53,6 +53,8 @@ struct Core {
 #[derive(Debug)]
 struct Group {
     stage: Stage,
+    /// Cycles of each kind of request ([`Op`]), and for each KiB of it.
+    costs: [(f64, f64); 4],
     first: usize,
     active: u16,
     /// Queued and running on all of its cores.
@@ -127,7 +129,9 @@ impl Cores {
         let mut groups = Vec::new();
         for (index, stage) in profile.stages_and_jobs().enumerate() {
             let count = usize::from(stage.cores);
+            let (write, per_kib) = (stage.write_cycles, stage.cycles_per_kib);
             groups.push(Group {
+                costs: [(stage.read_cycles, per_kib), (write, per_kib), (write, 0.0), (write, 0.0)],
                 first: cores.len(),
                 active: stage.cores,
                 load: 0,
@@ -214,17 +218,10 @@ impl Cores {
     /// What `io` is to its stage.
     fn work(&self, io: &Io, index: u32) -> Work {
         let stage = usize::from(io.stage);
-        let Group { stage: costs, variation, .. } = &self.groups[stage];
-        let cycles = match (io.kind, io.op) {
-            (Kind::Task, _) => self.task_cycles,
-            (_, Op::Read) => {
-                costs.read_cycles + costs.cycles_per_kib * f64::from(io.bytes) / 1024.0
-            }
-            (_, Op::Write) => {
-                costs.write_cycles + costs.cycles_per_kib * f64::from(io.bytes) / 1024.0
-            }
-            (_, Op::Flush | Op::Trim) => costs.write_cycles,
-        };
+        let Group { costs, variation, .. } = &self.groups[stage];
+        let (command, per_kib) = costs[io.op as usize];
+        let moved = per_kib * f64::from(io.bytes) / 1024.0;
+        let cycles = if io.kind == Kind::Task { self.task_cycles } else { command + moved };
         let factor = variation[mix(io.key, stage as u32) as usize % VARIATIONS];
         Work { cycles: cycles * f64::from(factor), io: index }
     }
@@ -262,6 +259,7 @@ impl Cores {
     }
 
     /// Gives work to a core, which runs it or has it wait; returns whether it runs.
+    #[inline(always)]
     fn enqueue(
         &mut self,
         events: &mut Events,
@@ -288,6 +286,7 @@ impl Cores {
     }
 
     /// Runs work on a core whose state until now is booked.
+    #[inline(always)] // Once per request and stage.
     fn run(&mut self, events: &mut Events, from: u64, index: usize, work: Work) {
         let core = &mut self.cores[index];
         let Group { stage, ns_per_cycle, active, .. } = &self.groups[core.group as usize];

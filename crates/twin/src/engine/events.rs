@@ -33,25 +33,26 @@ pub(super) enum Event {
 }
 
 impl Event {
+    /// In [`PACKED`] bits.
     fn pack(self) -> u64 {
         match self {
             Self::CoreDone(core) => u64::from(core),
-            Self::DiskDone(drive, io) => 1 << 60 | u64::from(drive) << 32 | u64::from(io),
-            Self::Slot(slot) => 2 << 60 | u64::from(slot),
-            Self::Background => 3 << 60,
-            Self::PowerState(drive) => 4 << 60 | u64::from(drive),
-            Self::Access(drive) => 5 << 60 | u64::from(drive),
-            Self::Burst(job) => 6 << 60 | u64::from(job),
-            Self::Slice => 7 << 60,
-            Self::Arrived(io) => 8 << 60 | u64::from(io),
-            Self::Admitted(io) => 9 << 60 | u64::from(io),
-            Self::Served(io) => 10 << 60 | u64::from(io),
-            Self::Room(drive) => 11 << 60 | u64::from(drive),
+            Self::DiskDone(drive, io) => 1 << 48 | u64::from(drive) << 32 | u64::from(io),
+            Self::Slot(slot) => 2 << 48 | u64::from(slot),
+            Self::Background => 3 << 48,
+            Self::PowerState(drive) => 4 << 48 | u64::from(drive),
+            Self::Access(drive) => 5 << 48 | u64::from(drive),
+            Self::Burst(job) => 6 << 48 | u64::from(job),
+            Self::Slice => 7 << 48,
+            Self::Arrived(io) => 8 << 48 | u64::from(io),
+            Self::Admitted(io) => 9 << 48 | u64::from(io),
+            Self::Served(io) => 10 << 48 | u64::from(io),
+            Self::Room(drive) => 11 << 48 | u64::from(drive),
         }
     }
     fn unpack(bits: u64) -> Self {
         let low = bits as u32;
-        match bits >> 60 {
+        match bits >> 48 {
             0 => Self::CoreDone(low),
             1 => Self::DiskDone((bits >> 32) as u16, low),
             2 => Self::Slot(low),
@@ -68,20 +69,23 @@ impl Event {
     }
 }
 
-/// A bucket of the calendar is 128 ns wide,
-const BUCKET_SHIFT: u32 = 7;
-/// and a turn of it has 64 x 64 buckets, half a millisecond: nearly all events come sooner.
-const WORDS: usize = 64;
+/// Bits of a packed event.
+const PACKED: u32 = 52;
+/// A bucket of the calendar is 32 ns wide,
+const BUCKET_SHIFT: u32 = 5;
+/// and a turn of it has 256 x 64 buckets, half a millisecond: nearly all events come sooner.
+const WORDS: usize = 256;
 const BUCKETS: usize = 64 * WORDS;
-/// Most entries of a bucket that one is put behind; more may come at one instant.
-const CROWD: usize = 32;
+/// Most entries of a bucket that are searched for the first; more may come at one instant.
+const CROWD: usize = 16;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// A pending event; those of a bucket are linked in order.
+/// A pending event; those of a bucket are linked in any order.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    key: u128,
+    /// Time from the bucket's start, above the packed event.
+    key: u64,
     next: u32,
 }
 
@@ -99,7 +103,9 @@ pub(super) struct Events {
     heads: Box<[u32; BUCKETS]>,
     /// Whether a bucket has entries, bit by bit, and whether a word has buckets that have.
     full: [u64; WORDS],
-    full_words: u64,
+    full_words: [u64; WORDS / 64],
+    /// How many entries the calendar has.
+    near: usize,
     entries: Vec<Entry>,
     /// First unused entry.
     unused: u32,
@@ -115,7 +121,8 @@ impl Events {
             next: NEVER,
             heads: Box::new([NONE; BUCKETS]),
             full: [0; WORDS],
-            full_words: 0,
+            full_words: [0; WORDS / 64],
+            near: 0,
             entries: Vec::new(),
             unused: NONE,
             today: 0,
@@ -136,38 +143,19 @@ impl Events {
             return self.far.push(Reverse(key));
         }
         let bucket = day as usize % BUCKETS;
-        let next = self.heads[bucket];
-        if next == NONE {
-            self.full[bucket / 64] |= 1 << (bucket % 64);
-            self.full_words |= 1 << (bucket / 64);
-        } else if self.entries[next as usize].key < key {
-            return self.add_after(next, key);
-        }
-        self.heads[bucket] = self.entry(Entry { key, next });
-    }
-    /// Adds an entry in its place after `before`; in a crowd the heap finds it sooner.
-    #[inline(never)]
-    fn add_after(&mut self, mut before: u32, key: u128) {
-        for _ in 0..CROWD {
-            let next = self.entries[before as usize].next;
-            if self.entries.get(next as usize).is_none_or(|next| next.key >= key) {
-                let index = self.entry(Entry { key, next });
-                self.entries[before as usize].next = index;
-                return;
-            }
-            before = next;
-        }
-        self.far.push(Reverse(key));
-    }
-    fn entry(&mut self, entry: Entry) -> u32 {
-        let index = self.unused;
-        if let Some(unused) = self.entries.get_mut(index as usize) {
+        let entry = Entry { key: in_day(key), next: self.heads[bucket] };
+        let word = bucket / 64;
+        self.full[word] |= 1 << (bucket % 64);
+        self.full_words[word / 64] |= 1 << (word % 64);
+        self.near += 1;
+        if let Some(unused) = self.entries.get_mut(self.unused as usize) {
+            self.heads[bucket] = self.unused;
             self.unused = unused.next;
             *unused = entry;
-            return index;
+        } else {
+            self.heads[bucket] = self.entries.len() as u32;
+            self.entries.push(entry);
         }
-        self.entries.push(entry);
-        (self.entries.len() - 1) as u32
     }
 
     /// The time of the next event; the end of time when there is none.
@@ -178,46 +166,86 @@ impl Events {
     #[inline(always)] // Unpacking an event is choosing what handles it.
     pub(super) fn pop(&mut self) -> Option<Event> {
         let key = self.next;
-        if key == NEVER {
+        if self.next_time() == u64::MAX {
             return None;
         }
         self.today = day(key);
-        let bucket = self.today as usize % BUCKETS;
-        let index = self.heads[bucket];
-        match self.entries.get_mut(index as usize) {
-            Some(entry) if entry.key == key => {
-                let next = std::mem::replace(&mut entry.next, self.unused);
-                self.unused = index;
-                self.heads[bucket] = next;
-                if next == NONE {
-                    let word = &mut self.full[bucket / 64];
-                    *word &= !(1 << (bucket % 64));
-                    self.full_words &= !(u64::from(*word == 0) << (bucket / 64));
-                }
-            }
-            _ => {
-                self.far.pop();
-            }
+        if !self.remove(self.today as usize % BUCKETS, in_day(key)) {
+            self.far.pop();
         }
         self.next = self.first();
         Some(Event::unpack(key as u64))
     }
+    /// Takes an entry out of its bucket, if it is there.
+    #[inline(always)]
+    fn remove(&mut self, bucket: usize, key: u64) -> bool {
+        let (mut before, mut index) = (NONE, self.heads[bucket]);
+        while let Some(entry) = self.entries.get_mut(index as usize) {
+            if entry.key == key {
+                let next = std::mem::replace(&mut entry.next, self.unused);
+                self.unused = index;
+                self.near -= 1;
+                if let Some(before) = self.entries.get_mut(before as usize) {
+                    before.next = next;
+                } else {
+                    self.heads[bucket] = next;
+                    if next == NONE {
+                        let word = bucket / 64;
+                        self.full[word] &= !(1 << (bucket % 64));
+                        let empty = u64::from(self.full[word] == 0);
+                        self.full_words[word / 64] &= !(empty << (word % 64));
+                    }
+                }
+                return true;
+            }
+            (before, index) = (index, entry.next);
+        }
+        false
+    }
     /// The first event of all.
-    fn first(&self) -> u128 {
+    #[inline]
+    fn first(&mut self) -> u128 {
         let far = self.far.peek().map_or(NEVER, |far| far.0);
-        if self.full_words == 0 {
+        if self.near == 0 {
             return far;
         }
         let bucket = self.today as usize % BUCKETS;
         let (mut word, bit) = (bucket / 64, bucket % 64);
         let mut bits = self.full[word] >> bit << bit;
         if bits == 0 {
-            let ahead = self.full_words.rotate_right(word as u32 + 1).trailing_zeros();
-            word = (word + 1 + ahead as usize) % WORDS;
+            let mut part = word / 64;
+            let mut words = self.full_words[part] & u64::MAX << (word % 64) << 1;
+            while words == 0 {
+                part = (part + 1) % self.full_words.len();
+                words = self.full_words[part];
+            }
+            word = part * 64 + words.trailing_zeros() as usize % 64;
             bits = self.full[word];
         }
-        let head = self.heads[word * 64 + bits.trailing_zeros() as usize % 64];
-        self.entries[head as usize].key.min(far)
+        let first = word * 64 + bits.trailing_zeros() as usize % 64;
+        let day = self.today + (first.wrapping_sub(bucket) % BUCKETS) as u64;
+        let (mut key, mut index) = (u64::MAX, self.heads[first]);
+        let mut count = 0;
+        while let Some(entry) = self.entries.get(index as usize) {
+            key = key.min(entry.key);
+            index = entry.next;
+            count += 1;
+        }
+        if count > CROWD {
+            return self.disperse(day);
+        }
+        whole(day, key).min(far)
+    }
+    /// Has the heap put a crowd in order; returns the first event of all.
+    #[cold]
+    fn disperse(&mut self, day: u64) -> u128 {
+        let bucket = day as usize % BUCKETS;
+        while let Some(entry) = self.entries.get(self.heads[bucket] as usize) {
+            let key = entry.key;
+            self.far.push(Reverse(whole(day, key)));
+            self.remove(bucket, key);
+        }
+        self.first()
     }
 }
 
@@ -227,6 +255,15 @@ const NEVER: u128 = u128::MAX;
 /// The bucket of a key's time, counted from the start.
 fn day(key: u128) -> u64 {
     (key >> (64 + BUCKET_SHIFT)) as u64
+}
+/// A key within its bucket.
+fn in_day(key: u128) -> u64 {
+    ((key >> 64) as u64 % (1 << BUCKET_SHIFT)) << PACKED | key as u64
+}
+/// The key of one within its bucket.
+fn whole(day: u64, key: u64) -> u128 {
+    let at = day << BUCKET_SHIFT | key >> PACKED;
+    u128::from(at) << 64 | u128::from(key % (1 << PACKED))
 }
 
 #[cfg(test)]
@@ -262,16 +299,23 @@ mod tests {
         #[test]
         fn events_come_out_in_time_order(
             steps in prop::collection::vec(
-                prop::option::weighted(0.6, prop_oneof![0u64..600, 0u64..3_000_000]), 0..900
+                prop::option::weighted(0.6, (
+                    prop_oneof![0u64..600, 0u64..3_000_000],
+                    prop_oneof![30 => Just(1_usize), 1 => 1..3 * CROWD],
+                )),
+                0..900,
             ),
         ) {
             let mut events = Events::new();
             let mut sorted = BTreeSet::new();
             let mut now = 0;
-            for (slot, step) in (0u32..).zip(steps) {
-                if let Some(delay) = step {
-                    events.push(now + delay, Event::Slot(slot));
-                    sorted.insert((now + delay, slot));
+            let mut slots = (0_u32..).map(u32::reverse_bits);
+            for step in steps {
+                if let Some((delay, count)) = step {
+                    for slot in slots.by_ref().take(count) {
+                        events.push(now + delay, Event::Slot(slot));
+                        sorted.insert((now + delay, slot));
+                    }
                 } else {
                     let first = sorted.pop_first();
                     prop_assert_eq!(events.next_time(), first.map_or(u64::MAX, |(at, _)| at));

@@ -48,7 +48,7 @@ use io::{Ios, NONE, Queue};
 use jobs::Jobs;
 use meter::Meter;
 use network::Network;
-use supply::Supply;
+use supply::{Due, Supply};
 
 /// One run: a server, a policy, a workload.
 pub struct Run<'a> {
@@ -136,6 +136,7 @@ struct Engine<'a> {
     events: Events,
     ios: Ios,
     supply: Supply,
+    due: Due,
     network: Option<Network>,
     cores: Cores,
     array: Array,
@@ -216,7 +217,7 @@ impl<'a> Engine<'a> {
             faults.check(profile).map_err(TwinError::Setup)?;
         }
         let climate = Climate::new(profile, seed, run.faults);
-        let mut events = Events::new();
+        let (mut events, mut due) = (Events::new(), Due::new());
         let backlog = profile.background.clone().map(Backlog::new);
         if let Some(interval) = backlog.as_ref().and_then(Backlog::interval) {
             events.push(interval, Event::Background);
@@ -234,7 +235,8 @@ impl<'a> Engine<'a> {
             warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
-            supply: Supply::start(workload, until, &mut events)?,
+            supply: Supply::start(workload, until, &mut events, &mut due)?,
+            due,
             events,
             ios: Ios::default(),
             network: Network::new(profile, seed),
@@ -267,8 +269,8 @@ impl<'a> Engine<'a> {
     /// Works through arrivals and events in time order until users' requests are all answered.
     fn serve(&mut self, cycle: &mut Cycle, observer: &mut dyn Observer) -> Result<(), TwinError> {
         self.send_due()?;
+        let mut coming = self.supply.next_time(self.until);
         loop {
-            let coming = self.supply.next_time(self.until);
             // An arrival held up by overload comes as soon as there is room.
             let room = self.ios.len() < path::MOST_IN_FLIGHT;
             let arrival = coming.filter(|_| room).map(|at| at.max(self.now));
@@ -288,6 +290,7 @@ impl<'a> Engine<'a> {
                     self.arrive(&request, NONE)?;
                 }
                 self.supply.refill()?;
+                coming = self.supply.next_time(self.until);
             } else {
                 self.now = event;
                 self.handle()?;
@@ -298,9 +301,16 @@ impl<'a> Engine<'a> {
 
     /// Lets the slots send that have their next request ready.
     fn send_due(&mut self) -> Result<(), TwinError> {
-        while let Some((slot, request)) = self.supply.due() {
-            self.arrive(&request, slot)?;
+        if self.due.is_empty() {
+            return Ok(());
         }
+        // Where they are: what was just written piece by piece is slow to be copied at large.
+        let mut due = std::mem::take(&mut self.due);
+        for (slot, request) in due.iter().rev() {
+            self.arrive(request, *slot)?;
+        }
+        due.clear();
+        self.due = due;
         Ok(())
     }
 

@@ -127,7 +127,7 @@ impl Engine<'_> {
                 return self.complete(io, self.now);
             }
         }
-        if op == Op::Write && self.write_buffer > 0 && stage + 1 >= last {
+        if self.write_buffer > 0 && op == Op::Write && stage + 1 >= last {
             self.stalled.push(&mut self.ios, io);
             self.acknowledge_writes();
         } else if stage < last {
@@ -299,16 +299,16 @@ impl Engine<'_> {
         let alone = self.profile.layout.raid == Raid::None;
         self.meter.completed(&self.ios[io], answered, alone.then_some(drive));
         self.ios.remove(io);
-        if op == Op::Write
-            && let Some(backlog) = &mut self.backlog
+        if let Some(backlog) = &mut self.backlog
             && backlog.follows_writes()
+            && op == Op::Write
         {
             backlog.written(bytes);
             self.start_tasks();
         }
         if slot < FIRST_SLOT {
-            let Self { supply, events, now, until, .. } = self;
-            supply.completed(slot, answered, *now, *until, events);
+            let Self { supply, events, due, now, until, .. } = self;
+            supply.completed(slot, answered, *now, *until, events, due);
         } else if slot != NONE {
             self.job_answered(slot, bytes.into());
         }

@@ -5,6 +5,9 @@ use ebb_trace::{Closed, Request, Source, TraceError, Workload};
 
 use super::events::{Event, Events};
 
+/// Requests that slots send now, the last one first.
+pub(super) type Due = Vec<(u32, Request)>;
+
 /// The workload, one request ahead.
 pub(super) enum Supply {
     /// By the clock: a batch, and the place in it.
@@ -16,8 +19,6 @@ pub(super) enum Supply {
         ahead: Vec<Option<Request>>,
         /// How many there are.
         planned: usize,
-        /// Requests to be sent now, with their slots.
-        due: Vec<(u32, Request)>,
     },
 }
 
@@ -27,6 +28,7 @@ impl Supply {
         workload: Workload,
         until: u64,
         events: &mut Events,
+        due: &mut Due,
     ) -> Result<Self, TraceError> {
         match workload {
             Workload::Open(source) => {
@@ -36,14 +38,10 @@ impl Supply {
             }
             Workload::Closed(clients) => {
                 let slots = clients.slots();
-                let mut this = Self::Closed {
-                    clients,
-                    ahead: vec![None; slots as usize],
-                    planned: 0,
-                    due: Vec::new(),
-                };
+                let ahead = vec![None; slots as usize];
+                let mut this = Self::Closed { clients, ahead, planned: 0 };
                 for slot in 0..slots {
-                    this.completed(slot, 0, 0, until, events);
+                    this.completed(slot, 0, 0, until, events, due);
                 }
                 Ok(this)
             }
@@ -89,8 +87,9 @@ impl Supply {
         now: u64,
         until: u64,
         events: &mut Events,
+        due: &mut Due,
     ) {
-        let Self::Closed { clients, ahead, planned, due } = self else { return };
+        let Self::Closed { clients, ahead, planned } = self else { return };
         let Some(request) = clients.next(slot, Nanos(answered)) else { return };
         if request.at.0 >= until {
             return;
@@ -101,14 +100,6 @@ impl Supply {
             ahead[slot as usize] = Some(request);
             *planned += 1;
             events.push(request.at.0, Event::Slot(slot));
-        }
-    }
-
-    /// A request that a slot of a closed loop sends right now.
-    pub(super) fn due(&mut self) -> Option<(u32, Request)> {
-        match self {
-            Self::Closed { due, .. } => due.pop(),
-            Self::Open { .. } => None,
         }
     }
 
