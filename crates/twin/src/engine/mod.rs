@@ -309,6 +309,7 @@ impl<'a> Engine<'a> {
         for (slot, request) in due.iter().rev() {
             self.arrive(request, *slot)?;
         }
+        debug_assert!(self.due.is_empty(), "a request was answered as it arrived");
         due.clear();
         self.due = due;
         Ok(())
