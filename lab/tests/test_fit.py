@@ -1,6 +1,7 @@
 """`ebb-lab fit`: the region holds a known truth, predictions hold what the truth gives, what the
 baseline does not decide is told, and what cannot be met is named."""
 
+import csv
 import dataclasses
 import json
 import shutil
@@ -194,11 +195,62 @@ def test_a_row_that_cannot_be_met_is_named(
     err = capsys.readouterr().err
     assert "baseline 'idle': cannot be met: nearest to 900 W ± 5 is 10" in err
     assert "W, at uncore=" in err and "Widen a free parameter's range" in err
+    with (tmp_path / "out" / "not-accepted.csv").open(newline="") as file:
+        (nearest,) = csv.DictReader(file)
+    assert nearest["row"] == "idle" and float(nearest["uncertainties off"]) < -100
+    told = (tmp_path / "out" / "not-accepted.toml").read_text()
+    assert told.startswith("# NOT ACCEPTED: none of 16 points meets the baseline")
     # Each can be met, both cannot: one parameter moves them together.
     both = row("baseline", "low", "low", 60.0, 'of = "native"\nuncertainty = 2')
     both += row("baseline", "high", "high", 60.0, 'of = "native"\nuncertainty = 2')
     path.write_text(small + both)
     with pytest.raises(WorkError, match="can be met alone, but not with the other rows"):
+        study.run(path, tmp_path / "out", progress=False)
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 1
+    out = capsys.readouterr().out
+    assert "none of 16 points meets the baseline. The nearest meets 0 of 2 rows" in out
+    assert "misses" in out and "60.00 ± 2.0" in out
+    # What is accepted replaces it, and the other way round.
+    path.write_text(small + both.replace("uncertainty = 2", "uncertainty = 90"))
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 0
+    assert not list((tmp_path / "out").glob("not-accepted*"))
+    path.write_text(small + both)
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 1
+    left = {each.name for each in (tmp_path / "out").iterdir()} - {"inputs", "runs.jsonl"}
+    assert left == {"not-accepted.csv", "not-accepted.toml", "not-accepted-profile.toml"}
+
+
+def test_points_that_are_no_server_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = watts(tmp_path, 'uncore = "45 W"', 5)
+    text = HEAD.replace("low = 20", "low = -60") + measured(truth).replace('"1%"', '"4%"')
+    path = tmp_path / "fit.toml"
+    path.write_text('leave-out = "row"\n' + text)
+    fit = ["fit", str(path), "-o", str(tmp_path / "out"), "-q"]
+    assert cli.main(fit) == 0
+    told = capsys.readouterr().out
+    assert "points are no possible server and left out; the first: " in told
+    assert "uncore" in told and "is negative" in told
+    # Refused points are not simulated again, and come out the same.
+    before = (tmp_path / "out" / "runs.jsonl").read_bytes()
+    assert cli.main([*fit, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "out" / "runs.jsonl").read_bytes() == before
+    assert 0 < answer["refused"]["points"] < answer["points"] - answer["accepted"]
+    assert answer["free"][0]["region"][0] > 0
+    # All of them: the first reason, and what to do.
+    path.write_text(text.replace("high = 100", "high = -20"))
+    assert cli.main(fit) == 2
+    told = capsys.readouterr().err
+    assert "all 64 points are refused, the first: " in told and "narrow a range" in told
+
+
+def test_a_value_that_a_point_has_not_refuses_the_point(tmp_path: Path) -> None:
+    path = tmp_path / "fit.toml"
+    wrong = row("baseline", "low", "low", 60.0, 'of = "native"\nuncertainty = 2')
+    path.write_text(HEAD + wrong.replace(CPU, "mean_wats"))
+    with pytest.raises(LabError, match="no field 'mean_wats'.*Did you mean 'mean_watts'"):
         study.run(path, tmp_path / "out", progress=False)
 
 

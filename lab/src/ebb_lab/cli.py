@@ -372,15 +372,21 @@ def _add_fit(commands: Any) -> None:
 
 
 def _fit(args: argparse.Namespace) -> int:
-    from ebb_lab.fitting import outcome, study, telling  # noqa: PLC0415
+    from ebb_lab.fitting import nearest, outcome, study, telling  # noqa: PLC0415
 
-    fit = study.run(
-        args.declaration,
-        args.out,
-        client=_client(args),
-        workers=args.workers,
-        progress=not args.quiet,
-    )
+    try:
+        fit = study.run(
+            args.declaration,
+            args.out,
+            client=_client(args),
+            workers=args.workers,
+            progress=not args.quiet,
+        )
+    except nearest.UnmetError as error:
+        outcome.write_nearest(error.nearest, args.out)
+        if not args.json:
+            print(telling.tell_nearest(error.nearest))
+        raise
     outcome.write(fit, args.out)
     if args.json:
         text.print_json(outcome.as_json(fit, args.out))

@@ -27,6 +27,10 @@ class WorkError(LabError):
     exit_code = 1
 
 
+class RefusedError(LabError):
+    """`ebb` refused a run's profile, workload or options; the same run is refused again."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A remedy for an unknown name: the nearest known one, and all there are."""
     names = [str(each) for each in known]

@@ -153,8 +153,10 @@ def work(
     total: int,
     progress: bool,
     what: str = "",
+    refusals: bool = True,
 ) -> None:
-    """Runs the jobs that are left of `total` and notes each in the journal as it ends."""
+    """Runs the jobs that are left of `total` and notes each in the journal as it ends. Without
+    `refusals` runs that `ebb` refuses are no failures: they are expected."""
     waiting = iter(left)
     under_way: dict[Future[dict[str, Any]], Job] = {}
     succeeded = failed = 0
@@ -173,7 +175,7 @@ def work(
                 journal.append(record)
                 bar.update()
                 succeeded += "error" not in record
-                failed += "error" in record
+                failed += "error" in record and (refusals or not record.get("refused"))
             if failed >= HOPELESS and not succeeded:
                 for future in under_way:
                     future.cancel()

@@ -23,12 +23,14 @@ SYNC = 1.0
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a run's line begins and ends, how long it took and why it failed, if it did."""
+    """Where a run's line begins and ends, how long it took and why it failed, if it did;
+    `refused` where it would fail again."""
 
     start: int
     end: int
     seconds: float
     error: str | None
+    refused: bool = False
 
 
 class Journal:
@@ -121,7 +123,9 @@ class Journal:
                     yield json.loads(file.read(entry.end - entry.start))
 
     def _note(self, record: dict[str, Any], start: int, end: int) -> None:
-        self.entries[record["key"]] = Entry(start, end, record["seconds"], record.get("error"))
+        self.entries[record["key"]] = Entry(
+            start, end, record["seconds"], record.get("error"), record.get("refused", False)
+        )
 
     def _scan(self, file: IO[bytes]) -> int:
         """Notes every whole line and returns where the last one ends."""

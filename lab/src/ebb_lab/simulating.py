@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ebb_lab import binary, grid
-from ebb_lab.errors import LabError
+from ebb_lab.errors import LabError, RefusedError
 from ebb_lab.grid import Job
 
 #: How often a run is tried whose process was killed.
 TRIES = 3
+#: Exit codes of `ebb` for a run that will not succeed as it is (docs/cli.md); others are bugs.
+REFUSALS = (1, 2)
 
 
 def simulate(job: Job) -> dict[str, Any]:
@@ -28,6 +30,8 @@ def simulate(job: Job) -> dict[str, Any]:
         record["result"] = _result(job)
     except LabError as error:
         record["error"] = str(error)
+        if isinstance(error, RefusedError):
+            record["refused"] = True
     record["seconds"] = round(time.perf_counter() - began, 6)
     return record
 
@@ -73,7 +77,8 @@ def _parsed(job: Job, ended: subprocess.CompletedProcess[bytes]) -> dict[str, An
     except ValueError:
         result = None
     if not isinstance(result, dict) or not result.get("runs") or "unfinished" in result:
-        raise LabError(
+        kind = RefusedError if told and ended.returncode in REFUSALS else LabError
+        raise kind(
             job.title,
             told or f"ebb sim printed no result, exit code {ended.returncode}",
             f"The command was: {command(job)}",

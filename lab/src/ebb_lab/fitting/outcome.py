@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,20 @@ import pyarrow.parquet as pq
 
 import ebb_lab
 from ebb_lab import toml
-from ebb_lab.fitting.declaration import Row
+from ebb_lab.fitting import nearest
+from ebb_lab.fitting.declaration import Declaration, Row
+from ebb_lab.fitting.nearest import Nearest
 from ebb_lab.fitting.study import Fit
 from ebb_lab.fitting.variants import Variants
 
 SAMPLES, FIT, CENTRAL = "samples.parquet", "fit.json", "central.toml"
+#: Of the nearest point where none meets the baseline.
+NOT_ACCEPTED = "not-accepted.toml"
 
 
 def write(fit: Fit, folder: Path) -> None:
     """Writes `samples.parquet`, `fit.json`, `central.toml` and what the last one names."""
+    _remove(folder, NOT_ACCEPTED, nearest.TABLE)
     _samples(fit, folder / SAMPLES)
     _central(fit, folder)
     told = json.dumps(as_json(fit, folder), ensure_ascii=False, allow_nan=False, indent=1)
@@ -28,7 +34,38 @@ def write(fit: Fit, folder: Path) -> None:
 
 def command(fit: Fit, folder: Path) -> str:
     """What repeats the fit."""
-    return f"ebb-lab fit {shlex.quote(str(fit.declared.path))} -o {shlex.quote(str(folder))}"
+    return _command(fit.declared, folder)
+
+
+def write_nearest(found: Nearest, folder: Path) -> None:
+    """Writes `not-accepted.csv`, and the nearest point as `not-accepted.toml`; what an earlier fit
+    left there goes."""
+    _remove(folder, CENTRAL, SAMPLES, FIT)
+    nearest.write(found, folder)
+    comments = (
+        f"NOT ACCEPTED: none of {found.points} points meets the baseline of fit "
+        f"'{found.declared.name}', this one comes nearest; {nearest.TABLE} says how near.",
+        f"Declared in {found.declared.path}; simulated by ebb {found.ebb.version}.",
+        _command(found.declared, folder),
+    )
+    _experiment(found.declared, folder, found.point, NOT_ACCEPTED, comments)
+
+
+def _command(declared: Declaration, folder: Path) -> str:
+    return f"ebb-lab fit {shlex.quote(str(declared.path))} -o {shlex.quote(str(folder))}"
+
+
+def _remove(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+        if name.endswith(".toml"):
+            for place in ("profile", "workload"):
+                (folder / _beside(name, place)).unlink(missing_ok=True)
+
+
+def _beside(name: str, place: str) -> str:
+    """What an experiment's file names."""
+    return f"{name.removesuffix('.toml')}-{place}.toml"
 
 
 def _samples(fit: Fit, path: Path) -> None:
@@ -62,13 +99,7 @@ def _about(unit: str, source: str) -> dict[str, str]:
 
 
 def _central(fit: Fit, folder: Path) -> None:
-    """An experiment of the first run, of those that state least of the server by themselves, and
-    the profile and workload that it takes."""
     declared = fit.declared
-    point = fit.samples[0].tolist()
-    variants = Variants(declared, folder)
-    name = min(declared.runs, key=lambda run: len(variants.stated[run]))
-    options = variants.options(name, point) | {"seed": declared.seeds[0]}
     comments = (
         f"Fit '{declared.name}', simulated: the central one of {len(fit.samples)} samples that "
         "meet the baseline.",
@@ -76,13 +107,24 @@ def _central(fit: Fit, folder: Path) -> None:
         f"{declared.seeds[0]} to {declared.seeds[-1]}, ebb {fit.ebb.version}.",
         command(fit, folder),
     )
+    _experiment(declared, folder, fit.samples[0].tolist(), CENTRAL, comments)
+
+
+def _experiment(
+    declared: Declaration, folder: Path, point: list[float], file: str, comments: Sequence[str]
+) -> None:
+    """An experiment of the first run, of those that state least of the server by themselves, and
+    the profile and workload that it takes."""
+    variants = Variants(declared, folder)
+    name = min(declared.runs, key=lambda run: len(variants.stated[run]))
+    options = variants.options(name, point) | {"seed": declared.seeds[0]}
     for place in ("profile", "workload"):
         document = variants.document(place, name, point)
         if document:
-            path = folder.resolve() / f"central-{place}.toml"
+            path = folder.resolve() / _beside(file, place)
             path.write_text(toml.document(document, comments), encoding="utf-8")
             options[place] = str(path)
-    (folder / CENTRAL).write_text(toml.document(options, comments), encoding="utf-8")
+    (folder / file).write_text(toml.document(options, comments), encoding="utf-8")
 
 
 def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
@@ -121,6 +163,7 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
         "seeds": declared.seeds,
         "prediction_seeds": declared.prediction_seeds,
         "points": len(fit.found.shares),
+        "refused": {"points": fit.found.refused, "why": fit.refusal},
         "accepted": len(fit.samples),
         "forecast": fit.forecast,
         "free": [

@@ -34,8 +34,14 @@ class Region:
 
     shares: Array
     values: Array
-    #: By how many times its uncertainty the worst row of each point misses.
+    #: By how many times its uncertainty the worst row of each point misses; infinite where the
+    #: point was refused, and has no values.
     misfit: Array
+
+    @property
+    def refused(self) -> int:
+        """How many of the points are no possible server."""
+        return int(np.isinf(self.misfit).sum())
 
     @property
     def accepted(self) -> npt.NDArray[np.intp]:
@@ -56,8 +62,8 @@ def search(
 ) -> Region:
     """Measures points until enough are accepted, or as many as allowed are measured.
 
-    `measure` gives each row's value at each point; `snap` puts a point where it can be, such as
-    on whole numbers.
+    `measure` gives each row's value at each point, none (NaN) where it is refused; `snap` puts a
+    point where it can be, such as on whole numbers.
     """
     sequence = qmc.Sobol(dimensions, rng=np.random.default_rng(seed))
     lot = np.random.default_rng([seed, 1])
@@ -69,7 +75,7 @@ def search(
         shares = np.vstack([shares, batch])
         values = np.vstack([values, measure(batch)])
         off = (values - paper) / uncertainty
-        misfit = np.max(np.abs(off), axis=1)
+        misfit = np.max(np.where(np.isnan(off), np.inf, np.abs(off)), axis=1)
         if (misfit <= 1.0).sum() >= accepted or len(shares) >= points:
             break
         count = min(BATCH, points - len(shares))
@@ -108,7 +114,10 @@ def _expected(
     count: int,
 ) -> Array:
     """Points that are expected to meet every row, or come nearest to it, far from all others."""
-    best = shares[np.argsort(misfit, kind="stable")[:BATCH]]
+    sound = np.isfinite(misfit)
+    if not sound.any():
+        return np.empty((0, shares.shape[1]))
+    best = shares[np.argsort(misfit, kind="stable")[: min(BATCH, int(sound.sum()))]]
     around = [
         best[lot.integers(len(best), size=CLOUD // len(SPREADS))]
         + lot.normal(0.0, spread, (CLOUD // len(SPREADS), shares.shape[1]))
@@ -116,9 +125,11 @@ def _expected(
     ]
     anywhere = lot.random((CLOUD, shares.shape[1]))
     cloud = _fresh(snap(np.clip(np.vstack([anywhere, *around]), 0.0, 1.0)), shares)
+    # Where the nearest point was refused, another one would be, too.
+    cloud = cloud[sound[np.argmin(cdist(cloud, shares), axis=1)]] if len(cloud) else cloud
     if not len(cloud):
         return cloud
-    worst = np.max(np.abs(_interpolated(shares, off, cloud)), axis=1)
+    worst = np.max(np.abs(_interpolated(shares[sound], off[sound], cloud)), axis=1)
     pool = max(int((worst <= 1.0).sum()), 4 * count)
     return spread_out(cloud[np.argsort(worst, kind="stable")[:pool]], count, shares)
 

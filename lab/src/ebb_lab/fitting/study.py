@@ -1,6 +1,6 @@
 """A fit from its declaration to its verdicts: search, predictions, leaving out, files."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ import numpy as np
 from ebb_lab import bench, binary, grid
 from ebb_lab.bench import Bench
 from ebb_lab.binary import Binary
-from ebb_lab.errors import LabError, WorkError
-from ebb_lab.fitting import declaration, predicting, provenance, region, values
+from ebb_lab.errors import LabError, RefusedError
+from ebb_lab.fitting import declaration, nearest, predicting, provenance, region, values
 from ebb_lab.fitting.declaration import Declaration, Row
 from ebb_lab.fitting.predicting import Predicted
 from ebb_lab.fitting.provenance import Commit
@@ -46,6 +46,8 @@ class Fit:
     ebb: Binary
     commit: Commit
     found: Region
+    #: Why the first of the points that are no possible server was refused; none where all are.
+    refusal: str | None
     #: Values of the free parameters at the accepted samples, the central one first.
     samples: Array
     #: Each baseline row's value at these.
@@ -64,7 +66,7 @@ def run(
     workers: int | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Runs a fit, or what is left of it. `WorkError` where no point meets the baseline."""
+    """Runs a fit, or what is left of it. `UnmetError` where no point meets the baseline."""
     declared = declaration.read(path)
     ebb = binary.find()
     with bench.opened(folder, client, workers, progress) as runs:
@@ -80,13 +82,20 @@ class _Work:
     ) -> None:
         self.declared, self.ebb, self.variants = declared, ebb, variants
         self.bench, self.folder = runs, folder
+        #: Why points were refused, the first of the whole fit's search first.
+        self.refusals: list[LabError] = []
 
     def fit(self) -> Fit:
         declared = self.declared
         found = self.search(declared.baseline, "fit")
+        refusal = str(self.refusals[0]) if self.refusals else None
         accepted = found.accepted
+        if found.refused == len(found.shares):
+            raise self.hopeless(found.refused)
         if not len(accepted):
-            raise _empty(declared, found, self.values_of(found.shares))
+            raise nearest.unmet(
+                declared, self.ebb, found, self.values_of(found.shares), refusal, self.folder
+            )
         first = region.central(found.shares[accepted])
         order = np.concatenate([accepted[[first]], np.delete(accepted, first)])
         shares = found.shares[order]
@@ -99,6 +108,7 @@ class _Work:
             ebb=self.ebb,
             commit=provenance.commit(list(self.files())),
             found=found,
+            refusal=refusal,
             samples=self.values_of(shares),
             fitted=found.values[order],
             forecast=len(chosen),
@@ -138,6 +148,10 @@ class _Work:
         found = self.measured(
             declared.predictions, shares, declared.prediction_seeds, "predictions"
         )
+        sound = np.isfinite(found.sum(axis=(1, 2)))
+        if not sound[0]:
+            raise self.refusals[-1]
+        found, shares = found[sound], shares[sound]
         samples = self.values_of(shares)
         for index, row in enumerate(declared.predictions):
             yield predicting.judge(row, declared.free, samples, found[:, index, :])
@@ -160,10 +174,10 @@ class _Work:
                 yield from (LeftOut(row, group, 0, None, None) for row in out)
                 continue
             means = self.measured(out, shares, declared.seeds, f"without {group}").mean(axis=2)
+            means = means[~np.isnan(means).any(axis=1)]
             for row, at in zip(out, means.T, strict=True):
-                yield LeftOut(
-                    row, group, len(shares), float(at.mean()), (float(at.min()), float(at.max()))
-                )
+                told = (float(at.min()), float(at.max())) if len(at) else None
+                yield LeftOut(row, group, len(at), float(at.mean()) if told else None, told)
 
     def group(self, row: Row) -> str:
         """What a row is left out with."""
@@ -187,7 +201,8 @@ class _Work:
     def measured(
         self, rows: Sequence[Row], shares: Array, seeds: Sequence[int], what: str
     ) -> Array:
-        """Each row's value, by point, row and seed."""
+        """Each row's value, by point, row and seed; NaN at points that are refused, because `ebb`
+        says that they are no possible server or because a value is none there."""
         points = self.values_of(shares)
         names = dict.fromkeys(row.run for row in rows)
         jobs: dict[tuple[int, str, int], Job] = {}
@@ -196,31 +211,56 @@ class _Work:
                 wanted = {policy for row in rows if row.run == name for policy in row.policies}
                 for seed in seeds:
                     jobs[at, name, seed] = self.job(name, point, seed, wanted)
-        try:
-            results = self.bench.results(list(jobs.values()), str(self.declared.path), what)
-        except LabError as error:
+        results = self.bench.outcomes(list(jobs.values()), str(self.declared.path), what)
+        found = np.full((len(points), len(rows), len(seeds)), np.nan)
+        refused: dict[int, LabError] = {}
+        fields: dict[tuple[int, str, int, str], dict[str, Any]] = {}
+        for (at, name, seed), result in zip(jobs, results, strict=True):
+            if isinstance(result, RefusedError):
+                refused.setdefault(at, result)
+                continue
+            for run in result["runs"]:
+                fields[at, name, seed, run["policy"]] = values.row(run)
+        for at in range(len(points)):
+            if at not in refused:
+                try:
+                    found[at] = self.point(rows, seeds, fields, at)
+                except LabError as error:
+                    refused[at] = error
+        self.refusals += [refused[at] for at in sorted(refused)]
+        if len(refused) == len(points):
             self.check_files(names)
-            raise LabError(
-                error.where,
-                error.what,
-                "Without the free parameters it runs: narrow a range, or correct 'set' or 'unit'",
-            ) from error
-        fields = {
-            (where, run["policy"]): values.row(run)
-            for where, result in zip(jobs, results, strict=True)
-            for run in result["runs"]
-        }
-        found = np.empty((len(points), len(rows), len(seeds)))
+        return found
+
+    def point(
+        self,
+        rows: Sequence[Row],
+        seeds: Sequence[int],
+        fields: Mapping[tuple[int, str, int, str], Mapping[str, Any]],
+        at: int,
+    ) -> Array:
+        """The rows' values at one point, by row and seed."""
+        found = np.empty((len(rows), len(seeds)))
         for index, row in enumerate(rows):
             where = f"{self.declared.path}: '{row}'"
-            for at in range(len(points)):
-                for number, seed in enumerate(seeds):
-                    key = (at, row.run, seed)
-                    value = values.evaluate(where, row.value, fields[key, row.of])
-                    if row.over:
-                        value /= values.divisor(where, row.value, fields[key, row.over])
-                    found[at, index, number] = value / row.scale
+            for number, seed in enumerate(seeds):
+                value = values.evaluate(where, row.value, fields[at, row.run, seed, row.of])
+                if row.over:
+                    over = fields[at, row.run, seed, row.over]
+                    value /= values.divisor(where, row.value, over)
+                found[index, number] = value / row.scale
         return found
+
+    def hopeless(self, points: int) -> LabError:
+        """Why no point is a possible server."""
+        first = self.refusals[0]
+        if not isinstance(first, RefusedError):
+            return first
+        return LabError(
+            first.where,
+            f"all {points} points are refused, the first: {first.what}",
+            "Without the free parameters it runs: narrow a range, or correct 'set' or 'unit'",
+        )
 
     def check_files(self, names: Iterable[str]) -> None:
         """`LabError`, with file and line, where it is the declared files that do not run."""
@@ -267,42 +307,3 @@ class _Work:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _empty(declared: Declaration, found: Region, points: Array) -> WorkError:
-    """Which row cannot be met, and how near it came."""
-    rows = declared.baseline
-    paper = np.array([row.paper for row in rows], dtype=np.float64)
-    uncertainty = np.array([row.uncertainty for row in rows])
-    off = np.abs(found.values - paper) / uncertainty
-    # Values to both sides of a number: one between them is met by itself, if no point shows it.
-    below = (found.values.min(axis=0) - paper) / uncertainty
-    above = (paper - found.values.max(axis=0)) / uncertainty
-    out_of_reach = np.maximum(below, above)
-    worst = int(np.argmax(out_of_reach))
-    alone = bool(out_of_reach[worst] > 1.0)
-    if alone:
-        best = int(np.argmin(off[:, worst]))
-    else:
-        best = int(np.argmin(found.misfit))
-        worst = int(np.argmax(off[best]))
-    row = rows[worst]
-    unit = f" {row.unit}" if row.unit else ""
-    at = ", ".join(
-        f"{free.name}={free.written(value)}"
-        for free, value in zip(declared.free, points[best].tolist(), strict=True)
-    )
-    what = "cannot be met" if alone else "can be met alone, but not with the other rows"
-    most = ""
-    if not alone:
-        missed = int((off[best] > 1.0).sum())
-        names = ", ".join(f"'{rows[at]}'" for at in np.argsort(-off[best])[1 : min(missed, 4)])
-        most = f". It misses by {off[best, worst]:.2g} times its uncertainty"
-        most += f", and {missed - 1} others by less: {names}" if names else ""
-    return WorkError(
-        f"{declared.path}: baseline '{row}'",
-        f"{what}: nearest to {paper[worst]:g}{unit} ± {row.uncertainty:.3g} is "
-        f"{found.values[best, worst]:.4g}{unit}, at {at} ({len(points)} points){most}",
-        "Widen a free parameter's range or the uncertainty if the text allows it; else the model "
-        "lacks what this row needs",
-    )

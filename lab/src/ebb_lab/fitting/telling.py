@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from ebb_lab import text
-from ebb_lab.fitting import outcome
+from ebb_lab.fitting import nearest, outcome
+from ebb_lab.fitting.nearest import Nearest
 from ebb_lab.fitting.predicting import Decided
 from ebb_lab.fitting.study import Fit, LeftOut
 
@@ -19,6 +20,7 @@ def tell(fit: Fit, folder: Path) -> str:
     met = f"{len(fit.samples)} of {len(fit.found.shares)} points meet the baseline"
     told = met if declared.free else "nothing is free, the profile as it is"
     lines = [f"{declared.name}, simulated: {told}; declared in {declared.path} ({fit.commit})"]
+    lines += _refused(fit.found.refused, fit.refusal)
     if declared.free:
         lines.append(_free(fit))
     lines += [
@@ -47,6 +49,18 @@ def tell(fit: Fit, folder: Path) -> str:
         )
     lines.append(f"  ebb sim --experiment {folder / outcome.CENTRAL}")
     return "\n".join(lines)
+
+
+def tell_nearest(found: Nearest) -> str:
+    """What came nearest where no point meets the baseline."""
+    return "\n".join([nearest.tell(found), *_refused(found.refused, found.refusal)])
+
+
+def _refused(points: int, why: str | None) -> list[str]:
+    if not points:
+        return []
+    are = "point is" if points == 1 else "points are"
+    return [f"  {points} {are} no possible server and left out; the first: {why}"]
 
 
 def _free(fit: Fit) -> str:
