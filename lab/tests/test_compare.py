@@ -191,7 +191,7 @@ def test_bad_input_is_refused(
         ("a.json", b'{"a": 1}\n{"a": }', "a.json:2: not JSON"),
         ("a.jsonl", b'{"a": NaN}', "NaN is no JSON number"),
         ("a.jsonl", b"[1]", "not a JSON object"),
-        ("a.csv", b"\xff\xfe", "cannot be read"),
+        ("a.csv", b"a\n\xff\xff", "a.csv:2: cannot be read"),
         ("a.csv.gz", b"no gzip", "cannot be read"),
         ("a.parquet", b"no parquet", "cannot be read"),
         ("a.xlsx", b"", "are not known"),

@@ -50,7 +50,7 @@ value = "mean_watts"
 unit = "W"
 uncertainty = "5%"
 """
-CSV = "load,Cores,Cap (W),99th (ms),Wall\n2,8,-,0.3,300\n2,8,,0.5,\n4,4,120,n/a,0.25 kW\n"
+CSV = "load,Cores,Cap (W),99th (ms),Wall\n2,8,-,0.3,300\n2,8,-,0.5,\n4,4,120,n/a,0.25 kW\n"
 MINE = 'name = "mine"\nsummary = "m"\nbase = "generic-1u"\n'
 
 
@@ -76,7 +76,7 @@ def test_lines_are_settings_and_cells_are_rows(tmp_path: Path) -> None:
     assert p99.scale == 1000.0 and p99.uncertainty == pytest.approx(0.12)
     assert (watts.name, watts.paper, watts.uncertainty) == (f"watts, {one}", 300, 15)
     assert (capped.paper, capped.run) == (250, four)
-    wide = declared(tmp_path, CSV.replace("2,8,,0.5", "2,8,,0.9"))
+    wide = declared(tmp_path, CSV.replace("2,8,-,0.5", "2,8,-,0.9"))
     assert wide.baseline[0].uncertainty == pytest.approx(0.3), "half of what repeats differ by"
     options = Variants(found, tmp_path / "out").options(four, [50.0])
     text = (tmp_path / "out" / options["profile"]).read_text()
@@ -99,10 +99,105 @@ def test_lines_are_left_out_together_by_a_column(tmp_path: Path) -> None:
         CSV + ",,,,\n",
         CSV.replace("300", "300 W"),
         CSV.replace("300", "0.3 kW"),
+        # What people's tables are like: comments, a line of units, columns without name or cells.
+        "# measured in May\n\n" + CSV,
+        CSV.replace("99th (ms)", "99th").replace("\n", "\n-,,W,ms,\n", 1),
+        CSV.replace("\n", ",,\n"),
+        CSV.replace("0.25 kW\n", "0.25 kW,\n"),
+        CSV.replace("300", "300 watts").replace("0.25 kW", '"250000 mW"'),
     ],
 )
 def test_forms_of_spreadsheets_are_the_same_table(tmp_path: Path, table: str) -> None:
-    assert declared(tmp_path, table).baseline == declared(tmp_path).baseline
+    text = HEAD if "99th (ms)" in table else HEAD.replace("99th (ms)", "99th")
+    found, plain = declared(tmp_path, table, text).baseline, declared(tmp_path).baseline
+    assert found == plain
+
+
+def test_a_table_may_be_in_utf_16(tmp_path: Path) -> None:
+    plain = declared(tmp_path).baseline
+    (tmp_path / "m.csv").write_text(CSV.replace(",", "\t"), encoding="utf-16")
+    assert declaration.read(tmp_path / "fit.toml").baseline == plain
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "setting", "told"),
+    [
+        ("load (kIOPS)", "20", 'rate = "{load (kIOPS)}k"', ("rate", "20k")),
+        ("load (IOPS)", "20000", 'rate = "{load (IOPS)}k"', ("rate", "20k")),
+        ("load (IOPS)", "20'000", 'rate = "{load (IOPS)}"', ("rate", "20000 IOPS")),
+        ("IOPS×1000", "20", 'rate = "{IOPS×1000}"', ("rate", "20000 IOPS")),
+        ("target_kiops", "20.0", 'rate = "{target_kiops}"', ("rate", "20000 IOPS")),
+        ("load", "20k", 'rate = "{load}"', ("rate", "20000 IOPS")),
+        ("load", "max", 'rate = "{load}"', ("rate", "max")),
+        ("load (%)", "20", 'rate = "{load (%)}%"', ("rate", "20%")),
+        ("load (kIOPS)", "40", 'rate = "{load (kIOPS) / 2}k"', ("rate", "20k")),
+        ("load (IOPS)", "40e3", 'rate = "{load (IOPS) / 1000}k"', ("rate", "40k")),
+        ("bs", "4k", 'block = "{bs}"', ("block", "4096 B")),
+        ("block (KiB)", "4", 'block = "{block (KiB)} KiB"', ("block", "4 KiB")),
+        ("block (B)", "4096", 'block = "{block (B)} KiB"', ("block", "4 KiB")),
+        ("reads (%)", "70", 'read = "{reads (%)}"', ("read", "0.7")),
+        ("reads (%)", "70", 'read = "{reads (%)}%"', ("read", "70%")),
+        ("reads", "70%", 'read = "{reads}"', ("read", "0.7")),
+        ("QD", "4.0", 'depth = "{QD}"', ("depth", "4")),
+        ("f (MHz)", "1600", 'policy = "constant(ghz={f (MHz)})"', ("policy", "constant(ghz=1.6)")),
+        ("CPU (%)", "50", '"profile:cpu.quota" = "{CPU (%) / 100}"', ("profile:cpu.quota", 0.5)),
+        ("CPU (%)", "50", '"profile:cpu.quota" = "{CPU (%)}"', ("profile:cpu.quota", 0.5)),
+        ("cap (mW)", "9000", '"profile:a.b" = "{cap (mW)} W"', ("profile:a.b", "9 W")),
+        ("cap [W]", "9 kW", '"profile:a.b" = "{cap [W]}"', ("profile:a.b", "9000 W")),
+        ("kind", "2-way", '"profile:a.b" = "{kind}"', ("profile:a.b", "2-way")),
+        ("limit (kIOPS)", "9", '"profile:a.iops" = "{limit (kIOPS)}"', ("profile:a.iops", 9000)),
+    ],
+)
+def test_settings_are_in_the_unit_that_they_state_or_take(
+    tmp_path: Path, column: str, cells: str, setting: str, told: tuple[str, object]
+) -> None:
+    head, _, rest = HEAD.partition('rate = "{load / 2}k"')
+    text = head + setting + "\n" + rest[rest.index("[[measured.values]]") :]
+    text = text.replace('"99th (ms)"', '"ms"')
+    (run,) = declared(tmp_path, f"{column},ms,Wall\n{cells},3,200\n", text).runs.values()
+    found = run[told[0]]
+    assert (found[0] if isinstance(found, list) else found) == told[1]
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "setting", "told"),
+    [
+        ("load", "20", '"{load}"', "m.csv:2: 'load' is in no unit, and rate is in IOPS"),
+        ("load (W)", "20", '"{load (W)}k"', "m.csv:2: 'load (W)' is in W, and the setting in k"),
+        ("load (W)", "20", '"{load (W)}"', "'load (W)' is in W, and rate is in IOPS"),
+        ("load (IOPS)", "2", '"{load (IOPS) / 20}k"', "is in IOPS, and '{load (IOPS) / 20}' in k"),
+        ("load", "some", '"{load}k"', "m.csv:2: 'load' is 'some', no number in k"),
+        ("load", "20 us", '"{load}k"', "m.csv:2: 'load' is in us, and the setting in k"),
+        ("load", "", '"{load}k"', "m.csv:2: 'load' is empty, and "),
+    ],
+)
+def test_settings_in_other_units_are_refused_with_their_line(
+    tmp_path: Path, column: str, cells: str, setting: str, told: str
+) -> None:
+    text = HEAD.replace('"{load / 2}k"', setting).replace('"99th (ms)"', '"ms"')
+    text = text.replace('policy = "constant(cores={Cores / 8})"\n', "")
+    text = text.replace('"profile:cpu.power_limit" = "{Cap (W)} W"\n', "")
+    with pytest.raises(LabError) as error:
+        declared(tmp_path, f"{column},ms,Wall\n{cells},3,200\n", text)
+    assert told in str(error.value) and "set.rate" in str(error.value)
+
+
+def test_merged_cells_are_those_of_the_line_above_if_this_is_stated(tmp_path: Path) -> None:
+    plain = declared(tmp_path).baseline
+    merged = CSV.replace("2,8,-,0.5,", ",,,0.5,")
+    with pytest.raises(LabError, match="m.csv:3: 'load' is empty.*state empty = 'above'"):
+        declared(tmp_path, merged)
+    text = HEAD.replace('"m.csv"\n', '"m.csv"\nempty = "above"\n')
+    assert declared(tmp_path, merged, text).baseline == plain
+    text = text.replace('"above"', '"unset"')
+    assert "rate" not in declared(tmp_path, merged, text).baseline[2].run
+    with pytest.raises(LabError, match="empty: is 'down'"):
+        declared(tmp_path, merged, text.replace('"unset"', '"down"'))
+
+
+def test_percent_are_hundredths_of_a_field_without_unit() -> None:
+    assert values.scale("w", "sla_excess", "%") == 0.01
+    assert values.scale("w", "sla_excess * 100", "%") == values.scale("w", "iops", "IOPS") == 1.0
 
 
 def test_a_cell_may_have_a_unit_of_its_own(tmp_path: Path) -> None:
@@ -148,6 +243,11 @@ def test_decimal_signs_are_stated(tmp_path: Path) -> None:
         ),
         ("", "", CSV.splitlines()[0], "there are no rows"),
         ("", "", "", "there are no rows"),
+        ("", "", "Server A\n" + CSV, "m.csv:2: 5 fields, but the header has 1"),
+        ("", "", "Server A,,,,\n" + CSV, "m.csv:1: column 2 has cells and no name"),
+        ("", "", CSV.replace("300", "300*"), "m.csv:2: 'Wall': '*' is no unit of 'mean_watts'"),
+        ("", "", CSV.replace("300", "300 mw"), "m.csv:2: 'Wall': 'mw' is no unit of 'mean_watts'"),
+        ("", "", CSV.replace("300", "300±5"), "m.csv:2: 'Wall'"),
         ("", "", CSV.replace("Wall", "Cores"), "m.csv:1: column 'Cores' is there twice"),
         ("99th (ms)", "Cap (W)", CSV, "'W' is no unit of 'latency_us_p99', which is in µs"),
         ("", "", CSV.replace("300", "").replace("0.25 kW", ""), "column 'Wall' has no number"),
@@ -190,15 +290,20 @@ def test_what_cannot_be_read_is_refused_with_its_line(
 def test_a_table_is_utf_8(tmp_path: Path) -> None:
     declared(tmp_path)
     (tmp_path / "m.csv").write_bytes(CSV.replace("ms", "\u00b5s").encode("latin-1"))
-    with pytest.raises(LabError, match="m.csv: cannot be read.*Save it as UTF-8"):
+    with pytest.raises(LabError, match="m.csv:1: cannot be read.*Save it as UTF-8"):
         declaration.read(tmp_path / "fit.toml")
 
 
 def test_units_are_those_of_the_value() -> None:
     assert values.scale("w", "mean_watts", "kW") == 1000.0
-    for micro in ("us", "\u00b5s", "\u03bcs"):
+    for micro in ("us", "\u00b5s", "\u03bcs", "usec", "microseconds"):
         assert values.scale("w", "latency_us_mean", micro) == 1.0
-    assert values.scale("w", "iops", "kIOPS") == 1000.0
+    for thousand in ("kIOPS", "KIOPS", "kiops", "IOPS\u00d71000", "10^3 IOPS", "k ops/sec", "kops"):
+        assert values.scale("w", "iops", thousand) == 1000.0
+    assert values.scale("w", "bytes / seconds", "Mbps") == 125e3
+    for either in ("mb/s", "mbps", "kb/s"):
+        with pytest.raises(LabError, match=f"'{either}' is no unit of"):
+            values.scale("w", "bytes / seconds", either)
     assert values.scale("w", "bytes / seconds", "MiB/s") == 2.0**20
     assert values.scale("w", "energy_joules_cpu / seconds", "W") == 1.0
     # Numbers in a value may convert it, and a unit may be unknown or not stated.
@@ -257,6 +362,17 @@ def test_a_hidden_server_is_found_and_what_is_left_out_predicted(tmp_path: Path)
     assert [row.row.run for row in fit.predictions] == ["rate=8k, block=32 KiB"] * 2
     for each in fit.predictions:
         assert each.mean == pytest.approx(each.row.paper, rel=0.1)
+
+
+def test_repeats_that_differ_as_settings_would_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free, _, rest = HEAD.partition("[[free]]")
+    table = CSV.replace("2,8,-,0.5,", "2,8,-,0.5,400")
+    declared(tmp_path, table, free + "[[measured]]" + rest.partition("[[measured]]")[2])
+    assert cli.main(["fit", str(tmp_path / "fit.toml"), "-o", str(tmp_path / "out"), "-q"]) == 0
+    told = capsys.readouterr().out
+    assert "differ by more than their uncertainty in 1 rows, most in 'watts, rate=1k" in told
 
 
 def test_without_parameters_the_profile_is_judged_as_it_is(

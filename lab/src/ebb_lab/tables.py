@@ -4,9 +4,11 @@ A table keeps the place of each row (file and line) and the unit of each column,
 name them. Nothing is dropped or filled in: what is no number is an error of whoever asks for it.
 """
 
+import codecs
 import csv
 import gzip
 import io
+import itertools
 import json
 import re
 from collections import Counter
@@ -113,9 +115,12 @@ def _read_one(path: Path) -> Table:
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
-        text = data.decode("utf-8-sig")
+        # Spreadsheets' "Unicode text" is UTF-16, which begins with a mark.
+        wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise LabError(str(path), f"cannot be read: {error}", "Save it as UTF-8") from error
+        line = data.count(b"\n", 0, error.start) + 1
+        raise LabError(f"{path}:{line}", f"cannot be read: {error}", "Save it as UTF-8") from error
     except (OSError, EOFError, pyarrow.ArrowException) as error:
         raise LabError(str(path), f"cannot be read: {error}", "Check name and format") from error
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
@@ -143,13 +148,21 @@ def _parquet(path: Path) -> Table:
 def _csv(path: Path, text: str) -> Table:
     rows = csv.reader(io.StringIO(text), delimiter=_delimiter(text), strict=True)
     header: list[str] = []
-    records, places = [], []
+    head = 1
+    units: dict[str, str] = {}
+    records: list[list[str]] = []
+    places: list[str] = []
     try:
         for cells in rows:
-            if not header:
-                header = [field.strip() for field in cells]
-                continue
             if not any(cell.strip() for cell in cells):
+                continue
+            if not header:
+                if not cells[0].startswith("#"):
+                    header, head = [field.strip() for field in cells], rows.line_num
+                continue
+            while len(cells) > len(header) and not cells[-1].strip():
+                cells.pop()
+            if not records and not units and (units := _units(header, cells)):
                 continue
             if len(cells) != len(header):
                 raise LabError(
@@ -161,20 +174,45 @@ def _csv(path: Path, text: str) -> Table:
             places.append(f"{path}:{rows.line_num}")
     except csv.Error as error:
         raise LabError(f"{path}:{rows.line_num}", str(error), "Correct the line") from error
-    twice = [name for name, count in Counter(header).items() if count > 1]
-    if twice:
-        raise LabError(f"{path}:1", f"column '{twice[0]}' is there twice", "Rename one of them")
+    _check_header(f"{path}:{head}", header, records)
     if not records:
         raise LabError(str(path), "there are no rows", "A CSV file has a header and rows")
     frame = pd.DataFrame(records, columns=header, dtype=object)
-    return Table(str(path), frame, {name: fields.unit(name) for name in header}, places)
+    frame = frame.loc[:, [bool(name) for name in header]]
+    stated = {name: units.get(name) or fields.unit(name) for name in header if name}
+    return Table(str(path), frame, stated, places)
+
+
+def _check_header(where: str, header: list[str], records: list[list[str]]) -> None:
+    """Columns that spreadsheets leave behind have neither name nor cells; all others have a name
+    of their own."""
+    for index, name in enumerate(header):
+        if not name and any(cells[index].strip() for cells in records):
+            raise LabError(
+                where,
+                f"column {index + 1} has cells and no name",
+                "Name it, or begin lines above the heading with #",
+            )
+    twice = [name for name, count in Counter(header).items() if name and count > 1]
+    if twice:
+        raise LabError(where, f"column '{twice[0]}' is there twice", "Rename one of them")
+
+
+def _units(header: list[str], cells: list[str]) -> dict[str, str]:
+    """The columns' units where a second line of the heading has these and nothing else."""
+    told = {name: cell.strip(" ()[]") for name, cell in zip(header, cells, strict=False)}
+    named = {name: unit for name, unit in told.items() if fields.is_unit(unit)}
+    others = [unit for name, unit in told.items() if name not in named]
+    return named if all(unit in ("", "-", "–", "—") for unit in others) else {}
 
 
 def _delimiter(text: str) -> str:
     """What divides the header into most fields; spreadsheets of many countries write semicolons."""
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    header = list(itertools.islice(lines, 1))
 
     def fields_of(delimiter: str) -> int:
-        return len(next(csv.reader(text.splitlines()[:1], delimiter=delimiter), []))
+        return len(next(csv.reader(header, delimiter=delimiter), []))
 
     return max(",;\t", key=fields_of)
 

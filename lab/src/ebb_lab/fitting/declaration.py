@@ -129,6 +129,8 @@ class Row:
     tolerance: float | None = None
     #: One of `unit` in the value's own.
     scale: float = 1.0
+    #: Half of what repeats differ by, in stated uncertainties.
+    repeats: float = 0.0
 
     @property
     def policies(self) -> set[str]:
@@ -286,7 +288,8 @@ def _measured(
         )
     # As identified as the measurement itself.
     tolerance = 2 * uncertainty if prediction else None
-    return replace(found, uncertainty=uncertainty, tolerance=tolerance)
+    repeats = spread / found.uncertainty if found.uncertainty else 0.0
+    return replace(found, uncertainty=uncertainty, tolerance=tolerance, repeats=repeats)
 
 
 def _free(path: Path, table: Mapping[str, Any]) -> Free:
@@ -455,5 +458,7 @@ def _check_baseline(found: Declaration) -> None:
     groups = {row.name if found.leave_out == "row" else row.source for row in found.baseline}
     if found.leave_out and found.free and len(groups) < 2:
         raise LabError(
-            f"{found.path}: leave-out", "leaves no row to fit", "It takes two rows or sources"
+            f"{found.path}: leave-out",
+            "leaves no row to fit",
+            "It takes two rows or sources; with one leave 'leave-out' out",
         )

@@ -4,10 +4,11 @@
 file = "measured.csv"         # or TSV, Parquet, JSON lines; beside the declaration
 held-out = "held-out.csv"     # with the same columns: only predicted
 decimal = ","                 # where numbers have commas
+empty = "above"               # merged cells: settings are those of the line above; or "unset"
 source = "{Block (KiB)}"      # what is left out together; without it each setting
 
 [measured.set]                # what a line ran with: options, places of profile or workload
-rate = "{Target (kIOPS)}k"
+rate = "{Target (kIOPS)}"
 policy = "constant(cores={Cores / 8})"
 "profile:cpu.power_limit" = "{Cap (W)} W"
 
@@ -16,8 +17,8 @@ column = "p99 (ms)"
 value = "latency_us_p99"
 uncertainty = "10%"
 
-A line without a number in a column of `set` leaves that setting out, one without it in a column of
-`values` that value. Lines of the same settings are repeats: their mean counts.
+A line with `-` in a column of `set` leaves that setting out, one with that or nothing in a column
+of `values` that value. Lines of the same settings are repeats: their mean counts.
 """
 
 import re
@@ -26,15 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebb_lab import fields, tables, toml
-from ebb_lab.errors import LabError, did_you_mean
-from ebb_lab.fitting import values
-from ebb_lab.tables import Table
+from ebb_lab import toml
+from ebb_lab.errors import LabError
+from ebb_lab.fitting import cells, values
+from ebb_lab.fitting.cells import Cells
 
-KEYS = ("file", "held-out", "decimal", "source", "set", "values")
+KEYS = ("file", "held-out", "decimal", "empty", "source", "set", "values")
 VALUE = ("name", "column", "value", "uncertainty", "unit")
-#: Cells without a number.
-MISSING = ("", "-", "–", "—", "nan", "n/a", "na", "null", "none")
 
 
 @dataclass(frozen=True)
@@ -59,20 +58,22 @@ def read(path: Path, stated: list[dict[str, Any]]) -> Iterator[Measured]:
                 raise LabError(where, f"'{key}' is not stated", "docs/profiles.md has an example")
         if each.get("decimal") not in (None, ",", "."):
             raise LabError(f"{where}: decimal", f"is {each['decimal']!r}", "',' or '.'")
+        if each.get("empty") not in (None, *cells.EMPTY):
+            raise LabError(f"{where}: empty", f"is {each['empty']!r}", "'above' or 'unset'")
         for key in ("file", "held-out"):
             if key in each:
                 yield _read(where, path.parent / toml.text(where, each, key), each, key != "file")
 
 
 def _read(where: str, path: Path, stated: Mapping[str, Any], prediction: bool) -> Measured:
-    reader = _Reader(where, path, stated.get("decimal"))
+    reader = Cells(where, path, stated.get("decimal"), stated.get("empty"))
     settings = stated["set"]
     if not isinstance(settings, dict):
         raise LabError(f"{where}: set", "is no table", "Write [measured.set]")
     runs: dict[str, dict[str, Any]] = {}
     lines: dict[str, list[int]] = {}
     for line in range(len(reader.table.frame)):
-        found = {key: reader.filled(f"set.{key}", text, line) for key, text in settings.items()}
+        found = {key: reader.setting(key, text, line) for key, text in settings.items()}
         run = {
             key: _number(value) if ":" in key else value
             for key, value in found.items()
@@ -105,7 +106,7 @@ def _read(where: str, path: Path, stated: Mapping[str, Any], prediction: bool) -
 
 
 def _row(
-    reader: "_Reader", stated: Mapping[str, Any], run: str, lines: list[int], source: Any
+    reader: Cells, stated: Mapping[str, Any], run: str, lines: list[int], source: Any
 ) -> dict[str, Any] | None:
     """The row of one column and one setting; None where it was not measured."""
     where = f"{reader.where}: values"
@@ -117,17 +118,17 @@ def _row(
     reader.need(f"{where}: column", column)
     values.check(f"{where}: {column}: value", value)
     unit = toml.text(f"{where}: {column}", stated, "unit", reader.unit(column))
-    cells = [found for line in lines if (found := reader.quantity(column, line)) is not None]
-    if not cells:
+    found = [each for line in lines if (each := reader.quantity(column, line)) is not None]
+    if not found:
         return None
     bare = unit  # of cells without one
-    unit = unit or next((own for _, own, _ in cells if own), "")
+    unit = unit or next((own for _, own, _ in found if own), "")
     if not unit and values.unit(value):
         raise LabError(
             f"{where}: {column}: unit", "is not stated", f"'{value}' is in {values.unit(value)}"
         )
     numbers = []
-    for number, stands, place in cells:
+    for number, stands, place in found:
         at, own = f"{place}: '{column}'", stands or bare
         if own != unit and not (own and values.unit(value)):
             raise LabError(at, f"is in {own or 'no unit'}, and not in {unit}", "State 'unit'")
@@ -136,7 +137,7 @@ def _row(
     label = stated.get("name", re.sub(r"\s*[(\[].*[)\]]\s*$", "", column))
     return {
         "column": column,
-        "place": cells[0][2],
+        "place": found[0][2],
         "name": f"{label}, {run}",
         "source": str(reader.filled("source", source, lines[0]) or run),
         "run": run,
@@ -154,96 +155,3 @@ def _number(text: Any) -> Any:
     if not isinstance(text, str) or not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", text):
         return text
     return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
-
-
-class _Reader:
-    """Cells of a table as text, and what is filled in from them."""
-
-    def __init__(self, where: str, path: Path, decimal: str | None) -> None:
-        self.where, self.path, self.decimal = where, path, decimal
-        self.table: Table = tables.read([path])
-
-    def need(self, where: str, column: str) -> None:
-        if column not in self.table.frame.columns:
-            raise LabError(
-                where,
-                f"{self.path} has no column '{column}'",
-                did_you_mean(column, self.table.frame.columns),
-            )
-
-    def unit(self, column: str) -> str:
-        """The unit that a column's name states, in brackets or as fields do; or none."""
-        bracketed = re.search(r"[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*$", column)
-        return bracketed[1] if bracketed else self.table.units.get(column, "")
-
-    def cell(self, column: str, line: int) -> str | None:
-        """A cell with a point in its number; None where it is empty."""
-        found = self.table.frame[column].iloc[line]
-        if isinstance(found, float) and found.is_integer():
-            found = int(found)
-        text = str(found).strip()
-        if text.lower() in MISSING:
-            return None
-        comma = re.search(r"\d,\d", text)
-        if self.decimal is None and not comma:
-            return text
-        groups = "," if self.decimal == "." else "."
-        plain = re.sub(rf"(?<=\d)[{groups}'\s](?=\d{{3}}(?!\d))", "", text)
-        if self.decimal is None or re.search(rf"\d[{groups}]\d", plain):
-            stated = f"decimal = '{self.decimal}'" if self.decimal else "'decimal' is not stated"
-            raise LabError(
-                self.table.place(line),
-                f"'{column}' is '{text}', and {stated}",
-                f"State under [[measured]] of {self.where.partition(':')[0]} whether ',' or '.' "
-                "is the decimal sign",
-            )
-        return plain.replace(",", ".")
-
-    def quantity(self, column: str, line: int) -> tuple[float, str, str] | None:
-        """Number, unit and place of a cell; None where it is empty."""
-        cell, place = self.cell(column, line), self.table.place(line)
-        if cell is None:
-            return None
-        parsed = fields.quantity(cell)
-        if parsed is None:
-            raise LabError(
-                place,
-                f"'{column}' is '{cell}', which is no finite number",
-                "Correct it, or leave the cell empty",
-            )
-        return *parsed, place
-
-    def filled(self, key: str, text: Any, line: int) -> Any:
-        """A setting with the line's cells in it; None where one of them is empty."""
-        if not isinstance(text, str):
-            return text
-        missing = False
-
-        def fill(found: re.Match[str]) -> str:
-            nonlocal missing
-            told = self._term(f"{self.where}: {key}", found[1], line)
-            missing |= told is None
-            return told or ""
-
-        filled = re.sub(r"\{([^{}]*)\}", fill, text)
-        return None if missing else filled
-
-    def _term(self, where: str, text: str, line: int) -> str | None:
-        """A column's cell, or that times or by a number: `Cores / 8`."""
-        column, sign, factor = text, "", ""
-        scaled = re.fullmatch(r"(.*\S)\s+([*/])\s+([\d.]+(?:e[-+]?\d+)?)", text)
-        if text not in self.table.frame.columns and scaled:
-            column, sign, factor = scaled.groups()
-        self.need(where, column)
-        cell = self.cell(column, line)
-        if cell is None or not sign:
-            return cell
-        parsed = fields.quantity(cell)
-        if parsed is None or float(factor) == 0:
-            raise LabError(
-                self.table.place(line),
-                f"'{column}' is '{cell}', no number for {text}",
-                "Correct it",
-            )
-        result = parsed[0] * float(factor) if sign == "*" else parsed[0] / float(factor)
-        return f"{result:.12g}"

@@ -6,10 +6,13 @@ import numpy as np
 
 from ebb_lab import text
 from ebb_lab.fitting import nearest, outcome
+from ebb_lab.fitting.declaration import Declaration
 from ebb_lab.fitting.nearest import Nearest
 from ebb_lab.fitting.predicting import Decided
 from ebb_lab.fitting.study import Fit, LeftOut
 
+#: By how many of their uncertainties repeats may differ from their mean before it is told.
+REPEATS = 2.0
 #: Points of a curve that are printed; `fit.json` has all.
 CURVE = 6
 
@@ -20,7 +23,7 @@ def tell(fit: Fit, folder: Path) -> str:
     met = f"{len(fit.samples)} of {len(fit.found.shares)} points meet the baseline"
     told = met if declared.free else "nothing is free, the profile as it is"
     lines = [f"{declared.name}, simulated: {told}; declared in {declared.path} ({fit.commit})"]
-    lines += _refused(fit.found.refused, fit.refusal)
+    lines += [*_refused(fit.found.refused, fit.refusal), *_repeats(declared)]
     if declared.free:
         lines.append(_free(fit))
     lines += [
@@ -53,7 +56,22 @@ def tell(fit: Fit, folder: Path) -> str:
 
 def tell_nearest(found: Nearest) -> str:
     """What came nearest where no point meets the baseline."""
-    return "\n".join([nearest.tell(found), *_refused(found.refused, found.refusal)])
+    notes = [*_refused(found.refused, found.refusal), *_repeats(found.declared)]
+    return "\n".join([nearest.tell(found), *notes])
+
+
+def _repeats(declared: Declaration) -> list[str]:
+    """Lines that count as repeats and differ as other settings would."""
+    rows = (*declared.baseline, *declared.predictions)
+    wide = [row for row in rows if row.repeats > REPEATS]
+    if not wide:
+        return []
+    worst = max(wide, key=lambda row: row.repeats)
+    return [
+        f"  Lines that count as repeats differ by more than their uncertainty in {len(wide)} rows, "
+        f"most in '{worst}' (± {text.number(worst.uncertainty, 2)}): is a column missing under "
+        "[measured.set]?"
+    ]
 
 
 def _refused(points: int, why: str | None) -> list[str]:

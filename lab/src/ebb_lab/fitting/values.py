@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ebb_lab.errors import LabError, did_you_mean
-from ebb_lab.fields import SCALES, flatten
+from ebb_lab.fields import SCALES, factor, flatten
 from ebb_lab.fields import unit as unit_of
 
 
@@ -30,16 +30,21 @@ def unit(text: str) -> str:
 
 
 def scale(where: str, text: str, stated: str) -> float:
-    """What one of the stated unit is in that of the expression; 1 where one of them has none."""
-    own, stated = unit(text), stated.replace("\u03bc", "\u00b5")  # the letter for the sign
+    """What one of the stated unit is in that of the expression; 1 where one of them has none, but
+    percent are hundredths of a field."""
+    own = unit(text)
     if not own or not stated:
-        return 1.0
-    if stated not in SCALES.get(own, {own: 1.0}):
-        known = ", ".join(SCALES.get(own, [own]))
+        share = None if own or " " in text else factor(SCALES[""], stated)
+        return 1.0 if share is None else share
+    kind = SCALES.get(own, {own: 1.0})
+    found = factor(kind, stated)
+    if found is None:
         raise LabError(
-            where, f"'{stated}' is no unit of '{text}', which is in {own}", f"Units: {known}"
+            where,
+            f"'{stated}' is no unit of '{text}', which is in {own}",
+            f"State 'unit' beside the column, one of: {', '.join(kind)}",
         )
-    return SCALES.get(own, {own: 1.0})[stated]
+    return found
 
 
 def row(run: Mapping[str, Any]) -> dict[str, Any]:
