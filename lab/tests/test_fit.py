@@ -4,6 +4,7 @@ baseline does not decide is told, and what cannot be met is named."""
 import csv
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -210,6 +211,17 @@ def test_a_row_that_cannot_be_met_is_named(
     out = capsys.readouterr().out
     assert "none of 16 points meets the baseline. The nearest meets 0 of 2 rows" in out
     assert "misses" in out and "60.00 ± 2.0" in out
+    # Where the declaration lets it be wider it is told by how much, and where more would be needed.
+    path.write_text('leave-out = "row"\nwiden = 40\n' + small + both)
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 0
+    out = capsys.readouterr().out
+    found = re.search(
+        r"(\d+) of 16 points .* uncertainties (\d+\.?\d*) times as wide as declared", out
+    )
+    assert found and 1 <= int(found[1]) <= 10 and 1 < float(found[2]) < 40
+    path.write_text("widen = 0.5\n" + small + both)
+    assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 2
+    assert "widen: is 0.5" in capsys.readouterr().err
     # What is accepted replaces it, and the other way round.
     path.write_text(small + both.replace("uncertainty = 2", "uncertainty = 90"))
     assert cli.main(["fit", str(path), "-o", str(tmp_path / "out"), "-q"]) == 0
@@ -275,16 +287,20 @@ def test_rows_left_out_are_predicted_by_the_others(
 
 
 def test_errors_are_told_by_value_and_what_was_not_predicted_is_counted() -> None:
-    watts = dataclasses.replace(PREDICTION, value="mean_watts", paper=100.0)
+    watts = dataclasses.replace(PREDICTION, value="mean_watts", paper=100.0, uncertainty=1.4)
     rows = [
-        study.LeftOut(watts, "a", 8, 90.0, (88.0, 92.0)),
-        study.LeftOut(watts, "b", 8, 104.0, (99.0, 105.0)),
-        study.LeftOut(watts, "c", 0, None, None),
-        study.LeftOut(PREDICTION, "c", 8, 1.41, (1.4, 1.5)),
+        study.LeftOut(watts, "a", 8, 1.0, 90.0, (88.0, 92.0)),
+        study.LeftOut(watts, "b", 8, 2.5, 104.0, (99.0, 105.0)),
+        study.LeftOut(watts, "c", 0, 1.0, None, None),
+        study.LeftOut(
+            dataclasses.replace(PREDICTION, uncertainty=0.1), "c", 8, 1.0, 1.41, (1.4, 1.5)
+        ),
     ]
     told = telling._left_out(tuple(rows)).splitlines()
-    assert told[-2].split() == ["mean_watts", "2", "of", "3", "7.0%", "10.0%"]
-    assert told[-1].split() == ["iops", "1", "of", "1", "0.0%", "0.0%"]
+    assert told[-2] == "  1 rows were predicted with uncertainties up to 2.5 times as wide."
+    assert told[-1].startswith("  1 of them the other rows leave open, most 'r': measure more")
+    assert told[-4].split() == ["mean_watts", "2", "of", "3", "7.0%", "10.0%"]
+    assert told[-3].split() == ["iops", "1", "of", "1", "0.0%", "0.0%"]
 
 
 @settings(max_examples=8)

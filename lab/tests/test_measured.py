@@ -407,6 +407,28 @@ def test_bases_in_a_circle_and_missing_models_are_refused(
     assert "none.toml: No such file or directory" in capsys.readouterr().err
 
 
+def test_parameters_lead_into_hard_disks_too(tmp_path: Path) -> None:
+    text = HEAD.replace("profile:board.other", "profile:drives.model.hdd.power.ready")
+    text = text.replace("low = 20", "low = 7.82").replace("high = 100", "high = 7.95")
+    text = text.replace('"5%"', '"900%"').replace('"30%"', '"900%"')
+    mine = MINE + '[layout]\nraid = "raid6"\n[drives]\nmodel = "es3-4tb"\nqueue_depth = 32\n'
+    declared(tmp_path, text=text)
+    (tmp_path / "mine.toml").write_text(mine)
+    fit = study.run(tmp_path / "fit.toml", tmp_path / "out", progress=False)
+    assert fit.found.refused == 0
+
+
+def test_names_of_cells_may_be_others_than_ours(tmp_path: Path) -> None:
+    text = HEAD.replace('"constant(cores={Cores / 8})"', '"{gov}"')
+    names = 'names = { schedutil = "ondemand" }\n'
+    text = text.replace('file = "m.csv"', names + 'file = "m.csv"')
+    table = CSV.replace("Cores", "gov").replace("2,8", "2,schedutil").replace("4,4", "4,native")
+    found = declared(tmp_path, table, text).runs
+    assert [run["policy"] for run in found.values()] == [["ondemand"], ["native"]]
+    with pytest.raises(LabError, match="names: is no table of texts"):
+        declared(tmp_path, table, text.replace(names, "names = 3\n"))
+
+
 def test_errors_are_told_of_the_declared_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

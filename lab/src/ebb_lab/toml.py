@@ -68,9 +68,14 @@ def value(value_: Any) -> str:
 
 
 def document(table: Mapping[str, Any], comments: Collection[str] = ()) -> str:
-    """A whole file, with lines of comment at its top."""
+    """A whole file, with lines of comment at its top; tables have headings of their own."""
     lines = [f"# {line}" for line in comments]
-    return "\n".join(lines + [f"{_key(k)} = {value(v)}" for k, v in table.items()]) + "\n"
+    plain = {name: each for name, each in table.items() if not isinstance(each, Mapping)}
+    lines += [f"{_key(name)} = {value(each)}" for name, each in plain.items()]
+    for name, each in table.items():
+        if isinstance(each, Mapping):
+            lines += [f"[{_key(name)}]", *(f"{_key(k)} = {value(v)}" for k, v in each.items())]
+    return "\n".join(lines) + "\n"
 
 
 def _key(name: str) -> str:

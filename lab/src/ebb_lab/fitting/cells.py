@@ -10,6 +10,7 @@ different kinds, or one of them is missing that is needed, the line is refused. 
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,16 @@ _CELL = re.compile(r"\{([^{}]*)\}")
 class Cells:
     """A table's cells as text, and what is filled in from them."""
 
-    def __init__(self, where: str, path: Path, decimal: str | None, empty: str | None) -> None:
+    def __init__(
+        self,
+        where: str,
+        path: Path,
+        decimal: str | None,
+        empty: str | None,
+        names: Mapping[str, str],
+    ) -> None:
         self.where, self.path, self.decimal, self.empty = where, path, decimal, empty
+        self.names = names
         self.table: Table = tables.read([path])
 
     def need(self, where: str, column: str) -> None:
@@ -153,7 +162,8 @@ class _Term:
             self.column, self.sign, factor = scaled.groups()
         cells.need(where, self.column)
         self.line = cells.above(where, self.column, line)
-        self.cell = cells.cell(self.column, self.line)
+        cell = cells.cell(self.column, self.line)
+        self.cell = cells.names.get(cell, cell) if cell else None
         self.times = float(factor or 1)
         if self.sign == "/" and self.times:
             self.times = 1 / self.times

@@ -55,8 +55,8 @@ from ebb_lab.fitting import measured, values
 from ebb_lab.fitting.measured import Measured
 
 KEYS = (
-    *("name", "policy", "seed", "seeds", "prediction-seeds", "points", "accepted", "forecast"),
-    *("leave-out", "options", "free", "runs", "baseline", "prediction", "measured"),
+    *("name", "policy", "seed", "seeds", "prediction-seeds", "points", "accepted", "widen"),
+    *("forecast", "leave-out", "options", "free", "runs", "baseline", "prediction", "measured"),
 )
 FREE = ("name", "set", "low", "high", "unit", "why", "log", "whole", "plain")
 ROW = ("name", "source", "run", "of", "over", "value", "paper", "uncertainty", "unit", "tolerance")
@@ -157,6 +157,8 @@ class Declaration:
     #: Points of the search at most, and accepted ones after which it stops.
     points: int
     accepted: int
+    #: How many times as wide uncertainties may be taken where no point meets the rows.
+    widen: float
     #: Samples of the region that predictions run on, at most.
     forecast: int
     seeds: tuple[int, ...]
@@ -193,6 +195,7 @@ def read(path: Path) -> Declaration:
         seed=toml.whole(str(path), table, "seed", 1),
         points=toml.whole(str(path), table, "points", 256, least=8),
         accepted=toml.whole(str(path), table, "accepted", 32),
+        widen=_widen(path, table),
         forecast=toml.whole(str(path), table, "forecast", 12, least=4),
         seeds=tuple(range(1, 1 + toml.whole(str(path), table, "seeds", 3))),
         prediction_seeds=tuple(
@@ -232,6 +235,13 @@ def _tables(path: Path, table: Mapping[str, Any], key: str) -> list[dict[str, An
     found = table.get(key, [])
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise LabError(f"{path}: {key}", "is no list of tables", f"Write [[{key}]]")
+    return found
+
+
+def _widen(path: Path, table: Mapping[str, Any]) -> float:
+    found = _number(str(path), table, "widen") if "widen" in table else 1.0
+    if found < 1:
+        raise LabError(f"{path}: widen", f"is {found:g}", "1 (not at all) or more")
     return found
 
 

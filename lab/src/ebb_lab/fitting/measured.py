@@ -5,6 +5,7 @@ file = "measured.csv"         # or TSV, Parquet, JSON lines; beside the declarat
 held-out = "held-out.csv"     # with the same columns: only predicted
 decimal = ","                 # where numbers have commas
 empty = "above"               # merged cells: settings are those of the line above; or "unset"
+names = { schedutil = "ondemand" } # cells of settings by other names
 source = "{Block (KiB)}"      # what is left out together; without it each setting
 
 [measured.set]                # what a line ran with: options, places of profile or workload
@@ -32,7 +33,7 @@ from ebb_lab.errors import LabError
 from ebb_lab.fitting import cells, values
 from ebb_lab.fitting.cells import Cells
 
-KEYS = ("file", "held-out", "decimal", "empty", "source", "set", "values")
+KEYS = ("file", "held-out", "decimal", "empty", "names", "source", "set", "values")
 VALUE = ("name", "column", "value", "uncertainty", "unit")
 
 
@@ -60,13 +61,16 @@ def read(path: Path, stated: list[dict[str, Any]]) -> Iterator[Measured]:
             raise LabError(f"{where}: decimal", f"is {each['decimal']!r}", "',' or '.'")
         if each.get("empty") not in (None, *cells.EMPTY):
             raise LabError(f"{where}: empty", f"is {each['empty']!r}", "'above' or 'unset'")
+        names = each.get("names", {})
+        if not isinstance(names, dict) or not all(isinstance(v, str) for v in names.values()):
+            raise LabError(f"{where}: names", "is no table of texts", 'Such as { old = "new" }')
         for key in ("file", "held-out"):
             if key in each:
                 yield _read(where, path.parent / toml.text(where, each, key), each, key != "file")
 
 
 def _read(where: str, path: Path, stated: Mapping[str, Any], prediction: bool) -> Measured:
-    reader = Cells(where, path, stated.get("decimal"), stated.get("empty"))
+    reader = Cells(where, path, stated.get("decimal"), stated.get("empty"), stated.get("names", {}))
     settings = stated["set"]
     if not isinstance(settings, dict):
         raise LabError(f"{where}: set", "is no table", "Write [measured.set]")

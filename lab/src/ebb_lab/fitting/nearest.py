@@ -2,6 +2,7 @@
 its files say so in their names."""
 
 import csv
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ebb_lab import text
 from ebb_lab.binary import Binary
 from ebb_lab.errors import WorkError
 from ebb_lab.fitting.declaration import Declaration
-from ebb_lab.fitting.region import Array, Region
+from ebb_lab.fitting.region import Array, Region, at_end
 
 TABLE = "not-accepted.csv"
 
@@ -25,8 +26,11 @@ class Nearest:
     points: int
     refused: int
     refusal: str | None
-    #: Values of the free parameters.
+    #: Values of the free parameters, and which of these are at the end of their ranges.
     point: list[float]
+    ends: Array
+    #: How many times as wide uncertainties would have to be for it.
+    wide: float
     #: Each row's value in the twin, and by how many of its uncertainties it is too high.
     values: Array
     off: Array
@@ -80,7 +84,9 @@ def unmet(
         f"{what}: nearest to {paper[worst]:g}{unit} ± {row.uncertainty:.3g} is "
         f"{measured[best, worst]:.4g}{unit}, at {at} ({len(found.shares)} points){most}",
         "Widen a free parameter's range or the uncertainty if the text allows it; else the model "
-        f"lacks what this row needs. {folder / TABLE} has all rows of the nearest point",
+        "lacks what this row needs: state the uncertainty that it has for you, or at the top "
+        f"'widen = {math.ceil(found.misfit.min())}' for as many times as much as it takes. "
+        f"{folder / TABLE} has all rows of the nearest point",
         Nearest(
             declared=declared,
             ebb=ebb,
@@ -88,6 +94,8 @@ def unmet(
             refused=found.refused,
             refusal=refusal,
             point=points[near].tolist(),
+            ends=at_end(found.shares[sound][[near]]),
+            wide=float(found.misfit[sound][near]),
             values=measured[near],
             off=signed[near],
         ),

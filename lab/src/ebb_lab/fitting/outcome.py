@@ -144,6 +144,7 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
                     "left_out": {
                         "with": each.group,
                         "accepted": each.accepted,
+                        "widened": each.widened,
                         "mean": each.mean,
                         "range": each.range,
                         "error": each.error,
@@ -165,6 +166,7 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
         "points": len(fit.found.shares),
         "refused": {"points": fit.found.refused, "why": fit.refusal},
         "accepted": len(fit.samples),
+        "widened": fit.found.widened,
         "forecast": fit.forecast,
         "free": [
             {

@@ -24,6 +24,8 @@ Array = npt.NDArray[np.float64]
 BATCH = 16
 #: Places at which the interpolation is asked, of each kind: anywhere, and around the best.
 CLOUD = 2048
+#: Share of a range that is its end.
+END = 0.03
 #: Spreads around the best points, in shares of a range.
 SPREADS = (0.2, 0.05, 0.01)
 
@@ -37,6 +39,8 @@ class Region:
     #: By how many times its uncertainty the worst row of each point misses; infinite where the
     #: point was refused, and has no values.
     misfit: Array
+    #: By how much uncertainties were widened, because too few points meet the rows within them.
+    widened: float = 1.0
 
     @property
     def refused(self) -> int:
@@ -46,7 +50,7 @@ class Region:
     @property
     def accepted(self) -> npt.NDArray[np.intp]:
         """The points that meet every row, in the order in which they were found."""
-        return np.flatnonzero(self.misfit <= 1.0)
+        return np.flatnonzero(self.misfit <= self.widened)
 
 
 def search(
@@ -59,8 +63,11 @@ def search(
     seed: int,
     points: int,
     accepted: int,
+    widen: float = 1.0,
 ) -> Region:
-    """Measures points until enough are accepted, or as many as allowed are measured.
+    """Measures points until enough are accepted, or as many as allowed are measured. Where then
+    none is, uncertainties are as wide as it takes for the best `accepted` points, at most `widen`
+    times.
 
     `measure` gives each row's value at each point, none (NaN) where it is refused; `snap` puts a
     point where it can be, such as on whole numbers.
@@ -82,7 +89,16 @@ def search(
         wide = snap(_sobol(sequence, -(-count // 4)))
         near = _expected(shares, off, misfit, snap, lot, count)
         batch = _fresh(np.vstack([wide, near]), shares)[:count]
-    return Region(shares, values, misfit)
+    widened = 1.0
+    if misfit.min() > 1.0:
+        widened = float(min(np.sort(misfit)[:accepted][-1], widen))
+    return Region(shares, values, misfit, widened)
+
+
+def at_end(shares: Array) -> Array:
+    """Of each parameter, whether all of these lie at the same end of its range: -1 or 1, else 0."""
+    near = END - np.max(shares, axis=0), np.min(shares, axis=0) - (1.0 - END)
+    return np.where(near[0] > 0, -1, np.where(near[1] > 0, 1, 0))
 
 
 def _sobol(sequence: qmc.Sobol, count: int) -> Array:

@@ -28,6 +28,8 @@ class LeftOut:
     #: Rows that were left out together with it.
     group: str
     accepted: int
+    #: By how much uncertainties were widened for that.
+    widened: float
     #: None where nothing was accepted without it either.
     mean: float | None
     range: tuple[float, float] | None
@@ -138,6 +140,7 @@ class _Work:
             seed=declared.seed,
             points=declared.points,
             accepted=declared.accepted,
+            widen=declared.widen,
         )
 
     def predicted(self, shares: Array) -> Iterator[Predicted]:
@@ -171,13 +174,14 @@ class _Work:
             found = self.search(rows, f"without {group}")
             shares = found.shares[found.accepted]
             if not len(shares):
-                yield from (LeftOut(row, group, 0, None, None) for row in out)
+                yield from (LeftOut(row, group, 0, 1.0, None, None) for row in out)
                 continue
             means = self.measured(out, shares, declared.seeds, f"without {group}").mean(axis=2)
             means = means[~np.isnan(means).any(axis=1)]
             for row, at in zip(out, means.T, strict=True):
                 told = (float(at.min()), float(at.max())) if len(at) else None
-                yield LeftOut(row, group, len(at), float(at.mean()) if told else None, told)
+                mean = float(at.mean()) if told else None
+                yield LeftOut(row, group, len(at), found.widened, mean, told)
 
     def group(self, row: Row) -> str:
         """What a row is left out with."""

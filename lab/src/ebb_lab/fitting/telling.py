@@ -5,14 +5,17 @@ from pathlib import Path
 import numpy as np
 
 from ebb_lab import text
-from ebb_lab.fitting import nearest, outcome
+from ebb_lab.fitting import nearest, outcome, region
 from ebb_lab.fitting.declaration import Declaration
 from ebb_lab.fitting.nearest import Nearest
 from ebb_lab.fitting.predicting import Decided
+from ebb_lab.fitting.region import Array
 from ebb_lab.fitting.study import Fit, LeftOut
 
 #: By how many of their uncertainties repeats may differ from their mean before it is told.
 REPEATS = 2.0
+#: From so many uncertainties on between its ends a row's prediction is left open.
+OPEN = 4.0
 #: Points of a curve that are printed; `fit.json` has all.
 CURVE = 6
 
@@ -21,9 +24,14 @@ def tell(fit: Fit, folder: Path) -> str:
     """Region, baseline, predictions with their verdicts, rows left out."""
     declared = fit.declared
     met = f"{len(fit.samples)} of {len(fit.found.shares)} points meet the baseline"
+    if fit.found.widened > 1:
+        met += (
+            f" with uncertainties {fit.found.widened:.3g} times as wide as declared, none without"
+        )
     told = met if declared.free else "nothing is free, the profile as it is"
     lines = [f"{declared.name}, simulated: {told}; declared in {declared.path} ({fit.commit})"]
     lines += [*_refused(fit.found.refused, fit.refusal), *_repeats(declared)]
+    lines += _ends(declared, region.at_end(fit.found.shares[fit.found.accepted]))
     if declared.free:
         lines.append(_free(fit))
     lines += [
@@ -33,7 +41,7 @@ def tell(fit: Fit, folder: Path) -> str:
                 (
                     _named(row.name, row.unit),
                     f"{text.number(row.paper)} ± {text.number(row.uncertainty, 2)}",
-                    _span(*_ends(fit.fitted[:, index])),
+                    _span(*_extremes(fit.fitted[:, index])),
                     text.number(fit.fitted[0, index]),
                 )
                 for index, row in enumerate(declared.baseline)
@@ -57,7 +65,21 @@ def tell(fit: Fit, folder: Path) -> str:
 def tell_nearest(found: Nearest) -> str:
     """What came nearest where no point meets the baseline."""
     notes = [*_refused(found.refused, found.refusal), *_repeats(found.declared)]
+    notes += _ends(found.declared, found.ends)
     return "\n".join([nearest.tell(found), *notes])
+
+
+def _ends(declared: Declaration, ends: Array) -> list[str]:
+    """Parameters that might have gone on beyond their ranges."""
+    told = [
+        f"'{free.name}' ({text.number(free.low if end < 0 else free.high)} {free.unit}".rstrip()
+        + ")"
+        for free, end in zip(declared.free, ends, strict=True)
+        if end
+    ]
+    if not told:
+        return []
+    return [f"  At the end of what was declared: {', '.join(told)}. A wider range may fit better."]
 
 
 def _repeats(declared: Declaration) -> list[str]:
@@ -88,7 +110,7 @@ def _free(fit: Fit) -> str:
             (
                 _named(free.name, free.unit),
                 _span(free.low, free.high),
-                _span(*_ends(fit.samples[:, index])),
+                _span(*_extremes(fit.samples[:, index])),
                 text.number(fit.samples[0, index]),
             )
             for index, free in enumerate(fit.declared.free)
@@ -139,7 +161,23 @@ def _left_out(rows: tuple[LeftOut, ...]) -> str:
             for each in rows
         ],
     )
-    return f"{table}\n{_errors(rows)}"
+    wide = [each.widened for each in rows if each.widened > 1]
+    note = f"\n  {len(wide)} rows were predicted" if wide else ""
+    note += f" with uncertainties up to {max(wide):.3g} times as wide." if wide else ""
+    loose = [each for each in rows if each.range and _width(each) > OPEN * each.row.uncertainty]
+    if loose:
+        worst = max(loose, key=lambda each: _width(each) / each.row.uncertainty)
+        note += (
+            f"\n  {len(loose)} of them the other rows leave open, most '{worst.row}': measure more "
+            "lines of its kind, or state what it hangs on."
+        )
+    return f"{table}\n{_errors(rows)}{note}"
+
+
+def _width(each: LeftOut) -> float:
+    """Of the range over the region."""
+    low, high = each.range or (0.0, 0.0)
+    return high - low
 
 
 def _errors(rows: tuple[LeftOut, ...]) -> str:
@@ -165,5 +203,5 @@ def _span(low: float, high: float) -> str:
     return f"{text.number(low)} … {text.number(high)}"
 
 
-def _ends(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, float]:
+def _extremes(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, float]:
     return float(values.min()), float(values.max())
