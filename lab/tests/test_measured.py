@@ -11,7 +11,7 @@ import pytest
 
 from ebb_lab import binary, cli
 from ebb_lab.errors import LabError
-from ebb_lab.fitting import declaration, study, values
+from ebb_lab.fitting import declaration, study, telling, values
 from ebb_lab.fitting.declaration import Declaration
 from ebb_lab.fitting.variants import Variants
 
@@ -360,6 +360,7 @@ def test_a_hidden_server_is_found_and_what_is_left_out_predicted(tmp_path: Path)
     assert rest.min() <= 80 <= rest.max() and rest.max() - rest.min() < 30
     assert [each.error is not None and abs(each.error) < 0.1 for each in fit.left_out] == [True] * 4
     assert [row.row.run for row in fit.predictions] == ["rate=8k, block=32 KiB"] * 2
+    assert "error of rows that were held out  predicted" in telling.tell(fit, out)
     for each in fit.predictions:
         assert each.mean == pytest.approx(each.row.paper, rel=0.1)
 
@@ -412,7 +413,7 @@ def test_parameters_lead_into_hard_disks_too(tmp_path: Path) -> None:
     text = text.replace("low = 20", "low = 7.82").replace("high = 100", "high = 7.95")
     text = text.replace('"5%"', '"900%"').replace('"30%"', '"900%"')
     mine = MINE + '[layout]\nraid = "raid6"\n[drives]\nmodel = "es3-4tb"\nqueue_depth = 32\n'
-    declared(tmp_path, text=text)
+    declared(tmp_path, text="widen = 1e9\n" + text)
     (tmp_path / "mine.toml").write_text(mine)
     fit = study.run(tmp_path / "fit.toml", tmp_path / "out", progress=False)
     assert fit.found.refused == 0

@@ -1,12 +1,13 @@
 """A fit for people."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ebb_lab import text
 from ebb_lab.fitting import nearest, outcome, region
-from ebb_lab.fitting.declaration import Declaration
+from ebb_lab.fitting.declaration import Declaration, Row
 from ebb_lab.fitting.nearest import Nearest
 from ebb_lab.fitting.predicting import Decided
 from ebb_lab.fitting.region import Array
@@ -134,7 +135,11 @@ def _predictions(fit: Fit) -> str:
     header = ("predicted", "paper", "mean", "over region", "over seeds", "error", "")
     told = text.table(header, rows)
     seeds = len(fit.declared.prediction_seeds)
-    return f"{told}\n  Predicted on {fit.forecast} samples of the region, {seeds} seeds each."
+    told += f"\n  Predicted on {fit.forecast} samples of the region, {seeds} seeds each."
+    if fit.declared.tables and not fit.declared.judged:
+        held = [(each.row, each.row.error_of(each.mean)) for each in fit.predictions]
+        told += "\n" + _errors("held out", held)
+    return told
 
 
 def _curve(name: str, decided: Decided) -> str:
@@ -171,7 +176,8 @@ def _left_out(rows: tuple[LeftOut, ...]) -> str:
             f"\n  {len(loose)} of them the other rows leave open, most '{worst.row}': measure more "
             "lines of its kind, or state what it hangs on."
         )
-    return f"{table}\n{_errors(rows)}{note}"
+    errors = _errors("left out", [(each.row, each.error) for each in rows])
+    return f"{table}\n{errors}{note}"
 
 
 def _width(each: LeftOut) -> float:
@@ -180,19 +186,19 @@ def _width(each: LeftOut) -> float:
     return high - low
 
 
-def _errors(rows: tuple[LeftOut, ...]) -> str:
+def _errors(what: str, rows: Sequence[tuple[Row, float | None]]) -> str:
     """How good the predictions of each value are: watts and latencies have errors of their own."""
     values: dict[str, list[float | None]] = {}
-    for each in rows:
-        over = f" over {each.row.over}'s" if each.row.over else ""
-        values.setdefault(each.row.value + over, []).append(each.error)
+    for row, error in rows:
+        over = f" over {row.over}'s" if row.over else ""
+        values.setdefault(row.value + over, []).append(error)
     told = []
     for value, all_errors in values.items():
         errors = [abs(error) for error in all_errors if error is not None]
         mean = f"{sum(errors) / len(errors):.1%}" if errors else "–"
         largest = f"{max(errors):.1%}" if errors else "–"
         told.append((value, f"{len(errors)} of {len(all_errors)}", mean, largest))
-    return text.table(("error of rows that were left out", "predicted", "mean", "largest"), told)
+    return text.table((f"error of rows that were {what}", "predicted", "mean", "largest"), told)
 
 
 def _named(name: str, unit: str) -> str:
