@@ -185,6 +185,33 @@ def test_what_the_baseline_does_not_decide_is_not_identified(
     assert table.schema.metadata[b"ebb_lab.commit"] == b"not in git"
 
 
+def test_one_row_that_the_model_lacks_does_not_decide_the_others() -> None:
+    """Nine rows say where the truth is, one is off whatever the point: what `widen` accepts lies
+    around the truth, and misses by the one."""
+    truth = np.array([0.3, 0.6])
+    weights = np.random.default_rng(1).normal(size=(9, 2))
+
+    def measure(shares: np.ndarray) -> np.ndarray:
+        return np.hstack([shares @ weights.T, 0.05 * shares[:, :1]])
+
+    paper = np.append(weights @ truth, 0.2)
+    found = region.search(
+        measure,
+        lambda shares: shares,
+        paper,
+        np.full(10, 0.05),
+        dimensions=2,
+        seed=1,
+        points=96,
+        accepted=8,
+        widen=5.0,
+    )
+    assert len(found.accepted) == 8 and found.widened == found.misfit[found.accepted].max() > 3
+    assert np.abs(found.shares[found.accepted] - truth).max() < 0.1
+    none = dataclasses.replace(found, best=None)
+    assert len(none.accepted) == 0
+
+
 def test_a_row_that_cannot_be_met_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

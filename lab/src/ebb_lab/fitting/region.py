@@ -39,8 +39,10 @@ class Region:
     #: By how many times its uncertainty the worst row of each point misses; infinite where the
     #: point was refused, and has no values.
     misfit: Array
-    #: By how much uncertainties were widened, because too few points meet the rows within them.
+    #: By how much uncertainties were widened because no point meets the rows within them, and the
+    #: points that were then accepted.
     widened: float = 1.0
+    best: npt.NDArray[np.intp] | None = None
 
     @property
     def refused(self) -> int:
@@ -50,7 +52,7 @@ class Region:
     @property
     def accepted(self) -> npt.NDArray[np.intp]:
         """The points that meet every row, in the order in which they were found."""
-        return np.flatnonzero(self.misfit <= self.widened)
+        return np.flatnonzero(self.misfit <= 1.0) if self.best is None else self.best
 
 
 def search(
@@ -66,8 +68,8 @@ def search(
     widen: float = 1.0,
 ) -> Region:
     """Measures points until enough are accepted, or as many as allowed are measured. Where then
-    none is, uncertainties are as wide as it takes for the best `accepted` points, at most `widen`
-    times.
+    none is, the `accepted` ones with the least squares are, if none of their rows misses by more
+    than `widen` times its uncertainty: one row that the model lacks should not decide the others.
 
     `measure` gives each row's value at each point, none (NaN) where it is refused; `snap` puts a
     point where it can be, such as on whole numbers.
@@ -87,12 +89,19 @@ def search(
             break
         count = min(BATCH, points - len(shares))
         wide = snap(_sobol(sequence, -(-count // 4)))
-        near = _expected(shares, off, misfit, snap, lot, count)
+        near = _expected(shares, off, misfit, snap, lot, count, squares=widen > 1)
         batch = _fresh(np.vstack([wide, near]), shares)[:count]
-    widened = 1.0
-    if misfit.min() > 1.0:
-        widened = float(min(np.sort(misfit)[:accepted][-1], widen))
-    return Region(shares, values, misfit, widened)
+    if widen <= 1.0 or misfit.min() <= 1.0 or misfit.min() > widen:
+        return Region(shares, values, misfit)
+    order = np.argsort(np.where(np.isfinite(misfit), _squares(off), np.inf), kind="stable")
+    best = np.sort(order[misfit[order] <= widen][:accepted])
+    return Region(shares, values, misfit, float(misfit[best].max()), best)
+
+
+def _squares(off: Array) -> Array:
+    """Of each point, the root of the rows' mean square."""
+    found: Array = np.sqrt(np.mean(np.square(off), axis=1))
+    return found
 
 
 def at_end(shares: Array) -> Array:
@@ -128,12 +137,15 @@ def _expected(
     snap: Callable[[Array], Array],
     lot: np.random.Generator,
     count: int,
+    *,
+    squares: bool,
 ) -> Array:
     """Points that are expected to meet every row, or come nearest to it, far from all others."""
     sound = np.isfinite(misfit)
     if not sound.any():
         return np.empty((0, shares.shape[1]))
-    best = shares[np.argsort(misfit, kind="stable")[: min(BATCH, int(sound.sum()))]]
+    known = np.where(sound, _squares(off), np.inf) if squares else misfit
+    best = shares[np.argsort(known, kind="stable")[: min(BATCH, int(sound.sum()))]]
     around = [
         best[lot.integers(len(best), size=CLOUD // len(SPREADS))]
         + lot.normal(0.0, spread, (CLOUD // len(SPREADS), shares.shape[1]))
@@ -145,9 +157,11 @@ def _expected(
     cloud = cloud[sound[np.argmin(cdist(cloud, shares), axis=1)]] if len(cloud) else cloud
     if not len(cloud):
         return cloud
-    worst = np.max(np.abs(_interpolated(shares[sound], off[sound], cloud)), axis=1)
+    expected = _interpolated(shares[sound], off[sound], cloud)
+    worst = np.max(np.abs(expected), axis=1)
+    order = np.argsort(_squares(expected) if squares else worst, kind="stable")
     pool = max(int((worst <= 1.0).sum()), 4 * count)
-    return spread_out(cloud[np.argsort(worst, kind="stable")[:pool]], count, shares)
+    return spread_out(cloud[order[:pool]], count, shares)
 
 
 def _interpolated(shares: Array, off: Array, cloud: Array) -> Array:
