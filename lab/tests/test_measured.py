@@ -84,6 +84,14 @@ def test_lines_are_settings_and_cells_are_rows(tmp_path: Path) -> None:
     assert not any(":" in name for name in options)
 
 
+def test_a_number_is_as_uncertain_as_its_last_digit(tmp_path: Path) -> None:
+    text = HEAD.replace('"30%"', '"0.1%"').replace('"5%"', '"0.01%"')
+    table = CSV.replace("2,8,-,0.5,", "1,8,-,4e2 us,9E1")
+    p99, watts, p90, other, kilo = declared(tmp_path, table, text).baseline
+    assert (p99.uncertainty, watts.uncertainty, other.uncertainty) == (0.05, 0.5, 5)
+    assert p90.uncertainty == pytest.approx(0.05) and kilo.uncertainty == pytest.approx(5)
+
+
 def test_lines_are_left_out_together_by_a_column(tmp_path: Path) -> None:
     text = HEAD.replace('"m.csv"\n', '"m.csv"\nsource = "{Cap (W)} W"\n')
     p99, watts, capped = declared(tmp_path, text=text).baseline
@@ -98,7 +106,7 @@ def test_lines_are_left_out_together_by_a_column(tmp_path: Path) -> None:
         CSV.replace(",", "\t"),
         CSV + ",,,,\n",
         CSV.replace("300", "300 W"),
-        CSV.replace("300", "0.3 kW"),
+        CSV.replace("300", "0.300 kW"),
         # What people's tables are like: comments, a line of units, columns without name or cells.
         "# measured in May\n\n" + CSV,
         CSV.replace("99th (ms)", "99th").replace("\n", "\n-,,W,ms,\n", 1),

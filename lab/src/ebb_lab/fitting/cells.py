@@ -11,6 +11,7 @@ different kinds, or one of them is missing that is needed, the line is refused. 
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,16 @@ PLACES = (
 )
 _KINDS = (*fields.SCALES.values(), fields.SIZES)
 _CELL = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A cell's number with its unit, its place, and half of what its last digit counts."""
+
+    number: float
+    unit: str
+    place: str
+    rounding: float
 
 
 class Cells:
@@ -97,8 +108,8 @@ class Cells:
             )
         return plain.replace(",", ".")
 
-    def quantity(self, column: str, line: int) -> tuple[float, str, str] | None:
-        """Number, unit and place of a cell; None where it is empty."""
+    def quantity(self, column: str, line: int) -> Quantity | None:
+        """What a cell says; None where it is empty."""
         cell, place = self.cell(column, line), self.table.place(line)
         if cell is None:
             return None
@@ -109,7 +120,9 @@ class Cells:
                 f"'{column}' is '{cell}', which is no finite number",
                 "Correct it, or leave the cell empty",
             )
-        return *parsed, place
+        told = re.match(r"\s*[-+]?\d*\.?(\d*)(?:[eE]([-+]?\d+))?", cell)
+        digits = (len(told[1]) - int(told[2] or 0)) if told else 0
+        return Quantity(*parsed, place, 0.5 * 10.0**-digits)
 
     def filled(self, key: str, text: Any, line: int) -> Any:
         """A text with the line's cells in it as they stand; None where one of them is empty."""

@@ -287,15 +287,17 @@ def _measured(
 ) -> Row:
     """The row of a measured table: of the run's first policy."""
     spread, place = float(row["spread"]), row["place"]
-    stated = {key: value for key, value in row.items() if key not in ("spread", "place")}
+    own = ("spread", "rounding", "place")
+    stated = {key: value for key, value in row.items() if key not in own}
     found = _row(path, "baseline", stated | {"of": runs[row["run"]]["policy"][0]})
-    uncertainty = max(found.uncertainty, spread)
-    if not uncertainty > 0:
+    if not max(found.uncertainty, spread) > 0:
         raise LabError(
             f"{place}: '{found}'",
             f"is {found.paper:g}, of which percents are 0",
             "Leave the cell empty, or state 'uncertainty' as a number",
         )
+    # Nobody knows a number better than it is written.
+    uncertainty = max(found.uncertainty, spread, float(row["rounding"]))
     # As identified as the measurement itself.
     tolerance = 2 * uncertainty if prediction else None
     repeats = spread / found.uncertainty if found.uncertainty else 0.0

@@ -126,22 +126,24 @@ def _row(
     if not found:
         return None
     bare = unit  # of cells without one
-    unit = unit or next((own for _, own, _ in found if own), "")
+    unit = unit or next((each.unit for each in found if each.unit), "")
     if not unit and values.unit(value):
         raise LabError(
             f"{where}: {column}: unit", "is not stated", f"'{value}' is in {values.unit(value)}"
         )
-    numbers = []
-    for number, stands, place in found:
-        at, own = f"{place}: '{column}'", stands or bare
+    numbers, rounding = [], 0.0
+    for each in found:
+        at, own = f"{each.place}: '{column}'", each.unit or bare
         if own != unit and not (own and values.unit(value)):
             raise LabError(at, f"is in {own or 'no unit'}, and not in {unit}", "State 'unit'")
-        numbers.append(number * values.scale(at, value, own) / values.scale(at, value, unit))
+        factor = values.scale(at, value, own) / values.scale(at, value, unit)
+        numbers.append(each.number * factor)
+        rounding = max(rounding, each.rounding * factor)
     mean = sum(numbers) / len(numbers)
     label = stated.get("name", re.sub(r"\s*[(\[].*[)\]]\s*$", "", column))
     return {
         "column": column,
-        "place": found[0][2],
+        "place": found[0].place,
         "name": f"{label}, {run}",
         "source": str(reader.filled("source", source, lines[0]) or run),
         "run": run,
@@ -150,6 +152,7 @@ def _row(
         "uncertainty": stated["uncertainty"],
         # Repeats say themselves how far off one of them may be.
         "spread": (max(numbers) - min(numbers)) / 2,
+        "rounding": rounding,
         "unit": unit,
     }
 
