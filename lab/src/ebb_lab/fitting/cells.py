@@ -10,7 +10,7 @@ different kinds, or one of them is missing that is needed, the line is refused. 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,24 @@ from ebb_lab.tables import Table
 MISSING = ("", "-", "–", "—", "nan", "n/a", "na", "null", "none")
 #: What empty cells of settings can mean.
 EMPTY = ("above", "unset")
-#: Units of options, and how Ebb writes the one whose factor is 1.
+#: Units of options, and those that Ebb reads, of which the first has the factor 1.
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "MB", "GB", "TB")
+_TIMES = ("s", "ms", "us")
 OPTIONS = {
-    "rate": (fields.SCALES["1/s"], "IOPS"),
-    "block": (fields.SIZES, "B"),
-    "data": (fields.SIZES, "B"),
-    "ssd-budget": (fields.SCALES["W"], "W"),
-    "duration": (fields.SCALES["s"], "s"),
-    "warmup": (fields.SCALES["s"], "s"),
+    "rate": (fields.SCALES["1/s"], ("IOPS", "kIOPS")),
+    "block": (fields.SIZES, _SIZES),
+    "data": (fields.SIZES, _SIZES),
+    "ssd-budget": (fields.SCALES["W"], ("W",)),
+    "duration": (fields.SCALES["s"], _TIMES),
+    "warmup": (fields.SCALES["s"], _TIMES),
 }
 #: Units of places in profiles, likewise.
 PLACES = (
-    (fields.SCALES["W"], "W"),
-    (fields.SCALES["µs"], "us"),
-    (fields.SCALES["Hz"], "Hz"),
-    (fields.BYTES, "B"),
-    (fields.SCALES["B/s"], "B"),
+    (fields.SCALES["W"], ("W",)),
+    (fields.SCALES["µs"], ("us", "ms", "s")),
+    (fields.SCALES["Hz"], ("Hz", "MHz", "GHz")),
+    (fields.BYTES, _SIZES),
+    (fields.SCALES["B/s"], ("B",)),
 )
 _KINDS = (*fields.SCALES.values(), fields.SIZES)
 _CELL = re.compile(r"\{([^{}]*)\}")
@@ -210,21 +212,30 @@ class _Term:
         if wanted:
             return f"{self.converted(parsed[0], unit, wanted):.12g}"
         if alone and key in OPTIONS:
-            kind, base = OPTIONS[key]
-            factor = fields.factor(kind, unit) if unit else None
-            if factor is None:
+            told = self.written(parsed[0], unit, *OPTIONS[key])
+            if told is None:
+                base = OPTIONS[key][1][0]
                 raise self.error(
                     f"is in {unit or 'no unit'}, and {key} is in {base}",
                     f"State its unit after it, such as {key} = '{{{self.text}}} {base}'",
                 )
-            return f"{parsed[0] * self.times * factor:.12g} {base}"
+            return told
         if alone and ":" in key and unit:
-            for kind, base in PLACES:
-                if (factor := fields.factor(kind, unit)) is not None:
-                    return f"{parsed[0] * self.times * factor:.12g} {base}"
+            for kind, names in PLACES:
+                if told := self.written(parsed[0], unit, kind, names):
+                    return told
         # Percent are a share where nothing says otherwise.
         share = fields.factor(fields.SCALES[""], unit) if unit and not self.sign else None
         return f"{parsed[0] * self.times * (share or 1.0):.12g}"
+
+    def written(
+        self, number: float, unit: str, kind: Mapping[str, float], names: Sequence[str]
+    ) -> str | None:
+        """The number with a unit that Ebb reads: its own where it can be."""
+        if unit in names:
+            return f"{number * self.times:.12g} {unit}"
+        factor = fields.factor(kind, unit) if unit else None
+        return None if factor is None else f"{number * self.times * factor:.12g} {names[0]}"
 
     def converted(self, number: float, unit: str, wanted: str) -> float:
         """The number in the unit that the setting states."""
