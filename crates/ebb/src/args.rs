@@ -13,7 +13,7 @@ pub struct Reading {
     #[arg(long, value_name = "NAME", value_parser = formats(), hide_possible_values = true)]
     pub format: Option<Format>,
 
-    /// Pass over malformed records and count them.
+    /// Skip malformed records and count them.
     #[arg(long)]
     pub lenient: bool,
 }
@@ -33,15 +33,15 @@ pub fn formats() -> impl TypedValueParser<Value = Format> {
 /// What to change on the way from a trace.
 #[derive(Debug, Default, Clone, Args)]
 pub struct Changes {
-    /// Play it faster by this factor, or slower below 1.
+    /// Replay faster by this factor, or slower if below 1.
     #[arg(long, value_name = "FACTOR")]
     pub rate_scale: Option<f64>,
 
-    /// Leave out what comes before this time of the trace.
+    /// Skip requests before this time of the trace.
     #[arg(long, value_name = "TIME")]
     pub from: Option<Nanos>,
 
-    /// Leave out what comes at or after this time of the trace.
+    /// Skip requests at or after this time of the trace.
     #[arg(long, value_name = "TIME")]
     pub to: Option<Nanos>,
 }

@@ -34,10 +34,10 @@ pub struct CharacteriseArgs {
     /// Server: a shipped profile with fans and hard disks, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "eadc-e6")]
     profile: String,
-    /// Distance between two fan duties, as 0.1 or 10%
+    /// Step between fan duties, as 0.1 or 10%
     #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "10%")]
     step: f64,
-    /// Time measured at each duty, after half of it to settle
+    /// Time measured at each duty, after half as long to settle
     #[arg(long, value_name = "TIME", default_value = "20 s")]
     pause: Nanos,
     /// Seed of everything random
@@ -46,7 +46,7 @@ pub struct CharacteriseArgs {
     /// Write the curve to this TOML file, for `ebb sim --curve`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Duties tried at once; the results are the same for any number [default: all cores]
+    /// Concurrent runs; the results are the same for any number [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print JSON

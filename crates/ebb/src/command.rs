@@ -38,40 +38,40 @@ pub struct Cli {
 pub enum Command {
     /// Compare power policies on a simulated server, over the same requests.
     Sim(Box<SimArgs>),
-    /// Look into, convert and rate block-I/O traces.
+    /// Inspect and convert block-I/O traces, and compute their I/O pressure.
     #[command(subcommand)]
     Trace(TraceCommand),
-    /// Put load on an NVMe/TCP target and measure it, or prove that it keeps data.
+    /// Put load on an NVMe/TCP target: measure it, or verify its data.
     Load(Box<LoadArgs>),
-    /// Replay a trace or a pattern against a file, a drive or a folder, and meter what it costs.
+    /// Replay a trace or a pattern on a file, a drive or a folder; measure latency and energy.
     Replay(Box<ReplayArgs>),
-    /// Repeat a paper's evaluation in the twin: every stated number, paper against twin.
+    /// Repeat a paper's evaluation in the digital twin and compare every stated number.
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.
     Serve(Box<ServeArgs>),
-    /// Ask a running `ebb serve --metrics` what it does.
+    /// Show the status of a running `ebb serve --metrics`.
     Status(StatusArgs),
-    /// Sweep the fans of a simulated server and measure what its disks still do: EADC's curve.
+    /// Measure how fan speed slows down the disks of a simulated server (EADC's curve).
     Characterise(CharacteriseArgs),
     /// Print a shipped server or drive model, to copy and change.
     Profile(ProfileArgs),
-    /// Say what this machine can sense and steer, from which files, and which policies could run.
+    /// Show what Ebb can sense and control on this machine, and which policies could run.
     Probe(ProbeArgs),
-    /// Run policies on this machine: observe and say what they would do, or act.
+    /// Run policies on this machine: observe (the default), or act.
     Run(RunArgs),
-    /// Set everything back to what it was before `ebb run --apply`.
+    /// Restore every setting that `ebb run --apply` has changed.
     Restore(RestoreArgs),
     /// Check, show and describe the configuration of `ebb run`.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print the completions for a shell.
+    /// Print completions for a shell.
     Completions {
         /// Which shell.
         shell: Shell,
     },
     /// Write the manual pages.
     Man {
-        /// Folder for them, made if it is not there.
+        /// Folder for the pages; created if missing.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },

@@ -25,8 +25,8 @@ pub struct RestoreArgs {
     /// A copy of a machine's sys and proc under this folder.
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     root: PathBuf,
-    /// Leave this everywhere, instead of what the configuration said: what was found (restore), or
-    /// what can do no harm (safe: all cores, no caps, full fans).
+    /// What to leave everywhere, instead of the configuration's choice: the original settings
+    /// (restore), or harmless ones (safe: all cores, no caps, full fans).
     #[arg(long, value_name = "WHAT", value_parser = leave)]
     leave: Option<Leave>,
     /// Print JSON (docs/json-schema/restore-1.json).
@@ -77,13 +77,16 @@ fn tell(done: &[Restored], json: bool) -> Result<()> {
         return out::json(&Report { schema: 1, restored: done });
     }
     if done.is_empty() {
-        return out::print("nothing to set back\n");
+        return out::print("nothing to restore\n");
     }
     let lines: String = done.iter().filter_map(line).map(|line| line + "\n").collect();
     let count = |is: fn(&RestoreOutcome) -> bool| done.iter().filter(|d| is(&d.outcome)).count();
     let set = count(|outcome| matches!(outcome, RestoreOutcome::Restored { .. }));
     let were = count(|outcome| matches!(outcome, RestoreOutcome::Already));
-    out::print(format_args!("{lines}{set} set back, {were} of {} were so already\n", done.len()))
+    out::print(format_args!(
+        "{lines}{set} of {} restored, {were} already had their original value\n",
+        done.len()
+    ))
 }
 
 /// What happened to a place; nothing to say of one that is as it was to be.
@@ -93,9 +96,9 @@ fn line(restored: &Restored) -> Option<String> {
     Some(match outcome {
         RestoreOutcome::Already | RestoreOutcome::Kept => return None,
         RestoreOutcome::Restored { from } => format!("{place}: '{from}' -> '{to}'"),
-        RestoreOutcome::Restarted => format!("{place}: set back by the restart of the machine"),
-        RestoreOutcome::Gone { reason } => format!("{place}: not there any more ({reason})"),
-        RestoreOutcome::Failed { reason } => format!("{place}: NOT set back to '{to}': {reason}"),
+        RestoreOutcome::Restarted => format!("{place}: reset by the restart of the machine"),
+        RestoreOutcome::Gone { reason } => format!("{place}: no longer present ({reason})"),
+        RestoreOutcome::Failed { reason } => format!("{place}: NOT restored to '{to}': {reason}"),
     })
 }
 
@@ -104,8 +107,8 @@ fn verdict(done: &[Restored]) -> Result<()> {
     match failed.count() {
         0 => Ok(()),
         failed => bail!(
-            "{failed} of {} could not be set back; they stay saved: run 'ebb restore' again once \
-             the reasons above are mended",
+            "{failed} of {} could not be restored and stay saved: fix the causes above, then run \
+             'ebb restore' again",
             done.len()
         ),
     }

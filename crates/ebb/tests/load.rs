@@ -132,7 +132,7 @@ fn verify_finds_what_a_target_damages() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{fault:?}: {text}{error}");
-        assert!(error.contains("not as written"), "{error}");
+        assert!(error.contains("differ from what was written"), "{error}");
         assert!(text.contains(words), "{fault:?}: {text}");
         assert!(text.contains("namespace 1, LBA "), "{text}");
     }

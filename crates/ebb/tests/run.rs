@@ -409,7 +409,7 @@ fn a_machine_with_other_parts_is_looked_at_anew() {
     // The chip of the fans gets another number, as when its driver is loaded anew.
     let hwmon = copy.folder.path().join("root/sys/class/hwmon");
     fs::rename(hwmon.join("hwmon3"), hwmon.join("hwmon5")).unwrap();
-    let anew = told.any(|line| line.unwrap().contains("starting anew"));
+    let anew = told.any(|line| line.unwrap().contains("starting again"));
     assert!(anew);
     let fan = "sys/class/hwmon/hwmon5/pwm1_enable";
     assert!(told.any(|line| line.unwrap().contains("'1' -> '5'")), "set back first");

@@ -266,7 +266,7 @@ fn the_governor_says_that_nobody_sets_its_frequencies() {
     assert!(status["shifts"]["last"].as_array().unwrap().is_empty(), "none was carried out");
     assert!(serve.scrape().of("ebb_frequency_requests_unmet_total") > 0.0);
     let text = prints(&["status", &serve.metrics]);
-    assert!(text.contains("that nobody sets"), "{text}");
+    assert!(text.contains("which Ebb does not set"), "{text}");
     serve.child.kill().unwrap();
     let mut error = String::new();
     serve.child.stderr.take().unwrap().read_to_string(&mut error).unwrap();

@@ -208,10 +208,10 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
         | S::WriteLatencyP50
         | S::WriteLatencyP99
         | S::WriteLatencyP999 => {
-            "the kernel counts no single requests; `ebb serve` on this host does, for its own: \
-             state serve in the configuration of ebb run"
+            "the kernel counts no single requests; an `ebb serve` on this host counts its own: \
+             set `serve` in the configuration of ebb run"
         }
-        S::BackgroundPending => "nobody on this host tells how much background work waits",
+        S::BackgroundPending => "nothing on this host reports pending background work",
         S::Power | S::CpuPower | S::FanPower => power(machine, signal, list),
         S::CpuPressure => pressure(machine, "cpu", list),
         S::IoPressure => pressure(machine, "io", list),
@@ -274,7 +274,7 @@ fn heat(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
                 let value = chip.duty(&machine.sys, pwm);
                 list.read(Some(format!("fan{number}")), chip.duty_file(pwm), value);
             }
-            "no chip with pwm files; the management controller has the fans"
+            "no chip with pwm files; the management controller runs the fans"
         }
         _ => {
             let fans =
@@ -283,7 +283,7 @@ fn heat(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
                 let value = chip.speed(&machine.sys, fan).map(|speed| speed.0);
                 list.read(Some(format!("fan{number}")), chip.file(fan), value);
             }
-            "no chip with a tachometer; the management controller has the fans"
+            "no chip with a tachometer; the management controller runs the fans"
         }
     }
 }
@@ -458,9 +458,9 @@ fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str
                 let value = chip.duty(sys, pwm);
                 list.steer(machine, format!("fan{number}"), chip.duty_file(pwm), value);
             }
-            "no chip with pwm files; the management controller has the fans"
+            "no chip with pwm files; the management controller runs the fans"
         }
-        Control::Recall => "nothing on a host watches how many requests wait",
+        Control::Recall => "nothing on a host watches the number of waiting requests",
         Control::IdleWake => "no idle state of a drive is set on a host yet",
         Control::Background => "nothing says which control groups do background work",
         Control::JobShare | Control::JobSocket | Control::Admit => {

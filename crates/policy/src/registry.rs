@@ -99,7 +99,7 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "constant",
-        summary: "one frequency and share of the cores throughout: constant(ghz=2, cores=0.5)",
+        summary: "one fixed frequency and share of the cores: constant(ghz=2, cores=0.5)",
         owns: owns::SPEED,
         takes: &["ghz", "cores"],
         make: |topology, _, stated| {
@@ -145,7 +145,7 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "apst",
-        summary: "the drives' idle states that wake up within the tolerated latency increase (plf)",
+        summary: "drives use idle states that wake up within the tolerated latency increase (plf)",
         owns: owns::IDLE,
         takes: &[],
         make: |topology, settings, _| Ok(Box::new(Apst::new(topology, settings.plf))),
@@ -159,7 +159,7 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "pacman",
-        summary: "drive caps moved to where the measured power says they are needed",
+        summary: "drive caps follow the measured power of each drive, within a budget",
         owns: owns::DRIVES,
         takes: PACMAN,
         make: |topology, settings, stated| {
@@ -184,21 +184,21 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "pacman-plus",
-        summary: "our own variant: every half second, watts where they serve most bytes",
+        summary: "our own variant: every half second, watts where they serve the most bytes",
         owns: owns::DRIVES,
         takes: &[],
         make: |topology, settings, _| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
     },
     Entry {
         name: "fixed-fans",
-        summary: "fans at one duty throughout, full speed by default: fixed-fans(duty=0.5)",
+        summary: "fans at one fixed duty, full speed by default: fixed-fans(duty=0.5)",
         owns: owns::AIR,
         takes: &["duty"],
         make: |topology, _, stated| Ok(Box::new(FixedFans::new(topology, stated.or("duty", 1.0))?)),
     },
     Entry {
         name: "dlb",
-        summary: "jobs spread by number, fans by a PI loop: the default that EADC is compared with",
+        summary: "jobs spread evenly, fans by a PI loop: the default that EADC is compared with",
         owns: owns::FANS,
         takes: &[],
         make: |topology, _, _| Ok(Box::new(Dlb::new(topology))),
@@ -212,14 +212,14 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "jetc",
-        summary: "placement and fans decided together, at the lowest speed that keeps the limit",
+        summary: "placement and fans together, at the lowest fan speed that keeps the limit",
         owns: owns::FANS,
         takes: &[],
         make: |topology, _, _| Ok(Box::new(Jetc::new(topology))),
     },
     Entry {
         name: "eadc",
-        summary: "fans, jobs and admission by temperature and by what vibration costs the disks",
+        summary: "fans, jobs and admission by temperature and by the disks' loss from vibration",
         owns: owns::CLIMATE,
         takes: EADC,
         make: |topology, settings, stated| {
@@ -229,7 +229,7 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "eadc-plus",
-        summary: "our own variant: fans and frequencies chosen for the least energy of any job",
+        summary: "our own variant: fans and frequencies together, for the least energy per job",
         owns: owns::CLIMATE,
         takes: PLUS,
         make: |topology, settings, stated| {

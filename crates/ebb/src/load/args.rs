@@ -17,11 +17,11 @@ pub struct LoadArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub connect: String,
 
-    /// NQN of the subsystem [default: the only one that the discovery service there tells of].
+    /// NQN of the subsystem [default: the only one that the target's discovery service lists].
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
 
-    /// NQN to show as the host's.
+    /// Host NQN to connect with.
     #[arg(long, value_name = "NQN")]
     pub host_nqn: Option<String>,
 
@@ -29,7 +29,7 @@ pub struct LoadArgs {
     #[arg(long = "namespace", value_name = "NUMBER", value_delimiter = ',')]
     pub namespaces: Vec<u32>,
 
-    /// Connections, each with an I/O queue of its own [default: one per core].
+    /// Connections, each with its own I/O queue [default: one per core].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub connections: Option<u16>,
 
@@ -37,15 +37,15 @@ pub struct LoadArgs {
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub digest: Vec<DigestKind>,
 
-    /// Cores to run on, such as 1 or 0-2,5: one thread on each [default: one thread anywhere].
+    /// Cores to run on, such as 1 or 0-2,5, with one thread each [default: one unpinned thread].
     #[arg(long, value_name = "LIST")]
     pub cores: Option<CoreList>,
 
-    /// Look for completions all the time [default: with up to 8 connections per core].
+    /// Poll for completions [default: with up to 8 connections per core].
     #[arg(long, conflicts_with = "wait")]
     pub poll: bool,
 
-    /// Sleep until the kernel tells of completions.
+    /// Sleep until the kernel reports completions.
     #[arg(long)]
     pub wait: bool,
 
@@ -71,7 +71,7 @@ pub struct LoadArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Requests")]
 pub struct WorkArgs {
-    /// Reads or writes, one after the other or anywhere [default: randread].
+    /// Reads or writes, sequential or random [default: randread].
     #[arg(long, value_name = "KIND", conflicts_with = "trace")]
     pub rw: Option<Rw>,
 
@@ -83,7 +83,7 @@ pub struct WorkArgs {
     #[arg(long, value_name = "SIZE", conflicts_with = "trace")]
     pub block_size: Option<Bytes>,
 
-    /// Where in each namespace to begin.
+    /// Where to begin in each namespace.
     #[arg(long, value_name = "SIZE", default_value = "0 B")]
     pub offset: Bytes,
 
@@ -95,7 +95,7 @@ pub struct WorkArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Replay this trace instead, as fast as it was recorded and folded onto the namespaces; - for
+    /// Replay this trace instead, folded onto the namespaces and as fast as recorded; - for
     /// standard input.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -103,7 +103,7 @@ pub struct WorkArgs {
     #[command(flatten)]
     pub reading: Reading,
 
-    /// Replay it faster by this factor, or slower below 1.
+    /// Replay faster by this factor, or slower if below 1.
     #[arg(long, value_name = "FACTOR", requires = "trace")]
     pub speed: Option<f64>,
 }
@@ -112,17 +112,16 @@ pub struct WorkArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pace")]
 pub struct PaceArgs {
-    /// Requests outstanding: per connection and namespace without a rate [default: 1], per
-    /// connection, at most, with a rate or a trace [default: 128, or what the target's queues
-    /// hold].
+    /// Outstanding requests. Without a rate: per connection and namespace [default: 1]. With a rate
+    /// or a trace: at most, per connection [default: 128, or the target's queue size].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub queue_depth: Option<u16>,
 
-    /// Requests per second over all connections, such as 50k, whatever the target does.
+    /// Requests per second over all connections, such as 50k, however slow the target is.
     #[arg(long, value_name = "RATE", conflicts_with = "trace")]
     pub rate: Option<Rate>,
 
-    /// Gaps between the requests of a rate.
+    /// Distribution of the gaps between requests of a rate.
     #[arg(long, value_name = "KIND", default_value = "poisson")]
     pub arrival: Arrival,
 
@@ -147,8 +146,8 @@ pub struct PaceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checks and failures")]
 pub struct CheckArgs {
-    /// Overwrites data. Write blocks that say what they are, and prove every block read, at last
-    /// all that was written.
+    /// Verify data; overwrites what is there. Each written block identifies itself, every block
+    /// read is checked, and at the end everything written is read back.
     #[arg(long)]
     pub verify: bool,
 
@@ -156,11 +155,11 @@ pub struct CheckArgs {
     #[arg(long)]
     pub fill: bool,
 
-    /// Where the connection is lost, try to connect again for this long and go on.
+    /// If the connection is lost, try for this long to connect again, then continue.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub reconnect: Option<Nanos>,
 
-    /// Give up a connection that owes an answer and says nothing for this long.
+    /// Give up a connection that sends nothing for this long while an answer is due.
     #[arg(long, value_name = "TIME", default_value = "30 s")]
     pub timeout: Nanos,
 }
@@ -185,17 +184,17 @@ pub enum DigestKind {
 #[allow(clippy::enum_variant_names)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Rw {
-    /// Reads, one after the other.
+    /// Sequential reads.
     Read,
-    /// Writes, one after the other.
+    /// Sequential writes.
     Write,
-    /// Reads and writes, one after the other.
+    /// Sequential reads and writes.
     Rw,
-    /// Reads anywhere.
+    /// Random reads.
     Randread,
-    /// Writes anywhere.
+    /// Random writes.
     Randwrite,
-    /// Reads and writes anywhere.
+    /// Random reads and writes.
     Randrw,
 }
 
@@ -219,7 +218,7 @@ impl Rw {
 pub enum Arrival {
     /// Exponentially distributed: independent clients.
     Poisson,
-    /// All the same.
+    /// Equal gaps.
     Constant,
 }
 

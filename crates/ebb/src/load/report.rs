@@ -230,10 +230,13 @@ impl Report {
     /// Why the run failed, if it did.
     pub fn failure(&self) -> Option<String> {
         if let Some(ended) = &self.ended {
-            return Some(format!("{ended}; the results are of what was done until then"));
+            return Some(format!("{ended}; the results cover the time until then"));
         }
         if let Some(verify) = self.verify.as_ref().filter(|verify| verify.wrong_blocks > 0) {
-            return Some(format!("{} blocks read are not as written", verify.wrong_blocks));
+            return Some(format!(
+                "{} blocks read differ from what was written",
+                verify.wrong_blocks
+            ));
         }
         let failed: u64 = self.errors.iter().map(|error| error.count).sum();
         (failed > 0).then(|| format!("{failed} requests failed"))

@@ -48,24 +48,25 @@ pub enum Paper {
 /// Options of `ebb paper`.
 #[derive(Debug, Args)]
 pub struct PaperArgs {
-    /// Whose evaluation to repeat
+    /// The paper to repeat
     #[arg(value_enum)]
     name: Paper,
-    /// Run only what shows this figure, such as 16 or table-1; repeat it for several [default: all]
+    /// Run only this figure, such as 16 or table-1; repeatable [default: all]
     #[arg(long = "figure", value_name = "NAME")]
     figures: Vec<String>,
-    /// Also the figures that take longest; without it what is left out is told
+    /// Also run the figures that take longest; without this option the output names what is left
+    /// out
     #[arg(long, conflicts_with = "here")]
     full: bool,
-    /// Simulated time of each run but those steady sooner [default: 90 s for pacer, but a day of 30
-    /// min and trainings of 5 min; 60 s for pacman. PACER ran 5 min]; with --here: time
-    /// counted of each point, after half as long that is not [default: 4 s]
+    /// Simulated time of each run, except runs that are steady sooner [default: 90 s for pacer,
+    /// with a day of 30 min and trainings of 5 min; 60 s for pacman]. With --here: counted time of
+    /// each point, after a warm-up of half as long [default: 4 s]
     #[arg(long, value_name = "DURATION")]
     duration: Option<Nanos>,
     /// Seed of everything random
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Runs at once; the results are the same for any number [default: all cores]
+    /// Concurrent runs; the results are the same for any number [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print JSON: {"rows": [...], "curves": [...]}
@@ -124,8 +125,8 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
         "{}\n{mark}{}Simulated: every twin number comes from the digital twin, {length} a run, \
          seed {}.\n\
          Policies meet the hardware's own throttling; the guard's thermal limits are off.\n\
-         calibrated: the number set a constant of the model. as stated: made as the text says;\n  \
-         what it leaves open is assumed, and nothing is fitted.\n\
+         calibrated: the number set a constant of the model. as stated: machine and load as in\n  \
+         the text; open values are assumed, nothing is fitted.\n\
          {}\
          docs/papers.md explains every deviation.\n",
         report.text(),

@@ -51,26 +51,24 @@ impl Kind {
     fn meaning(self) -> Option<&'static str> {
         match self {
             Self::Calibrated | Self::AsStated => None,
-            Self::Stress => {
-                Some("a load harder than the paper's own, to which the number does not belong.")
-            }
+            Self::Stress => Some("a load harder than the paper's, so its number does not apply."),
             Self::Reinterpreted => Some(
-                "the paper's number stands beside another comparison than the one it was\n  stated \
-                 for, as the rest of its text suggests. It validates nothing.",
+                "the paper's number beside another comparison than stated, because other\n  \
+                 parts of the text suggest it. It validates nothing.",
             ),
             Self::Fitted => Some(
-                "a result of the baseline; what the text leaves open was set so that it \
-                 comes\n  out, or is that itself.",
+                "a result of the baseline that open values were fitted to, or one of\n  \
+                 these values.",
             ),
             Self::Predicted => Some(
                 "follows from inputs and the fit; no value was set by it. The range is over\n  \
-                 all that is open, and seeds. Not identified: it \
-                 holds the number, but is wider\n  than half of it.",
+                 open values and seeds. Not identified: it contains the number, but is \
+                 wider\n  than half of it.",
             ),
             Self::Arithmetic => {
-                Some("what follows from other numbers of the same text, within their rounding.")
+                Some("follows from other numbers of the same text, within their rounding.")
             }
-            Self::Modelled => Some("nothing is stated; the twin's alone."),
+            Self::Modelled => Some("the twin's alone; the text states nothing."),
         }
     }
 }

@@ -16,15 +16,15 @@ use crate::out;
 /// Options of `ebb probe`.
 #[derive(Debug, Args)]
 pub struct MachineArgs {
-    /// Look at a copy of a machine's sys and proc under this folder.
+    /// Use a copy of a machine's sys and proc under this folder.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Also write this machine as a profile for `ebb sim`, with the power states of its drives
-    /// beside it; what it does not say of itself is assumed.
+    /// Also write this machine as a profile for `ebb sim`, with its drives' power states in files
+    /// beside it; missing values are assumed.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Measure the processors' power for the profile: for some seconds as they are, for some with
-    /// all cores busy.
+    /// Measure the processors' power for the profile: a few seconds as they are, a few with all
+    /// cores busy.
     #[arg(long, requires = "profile")]
     measure: bool,
     /// Print JSON (docs/json-schema/probe-1.json).

@@ -20,8 +20,8 @@ pub struct ProbeArgs {
 /// What else to look into.
 #[derive(Debug, Subcommand)]
 enum ProbeCommand {
-    /// Measure every way a core can sleep and be woken, messages between cores and moves of
-    /// threads, on this machine.
+    /// Measure on this machine every way a core can sleep and be woken, messages between cores, and
+    /// moves of threads.
     Wake(wake::WakeArgs),
 }
 

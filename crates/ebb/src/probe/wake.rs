@@ -21,10 +21,10 @@ use crate::progress::Progress;
 /// Options of `ebb probe wake`.
 #[derive(Debug, Args)]
 pub struct WakeArgs {
-    /// Two CPUs: the second sleeps, the first wakes it [default: the first two we may use].
+    /// Two CPUs: the second sleeps, the first wakes it [default: the first two available].
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// Wake-ups per strategy, and moves.
+    /// Number of wake-ups per strategy, and of moves.
     #[arg(long, value_name = "NUMBER", default_value_t = 5000,
         value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     samples: u64,

@@ -31,8 +31,8 @@ all of it.";
 #[derive(Debug, Args)]
 #[command(override_usage = USAGE, after_help = EXAMPLES)]
 pub struct ReplayArgs {
-    /// Traces, each a stream of its own, and last the target: a file, a block device, or a folder
-    /// in which a file is made for the time of the replay.
+    /// Traces, each a stream of its own, then the target: a file, a block device, or a folder for a
+    /// temporary file.
     #[arg(required = true, value_name = "TRACE... TARGET")]
     pub paths: Vec<PathBuf>,
 
@@ -69,7 +69,7 @@ pub struct RequestArgs {
     #[arg(long, value_name = "KIND")]
     pub pattern: Option<Pattern>,
 
-    /// A generated workload that comes by the clock: a built-in one or a TOML file; for --duration.
+    /// A generated workload with fixed arrival times, built-in or a TOML file; runs for --duration.
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "pattern")]
     pub workload: Option<String>,
 
@@ -85,13 +85,13 @@ pub struct RequestArgs {
     #[arg(long, value_name = "SIZE", requires = "pattern")]
     pub request: Option<Bytes>,
 
-    /// Of a pattern, what each stream reads or writes [default: 3 GiB]; of a trace, how much of the
-    /// target to use [default: as much as it needs].
+    /// For a pattern, what each stream reads or writes [default: 3 GiB]; for a trace, how much of
+    /// the target to use [default: as much as it needs].
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
-    /// Concurrent streams, each with a thread and a ring of its own [default: 2 for patterns, as
-    /// in the paper, else one for each trace]. Requests of a trace go to them by its own streams.
+    /// Concurrent streams, each with its own thread and ring [default: 2 for patterns, as in the
+    /// paper, else one per trace]. A trace's own streams are distributed over them.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub streams: Option<u16>,
 
@@ -114,20 +114,20 @@ pub struct RequestArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pace")]
 pub struct PaceArgs {
-    /// recorded: with the time differences of the trace; max: each as soon as --queue-depth allows;
-    /// or requests per second over all streams, such as 5k [default: recorded, max for patterns].
+    /// recorded: with the time differences of the trace; max: as soon as --queue-depth allows; or
+    /// requests per second over all streams, such as 5k [default: recorded; max for patterns].
     #[arg(long, value_name = "PACE")]
     pub pace: Option<Pace>,
 
-    /// Gaps between the requests of a rate.
+    /// Distribution of the gaps between requests of a rate.
     #[arg(long, value_name = "KIND", default_value = "constant")]
     pub arrival: Arrival,
 
-    /// Requests outstanding per stream, at most [default: 1 at max, as in the paper, else 128].
+    /// Maximum outstanding requests per stream [default: 1 at pace max, as in the paper, else 128].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub queue_depth: Option<u16>,
 
-    /// How long before a request is due its thread wakes up to spin.
+    /// How long before a request is due its thread wakes up and spins.
     #[arg(long, value_name = "TIME", default_value = "100 us")]
     pub spin: Nanos,
 
@@ -144,19 +144,19 @@ pub struct PaceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Target")]
 pub struct TargetArgs {
-    /// Allow to overwrite what this device or file holds; its name must be that of the target.
+    /// Allow overwriting this device or file; the name must be the target's.
     #[arg(long, value_name = "NAME")]
     pub destroy: Option<String>,
 
-    /// Through the page cache instead of O_DIRECT.
+    /// Use the page cache instead of O_DIRECT.
     #[arg(long)]
     pub buffered: bool,
 
-    /// Leave the file that was made in a folder.
+    /// Keep the file that was made in a folder.
     #[arg(long)]
     pub keep: bool,
 
-    /// End at the first request that fails.
+    /// Stop at the first failed request.
     #[arg(long)]
     pub abort_on_error: bool,
 }
@@ -173,7 +173,7 @@ pub struct EnergyArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "meter_command")]
     pub meter_csv: Option<PathBuf>,
 
-    /// A command that prints watts, once or again and again; it is run by sh, as often as it ends.
+    /// A command that prints watts, once or repeatedly; run by sh, again whenever it ends.
     #[arg(long, value_name = "COMMAND")]
     pub meter_command: Option<String>,
 
@@ -181,12 +181,12 @@ pub struct EnergyArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub meter_profile: Option<String>,
 
-    /// Accuracy of the external meter, or without one of the server's own: "0.5 %", "2 W" or both
-    /// as "0.5 % + 2 W".
+    /// Accuracy of the external meter, or without one of the server's own meter: "0.5 %", "2 W" or
+    /// "0.5 % + 2 W".
     #[arg(long, value_name = "ACCURACY")]
     pub meter_accuracy: Option<Accuracy>,
 
-    /// How often meters are read.
+    /// Time between readings of the meters.
     #[arg(long, value_name = "TIME", default_value = "100 ms")]
     pub sample: Nanos,
 }
@@ -195,7 +195,7 @@ pub struct EnergyArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Runs")]
 pub struct RunArgs {
-    /// Repeat it so often.
+    /// Number of repeats.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub repeats: u16,
@@ -204,7 +204,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "0 s")]
     pub rest: Nanos,
 
-    /// Drop the kernel's caches before each repeat, where permitted.
+    /// Drop the kernel's caches before each repeat, if permitted.
     #[arg(long)]
     pub drop_caches: bool,
 
@@ -216,11 +216,11 @@ pub struct RunArgs {
 /// Spatial patterns (section 3.1 of the paper, and one of ours).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Pattern {
-    /// One after the other.
+    /// Sequential.
     Contiguous,
     /// One-dimensional strided: streams take turns.
     Strided,
-    /// Anywhere, aligned to the request.
+    /// Random, aligned to the request size.
     Random,
 }
 
@@ -240,7 +240,7 @@ pub enum Direction {
 pub enum Beyond {
     /// An error, before anything is issued.
     Refuse,
-    /// Their offsets are taken modulo.
+    /// Offsets modulo the target's size.
     Wrap,
 }
 

@@ -114,10 +114,10 @@ impl Saved {
         let kwh = watts * 8.766;
         let verb = if would { "would save" } else { "saved" };
         if watts.abs() < 0.05 {
-            return Some(format!("modelled with the cores of {profile}: {verb} nothing"));
+            return Some(format!("estimate, with the cores of {profile}: {verb} nothing"));
         }
         Some(format!(
-            "modelled with the cores of {profile}: {verb} {watts:.1} W of the cores' power \
+            "estimate, with the cores of {profile}: {verb} {watts:.1} W of the cores' power \
              ({share:.1} %), {kwh:.0} kWh a year at this load"
         ))
     }

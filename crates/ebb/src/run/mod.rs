@@ -32,25 +32,25 @@ use work::{Ended, Work};
 /// ends.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Configuration [default: /etc/ebb/ebb.toml, or the defaults where there is none].
+    /// Configuration [default: /etc/ebb/ebb.toml, or the defaults if there is none].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Act. What everything is set to now is saved first.
+    /// Act. Every setting is saved before it is changed.
     #[arg(long)]
     apply: bool,
-    /// Policy, instead of the configuration's; `a+b` runs two together.
+    /// Policy to run instead of the configuration's; `a+b` runs two together.
     #[arg(long, value_name = "NAME[+NAME]")]
     policy: Option<String>,
     /// Tolerated loss: how much the mean latency may rise, as 0.2 or 20%.
     #[arg(long, value_name = "SHARE", value_parser = parse_tolerance)]
     plf: Option<f64>,
-    /// Most that the caps of all drives may sum to, such as "224 W".
+    /// Largest sum of all drives' power caps, such as "224 W".
     #[arg(long, value_name = "POWER")]
     ssd_budget: Option<Watts>,
-    /// End after this time [default: when told to].
+    /// End after this time [default: run until stopped].
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
-    /// Folder for what everything was set to before.
+    /// Folder for the original settings.
     #[arg(long, value_name = "DIR", default_value = restore::STATE)]
     state: PathBuf,
     /// A copy of a machine's sys and proc under this folder.
@@ -132,15 +132,15 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
 /// What to do with the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Check a configuration and say what is wrong with it, and in which line.
+    /// Check a configuration and report errors with their line.
     Check {
         /// The file.
         #[arg(value_name = "FILE", default_value = config::FILE)]
         file: PathBuf,
     },
-    /// Print it with all defaults filled in.
+    /// Print the configuration with all defaults filled in.
     Show {
-        /// The file [default: /etc/ebb/ebb.toml, or the defaults where there is none].
+        /// The file [default: /etc/ebb/ebb.toml, or the defaults if there is none].
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },

@@ -70,13 +70,13 @@ pub struct Teller {
 /// What is said, and how.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Tell {
-    /// Print a JSON object a line (docs/json-schema/run-1.json).
+    /// Print one JSON object per line (docs/json-schema/run-1.json).
     #[arg(long)]
     json: bool,
-    /// With --json: print what was sensed and is in force after each cycle too.
+    /// With --json: also print signals and settings in force after each cycle.
     #[arg(long, requires = "json")]
     samples: bool,
-    /// Leave out the decisions.
+    /// Do not print decisions.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -186,12 +186,12 @@ impl Teller {
         let refused = match outcome {
             Outcome::Done => "",
             Outcome::Refused => ", refused",
-            Outcome::Changed => ", changed by somebody else",
+            Outcome::Changed => ", changed by another program",
         };
         let what = match (decision.from == decision.to, outcome) {
             // Decided before; what became of it is new.
             (true, Outcome::Refused) => format!("{after} cannot be set on this machine"),
-            (true, Outcome::Changed) => "changed by somebody else".to_owned(),
+            (true, Outcome::Changed) => "changed by another program".to_owned(),
             _ => format!("{from} -> {after} ({reason}{refused})"),
         };
         Ok(writeln!(to, "{time_s:10.1} s  {would}{title}{part}: {what}")?)

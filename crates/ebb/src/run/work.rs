@@ -138,7 +138,7 @@ impl<'a> Work<'a> {
                 return Ok(Ended::Told);
             }
             if self.is_other(now) {
-                out::note("the machine has other parts now: starting anew");
+                out::note("parts of the machine have changed: starting again");
                 return Ok(Ended::Changed);
             }
             let period = Duration::from_nanos(self.config.period.0);
@@ -295,8 +295,8 @@ fn parts(host: &Host) -> String {
         several => names.groups().iter().zip(several).map(group).collect(),
     };
     format!(
-        "{}, {} frequencies, {} drives of which {capped} can be capped, {} fans, {} sockets with \
-         temperatures",
+        "found {}; frequencies {}, drives {} ({capped} with power caps), fans {}, sockets with \
+         temperatures {}",
         groups.join(", "),
         topology.frequencies.len(),
         topology.drives.len(),

@@ -131,7 +131,7 @@ impl Scrape {
         out.counts(&count, vec![(none(), shifts.total)])?;
         let unmet = family(
             "frequency_requests_unmet",
-            "Frequencies that the scheduler asked for; nobody sets them.",
+            "Frequencies that the scheduler requested; Ebb does not set them.",
         );
         out.counts(&unmet, vec![(none(), shifts.unmet_frequency_requests)])?;
         let service_time = family(

@@ -18,7 +18,7 @@ use crate::exit::usage;
   ebb serve --cores 0-1 --namespace raid5:/srv/a.img,/srv/b.img,/srv/c.img
   nvme connect -t tcp -a 127.0.0.1 -s 4420 -n NQN    (the NQN that ebb serve prints)")]
 pub struct ServeArgs {
-    /// TOML file with these options by the same names; the command line goes before it.
+    /// TOML file with these options by the same names; the command line overrides it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -29,7 +29,7 @@ pub struct ServeArgs {
 /// Options of `ebb status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Where the server's metrics are: what it was given with --metrics.
+    /// Address of the server's metrics, as given to it with --metrics.
     #[arg(value_name = "ADDRESS:PORT", value_parser = address, default_value = "127.0.0.1:9420")]
     pub address: SocketAddr,
 
@@ -42,7 +42,7 @@ pub struct StatusArgs {
 #[derive(Debug, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
-    /// Address and port to listen on; repeat it for several [default: 127.0.0.1:4420].
+    /// Address and port to listen on; repeatable [default: 127.0.0.1:4420].
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Vec<SocketAddr>,
 
@@ -50,22 +50,22 @@ pub struct Options {
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
 
-    /// Who places threads on cores and cores to sleep; `ebb serve --scheduler list` lists them
-    /// [default: sandman-plus].
+    /// Scheduler that places threads on cores and puts cores to sleep; `ebb serve --scheduler list`
+    /// lists all [default: sandman-plus].
     #[arg(long, value_name = "NAME")]
     pub scheduler: Option<String>,
 
-    /// A block device to serve, numbered from 1; repeat it for several: null:SIZE, ram:SIZE,
-    /// file:PATH, raid5:PATH,PATH,PATH, or modelled:SIZE[,drive=NAME] for memory that answers
-    /// like the twin's model of an SSD.
+    /// A block device to serve; repeatable, numbered from 1: null:SIZE, ram:SIZE, file:PATH,
+    /// raid5:PATH,PATH,PATH, or modelled:SIZE[,drive=NAME] for memory as slow as the twin's model
+    /// of an SSD.
     #[arg(long = "namespace", value_name = "KIND:...")]
     pub namespace: Vec<String>,
 
-    /// NVMe qualified name of the subsystem [default: one made of this machine's id].
+    /// NVMe qualified name of the subsystem [default: derived from this machine's id].
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
 
-    /// NQN of a host that may connect; repeat it for several [default: any host].
+    /// NQN of a host that may connect; repeatable [default: any host].
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
 
@@ -74,41 +74,41 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER")]
     pub threads: Option<u16>,
 
-    /// Connections at once; more are closed [default: 1024].
+    /// Maximum concurrent connections [default: 1024].
     #[arg(long, value_name = "NUMBER")]
     pub max_connections: Option<u32>,
 
-    /// I/O queues of one host [default: 64].
+    /// Maximum I/O queues of one host [default: 64].
     #[arg(long, value_name = "NUMBER")]
     pub max_queues: Option<u16>,
 
-    /// Commands outstanding in one queue [default: 128].
+    /// Maximum outstanding commands in one queue [default: 128].
     #[arg(long, value_name = "NUMBER")]
     pub queue_depth: Option<u16>,
 
-    /// Data of one command, a power of two [default: 128 KiB].
+    /// Maximum data of one command, a power of two [default: 128 KiB].
     #[arg(long, value_name = "SIZE")]
     pub max_transfer: Option<Bytes>,
 
-    /// Data that may come with a write's command [default: 8 KiB].
+    /// Maximum data sent together with a write's command [default: 8 KiB].
     #[arg(long, value_name = "SIZE")]
     pub in_capsule: Option<Bytes>,
 
-    /// Buffers of the size of the largest transfer for each thread [default: 256].
+    /// Buffers per thread, each of the size of the largest transfer [default: 256].
     #[arg(long, value_name = "NUMBER")]
     pub buffers: Option<u32>,
 
-    /// Serve metrics for Prometheus and the status over HTTP here; whoever reaches it may read it
-    /// [without it: off; without an address: 127.0.0.1:9420].
+    /// Serve Prometheus metrics and the status over HTTP at this address, readable by anyone who
+    /// reaches it [default: off; without an address: 127.0.0.1:9420].
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, value_parser = address,
         default_missing_value = "127.0.0.1:9420")]
     pub metrics: Option<SocketAddr>,
 
-    /// TOML file of the power of a core by state, for modelled energy [default: all-flash].
+    /// TOML file with the power of a core by state, for modelled energy [default: all-flash].
     #[arg(long, value_name = "FILE")]
     pub power_profile: Option<PathBuf>,
 
-    /// Where the kernel shows RAPL's energy counters [default: /sys/class/powercap].
+    /// Folder of RAPL's energy counters [default: /sys/class/powercap].
     #[arg(long, value_name = "FOLDER")]
     pub powercap: Option<PathBuf>,
 }

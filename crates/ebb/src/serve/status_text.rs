@@ -54,7 +54,7 @@ pub fn text(status: &Status) -> String {
     }
     let unmet = status.shifts.unmet_frequency_requests;
     if unmet > 0 {
-        let _ = writeln!(out, "\n{unmet} frequencies asked for that nobody sets");
+        let _ = writeln!(out, "\n{unmet} requests for a frequency, which Ebb does not set");
     }
     let _ = writeln!(out, "\n{} changes of the placement, the last ones:", status.shifts.total);
     for change in &status.shifts.last {

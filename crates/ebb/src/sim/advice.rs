@@ -24,7 +24,7 @@ pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Optio
     let load = format!("{iops} IOPS keep this server's cores busy {} of the time", percent(busy));
     let faster = match is_trace {
         true => "--rate-scale 10 plays the trace ten times as fast",
-        false => "--pressure 30% asks for more of what it can do",
+        false => "--pressure 30% raises the load",
     };
     Some(match nothing {
         true => format!(
@@ -32,7 +32,7 @@ pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Optio
              what parking cores saves at low load; {faster}"
         ),
         false => {
-            format!("{load}: what is compared is nearly the power of an idle server. {faster}")
+            format!("{load}: this compares little more than the power of an idle server. {faster}")
         }
     })
 }
@@ -43,9 +43,9 @@ pub fn behind(policy: &str, asked: Nanos, ended: Nanos) -> Option<String> {
     let times = ended.seconds() / asked.seconds();
     (times >= BEHIND).then(|| {
         format!(
-            "under {policy} the server fell behind: what came in {asked} took it {}, for {} times \
-             as much comes as it serves. Latencies grow for as long as that lasts; --pressure 80% \
-             is a load that it serves",
+            "under {policy} the server fell behind: it served the requests of {asked} in {}, so \
+             the load is {} times its capacity. Latencies grow as long as that lasts; --pressure \
+             80% is a load that it can serve",
             seconds(ended.seconds()),
             short(times)
         )

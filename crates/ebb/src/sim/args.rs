@@ -20,8 +20,8 @@ pub const OUTPUT: &str = "Output";
 /// Without a profile, trace, workload or policy it runs a built-in example.
 #[derive(Debug, Default, Args)]
 pub struct SimArgs {
-    /// TOML file with these options by the same names, those of output aside; the command line goes
-    /// before it.
+    /// TOML file with these options by the same names, except output options; the command line
+    /// overrides it.
     #[arg(long, value_name = "FILE")]
     pub experiment: Option<PathBuf>,
 
@@ -29,8 +29,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
 
-    /// Policy to compare; repeat it for several, the first is the reference. `a+b` runs two
-    /// together, `a(x=1, y=2)` states parameters of a [default: native].
+    /// Policy to compare; repeatable, the first is the reference. `a+b` runs two together, `a(x=1,
+    /// y=2)` sets parameters of a [default: native].
     #[arg(long = "policy", value_name = "NAME[+NAME]")]
     pub policies: Vec<String>,
 
@@ -38,23 +38,23 @@ pub struct SimArgs {
     #[arg(long, value_name = "SHARE", value_parser = parse_tolerance, default_value = "0.2")]
     pub plf: f64,
 
-    /// Power budget of all drives together, such as "224 W". Enforced for every policy but
+    /// Power budget of all drives together, such as "224 W". Enforced for every policy except
     /// native, the uncapped reference.
     #[arg(long, value_name = "POWER")]
     pub ssd_budget: Option<Watts>,
 
-    /// State the tolerance, the budget or both anew while the runs go on, such as "20 s: plf 10%,
-    /// ssd-budget 150 W"; repeat it for several.
+    /// Change the tolerance, the budget or both during the runs, such as "20 s: plf 10%, ssd-budget
+    /// 150 W"; repeatable.
     #[arg(long, value_name = "TIME: NAME VALUE", value_parser = Change::parse)]
     pub change: Vec<Change>,
 
-    /// Disk throughput by fan duty, a file that `ebb characterise --out` wrote, for eadc and
-    /// eadc-plus [default: disks that do not feel the fans].
+    /// Disk throughput by fan duty, a file written by `ebb characterise --out`, for eadc and
+    /// eadc-plus [default: fans do not affect disks].
     #[arg(long, value_name = "FILE")]
     pub curve: Option<PathBuf>,
 
-    /// Stop taking requests after this time [default: the whole trace; 1 min of a generated
-    /// workload that has no end of its own].
+    /// Stop taking requests after this time [default: the whole trace; 1 min for a generated
+    /// workload without an end].
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
 
@@ -66,22 +66,22 @@ pub struct SimArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Break sensors, fans and frequencies from this seed, the same under every policy; for
-    /// profiles with a `[thermal]` section.
+    /// Inject faults of sensors, fans and frequencies from this seed, the same under every policy;
+    /// for profiles with a `[thermal]` section.
     #[arg(long, value_name = "SEED")]
     pub faults: Option<u64>,
 
-    /// Break more: also the sensors of inlet and drives, power states, job shares, and all fans
-    /// but one.
+    /// Inject more faults: also in sensors of inlet and drives, power states, job shares, and all
+    /// fans but one.
     #[arg(long, requires = "faults")]
     pub faults_wide: bool,
 
-    /// End all faults at this time [default: they go on].
+    /// End all faults at this time [default: they continue].
     #[arg(long, value_name = "TIME", requires = "faults")]
     pub faults_until: Option<Nanos>,
 
-    /// For studies of policies that no guard stood behind: takes the guard's thermal limits off, so
-    /// that every policy meets the hardware's own throttling alone.
+    /// Switch off the guard's thermal limits, so that only the hardware's own throttling acts; to
+    /// study policies published without a guard.
     #[arg(long)]
     pub no_thermal_guard: bool,
 
@@ -99,8 +99,8 @@ pub struct SimArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = TRACES)]
 pub struct TraceInput {
-    /// Trace to replay, - for standard input; repeat it to play several at once, each on devices of
-    /// its own.
+    /// Trace to replay, - for standard input; repeat it to play several at once, each on its own
+    /// devices.
     #[arg(long = "trace", value_name = "FILE", conflicts_with_all = ["workload", "pressure"])]
     pub files: Vec<PathBuf>,
 
@@ -110,7 +110,7 @@ pub struct TraceInput {
     #[command(flatten)]
     pub changes: Changes,
 
-    /// Fold devices and offsets onto those the server has.
+    /// Fold devices and offsets onto those of the server.
     #[arg(long)]
     pub fold: bool,
 }
@@ -142,8 +142,8 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: Option<String>,
 
-    /// Rate as a share of the most this server can do of this workload, measured by a short
-    /// saturating run under native (PACER §III-A3), such as 10%.
+    /// Rate as a share of this server's maximum for this workload, such as 10%. A short saturating
+    /// run under native measures the maximum (PACER §III-A3).
     #[arg(long, value_name = "SHARE", value_parser = parse_ratio, conflicts_with = "rate")]
     pub pressure: Option<f64>,
 
@@ -163,7 +163,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "SIZE")]
     pub block: Option<Bytes>,
 
-    /// Client threads, in all or per drive as the workload has them.
+    /// Client threads, in all or per drive, depending on the workload.
     #[arg(long, value_name = "NUMBER")]
     pub jobs: Option<u32>,
 
@@ -175,7 +175,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "FROM-TO", value_parser = drive_share)]
     pub drives: Option<DriveShare>,
 
-    /// Data that RocksDB workloads insert, such as "10 GB".
+    /// Amount of data that RocksDB workloads insert, such as "10 GB".
     #[arg(long, value_name = "SIZE")]
     pub data: Option<Bytes>,
 }
@@ -213,11 +213,11 @@ pub struct SimOutput {
     #[arg(long)]
     pub json: bool,
 
-    /// Write one row per policy and control period; the ending says how.
+    /// Write one row per policy and control period, as CSV or Parquet by the file's ending.
     #[arg(long, value_name = "FILE.{csv,parquet}")]
     pub timeseries: Option<PathBuf>,
 
-    /// Write a page with plots and the decision log into this folder; made if it is not there.
+    /// Write a page with plots and the decision log into this folder; created if missing.
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 
@@ -225,11 +225,11 @@ pub struct SimOutput {
     #[arg(long, value_name = "FILE")]
     pub decisions: Option<PathBuf>,
 
-    /// Runs at once; the results are the same for any number [default: all cores].
+    /// Concurrent runs; the results are the same for any number [default: all cores].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 
-    /// List the policies, profiles and workloads, and exit.
+    /// List policies, profiles and workloads, and exit.
     #[arg(long)]
     pub list: bool,
 

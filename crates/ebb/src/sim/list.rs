@@ -95,7 +95,7 @@ pub fn print(json: bool) -> Result<()> {
         writeln!(to)?;
         part(
             &mut to,
-            "Bounds (--policy, alone): what was possible, as one finds who knows the load",
+            "Bounds (--policy, alone): the possible saving, with the load known in advance",
             &lists.bounds,
         )?;
         writeln!(to)?;

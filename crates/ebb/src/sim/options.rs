@@ -18,14 +18,14 @@ pub const DEFAULT_PROFILE: &str = "asg-1115s";
 
 /// Said before the example's table.
 pub const EXAMPLE_INTRODUCTION: &str = "\
-Built-in example: the all-flash server of the PACER paper under light load, 3% of what it can serve.
-native leaves cores and frequency alone, ondemand is Linux's governor, pacer parks cores and lowers
-the frequency as far as the tolerated latency allows.";
+Built-in example: the all-flash server of the PACER paper under a light load, 3% of its
+maximum. native leaves cores and frequency alone, ondemand is Linux's governor, pacer parks
+cores and lowers the frequency as far as the tolerated latency allows.";
 
 /// Said after it.
 pub const EXAMPLE_NEXT: &str = "\
-Next: --report DIR draws plots and lists every decision, --pressure 10% with --workload rand-rw asks
-for more load, and a trace of your own says what you would save:
+Next: --report DIR draws plots and lists every decision; --workload rand-rw --pressure 10% raises
+the load. To estimate the saving on your own trace:
   ebb sim --trace FILE --fold --policy native --policy ondemand --policy pacer
   ebb sim --list       policies, servers and workloads";
 

@@ -373,7 +373,7 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
     {
         writeln!(
             to,
-            "SLA, kept up to its limit: mean latency at most {} µs, {}% more than {}'s (--plf {}).",
+            "SLA: mean latency at most {} µs, {}% above {}'s (--plf {}).",
             number(limit),
             short(summary.plf * 100.0),
             summary.runs[0].policy,
@@ -383,13 +383,13 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
     if let Some(budget) = summary.ssd_budget_watts {
         writeln!(
             to,
-            "Budget of the drives: {} W; \"over budget\": control periods (0.5 s) with more.",
+            "Budget of the drives: {} W; \"over budget\": control periods (0.5 s) above it.",
             short(budget)
         )?;
     }
     for run in results {
         let Some(trip) = run.outcome.trip else { continue };
-        let end = "Its numbers end there and are compared with nothing.";
+        let end = "Its numbers end there and are not compared.";
         writeln!(to, "{}: {trip}.\n  {end}", run.recorded.policy)?;
     }
     for note in &summary.notes {

@@ -12,20 +12,20 @@ use crate::args::{Changes, Reading, formats};
 /// What to do with a trace.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Rates, sizes, mix, locality, gaps and recorded latencies, in one pass.
+    /// Rates, sizes, mix, locality, gaps and recorded latencies.
     Info(InfoArgs),
-    /// The first requests as Ebb reads them.
+    /// Print the first requests as Ebb reads them.
     Head(HeadArgs),
-    /// Write a trace in another format, changed on the way if asked.
+    /// Write a trace in another format, optionally scaled or cut.
     Convert(ConvertArgs),
-    /// I/O pressure over time: load against the most a server can do (PACER §III-A3).
+    /// I/O pressure over time: load relative to a server's maximum (PACER §III-A3).
     Pressure(PressureArgs),
 }
 
 /// Which traces, and how to read them.
 #[derive(Debug, Args)]
 pub struct Files {
-    /// Trace files, - for standard input; several are played at once, each on devices of its own.
+    /// Trace files, - for standard input; several are played at once, each on its own devices.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
@@ -99,7 +99,7 @@ pub struct PressureArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Runs at once; the results are the same for any number [default: all cores].
+    /// Concurrent runs; the results are the same for any number [default: all cores].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 }

@@ -41,27 +41,27 @@ const SCHEDULERS: [&str; 6] = [BASE, "interrupt", "dynamic", "hybrid", "sandman"
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Measured here")]
 pub struct HereArgs {
-    /// Measure the experiments on this machine instead of repeating them in the twin. Takes its
-    /// cores for about twenty minutes
+    /// Measure the experiments on this machine instead of simulating them. Uses its cores for about
+    /// twenty minutes
     #[arg(long)]
     pub here: bool,
-    /// CPUs of the target, such as 0-1,4 [default: those of the first half of the physical cores]
+    /// CPUs of the target, such as 0-1,4 [default: the first half of the physical cores]
     #[arg(long, value_name = "LIST", requires = "here")]
     cores: Option<String>,
     /// CPUs of the load [default: the others]
     #[arg(long, value_name = "LIST", requires = "here")]
     load_cores: Option<String>,
-    /// Rounds in which each scheduler has its turn at each load
+    /// Number of turns of each scheduler at each load
     #[arg(long, value_name = "NUMBER", default_value_t = 3, requires = "here",
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// Block trace to replay in real time [default: the first of Tencent's in EBB_DATA]
+    /// Block trace to replay in real time [default: the first Tencent trace in EBB_DATA]
     #[arg(long, value_name = "FILE", requires = "here")]
     trace: Option<PathBuf>,
-    /// TOML file of the power of a core by state, where energy is modelled [default: all-flash]
+    /// TOML file with the power of a core by state, for modelled energy [default: all-flash]
     #[arg(long, value_name = "FILE", requires = "here")]
     power_profile: Option<PathBuf>,
-    /// Where the kernel shows RAPL's energy counters [default: /sys/class/powercap]
+    /// Folder of RAPL's energy counters [default: /sys/class/powercap]
     #[arg(long, value_name = "FOLDER", requires = "here")]
     powercap: Option<PathBuf>,
 }

@@ -223,7 +223,7 @@ impl Report {
                  the others"
             ));
         }
-        notes.push("governor: left out, nobody here sets frequencies".into());
+        notes.push("governor: left out, because nothing here sets frequencies".into());
         notes.extend(self.left_out.iter().cloned());
         notes
     }
