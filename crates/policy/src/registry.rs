@@ -46,6 +46,7 @@ mod owns {
     pub const FANS: &[Control] = &[FanDuty, JobSocket];
     pub const HEAT: &[Control] = &[FanDuty, JobSocket, JobShare];
     pub const CLIMATE: &[Control] = &[FanDuty, JobSocket, JobShare, FrequencyCap, Admit];
+    pub const CLIMATE_PLUS: &[Control] = &[FanDuty, JobSocket, FrequencyCap, Admit];
 }
 
 /// A policy as listed by `ebb sim --list`.
@@ -230,7 +231,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "eadc-plus",
         summary: "our own variant: fans and frequencies together, for the least energy per job",
-        owns: owns::CLIMATE,
+        owns: owns::CLIMATE_PLUS,
         takes: PLUS,
         make: |topology, settings, stated| {
             let params = stated.applied(PLUS_PARAMS, PlusParams::default());

@@ -87,12 +87,6 @@ impl Observer {
         let then = 1.0 - (-spans).exp();
         (then, 1.0 - then / spans.max(1e-6))
     }
-
-    /// The power that ends at `limit`.
-    pub fn bearable(&self, limit: f64, inlet: f64, duty: f64) -> f64 {
-        let total = self.resistance * (1.0 - CONVECTION + convection(duty));
-        ((limit - inlet) / total).max(0.0)
-    }
 }
 
 #[cfg(test)]
@@ -135,7 +129,6 @@ mod tests {
         observed(270.0, 0.18, 0.6, |_, _, observer| last = observer);
         let other = 30.0 + 40.0 * (0.18 + 0.6 * convection(0.3));
         assert!((last.end(40.0, 30.0, 0.3) - other).abs() < 3.0);
-        assert!((last.bearable(other, 30.0, 0.3) - 40.0).abs() < 3.0);
         let (soon, mean) = last.way(1.0, 0.3);
         assert!(soon < 0.02 && mean < soon, "{soon}, {mean}");
         let (late, mean) = last.way(f64::INFINITY, 0.3);

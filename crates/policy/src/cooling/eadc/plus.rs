@@ -20,19 +20,18 @@
 //! horizon, not in a steady state that may never come.
 //!
 //! A setting stays until it breaks the limit by a step of the reading, or another one is better by
-//! more than the model is worth. Frequencies come before pauses: a slower core saves its voltage,
-//! too. Only where full fans and the lowest frequency do not suffice jobs give up time, those that
-//! use the disks least first.
+//! more than the model is worth. Jobs are never paused: what full fans and the lowest frequency
+//! cannot cool is left to the guard, for a server that waits draws nearly as much as one that works.
 
 use crate::cooling::eadc::admission::{Admission, late};
 use crate::cooling::eadc::disks::{Disks, NEGLIGIBLE};
 use crate::cooling::eadc::feed_forward::FeedForward;
 use crate::cooling::eadc::observer::Observer;
-use crate::cooling::eadc::throttle::{Throttle, running};
+use crate::cooling::eadc::throttle::running;
 use crate::cooling::eadc::{Curve, EadcParams};
 use crate::cooling::placement::Placement;
 use crate::cooling::{Interval, duty, set_fans};
-use crate::guard::{MIN_JOB_SHARE, SLOW_DOWN};
+use crate::guard::SLOW_DOWN;
 use crate::sense::estimate::Estimator;
 use crate::sense::load::Load;
 use crate::sense::plausible::is_power;
@@ -56,8 +55,6 @@ const CORE: f64 = 8.0;
 const FALL: f64 = 2.5;
 /// No socket gets hotter than this, °C.
 const BURNT: f64 = 120.0;
-/// Step of the jobs' share in the last resort.
-const STEP: f64 = 0.05;
 
 /// What `eadc-plus` can be told.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,16 +108,16 @@ struct Socket {
 
 impl Socket {
     /// Takes what it draws now for its work and besides, leakage in both.
-    fn take(&mut self, (work, rest): (f64, f64), share: f64, hottest: f64, dt: f64) {
+    fn take(&mut self, (work, rest): (f64, f64), hottest: f64, dt: f64) {
         let leaks = LEAKS * (GROWTH * (self.now.min(hottest) - hottest)).exp();
-        self.work = (1.0 - leaks) * work / (share * self.pace.powf(FALL));
+        self.work = (1.0 - leaks) * work / self.pace.powf(FALL);
         (self.rest, self.leaks) = ((1.0 - leaks) * rest, leaks * (work + rest));
         self.steady += (self.work - self.steady) * weight(dt, LAG.seconds());
     }
 
-    /// What it draws now, with jobs at work for this share of their time.
-    fn drawn(&self, share: f64) -> f64 {
-        self.work * self.pace.powf(FALL) * share + self.rest + self.leaks
+    /// What it draws now.
+    fn drawn(&self) -> f64 {
+        self.work * self.pace.powf(FALL) + self.rest + self.leaks
     }
 
     /// The power, but for leakage, under the ceiling `share` of the highest frequency.
@@ -230,12 +227,9 @@ pub struct EadcPlus {
     setting: Setting,
     /// Place of the least frequency that is ours to choose.
     lowest: usize,
-    /// What is left of the jobs' time in the last resort.
-    share: f64,
     /// Duty that the drives need.
     floor: f64,
     disks: Disks,
-    throttle: Throttle,
     placement: Placement,
     admission: Admission,
     feed_forward: FeedForward,
@@ -274,10 +268,8 @@ impl EadcPlus {
             horizon: f64::INFINITY,
             lowest: 0,
             setting: Setting { duty: low, top: topology.frequencies.len().saturating_sub(1) },
-            share: 1.0,
             floor: 0.0,
             disks: Disks::new(topology),
-            throttle: Throttle::new(topology.jobs),
             placement: Placement::new(topology),
             admission: Admission::new(thresholds),
             feed_forward: FeedForward::new(topology),
@@ -298,9 +290,9 @@ impl EadcPlus {
             socket.pace = self.load.pace(signals, s).clamp(0.05, 1.0);
             let parts = self.load.parts(signals, s).map(|(work, rest)| (unit * work, unit * rest));
             if let Some(parts) = parts {
-                socket.take(parts, self.share, self.thresholds.emergency.0, dt);
+                socket.take(parts, self.thresholds.emergency.0, dt);
             }
-            let power = parts.map_or(socket.drawn(self.share), |(work, rest)| work + rest);
+            let power = parts.map_or(socket.drawn(), |(work, rest)| work + rest);
             let ceiling = signals.in_force.ceiling(Some(s as u16)).0 / highest;
             // Below the ceiling it is somebody else's, who will not have it faster for ours.
             socket.held = if socket.pace < ceiling.min(1.0) - 0.01 { socket.pace } else { 1.0 };
@@ -350,7 +342,7 @@ impl EadcPlus {
     /// What the server draws now.
     fn drawn(&self, signals: &Signals) -> Drawn {
         let power = |power: Option<Watts>| power.filter(|power| is_power(*power)).map(|p| p.0);
-        let cpu = self.sockets.iter().map(|socket| socket.drawn(self.share)).sum();
+        let cpu = self.sockets.iter().map(|socket| socket.drawn()).sum();
         let air = self.heat.air();
         let fans = power(signals.power.fans).unwrap_or(self.rated * air.powi(3));
         let total = power(signals.power.total).unwrap_or(cpu + fans).max(cpu + fans);
@@ -428,8 +420,8 @@ impl EadcPlus {
             + jobs.map(|job| job.cost * longer(job).max(1e-3).ln()).sum::<f64>()
     }
 
-    /// The setting that costs the least, and what it comes to.
-    fn choose(&mut self, drawn: Drawn) -> (Setting, Comes) {
+    /// The setting that costs the least.
+    fn choose(&self, drawn: Drawn) -> Setting {
         let tops = self.lowest..=self.highest();
         let settings = tops.flat_map(|top| self.duties.map(|duty| Setting { duty, top }));
         let all = settings.map(|setting| (setting, self.comes(setting, drawn, 0.0)));
@@ -448,34 +440,14 @@ impl EadcPlus {
                     || self.cost(&comes) < self.cost(&now) - self.params.worth
                     || comes.over > 0.0 =>
             {
-                (setting, comes)
+                setting
             }
-            _ => (self.setting, now),
+            _ => self.setting,
         }
-    }
-
-    /// What of their time jobs keep where no setting suffices.
-    fn reduce(&mut self, comes: &Comes, dt: f64) {
-        let back = (self.share + STEP * dt).min(1.0);
-        if comes.over <= QUANTUM {
-            self.share = if comes.over <= 0.0 { back } else { self.share };
-            return;
-        }
-        let (inlet, lowest) =
-            (self.heat.inlet(), self.frequencies[0] / self.frequencies[self.highest()]);
-        let limit = self.thresholds.set_point.0;
-        let read = self.sockets.iter().zip(&self.observers).filter(|(socket, _)| socket.read);
-        let bearable = read.map(|(socket, observer)| {
-            let power = observer.bearable(limit - socket.hotter, inlet, self.air(self.setting));
-            let rest = socket.rest + socket.leaks(limit);
-            (power - rest) / (socket.power(lowest) - socket.rest).max(1e-3)
-        });
-        let share = bearable.fold(1.0, f64::min);
-        self.share = ((share / STEP).floor() * STEP).clamp(MIN_JOB_SHARE, back);
     }
 
     /// Puts the setting in force.
-    fn ask(&mut self, signals: &Signals, (now, dt): (f64, f64), request: &mut Request) {
+    fn ask(&self, (now, dt): (f64, f64), request: &mut Request) {
         let duty = self.air(self.setting);
         let hot = self.sockets.iter().any(|socket| socket.hotter > 0.0);
         let reason = if hot {
@@ -492,7 +464,6 @@ impl EadcPlus {
                 if place < self.setting.top { "eadc:too-hot" } else { "eadc:least-energy" };
             request.frequency_cap.ask(s, self.frequencies[place], reason);
         }
-        self.throttle.apply(self.share, &self.disks, signals, request);
     }
 }
 
@@ -513,15 +484,12 @@ impl Policy for EadcPlus {
         self.look(signals, dt);
         let drawn = self.drawn(signals);
         self.look_at_jobs(signals, drawn.total, dt);
-        let (setting, comes) = self.choose(drawn);
-        self.setting = setting;
-        self.reduce(&comes, dt);
-        self.ask(signals, (now, dt), request);
+        self.setting = self.choose(drawn);
+        self.ask((now, dt), request);
         let seen = (signals, &self.heat, dt);
         self.placement.by_heat(seen, self.params.hot_spot, request, "eadc:hot-spot");
         let read = self.heat.hottest_read().map_or(self.thresholds.set_point, |t| t.now);
-        let state = (read, self.share < 1.0);
-        self.admission.decide((signals, &self.disks, dt), state, request);
+        self.admission.decide((signals, &self.disks, dt), (read, false), request);
     }
 }
 
