@@ -15,10 +15,9 @@
 //!   + Σ plf · l                        over those under native
 //! ```
 //!
-//! `l_baseline` is what such a load takes natively, of which a table is kept (`levels.rs`); PACER
-//! inside steers by the latency relative to it. As long as a saving may have left something waiting
-//! `l` counts as `l_baseline` at most under native. A period under a saving whose load is heavier
-//! than any that was seen natively is judged once one such has been.
+//! As long as a saving may have left something waiting `l` counts as `l_baseline` at most under
+//! native. Where the load is heavier than the baseline's, that is no measure of what the saving
+//! took: such a period is judged once the latency under a heavier load is known (`heavier.rs`).
 //!
 //! While the account is overdrawn everything stays on. Otherwise it says how deep saving may go. A
 //! bunch takes longer in inverse proportion to the capacity that it meets, so with a share `s` of
@@ -32,21 +31,21 @@
 //! would double the latency of a period's requests at half the capacity.
 //!
 //! PACER inside takes care of what it does not by itself (`pacer/care.rs`): it parks no more than
-//! half at a time, judges each load by its own latency, and saves only what the noise of the load lets it be
+//! half at a time, knows reads from writes, and saves only what the noise of the load lets it be
 //! sure of. Then it can look after 1.5 s where PACER takes 5.
 //!
 //! Drives may enter the idle states (`ssd/apst.rs`) that a tenth of `plf` allows, at all times; the
 //! other nine are PACER's, whose baseline has their wake-ups in it.
 
-mod levels;
+mod heavier;
 
-use self::levels::{Levels, Period};
+use self::heavier::{Heavier, Period};
 use crate::PolicyError;
-use crate::cpu::pacer::{Pacer, PacerParams, RECALLED, Told};
+use crate::cpu::pacer::{Pacer, PacerParams, RECALLED};
 use crate::ssd::Apst;
 use crate::topology::Topology;
 use crate::units::Nanos;
-use crate::{PERIOD, Policy, Request, Signals};
+use crate::{IoSignals, PERIOD, Policy, Request, Signals};
 
 /// Requests on a core, waiting or worked on, at which the load is no longer what the cores were
 /// chosen for. At the utilisation that PACER allows itself, 70 %, a core of a group has three at a
@@ -68,9 +67,6 @@ const AGE: Nanos = Nanos::from_secs(60);
 /// can save; deep ones take as long as a request does.
 pub const DRIVES: f64 = 0.1;
 
-/// Periods that wait to be judged.
-const WAITING: usize = 16;
-
 /// Time in which what the account has fades to 1/e, in seconds.
 const HOUR: f64 = 3600.0;
 
@@ -90,15 +86,7 @@ pub struct PacerPlus {
     /// Requests and periods of the last hour or so.
     requests: f64,
     periods: f64,
-    levels: Levels,
-    /// What this period's requests take natively, in ns.
-    l_native: f64,
-    /// Utilisation below which nothing is left waiting from one period to the next.
-    idle: f64,
-    /// Whether all that a saving has left waiting is gone.
-    clean: bool,
-    /// Periods under a saving that cannot be judged yet.
-    waiting: Vec<Period>,
+    heavier: Heavier,
 }
 
 impl PacerPlus {
@@ -112,8 +100,6 @@ impl PacerPlus {
         let plf = (1.0 + whole) / (1.0 + drives) - 1.0;
         let params =
             PacerParams { plf, window: PERIOD, windows: WINDOWS, baseline_age: AGE, ..params };
-        let idle = params.max_utilisation;
-        let levels = Levels::new(params.unstable_thresh, WINDOWS, AGE);
         Ok(Self {
             pacer: Pacer::new(topology, params)?.careful(),
             apst: Apst::new(topology, drives),
@@ -124,11 +110,7 @@ impl PacerPlus {
             before: 1.0,
             requests: 0.0,
             periods: 0.0,
-            levels,
-            l_native: 0.0,
-            idle,
-            clean: true,
-            waiting: Vec::with_capacity(WAITING),
+            heavier: Heavier::new(),
         })
     }
 
@@ -137,35 +119,34 @@ impl PacerPlus {
         let fade = (-signals.period.seconds() / HOUR).exp();
         self.requests = self.requests * fade + signals.io.completed.unwrap_or(0) as f64;
         self.periods = self.periods * fade + 1.0;
+        let IoSignals { completed: Some(n @ 1..), mean_latency: Some(l), .. } = signals.io else {
+            return;
+        };
+        let Some(l_baseline) = self.pacer.l_baseline(&signals.io) else { return };
+        let (l, n) = (l.0 as f64, n as f64);
         // A period at full capacity still ends what the one before has left waiting.
         let now = self.capacity(signals);
-        let capacity = now.min(self.before);
-        let Some(period) = Period::of(signals, capacity) else { return };
-        self.before = now;
+        let capacity = now.min(std::mem::replace(&mut self.before, now));
+        let n_baseline = self.pacer.baseline_rate() * signals.period.seconds();
+        let period = Period { n, l, l_baseline, n_baseline, capacity };
         self.account *= fade;
         self.bunch *= fade;
-        let idles = now == 1.0 && self.idles(signals);
+        self.heavier.fade(fade);
         if capacity < 1.0 {
-            self.clean = idles;
-            self.levels.bound(&period);
-            if self.waiting.len() == WAITING {
-                let first = self.waiting.remove(0);
-                self.charge(&first);
+            self.heavier.clean = false;
+            if let Some(period) = self.heavier.wait(period) {
+                self.charge(&period);
             }
-            self.waiting.push(period);
-        } else {
-            let l_baseline = self.levels.latency(&period).unwrap_or(period.l);
-            self.clean |= period.l <= (1.0 + self.plf) * l_baseline;
-            let native = if self.clean { period.l } else { period.l.min(l_baseline) };
-            self.account += self.plf * native * period.n;
-            if self.clean {
-                self.levels.learn(&period);
-            }
-            self.clean |= idles;
+            return;
         }
-        while let Some(period) = self.waiting.pop_if(|period| self.levels.judged(period).is_some())
-        {
-            self.charge(&period);
+        self.heavier.clean |= l <= (1.0 + self.plf) * l_baseline;
+        let native = if self.heavier.clean { l } else { l.min(l_baseline) };
+        self.account += self.plf * native * n;
+        if period.heavier() && self.heavier.clean {
+            self.heavier.learn(n, l);
+            while let Some(period) = self.heavier.judged() {
+                self.charge(&period);
+            }
         }
     }
 
@@ -178,18 +159,10 @@ impl PacerPlus {
 
     /// What a period under a saving left of the tolerated loss, in ns summed over its requests.
     fn left(&self, period: &Period) -> f64 {
-        let low = self.pacer.low();
-        let l_baseline = low * self.levels.latency(period).unwrap_or(period.l);
-        let native = self.levels.judged(period).map_or(l_baseline, |l| low * l);
-        let most = (1.0 + self.plf) * l_baseline - period.l;
+        let native = self.heavier.latency(period);
+        let most = (1.0 + self.plf) * period.l_baseline - period.l;
         let left = (1.0 + self.plf) * native - period.l;
-        left.min(most.max(self.plf * l_baseline)) * period.n
-    }
-
-    /// Whether the cores had so little to do that nothing can wait any more.
-    fn idles(&self, signals: &Signals) -> bool {
-        let mut used = self.topology.io_groups().map(|g| signals.groups.get(g)?.utilisation);
-        used.all(|u| u.is_some_and(|u| u < self.idle))
+        left.min(most.max(self.plf * period.l_baseline)) * period.n
     }
 
     /// Capacity in force as a share of all: that of the group with the least.
@@ -204,29 +177,16 @@ impl PacerPlus {
 
     /// The share `s` of the capacity with which the account can pay for the worst bunch once more.
     fn reserve(&self) -> f64 {
-        if self.l_native == 0.0 {
-            return 1.0;
-        }
+        let Some(l_baseline) = self.pacer.l_baseline(&IoSignals::default()) else { return 1.0 };
         let bunch = |of: &Period| -self.left(of) / (1.0 / of.capacity - 1.0);
-        let bunch = self.waiting.iter().map(bunch).fold(self.bunch, f64::max);
-        let bunch = bunch.max(self.l_native * self.requests / self.periods);
+        let bunch = self.heavier.waiting().map(bunch).fold(self.bunch, f64::max);
+        let bunch = bunch.max(l_baseline * self.requests / self.periods);
         1.0 / (1.0 + self.balance().max(0.0) / bunch)
     }
 
     /// The account, with what waits to be judged held against it in full.
     fn balance(&self) -> f64 {
-        self.account + self.waiting.iter().map(|period| self.left(period)).sum::<f64>()
-    }
-
-    /// What PACER must know of this period.
-    fn told(&mut self, signals: &Signals) -> Told {
-        let period = Period::of(signals, 1.0);
-        if let Some(l_native) = period.and_then(|period| self.levels.latency(&period)) {
-            self.l_native = l_native;
-        }
-        let clean = self.before < 1.0 || self.clean;
-        let known = clean && period.is_some_and(|period| self.levels.known(&period));
-        Told { reserve: self.reserve(), l_native: self.l_native, known }
+        self.account + self.heavier.waiting().map(|period| self.left(period)).sum::<f64>()
     }
 
     /// Whether a group that may be recalled was found with more than was in force.
@@ -254,8 +214,7 @@ impl Policy for PacerPlus {
         } else {
             (self.balance() < 0.0).then_some("pacer-plus:overdrawn")
         };
-        let told = self.told(signals);
-        self.pacer.step_held(held, Some(told), signals, request);
+        self.pacer.step_held(held, self.reserve(), signals, request);
         self.apst.step(signals, request);
         for g in self.topology.io_groups() {
             let active = request.active_cores.get(g).unwrap_or(self.topology.groups[g].cores);

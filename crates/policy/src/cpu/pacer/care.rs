@@ -2,14 +2,17 @@
 //!
 //! * **No leaps.** A step takes half of a group's cores at most, or doubles them. The guard parks
 //!   no more at once, and each halving is measured before the next.
-//! * **Each load by its own.** Latency is taken relative to what the load takes natively, which
-//!   PACER is told. A loss under a load of which that is not known is none yet: everything is on
-//!   until it is, and no saving is blamed. Once it is known the setting before comes back at once.
+//! * **Reads and writes apart.** The baseline is that of the present mix, for a shift from slow
+//!   reads to fast writes hides a loss.
 //! * **Noise.** A latency that differs by `l_div` from window to window is known to `l_div / √m`
-//!   after `m` of them. Saving goes by the unfavourable ends of baseline and current latency, and
-//!   the noisier the baseline was, the sooner it is learned again.
+//!   after `m` of them. Saving goes by the unfavourable ends of baseline and current latency.
+//! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
+//!   under one. The noisier it was, the sooner it is learned again.
+//! * **A lighter load.** Fewer requests and fewer bytes make no saving slower. A latency that is
+//!   higher all the same is so natively, where idle cores sleep deeply: learned again, no blame.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
 
+use crate::cpu::pacer::window::{Load, Ops};
 use crate::units::Nanos;
 
 /// A baseline lives at least this many times as long as it took to learn: a tenth of the time at
@@ -20,31 +23,29 @@ const LEARNING_SHARE: u64 = 10;
 /// baseline is learned.
 pub(in crate::cpu) const RECALLED: &str = "pacer-plus:recalled";
 
-/// What it is told in every period.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::cpu) struct Told {
-    /// Share of the cores, and of cores times frequency, that stays.
-    pub reserve: f64,
-    /// What this period's requests take natively, in ns; 0 if there is no telling.
-    pub l_native: f64,
-    /// Whether that was seen under this load, and nothing waits any more.
-    pub known: bool,
-}
-
 /// The state of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Care {
-    pub told: Told,
+    /// Share of the cores, and of cores times frequency, that stays.
+    pub reserve: f64,
     /// `l_div` when the baseline was learned.
     noise: f64,
     /// Windows that the baseline is of.
     windows: f64,
+    /// The baseline of reads and of writes, in ns.
+    ops: [f64; 2],
+    /// The load of which the baseline is, per second.
+    load: Load,
+    /// Latency under a saving over the baseline, the lowest since it was learned; at most 1.
+    fallen: f64,
 }
 
 impl Care {
-    /// The baseline was learned from so many windows.
-    pub fn learn(&mut self, l_div: f64, windows: usize) {
-        (self.noise, self.windows) = (l_div, windows as f64);
+    /// The baseline `l_avg` was learned from so many windows, under `load`.
+    pub fn learn(&mut self, l_avg: f64, l_div: f64, (windows, load): (usize, Load), ops: &Ops) {
+        self.load = load;
+        (self.noise, self.windows, self.fallen) = (l_div, windows as f64, 1.0);
+        self.ops = [0, 1].map(|op| ops.mean(op).unwrap_or(l_avg));
     }
 
     /// How long a baseline is trusted that took so long to learn: `age` if windows did not differ,
@@ -53,6 +54,38 @@ impl Care {
         // A float converted to an integer saturates.
         let age = Nanos((age.0 as f64 * (1.0 - self.noise / stable)) as u64);
         age.max(Nanos(took.0.saturating_mul(LEARNING_SHARE)))
+    }
+
+    /// The baseline `l_baseline`, were reads and writes mixed as in `ops`.
+    pub fn mixed(&self, l_baseline: f64, ops: &Ops) -> f64 {
+        let [reads, writes] = ops.number;
+        match reads + writes > 0.0 && self.ops[0] > 0.0 {
+            true => (reads * self.ops[0] + writes * self.ops[1]) / (reads + writes),
+            false => l_baseline,
+        }
+    }
+
+    /// The same, no higher than the latency under a saving has shown.
+    pub fn baseline(&self, l_baseline: f64, ops: &Ops) -> f64 {
+        self.fallen * self.mixed(l_baseline, ops)
+    }
+
+    /// Sees a latency of at most `high` under a saving and `load`.
+    pub fn see(&mut self, high: f64, load: Load, l_baseline: f64, ops: &Ops) {
+        let fallen = high / self.mixed(l_baseline, ops);
+        if fallen < self.fallen {
+            (self.fallen, self.load) = (fallen, load);
+        }
+    }
+
+    /// Requests per second of the baseline's load.
+    pub fn rate(&self) -> f64 {
+        self.load.requests()
+    }
+
+    /// Whether `load` is below the baseline's by a `share` and more.
+    pub fn lighter(&self, load: &Load, share: f64) -> bool {
+        load.below(&self.load, share)
     }
 
     /// The highest that the current latency may well be, of so many windows.
@@ -67,7 +100,7 @@ impl Care {
 
     /// Cores of a group of `cores` that the reserve is.
     pub fn cores(&self, cores: u16) -> u16 {
-        (f64::from(cores) * self.told.reserve).ceil() as u16
+        (f64::from(cores) * self.reserve).ceil() as u16
     }
 }
 
@@ -77,8 +110,29 @@ mod tests {
 
     fn learned(l_div: f64) -> Care {
         let mut care = Care::default();
-        care.learn(l_div, 4);
+        let ops = Ops { number: [30.0, 10.0], latency: [30.0 * 120.0, 10.0 * 40.0] };
+        care.learn(100.0, l_div, (4, Load::default()), &ops);
         care
+    }
+
+    #[test]
+    fn the_baseline_is_that_of_the_present_mix() {
+        let care = learned(0.0);
+        let mix = |reads, writes| Ops { number: [reads, writes], latency: [0.0; 2] };
+        assert_eq!(care.baseline(100.0, &mix(3.0, 1.0)), 100.0);
+        assert_eq!(care.baseline(100.0, &mix(1.0, 3.0)), 60.0);
+        assert_eq!(care.baseline(100.0, &Ops::default()), 100.0, "not known apart");
+    }
+
+    #[test]
+    fn no_baseline_is_above_the_latency_under_a_saving() {
+        let mut care = learned(0.0);
+        let ops = Ops::default();
+        care.see(130.0, Load::default(), 100.0, &ops);
+        assert_eq!(care.baseline(100.0, &ops), 100.0);
+        care.see(90.0, Load::default(), 100.0, &ops);
+        care.see(95.0, Load::default(), 100.0, &ops);
+        assert_eq!(care.baseline(100.0, &ops), 90.0);
     }
 
     #[test]

@@ -43,17 +43,17 @@ mod window;
 use crate::PolicyError;
 use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
-use crate::{BackgroundMode, GroupSetting, InForce, Policy, Request, Signals};
+use crate::{BackgroundMode, GroupSetting, InForce, IoSignals, Policy, Request, Signals};
 
 use care::Care;
-pub(in crate::cpu) use care::{RECALLED, Told};
+pub(in crate::cpu) use care::RECALLED;
 use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
 use core_adaptor::CoreAdaptor;
 use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
-use window::{Windows, work};
+use window::{Ops, Windows};
 
 /// The states of Fig. 9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,28 +139,31 @@ impl Pacer {
         self
     }
 
-    /// The lowest that a baseline may well be, as a share of what it seems to be.
-    pub(in crate::cpu) fn low(&self) -> f64 {
-        self.care.map_or(1.0, |care| care.low(1.0))
+    /// `l_baseline` in ns of the reads and writes of a period, once it is known.
+    pub(in crate::cpu) fn l_baseline(&self, io: &IoSignals) -> Option<f64> {
+        let baseline = |care: Care| care.low(care.baseline(self.l_baseline, &Ops::of(io)));
+        (self.l_baseline > 0.0).then(|| self.care.map_or(self.l_baseline, baseline))
+    }
+
+    /// Requests per second of the load of which the baseline is.
+    pub(in crate::cpu) fn baseline_rate(&self) -> f64 {
+        self.care.map_or(f64::NAN, |care| care.rate())
     }
 
     /// One period; nothing is saved if `held` says why.
     pub(in crate::cpu) fn step_held(
         &mut self,
         held: Option<&'static str>,
-        told: Option<Told>,
+        reserve: f64,
         signals: &Signals,
         request: &mut Request,
     ) {
-        if let (Some(care), Some(told)) = (&mut self.care, told) {
-            care.told = told;
-            if self.l_baseline == 0.0 {
-                self.l_baseline = told.l_native;
-            }
+        if let Some(care) = &mut self.care {
+            care.reserve = reserve;
         }
         self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
-        let expected = self.l_baseline / self.scale() * (1.0 + self.params.plf);
+        let expected = self.l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
         match self.state {
@@ -172,14 +175,6 @@ impl Pacer {
         self.keep_reserve(request);
         if !self.had(&self.asked) {
             self.windows.changed();
-        }
-    }
-
-    /// What the latency of this period is multiplied by, to be that under the baseline's load.
-    fn scale(&self) -> f64 {
-        match self.care.map(|care| care.told.l_native) {
-            Some(l_native) if l_native > 0.0 => self.l_baseline / l_native,
-            _ => 1.0,
         }
     }
 
@@ -240,7 +235,7 @@ impl Pacer {
 
     /// Raises what is asked for to the reserve.
     fn keep_reserve(&mut self, request: &mut Request) {
-        let Some(care) = self.care.filter(|care| care.told.reserve > 0.0) else { return };
+        let Some(care) = self.care.filter(|care| care.reserve > 0.0) else { return };
         let highest = self.topology.max_frequency();
         self.each_io_group(|pacer, g| {
             let cores = pacer.topology.groups[g].cores;
@@ -248,7 +243,7 @@ impl Pacer {
                 pacer.ask_active(g, care.cores(cores), request, "pacer-plus:reserve");
             }
             let share = f64::from(pacer.asked[g].active) / f64::from(cores);
-            let f = pacer.topology.frequency_at_least(highest * (care.told.reserve / share));
+            let f = pacer.topology.frequency_at_least(highest * (care.reserve / share));
             if pacer.asked[g].frequency < f.min(highest) {
                 pacer.ask_frequency(g, f.min(highest), request, "pacer-plus:reserve");
             }
@@ -290,13 +285,7 @@ impl Pacer {
 
     fn unstable(&mut self, signals: &Signals, held: bool, request: &mut Request) {
         self.set(request, Self::all, "pacer:unstable");
-        let known = self.care.is_some_and(|care| care.told.known);
-        if self.relearning && known && !held && self.bears(|g| work(signals.groups.get(g)?)) {
-            (self.relearning, self.learned_at) = (false, signals.now);
-            self.enter_resumed(signals.period, request);
-            return;
-        }
-        let complete = self.windows.add(signals, self.scale());
+        let complete = self.windows.add(signals);
         let calm = complete && self.windows.l_div() < self.params.stable_thresh;
         // A load that the Burst-Check would throw out again at once is not stable.
         if calm && !held && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
@@ -316,9 +305,8 @@ impl Pacer {
             self.learn_again(request, "pacer:ceiling-lifted");
         } else if self.resume > Nanos::ZERO {
             self.resume(signals.period, request);
-        } else if self.windows.add(signals, self.scale()) {
-            // Loads that differ in what a saving takes are no divergence where each is known.
-            if self.care.is_none() && self.windows.l_div() > self.params.unstable_thresh {
+        } else if self.windows.add(signals) {
+            if self.windows.l_div() > self.params.unstable_thresh {
                 self.memory.acquit();
                 self.enter_unstable(request, "pacer:latency-diverged");
             } else {
@@ -348,7 +336,7 @@ impl Policy for Pacer {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
-        self.step_held(None, None, signals, request);
+        self.step_held(None, 0.0, signals, request);
     }
 }
 

@@ -42,12 +42,13 @@ impl Pacer {
     pub(super) fn enter_stable(&mut self, (now, period): (Nanos, Nanos), request: &mut Request) {
         self.state = State::Stable;
         let l_avg = self.windows.l_avg();
-        let same = (l_avg - self.l_baseline).abs() < self.params.stable_thresh * self.l_baseline;
-        let relearned = std::mem::take(&mut self.relearning) && same;
-        let bears = || self.care.is_none() || self.bears(|g| self.windows.work(g));
-        if relearned && bears() {
+        let old =
+            self.care.map_or(self.l_baseline, |c| c.mixed(self.l_baseline, &self.windows.ops()));
+        let same = (l_avg - old).abs() < self.params.stable_thresh * old;
+        if std::mem::take(&mut self.relearning) && same && self.bearable() {
             self.learn(l_avg, now);
-            self.enter_resumed(period, request);
+            self.resume = RESUME;
+            self.resume(period, request);
         } else {
             self.kept.copy_from_slice(&self.native);
             let groups = self.topology.io_groups().map(|g| self.sizing(g));
@@ -57,19 +58,13 @@ impl Pacer {
         }
     }
 
-    /// Whether the setting before can do so much work in each group.
-    pub(super) fn bears(&self, work: impl Fn(usize) -> Option<f64>) -> bool {
+    /// Whether the load is one for the setting before.
+    fn bearable(&self) -> bool {
         let limit = self.params.max_utilisation;
         let speed = |g: usize| self.kept[g].frequency / self.topology.max_frequency();
         let most = |g: usize| limit * f64::from(self.kept[g].active) * speed(g);
-        self.topology.io_groups().all(|g| work(g).is_none_or(|work| work <= most(g)))
-    }
-
-    /// Back to the setting before the baseline was learned again.
-    pub(super) fn enter_resumed(&mut self, period: Nanos, request: &mut Request) {
-        self.state = State::Stable;
-        self.resume = RESUME;
-        self.resume(period, request);
+        let bears = |g: usize| self.windows.work(g).is_none_or(|work| work <= most(g));
+        self.care.is_none() || self.topology.io_groups().all(bears)
     }
 
     /// Asks for the setting before the baseline was learned again, until it is in force. The guard
@@ -95,8 +90,8 @@ impl Pacer {
         let distance = loss::loss_distance(self.params.plf, loss);
         let sure = loss::loss_distance(self.params.plf, at_worst);
         self.memory.expire(now);
-        if distance < 0.0 && self.care.is_some_and(|care| !care.told.known) {
-            self.learn_again(request, "pacer-plus:unknown-load");
+        if distance < 0.0 && self.lighter() {
+            self.learn_again(request, "pacer-plus:lighter");
             return;
         } else if distance < 0.0 {
             self.give_back(distance, now, request);
@@ -108,21 +103,31 @@ impl Pacer {
         }
     }
 
+    /// Whether the load is so far below the baseline's that no saving has raised the latency.
+    fn lighter(&self) -> bool {
+        let (load, thresh) = (self.windows.load(), self.params.unstable_thresh);
+        self.care.is_some_and(|care| care.lighter(&load, thresh))
+    }
+
     /// `loss_cur`, and what it may well be.
-    fn losses(&self, l_cur: f64) -> (f64, f64) {
-        let loss = loss::loss_cur(l_cur, self.l_baseline);
-        let Some(care) = &self.care else { return (loss, loss) };
+    fn losses(&mut self, l_cur: f64) -> (f64, f64) {
+        let Some(care) = &mut self.care else {
+            let loss = loss::loss_cur(l_cur, self.l_baseline);
+            return (loss, loss);
+        };
         let high = care.high(l_cur, self.windows.l_div(), self.windows.since_change());
-        (loss, loss::loss_cur(high, care.low(self.l_baseline)))
+        let ops = self.windows.ops();
+        care.see(high, self.windows.load(), self.l_baseline, &ops);
+        let l_baseline = care.baseline(self.l_baseline, &ops);
+        (loss::loss_cur(l_cur, l_baseline), loss::loss_cur(high, care.low(l_baseline)))
     }
 
     fn learn(&mut self, l_avg: f64, now: Nanos) {
         if let Some(care) = &mut self.care {
-            care.learn(self.windows.l_div(), self.windows.since_change());
-        } else {
-            self.l_baseline = l_avg;
+            let of = (self.windows.since_change(), self.windows.load());
+            care.learn(l_avg, self.windows.l_div(), of, &self.windows.ops());
         }
-        self.learned_at = now;
+        (self.l_baseline, self.learned_at) = (l_avg, now);
         self.ceilings.learn();
         let (age, took) = (self.params.baseline_age, self.windows.span());
         self.trusted_for = match &self.care {
@@ -199,7 +204,7 @@ impl Pacer {
         };
         let least = self.topology.io_groups().map(share).fold(1.0, f64::min);
         let highest = self.topology.max_frequency();
-        self.topology.frequency_at_least(highest * (care.told.reserve / least)).min(highest)
+        self.topology.frequency_at_least(highest * (care.reserve / least)).min(highest)
     }
 
     /// Gives resources back until `plf` is kept again.

@@ -32,9 +32,74 @@ pub(super) fn utilisation(group: &GroupSignals) -> Option<f64> {
     group.utilisation.filter(|u| (0.0..=1.05).contains(u))
 }
 
-/// Useful work of a group in cores.
-pub(super) fn work(group: &GroupSignals) -> Option<f64> {
-    Some(f64::from(group.active?) * utilisation(group)?)
+/// Numbers and sums of the latency in ns of reads and of writes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ops {
+    pub number: [f64; 2],
+    pub latency: [f64; 2],
+}
+
+impl Ops {
+    /// Those of one period; none where they are not known apart.
+    pub fn of(io: &IoSignals) -> Self {
+        let mut ops = Self::default();
+        for (op, known) in [io.reads, io.writes].iter().enumerate() {
+            if let (Some(n), Some(latency)) = (known.completed, known.mean_latency) {
+                (ops.number[op], ops.latency[op]) = (n as f64, n as f64 * latency.0 as f64);
+            }
+        }
+        ops
+    }
+
+    /// Mean latency of the reads, `op` 0, or of the writes, 1.
+    pub fn mean(&self, op: usize) -> Option<f64> {
+        (self.number[op] > 0.0).then(|| self.latency[op] / self.number[op])
+    }
+
+    fn add(&mut self, other: &Self) {
+        for op in 0..2 {
+            self.number[op] += other.number[op];
+            self.latency[op] += other.latency[op];
+        }
+    }
+}
+
+/// Requests and their bytes, in a period or per second; NaN, which is never below another, where
+/// they are not known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Load {
+    requests: f64,
+    bytes: f64,
+}
+
+impl Load {
+    /// That of one period. What arrives and has to wait counts.
+    pub fn of(io: &IoSignals) -> Self {
+        let known = |n: Option<u64>| n.map_or(f64::NAN, |n| n as f64);
+        Self { requests: known(io.completed.max(io.arrived)), bytes: known(io.bytes) }
+    }
+
+    pub fn requests(&self) -> f64 {
+        self.requests
+    }
+
+    /// The same per second.
+    pub fn per(self, span: Nanos) -> Self {
+        let seconds = span.seconds();
+        Self { requests: self.requests / seconds, bytes: self.bytes / seconds }
+    }
+
+    /// Whether this is below `other` by a `share` and more: fewer requests, and no larger ones in
+    /// their place.
+    pub fn below(&self, other: &Self, share: f64) -> bool {
+        let below = |own: f64, other: f64| own < other * (1.0 - share);
+        below(self.requests, other.requests) && below(self.bytes, other.bytes)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+    }
 }
 
 /// The window being filled.
@@ -43,6 +108,8 @@ struct Open {
     span: Nanos,
     requests: u64,
     latency_sum: f64,
+    ops: Ops,
+    load: Load,
     /// Per group, core-seconds of useful work and the seconds for which it is known.
     work: Vec<(f64, f64)>,
 }
@@ -50,6 +117,7 @@ struct Open {
 impl Open {
     fn clear(&mut self) {
         (self.span, self.requests, self.latency_sum) = (Nanos::ZERO, 0, 0.0);
+        (self.ops, self.load) = (Ops::default(), Load::default());
         self.work.fill((0.0, 0.0));
     }
 }
@@ -66,6 +134,10 @@ pub(super) struct Windows {
     latency: Vec<f64>,
     /// Ring of the windows' lengths.
     spans: Vec<Nanos>,
+    /// Ring of reads and writes.
+    ops: Vec<Ops>,
+    /// Ring of requests and bytes.
+    loads: Vec<Load>,
     /// Ring of work per group, a row per window.
     work: Vec<Option<f64>>,
     next: usize,
@@ -84,6 +156,8 @@ impl Windows {
             skip: true,
             latency: vec![0.0; params.windows],
             spans: vec![Nanos::ZERO; params.windows],
+            ops: vec![Ops::default(); params.windows],
+            loads: vec![Load::default(); params.windows],
             work: vec![None; params.windows * groups],
             next: 0,
             filled: 0,
@@ -104,20 +178,21 @@ impl Windows {
         self.unchanged = 0;
     }
 
-    /// Takes in one period, its latency times `scale`; true when it completes a window and `k` of
-    /// them are there.
-    pub fn add(&mut self, signals: &Signals, scale: f64) -> bool {
+    /// Takes in one period; true when it completes a window and `k` of them are there.
+    pub fn add(&mut self, signals: &Signals) -> bool {
         let Some((requests, latency)) = completions(&signals.io) else { return false };
         if std::mem::take(&mut self.skip) {
             return false;
         }
         self.open.span += signals.period;
         self.open.requests = self.open.requests.saturating_add(requests);
-        self.open.latency_sum += requests as f64 * latency * scale;
+        self.open.latency_sum += requests as f64 * latency;
+        self.open.ops.add(&Ops::of(&signals.io));
+        self.open.load.add(&Load::of(&signals.io));
         for (group, work) in signals.groups.iter().zip(&mut self.open.work) {
-            if let Some(cores) = self::work(group) {
+            if let (Some(u), Some(active)) = (utilisation(group), group.active) {
                 let seconds = signals.period.seconds();
-                work.0 += cores * seconds;
+                work.0 += f64::from(active) * u * seconds;
                 work.1 += seconds;
             }
         }
@@ -133,6 +208,8 @@ impl Windows {
         let groups = self.open.work.len();
         self.latency[self.next] = self.open.latency_sum / self.open.requests as f64;
         self.spans[self.next] = self.open.span;
+        self.ops[self.next] = self.open.ops;
+        self.loads[self.next] = self.open.load;
         let row = &mut self.work[self.next * groups..(self.next + 1) * groups];
         for (kept, (work, seconds)) in row.iter_mut().zip(&self.open.work) {
             *kept = (*seconds > 0.0).then_some(work / seconds);
@@ -149,6 +226,13 @@ impl Windows {
         (1..=self.unchanged).map(move |back| (next + k - back) % k)
     }
 
+    /// Reads and writes of the windows since the last change.
+    pub fn ops(&self) -> Ops {
+        let mut sum = Ops::default();
+        self.current().for_each(|window| sum.add(&self.ops[window]));
+        sum
+    }
+
     /// Windows since the last change.
     pub fn since_change(&self) -> usize {
         self.unchanged
@@ -162,6 +246,16 @@ impl Windows {
     /// `l_avg` in ns. Only meaningful once [`Windows::add`] has returned true, as the rest.
     pub fn l_avg(&self) -> f64 {
         self.current().map(|window| self.latency[window]).sum::<f64>() / self.unchanged as f64
+    }
+
+    /// Requests and bytes per second since the last change.
+    pub fn load(&self) -> Load {
+        let (mut sum, mut span) = (Load::default(), Nanos::ZERO);
+        for window in self.current() {
+            sum.add(&self.loads[window]);
+            span += self.spans[window];
+        }
+        sum.per(span)
     }
 
     /// Length of the `k` windows together.
@@ -213,33 +307,30 @@ mod tests {
             ..PacerParams::default()
         };
         let mut windows = Windows::new(&params, 2);
-        assert!(!windows.add(&period(1_000_000, 1, None), 1.0), "the first period is left out");
+        assert!(!windows.add(&period(1_000_000, 1, None)), "the first period is left out");
         windows
     }
 
     #[test]
     fn average_and_divergence() {
         let mut windows = windows(1);
-        assert!(!windows.add(&period(10, 90, Some(0.1)), 1.0));
-        assert!(!windows.add(&period(10, 100, Some(0.2)), 1.0));
-        assert!(windows.add(&period(10, 110, Some(0.3)), 1.0));
+        assert!(!windows.add(&period(10, 90, Some(0.1))));
+        assert!(!windows.add(&period(10, 100, Some(0.2))));
+        assert!(windows.add(&period(10, 110, Some(0.3))));
         assert_eq!(windows.l_avg(), 100_000.0);
         assert!((windows.l_div() - 0.2 / 3.0).abs() < 1e-12);
         assert!((windows.work(1).unwrap() - 1.6).abs() < 1e-12);
         assert!(windows.unchanged());
         // Sliding: 90 drops out.
-        assert!(windows.add(&period(10, 120, Some(0.3)), 1.0));
+        assert!(windows.add(&period(10, 120, Some(0.3))));
         assert_eq!(windows.l_avg(), 110_000.0);
         // After a change, from it on.
         windows.changed();
-        assert!(
-            !windows.add(&period(10, 500, Some(0.3)), 1.0),
-            "the period of the change is left out"
-        );
-        assert!(windows.add(&period(10, 120, Some(0.3)), 1.0));
+        assert!(!windows.add(&period(10, 500, Some(0.3))), "the period of the change is left out");
+        assert!(windows.add(&period(10, 120, Some(0.3))));
         assert_eq!((windows.l_avg(), windows.l_div()), (120_000.0, 0.0));
         assert!(!windows.unchanged());
-        assert!(windows.add(&period(10, 140, Some(0.3)), 1.0));
+        assert!(windows.add(&period(10, 140, Some(0.3))));
         assert_eq!(windows.l_avg(), 130_000.0);
     }
 
@@ -247,9 +338,9 @@ mod tests {
     fn a_window_weighs_requests_and_grows_until_it_has_enough() {
         let mut windows = windows(100);
         for _ in 0..3 {
-            assert!(!windows.add(&period(25, 100, None), 1.0));
-            assert!(!windows.add(&period(0, 0, None), 1.0));
-            windows.add(&period(75, 200, None), 1.0);
+            assert!(!windows.add(&period(25, 100, None)));
+            assert!(!windows.add(&period(0, 0, None)));
+            windows.add(&period(75, 200, None));
         }
         assert_eq!(windows.l_avg(), 175_000.0);
         assert_eq!(windows.span(), Nanos::from_millis(4500));
@@ -261,28 +352,45 @@ mod tests {
     fn a_late_window_closes_with_what_it_has_but_never_with_nothing() {
         let mut windows = windows(100);
         for _ in 0..40 {
-            assert!(!windows.add(&period(0, 0, None), 1.0));
+            assert!(!windows.add(&period(0, 0, None)));
         }
-        assert!(!windows.add(&period(1, 100, None), 1.0));
-        let filled = (0..8).filter(|_| windows.add(&period(1, 100, None), 1.0)).count();
+        assert!(!windows.add(&period(1, 100, None)));
+        let filled = (0..8).filter(|_| windows.add(&period(1, 100, None))).count();
         assert_eq!(filled, 1, "two windows of four periods each complete the three");
     }
 
     #[test]
     fn unknown_periods_are_left_out_and_clearing_starts_anew() {
         let mut windows = windows(1);
-        windows.add(&period(10, 100, None), 1.0);
-        windows.add(&period(10, 100, None), 1.0);
+        windows.add(&period(10, 100, None));
+        windows.add(&period(10, 100, None));
         let unknown = Signals { period: Nanos::from_millis(500), ..Signals::default() };
-        assert!(!windows.add(&unknown, 1.0));
+        assert!(!windows.add(&unknown));
         let mut half = period(10, 100, None);
         half.io.mean_latency = None;
-        assert!(!windows.add(&half, 1.0));
-        assert!(windows.add(&period(10, 100, Some(f64::NAN)), 1.0));
+        assert!(!windows.add(&half));
+        assert!(windows.add(&period(10, 100, Some(f64::NAN))));
         assert_eq!(windows.work(0), None, "nonsense is not averaged");
         windows.clear();
-        let full = (0..4).map(|_| windows.add(&period(10, 300, None), 1.0)).collect::<Vec<_>>();
+        let full = (0..4).map(|_| windows.add(&period(10, 300, None))).collect::<Vec<_>>();
         assert_eq!(full, [false, false, false, true]);
         assert_eq!(windows.l_avg(), 300_000.0);
+    }
+
+    #[test]
+    fn a_load_is_below_another_with_fewer_requests_and_fewer_bytes() {
+        let load = |requests, bytes| {
+            let io = IoSignals { completed: Some(requests), bytes, ..IoSignals::default() };
+            Load::of(&io).per(Nanos::from_millis(500))
+        };
+        let other = load(100, Some(800));
+        assert!(load(70, Some(560)).below(&other, 0.25));
+        assert!(!load(80, Some(640)).below(&other, 0.25));
+        assert!(!load(10, Some(800)).below(&other, 0.25), "larger requests");
+        assert!(!load(10, None).below(&other, 0.25), "not known");
+        assert!(!load(10, Some(80)).below(&load(100, None), 0.25));
+        let mut waits = IoSignals { completed: Some(10), bytes: Some(80), ..IoSignals::default() };
+        waits.arrived = Some(100);
+        assert!(!Load::of(&waits).per(Nanos::from_millis(500)).below(&other, 0.25));
     }
 }

@@ -44,18 +44,16 @@ proptest! {
 fn a_recall_brings_everything_back() {
     let recalls: [fn(&mut Signals); 2] = [
         |signals| signals.groups[1].active = Some(16),
-        |signals| signals.groups[1].frequency = Some(Hertz(2.6e9)),
+        |signals| signals.groups[1].frequency = Some(Hertz(9e9)),
     ];
     for recall in recalls {
         let mut run = plus(Plant::new(20e3), 0.2);
-        run.run(70);
+        run.run(120);
         let native = Loop::new(run.plant.clone(), crate::cpu::Native).groups();
         assert_ne!(run.groups(), native, "nothing saved");
-        let before = run.cores();
         run.step_with(recall);
+        run.step();
         assert_eq!(run.groups(), native);
-        run.run(5);
-        assert!(run.cores() <= before, "the load is known");
     }
 }
 
@@ -111,38 +109,17 @@ fn falls(larger: u64) -> (u16, u16, Vec<&'static str>) {
 #[test]
 fn a_latency_that_rises_as_the_load_falls_is_no_loss() {
     let (before, after, reasons) = falls(1);
-    assert!(reasons.contains(&"pacer-plus:unknown-load"), "{reasons:?}");
+    assert!(reasons.contains(&"pacer-plus:lighter"), "{reasons:?}");
     assert!(!reasons.iter().any(|reason| reason.contains("loss")), "{reasons:?}");
     assert!(after <= before, "{before} {after}");
 }
 
-/// So may requests that are larger.
+/// Fewer requests that are larger may be slow because of the saving.
 #[test]
-fn a_latency_that_rises_as_requests_grow_is_no_loss() {
-    let (before, after, reasons) = falls(8);
-    assert!(reasons.contains(&"pacer-plus:unknown-load"), "{reasons:?}");
-    assert!(!reasons.iter().any(|reason| reason.contains("loss")), "{reasons:?}");
-    assert!(after <= before, "{before} {after}");
-}
-
-/// A load that was seen with everything on is not learned again as it comes back.
-#[test]
-fn a_load_that_comes_back_is_known() {
-    let mut run = plus(Plant::new(20e3), 0.2);
-    run.run(70);
-    let calm = (run.plant.rate, run.plant.other);
-    let mut unknown = 0;
-    for turn in 0..6 {
-        (run.plant.rate, run.plant.other) = match turn % 2 {
-            0 => (2e3, 2.0 * calm.1),
-            _ => calm,
-        };
-        for _ in 0..16 {
-            run.step();
-            unknown += usize::from(run.reasons().contains(&"pacer-plus:unknown-load"));
-        }
-    }
-    assert_eq!(unknown, 1);
+fn larger_requests_are_no_lighter_load() {
+    let (_, _, reasons) = falls(8);
+    assert!(!reasons.contains(&"pacer-plus:lighter"), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("loss")), "{reasons:?}");
 }
 
 /// A settled run whose load is seven times as heavy for 3 s, twice; the latency is then so many
@@ -180,6 +157,6 @@ fn a_heavier_load_that_takes_longer_in_any_case_is_no_loss() {
 
 #[test]
 fn what_a_saving_adds_to_a_heavier_load_is_a_loss() {
-    let (balance, saves) = two_jumps(16.0, 1.0);
+    let (balance, saves) = two_jumps(4.0, 1.0);
     assert!(balance < 0.0 && !saves, "{balance}");
 }
