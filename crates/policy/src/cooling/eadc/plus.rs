@@ -21,7 +21,7 @@
 //!
 //! A setting stays until it breaks the limit by a step of the reading, or another one is better by
 //! more than the model is worth. Jobs are never paused: what full fans and the lowest frequency
-//! cannot cool is left to the guard, for a server that waits draws nearly as much as one that works.
+//! cannot cool is left to the guard. A server that waits draws nearly as much as one that works.
 
 use crate::cooling::eadc::admission::{Admission, late};
 use crate::cooling::eadc::disks::{Disks, NEGLIGIBLE};
