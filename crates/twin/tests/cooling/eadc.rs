@@ -69,8 +69,8 @@ fn fans_know_where_sockets_go_when_most_of_the_work_is_over() {
     assert!(most < 0.8, "{most}");
 }
 
-/// A server that waits draws nearly as much as one that works: when `eadc-plus` still paused jobs to
-/// hold the set point, it took 5.2 times the energy of `dlb` on a server that could not hold it.
+/// A server that waits draws nearly as much as one that works: when `eadc-plus` still paused jobs
+/// to hold the set point, it took 5.2 times the energy of `dlb` on a server that could not hold it.
 #[test]
 fn no_job_is_paused_on_a_server_too_hot_for_the_set_point() {
     let mut scene = Scene { profile: Profile::load("eadc-e2").unwrap(), ..Scene::mixed(11, 1500) };
