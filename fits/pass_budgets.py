@@ -67,7 +67,15 @@ def simulate(words: list[str]) -> tuple[float, float, float, float]:
 def main() -> None:
     words = sys.argv[1:]
     shown = "--commands" in words
-    budgets = tuple(int(word) for word in words if word != "--commands") or BUDGETS
+    numbers = [word for word in words if word != "--commands"]
+    wrong = [word for word in numbers if not word.isdecimal()]
+    if wrong:
+        print(f"'{wrong[0]}' is no budget in whole watts, such as 265\n{__doc__}", file=sys.stderr)
+        sys.exit(2)
+    if not Path(EBB).is_file():
+        print(f"no binary at {EBB}: cargo build --release, or set EBB", file=sys.stderr)
+        sys.exit(2)
+    budgets = tuple(int(word) for word in numbers) or BUDGETS
     folder = Path(tempfile.mkdtemp(prefix="pass-budgets-"))
     for workload in WORKLOADS:
         commands = [command(folder, workload, setting) for setting in SETTINGS]
