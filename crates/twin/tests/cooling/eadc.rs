@@ -82,6 +82,13 @@ fn no_job_is_paused_on_a_server_too_hot_for_the_set_point() {
 }
 
 #[test]
+fn a_heat_sink_is_not_overheated_while_it_is_learnt() {
+    let scene = Scene { profile: Profile::load("eadc-e2").unwrap(), ..Scene::mixed(11, 600) };
+    let peak = scene.run("eadc-plus").peak();
+    assert!(peak < 86.5, "{peak}");
+}
+
+#[test]
 fn frequency_is_the_last_thing_that_gives() {
     // Fans that cannot: two of six left.
     let scene = Scene { faults: dead_fans(4, 0), ..Scene::mixed(14, 1800) };
