@@ -21,7 +21,7 @@ const CAPACITY: f64 = 270.0;
 /// The model follows the readings within 20 s, twice their lag, per second.
 const FOLLOW: f64 = 0.05;
 /// What a socket at full load is taken to be above the air at half speed before anything is known,
-/// in kelvin: a poor heat sink. Fans too early cost little, fans too late let the hardware throttle.
+/// in kelvin: a poor heat sink. Fans too early cost little, too late they let hardware throttle.
 const GUESS: f64 = 90.0;
 /// Bounds of `R`, K/W: no heat sink is outside of them.
 const LEAST: f64 = 0.01;
