@@ -10,6 +10,7 @@ use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_policy::{CoreRole, GroupSetting, GroupSignals};
 
 use super::events::{Event, Events};
+use super::idle::Idle;
 use super::io::{Io, Ios, Kind, NONE, mix};
 use super::prefetch::prefetch;
 use super::quota::Quota;
@@ -68,6 +69,7 @@ struct Group {
     ns_per_cycle: f64,
     busy_watts: f64,
     poll_watts: f64,
+    idle: Idle,
     /// Factors on the cycles of a request, mean 1.
     variation: Vec<f32>,
     /// Energy since the last [`Cores::socket_watts`], in watt-nanoseconds.
@@ -142,6 +144,7 @@ impl Cores {
                 ns_per_cycle: 0.0,
                 busy_watts: 0.0,
                 poll_watts: 0.0,
+                idle: Idle::new(&profile.cpu),
                 variation: variation(stage.variation, seed ^ (index as u64) << 32),
                 watt_ns: 0.0,
                 polls: profile.cpu.wait == Wait::Poll && stage.role != CoreRole::Compute,
@@ -335,9 +338,8 @@ impl Cores {
         if self.cpu.wait == Wait::Poll {
             return 0;
         }
-        let idle = now - self.cores[index].idle_since;
-        let state = self.cpu.idle_states.iter().rev().find(|state| state.after.0 <= idle);
-        state.map_or(0, |state| state.exit.0)
+        let core = &self.cores[index];
+        self.groups[core.group as usize].idle.wake_latency(now - core.idle_since)
     }
 
     /// Books a core's time and energy up to `now`.
@@ -368,28 +370,14 @@ impl Cores {
             self.time.polling.0 += span;
             self.watt_ns += span as f64 * group.poll_watts;
         } else {
-            let awake = group.poll_watts;
             let idle_since = core.idle_since;
             self.time.idle.0 += span;
-            self.watt_ns += self.idle_watt_ns(awake, now - idle_since);
+            self.watt_ns += group.idle.watt_ns(now - idle_since);
             if since > idle_since {
-                self.watt_ns -= self.idle_watt_ns(awake, since - idle_since);
+                self.watt_ns -= group.idle.watt_ns(since - idle_since);
             }
         }
         self.groups[index].watt_ns += self.watt_ns - before;
-    }
-
-    /// Energy of a core idle for `span`, falling through the idle states.
-    fn idle_watt_ns(&self, awake: f64, span: u64) -> f64 {
-        let (mut sum, mut from, mut watts) = (0.0, 0, awake);
-        for state in &self.cpu.idle_states {
-            if state.after.0 >= span {
-                break;
-            }
-            sum += (state.after.0 - from) as f64 * watts;
-            (from, watts) = (state.after.0, state.power.0);
-        }
-        sum + (span - from) as f64 * watts
     }
 
     /// Sets a group's frequency-dependent numbers.
@@ -403,6 +391,7 @@ impl Cores {
         group.ns_per_cycle = (1.0 - self.uncore_share) * (1e9 / frequency.0) + unstretched;
         group.busy_watts = self.cpu.core_static.0 + dynamic;
         group.poll_watts = self.cpu.core_static.0 + dynamic * self.cpu.poll_share;
+        group.idle.set_awake(group.poll_watts);
     }
 
     /// Carries out what is asked of a group. Parked cores finish their queues first; what waits

@@ -12,6 +12,7 @@ mod cores;
 mod device;
 mod drive_queue;
 mod events;
+mod idle;
 mod io;
 mod jobs;
 mod latency;
