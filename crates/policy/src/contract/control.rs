@@ -151,7 +151,7 @@ macro_rules! controls {
                 released: "as the governor found has it; in the twin the highest",
                 text: "Frequency of the active cores, below the ceiling of their socket.",
             }
-            /// Requests waiting for each active core at which all cores come back at once.
+            /// Requests for each active core of a group at which all cores of all groups come back.
             Recall recall: u16,
             |_, _| None,
             {
@@ -163,7 +163,7 @@ macro_rules! controls {
                 steward: Steward::Cpu,
                 combine: Combine::Lowest,
                 released: "never",
-                text: "Requests per active core at which all come back at once, at full speed.",
+                text: "Requests per active core at which all groups come back at full speed.",
             }
             /// NVMe power state.
             PowerState power_state: PowerState,

@@ -4,8 +4,9 @@
 //! meanwhile grows with the square of that time, so half a second costs more latency than hours
 //! within `plf` have saved up, and none of it can be foreseen the first time. A reserve for all of
 //! it would cost more than a quick answer: here the plant itself is told to bring all cores back as
-//! soon as [`RECALL`] requests wait for each active one ([`crate::Request::recall`]), which takes
-//! it milliseconds. PACER then finds itself in Unstable, as after a burst of its own finding.
+//! soon as [`RECALL`] requests wait for each active one of a group ([`crate::Request::recall`]),
+//! which takes it milliseconds. Those of all groups come back, for requests pass through all. PACER
+//! then finds itself in Unstable, as after a burst of its own finding.
 //!
 //! What a recall comes too late for, larger bunches of requests that are worked off in
 //! milliseconds, is held against what `plf` has allowed: an account has, over the last hour or so,

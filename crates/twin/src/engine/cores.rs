@@ -255,8 +255,13 @@ impl Cores {
             && (group.active < group.stage.cores || group.frequency < frequency)
             && group.load > most.saturating_mul(u32::from(group.active))
         {
-            let all = GroupSetting { active: group.stage.cores, frequency };
-            self.apply(events, now, stage as usize, all);
+            // What crowds one stage is on its way to the next: all come back.
+            for index in 0..self.groups.len() {
+                let Group { stage, recall, .. } = &self.groups[index];
+                let Some((_, frequency)) = *recall else { continue };
+                let all = GroupSetting { active: stage.cores, frequency };
+                self.apply(events, now, index, all);
+            }
         }
         runs
     }

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::pacer::{dorado, joules, rand_rw, stages};
-use crate::common::job;
+use crate::common::{Poisson, job};
 
 const PLF: f64 = 0.2;
 /// Latency in the measured time against the baseline, a mean of five windows.
@@ -126,22 +126,28 @@ fn a_load_in_bunches_keeps_plf() {
     }
 }
 
-/// All cores at the lowest frequency, recalled from a crowd on if `recall`.
-struct Slow {
+/// As few cores as may be, or all of them at the lowest frequency; recalled from a crowd on if
+/// `recall`.
+struct Saving {
     topology: Topology,
+    parks: bool,
     recall: bool,
 }
 
-impl Policy for Slow {
+impl Policy for Saving {
     fn name(&self) -> &'static str {
-        "slow"
+        "saving"
     }
 
     fn step(&mut self, _: &Signals, request: &mut Controls) {
-        for group in 0..self.topology.groups.len() {
-            request.frequency.ask(group, self.topology.min_frequency(), "test");
+        for (g, group) in self.topology.groups.iter().enumerate() {
+            if self.parks {
+                request.active_cores.ask(g, group.min_cores, "test");
+            } else {
+                request.frequency.ask(g, self.topology.min_frequency(), "test");
+            }
             if self.recall {
-                request.recall.ask(group, 16, "test");
+                request.recall.ask(g, 16, "test");
             }
         }
     }
@@ -151,11 +157,22 @@ impl Policy for Slow {
 fn slow_cores_are_recalled_as_parked_ones_are() {
     let profile = dorado();
     let p99 = |recall| {
-        let policy = Box::new(Slow { topology: profile.topology(), recall });
+        let policy = Box::new(Saving { topology: profile.topology(), parks: false, recall });
         let load = [(0.03, Nanos::from_millis(2_100)), (0.6, Nanos::from_millis(300))];
         let job = job(&profile, policy, stages(&load), Some(Nanos::from_millis(2_400)));
         run(job, &mut Unobserved).unwrap().latency.value_at_quantile(0.99)
     };
     let (with, without) = (p99(true), p99(false));
     assert!(5 * with < without, "{with} {without}");
+}
+
+/// If each stage waited for a crowd of its own, a burst would wait for cores to wake in each.
+#[test]
+fn a_crowd_in_one_stage_recalls_the_cores_of_all() {
+    let profile = Profile::load("dorado-6000").unwrap();
+    let policy = Box::new(Saving { topology: profile.topology(), parks: true, recall: true });
+    let burst = Poisson::new(4000, 2000.0, 8192, 0.7, 1);
+    let job = job(&profile, policy, Workload::Open(Box::new(burst)), None);
+    let slowest = run(job, &mut Unobserved).unwrap().latency.max();
+    assert!(2 * slowest < 3 * profile.cpu.unpark_latency.0, "{slowest}");
 }
