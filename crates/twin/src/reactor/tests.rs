@@ -183,8 +183,8 @@ fn after_a_long_lull_one_request_pays_one_wake_up() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
-    /// What the docs promise of steady loads holds for the thinnest, where no wake-up is shared, and
-    /// for writes, which take a third of a read's time.
+    /// What the docs promise of steady loads holds for the thinnest, where no wake-up is shared,
+    /// and for writes, which take a third of a read's time.
     #[test]
     fn no_steady_load_is_too_thin_for_sandman_plus(
         decades in 0.0..4.0_f64,
