@@ -105,6 +105,11 @@ impl Commands {
         !self.starved.is_empty()
     }
 
+    /// Whether this is an I/O queue whose controller is gone.
+    fn is_cut_off(&self, now: Nanos) -> bool {
+        matches!(&self.queue, Some(Queue::Io(io)) if !io.alive(now))
+    }
+
     /// Where the data of `slot` goes; `None`: nowhere.
     pub fn payload(&mut self, slot: u16) -> Option<&mut [u8]> {
         self.slots.get(slot)?.payload.bytes_mut()
@@ -153,7 +158,11 @@ impl Commands {
             Ok(planned) => planned,
             Err(status) => {
                 self.count();
-                self.answer(Cqe::new(cid, status, 0, self.head()), sender);
+                // An error would fail for good what the host sends again once the connection is
+                // closed, as the next tick does.
+                if !self.is_cut_off(context.now) {
+                    self.answer(Cqe::new(cid, status, 0, self.head()), sender);
+                }
                 return Ok(Some(None));
             }
         };

@@ -260,6 +260,27 @@ fn a_host_with_most_of_the_places_gives_way() {
     assert!(admin.roundtrip(keep_alive, &[]).cqe().status().is_success());
 }
 
+/// An error would fail the command for good; once the connection is closed, the host sends it again
+/// to the next controller. A Linux host lost writes to it when its keep-alive came too late.
+#[test]
+fn a_command_after_its_controller_is_gone_has_no_answer() {
+    let server = Server::start(Limits::default());
+    let answer = |io: &mut Peer, cid| {
+        let write = io.capsule(transfer(io::WRITE, cid, 8, 1, sgl::IN_CAPSULE), &[7; 512]);
+        let _ = io.stream.write_all(&write); // The target may have closed it already.
+        io.pdu().map(|answer| answer.cqe().status())
+    };
+    let (mut admin, mut io) = Peer::pair(&server, Digests::default());
+    admin.configure(0);
+    assert_eq!(answer(&mut io, 1), None, "the connection must be closed");
+    // The same where the host is gone; until the target knows, commands have answers.
+    let (admin, mut io) = Peer::pair(&server, Digests::default());
+    drop(admin);
+    let last = (0..).map(|cid| answer(&mut io, cid)).find(|one| *one != Some(Status::SUCCESS));
+    assert_eq!(last, Some(None));
+    assert_serves(&server);
+}
+
 #[test]
 fn half_open_and_broken_connections_are_let_go() {
     let server = Server::start(Limits::default());

@@ -110,12 +110,17 @@ impl Peer {
     /// An enabled controller: its admin queue and its number.
     pub fn enabled(server: &Server, host: &Host, digests: Digests) -> (Self, u16) {
         let (mut admin, id) = Self::joined_as(server, host, 0, 0xffff, digests);
-        let mut enable = Sqe::new(FABRICS, 1);
-        enable.nsid = u32::from(fabrics::PROPERTY_SET).into();
-        enable.set_cdw(11, 0x14); // CC
-        enable.set_cdw(12, 0x0046_0001); // 64 and 16 byte entries, enabled.
-        assert!(admin.roundtrip(enable, &[]).cqe().status().is_success());
+        admin.configure(0x0046_0001); // 64 and 16 byte entries, enabled.
         (admin, id)
+    }
+
+    /// Sets CC.
+    pub fn configure(&mut self, value: u32) {
+        let mut set = Sqe::new(FABRICS, 1);
+        set.nsid = u32::from(fabrics::PROPERTY_SET).into();
+        set.set_cdw(11, 0x14); // CC
+        set.set_cdw(12, value);
+        assert!(self.roundtrip(set, &[]).cqe().status().is_success());
     }
 
     /// Sends `bytes` until the target takes no more, at most all of them.
