@@ -261,7 +261,7 @@ fn a_host_with_most_of_the_places_gives_way() {
 }
 
 /// An error would fail the command for good; once the connection is closed, the host sends it again
-/// to the next controller. A Linux host lost writes to it when its keep-alive came too late.
+/// to the next controller. A Linux host, cut off for a second, passed such errors on to fio.
 #[test]
 fn a_command_after_its_controller_is_gone_has_no_answer() {
     let server = Server::start(Limits::default());
