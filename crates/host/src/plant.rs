@@ -5,15 +5,15 @@ use std::time::Instant;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Topology};
 
-use crate::acting::{Acting, Steered};
-use crate::drive_watch::DriveWatch;
-use crate::hold::Held;
-use crate::layout::{Impossible, Layout, Stated};
-use crate::machine::Machine;
-use crate::originals::{Leave, Original, Originals, State, StateError};
-use crate::sense::Sensors;
-use crate::steering::{Contest, Notice, Steering};
-use crate::tasks::Tasks;
+use crate::act::acting::{Acting, Steered};
+use crate::act::hold::Held;
+use crate::act::originals::{Leave, Original, Originals, State, StateError};
+use crate::act::steering::{Contest, Notice, Steering};
+use crate::act::tasks::Tasks;
+use crate::find::layout::{Impossible, Layout, Stated};
+use crate::find::machine::Machine;
+use crate::sense::drive_watch::DriveWatch;
+use crate::sense::sensors::Sensors;
 
 /// A server.
 #[derive(Debug)]

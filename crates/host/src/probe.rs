@@ -5,11 +5,11 @@ use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, Signal, Steward, Unit};
 use serde::Serialize;
 
-use crate::conflicts::{self, Conflict};
-use crate::drives::Drive;
-use crate::machine::Machine;
+use crate::find::conflicts::{self, Conflict};
+use crate::find::drives::Drive;
+use crate::find::machine::Machine;
 use crate::nvme::{Admin, Identity};
-use crate::sense::{standby, waited};
+use crate::sense::sensors::{standby, waited};
 use crate::sys::Absent;
 
 /// One signal or control of one part.
@@ -295,7 +295,7 @@ fn counted(machine: &Machine, signal: Signal, list: &mut List) {
     if counters.is_empty() {
         return;
     }
-    let sum = |of: fn(&crate::drives::Counters) -> f64| counters.iter().map(of).sum::<f64>();
+    let sum = |of: fn(&crate::find::drives::Counters) -> f64| counters.iter().map(of).sum::<f64>();
     let (reads, writes) = (sum(|c| c.reads as f64), sum(|c| c.writes as f64));
     let (read, written) = (sum(|c| c.read_bytes as f64), sum(|c| c.written_bytes as f64));
     let read_time = sum(|c| c.read_time.seconds());

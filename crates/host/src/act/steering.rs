@@ -19,9 +19,9 @@ use ebb_policy::Outcome;
 use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::knob::{Knob, Place};
-use crate::machine::Machine;
-use crate::originals::Original;
+use crate::act::knob::{Knob, Place};
+use crate::act::originals::Original;
+use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys};
 
 /// What to do where somebody else changes what Ebb has set.
@@ -281,7 +281,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::originals::Leave;
+    use crate::act::originals::Leave;
 
     struct Bench {
         root: tempfile::TempDir,

@@ -3,9 +3,9 @@
 
 use ebb_policy::units::{Nanos, Watts};
 
-use crate::knob::{CGROUPS, Place};
-use crate::layout::drives;
-use crate::machine::Machine;
+use crate::act::knob::{CGROUPS, Place};
+use crate::find::layout::drives;
+use crate::find::machine::Machine;
 use crate::nvme::power_limit;
 use crate::sys::Absent;
 
@@ -140,7 +140,7 @@ impl Holds {
 }
 
 /// The file of the long-term limit of a zone: limits are told apart by their names alone.
-fn limit(machine: &Machine, zone: &crate::energy::Zone) -> Option<String> {
+fn limit(machine: &Machine, zone: &crate::find::energy::Zone) -> Option<String> {
     let named = |number: &usize| {
         let name = machine.sys.text(format!("{}/constraint_{number}_name", zone.folder));
         name == Ok::<_, Absent>("long_term".to_owned())

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::knob::{Knob, Place};
-use crate::machine::Machine;
-use crate::originals::{Leave, Original, State, StateError};
+use crate::act::knob::{Knob, Place};
+use crate::act::originals::{Leave, Original, State, StateError};
+use crate::act::tasks::Tasks;
+use crate::find::machine::Machine;
 use crate::sys::Absent;
-use crate::tasks::Tasks;
 
 /// So long, all places together, is waited for what the kernel does later.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -4,12 +4,12 @@
 use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
 
-use crate::drives::Counters;
-use crate::energy::{Meter, Zone};
-use crate::layout::Layout;
-use crate::machine::Machine;
+use crate::find::drives::Counters;
+use crate::find::energy::{Meter, Zone};
+use crate::find::layout::Layout;
+use crate::find::machine::Machine;
+use crate::sense::watched::Watched;
 use crate::sys::Sys;
-use crate::watched::Watched;
 
 /// Of so many cores of a group the frequency is read: they follow one request.
 const SAMPLED: usize = 4;
@@ -86,10 +86,10 @@ impl Sensors {
             Some(file(format!("{}/scaling_cur_freq", policy.folder)))
         };
         // The first cores are the last to be parked.
-        let sampled = |cores: &Vec<crate::layout::Core>| {
+        let sampled = |cores: &Vec<crate::find::layout::Core>| {
             cores.iter().take(SAMPLED).filter_map(|core| frequency(core.cpus[0])).collect()
         };
-        let drive = |parts: &crate::layout::DriveParts| DriveSensor {
+        let drive = |parts: &crate::find::layout::DriveParts| DriveSensor {
             counted: parts.counted.clone(),
             namespaces: parts.namespaces,
             runtime: parts.drive.runtime_file().map(file),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::find::machine::Machine;
 use crate::nvme::{Admin, POWER_LIMIT, POWER_MANAGEMENT, Patient};
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
@@ -123,7 +123,7 @@ impl Knob {
         let at = match place {
             Place::File { path } => At::File(path.clone()),
             Place::Chip { chip, device, file } => {
-                let is_it = |one: &&crate::hwmon::Chip| {
+                let is_it = |one: &&crate::find::hwmon::Chip| {
                     one.name == *chip && one.device.as_deref().unwrap_or_default() == device
                 };
                 let found = machine.chips.iter().find(is_it);
@@ -134,7 +134,7 @@ impl Knob {
             Place::Partition { group } => At::Partition(format!("{CGROUPS}/{group}")),
             Place::Offline => At::Offline,
             Place::PowerState { drive } | Place::PowerLimit { drive } => {
-                let is_it = |one: &&crate::drives::Drive| one.id.as_ref() == Some(drive);
+                let is_it = |one: &&crate::find::drives::Drive| one.id.as_ref() == Some(drive);
                 let found = machine.drives.iter().find(is_it);
                 let controller = found.and_then(|drive| drive.controller.as_ref());
                 let gone = || Absent::Missing(drive.into());

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::cpus::Cpus;
-use crate::drives::Drive;
-use crate::energy::Zone;
-use crate::hwmon::{Chip, Of};
+use crate::find::cpus::Cpus;
+use crate::find::drives::Drive;
+use crate::find::energy::Zone;
+use crate::find::hwmon::{Chip, Of};
 use crate::nvme::{Controllers, Patient};
 use crate::sys::{Absent, Sys, cpu_list};
 

@@ -7,9 +7,9 @@ use ebb_policy::units::{Celsius, Hertz, Watts};
 use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, Topology};
 use serde::{Deserialize, Serialize};
 
-use crate::cpus::{Cpu, Policy};
-use crate::drives::Drive;
-use crate::machine::Machine;
+use crate::find::cpus::{Cpu, Policy};
+use crate::find::drives::Drive;
+use crate::find::machine::Machine;
 use crate::nvme::{Admin, Identity};
 
 /// Frequencies of a driver that takes any are offered in such steps.
@@ -244,7 +244,7 @@ fn fans(machine: &Machine) -> Vec<(usize, String)> {
 fn sockets(machine: &Machine) -> Vec<(usize, String)> {
     let chips = machine.chips.iter().enumerate();
     let found: Vec<_> = chips
-        .filter(|(_, chip)| chip.of == crate::hwmon::Of::Cpu)
+        .filter(|(_, chip)| chip.of == crate::find::hwmon::Of::Cpu)
         .filter_map(|(at, chip)| Some((at, chip.socket_input()?.to_owned())))
         .collect();
     if found.len() == usize::from(machine.cpus.sockets) { found } else { Vec::new() }

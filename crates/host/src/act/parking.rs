@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use ebb_policy::units::Nanos;
 use ebb_policy::{InForce, Outcome};
 
-use crate::knob::{Place, online};
-use crate::layout::{Core, Layout, ParkBy};
-use crate::machine::Machine;
-use crate::originals::{State, StateError};
-use crate::steering::{Steering, worse};
+use crate::act::knob::{Place, online};
+use crate::act::originals::{State, StateError};
+use crate::act::steering::{Steering, worse};
+use crate::act::tasks::{Bound, Tasks};
+use crate::find::layout::{Core, Layout, ParkBy};
+use crate::find::machine::Machine;
 use crate::sys::{cpu_list, cpus};
-use crate::tasks::{Bound, Tasks};
 
 /// The control group that keeps the CPUs of parked cores.
 const PARKED: &str = "ebb-parked";

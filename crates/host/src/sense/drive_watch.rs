@@ -4,8 +4,8 @@
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Origin, PowerState, Signal, Signals, Source};
 
-use crate::layout::DriveParts;
-use crate::machine::Machine;
+use crate::find::layout::DriveParts;
+use crate::find::machine::Machine;
 use crate::nvme::{Admin, Health, Identity, POWER_MANAGEMENT, Patient};
 
 /// Pace of questions for the power state and for the temperature. Composite temperatures move by

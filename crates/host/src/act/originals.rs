@@ -9,8 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
-use crate::knob::Place;
-use crate::tasks::Bound;
+use crate::act::knob::Place;
+use crate::act::tasks::Bound;
 
 /// Version of the file.
 const SCHEMA: u32 = 1;

@@ -3,14 +3,14 @@
 use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{BackgroundMode, Control, InForce, Outcome, PowerState, Topology};
 
-use crate::hold::{Held, Hold};
-use crate::knob::{Knob, Place};
-use crate::layout::{Core, Layout, ParkBy};
-use crate::machine::Machine;
-use crate::originals::{Leave, Original, State};
-use crate::parking::{self, Parking};
-use crate::steering::{Notice, Steering, worse};
-use crate::tasks::Tasks;
+use crate::act::hold::{Held, Hold};
+use crate::act::knob::{Knob, Place};
+use crate::act::originals::{Leave, Original, State};
+use crate::act::parking::{self, Parking};
+use crate::act::steering::{Notice, Steering, worse};
+use crate::act::tasks::Tasks;
+use crate::find::layout::{Core, Layout, ParkBy};
+use crate::find::machine::Machine;
 
 /// Controls that nothing on a host carries out.
 const NOWHERE: [Control; 5] =
@@ -199,7 +199,7 @@ impl Acting {
             let (duty, mode) = fan(machine, *chip, pwm);
             Some(Fan { mode: find(&mode.0), duty: find(&duty)? })
         };
-        let drive = |parts: &crate::layout::DriveParts| {
+        let drive = |parts: &crate::find::layout::DriveParts| {
             find(&Place::PowerState { drive: parts.drive.id.clone()? })
         };
         Self {
@@ -394,7 +394,7 @@ impl Acting {
 }
 
 /// The place of a frequency limit.
-fn limit(policy: &crate::cpus::Policy, which: &str) -> Place {
+fn limit(policy: &crate::find::cpus::Policy, which: &str) -> Place {
     Place::File { path: format!("{}/scaling_{which}_freq", policy.folder) }
 }
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::knob::CGROUPS;
-use crate::machine::Machine;
+use crate::act::knob::CGROUPS;
+use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
 /// `include/linux/sched.h`: the flags of a thread of the kernel, and of one that nobody may bind.

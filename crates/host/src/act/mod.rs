@@ -1,0 +1,10 @@
+//! What can be set: saved before the first write, kept set, and set back.
+
+pub mod acting;
+pub mod hold;
+pub mod knob;
+pub mod originals;
+pub mod parking;
+pub mod restore;
+pub mod steering;
+pub mod tasks;

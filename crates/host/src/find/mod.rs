@@ -1,0 +1,11 @@
+//! What is here: the parts of a machine and who uses them. Nothing is changed.
+
+pub mod claims;
+pub mod conflicts;
+pub mod cpus;
+pub mod drives;
+pub mod energy;
+pub mod hwmon;
+pub mod layout;
+pub mod machine;
+pub mod signature;
