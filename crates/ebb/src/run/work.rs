@@ -124,8 +124,14 @@ impl<'a> Work<'a> {
             // Where each place is may have changed with the machine.
             restore::all(&self.args.machine()?, state, None)
         });
-        let done = done?;
-        told.and(set_back).map(|()| done)
+        match (done?, set_back) {
+            // What cannot be set back now stays saved: its device may be away. The next start, the
+            // end and `ebb restore` try again.
+            (Ended::Changed, Err(error)) => out::note(format_args!("{error:#}")),
+            (Ended::Told, set_back) => return told.and(set_back).map(|()| Ended::Told),
+            (Ended::Changed, Ok(())) => {}
+        }
+        told.map(|()| Ended::Changed)
     }
 
     fn cycles(&mut self) -> Result<Ended> {

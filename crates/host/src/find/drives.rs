@@ -6,7 +6,7 @@ use ebb_policy::units::Nanos;
 use crate::sys::{Absent, Sys};
 
 /// Where Linux has its block devices.
-const ROOT: &str = "sys/block";
+pub const BLOCKS: &str = "sys/block";
 
 /// One drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,14 +36,13 @@ impl Drive {
     #[must_use]
     pub fn found(sys: &Sys) -> Vec<Self> {
         let (paths, names): (Vec<_>, Vec<_>) =
-            sys.names(ROOT).into_iter().partition(|name| head_of(name).is_some());
+            sys.names(BLOCKS).into_iter().partition(|name| head_of(name).is_some());
         names.into_iter().filter_map(|name| Self::named(sys, name, &paths)).collect()
     }
 
     fn named(sys: &Sys, name: String, paths: &[String]) -> Option<Self> {
-        let folder = format!("{ROOT}/{name}");
-        // Loops, device mapper, md and RAM disks have no device.
-        if !sys.has(format!("{folder}/device")) {
+        let folder = format!("{BLOCKS}/{name}");
+        if !has_hardware(sys, &name) {
             return None;
         }
         let is_own = |path: &&String| head_of(path).as_ref() == Some(&name);
@@ -79,7 +78,7 @@ impl Drive {
     /// The file of its counters, the first of them where it has several.
     #[must_use]
     pub fn counters_file(&self) -> String {
-        format!("{ROOT}/{}/stat", self.counted.first().unwrap_or(&self.name))
+        format!("{BLOCKS}/{}/stat", self.counted.first().unwrap_or(&self.name))
     }
 
     /// Whether it is reached over a network.
@@ -91,7 +90,7 @@ impl Drive {
     /// Where the kernel says whether it has stopped a hard disk.
     #[must_use]
     pub fn runtime_file(&self) -> Option<String> {
-        self.rotational.then(|| format!("{ROOT}/{}/device/power/runtime_status", self.name))
+        self.rotational.then(|| format!("{BLOCKS}/{}/device/power/runtime_status", self.name))
     }
 
     /// Its counters.
@@ -101,7 +100,7 @@ impl Drive {
     pub fn counters(&self, sys: &Sys) -> Result<Counters, Absent> {
         let mut sum = Counters::default();
         for name in &self.counted {
-            let file = format!("{ROOT}/{name}/stat");
+            let file = format!("{BLOCKS}/{name}/stat");
             let text = sys.text(&file)?;
             let counters = Counters::parse(text.split_whitespace());
             sum =
@@ -109,6 +108,20 @@ impl Drive {
         }
         Ok(sum)
     }
+}
+
+/// Whether there is a device behind a block device: md, dm, loop, zram, zvol, nbd, drbd and bcache
+/// have none. The kernel puts those below `devices/virtual/block`, and NVMe namespaces with several
+/// paths below `devices/virtual/nvme-subsystem`. Images of Ceph have a device of their own, on a bus
+/// without hardware (`drivers/block/rbd.c`).
+pub(crate) fn has_hardware(sys: &Sys, name: &str) -> bool {
+    let folder = format!("{BLOCKS}/{name}");
+    let target = std::fs::read_link(sys.path(&folder)).unwrap_or_default();
+    let is_virtual = |place: &str| target.to_string_lossy().contains(place);
+    !is_virtual("devices/virtual/block/")
+        && !is_virtual("devices/rbd/")
+        && sys.link(format!("{folder}/device/subsystem")).as_deref() != Some("rbd")
+        && sys.has(format!("{folder}/device"))
 }
 
 /// `nvme0n1` of its path `nvme0c2n1`; `None` of what is no path.

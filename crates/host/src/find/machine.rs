@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::find::cpus::Cpus;
-use crate::find::drives::Drive;
+use crate::find::drives::{BLOCKS, Drive, has_hardware};
 use crate::find::energy::Zone;
 use crate::find::hwmon::{Chip, Of};
 use crate::nvme::{Controllers, Patient};
@@ -49,16 +49,11 @@ impl Machine {
         let online = sys.cpus("sys/devices/system/cpu/online").unwrap_or_default();
         let online: BTreeSet<_> = online.iter().chain(parked).copied().collect();
         let online = cpu_list(&Vec::from_iter(online));
-        let folders = [
-            "sys/block",
-            "sys/class/hwmon",
-            "sys/class/powercap",
-            "sys/devices/system/cpu/cpufreq",
-        ];
+        let folders = ["sys/class/hwmon", "sys/class/powercap", "sys/devices/system/cpu/cpufreq"];
+        // Arrays, loops, remote images and the like come and go without a drive behind them.
+        let blocks = sys.names(BLOCKS).into_iter().filter(|name| has_hardware(sys, name));
         let names = folders.into_iter().flat_map(|folder| sys.names(folder));
-        // What comes and goes without a drive behind it.
-        let is_part = |name: &String| !["loop", "dm-", "zram"].iter().any(|p| name.starts_with(p));
-        std::iter::once(online).chain(names.filter(is_part)).collect()
+        std::iter::once(online).chain(blocks).chain(names).collect()
     }
 
     /// The start of the machine that it runs since; `None` where the kernel does not say.
