@@ -119,7 +119,9 @@ impl Host {
 
     /// What an operator should know since this was last asked.
     pub fn notices(&mut self) -> Vec<Notice> {
-        self.acting.as_mut().map(Acting::notices).unwrap_or_default()
+        let mut notices = self.sensors.notices();
+        notices.extend(self.acting.as_mut().map(Acting::notices).unwrap_or_default());
+        notices
     }
 
     /// How many places do not take what they are given, or are somebody else's.

@@ -5,9 +5,12 @@ use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, Signal, Steward, Unit};
 use serde::Serialize;
 
+use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
+use crate::find::cpus::Arch;
 use crate::find::drives::Drive;
 use crate::find::machine::Machine;
+use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
 use crate::sense::sensors::{standby, waited};
 use crate::sys::Absent;
@@ -261,14 +264,7 @@ fn heat(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
             }
             "no chip has a temperature labelled inlet, intake or ambient"
         }
-        Signal::SocketTemperature => {
-            for (socket, chip) in machine.socket_chips().enumerate() {
-                let Some(input) = chip.socket_input() else { continue };
-                let value = chip.temperature(&machine.sys, input).map(|t| t.0);
-                list.read(Some(format!("socket{socket}")), chip.file(input), value);
-            }
-            "no chip of a processor; modprobe coretemp (Intel) or k10temp (AMD)"
-        }
+        Signal::SocketTemperature => sockets(machine, list),
         Signal::FanReportedDuty => {
             for (number, (chip, pwm)) in machine.fans().enumerate() {
                 let value = chip.duty(&machine.sys, pwm);
@@ -318,23 +314,78 @@ fn counted(machine: &Machine, signal: Signal, list: &mut List) {
 fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
     match signal {
         Signal::Power => {
-            for path in machine.wall_meters() {
-                let value = machine.sys.number::<u64>(&path).map(|micros| micros as f64 * 1e-6);
-                list.read(None, path, value);
-            }
-            "no meter of the whole server among the chips; a management controller may have one"
+            meters(machine, machine.wall_meters(), list);
+            "no meter of the whole server among the chips (the psys counter of RAPL is none: what \
+             it counts is each board's own choice); a management controller may have one"
         }
         Signal::CpuPower => {
             // A counter of energy; its change is the power.
             for zone in machine.packages() {
-                let joules = zone.read(&machine.sys).map(|micros| micros as f64 * 1e-6);
-                let path = format!("{}/energy_uj", zone.folder);
-                let missing = joules.err().map(|absent| absent.to_string());
-                list.add(Some(zone.name.clone()), Some(path), None, missing);
+                let missing = zone.read(&machine.sys).err().map(|absent| absent.to_string());
+                list.add(Some(zone.name.clone()), Some(zone.counter.clone()), None, missing);
             }
-            "no energy counters of packages in sys/class/powercap; modprobe intel_rapl_msr"
+            meters(machine, machine.processor_meters(), list);
+            hints(machine).1
         }
         _ => "no meter of the fans",
+    }
+}
+
+/// What meters say, and why some of them do not count.
+fn meters(machine: &Machine, found: Meters, list: &mut List) {
+    for path in found.files {
+        let value = machine.sys.number::<u64>(&path).map(|micros| micros as f64 / 1e6);
+        list.read(None, path, value);
+    }
+    for (path, why) in found.left {
+        list.add(None, Some(path), None, Some(why));
+    }
+}
+
+/// The hottest sensor of each socket, and the sensors of processors that say nonsense.
+fn sockets(machine: &Machine, list: &mut List) -> &'static str {
+    for (socket, inputs) in machine.socket_sensors().iter().enumerate() {
+        let read = inputs.iter().map(|(chip, input)| {
+            let chip = &machine.chips[*chip];
+            (chip.file(input), chip.temperature(&machine.sys, input).map(|read| read.0))
+        });
+        let heat = |value: &Result<f64, Absent>| value.as_ref().map_or(f64::MIN, |value| *value);
+        let hottest = read.max_by(|(_, a), (_, b)| heat(a).total_cmp(&heat(b)));
+        let Some((path, value)) = hottest else { continue };
+        list.read(Some(format!("socket{socket}")), path, value);
+    }
+    for chip in machine.chips.iter().filter(|chip| chip.of == Of::Cpu) {
+        for (input, _) in &chip.temperatures {
+            if let Err(absent @ Absent::Nonsense { .. }) = chip.temperature(&machine.sys, input) {
+                let of = chip.device.clone().unwrap_or_else(|| chip.name.clone());
+                list.add(Some(of), Some(chip.file(input)), None, Some(absent.to_string()));
+            }
+        }
+    }
+    match machine.chips.iter().any(|chip| chip.of == Of::Cpu) {
+        true => "fewer chips of processors than sockets: which socket lacks one is not known",
+        false => hints(machine).0,
+    }
+}
+
+/// What to do where a processor's temperature or power is not there, by its architecture.
+fn hints(machine: &Machine) -> (&'static str, &'static str) {
+    match machine.cpus.arch {
+        Arch::X86 => (
+            "no chip of a processor; modprobe coretemp (Intel) or k10temp (AMD)",
+            "no energy counters of packages in sys/class/powercap; modprobe intel_rapl_msr (AMD: \
+             Linux 5.8 or later)",
+        ),
+        Arch::Arm => (
+            "no chip of a processor; on Arm the firmware has to offer one: modprobe xgene_hwmon \
+             (Ampere), scmi_hwmon or scpi_hwmon",
+            "no energy counters of packages and no meter of a processor; on Arm the firmware has to \
+             offer one: modprobe xgene_hwmon (Ampere), acpi_power_meter (Grace)",
+        ),
+        Arch::Other => (
+            "no chip of a processor among those known here",
+            "no energy counters of packages in sys/class/powercap and no meter of a processor",
+        ),
     }
 }
 
@@ -356,13 +407,8 @@ fn controllers(
     list: &mut List,
     missing: impl Fn(&Identity) -> Option<&'static str>,
 ) {
-    let mut named = None;
     for drive in &machine.drives {
         let Some(name) = &drive.controller else { continue };
-        // The namespaces of one are one drive.
-        if named.replace(name) == Some(name) {
-            continue;
-        }
         let identity = machine.open_nvme(name).and_then(|mut controller| controller.identify());
         let missing = match &identity {
             Ok(identity) => missing(identity).map(str::to_owned),

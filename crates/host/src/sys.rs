@@ -207,7 +207,7 @@ impl Sys {
         let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<_> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.sort_by_key(|name| numbered(name));
+        names.sort_by_key(|name| by_number(name));
         names
     }
 
@@ -249,7 +249,7 @@ fn task_error(error: Errno) -> io::Error {
 }
 
 /// A name for sorting: digits by their value.
-fn numbered(name: &str) -> (String, u64, String) {
+pub(crate) fn by_number(name: &str) -> (String, u64, String) {
     let at = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
     let (prefix, rest) = name.split_at(at);
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

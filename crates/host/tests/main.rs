@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod acting;
+mod drives;
 mod found;
 mod hostile;
+mod real;
 mod sensing;
 mod tasks;
 mod tree;

@@ -36,8 +36,8 @@ fn a_period_is_the_change_of_counters() {
     assert_eq!(signals.period, Nanos::ZERO, "nor is anything missing in it");
     load(&tree, 16, 2, |cpu| if cpu % 8 == 3 { 80 } else { 20 });
     disks(&tree, 2);
-    tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 5_000_000);
-    tree.put("sys/class/powercap/intel-rapl:1/energy_uj", 12_345_678 + 7_000_000);
+    tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 500);
+    tree.put("sys/class/powercap/intel-rapl:1/energy_uj", 12_345_678 + 700);
     host.sense(&mut signals);
     assert!(signals.period > Nanos::ZERO);
     let group = signals.groups[0];
@@ -53,7 +53,7 @@ fn a_period_is_the_change_of_counters() {
     // In its fastest state and always busy: the state's maximum, modelled.
     assert_eq!(signals.drives[1].power, Some(Watts(25.0)));
     assert_eq!(signals.sources.of(Signal::DrivePower, 1).origin, Origin::Modelled);
-    let watts = 12.0 / signals.period.seconds();
+    let watts = 1.2e-3 / signals.period.seconds();
     assert!((signals.power.cpu.unwrap().0 / watts - 1.0).abs() < 1e-9);
     assert_eq!(signals.power.total, Some(Watts(412.0)));
     let socket = signals.cooling.sockets[1].unwrap();

@@ -144,15 +144,20 @@ impl Tree {
             .put(&format!("{folder}/stat"), "100 0 800 50 300 0 2400 75 2 100 125 0 0 0 0 0 0")
     }
 
-    /// A SATA disk.
+    /// A SATA disk, `sda` on port 0.
     pub fn disk(&self, name: &str, wwid: &str) -> &Self {
         let folder = format!("sys/block/{name}");
-        self.put(&format!("sys/devices/ata/{name}/model"), "ST18000NM000J")
-            .put(&format!("sys/devices/ata/{name}/wwid"), wwid)
+        let device = format!("sys/devices/ata/{}:0:0:0", name.as_bytes()[2] - b'a');
+        self.put(&format!("{device}/vendor"), "ATA     ")
+            .put(&format!("{device}/model"), "ST18000NM000J")
+            .put(&format!("{device}/type"), 0)
+            .put(&format!("{device}/wwid"), wwid)
             .put(&format!("{folder}/size"), 35_156_656_128_u64)
+            .put(&format!("{folder}/removable"), 0)
+            .put(&format!("{folder}/ro"), 0)
             .put(&format!("{folder}/queue/rotational"), 1)
             .put(&format!("{folder}/stat"), "1 0 8 1 1 0 8 1 0 2 2")
-            .link(&format!("{folder}/device"), &format!("../../devices/ata/{name}"))
+            .link(&format!("{folder}/device"), &format!("../../../{device}"))
     }
 
     /// What is a block device and no drive.
@@ -272,7 +277,7 @@ pub fn amd() -> Tree {
     tree.zone("intel-rapl:0", "package-0", 65_532_610_987);
     let input = [("temp1_input", "55250"), ("temp1_label", "Tctl"), ("temp3_input", "48000")];
     tree.chip(0, "k10temp", "0000:00:18.3", &input);
-    tree.chip(1, "drivetemp", "sda", &[("temp1_input", "41000")]);
+    tree.chip(1, "drivetemp", "0:0:0:0", &[("temp1_input", "41000")]);
     tree.disk("sda", "naa.5000c500d5f1a2b3").disk("sdb", "naa.5000c500d5f1a2b4");
     tree
 }
@@ -286,9 +291,16 @@ pub fn ampere() -> Tree {
     }
     tree.chip(
         0,
-        "xgene",
+        "apm_xgene",
         "APMC0D29:00",
-        &[("temp1_input", "52000"), ("temp1_label", "SoC Temperature")],
+        &[
+            ("temp1_input", "52000"),
+            ("temp1_label", "SoC Temperature"),
+            ("power1_input", "16280000"),
+            ("power1_label", "CPU power"),
+            ("power2_input", "31900000"),
+            ("power2_label", "IO power"),
+        ],
     );
     tree
 }

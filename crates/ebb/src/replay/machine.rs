@@ -103,7 +103,8 @@ fn drive(machine: Option<&Machine>, sys: &Sys, device: String) -> Drive {
     let whole = sys.names("sys/block").into_iter();
     let name = whole.into_iter().find(|disk| sys.has(format!("sys/block/{disk}/{device}")));
     let name = name.unwrap_or(device);
-    let known = machine.and_then(|machine| machine.drives.iter().find(|drive| drive.name == name));
+    let is_it = |drive: &&ebb_host::Drive| drive.devices.contains(&name);
+    let known = machine.and_then(|machine| machine.drives.iter().find(is_it));
     let queue = |file: &str| sys.text(format!("sys/block/{name}/queue/{file}")).ok();
     Drive {
         model: known.map(|drive| drive.model.clone()).unwrap_or_default(),

@@ -4,6 +4,7 @@
 use ebb_policy::units::{Nanos, Watts};
 
 use crate::act::knob::{CGROUPS, Place};
+use crate::find::drives::Drive;
 use crate::find::layout::drives;
 use crate::find::machine::Machine;
 use crate::nvme::power_limit;
@@ -91,7 +92,9 @@ impl Holds {
             }
         }
         if let Some(standby) = self.disk_standby {
-            let disks = machine.drives.iter().filter(|drive| drive.rotational);
+            // One path of several would stop the disk under the others.
+            let alone = |drive: &&Drive| drive.rotational && drive.devices.len() == 1;
+            let disks = machine.drives.iter().filter(alone);
             for disk in disks {
                 let folder = format!("sys/block/{}/device", disk.name);
                 hold(

@@ -60,6 +60,46 @@ pub struct Policy {
     pub steps: Vec<Hertz>,
 }
 
+/// The architecture, for what to advise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Arch {
+    /// Intel's, AMD's.
+    X86,
+    /// Arm's, of 64 bits.
+    Arm,
+    /// Another, or nothing here tells.
+    #[default]
+    Other,
+}
+
+impl Arch {
+    /// By what the kernel's files say, since those of another machine may be looked at: the name of
+    /// the architecture (`proc/sys/kernel/arch`, since Linux 6.1), else the first lines of
+    /// `proc/cpuinfo`, else the drivers that only one of them has.
+    fn found(sys: &Sys, policies: &[Policy]) -> Self {
+        let text = |path: &str| sys.text(path).unwrap_or_default();
+        let (name, info) = (text("proc/sys/kernel/arch"), text("proc/cpuinfo"));
+        let has = |file: &str| sys.has(format!("{ROOT}/cpu0/{file}"));
+        let drivers = |known: &[&str]| policies.iter().any(|one| known.contains(&&*one.driver));
+        let x86 = ["acpi-cpufreq", "intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp"];
+        if name.starts_with("x86")
+            || info.contains("vendor_id")
+            || has("microcode")
+            || drivers(&x86)
+        {
+            Self::X86
+        } else if ["aarch64", "arm"].iter().any(|arm| name.starts_with(arm))
+            || info.contains("CPU implementer")
+            || has("regs/identification/midr_el1")
+            || drivers(&["cppc_cpufreq", "scmi", "scpi-cpufreq", "vexpress-spc"])
+        {
+            Self::Arm
+        } else {
+            Self::Other
+        }
+    }
+}
+
 /// The processors.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cpus {
@@ -69,6 +109,8 @@ pub struct Cpus {
     pub policies: Vec<Policy>,
     /// Sockets.
     pub sockets: u16,
+    /// Their architecture.
+    pub arch: Arch,
 }
 
 impl Cpus {
@@ -104,7 +146,8 @@ impl Cpus {
             let policy = policies.iter().position(|policy| policy.cpus.contains(&number));
             Cpu { number, socket, siblings, policy, idle: idle_states(sys, number) }
         });
-        Ok(Self { cpus: cpus.collect(), policies, sockets: packages.len() as u16 })
+        let arch = Arch::found(sys, &policies);
+        Ok(Self { cpus: cpus.collect(), policies, sockets: packages.len() as u16, arch })
     }
 
     /// Physical cores: the CPUs that are the first of theirs.
@@ -137,16 +180,22 @@ fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
     let hertz = |khz: u64| Hertz(khz as f64 * 1e3);
     let read = |name: &str| sys.number(format!("{folder}/{name}")).map(hertz);
     let named = |name: &str| sys.text(format!("{folder}/{name}")).unwrap_or_default();
-    let listed = named("scaling_available_frequencies");
+    // Those of boost are in a list of their own, or in none.
+    let listed = named("scaling_available_frequencies") + " " + &named("scaling_boost_frequencies");
     let mut steps: Vec<_> =
         listed.split_whitespace().filter_map(|khz| khz.parse().ok()).map(hertz).collect();
     steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    steps.dedup();
     let (lowest, highest) = (read("cpuinfo_min_freq")?, read("cpuinfo_max_freq")?);
     if !(Hertz(1.0)..=highest).contains(&lowest) || highest > POSSIBLE {
         let text = format!("{lowest} to {highest}");
         return Err(sys.nonsense(folder, &text, "a range of frequencies"));
     }
     steps.retain(|step| (lowest..=highest).contains(step));
+    // What boost reaches is in no list of acpi-cpufreq, and is the highest all the same.
+    if steps.last().is_some_and(|last| *last < highest) {
+        steps.push(highest);
+    }
     // Words, not a list with commas.
     let cpus = sys.text(format!("{folder}/related_cpus"))?;
     Ok(Policy {

@@ -1,23 +1,27 @@
 //! Drives: who they are and what they did
 //! (`Documentation/ABI/stable/sysfs-block`, `Documentation/admin-guide/iostats.rst`).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ebb_policy::units::Nanos;
 
+use crate::find::identity::{BLOCKS, Marks, is_drive};
 use crate::sys::{Absent, Sys};
-
-/// Where Linux has its block devices.
-pub const BLOCKS: &str = "sys/block";
 
 /// One drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drive {
     /// Its name today, such as `nvme0n1`.
     pub name: String,
+    /// All block devices that it is: its namespaces, the paths of a disk that has several.
+    pub devices: Vec<String>,
+    /// How many devices it is to those who use it: namespaces, but not paths.
+    pub namespaces: u32,
     /// The block devices that count what it does: its paths where it has several to choose from
-    /// (NVMe multipath), of which some kernels count nothing else (seen on Linux 6.1).
+    /// (SCSI, NVMe multipath), of which some kernels count nothing else (seen on Linux 6.1).
     pub counted: Vec<String>,
-    /// What stays the same: model and serial number, or the world-wide name; `None` where it has
-    /// neither.
+    /// What stays the same, and no two drives have: model and serial number, or the world-wide
+    /// name; `None` where it has neither.
     pub id: Option<String>,
     /// Its model.
     pub model: String,
@@ -37,12 +41,14 @@ impl Drive {
     pub fn found(sys: &Sys) -> Vec<Self> {
         let (paths, names): (Vec<_>, Vec<_>) =
             sys.names(BLOCKS).into_iter().partition(|name| head_of(name).is_some());
-        names.into_iter().filter_map(|name| Self::named(sys, name, &paths)).collect()
+        let found = names.into_iter().filter_map(|name| Self::named(sys, name, &paths));
+        together(found.collect())
     }
 
-    fn named(sys: &Sys, name: String, paths: &[String]) -> Option<Self> {
+    /// One block device, with what it says of who it is.
+    fn named(sys: &Sys, name: String, paths: &[String]) -> Option<(Self, Marks)> {
         let folder = format!("{BLOCKS}/{name}");
-        if !has_hardware(sys, &name) {
+        if !is_drive(sys, &name) {
             return None;
         }
         let is_own = |path: &&String| head_of(path).as_ref() == Some(&name);
@@ -50,29 +56,29 @@ impl Drive {
         if counted.is_empty() {
             counted.push(name.clone());
         }
-        let text = |file: &str| {
-            let text = sys.text(format!("{folder}/{file}")).ok();
-            text.filter(|text| !text.is_empty())
-        };
-        let model = text("device/model").unwrap_or_default();
-        let serial = text("device/serial").map(|serial| format!("{model} {serial}"));
+        let model = sys.text(format!("{folder}/device/model")).unwrap_or_default();
         let sectors: u64 = sys.number(format!("{folder}/size")).ok().filter(|size| *size > 0)?;
+        // Sectors of 512 bytes, whatever the device's own are.
+        let bytes = sectors.saturating_mul(512);
         let controller = sys.numbered(format!("{folder}/device"), "nvme").into_iter().next();
         let controller = controller.or_else(|| controller_of(&name));
         let transport = controller
             .as_ref()
             .and_then(|controller| sys.text(format!("sys/class/nvme/{controller}/transport")).ok());
-        Some(Self {
-            id: serial.or_else(|| text("wwid")).or_else(|| text("device/wwid")),
+        let marks = Marks::found(sys, &name, controller.as_deref(), bytes);
+        let drive = Self {
+            id: marks.id(&model, controller.is_some()),
             model,
             rotational: sys.number::<u8>(format!("{folder}/queue/rotational")).ok()? == 1,
-            // Sectors of 512 bytes, whatever the device's own are.
-            bytes: sectors.saturating_mul(512),
+            bytes,
             controller,
             transport,
+            devices: vec![name.clone()],
+            namespaces: 1,
             counted,
             name,
-        })
+        };
+        Some((drive, marks))
     }
 
     /// The file of its counters, the first of them where it has several.
@@ -110,18 +116,54 @@ impl Drive {
     }
 }
 
-/// Whether there is a device behind a block device: md, dm, loop, zram, zvol, nbd, drbd and bcache
-/// have none. The kernel puts those below `devices/virtual/block`, and NVMe namespaces with several
-/// paths below `devices/virtual/nvme-subsystem`. Images of Ceph have a device of their own, on a bus
-/// without hardware (`drivers/block/rbd.c`).
-pub(crate) fn has_hardware(sys: &Sys, name: &str) -> bool {
-    let folder = format!("{BLOCKS}/{name}");
-    let target = std::fs::read_link(sys.path(&folder)).unwrap_or_default();
-    let is_virtual = |place: &str| target.to_string_lossy().contains(place);
-    !is_virtual("devices/virtual/block/")
-        && !is_virtual("devices/rbd/")
-        && sys.link(format!("{folder}/device/subsystem")).as_deref() != Some("rbd")
-        && sys.has(format!("{folder}/device"))
+/// Another name for a drive that shares its own.
+type Naming = fn(&str, &Drive, &Marks) -> Option<String>;
+
+/// Puts together what is one drive: the namespaces of a controller and the paths of a disk. Two
+/// that are left with one name, for their maker gave them one serial number, get their world-wide
+/// names, or are told apart by where they are.
+fn together(found: Vec<(Drive, Marks)>) -> Vec<Drive> {
+    let mut all: Vec<(Drive, Vec<Marks>)> = Vec::new();
+    for (drive, marks) in found {
+        let is_namespace =
+            |other: &Drive| drive.controller.is_some() && other.controller == drive.controller;
+        let is_path = |known: &[Marks]| known.iter().any(|one| one.are_one(&marks));
+        let one = all.iter().position(|(one, its)| is_path(its) || is_namespace(one));
+        let Some((known, its)) = one.map(|at| &mut all[at]) else {
+            all.push((drive, vec![marks]));
+            continue;
+        };
+        if !is_path(its) {
+            known.namespaces += drive.namespaces;
+        }
+        known.devices.extend(drive.devices);
+        known.counted.extend(drive.counted);
+        its.push(marks);
+    }
+    // By one pass after the other, until no two have one name.
+    let names: [Naming; 3] = [
+        |_, _, marks| marks.wwid.clone(),
+        |id, _, marks| marks.address.as_ref().map(|address| format!("{id} at {address}")),
+        |id, drive, _| Some(format!("{id} at {}", drive.name)),
+    ];
+    for name in names {
+        let mut same = BTreeMap::<String, usize>::new();
+        for id in all.iter().filter_map(|(drive, _)| drive.id.clone()) {
+            *same.entry(id).or_default() += 1;
+        }
+        for (drive, marks) in &mut all {
+            let new = drive
+                .id
+                .as_ref()
+                .filter(|id| same[*id] > 1)
+                .map(|id| name(id, drive, &marks[0]).unwrap_or_else(|| id.clone()));
+            drive.id = new.or(drive.id.take());
+        }
+    }
+    let all: Vec<_> = all.into_iter().map(|(drive, _)| drive).collect();
+    let ids: BTreeSet<_> = all.iter().filter_map(|drive| drive.id.as_ref()).collect();
+    debug_assert_eq!(ids.len(), all.iter().filter(|drive| drive.id.is_some()).count());
+    all
 }
 
 /// `nvme0n1` of its path `nvme0c2n1`; `None` of what is no path.

@@ -1,7 +1,9 @@
-//! Energy counters of processors (`Documentation/power/powercap/powercap.rst`).
+//! Energy counters of processors (`Documentation/power/powercap/powercap.rst`,
+//! `Documentation/hwmon/amd_energy.rst` of Linux 5.8 to 5.12).
 
 use ebb_policy::units::{Joules, Nanos, Watts};
 
+use crate::find::hwmon::Chip;
 use crate::sys::{Absent, Sys};
 
 /// Where Linux has its zones.
@@ -14,31 +16,56 @@ pub struct Zone {
     pub folder: String,
     /// Its name, such as `package-0`, `dram` or `psys`.
     pub name: String,
-    /// Where its counter starts again, in microjoules.
-    pub range: u64,
+    /// The file of its counter, in microjoules.
+    pub counter: String,
+    /// Where its counter starts again, in microjoules; `None` where nobody says.
+    pub range: Option<u64>,
 }
 
 impl Zone {
-    /// All zones, of Intel's driver and of any other of its kind, a package before its parts.
+    /// All zones, of Intel's driver and of any other of its kind, a package before its parts; where
+    /// there is none, the sockets of AMD's energy driver.
     #[must_use]
-    pub fn found(sys: &Sys) -> Vec<Self> {
+    pub fn found(sys: &Sys, chips: &[Chip]) -> Vec<Self> {
         let zone = |name: &String| {
             let folder = format!("{ROOT}/{name}");
+            let counter = format!("{folder}/energy_uj");
             // Not readable without root since Linux 5.10; the zone is there all the same.
-            let has_counter = sys.has(format!("{folder}/energy_uj"));
-            let name = sys.text(format!("{folder}/name")).ok().filter(|_| has_counter)?;
-            let range = sys.number(format!("{folder}/max_energy_range_uj")).ok()?;
-            Some(Self { folder, name, range })
+            let name = sys.text(format!("{folder}/name")).ok().filter(|_| sys.has(&counter))?;
+            let range = sys.number(format!("{folder}/max_energy_range_uj"));
+            Some(Self { folder, name, counter, range: range.ok().filter(|range| *range > 0) })
         };
         // `intel-rapl-mmio` counts the same joules a second time.
-        let zones = sys.names(ROOT).into_iter().filter(|name| !name.contains("mmio"));
-        zones.filter_map(|name| zone(&name)).collect()
+        let (mmio, others): (Vec<_>, Vec<_>) =
+            sys.names(ROOT).into_iter().partition(|name| name.contains("mmio"));
+        let mut zones: Vec<_> = others.iter().filter_map(zone).collect();
+        if !zones.iter().any(Self::is_package) {
+            zones.extend(mmio.iter().filter_map(zone));
+        }
+        if !zones.iter().any(Self::is_package) {
+            zones.extend(chips.iter().flat_map(|chip| Self::of_chip(sys, chip)));
+        }
+        zones
+    }
+
+    /// The sockets of `amd_energy`, whose counters of 64 bits start again after years.
+    fn of_chip(sys: &Sys, chip: &Chip) -> Vec<Self> {
+        let folder = &chip.folder;
+        let own = sys.names(folder).into_iter().filter(|_| chip.name == "amd_energy");
+        let socket = |file: String| {
+            let input = file.strip_suffix("_input").filter(|input| input.starts_with("energy"))?;
+            let name = sys.text(format!("{folder}/{input}_label")).ok()?;
+            let counter = format!("{folder}/{file}");
+            Some(Self { folder: folder.clone(), name, counter, range: None })
+                .filter(Self::is_package)
+        };
+        own.filter_map(socket).collect()
     }
 
     /// Whether it is a whole socket: its parts are in it and never added to it.
     #[must_use]
     pub fn is_package(&self) -> bool {
-        self.name.starts_with("package-")
+        self.name.starts_with("package-") || self.name.starts_with("Esocket")
     }
 
     /// The counter, in microjoules.
@@ -46,14 +73,14 @@ impl Zone {
     /// # Errors
     /// Why there is none.
     pub fn read(&self, sys: &Sys) -> Result<u64, Absent> {
-        sys.number(format!("{}/energy_uj", self.folder))
+        sys.number(&self.counter)
     }
 }
 
 /// Turns the readings of one zone into mean power.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Meter {
-    range: u64,
+    range: Option<u64>,
     last: Option<(Nanos, u64)>,
 }
 
@@ -65,16 +92,19 @@ impl Meter {
     }
 
     /// Mean power since the last reading; `None` of the first one, of a second one at the same
-    /// time, and of one beyond the counter's range. One wrap in between is seen through; a package
-    /// of 400 W takes ten minutes for one.
+    /// time, and of one that went back where the range is not known. One wrap in between is seen
+    /// through; a package of 400 W takes ten minutes for one.
     pub fn power(&mut self, now: Nanos, counter: u64) -> Option<Watts> {
-        let counter = Some(counter).filter(|counter| *counter <= self.range);
-        let last = std::mem::replace(&mut self.last, counter.map(|counter| (now, counter)));
-        let ((then, before), counter) = (last?, counter?);
-        let micros = match counter.checked_sub(before) {
-            Some(micros) => micros,
+        // A counter beyond it belies the range.
+        self.range = self.range.filter(|range| counter <= *range);
+        let (then, before) = self.last.replace((now, counter))?;
+        let micros = match (counter.checked_sub(before), self.range) {
+            (Some(micros), _) => micros,
             // The value after the range is 0.
-            None => (self.range - before).saturating_add(counter).saturating_add(1),
+            (None, Some(range)) => {
+                range.checked_sub(before)?.saturating_add(counter).saturating_add(1)
+            }
+            (None, None) => return None,
         };
         (now > then).then(|| Joules(micros as f64 * 1e-6) / now.saturating_sub(then))
     }
@@ -86,6 +116,11 @@ mod tests {
 
     use super::*;
 
+    fn zone(range: Option<u64>) -> Zone {
+        let (folder, counter) = (String::new(), String::new());
+        Zone { folder, name: "package-0".into(), counter, range }
+    }
+
     proptest! {
         /// Whatever a zone draws, and wherever its counter wraps: the sum of what the meter says is
         /// what it drew.
@@ -94,7 +129,7 @@ mod tests {
             range in 1_000_000_u64..1 << 40, start in any::<u64>(),
             drawn in proptest::collection::vec(0.0..1.0_f64, 1..50),
         ) {
-            let zone = Zone { folder: String::new(), name: "package-0".into(), range };
+            let zone = zone(Some(range));
             let (mut meter, mut counter) = (Meter::new(&zone), start % (range + 1));
             prop_assert_eq!(meter.power(Nanos::ZERO, counter), None);
             for (second, share) in drawn.iter().enumerate() {
@@ -108,13 +143,23 @@ mod tests {
 
     #[test]
     fn what_is_no_reading_is_none() {
-        let zone = Zone { folder: String::new(), name: "package-0".into(), range: 1000 };
-        let mut meter = Meter::new(&zone);
         let second = Nanos::from_secs;
+        let mut meter = Meter::new(&zone(Some(1000)));
         assert_eq!(meter.power(second(1), 500), None, "the first");
         assert_eq!(meter.power(second(1), 600), None, "no time between");
-        assert_eq!(meter.power(second(2), 1001), None, "beyond the range");
-        assert_eq!(meter.power(second(3), 700), None, "and it is forgotten");
-        assert_eq!(meter.power(second(4), 1000), Some(Watts(300.0 * 1e-6)));
+        assert_eq!(meter.power(second(2), 100), Some(Watts(501.0 * 1e-6)), "a wrap");
+        assert_eq!(meter.power(second(3), 1100), Some(Watts(1000.0 * 1e-6)));
+        assert_eq!(meter.power(second(4), 700), None, "a range that was belied explains no step");
+        assert_eq!(meter.power(second(5), 1000), Some(Watts(300.0 * 1e-6)));
+    }
+
+    #[test]
+    fn without_a_range_a_step_back_is_skipped() {
+        let second = Nanos::from_secs;
+        let mut meter = Meter::new(&zone(None));
+        assert_eq!(meter.power(second(1), 4_000_000_000), None);
+        assert_eq!(meter.power(second(2), 4_100_000_000), Some(Watts(100.0)));
+        assert_eq!(meter.power(second(3), 7), None);
+        assert_eq!(meter.power(second(4), 50_000_007), Some(Watts(50.0)));
     }
 }

@@ -1,27 +1,17 @@
 //! Temperatures, fans and power meters (`Documentation/hwmon/sysfs-interface.rst`).
 
-use ebb_policy::units::{Celsius, Rpm, Watts};
+use ebb_policy::units::{Celsius, Rpm};
 
+use crate::find::chips::{self, Of, TEMPERATURES};
 use crate::sys::{Absent, Sys};
 
 /// Where Linux has its chips.
 const ROOT: &str = "sys/class/hwmon";
 
-/// What a chip belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
-    /// A processor.
-    Cpu,
-    /// A drive; reading it may wake it.
-    Drive,
-    /// The board, a power supply, a management controller.
-    Board,
-}
-
 /// One chip. Its number changes from start to start; its name and device do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chip {
-    /// Its folder.
+    /// The folder of its files.
     pub folder: String,
     /// The driver's name, such as `coretemp`.
     pub name: String,
@@ -35,8 +25,8 @@ pub struct Chip {
     pub fans: Vec<String>,
     /// Fans that can be steered, such as `pwm1`.
     pub pwms: Vec<String>,
-    /// Power inputs, such as `power1`.
-    pub powers: Vec<String>,
+    /// Power inputs, such as `power1`, with their labels.
+    pub powers: Vec<(String, String)>,
 }
 
 impl Chip {
@@ -44,16 +34,16 @@ impl Chip {
     #[must_use]
     pub fn found(sys: &Sys) -> Vec<Self> {
         let chips = sys.numbered(ROOT, "hwmon").into_iter();
-        chips.filter_map(|chip| Self::at(sys, format!("{ROOT}/{chip}"))).collect()
+        chips.filter_map(|chip| Self::at(sys, &format!("{ROOT}/{chip}"))).collect()
     }
 
-    fn at(sys: &Sys, folder: String) -> Option<Self> {
-        let name = sys.text(format!("{folder}/name")).ok()?;
-        let of = match name.as_str() {
-            "coretemp" | "k10temp" | "zenpower" | "scpi_sensors" | "xgene" => Of::Cpu,
-            "nvme" | "drivetemp" => Of::Drive,
-            _ => Of::Board,
-        };
+    /// Its files are where its name is: drivers that say no name to the kernel, such as that of
+    /// ACPI power meters before 2025, have all of them in the folder of the device, where
+    /// libsensors looks for them too.
+    fn at(sys: &Sys, hwmon: &str) -> Option<Self> {
+        let folders = [hwmon.to_owned(), format!("{hwmon}/device")];
+        let named = |folder: String| Some((sys.text(format!("{folder}/name")).ok()?, folder));
+        let (name, folder) = folders.into_iter().find_map(named)?;
         let inputs = |prefix: &str, suffix: &str| -> Vec<String> {
             let names = sys.names(&folder).into_iter();
             let input = |name: String| {
@@ -65,17 +55,24 @@ impl Chip {
             names.filter_map(input).collect()
         };
         let label = |input: String| {
-            let label = sys.text(format!("{folder}/{input}_label"));
+            // The second is what ACPI power meters have.
+            let text = |what| sys.text(format!("{folder}/{input}_{what}")).ok();
+            let label = ["label", "oem_info"].into_iter().find_map(text);
             (input, label.unwrap_or_default())
         };
-        let powers = ["_average", "_input"].map(|suffix| inputs("power", suffix));
+        let mut powers = inputs("power", "_average");
+        for input in inputs("power", "_input") {
+            if !powers.contains(&input) {
+                powers.push(input);
+            }
+        }
         Some(Self {
-            of,
-            device: sys.link(format!("{folder}/device")),
+            of: chips::of(&name),
+            device: sys.link(format!("{hwmon}/device")),
             temperatures: inputs("temp", "_input").into_iter().map(label).collect(),
             fans: inputs("fan", "_input"),
             pwms: inputs("pwm", ""),
-            powers: powers.into_iter().find(|inputs| !inputs.is_empty()).unwrap_or_default(),
+            powers: powers.into_iter().map(label).collect(),
             folder,
             name,
         })
@@ -90,17 +87,28 @@ impl Chip {
     /// A temperature.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is none: what a sensor says that is not connected is no temperature either.
     pub fn temperature(&self, sys: &Sys, input: &str) -> Result<Celsius, Absent> {
-        Ok(Celsius(sys.number::<i64>(self.file(input))? as f64 / 1e3))
+        let file = self.file(input);
+        let celsius = sys.number::<i64>(&file)? as f64 / 1e3;
+        if self.is_faulty(sys, input) || !TEMPERATURES.contains(&celsius) {
+            return Err(sys.nonsense(file, &format!("{celsius} °C"), "what a good sensor says"));
+        }
+        Ok(Celsius(celsius))
+    }
+
+    /// Whether the driver says that the sensor of an input is broken or not connected.
+    #[must_use]
+    pub fn is_faulty(&self, sys: &Sys, input: &str) -> bool {
+        sys.number(format!("{}/{input}_fault", self.folder)) == Ok(1)
     }
 
     /// Where the hardware slows itself down by this input; `None` where the chip does not say.
     #[must_use]
     pub fn throttle(&self, sys: &Sys, input: &str) -> Option<Celsius> {
         let file = format!("{}/{input}_crit", self.folder);
-        let limit = sys.number::<i64>(file).ok().filter(|limit| *limit > 0)?;
-        Some(Celsius(limit as f64 / 1e3))
+        let limit = Celsius(sys.number::<i64>(file).ok()? as f64 / 1e3);
+        Some(limit).filter(|limit| TEMPERATURES.contains(&limit.0))
     }
 
     /// A fan's speed.
@@ -132,23 +140,19 @@ impl Chip {
         if sys.has(&mean) { mean } else { self.file(power) }
     }
 
-    /// A power.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn power(&self, sys: &Sys, power: &str) -> Result<Watts, Absent> {
-        Ok(Watts(sys.number::<u64>(self.power_file(sys, power))? as f64 * 1e-6))
-    }
-
-    /// The input for a whole socket: Intel's package, AMD's control or die temperature, else the
-    /// first.
+    /// The inputs of a processor, the hottest of which is its temperature: those for a whole one
+    /// (Intel's package, AMD's control and die temperature), else all of them. Those that say
+    /// nonsense are left out.
     #[must_use]
-    pub fn socket_input(&self) -> Option<&str> {
-        let is_it = |(_, label): &&(String, String)| {
-            label.starts_with("Package") || label == "Tctl" || label == "Tdie"
+    pub fn socket_inputs(&self, sys: &Sys) -> Vec<&str> {
+        let good = |(input, _): &&(String, String)| {
+            !matches!(self.temperature(sys, input), Err(Absent::Nonsense { .. }))
         };
-        let found = self.temperatures.iter().find(is_it);
-        found.or(self.temperatures.first()).map(|(input, _)| input.as_str())
+        let good: Vec<_> = self.temperatures.iter().filter(good).collect();
+        let is_whole = |(_, label): &&&(String, String)| chips::is_whole(&self.name, label);
+        let whole: Vec<_> = good.iter().filter(is_whole).copied().collect();
+        let inputs = if whole.is_empty() { good } else { whole };
+        inputs.into_iter().map(|(input, _)| input.as_str()).collect()
     }
 
     /// The input of the air at the inlet, by its label.

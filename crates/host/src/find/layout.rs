@@ -91,15 +91,11 @@ pub struct Core {
     pub socket: u16,
 }
 
-/// One drive: the block devices of one controller, or one disk.
+/// One drive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DriveParts {
-    /// The first of them.
+    /// What the kernel says of it.
     pub drive: Drive,
-    /// The block devices that count what it does.
-    pub counted: Vec<String>,
-    /// Its namespaces.
-    pub namespaces: u32,
     /// What its controller says of itself, where we may ask.
     pub identity: Option<Identity>,
 }
@@ -115,8 +111,8 @@ pub struct Layout {
     pub drives: Vec<DriveParts>,
     /// Fans: chip, by its place among all, and PWM.
     pub fans: Vec<(usize, String)>,
-    /// Sockets' sensors: chip and input.
-    pub sockets: Vec<(usize, String)>,
+    /// Sensors of each socket, chip and input: the hottest is its temperature.
+    pub sockets: Vec<Vec<(usize, String)>>,
 }
 
 impl Layout {
@@ -135,7 +131,7 @@ impl Layout {
         let drives = drives(machine);
         let fans = if owns(Control::FanDuty) { fans(machine) } else { Vec::new() };
         let steers_heat = owns(Control::FanDuty) || owns(Control::FrequencyCap);
-        let sockets = if steers_heat { sockets(machine) } else { Vec::new() };
+        let sockets = if steers_heat { machine.socket_sensors() } else { Vec::new() };
         let layout = Self { groups, park_by: stated.park_by, drives, fans, sockets };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
         Ok((layout, topology))
@@ -168,7 +164,7 @@ impl Layout {
             rotational: parts.drive.rotational,
         };
         let fan = FanSpec { min_duty: stated.min_duty, max_power: Watts(0.0) };
-        let throttles = self.sockets.iter().map(|(chip, input)| {
+        let throttles = self.sockets.iter().flatten().map(|(chip, input)| {
             let chip = &machine.chips[*chip];
             chip.throttle(&machine.sys, input)
         });
@@ -215,39 +211,19 @@ fn groups(machine: &Machine, stated: &Stated) -> Result<Vec<Vec<Core>>, Impossib
     Ok(groups)
 }
 
-/// Drives, the namespaces of one controller together.
+/// Drives, with what their controllers say of themselves.
 pub(crate) fn drives(machine: &Machine) -> Vec<DriveParts> {
-    let mut all: Vec<DriveParts> = Vec::new();
-    for drive in &machine.drives {
-        let same = |parts: &&mut DriveParts| {
-            drive.controller.is_some() && parts.drive.controller == drive.controller
-        };
-        if let Some(parts) = all.iter_mut().find(same) {
-            parts.counted.extend(drive.counted.iter().cloned());
-            parts.namespaces += 1;
-            continue;
-        }
+    let parts = |drive: &Drive| {
         let controller = drive.controller.as_ref();
         let identity = controller.and_then(|name| machine.open_nvme(name).ok()?.identify().ok());
-        let counted = drive.counted.clone();
-        all.push(DriveParts { drive: drive.clone(), counted, namespaces: 1, identity });
-    }
-    all
+        DriveParts { drive: drive.clone(), identity }
+    };
+    machine.drives.iter().map(parts).collect()
 }
 
 fn fans(machine: &Machine) -> Vec<(usize, String)> {
     let chips = machine.chips.iter().enumerate();
     chips.flat_map(|(at, chip)| chip.pwms.iter().map(move |pwm| (at, pwm.clone()))).collect()
-}
-
-/// The sensors of all sockets, or of none: which of them is missing is not known.
-fn sockets(machine: &Machine) -> Vec<(usize, String)> {
-    let chips = machine.chips.iter().enumerate();
-    let found: Vec<_> = chips
-        .filter(|(_, chip)| chip.of == crate::find::hwmon::Of::Cpu)
-        .filter_map(|(at, chip)| Some((at, chip.socket_input()?.to_owned())))
-        .collect();
-    if found.len() == usize::from(machine.cpus.sockets) { found } else { Vec::new() }
 }
 
 /// Frequencies that cores can run at, ascending; one, unknown, where nothing steers them.

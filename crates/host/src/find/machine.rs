@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use crate::find::chips::Of;
 use crate::find::cpus::Cpus;
-use crate::find::drives::{BLOCKS, Drive, has_hardware};
+use crate::find::drives::Drive;
 use crate::find::energy::Zone;
-use crate::find::hwmon::{Chip, Of};
+use crate::find::hwmon::Chip;
+use crate::find::identity::{BLOCKS, is_drive};
+use crate::find::meters::Meters;
 use crate::nvme::{Controllers, Patient};
-use crate::sys::{Absent, Sys, cpu_list};
+use crate::sys::{Absent, Sys, by_number, cpu_list};
 
 /// A server.
 #[derive(Debug, Clone)]
@@ -32,11 +35,12 @@ impl Machine {
     /// # Errors
     /// Where the kernel does not even say which CPUs are online.
     pub fn found(sys: Sys) -> Result<Self, Absent> {
+        let chips = Chip::found(&sys);
         Ok(Self {
             cpus: Cpus::found(&sys)?,
             drives: Drive::found(&sys),
-            zones: Zone::found(&sys),
-            chips: Chip::found(&sys),
+            zones: Zone::found(&sys, &chips),
+            chips,
             nvme: Controllers::default(),
             sys,
         })
@@ -51,7 +55,7 @@ impl Machine {
         let online = cpu_list(&Vec::from_iter(online));
         let folders = ["sys/class/hwmon", "sys/class/powercap", "sys/devices/system/cpu/cpufreq"];
         // Arrays, loops, remote images and the like come and go without a drive behind them.
-        let blocks = sys.names(BLOCKS).into_iter().filter(|name| has_hardware(sys, name));
+        let blocks = sys.names(BLOCKS).into_iter().filter(|name| is_drive(sys, name));
         let names = folders.into_iter().flat_map(|folder| sys.names(folder));
         std::iter::once(online).chain(blocks).chain(names).collect()
     }
@@ -75,23 +79,47 @@ impl Machine {
         self.zones.iter().filter(|zone| zone.is_package())
     }
 
-    /// The files of meters of the whole server: ACPI's, or those of its power supplies. The chips
-    /// of parts have their own names.
+    /// The meters of the whole server that it has.
     #[must_use]
-    pub fn wall_meters(&self) -> Vec<String> {
-        // One kind alone: what a meter of the board counts, a supply counts as well.
-        let kinds = ["power_meter", "acpi_power_meter", "pmbus"];
-        let of = |kind: &str| -> Vec<String> {
-            let chips = self.chips.iter().filter(|chip| chip.name == kind);
-            let file = |chip: &Chip| Some(chip.power_file(&self.sys, chip.powers.first()?));
-            chips.filter_map(file).collect()
-        };
-        kinds.into_iter().map(of).find(|files| !files.is_empty()).unwrap_or_default()
+    pub fn wall_meters(&self) -> Meters {
+        Meters::of_server(&self.sys, &self.chips)
     }
 
-    /// The chips of the processors, one for each socket.
-    pub fn socket_chips(&self) -> impl Iterator<Item = &Chip> {
-        self.chips.iter().filter(|chip| chip.of == Of::Cpu && !chip.temperatures.is_empty())
+    /// The meters of its processors, where nothing counts their energy.
+    #[must_use]
+    pub fn processor_meters(&self) -> Meters {
+        match self.packages().next() {
+            Some(_) => Meters::default(),
+            None => Meters::of_processors(&self.sys, &self.chips),
+        }
+    }
+
+    /// The sensors of each socket, as chip and input: the hottest of them is its temperature. None
+    /// at all where there are fewer chips than sockets: which of them lacks one is not known.
+    #[must_use]
+    pub fn socket_sensors(&self) -> Vec<Vec<(usize, String)>> {
+        let inputs = |at: usize| self.chips[at].socket_inputs(&self.sys);
+        let is_cpu = |at: &usize| self.chips[*at].of == Of::Cpu && !inputs(*at).is_empty();
+        let all: Vec<usize> = (0..self.chips.len()).filter(is_cpu).collect();
+        let of_driver = |name: &str| -> Vec<usize> {
+            all.iter().copied().filter(|at| self.chips[*at].name == name).collect()
+        };
+        let sockets = usize::from(self.cpus.sockets).max(1);
+        let drivers = all.iter().map(|at| of_driver(&self.chips[*at].name));
+        let Some(mut chips) = drivers.into_iter().find(|chips| chips.len() >= sockets) else {
+            return Vec::new();
+        };
+        // Processors of several dies have a chip for each, in the order of their numbers.
+        chips.sort_by_key(|at| self.chips[*at].device.as_deref().map(by_number));
+        let own = |chips: &[usize]| -> Vec<(usize, String)> {
+            let own = |at: usize| inputs(at).into_iter().map(move |one| (at, one.to_owned()));
+            chips.iter().flat_map(|at| own(*at)).collect()
+        };
+        match chips.len() % sockets {
+            0 => chips.chunks(chips.len() / sockets).map(own).collect(),
+            // Which is whose is not known: the hottest of all stands for each.
+            _ => vec![own(&chips); sockets],
+        }
     }
 
     /// The chip of `drive`: that of its NVMe controller, or of its SCSI device.

@@ -1,16 +1,27 @@
 //! What a cycle senses: counters and their changes since the cycle before, temperatures, power.
 //! Files stay open; nothing here wakes a drive that sleeps.
 
+use std::ops::RangeInclusive;
+
 use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
 
+use crate::act::knob::Place;
+use crate::act::steering::Notice;
+use crate::find::chips::TEMPERATURES;
 use crate::find::drives::Counters;
 use crate::find::energy::{Meter, Zone};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
+use crate::find::meters::{MOST, Meters};
+use crate::sense::gauge::Gauge;
 use crate::sense::watched::Watched;
 use crate::sys::Sys;
 
+/// No processor draws more over a period: four times what the largest does.
+const PACKAGE: Watts = Watts(2_000.0);
+/// Air in which a server can run, in °C.
+const INLETS: RangeInclusive<f64> = -40.0..=70.0;
 /// Of so many cores of a group the frequency is read: they follow one request.
 const SAMPLED: usize = 4;
 
@@ -56,9 +67,14 @@ pub struct Sensors {
     /// For CPUs, I/O and memory: time that some task has waited, in µs, and before.
     pressure: [(Watched, Option<u64>); 3],
     packages: Vec<(Watched, Meter)>,
-    wall: Vec<Watched>,
-    sockets: Vec<Watched>,
-    inlet: Option<Watched>,
+    /// Meters of processors whose energy nothing counts.
+    processors: Vec<Gauge>,
+    wall: Vec<Gauge>,
+    /// The hottest of each is its temperature.
+    sockets: Vec<Vec<Gauge>>,
+    /// The first that says something.
+    inlets: Vec<Gauge>,
+    notices: Vec<Notice>,
     /// Duty and tachometer.
     fans: Vec<(Watched, Watched)>,
 }
@@ -90,14 +106,30 @@ impl Sensors {
             cores.iter().take(SAMPLED).filter_map(|core| frequency(core.cpus[0])).collect()
         };
         let drive = |parts: &crate::find::layout::DriveParts| DriveSensor {
-            counted: parts.counted.clone(),
-            namespaces: parts.namespaces,
+            counted: parts.drive.counted.clone(),
+            namespaces: parts.drive.namespaces,
             runtime: parts.drive.runtime_file().map(file),
             now: None,
             before: None,
         };
-        let package = |zone: &Zone| (file(format!("{}/energy_uj", zone.folder)), Meter::new(zone));
-        let inlet = machine.chips.iter().find_map(|chip| Some(chip.file(chip.inlet_input()?)));
+        let package = |zone: &Zone| (file(zone.counter.clone()), Meter::new(zone));
+        let heat = |path: String| Gauge::new(sys, path, (1e3, "°C"), TEMPERATURES);
+        let socket = |inputs: &Vec<(usize, String)>| -> Vec<Gauge> {
+            inputs.iter().map(|(chip, input)| heat(machine.chips[*chip].file(input))).collect()
+        };
+        let inlets = machine.chips.iter().filter_map(|chip| Some(chip.file(chip.inlet_input()?)));
+        let air = |path: String| Gauge::new(sys, path, (1e3, "°C"), INLETS);
+        let (wall, processors) = (machine.wall_meters(), machine.processor_meters());
+        let left = wall.left.iter().chain(&processors.left);
+        let notice = |(path, text): &(String, String)| Notice {
+            place: Place::File { path: path.clone() },
+            text: text.clone(),
+        };
+        let power = |meters: &Meters| -> Vec<Gauge> {
+            let watts = (1e6, "W");
+            let gauge = |path: &String| Gauge::new(sys, path.clone(), watts, 0.0..=MOST.0);
+            meters.files.iter().map(gauge).collect()
+        };
         Self {
             stat: Watched::new(sys, "proc/stat"),
             diskstats: Watched::new(sys, "proc/diskstats"),
@@ -111,13 +143,11 @@ impl Sensors {
             drives: layout.drives.iter().map(drive).collect(),
             pressure: PRESSURE.map(|name| (file(format!("proc/pressure/{name}")), None)),
             packages: machine.packages().map(package).collect(),
-            wall: machine.wall_meters().into_iter().map(file).collect(),
-            sockets: layout
-                .sockets
-                .iter()
-                .map(|(chip, input)| file(machine.chips[*chip].file(input)))
-                .collect(),
-            inlet: inlet.map(file),
+            processors: power(&processors),
+            wall: power(&wall),
+            sockets: layout.sockets.iter().map(socket).collect(),
+            inlets: inlets.map(air).collect(),
+            notices: left.map(notice).collect(),
             fans: fans(machine, layout, sys),
         }
     }
@@ -208,32 +238,47 @@ impl Sensors {
         let mut cpu = Some(Watts(0.0)).filter(|_| !self.packages.is_empty());
         for (file, meter) in &mut self.packages {
             let power = file.number().ok().and_then(|counter| meter.power(signals.now, counter));
+            // A counter that stands still, or was set to something else.
+            let power = power.filter(|power| power.0 > 0.0 && *power <= PACKAGE);
             cpu = cpu.and_then(|sum| Some(sum + power?));
         }
-        signals.power.cpu = cpu;
-        let mut wall = Some(Watts(0.0)).filter(|_| !self.wall.is_empty());
-        for file in &mut self.wall {
-            let micros = file.number::<u64>().ok();
-            wall = wall.and_then(|sum| Some(sum + Watts(micros? as f64 * 1e-6)));
-        }
-        signals.power.total = wall;
+        let notices = &mut self.notices;
+        signals.power.cpu = cpu.or_else(|| sum(&mut self.processors, notices));
+        signals.power.total = sum(&mut self.wall, notices);
+    }
+
+    /// What an operator should know since this was last asked.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
     }
 
     fn read_cooling(&mut self, signals: &mut Signals) {
         let at = signals.now;
-        let read = |file: &mut Watched| {
-            let millis = file.number::<i64>().ok()?;
-            Some(Reading { at, temperature: Celsius(millis as f64 / 1e3) })
-        };
-        signals.cooling.inlet = self.inlet.as_mut().and_then(read);
-        for (file, reading) in self.sockets.iter_mut().zip(&mut signals.cooling.sockets) {
-            *reading = read(file);
+        let reading = |celsius: f64| Reading { at, temperature: Celsius(celsius) };
+        let notices = &mut self.notices;
+        let inlet = self.inlets.iter_mut().find_map(|file| file.read(notices));
+        signals.cooling.inlet = inlet.map(reading);
+        for (files, signal) in self.sockets.iter_mut().zip(&mut signals.cooling.sockets) {
+            let read = files.iter_mut().filter_map(|file| file.read(notices));
+            *signal = read.reduce(f64::max).map(reading);
         }
         for ((duty, speed), fan) in self.fans.iter_mut().zip(&mut signals.cooling.fans) {
             fan.duty = duty.number::<u8>().ok().map(|duty| f64::from(duty) / 255.0);
             fan.speed = speed.number::<u32>().ok().map(|speed| Rpm(f64::from(speed)));
         }
     }
+}
+
+/// What meters say together; `None` where there are none, where one of them says nothing, and where
+/// none measures anything.
+fn sum(meters: &mut [Gauge], notices: &mut Vec<Notice>) -> Option<Watts> {
+    let mut sum = Some(0.0);
+    // Each is read, so that each is named that says nonsense.
+    for meter in meters {
+        let power = meter.read(notices);
+        sum = sum.zip(power).map(|(sum, power)| sum + power);
+    }
+    sum.filter(|sum| *sum > 0.0).map(Watts)
 }
 
 /// A fan's tachometer has the number of its PWM, where boards are wired as the chip counts.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use ebb_host::{Absent, Admin, Machine, Meter, Zone};
+use ebb_host::{Absent, Admin, Machine, Meter, Meters, Zone};
 use ebb_policy::units::Nanos;
 
 use super::integral::Curve;
@@ -113,9 +113,12 @@ fn rapl(machine: &Machine, clock: Clock, every: Duration) -> Result<Running, Str
 
 /// The server at its plug or behind its power supplies.
 fn hwmon(machine: &Machine, clock: Clock, every: Duration) -> Result<Running, String> {
-    let files = machine.wall_meters();
+    let Meters { files, left } = machine.wall_meters();
     let sys = machine.sys.clone();
-    let Some(first) = files.first() else { return Err("no meter of the server here".to_owned()) };
+    let Some(first) = files.first() else {
+        let why = left.into_iter().next().map(|(file, why)| format!("{file}: {why}"));
+        return Err(why.unwrap_or_else(|| "no meter of the server here".to_owned()));
+    };
     sys.number::<u64>(first).map_err(|absent| absent.to_string())?;
     let about = About {
         name: "hwmon",

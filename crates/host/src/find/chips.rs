@@ -1,0 +1,129 @@
+//! What each sensor chip belongs to, by the name that its driver registers.
+
+use std::ops::RangeInclusive;
+
+/// What a chip belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// A processor.
+    Cpu,
+    /// A drive; reading it may wake it.
+    Drive,
+    /// A memory module.
+    Memory,
+    /// A graphics processor or an accelerator: what its fans cool nobody here senses.
+    Gpu,
+    /// A network adapter, its transceivers included.
+    Nic,
+    /// A power supply.
+    Supply,
+    /// The board, a management controller, a cooler.
+    Board,
+}
+
+/// Chips of one driver.
+struct Row {
+    /// What they belong to.
+    of: Of,
+    /// The kernel's driver.
+    driver: &'static str,
+    /// The names it registers; one that ends in `*` stands for all that begin so.
+    names: &'static [&'static str],
+    /// Of a processor: words in the labels of the inputs that are for a whole one. Where no input
+    /// has any of them, the hottest of all inputs is the processor's temperature.
+    whole: &'static [&'static str],
+}
+
+const fn row(of: Of, driver: &'static str, names: &'static [&'static str]) -> Row {
+    Row { of, driver, names, whole: &[] }
+}
+
+const fn cpu(
+    driver: &'static str,
+    names: &'static [&'static str],
+    whole: &'static [&'static str],
+) -> Row {
+    Row { of: Of::Cpu, driver, names, whole }
+}
+
+/// All that is known; what is not belongs to the board. Names from `drivers/hwmon` and, where it
+/// says so, from the drivers of the devices. PMBus drivers register the name of their I²C device
+/// with `_` for `-` (`pmbus_do_probe`).
+const CHIPS: &[Row] = &[
+    // Labels "Package id 0" or, before Linux 3.12, "Physical id 0", and "Core 3"; processors before
+    // Sandy Bridge have cores alone.
+    cpu("coretemp", &["coretemp"], &["package id", "physical id"]),
+    // "Tctl" and "Tdie" since Linux 4.18; before it there is one input without a label.
+    cpu("k10temp", &["k10temp"], &["tctl", "tdie"]),
+    cpu("zenpower (zenpower3, zenpower5)", &["zenpower"], &["tctl", "tdie"]),
+    cpu("k8temp", &["k8temp"], &[]),
+    cpu("via-cputemp", &["via_cputemp"], &[]),
+    cpu("xgene-hwmon", &["apm_xgene"], &["soc temperature"]),
+    // The firmware names the inputs of these, and some are the board's.
+    cpu("scpi-hwmon", &["scpi_sensors"], &FIRMWARE),
+    cpu("scmi-hwmon", &["scmi_sensors"], &FIRMWARE),
+    cpu("ibmpowernv", &["ibmpowernv"], &["core"]),
+    cpu("thermal_hwmon", &["cpu_thermal", "cpu0_thermal", "soc_thermal"], &[]),
+    row(Of::Drive, "nvme", &["nvme"]),
+    row(Of::Drive, "drivetemp", &["drivetemp"]),
+    row(Of::Memory, "jc42", &["jc42"]),
+    row(Of::Memory, "spd5118", &["spd5118"]),
+    row(Of::Gpu, "amdgpu", &["amdgpu"]),
+    row(Of::Gpu, "radeon", &["radeon"]),
+    row(Of::Gpu, "nouveau", &["nouveau"]),
+    row(Of::Gpu, "i915, xe", &["i915*", "xe", "xe_*"]),
+    row(Of::Gpu, "habanalabs", &["habanalabs*"]),
+    row(Of::Nic, "mlx5_core, mlxsw", &["mlx5*", "mlxsw*"]),
+    row(Of::Nic, "bnxt_en, bnx2x, tg3", &["bnxt_en", "bnx2x", "tg3"]),
+    row(Of::Nic, "igb, ixgbe, ice", &["i350bb", "igb", "ixgbe", "ice"]),
+    row(Of::Nic, "nfp, be2net, sfc, cxgb4", &["nfp", "be2net", "sfc*", "cxgb4*"]),
+    row(Of::Nic, "iwlwifi, ath, mt76", &["iwlwifi*", "ath1*", "mt7*"]),
+    row(Of::Nic, "sfp", &["sfp*"]),
+    // Supplies on PMBus; the first three of `pmbus` are Delta's, and the name alone is what boards
+    // without a driver of their own say.
+    row(Of::Supply, "pmbus", &["dps460", "dps650ab", "dps800", "pmbus"]),
+    row(Of::Supply, "acbel-fsg032", &["acbel_fsg032"]),
+    row(Of::Supply, "aps-379", &["aps_379"]),
+    row(Of::Supply, "bel-pfe", &["pfe1100", "pfe3000"]),
+    row(Of::Supply, "bpa-rs600", &["bpa_rs600", "bpd_rs600"]),
+    row(Of::Supply, "crps", &["intel_crps185", "crps*"]),
+    row(Of::Supply, "d1u74t", &["d1u74t"]),
+    row(Of::Supply, "dps920ab", &["dps920ab"]),
+    row(Of::Supply, "fsp-3y", &["ym2151e", "yh5151e"]),
+    row(Of::Supply, "hac300s", &["hac300s"]),
+    row(Of::Supply, "ibm-cffps", &["cffps*", "ibm_cffps*"]),
+    row(Of::Supply, "inspur-ipsps", &["ipsps*"]),
+    row(Of::Supply, "corsair-psu", &["corsairpsu"]),
+];
+
+/// What firmware calls the inputs of processors.
+const FIRMWARE: [&str; 6] = ["cpu", "core", "cluster", "soc", "big", "little"];
+
+fn find(name: &str) -> Option<&'static Row> {
+    let name = name.replace('-', "_");
+    let is = |known: &&'static str| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == **known,
+    };
+    CHIPS.iter().find(|row| row.names.iter().any(is))
+}
+
+/// What the chip `name` belongs to.
+pub fn of(name: &str) -> Of {
+    find(name).map_or(Of::Board, |row| row.of)
+}
+
+/// The driver of the chip `name`, where it is known.
+pub fn driver(name: &str) -> Option<&'static str> {
+    find(name).map(|row| row.driver)
+}
+
+/// Whether `label` of the chip `name`, of a processor, is of an input for a whole one.
+pub fn is_whole(name: &str, label: &str) -> bool {
+    let label = label.to_ascii_lowercase();
+    find(name).is_some_and(|row| row.whole.iter().any(|word| label.contains(word)))
+}
+
+/// What a sensor can say, in °C. One that is not connected says 255, -128 or the like, one that is
+/// not powered 0: a processor is warmer than the air.
+pub const TEMPERATURES: RangeInclusive<f64> = 1.0..=150.0;

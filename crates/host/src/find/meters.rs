@@ -1,0 +1,217 @@
+//! What the power inputs of chips measure, by chip and label, and which of them together are the
+//! power of the server or of its processors.
+
+use ebb_policy::units::Watts;
+
+use crate::find::chips::{self, Of};
+use crate::find::hwmon::Chip;
+use crate::sys::Sys;
+
+/// What a power input measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measures {
+    /// The whole server.
+    Server,
+    /// What a supply takes in: all supplies together are the server at the wall.
+    Input,
+    /// What a supply puts out: less than it takes in by its own loss.
+    Output,
+    /// A processor, or one of the rails that make it up.
+    Cpu,
+    /// Some other part; what a chip without a row measures.
+    Part,
+}
+
+/// The power inputs of one driver.
+struct Row {
+    /// The kernel's driver.
+    driver: &'static str,
+    /// The names of its chips.
+    chips: &'static [&'static str],
+    /// Words in the labels of inputs, in lower case, and what those measure; the first that fits.
+    labels: &'static [(&'static str, Measures)],
+    /// What an input with another label or none measures.
+    others: Measures,
+}
+
+/// Meters of servers and processors, by how far they are to be believed: of each kind of meter the
+/// first that answers is used.
+const METERS: &[Row] = &[
+    // One meter for the server; NVIDIA's Grace has one for each socket and part, named in
+    // `power1_oem_info`.
+    Row {
+        driver: "acpi_power_meter",
+        chips: &["power_meter"],
+        labels: &[("cpu power socket", Measures::Cpu), ("socket", Measures::Part)],
+        others: Measures::Server,
+    },
+    Row { driver: "ibmaem", chips: &["aem1", "aem2"], labels: &[], others: Measures::Server },
+    Row {
+        driver: "ibmpowernv",
+        chips: &["ibmpowernv"],
+        labels: &[("system", Measures::Server)],
+        others: Measures::Part,
+    },
+    Row {
+        driver: "occ (occ_p8_hwmon, occ_p9_hwmon)",
+        chips: &["occ"],
+        labels: &[("_system", Measures::Server), ("_proc", Measures::Cpu)],
+        others: Measures::Part,
+    },
+    Row {
+        driver: "macsmc_hwmon",
+        chips: &["macsmc_hwmon"],
+        labels: &[("total system power", Measures::Server)],
+        others: Measures::Part,
+    },
+    // "power total" is what it puts out (`Documentation/hwmon/corsair-psu.rst`).
+    Row { driver: "corsair-psu", chips: &["corsairpsu"], labels: &[], others: Measures::Output },
+    Row {
+        driver: "xgene-hwmon",
+        chips: &["apm_xgene"],
+        labels: &[("cpu power", Measures::Cpu)],
+        others: Measures::Part,
+    },
+    Row { driver: "fam15h_power", chips: &["fam15h_power"], labels: &[], others: Measures::Cpu },
+    Row {
+        driver: "zenpower",
+        chips: &["zenpower"],
+        labels: &[("svi2_p_", Measures::Cpu)],
+        others: Measures::Part,
+    },
+];
+
+/// Of supplies on PMBus: "pin", "pin1", "pout1" (`pmbus_core.c`), and what others write.
+const SUPPLY: &[(&str, Measures)] = &[
+    ("pin", Measures::Input),
+    ("input", Measures::Input),
+    ("pout", Measures::Output),
+    ("output", Measures::Output),
+];
+
+/// No server takes more: twice what the largest single ones are supplied with.
+pub const MOST: Watts = Watts(20_000.0);
+/// No server takes less.
+const LEAST: Watts = Watts(1.0);
+
+fn measures(chip: &Chip, label: &str) -> Measures {
+    let label = label.to_ascii_lowercase();
+    let of = |labels: &[(&str, Measures)]| {
+        labels.iter().find(|(word, _)| label.contains(word)).map(|(_, measures)| *measures)
+    };
+    match METERS.iter().find(|row| row.chips.contains(&&*chip.name)) {
+        Some(row) => of(row.labels).unwrap_or(row.others),
+        // A supply that does not say which side an input is on is believed for neither.
+        None if chip.of == Of::Supply => of(SUPPLY).unwrap_or(Measures::Output),
+        None => Measures::Part,
+    }
+}
+
+/// Meters that are added up, and those that are not, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Meters {
+    /// Files that count, in microwatts.
+    pub files: Vec<String>,
+    /// Files that do not: why, and what to do.
+    pub left: Vec<(String, String)>,
+}
+
+impl Meters {
+    /// Those of the whole server: its own meter, or what all its supplies take in. One kind alone
+    /// is added up, for what one counts the other counts as well.
+    #[must_use]
+    pub fn of_server(sys: &Sys, chips: &[Chip]) -> Self {
+        let own = |row: &Row| {
+            let own = chips.iter().filter(|chip| row.chips.contains(&&*chip.name));
+            first_inputs(sys, own, Measures::Server)
+        };
+        let supplies = first_inputs(sys, chips.iter(), Measures::Input);
+        let kinds = METERS.iter().map(|row| (row.driver, own(row), LEAST));
+        let mut found = Self::first_of(sys, kinds.chain([("pmbus", supplies, Watts(0.0))]));
+        for chip in chips {
+            let mut sides = chip.powers.iter().map(|(input, label)| (input, measures(chip, label)));
+            let output = sides.clone().find(|(_, side)| *side == Measures::Output);
+            if let (None, Some((output, _))) =
+                (sides.find(|(_, side)| *side == Measures::Input), output)
+            {
+                let driver = chips::driver(&chip.name).unwrap_or("unknown");
+                let why = format!(
+                    "{} (driver {driver}) says what the supply puts out and not what it takes in: \
+                     not at the wall; the management controller or an external meter may know",
+                    chip.name
+                );
+                found.left.push((chip.power_file(sys, output), why));
+            }
+        }
+        found
+    }
+
+    /// Those of the processors, where nothing counts their energy.
+    #[must_use]
+    pub fn of_processors(sys: &Sys, chips: &[Chip]) -> Self {
+        let kinds = METERS.iter().map(|row| {
+            let own = chips.iter().filter(|chip| row.chips.contains(&&*chip.name));
+            let files = own.flat_map(|chip| {
+                let of = |(_, label): &&(String, String)| measures(chip, label) == Measures::Cpu;
+                chip.powers.iter().filter(of).map(|(input, _)| chip.power_file(sys, input))
+            });
+            (row.driver, files.collect(), Watts(0.0))
+        });
+        Self::first_of(sys, kinds)
+    }
+
+    /// The first kind of which any meter says something, by driver, files, and the least that each
+    /// of them can say. Where none does, that of which one may say something later.
+    fn first_of(
+        sys: &Sys,
+        kinds: impl Iterator<Item = (&'static str, Vec<String>, Watts)>,
+    ) -> Self {
+        let (mut left, mut silent) = (Vec::new(), Vec::new());
+        for (driver, files, least) in kinds {
+            let (mut sum, mut good, mut unread) = (Watts(0.0), Vec::new(), Vec::new());
+            for file in files {
+                match sys.number::<i64>(&file).map(|micros| Watts(micros as f64 / 1e6)) {
+                    Ok(power) if (least..=MOST).contains(&power) => {
+                        sum += power;
+                        good.push(file);
+                    }
+                    Ok(power) => left.push((file, nonsense(driver, power))),
+                    Err(_) => unread.push(file),
+                }
+            }
+            if sum > Watts(0.0) {
+                // What cannot be read now is missing in the sum, which is absent until it can.
+                good.append(&mut unread);
+                return Self { files: good, left };
+            }
+            left.extend(good.into_iter().map(|file| (file, nonsense(driver, Watts(0.0)))));
+            if silent.is_empty() {
+                silent = unread;
+            }
+        }
+        Self { files: silent, left }
+    }
+}
+
+/// One input of each chip that measures `what`: of several, such as the feeds of a supply and their
+/// sum, the first is not counted again.
+fn first_inputs<'a>(
+    sys: &Sys,
+    chips: impl Iterator<Item = &'a Chip>,
+    what: Measures,
+) -> Vec<String> {
+    let file = |chip: &Chip| {
+        let mut own = chip.powers.iter().filter(|(_, label)| measures(chip, label) == what);
+        own.next().map(|(input, _)| chip.power_file(sys, input))
+    };
+    chips.filter_map(file).collect()
+}
+
+/// Why a reading is no power.
+fn nonsense(driver: &str, power: Watts) -> String {
+    format!(
+        "{} W cannot be (driver {driver}): not used; an update of the firmware may mend it, the \
+         management controller or an external meter may know",
+        power.0
+    )
+}

@@ -1,0 +1,165 @@
+//! Which drives are found, and by what name, as people have reported it.
+
+use ebb_host::{Host, Report, Stated};
+use ebb_policy::{Control, Plant, Signals};
+
+use crate::tree::{Tree, amd};
+
+struct Disk<'a> {
+    name: &'a str,
+    files: &'a [(&'a str, &'a str)],
+}
+
+/// A machine with these block devices.
+fn with(disks: &[Disk]) -> Tree {
+    let tree = Tree::new();
+    tree.cpus(1, 2, 1);
+    let mut lines = String::new();
+    for Disk { name, files } in disks {
+        let folder = format!("sys/block/{name}");
+        tree.put(&format!("{folder}/size"), 35_156_656_128_u64)
+            .put(&format!("{folder}/queue/rotational"), 1)
+            .put(&format!("{folder}/stat"), "1000 0 8000 500 0 0 0 0 0 100 500")
+            .put(&format!("{folder}/device/uevent"), "");
+        for (file, text) in *files {
+            tree.put(&format!("{folder}/{file}"), text);
+        }
+        lines += &format!("8 0 {name} 1000 0 8000 500 0 0 0 0 0 100 500\n");
+    }
+    tree.put("proc/diskstats", lines);
+    tree
+}
+
+fn ids(tree: &Tree) -> Vec<String> {
+    let id = |drive: &ebb_host::Drive| drive.id.clone().unwrap_or_else(|| drive.name.clone());
+    tree.machine().drives.iter().map(id).collect()
+}
+
+#[test]
+fn media_are_no_drives() {
+    let tree = with(&[
+        Disk {
+            name: "sda",
+            files: &[("device/model", "Virtual disk"), ("device/wwid", "naa.6c29f")],
+        },
+        Disk { name: "sr0", files: &[("device/type", "5"), ("removable", "1")] },
+        Disk { name: "sr1", files: &[("device/model", "Virtual CDROM0")] },
+        Disk { name: "fd0", files: &[("removable", "1")] },
+        Disk { name: "sdb", files: &[("device/vendor", "SanDisk"), ("removable", "1")] },
+        Disk {
+            name: "sdc",
+            files: &[("device/vendor", "AMI"), ("device/model", "Virtual HDisk0")],
+        },
+        Disk { name: "sdd", files: &[("device/type", "7")] },
+        Disk { name: "sde", files: &[("device/model", "LUN 00 Media 0"), ("ro", "1")] },
+        Disk { name: "sdf", files: &[("device/model", "File-Stor Gadget")] },
+        Disk { name: "sdg", files: &[("size", "0")] },
+        // A port that takes drives in while it runs; a host-managed disk.
+        Disk { name: "sdh", files: &[("device/vendor", "ATA     "), ("removable", "1")] },
+        Disk { name: "sdi", files: &[("device/type", "20")] },
+        Disk { name: "nvme0n1", files: &[("ro", "1"), ("device/serial", "S1")] },
+        Disk { name: "mmcblk0", files: &[("device/type", "MMC"), ("device/cid", "150100424")] },
+        Disk { name: "mmcblk0boot0", files: &[] },
+        Disk { name: "mmcblk1", files: &[("device/type", "SD")] },
+    ]);
+    let names: Vec<_> = tree.machine().drives.iter().map(|drive| drive.name.clone()).collect();
+    assert_eq!(names, ["mmcblk0", "nvme0n1", "sda", "sdh", "sdi"]);
+}
+
+/// A disk behind two expanders, and one beside it.
+#[test]
+fn the_paths_of_a_disk_are_one_drive() {
+    let wwid = [("device/model", "HUS728T8TAL4204"), ("device/wwid", "naa.5000cca0bb7ca048")];
+    let path = |name| Disk { name, files: &wwid };
+    let other = Disk { name: "sda", files: &[("device/wwid", "naa.5000c500d5f1a2b3")] };
+    let tree = with(&[other, path("sdb"), path("sdc"), path("sdd"), path("sde")]);
+    assert_eq!(ids(&tree), ["naa.5000c500d5f1a2b3", "naa.5000cca0bb7ca048"]);
+    let machine = tree.machine();
+    assert_eq!(machine.drives[1].devices, ["sdb", "sdc", "sdd", "sde"]);
+    assert_eq!(machine.drives[1].counters(&machine.sys).unwrap().reads, 4000);
+    let report = Report::new(&machine);
+    let read = report.signals.iter().filter(|one| one.name == "drive_read_bytes");
+    assert_eq!(
+        read.map(|one| one.value).collect::<Vec<_>>(),
+        [Some(4_096_000.0), Some(16_384_000.0)]
+    );
+    let mut host = Host::new(machine, &Stated::default(), Control::ALL).unwrap();
+    assert_eq!(host.topology().drives.len(), 2);
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    let line = |name: &str| format!("8 0 {name} 1010 0 8080 500 0 0 0 0 0 100 500\n");
+    tree.put("proc/diskstats", ["sda", "sdb", "sdc", "sdd", "sde"].map(line).concat());
+    host.sense(&mut signals);
+    let read = signals.drives.iter().map(|drive| drive.read_bytes);
+    assert_eq!(read.collect::<Vec<_>>(), [Some(80 * 512), Some(4 * 80 * 512)]);
+    assert_eq!(signals.io.completed, Some(50));
+}
+
+/// Old kernels and arrays say no world-wide name; the map above them does.
+#[test]
+fn the_paths_of_a_map_are_one_drive() {
+    let path = |name| Disk { name, files: &[("holders/dm-0/name", "")] };
+    let tree = with(&[path("sda"), path("sdb"), Disk { name: "sdc", files: &[] }]);
+    tree.put("sys/block/dm-0/dm/uuid", "mpath-36001405a1");
+    assert_eq!(tree.machine().drives.iter().map(|d| d.devices.len()).collect::<Vec<_>>(), [2, 1]);
+    // Volumes above one disk say nothing of that.
+    tree.put("sys/block/dm-0/dm/uuid", "LVM-abc");
+    assert_eq!(tree.machine().drives.len(), 3);
+}
+
+#[test]
+fn two_drives_never_share_a_name() {
+    let nvme = |name, wwid| {
+        let files = [("device/model", "X"), ("device/serial", "0123"), ("wwid", wwid)];
+        (name, files)
+    };
+    let ids_of = |all: &[(&str, [(&str, &str); 3])]| {
+        let disks: Vec<_> = all.iter().map(|(name, files)| Disk { name, files }).collect();
+        let tree = with(&disks);
+        for (number, (name, _)) in all.iter().enumerate() {
+            let controller = name.strip_suffix("n1").unwrap();
+            let address = format!("0000:0{number}:00.0");
+            tree.put(&format!("sys/class/nvme/{controller}/address"), address);
+        }
+        ids(&tree)
+    };
+    assert_eq!(ids_of(&[nvme("nvme0n1", "eui.1")]), ["X 0123"]);
+    let two = [nvme("nvme0n1", "eui.1"), nvme("nvme1n1", "eui.2")];
+    assert_eq!(ids_of(&two), ["eui.1", "eui.2"]);
+    // A name that is made of the serial number is no better.
+    let made = "nvme.144d-30313233-58-00000001";
+    let two = [nvme("nvme0n1", made), nvme("nvme1n1", made)];
+    assert_eq!(
+        ids_of(&two),
+        [format!("{made} at 0000:00:00.0"), format!("{made} at 0000:01:00.0")]
+    );
+    // One drive by two ports, without native multipath.
+    assert_eq!(ids_of(&[nvme("nvme0n1", "eui.1"), nvme("nvme1n1", "eui.1")]), ["X 0123"]);
+
+    let disk = |name, serial| {
+        let own = [("device/vendor", "ATA"), ("device/wwid", "t10.ATA     X"), ("serial", serial)];
+        (name, own)
+    };
+    for serials in [["", ""], ["A", "B"], ["000", "000"]] {
+        let all = [disk("sda", serials[0]), disk("sdb", serials[1])];
+        let disks: Vec<_> = all.iter().map(|(name, files)| Disk { name, files }).collect();
+        let ids = ids(&with(&disks));
+        assert_eq!(ids.len(), 2);
+        assert_ne!(ids[0], ids[1]);
+    }
+    let same = [("device/wwid", "naa.5000000000000001"), ("device/vpd_pg80", "A")];
+    let other = [("device/wwid", "naa.5000000000000001"), ("device/vpd_pg80", "B")];
+    let tree = with(&[Disk { name: "sda", files: &same }, Disk { name: "sdb", files: &other }]);
+    assert_eq!(tree.machine().drives.len(), 2, "their serial numbers belie the name");
+    let blank =
+        [("device/model", "X"), ("device/serial", "    "), ("wwid", "eui.0025385b71b0a1c2")];
+    assert_eq!(ids(&with(&[Disk { name: "nvme0n1", files: &blank }])), ["eui.0025385b71b0a1c2"]);
+}
+
+#[test]
+fn a_disk_keeps_its_chip() {
+    let tree = amd();
+    let machine = tree.machine();
+    let chip = machine.drive_chip(&machine.drives[0]).unwrap();
+    assert_eq!((chip.name.as_str(), chip.device.as_deref()), ("drivetemp", Some("0:0:0:0")));
+}
