@@ -33,6 +33,7 @@ pub use find::conflicts::{Conflict, found as conflicts};
 pub use find::cpus::{Arch, Cpu, Cpus, IdleState, Policy};
 pub use find::drives::{Counters, Drive};
 pub use find::energy::{Meter, Zone};
+pub use find::fans::{Fan, Fans, StatedFan};
 pub use find::hwmon::Chip;
 pub use find::layout::{Group, Impossible, Layout, MIN_DUTY, ParkBy, Stated};
 pub use find::machine::Machine;

@@ -5,9 +5,10 @@ use std::time::Instant;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Topology};
 
-use crate::act::acting::{Acting, Steered};
+use crate::act::acting::Acting;
 use crate::act::hold::Held;
 use crate::act::originals::{Leave, Original, Originals, State, StateError};
+use crate::act::places::{self, Unit};
 use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
 use crate::find::layout::{Impossible, Layout, Stated};
@@ -60,6 +61,19 @@ impl Host {
         &self.machine
     }
 
+    /// What an operator should know before it starts: fans that are left alone, and ceilings of
+    /// frequencies.
+    #[must_use]
+    pub fn remarks(&self, owned: &[Control]) -> Vec<String> {
+        let owns = |control| owned.contains(&control);
+        let mut remarks = self.layout.fans.remarks(&self.machine);
+        if owns(Control::Frequency) || owns(Control::FrequencyCap) {
+            let raises = self.layout.raise_limits;
+            remarks.extend(self.machine.cpus.ceilings(raises));
+        }
+        remarks
+    }
+
     /// Begins to act: what the controls `owned` are set to now is on disk when this returns, and
     /// nothing was changed yet. What cannot be read cannot be set back, and is not steered; the
     /// reasons come back.
@@ -74,13 +88,13 @@ impl Host {
         contest: Contest,
         state: &State,
     ) -> Result<Vec<Notice>, StateError> {
-        let places = Acting::places(&self.machine, &self.layout, &self.topology, owned);
-        let held = holds.constant.iter().chain(&holds.race).map(|hold| Steered::held(&hold.place));
+        let units = places::units(&self.machine, &self.layout, &self.topology, owned);
+        let held = holds.constant.iter().chain(&holds.race).map(|hold| Unit::held(&hold.place));
         let mut unreadable = Vec::new();
         let mut found = Vec::new();
-        for place in places.into_iter().chain(held) {
-            match place.original(&self.machine, &leave) {
-                Ok(original) => found.push(original),
+        for unit in units.into_iter().chain(held) {
+            match unit.originals(&self.machine, &leave) {
+                Ok(originals) => found.extend(originals),
                 Err(notice) => unreadable.push(notice),
             }
         }
@@ -91,7 +105,7 @@ impl Host {
         // end.
         let steered: Vec<Original> =
             all.into_iter().filter(|original| known.contains(&original.place)).collect();
-        let steering = Steering::new(&self.machine, steered, contest);
+        let steering = Steering::new(&self.machine, steered, contest, state.again());
         let tasks = Tasks::of(&self.machine, tasks);
         self.acting =
             Some(Acting::new(&self.machine, &self.layout, steering, tasks, &holds, state));
@@ -143,6 +157,9 @@ impl Plant for Host {
         match &self.acting {
             Some(acting) => self.sensors.read(signals, |group| acting.active(group)),
             None => self.sensors.read(signals, all),
+        }
+        if let Some(acting) = &mut self.acting {
+            acting.sensed(&signals.cooling.fans);
         }
         for (at, drive) in self.drives.iter_mut().enumerate() {
             drive.read(signals, at);

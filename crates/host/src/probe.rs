@@ -9,6 +9,7 @@ use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::Arch;
 use crate::find::drives::Drive;
+use crate::find::fans::{Fans, StatedFan};
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
@@ -69,20 +70,21 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of `machine`.
+    /// Of `machine`, with its fans as the configuration states them.
     #[must_use]
-    pub fn new(machine: &Machine) -> Self {
+    pub fn new(machine: &Machine, stated: &[StatedFan]) -> Self {
+        let fans = Fans::found(machine, stated);
         let signals: Vec<_> = SIGNALS
             .iter()
             .flat_map(|row| {
-                List::new(row.name, row.unit).of(|list| signal(machine, row.signal, list))
+                List::new(row.name, row.unit).of(|list| signal(machine, &fans, row.signal, list))
             })
             .collect();
         let controls: Vec<_> = Control::ALL
             .iter()
             .flat_map(|one| {
                 let row = one.row();
-                List::new(row.name, row.unit).of(|list| control(machine, *one, list))
+                List::new(row.name, row.unit).of(|list| control(machine, &fans, *one, list))
             })
             .collect();
         let has = |found: &[Found], name: &str| {
@@ -175,6 +177,8 @@ impl List {
     }
 }
 
+const NO_FANS: &str = "no chip with pwm files; the management controller runs the fans";
+
 const NO_CONTROLLER: &str = "no NVMe drive";
 
 const NO_FREQUENCIES: &str =
@@ -184,7 +188,7 @@ fn drive_name(drive: &Drive) -> String {
     drive.id.clone().unwrap_or_else(|| drive.name.clone())
 }
 
-fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
+fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'static str {
     use Signal as S;
     match signal {
         S::Arrived
@@ -220,7 +224,7 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
         S::IoPressure => pressure(machine, "io", list),
         S::MemoryPressure => pressure(machine, "memory", list),
         S::InletTemperature | S::SocketTemperature | S::FanReportedDuty | S::FanSpeed => {
-            heat(machine, signal, list)
+            heat(machine, fans, signal, list)
         }
         S::CoresActive | S::CoresUtilisation | S::CoresBusiest | S::CoresFrequency => {
             cores(machine, signal, list)
@@ -253,7 +257,7 @@ fn signal(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
 }
 
 /// What the chips say of air, sockets and fans.
-fn heat(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
+fn heat(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'static str {
     match signal {
         Signal::InletTemperature => {
             for chip in &machine.chips {
@@ -266,18 +270,17 @@ fn heat(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
         }
         Signal::SocketTemperature => sockets(machine, list),
         Signal::FanReportedDuty => {
-            for (number, (chip, pwm)) in machine.fans().enumerate() {
-                let value = chip.duty(&machine.sys, pwm);
-                list.read(Some(format!("fan{number}")), chip.duty_file(pwm), value);
+            for (number, fan) in fans.fans.iter().enumerate() {
+                let chip = &machine.chips[fan.chip];
+                let value = chip.duty(&machine.sys, &fan.pwm);
+                list.read(Some(format!("fan{number}")), chip.duty_file(&fan.pwm), value);
             }
-            "no chip with pwm files; the management controller runs the fans"
+            NO_FANS
         }
         _ => {
-            let fans =
-                machine.chips.iter().flat_map(|chip| chip.fans.iter().map(move |f| (chip, f)));
-            for (number, (chip, fan)) in fans.enumerate() {
-                let value = chip.speed(&machine.sys, fan).map(|speed| speed.0);
-                list.read(Some(format!("fan{number}")), chip.file(fan), value);
+            for (of, chip, input) in fans.tachometers(machine) {
+                let value = chip.speed(&machine.sys, input).map(|speed| speed.0);
+                list.read(Some(of), chip.file(input), value);
             }
             "no chip with a tachometer; the management controller runs the fans"
         }
@@ -467,7 +470,7 @@ fn drive_signal(machine: &Machine, drive: &Drive, signal: Signal, list: &mut Lis
     list.add(of, Some(drive.counters_file()), value, missing);
 }
 
-fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str {
+fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) -> &'static str {
     let sys = &machine.sys;
     match control {
         Control::ActiveCores => {
@@ -500,11 +503,18 @@ fn control(machine: &Machine, control: Control, list: &mut List) -> &'static str
             NO_CONTROLLER
         }
         Control::FanDuty => {
-            for (number, (chip, pwm)) in machine.fans().enumerate() {
-                let value = chip.duty(sys, pwm);
-                list.steer(machine, format!("fan{number}"), chip.duty_file(pwm), value);
+            let counted = fans.fans.iter().enumerate();
+            let counted = counted.map(|(number, fan)| (format!("fan{number}"), fan));
+            let apart = fans.apart.iter().map(|fan| (fan.name(machine), fan));
+            for (of, fan) in counted.chain(apart) {
+                let chip = &machine.chips[fan.chip];
+                let path = chip.duty_file(&fan.pwm);
+                match fan.left.clone() {
+                    None => list.steer(machine, of, path, chip.duty(sys, &fan.pwm)),
+                    left => list.add(Some(of), Some(path), chip.duty(sys, &fan.pwm).ok(), left),
+                }
             }
-            "no chip with pwm files; the management controller runs the fans"
+            NO_FANS
         }
         Control::Recall => "nothing on a host watches the number of waiting requests",
         Control::IdleWake => "no idle state of a drive is set on a host yet",

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -221,6 +222,22 @@ impl Sys {
             })
         };
         self.names(path).into_iter().filter(is_one).collect()
+    }
+
+    /// Whether a file can be read and written at all. One without the bits of either is refused to
+    /// root as well (`kernfs_fop_open`).
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn settable(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
+        let path = self.path(path);
+        let mode = path.metadata().map_err(|error| Absent::new(path.clone(), &error))?.mode();
+        let error = match (mode & 0o444, mode & 0o222) {
+            (0, _) => "can be written only: nobody could set it back, root included",
+            (_, 0) => "can be read only: the driver lets nobody set it, root included",
+            _ => return Ok(()),
+        };
+        Err(Absent::Failed { path, error: error.to_owned() })
     }
 
     /// Whether we may write to a file.

@@ -106,8 +106,9 @@ fn every_control_is_set_where_it_belongs_and_set_back_as_it_was() {
             |which: &str| format!("sys/devices/system/cpu/cpufreq/{policy}/scaling_{which}_freq");
         (bench.tree.get(&file("min")), bench.tree.get(&file("max")))
     };
-    assert_eq!(limits("policy0"), ("2000000".to_owned(), "2000000".to_owned()));
-    assert_eq!(limits("policy4"), ("1200000".to_owned(), "1200000".to_owned()), "its socket's cap");
+    let lowest = "800000".to_owned();
+    assert_eq!(limits("policy0"), (lowest.clone(), "2000000".to_owned()), "a ceiling, no pin");
+    assert_eq!(limits("policy4"), (lowest, "1200000".to_owned()), "its socket's cap");
     assert_eq!(
         (bench.tree.get("dev/nvme0"), bench.tree.get("dev/nvme1")),
         ("0".into(), "2".into())
@@ -324,6 +325,42 @@ fn cores_go_offline_where_that_is_asked_for() {
     assert_eq!(offline(&bench), [15]);
     bench.tree.put("sys/devices/system/cpu/online", "0-14");
     assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
+}
+
+/// Somebody has set 0.8 to 2 GHz, for heat or power: asked for more is released, and a minimum goes
+/// only out of the way of a lower ceiling.
+#[test]
+fn a_ceiling_found_is_kept() {
+    let tree = intel();
+    for core in 0..8 {
+        let folder = format!("sys/devices/system/cpu/cpufreq/policy{core}");
+        tree.put(&format!("{folder}/scaling_max_freq"), 2_000_000);
+        tree.put(&format!("{folder}/scaling_min_freq"), 1_500_000);
+    }
+    let limits = |bench: &Bench| {
+        ["min", "max"].map(|which| bench.tree.get(&format!("{FIRST}/scaling_{which}_freq")))
+    };
+    let ask = |bench: &mut Bench, ghz: f64| {
+        let mut request = bench.request();
+        request.frequency.ask(0, Hertz(ghz * 1e9), "test:");
+        assert_eq!(bench.apply(&request).of(Control::Frequency, 0), Outcome::Done);
+        limits(bench)
+    };
+    let mut bench = Bench::new(tree);
+    assert_eq!(bench.host.topology().max_frequency(), Hertz(2.0e9), "what is found is all");
+    for (ghz, min, max) in [
+        (3.4, "1500000", "2000000"),
+        (1.8, "1500000", "1800000"),
+        (1.2, "1200000", "1200000"),
+        (2.5, "1500000", "2000000"),
+    ] {
+        assert_eq!(ask(&mut bench, ghz), [min, max], "{ghz} GHz");
+    }
+    let stated = Stated { raise_limits: true, ..Stated::default() };
+    let mut bench = Bench::stated(bench.tree, &stated, Leave::Restore, Held::default());
+    assert_eq!(ask(&mut bench, 3.4), ["1500000", "3400000"], "asked for in the configuration");
+    bench.restore();
+    assert_eq!(limits(&bench), ["1500000", "2000000"]);
 }
 
 proptest! {

@@ -83,7 +83,7 @@ fn what_went_over_several_paths_is_the_drive_s() {
 #[test]
 fn the_report_has_every_row_of_the_table_and_says_why_one_is_missing() {
     for tree in [intel(), amd(), ampere(), kunpeng()] {
-        let report = Report::new(&tree.machine());
+        let report = Report::new(&tree.machine(), &[]);
         for row in ebb_policy::table::SIGNALS {
             assert!(report.signals.iter().any(|one| one.name == row.name), "{}", row.name);
         }
@@ -101,7 +101,7 @@ fn the_report_has_every_row_of_the_table_and_says_why_one_is_missing() {
 #[test]
 fn an_intel_server_with_fans_is_sensed() {
     let tree = intel();
-    let report = Report::new(&tree.machine());
+    let report = Report::new(&tree.machine(), &[]);
     let signal = |name| usable(&report.signals, name);
     assert_eq!(signal("completed"), [(None, Some(800.0))]);
     assert_eq!(signal("latency_mean"), [(None, Some(0.25 / 800.0))]);
@@ -112,7 +112,7 @@ fn an_intel_server_with_fans_is_sensed() {
     let sockets = [(Some("socket0"), Some(61.0)), (Some("socket1"), Some(64.0))];
     assert_eq!(signal("socket_temperature"), sockets);
     assert_eq!(signal("cpu_power"), [(Some("package-0"), None), (Some("package-1"), None)]);
-    assert_eq!(signal("fan_speed"), [(Some("fan0"), Some(5400.0)), (Some("fan1"), Some(0.0))]);
+    assert_eq!(signal("fan_speed"), [(Some("fan0"), Some(5400.0)), (Some("fan1"), Some(4800.0))]);
     let duties = [(Some("fan0"), Some(0.4)), (Some("fan1"), Some(1.0))];
     assert_eq!(usable(&report.controls, "fan_duty"), duties);
     assert_eq!(usable(&report.controls, "frequency_hz").len(), 8);
@@ -123,7 +123,7 @@ fn an_intel_server_with_fans_is_sensed() {
 #[test]
 fn policies_say_what_they_lack() {
     let fit = |tree: &Tree, policy: &str| {
-        let report = Report::new(&tree.machine());
+        let report = Report::new(&tree.machine(), &[]);
         report.policies.into_iter().find(|fit| fit.policy == policy).unwrap()
     };
     assert_eq!(fit(&intel(), "native").lacks, [""; 0]);
@@ -142,7 +142,7 @@ fn what_is_broken_is_named_and_the_rest_is_there() {
     tree.put("sys/class/hwmon/hwmon0/temp1_input", "hot");
     tree.put("sys/block/nvme1n1/stat", "1 2");
     std::fs::remove_file(tree.path().join("sys/class/hwmon/hwmon3/fan1_input")).unwrap();
-    let report = Report::new(&tree.machine());
+    let report = Report::new(&tree.machine(), &[]);
     let socket = report.signals.iter().filter(|one| one.name == "socket_temperature");
     let socket: Vec<_> = socket.filter_map(|one| one.missing.as_deref()).collect();
     assert!(socket[0].ends_with("hwmon0/temp1_input: 'hot' is not a number"), "{socket:?}");
@@ -150,7 +150,7 @@ fn what_is_broken_is_named_and_the_rest_is_there() {
     let sockets = [(Some("socket0"), Some(99.0)), (Some("socket1"), Some(64.0))];
     assert_eq!(usable(&report.signals, "socket_temperature"), sockets);
     assert_eq!(usable(&report.signals, "completed"), [(None, Some(400.0))]);
-    assert_eq!(usable(&report.signals, "fan_speed"), [(Some("fan0"), Some(0.0))]);
+    assert_eq!(usable(&report.signals, "fan_speed"), [(Some("fan0"), Some(4800.0))]);
     let error = Machine::found(Sys::new("/nowhere")).unwrap_err().to_string();
     assert_eq!(error, "/nowhere/sys/devices/system/cpu/online: not there");
 }

@@ -4,6 +4,7 @@
 
 mod acting;
 mod drives;
+mod fans;
 mod found;
 mod hostile;
 mod real;

@@ -15,12 +15,12 @@ fn rows(tree: &Tree, name: &str) -> Vec<Row> {
         let path = path.strip_prefix("sys/class/").unwrap_or(&path).to_owned();
         (path, one.value, one.missing.is_none())
     };
-    let report = Report::new(&tree.machine());
+    let report = Report::new(&tree.machine(), &[]);
     report.signals.iter().filter(|one| one.name == name).map(of).collect()
 }
 
 fn reasons(tree: &Tree, name: &str) -> String {
-    let report = Report::new(&tree.machine());
+    let report = Report::new(&tree.machine(), &[]);
     let own = report.signals.iter().filter(|one| one.name == name);
     own.filter_map(|one| one.missing.clone()).collect::<Vec<_>>().join("; ")
 }

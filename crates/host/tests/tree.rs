@@ -241,7 +241,7 @@ pub fn intel() -> Tree {
             ("temp1_input", "25000"),
             ("temp1_label", "Inlet Temp"),
             ("fan1_input", "5400"),
-            ("fan2_input", "0"),
+            ("fan2_input", "4800"),
             ("pwm1", "102"),
             ("pwm1_enable", "2"),
             ("pwm2", "255"),

@@ -12,6 +12,7 @@ use ebb_host::{Found, Machine, Report, Sys};
 use super::draft;
 use crate::exit::usage;
 use crate::out;
+use crate::run::config::Config;
 
 /// Options of `ebb probe`.
 #[derive(Debug, Args)]
@@ -27,6 +28,9 @@ pub struct MachineArgs {
     /// cores busy.
     #[arg(long, requires = "profile")]
     measure: bool,
+    /// Configuration that names the fans [default: /etc/ebb/ebb.toml, if there is one].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print JSON (docs/json-schema/probe-1.json).
     #[arg(long)]
     json: bool,
@@ -37,7 +41,8 @@ pub fn run(args: &MachineArgs) -> Result<()> {
     let machine = Machine::found(Sys::new(&args.root)).map_err(|absent| {
         usage(format!("{absent}; --root names a folder with sys and proc in it"))
     })?;
-    let report = Report::new(&machine);
+    let fans = Config::load(args.config.as_deref())?.fans();
+    let report = Report::new(&machine, &fans);
     match args.json {
         true => out::json(&report)?,
         false => out::print(text(&report))?,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated};
+use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::Settings;
 use ebb_policy::units::{Nanos, Watts};
@@ -73,9 +73,33 @@ pub struct Machine {
     /// Smallest duty at which all fans turn.
     #[serde(deserialize_with = "ratio")]
     pub min_duty: f64,
+    /// Whether frequencies may be raised above the ceilings found.
+    pub raise_limits: bool,
     /// Core groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CoreGroup>,
+    /// Fans; without them those that are safe to take.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fans: Vec<Fan>,
+}
+
+/// `[[machine.fans]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fan {
+    /// The chip's driver, such as "nct6798".
+    pub chip: String,
+    /// Its device, where two chips have one driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// What steers it, such as "pwm2".
+    pub pwm: String,
+    /// What says how fast it turns, such as "fan2".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tachometer: Option<String>,
+    /// What the operator calls it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
 }
 
 /// `[[machine.groups]]`.
@@ -154,7 +178,14 @@ impl Default for Config {
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { min_cores: 1, park_by: ParkBy::default(), min_duty: MIN_DUTY, groups: Vec::new() }
+        Self {
+            min_cores: 1,
+            park_by: ParkBy::default(),
+            min_duty: MIN_DUTY,
+            raise_limits: false,
+            groups: Vec::new(),
+            fans: Vec::new(),
+        }
     }
 }
 
@@ -236,6 +267,7 @@ impl Config {
         if self.machine.min_cores == 0 {
             return no("machine.min_cores", " = 0: a group keeps one core at least".to_owned());
         }
+        self.check_fans().map_err(about("machine.fans"))?;
         let needs_budget = owned == [Control::PowerState];
         let budgeted = self.ssd_budget.is_some() || self.schedule.iter().any(|s| s.has_budget());
         if needs_budget && !budgeted {
@@ -256,6 +288,29 @@ impl Config {
         self.stated().map_err(about("machine.groups")).map(drop)
     }
 
+    fn check_fans(&self) -> Result<()> {
+        let is = |name: &str, prefix: &str| {
+            let number = name.strip_prefix(prefix).unwrap_or_default();
+            number.parse::<u8>().is_ok_and(|number| number > 0)
+        };
+        let fans = &self.machine.fans;
+        for (at, fan) in fans.iter().enumerate() {
+            let Fan { chip, device, pwm, tachometer, .. } = fan;
+            let same =
+                |other: &Fan| (&other.chip, &other.device, &other.pwm) == (chip, device, pwm);
+            let told = match tachometer {
+                _ if !is(pwm, "pwm") => format!("pwm = \"{pwm}\": write such as \"pwm2\""),
+                Some(input) if !is(input, "fan") => {
+                    format!("tachometer = \"{input}\": write such as \"fan2\"")
+                }
+                _ if fans[..at].iter().any(same) => format!("{pwm} of {chip} is there twice"),
+                _ => continue,
+            };
+            return Err(usage(format!("machine.fans: {told}")));
+        }
+        Ok(())
+    }
+
     /// What holds at the local time `now`.
     pub fn at(&self, now: Time) -> InEffect {
         let usual = InEffect { plf: self.plf, ssd_budget: self.ssd_budget };
@@ -274,9 +329,21 @@ impl Config {
             };
             Ok(Group { role: group.role, cpus: cpus.ok_or_else(wrong)? })
         };
-        let Machine { min_cores, park_by, min_duty, groups } = &self.machine;
+        let Machine { min_cores, park_by, min_duty, raise_limits, ref groups, .. } = self.machine;
         let groups = groups.iter().map(group).collect::<Result<_>>()?;
-        Ok(Stated { groups, min_cores: *min_cores, min_duty: *min_duty, park_by: *park_by })
+        Ok(Stated { groups, min_cores, min_duty, park_by, raise_limits, fans: self.fans() })
+    }
+
+    /// The fans as stated.
+    pub fn fans(&self) -> Vec<StatedFan> {
+        let fan = |Fan { chip, device, pwm, tachometer, label }: Fan| StatedFan {
+            chip,
+            device,
+            pwm,
+            tachometer,
+            label,
+        };
+        self.machine.fans.iter().cloned().map(fan).collect()
     }
 
     /// What is held.
@@ -317,5 +384,6 @@ mod tests {
         let all: Config = toml::from_str(&all).unwrap();
         assert!(all.ssd_budget.is_some() && all.curve.is_some() && all.serve.is_some());
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
+        assert!(!all.machine.fans.is_empty());
     }
 }

@@ -76,6 +76,7 @@ impl<'a> Work<'a> {
         let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
         let held = config.at(Zoned::now().time());
         let (policy, settings) = make(&config, held, &host)?;
+        host.remarks(&owned).iter().for_each(out::note);
         fits(&host, &config)?;
         for (part, reason) in registry::idle(&config.policy, host.topology(), &settings)? {
             out::note(format_args!("{part} sets nothing here: {reason}"));
@@ -273,7 +274,7 @@ impl<'a> Work<'a> {
 /// # Errors
 /// Where none of them could do anything.
 fn fits(host: &Host, config: &Config) -> Result<()> {
-    let report = Report::new(host.machine());
+    let report = Report::new(host.machine(), &config.fans());
     let parts = registry::names(&config.policy);
     let fits: Vec<_> =
         parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();

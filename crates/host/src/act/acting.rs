@@ -1,15 +1,18 @@
 //! Puts what is given in force: which places each control is set in, to what, in which order.
 
 use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{BackgroundMode, Control, InForce, Outcome, PowerState, Topology};
+use ebb_policy::{BackgroundMode, Control, FanSignals, InForce, Outcome, PowerState};
 
+use crate::act::fan::FanControl;
 use crate::act::hold::{Held, Hold};
-use crate::act::knob::{Knob, Place};
-use crate::act::originals::{Leave, Original, State};
-use crate::act::parking::{self, Parking};
+use crate::act::knob::Place;
+use crate::act::originals::State;
+use crate::act::parking::Parking;
+use crate::act::places::{fan_places, limit};
 use crate::act::steering::{Notice, Steering, worse};
 use crate::act::tasks::Tasks;
-use crate::find::layout::{Core, Layout, ParkBy};
+use crate::find::fans::Fan;
+use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 
 /// Controls that nothing on a host carries out.
@@ -19,62 +22,6 @@ const NOWHERE: [Control; 5] =
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
 const CHECKED_PARTS: usize = 20;
-
-/// A place that a control is set in.
-#[derive(Debug)]
-pub struct Steered {
-    control: Control,
-    place: Place,
-    safe: Safe,
-    /// Whether its value is the firmware's while it steers itself.
-    moves: bool,
-}
-
-/// What can do no harm in a place.
-#[derive(Debug)]
-enum Safe {
-    /// What was found.
-    Found,
-    /// This.
-    Value(String),
-}
-
-impl Steered {
-    /// A place that the operator holds.
-    #[must_use]
-    pub fn held(place: &Place) -> Self {
-        let control = Control::Background;
-        Self { control, place: place.clone(), safe: Safe::Found, moves: false }
-    }
-
-    /// What it is set to now, and what is to be left there.
-    ///
-    /// # Errors
-    /// Why it cannot be steered.
-    pub fn original(
-        &self,
-        machine: &Machine,
-        leave: impl Fn(Control) -> Leave,
-    ) -> Result<Original, Notice> {
-        let found = Knob::find(machine, &self.place).and_then(|mut knob| knob.read(&machine.sys));
-        let found = found.map_err(|absent| Notice {
-            place: self.place.clone(),
-            text: format!("it is not steered, for it could not be set back: {absent}"),
-        })?;
-        // The group is Ebb's: one that is there was left behind.
-        let found =
-            if matches!(self.place, Place::Partition { .. }) { String::new() } else { found };
-        let safe = match &self.safe {
-            Safe::Found => found.clone(),
-            Safe::Value(value) => value.clone(),
-        };
-        let leave = match leave(self.control) {
-            Leave::Restore if self.moves => Leave::Keep,
-            leave => leave,
-        };
-        Ok(Original { place: self.place.clone(), found, safe, leave })
-    }
-}
 
 /// One frequency domain.
 #[derive(Debug)]
@@ -94,13 +41,6 @@ impl Domain {
     }
 }
 
-/// One fan: its mode, where it has one, and its duty.
-#[derive(Debug)]
-struct Fan {
-    mode: Option<usize>,
-    duty: usize,
-}
-
 /// Acts on one machine.
 #[derive(Debug)]
 pub struct Acting {
@@ -110,61 +50,15 @@ pub struct Acting {
     parking: Option<Parking>,
     domains: Vec<Domain>,
     drives: Vec<Option<usize>>,
-    fans: Vec<Option<Fan>>,
+    fans: Vec<Option<FanControl>>,
+    /// Whether frequencies may be raised above the ceilings found.
+    raises: bool,
     /// What the operator holds all the time, and while background work races.
     constant: Vec<(usize, String)>,
     race: Vec<(usize, String)>,
 }
 
 impl Acting {
-    /// The places that `owned` controls are set in, in the order in which they are set back: what
-    /// may hang comes last.
-    #[must_use]
-    pub fn places(
-        machine: &Machine,
-        layout: &Layout,
-        topology: &Topology,
-        owned: &[Control],
-    ) -> Vec<Steered> {
-        let owns = |control: Control| owned.contains(&control);
-        let mut all = Vec::new();
-        let mut add = |control, place, safe, moves| {
-            all.push(Steered { control, place, safe, moves });
-        };
-        if owns(Control::Frequency) || owns(Control::FrequencyCap) {
-            for policy in &machine.cpus.policies {
-                let highest = format!("{:.0}", policy.highest.0 / 1e3);
-                add(Control::Frequency, limit(policy, "max"), Safe::Value(highest), false);
-                add(Control::Frequency, limit(policy, "min"), Safe::Found, false);
-            }
-        }
-        if owns(Control::ActiveCores) {
-            add(Control::ActiveCores, parking::place(layout.park_by), Safe::Found, false);
-            if layout.park_by == ParkBy::Partition {
-                add(Control::ActiveCores, parking::controller(), Safe::Found, false);
-            }
-        }
-        for (chip, pwm) in &layout.fans {
-            let (duty, mode) = fan(machine, *chip, pwm);
-            let is_manual = machine.sys.text(&mode.1).is_ok_and(|mode| mode == "1");
-            let has_mode = machine.sys.has(&mode.1);
-            let full = Safe::Value("255".to_owned());
-            add(Control::FanDuty, duty, full, has_mode && !is_manual);
-            if has_mode {
-                add(Control::FanDuty, mode.0, Safe::Value("1".to_owned()), false);
-            }
-        }
-        for (parts, spec) in layout.drives.iter().zip(&topology.drives) {
-            if let Some(drive) = parts.drive.id.clone()
-                && spec.operational().len() > 1
-            {
-                let place = Place::PowerState { drive };
-                add(Control::PowerState, place, Safe::Value("0".to_owned()), false);
-            }
-        }
-        all
-    }
-
     /// Acts in the places that `steering` has; `state` is where what was found is on disk.
     #[must_use]
     pub fn new(
@@ -195,9 +89,10 @@ impl Acting {
                 range: (policy.lowest, policy.highest),
             })
         });
-        let fan = |(chip, pwm): &(usize, String)| {
-            let (duty, mode) = fan(machine, *chip, pwm);
-            Some(Fan { mode: find(&mode.0), duty: find(&duty)? })
+        let fan = |fan: &Fan| {
+            let (duty, mode) = fan_places(machine, fan);
+            let mode = mode.as_ref().and_then(find);
+            Some(FanControl::new(find(&duty)?, mode, fan.tachometer.is_some()))
         };
         let drive = |parts: &crate::find::layout::DriveParts| {
             find(&Place::PowerState { drive: parts.drive.id.clone()? })
@@ -207,7 +102,8 @@ impl Acting {
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             domains: domains.collect(),
             drives: layout.drives.iter().map(drive).collect(),
-            fans: layout.fans.iter().map(fan).collect(),
+            fans: layout.fans.fans.iter().map(fan).collect(),
+            raises: layout.raise_limits,
             constant: held(&holds.constant),
             race: held(&holds.race),
             steering,
@@ -235,7 +131,17 @@ impl Acting {
     /// See [`crate::Host::failing`].
     #[must_use]
     pub fn failing(&self) -> usize {
-        self.steering.failing()
+        let fans = self.fans.iter().flatten().filter(|fan| fan.is_failing());
+        self.steering.failing() + fans.count()
+    }
+
+    /// Hears what the chips say of the fans.
+    pub fn sensed(&mut self, fans: &[FanSignals]) {
+        for (control, signal) in self.fans.iter_mut().zip(fans) {
+            if let Some(control) = control {
+                control.sensed(signal.duty, signal.speed);
+            }
+        }
     }
 
     /// Puts `given` in force and tells what became of each control. Drives that sleep are not
@@ -257,7 +163,12 @@ impl Acting {
         let sleeps = |place: usize| drive(place).is_some_and(&sleeps) || rests(place);
         self.steering.check(checked, now, sleeps);
         for fan in 0..self.fans.len() {
-            tell(Control::FanDuty, fan, self.set_fan(fan, given, now));
+            let asked = given.fan_duty.at(fan).given;
+            let outcome = match &mut self.fans[fan] {
+                Some(fan) => fan.set(&mut self.steering, asked, given.emergency, now),
+                None => refused(asked.is_some()),
+            };
+            tell(Control::FanDuty, fan, outcome);
         }
         // Cores come back before they are slowed down, and are slowed down before they go.
         let parked = self.parking.as_mut().map(|it| it.set(given, &mut self.steering, now));
@@ -303,24 +214,8 @@ impl Acting {
         self.race.iter().fold(nowhere, set)
     }
 
-    fn set_fan(&mut self, fan: usize, given: &InForce, now: Nanos) -> Outcome {
-        let asked = given.fan_duty.at(fan).given;
-        let Some(Fan { mode, duty }) = &self.fans[fan] else { return refused(asked.is_some()) };
-        let steering = &mut self.steering;
-        let Some(share) = asked else {
-            // The duty while it can still be set, then the board's own control.
-            let duty = steering.set(*duty, None, now);
-            return worse(duty, mode.map_or(Outcome::Done, |mode| steering.set(mode, None, now)));
-        };
-        let mode = mode.map_or(Outcome::Done, |mode| steering.set(mode, Some("1"), now));
-        if mode != Outcome::Done {
-            return mode;
-        }
-        let steps = (share.clamp(0.0, 1.0) * 255.0).ceil() as u8;
-        steering.set(*duty, Some(&steps.to_string()), now)
-    }
-
     /// The highest frequency that any group asks of a domain, below the ceiling of its socket.
+    /// It is a ceiling, not a pin; one that is no lower than the ceiling found is released.
     fn set_frequency(&mut self, domain: usize, given: &InForce, now: Nanos) -> Outcome {
         let Domain { max, min, groups, socket, range, .. } = &self.domains[domain];
         let (max, min) = (*max, *min);
@@ -329,31 +224,26 @@ impl Acting {
         let asked = asked.fold(first, |most, one| Some(most?.max(one?)));
         let caps = (0..given.frequency_cap.len())
             .filter(|at| socket.is_none_or(|socket| usize::from(socket) == *at));
-        let cap = caps.filter_map(|at| given.frequency_cap.at(at).given).reduce(Hertz::min);
+        let caps = caps.filter_map(|at| given.frequency_cap.at(at).given);
+        let ceiling = caps.chain(asked).reduce(Hertz::min);
         let steering = &mut self.steering;
-        if asked.is_none() && cap.is_none() {
-            return worse(steering.set(max, None, now), steering.set(min, None, now));
-        }
-        let found = |at: usize| {
-            let khz = steering.found(at).parse::<f64>().ok();
-            khz.map(|khz| Hertz(khz * 1e3))
-        };
-        let bounded = |frequency: Option<Hertz>| {
-            let capped = cap.map_or(frequency, |cap| frequency.map(|f| f.min(cap)).or(Some(cap)));
-            let (lowest, highest) = *range;
-            let hertz = capped.unwrap_or(highest).max(lowest).min(highest);
-            format!("{:.0}", hertz.0 / 1e3)
-        };
-        let (most, least) = (bounded(asked.or(found(max))), bounded(asked.or(found(min))));
         let khz = |text: &str| text.parse::<f64>().unwrap_or_default();
+        let (lowest, highest) = *range;
+        let ceiling = ceiling.map(|hertz| hertz.max(lowest).min(highest).0 / 1e3);
+        let found = khz(steering.found(max));
+        let binds = |most: &f64| *most < found || self.raises && *most > found;
+        let ceiling = ceiling.filter(binds);
+        let floor = ceiling.filter(|most| *most < khz(steering.found(min)));
+        let text = |khz: Option<f64>| khz.map(|khz| format!("{khz:.0}"));
         // The maximum may never come below the minimum in between.
-        let order = if khz(&most) >= khz(steering.now(max)) {
-            [(max, &most), (min, &least)]
+        let least = floor.unwrap_or(khz(steering.found(min)));
+        let order = if least > khz(steering.now(max)) {
+            [(max, text(ceiling)), (min, text(floor))]
         } else {
-            [(min, &least), (max, &most)]
+            [(min, text(floor)), (max, text(ceiling))]
         };
         order.into_iter().fold(Outcome::Done, |outcome, (at, value)| {
-            worse(outcome, steering.set(at, Some(value), now))
+            worse(outcome, steering.set(at, value.as_deref(), now))
         })
     }
 
@@ -391,24 +281,6 @@ impl Acting {
             }
         }
     }
-}
-
-/// The place of a frequency limit.
-fn limit(policy: &crate::find::cpus::Policy, which: &str) -> Place {
-    Place::File { path: format!("{}/scaling_{which}_freq", policy.folder) }
-}
-
-/// The place of a fan's duty, and that of its mode with the mode's file.
-fn fan(machine: &Machine, chip: usize, pwm: &str) -> (Place, (Place, String)) {
-    let chip = &machine.chips[chip];
-    let place = |file: String| Place::Chip {
-        chip: chip.name.clone(),
-        device: chip.device.clone().unwrap_or_default(),
-        file,
-    };
-    let mode = format!("{pwm}_enable");
-    let path = format!("{}/{mode}", chip.folder);
-    (place(pwm.to_owned()), (place(mode), path))
 }
 
 /// Of a control that has no place here.

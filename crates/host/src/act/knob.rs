@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::find::hwmon::Chip;
 use crate::find::machine::Machine;
 use crate::nvme::{Admin, POWER_LIMIT, POWER_MANAGEMENT, Patient};
 use crate::sys::{Absent, Sys, cpu_list, cpus};
@@ -86,6 +87,17 @@ impl Place {
         matches!(self, Self::Partition { .. } | Self::Offline)
     }
 
+    /// Whether `found` can have been set there: all that drivers take but text is a number.
+    #[must_use]
+    pub fn fits(&self, found: &str) -> bool {
+        let numeric = match self {
+            Self::Chip { .. } => true,
+            Self::File { path } => path.contains("/cpufreq/"),
+            _ => false,
+        };
+        !numeric || found.parse::<u64>().is_ok()
+    }
+
     /// Whether it is in a drive, which forgets it without power.
     #[must_use]
     pub fn is_drive(&self) -> bool {
@@ -107,6 +119,7 @@ pub struct Knob {
 #[derive(Debug)]
 enum At {
     File(String),
+    Chip(ChipFile),
     Controller(String),
     Partition(String),
     Offline,
@@ -123,12 +136,10 @@ impl Knob {
         let at = match place {
             Place::File { path } => At::File(path.clone()),
             Place::Chip { chip, device, file } => {
-                let is_it = |one: &&crate::find::hwmon::Chip| {
-                    one.name == *chip && one.device.as_deref().unwrap_or_default() == device
-                };
-                let found = machine.chips.iter().find(is_it);
-                let gone = || Absent::Missing(format!("{chip} ({device})").into());
-                At::File(format!("{}/{file}", found.ok_or_else(gone)?.folder))
+                let [chip, device, file] = [chip, device, file].map(String::clone);
+                let mut at = ChipFile { chip, device, file, folder: String::new() };
+                at.find(&machine.chips)?;
+                At::Chip(at)
             }
             Place::Controller { name } => At::Controller(name.clone()),
             Place::Partition { group } => At::Partition(format!("{CGROUPS}/{group}")),
@@ -148,6 +159,18 @@ impl Knob {
         Ok(Self { at })
     }
 
+    /// Whether it can be read and set at all, by anybody.
+    ///
+    /// # Errors
+    /// What its file lacks.
+    pub fn settable(&mut self, sys: &Sys) -> Result<(), Absent> {
+        match &mut self.at {
+            At::File(path) => sys.settable(path),
+            At::Chip(file) => sys.settable(file.path(sys)?),
+            _ => Ok(()),
+        }
+    }
+
     /// What it is set to.
     ///
     /// # Errors
@@ -155,6 +178,7 @@ impl Knob {
     pub fn read(&mut self, sys: &Sys) -> Result<String, Absent> {
         match &mut self.at {
             At::File(path) => sys.text(path),
+            At::Chip(file) => sys.text(file.path(sys)?),
             At::Controller(name) => {
                 let on = sys.text(format!("{CGROUPS}/cgroup.subtree_control"))?;
                 let on = on.split_whitespace().any(|one| one == name);
@@ -205,6 +229,7 @@ impl Knob {
     pub fn write(&mut self, sys: &Sys, value: &str) -> Result<(), Absent> {
         match &mut self.at {
             At::File(path) => sys.write(path, value),
+            At::Chip(file) => sys.write(file.path(sys)?, value),
             At::Controller(name) => {
                 let sign = if value == "on" { '+' } else { '-' };
                 sys.write(format!("{CGROUPS}/cgroup.subtree_control"), &format!("{sign}{name}"))
@@ -216,6 +241,40 @@ impl Knob {
                 drive.set_feature(*feature, value)
             }
         }
+    }
+}
+
+/// A file of a chip. The number in the chip's folder is another chip's once drivers were loaded
+/// anew, so the folder is asked whose it is each time.
+#[derive(Debug)]
+struct ChipFile {
+    chip: String,
+    device: String,
+    file: String,
+    folder: String,
+}
+
+impl ChipFile {
+    /// Its path.
+    fn path(&mut self, sys: &Sys) -> Result<String, Absent> {
+        let base = self.folder.strip_suffix("/device").unwrap_or(&self.folder);
+        let name = sys.text(format!("{base}/name"));
+        let name = name.or_else(|_| sys.text(format!("{base}/device/name"))).ok();
+        let device = sys.link(format!("{base}/device")).unwrap_or_default();
+        if name.as_ref() != Some(&self.chip) || device != self.device {
+            self.find(&Chip::found(sys))?;
+        }
+        Ok(format!("{}/{}", self.folder, self.file))
+    }
+
+    fn find(&mut self, chips: &[Chip]) -> Result<(), Absent> {
+        let is_it = |chip: &&Chip| {
+            chip.name == self.chip && chip.device.as_deref().unwrap_or_default() == self.device
+        };
+        let found = chips.iter().find(is_it);
+        let gone = || Absent::Missing(format!("{} ({})", self.chip, self.device).into());
+        self.folder = found.ok_or_else(gone)?.folder.clone();
+        Ok(())
     }
 }
 

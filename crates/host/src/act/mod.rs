@@ -1,10 +1,12 @@
 //! What can be set: saved before the first write, kept set, and set back.
 
 pub mod acting;
+pub mod fan;
 pub mod hold;
 pub mod knob;
 pub mod originals;
 pub mod parking;
+pub mod places;
 pub mod restore;
 pub mod steering;
 pub mod tasks;

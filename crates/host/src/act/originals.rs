@@ -199,6 +199,28 @@ impl State {
         Ok(all)
     }
 
+    /// Puts `place` on disk as it is `now`, in place of what was found there before; without, it is
+    /// somebody else's, and not on disk any more: no end sets it back.
+    ///
+    /// # Errors
+    /// Where it cannot be written; what was there is still there.
+    pub fn save_one(
+        &self,
+        boot: &str,
+        place: &Place,
+        now: Option<&Original>,
+    ) -> Result<(), StateError> {
+        let mut all = self.load()?.unwrap_or_default();
+        (all.schema, all.boot) = (SCHEMA, boot.to_owned());
+        match (all.originals.iter().position(|known| known.place == *place), now) {
+            (Some(at), Some(now)) => all.originals[at] = now.clone(),
+            (None, Some(now)) => all.originals.push(now.clone()),
+            (Some(at), None) => drop(all.originals.remove(at)),
+            (None, None) => return Ok(()),
+        }
+        if all.tasks.is_empty() { self.keep(&all) } else { self.write(&all) }
+    }
+
     /// Puts `tasks` on disk in place of those there.
     ///
     /// # Errors

@@ -10,8 +10,9 @@
 //!                                                                       yielded
 //! ```
 //!
-//! A place that was yielded is its new owner's until Ebb starts anew. A value is what is read back
-//! of it: drivers round.
+//! A place that was yielded is its new owner's until Ebb starts anew: it is on disk no more, so that
+//! no end overwrites it. Only in an emergency it is taken again, with what its owner has set as what
+//! was found. A value is what is read back of it: drivers round.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::act::knob::{Knob, Place};
-use crate::act::originals::Original;
+use crate::act::originals::{Original, State};
 use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys};
 
@@ -56,6 +57,8 @@ struct Held {
     /// When it was last set once more against somebody else.
     reasserted: Option<Nanos>,
     yielded: bool,
+    /// Set whoever else sets it, as long as an emergency lasts.
+    insisted: bool,
     /// Why it does not take what it is given, and since when it is not tried again.
     refused: Option<(String, Nanos)>,
 }
@@ -75,6 +78,9 @@ pub struct Steering {
     sys: Sys,
     held: Vec<Held>,
     contest: Contest,
+    /// Where what was found is on disk.
+    state: State,
+    boot: String,
     next: usize,
     notices: Vec<Notice>,
     /// What is left of [`PATIENCE`] in this cycle.
@@ -82,9 +88,14 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Takes `originals`, which are on disk, in hand; nothing is written yet.
+    /// Takes `originals`, which are on disk in `state`, in hand; nothing is written yet.
     #[must_use]
-    pub fn new(machine: &Machine, originals: Vec<Original>, contest: Contest) -> Self {
+    pub fn new(
+        machine: &Machine,
+        originals: Vec<Original>,
+        contest: Contest,
+        state: State,
+    ) -> Self {
         let held = |original: Original| Held {
             knob: Knob::find(machine, &original.place),
             original,
@@ -92,12 +103,15 @@ impl Steering {
             set: None,
             reasserted: None,
             yielded: false,
+            insisted: false,
             refused: None,
         };
         Self {
             sys: machine.sys.clone(),
             held: originals.into_iter().map(held).collect(),
             contest,
+            state,
+            boot: machine.boot().unwrap_or_default(),
             next: 0,
             notices: Vec::new(),
             patience: PATIENCE,
@@ -129,8 +143,73 @@ impl Steering {
         held.set.as_ref().map_or(&held.original.found, |(_, read)| read)
     }
 
+    /// The kernel's files.
+    #[must_use]
+    pub fn sys(&self) -> &Sys {
+        &self.sys
+    }
+
+    /// Whether it is somebody else's.
+    #[must_use]
+    pub fn is_yielded(&self, at: usize) -> bool {
+        self.held[at].yielded
+    }
+
+    /// What a place says now.
+    ///
+    /// # Errors
+    /// Why that cannot be told.
+    pub fn read(&mut self, at: usize) -> Result<String, Absent> {
+        match &mut self.held[at].knob {
+            Ok(knob) => knob.read(&self.sys),
+            Err(absent) => Err(absent.clone()),
+        }
+    }
+
+    /// Leaves a place to whoever has changed it: no end sets it back.
+    pub fn leave(&mut self, at: usize) {
+        let held = &mut self.held[at];
+        (held.yielded, held.insisted, held.touched, held.set) = (true, false, false, None);
+        // What parks cores is Ebb's own, and what was bound there is still to be bound again.
+        let place = &held.original.place;
+        let is_shared = place.parks() || matches!(place, Place::Controller { .. });
+        if !is_shared && let Err(error) = self.state.save_one(&self.boot, place, None) {
+            self.note(at, format!("it will be set back at the end all the same: {error}"));
+        }
+    }
+
+    /// Sets a place whoever else sets it, each time anew: for an emergency. What somebody else has
+    /// set there meanwhile is what was found.
+    pub fn insist(&mut self, at: usize, value: &str, now: Nanos) -> Outcome {
+        let is = self.read(at);
+        let held = &mut self.held[at];
+        if held.yielded {
+            if let Ok(is) = &is {
+                held.original.found.clone_from(is);
+            }
+            held.yielded = false;
+            // What can do no harm is set even where that cannot be saved.
+            let original = &held.original;
+            if let Err(error) = self.state.save_one(&self.boot, &original.place, Some(original)) {
+                self.note(at, format!("it cannot be set back after the emergency: {error}"));
+            }
+        }
+        let held = &mut self.held[at];
+        held.insisted = true;
+        if !is.is_ok_and(|is| is_near(value, &is)) {
+            held.set = None;
+        }
+        held.refused = None;
+        self.put(at, Some(value), now)
+    }
+
     /// Sets a place, or sets it back where there is no value.
     pub fn set(&mut self, at: usize, value: Option<&str>, now: Nanos) -> Outcome {
+        self.held[at].insisted = false;
+        self.put(at, value, now)
+    }
+
+    fn put(&mut self, at: usize, value: Option<&str>, now: Nanos) -> Outcome {
         let held = &mut self.held[at];
         if held.yielded {
             return Outcome::Changed;
@@ -186,7 +265,8 @@ impl Steering {
 
     fn check_one(&mut self, at: usize, now: Nanos) {
         let held = &mut self.held[at];
-        let (Some((set, read)), Ok(knob), false) = (&held.set, &mut held.knob, held.yielded) else {
+        let is_ours = !held.yielded && !held.insisted;
+        let (Some((set, read)), Ok(knob), true) = (&held.set, &mut held.knob, is_ours) else {
             return;
         };
         let text = match knob.read(&self.sys) {
@@ -222,7 +302,7 @@ impl Steering {
                 "it was set once more"
             }
             Contest::Yield | Contest::Reassert => {
-                held.yielded = true;
+                self.leave(at);
                 "it is theirs until ebb starts anew"
             }
         };
@@ -285,6 +365,7 @@ mod tests {
 
     struct Bench {
         root: tempfile::TempDir,
+        folder: tempfile::TempDir,
         steering: Steering,
     }
 
@@ -301,11 +382,19 @@ mod tests {
                 safe: "9000".to_owned(),
                 leave: Leave::Restore,
             };
-            let steering = Steering::new(&machine, vec![original], contest);
-            Self { root, steering }
+            let folder = tempfile::tempdir().unwrap();
+            let state = State::take(folder.path()).unwrap();
+            state.save("a", vec![original.clone()]).unwrap();
+            let steering = Steering::new(&machine, vec![original], contest, state.again());
+            Self { root, folder, steering }
         }
         fn is(&self) -> String {
             fs::read_to_string(self.root.path().join("limit")).unwrap().trim().to_owned()
+        }
+        fn saved(&self) -> Option<String> {
+            let state = State::shared(self.folder.path());
+            let saved = state.load().unwrap()?.originals.pop()?;
+            Some(saved.found)
         }
         fn other(&self, value: &str) {
             fs::write(self.root.path().join("limit"), value).unwrap();
@@ -348,6 +437,17 @@ mod tests {
         assert_eq!(bench.set(Some("400"), 131), Outcome::Changed);
         assert_eq!(bench.is(), "800");
         assert_eq!(bench.steering.failing(), 1);
+        assert_eq!(bench.saved(), None, "no end sets it back");
+        // An emergency takes it, and gives back what its owner has set.
+        for second in [132, 133] {
+            assert_eq!(bench.steering.insist(0, "100", Nanos::from_secs(second)), Outcome::Done);
+            assert_eq!((bench.is(), bench.saved()), ("100".to_owned(), Some("800".to_owned())));
+            bench.other("850");
+        }
+        assert_eq!(bench.check(133), Vec::<String>::new(), "no contest meanwhile");
+        assert_eq!(bench.set(None, 134), Outcome::Done);
+        bench.steering.leave(0);
+        assert_eq!((bench.is(), bench.saved()), ("800".to_owned(), None));
     }
 
     #[test]

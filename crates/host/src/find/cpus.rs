@@ -56,6 +56,8 @@ pub struct Policy {
     pub lowest: Hertz,
     /// See above.
     pub highest: Hertz,
+    /// The highest that whoever set `scaling_max_freq` allows.
+    pub ceiling: Hertz,
     /// The single frequencies, ascending; empty where the driver takes any in between.
     pub steps: Vec<Hertz>,
 }
@@ -150,6 +152,22 @@ impl Cpus {
         Ok(Self { cpus: cpus.collect(), policies, sockets: packages.len() as u16, arch })
     }
 
+    /// What becomes of ceilings below what the hardware can do, where there are any.
+    #[must_use]
+    pub fn ceilings(&self, raises: bool) -> Option<String> {
+        let lowered = self.policies.iter().filter(|policy| policy.ceiling < policy.highest);
+        let least = lowered.clone().min_by(|a, b| a.ceiling.0.total_cmp(&b.ceiling.0))?;
+        let (count, ceiling, highest) = (lowered.count(), least.ceiling, least.highest);
+        let fate = match raises {
+            true => "machine.raise_limits lets policies raise it",
+            false => "it is kept, unless machine.raise_limits = true",
+        };
+        Some(format!(
+            "{count} frequency domains have a ceiling below what they can do, {ceiling} of \
+             {highest} at the least: {fate}"
+        ))
+    }
+
     /// Physical cores: the CPUs that are the first of theirs.
     pub fn cores(&self) -> impl Iterator<Item = &Cpu> {
         self.cpus.iter().filter(|cpu| cpu.siblings.first() == Some(&cpu.number))
@@ -202,6 +220,7 @@ fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
         cpus: cpus.split_whitespace().filter_map(|cpu| cpu.parse().ok()).collect(),
         driver: named("scaling_driver"),
         governor: named("scaling_governor"),
+        ceiling: read("scaling_max_freq").map_or(highest, |most| most.max(lowest).min(highest)),
         lowest,
         highest,
         steps,

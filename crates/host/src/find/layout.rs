@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::find::cpus::{Cpu, Policy};
 use crate::find::drives::Drive;
+use crate::find::fans::{Fans, StatedFan};
 use crate::find::machine::Machine;
 use crate::nvme::{Admin, Identity};
 
@@ -49,11 +50,22 @@ pub struct Stated {
     pub min_duty: f64,
     /// How cores are parked.
     pub park_by: ParkBy,
+    /// The fans; those that are found where there are none.
+    pub fans: Vec<StatedFan>,
+    /// Whether frequencies may be raised above the ceilings found.
+    pub raise_limits: bool,
 }
 
 impl Default for Stated {
     fn default() -> Self {
-        Self { groups: Vec::new(), min_cores: 1, min_duty: MIN_DUTY, park_by: ParkBy::default() }
+        Self {
+            groups: Vec::new(),
+            min_cores: 1,
+            min_duty: MIN_DUTY,
+            park_by: ParkBy::default(),
+            fans: Vec::new(),
+            raise_limits: false,
+        }
     }
 }
 
@@ -109,8 +121,10 @@ pub struct Layout {
     pub park_by: ParkBy,
     /// Drives.
     pub drives: Vec<DriveParts>,
-    /// Fans: chip, by its place among all, and PWM.
-    pub fans: Vec<(usize, String)>,
+    /// Whether frequencies may be raised above the ceilings found.
+    pub raise_limits: bool,
+    /// Fans, and those that are left alone.
+    pub fans: Fans,
     /// Sensors of each socket, chip and input: the hottest is its temperature.
     pub sockets: Vec<Vec<(usize, String)>>,
 }
@@ -129,10 +143,12 @@ impl Layout {
         let owns = |control| owned.contains(&control);
         let groups = groups(machine, stated)?;
         let drives = drives(machine);
-        let fans = if owns(Control::FanDuty) { fans(machine) } else { Vec::new() };
+        let steers_fans = owns(Control::FanDuty);
+        let fans = if steers_fans { Fans::found(machine, &stated.fans) } else { Fans::default() };
         let steers_heat = owns(Control::FanDuty) || owns(Control::FrequencyCap);
         let sockets = if steers_heat { machine.socket_sensors() } else { Vec::new() };
-        let layout = Self { groups, park_by: stated.park_by, drives, fans, sockets };
+        let (park_by, raise_limits) = (stated.park_by, stated.raise_limits);
+        let layout = Self { groups, park_by, raise_limits, drives, fans, sockets };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
         Ok((layout, topology))
     }
@@ -170,11 +186,11 @@ impl Layout {
         });
         Topology {
             groups: self.groups.iter().enumerate().map(group).collect(),
-            frequencies: frequencies(&machine.cpus.policies),
+            frequencies: frequencies(&machine.cpus.policies, stated.raise_limits),
             drives: self.drives.iter().map(drive).collect(),
             sockets: self.sockets.len() as u16,
             throttle: throttles.flatten().reduce(Celsius::min),
-            fans: vec![fan; self.fans.len()],
+            fans: vec![fan; self.fans.fans.len()],
             jobs: 0,
         }
     }
@@ -221,22 +237,19 @@ pub(crate) fn drives(machine: &Machine) -> Vec<DriveParts> {
     machine.drives.iter().map(parts).collect()
 }
 
-fn fans(machine: &Machine) -> Vec<(usize, String)> {
-    let chips = machine.chips.iter().enumerate();
-    chips.flat_map(|(at, chip)| chip.pwms.iter().map(move |pwm| (at, pwm.clone()))).collect()
-}
-
-/// Frequencies that cores can run at, ascending; one, unknown, where nothing steers them.
-fn frequencies(policies: &[Policy]) -> Vec<Hertz> {
-    let widest = policies.iter().max_by(|a, b| (a.highest).0.total_cmp(&b.highest.0));
+/// Frequencies that cores can run at, ascending, up to the highest ceiling found, or up to what the
+/// hardware can do where ceilings may be raised; one, unknown, where nothing steers them.
+fn frequencies(policies: &[Policy], raise: bool) -> Vec<Hertz> {
+    let most = |policy: &Policy| if raise { policy.highest } else { policy.ceiling };
+    let widest = policies.iter().max_by(|a, b| most(a).0.total_cmp(&most(b).0));
     let Some(policy) = widest else { return vec![Hertz(1.0)] };
-    if !policy.steps.is_empty() {
-        return policy.steps.clone();
+    let most = most(policy);
+    let mut steps = policy.steps.clone();
+    if steps.is_empty() {
+        let count = ((policy.highest - policy.lowest) / STEP).floor() as usize;
+        steps = (0..=count).map(|n| policy.lowest + STEP * n as f64).collect();
     }
-    let count = ((policy.highest - policy.lowest) / STEP).floor() as usize;
-    let mut steps: Vec<_> = (0..=count).map(|n| policy.lowest + STEP * n as f64).collect();
-    if steps.last().is_some_and(|last| *last < policy.highest) {
-        steps.push(policy.highest);
-    }
+    steps.retain(|step| *step < most);
+    steps.push(most);
     steps
 }

@@ -130,9 +130,4 @@ impl Machine {
         let is_its = |chip: &&Chip| chip.device.as_ref() == Some(&device);
         self.chips.iter().filter(|chip| chip.of == Of::Drive).find(is_its)
     }
-
-    /// Fans that can be steered, with their chips.
-    pub fn fans(&self) -> impl Iterator<Item = (&Chip, &str)> {
-        self.chips.iter().flat_map(|chip| chip.pwms.iter().map(move |pwm| (chip, pwm.as_str())))
-    }
 }

@@ -6,6 +6,7 @@ pub mod conflicts;
 pub mod cpus;
 pub mod drives;
 pub mod energy;
+pub mod fans;
 pub mod hwmon;
 pub mod identity;
 pub mod layout;

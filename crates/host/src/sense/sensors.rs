@@ -11,6 +11,7 @@ use crate::act::steering::Notice;
 use crate::find::chips::TEMPERATURES;
 use crate::find::drives::Counters;
 use crate::find::energy::{Meter, Zone};
+use crate::find::fans::Fan;
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
 use crate::find::meters::{MOST, Meters};
@@ -76,7 +77,7 @@ pub struct Sensors {
     inlets: Vec<Gauge>,
     notices: Vec<Notice>,
     /// Duty and tachometer.
-    fans: Vec<(Watched, Watched)>,
+    fans: Vec<(Watched, Option<Watched>)>,
 }
 
 /// The block devices of one drive.
@@ -264,7 +265,8 @@ impl Sensors {
         }
         for ((duty, speed), fan) in self.fans.iter_mut().zip(&mut signals.cooling.fans) {
             fan.duty = duty.number::<u8>().ok().map(|duty| f64::from(duty) / 255.0);
-            fan.speed = speed.number::<u32>().ok().map(|speed| Rpm(f64::from(speed)));
+            let speed = speed.as_mut().and_then(|file| file.number::<u32>().ok());
+            fan.speed = speed.map(|speed| Rpm(f64::from(speed)));
         }
     }
 }
@@ -281,15 +283,14 @@ fn sum(meters: &mut [Gauge], notices: &mut Vec<Notice>) -> Option<Watts> {
     sum.filter(|sum| *sum > 0.0).map(Watts)
 }
 
-/// A fan's tachometer has the number of its PWM, where boards are wired as the chip counts.
-fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Watched)> {
-    let fan = |(chip, pwm): &(usize, String)| {
-        let chip = &machine.chips[*chip];
-        let tachometer = pwm.replace("pwm", "fan");
+fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Option<Watched>)> {
+    let fan = |fan: &Fan| {
+        let chip = &machine.chips[fan.chip];
         let file = |path: String| Watched::new(sys, &path);
-        (file(chip.duty_file(pwm)), file(chip.file(&tachometer)))
+        let tachometer = fan.tachometer.as_ref().map(|input| file(chip.file(input)));
+        (file(chip.duty_file(&fan.pwm)), tachometer)
     };
-    layout.fans.iter().map(fan).collect()
+    layout.fans.fans.iter().map(fan).collect()
 }
 
 /// Whether a disk is stopped, by its runtime power management

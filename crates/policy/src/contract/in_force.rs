@@ -142,6 +142,8 @@ macro_rules! in_force {
         #[derive(Debug, PartialEq, Default)]
         pub struct InForce {
             $($(#[$text])* pub $column: Column<$type>,)*
+            /// Whether the guard wants the fans at full speed, whoever else sets them.
+            pub emergency: bool,
         }
 
         impl InForce {
@@ -153,7 +155,7 @@ macro_rules! in_force {
                     let count = Control::$kind.row().domain.count(topology);
                     Column::new((0..count).map(|at| found(topology, at)).collect())
                 };)*
-                Self { $($column,)* }
+                Self { $($column,)* emergency: false }
             }
 
             fn change(&self, before: &Self, at: Nanos, control: Control, part: usize)
@@ -211,10 +213,11 @@ macro_rules! in_force {
 
         impl Clone for InForce {
             fn clone(&self) -> Self {
-                Self { $($column: self.$column.clone(),)* }
+                Self { $($column: self.$column.clone(),)* emergency: self.emergency }
             }
             fn clone_from(&mut self, from: &Self) {
                 $(self.$column.clone_from(&from.$column);)*
+                self.emergency = from.emergency;
             }
         }
     };

@@ -131,6 +131,7 @@ impl Thermal {
         self.judge_drives(signals.period.seconds());
         let rise = SLOW_DOWN * signals.period.seconds();
         self.rein = if self.state == State::Red { 0.0 } else { (self.rein + rise).min(1.0) };
+        in_force.emergency = self.state != State::Calm || self.drive_floor >= 1.0;
         for fan in 0..self.min_duty.len() {
             let last = in_force.fan_duty.value(fan);
             let ruling = self.fan(fan, signals, last, distrust, request.fan_duty.get(fan));

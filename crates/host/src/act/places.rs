@@ -1,0 +1,171 @@
+//! The places that controls are set in. Those that belong together are one unit: it is steered
+//! only if every one of its places can be read and set, for what cannot be read cannot be set back.
+
+use ebb_policy::{Control, Topology};
+
+use crate::act::knob::{Knob, Place};
+use crate::act::originals::{Leave, Original};
+use crate::act::parking;
+use crate::act::steering::Notice;
+use crate::find::cpus::Policy;
+use crate::find::fans::Fan;
+use crate::find::layout::{Layout, ParkBy};
+use crate::find::machine::Machine;
+
+/// Places that one control is set in, all of them or none: a fan's mode and duty, a domain's
+/// highest and lowest frequency.
+#[derive(Debug)]
+pub struct Unit {
+    control: Control,
+    places: Vec<Steered>,
+}
+
+/// One place of a unit.
+#[derive(Debug)]
+struct Steered {
+    place: Place,
+    safe: Safe,
+    /// Whether its value is the firmware's while it steers itself.
+    moves: bool,
+}
+
+/// What can do no harm in a place.
+#[derive(Debug)]
+enum Safe {
+    /// What was found.
+    Found,
+    /// This.
+    Value(String),
+}
+
+impl Steered {
+    fn new(place: Place, safe: Safe) -> Self {
+        Self { place, safe, moves: false }
+    }
+}
+
+impl Unit {
+    /// A place that the operator holds.
+    #[must_use]
+    pub fn held(place: &Place) -> Self {
+        Self::of(Control::Background, vec![Steered::new(place.clone(), Safe::Found)])
+    }
+
+    fn of(control: Control, places: Vec<Steered>) -> Self {
+        Self { control, places }
+    }
+
+    /// What its places are set to now, and what is to be left there.
+    ///
+    /// # Errors
+    /// Why it is not steered.
+    pub fn originals(
+        &self,
+        machine: &Machine,
+        leave: impl Fn(Control) -> Leave,
+    ) -> Result<Vec<Original>, Notice> {
+        let original = |one: &Steered| {
+            one.original(machine, leave(self.control)).map_err(|reason| {
+                let others = self.places.iter().filter(|other| other.place != one.place);
+                let others = others.map(|other| format!("; so {} is not either", other.place));
+                let others: String = others.collect();
+                let text =
+                    format!("it is not steered, for it could not be set back: {reason}{others}");
+                Notice { place: one.place.clone(), text }
+            })
+        };
+        self.places.iter().map(original).collect()
+    }
+}
+
+impl Steered {
+    fn original(&self, machine: &Machine, leave: Leave) -> Result<Original, String> {
+        let mut knob = Knob::find(machine, &self.place).map_err(|absent| absent.to_string())?;
+        let found = knob.settable(&machine.sys).and_then(|()| knob.read(&machine.sys));
+        let found = found.map_err(|absent| absent.to_string())?;
+        if !self.place.fits(&found) {
+            return Err(format!("'{found}' is not what is set there"));
+        }
+        // The group is Ebb's: one that is there was left behind.
+        let found =
+            if matches!(self.place, Place::Partition { .. }) { String::new() } else { found };
+        let safe = match &self.safe {
+            Safe::Found => found.clone(),
+            Safe::Value(value) => value.clone(),
+        };
+        let leave = if leave == Leave::Restore && self.moves { Leave::Keep } else { leave };
+        Ok(Original { place: self.place.clone(), found, safe, leave })
+    }
+}
+
+/// What the `owned` controls are set in, in the order in which it is set back: what may hang comes
+/// last.
+#[must_use]
+pub fn units(
+    machine: &Machine,
+    layout: &Layout,
+    topology: &Topology,
+    owned: &[Control],
+) -> Vec<Unit> {
+    let owns = |control: Control| owned.contains(&control);
+    let mut all = Vec::new();
+    if owns(Control::Frequency) || owns(Control::FrequencyCap) {
+        let domain = |policy: &Policy| {
+            let places =
+                ["max", "min"].map(|which| Steered::new(limit(policy, which), Safe::Found));
+            Unit::of(Control::Frequency, places.into())
+        };
+        all.extend(machine.cpus.policies.iter().map(domain));
+    }
+    if owns(Control::ActiveCores) {
+        let mut places = vec![parking::place(layout.park_by)];
+        if layout.park_by == ParkBy::Partition {
+            places.push(parking::controller());
+        }
+        let places = places.into_iter().map(|place| Steered::new(place, Safe::Found)).collect();
+        all.push(Unit::of(Control::ActiveCores, places));
+    }
+    let steered = layout.fans.fans.iter().filter(|fan| fan.left.is_none());
+    all.extend(steered.map(|fan| fan_unit(machine, fan)));
+    for (parts, spec) in layout.drives.iter().zip(&topology.drives) {
+        if let Some(drive) = parts.drive.id.clone()
+            && spec.operational().len() > 1
+        {
+            let place = Steered::new(Place::PowerState { drive }, Safe::Value("0".to_owned()));
+            all.push(Unit::of(Control::PowerState, vec![place]));
+        }
+    }
+    all
+}
+
+fn fan_unit(machine: &Machine, fan: &Fan) -> Unit {
+    let (duty, mode) = fan_places(machine, fan);
+    let duty = Steered::new(duty, Safe::Value("255".to_owned()));
+    let Some((place, file)) = mode.zip(fan.mode_file(machine)) else {
+        return Unit::of(Control::FanDuty, vec![duty]);
+    };
+    // 0 is no control, 1 is manual; all others are the chip's own, which moves the duty
+    // (Documentation/hwmon/sysfs-interface.rst).
+    let moves = machine.sys.number::<u32>(&file).is_ok_and(|mode| mode > 1);
+    let mode = Steered::new(place, Safe::Value("1".to_owned()));
+    Unit::of(Control::FanDuty, vec![Steered { moves, ..duty }, mode])
+}
+
+/// The place of a frequency limit.
+#[must_use]
+pub fn limit(policy: &Policy, which: &str) -> Place {
+    Place::File { path: format!("{}/scaling_{which}_freq", policy.folder) }
+}
+
+/// The place of a fan's duty, and that of its mode where it has one.
+#[must_use]
+pub fn fan_places(machine: &Machine, fan: &Fan) -> (Place, Option<Place>) {
+    let chip = &machine.chips[fan.chip];
+    let place = |file: String| Place::Chip {
+        chip: chip.name.clone(),
+        device: chip.device.clone().unwrap_or_default(),
+        file,
+    };
+    let mode = fan.mode_file(machine).map(|_| place(format!("{}_enable", fan.pwm)));
+    (place(fan.pwm.clone()), mode)
+}

@@ -1,0 +1,316 @@
+//! Fans: which PWM drives which, and which of them are Ebb's to steer. `ebb probe`, `ebb run`, its
+//! samples and profiles all count the fans that this finds.
+//!
+//! What the operator names in the configuration is what there is. Without that only fans of the
+//! board: not those of a graphics card, a network card or a power supply, which cool what Ebb does
+//! not sense; no pump; none without a tachometer that turns, for nobody would see it stop.
+
+use std::path::Path;
+
+use crate::find::chips::Of;
+use crate::find::hwmon::Chip;
+use crate::find::machine::Machine;
+use crate::sys::Sys;
+
+/// Drivers of liquid coolers: their fans follow the coolant.
+const LIQUID: [&str; 9] = [
+    "nzxtkraken2",
+    "x53",
+    "z53",
+    "kraken2023",
+    "kraken2023elite",
+    "d5next",
+    "leakshield",
+    "gigabyte_waterforce",
+    "rog_ryujin",
+];
+/// Words in the labels of what moves a coolant.
+const COOLANT: [&str; 5] = ["pump", "water", "coolant", "liquid", "w_flow"];
+/// Words in the labels of fans of power supplies.
+const SUPPLY: [&str; 3] = ["psu", "power supply", "pwr supply"];
+/// Classes of PCI functions that belong to a board and hold its sensors: memory, bridges, system
+/// peripherals, communication and serial buses, signal processing (`include/linux/pci_ids.h`).
+const BOARD: [&str; 6] = ["0x05", "0x06", "0x07", "0x08", "0x0c", "0x11"];
+
+/// A fan as the operator names it: `[[machine.fans]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StatedFan {
+    /// The chip's driver, such as `nct6798`.
+    pub chip: String,
+    /// Its device, such as `nct6775.656`, where two chips have one driver.
+    pub device: Option<String>,
+    /// Such as `pwm2`.
+    pub pwm: String,
+    /// Such as `fan2`; `None` where it has none.
+    pub tachometer: Option<String>,
+    /// What the operator calls it.
+    pub label: String,
+}
+
+/// One fan, or several that one PWM drives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fan {
+    /// Its chip, by its place among all.
+    pub chip: usize,
+    /// Such as `pwm1`.
+    pub pwm: String,
+    /// Such as `fan1`.
+    pub tachometer: Option<String>,
+    /// The chip's label of the fan, or the operator's.
+    pub label: String,
+    /// Why Ebb does not steer it; `None` where it may.
+    pub left: Option<String>,
+}
+
+/// All fans of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fans {
+    /// Those that are counted: `fan0` is the first of them.
+    pub fans: Vec<Fan>,
+    /// Those that are left alone.
+    pub apart: Vec<Fan>,
+    /// What the configuration names and is not here.
+    pub missing: Vec<String>,
+}
+
+impl Fans {
+    /// Those of `machine`, as `stated` in the configuration.
+    #[must_use]
+    pub fn found(machine: &Machine, stated: &[StatedFan]) -> Self {
+        let all =
+            machine.chips.iter().enumerate().flat_map(|(at, chip)| of_chip(machine, at, chip));
+        let mut all: Vec<_> = all.collect();
+        if stated.is_empty() {
+            // One that is counted may still not be steered: one reason does not renumber the rest.
+            let (apart, mut fans): (Vec<_>, _) =
+                all.into_iter().partition(|fan| fan.left.is_some());
+            fans.iter_mut().for_each(|fan| fan.left = unsure(machine, fan));
+            return Self { fans, apart, missing: Vec::new() };
+        }
+        let mut found = Self::default();
+        for one in stated {
+            let is_it = |fan: &Fan| {
+                let chip = &machine.chips[fan.chip];
+                let device = chip.device.as_deref().unwrap_or_default();
+                let of = one.device.as_deref().is_none_or(|stated| stated == device);
+                fan.pwm == one.pwm && chip.name == one.chip && of
+            };
+            let Some(at) = all.iter().position(is_it) else {
+                let device = one.device.as_ref().map(|device| format!(" ({device})"));
+                let (chip, device) = (&one.chip, device.unwrap_or_default());
+                found.missing.push(format!("{} of {chip}{device}", one.pwm));
+                continue;
+            };
+            let mut fan = all.remove(at);
+            fan.tachometer.clone_from(&one.tachometer);
+            if !one.label.is_empty() {
+                fan.label.clone_from(&one.label);
+            }
+            fan.left = settable(machine, &fan);
+            found.fans.push(fan);
+        }
+        let left = "the configuration names other fans ([[machine.fans]])";
+        all.iter_mut().for_each(|fan| fan.left = Some(left.to_owned()));
+        found.apart = all;
+        found
+    }
+}
+
+impl Fans {
+    /// What is not steered, by reason, and what nobody watches.
+    #[must_use]
+    pub fn remarks(&self, machine: &Machine) -> Vec<String> {
+        let counted = self.fans.iter().enumerate();
+        let counted = counted.map(|(at, fan)| (format!("fan{at} ({})", fan.name(machine)), fan));
+        let counted: Vec<(String, &Fan)> = counted.collect();
+        let mut reasons: Vec<(String, String)> = Vec::new();
+        let all = counted.iter().map(|(name, fan)| (name.clone(), *fan));
+        for (name, fan) in all.chain(self.apart.iter().map(|fan| (fan.name(machine), fan))) {
+            let Some(left) = &fan.left else { continue };
+            match reasons.iter_mut().find(|(reason, _)| reason == left) {
+                Some((_, names)) => names.push_str(&format!(", {name}")),
+                None => reasons.push((left.clone(), name)),
+            }
+        }
+        let left =
+            reasons.into_iter().map(|(reason, names)| format!("{names}: left alone, {reason}"));
+        let missing = self.missing.iter().map(|name| {
+            format!("machine.fans: {name} is not here; ebb probe --fans shows what is")
+        });
+        let blind =
+            counted.iter().filter(|(_, fan)| fan.left.is_none() && fan.tachometer.is_none());
+        let blind =
+            blind.map(|(name, _)| format!("{name}: no tachometer, nobody would see it stop"));
+        left.chain(missing).chain(blind).collect()
+    }
+
+    /// Every tachometer: those of the counted fans by the fan's number, others by their chip.
+    pub(crate) fn tachometers<'a>(
+        &'a self,
+        machine: &'a Machine,
+    ) -> Vec<(String, &'a Chip, &'a str)> {
+        let mut all = Vec::new();
+        let mut taken = Vec::new();
+        for (number, fan) in self.fans.iter().enumerate() {
+            let Some(input) = fan.tachometer.as_deref() else { continue };
+            all.push((format!("fan{number}"), &machine.chips[fan.chip], input));
+            taken.push((fan.chip, input));
+        }
+        for (at, chip) in machine.chips.iter().enumerate() {
+            let device = chip.device.as_deref().unwrap_or_default();
+            let others = chip.fans.iter().filter(|fan| !taken.contains(&(at, fan.as_str())));
+            let name = |fan: &String| format!("{fan} of {} ({device})", chip.name);
+            all.extend(others.map(|fan| (name(fan), chip, fan.as_str())));
+        }
+        all
+    }
+}
+
+impl Fan {
+    /// How a person would find it.
+    #[must_use]
+    pub fn name(&self, machine: &Machine) -> String {
+        let chip = &machine.chips[self.chip];
+        let device = chip.device.as_deref().unwrap_or_default();
+        let label = match self.label.as_str() {
+            "" => String::new(),
+            label => format!(", {label}"),
+        };
+        format!("{} of {} ({device}{label})", self.pwm, chip.name)
+    }
+
+    /// The file of its mode, which not every chip has.
+    #[must_use]
+    pub fn mode_file(&self, machine: &Machine) -> Option<String> {
+        let file = format!("{}_enable", machine.chips[self.chip].duty_file(&self.pwm));
+        machine.sys.has(&file).then_some(file)
+    }
+}
+
+/// The number in a name such as `pwm2`.
+fn number(name: &str) -> &str {
+    name.trim_start_matches(|c: char| !c.is_ascii_digit())
+}
+
+/// The fans of one chip, each with the reason for which it is no server's fan.
+fn of_chip(machine: &Machine, at: usize, chip: &Chip) -> Vec<Fan> {
+    let label = |tachometer: &Option<String>| {
+        let file = |fan: &String| format!("{}/{fan}_label", chip.folder);
+        let text = tachometer.as_ref().and_then(|fan| machine.sys.text(file(fan)).ok());
+        text.unwrap_or_default()
+    };
+    let tachometers = pairs(chip);
+    let fans = chip.pwms.iter().zip(tachometers).map(|(pwm, tachometer)| {
+        let (label, pwm, left) = (label(&tachometer), pwm.clone(), None);
+        Fan { chip: at, pwm, tachometer, label, left }
+    });
+    let foreign = foreign(machine, chip);
+    fans.map(|mut fan| {
+        let reason = foreign.or_else(|| apart(machine, chip, &fan));
+        fan.left = reason.map(str::to_owned);
+        fan
+    })
+    .collect()
+}
+
+/// The tachometer of each PWM: the one of its number, or, as a guess, the one of its place.
+fn pairs(chip: &Chip) -> Vec<Option<String>> {
+    let own = |pwm: &String| chip.fans.iter().find(|fan| number(fan) == number(pwm)).cloned();
+    if is_guess(chip) {
+        return chip.fans.iter().cloned().map(Some).collect();
+    }
+    chip.pwms.iter().map(own).collect()
+}
+
+/// Whether a chip has as many tachometers as PWMs, and they are numbered otherwise: then equal
+/// numbers say nothing either.
+fn is_guess(chip: &Chip) -> bool {
+    let has_own = |pwm: &String| chip.fans.iter().any(|fan| number(fan) == number(pwm));
+    chip.fans.len() == chip.pwms.len() && !chip.pwms.iter().all(has_own)
+}
+
+/// Why no fan of a chip is a server's: whom its device belongs to.
+fn foreign(machine: &Machine, chip: &Chip) -> Option<&'static str> {
+    let class = pci_class(&machine.sys, &chip.folder);
+    let class = class.as_deref().unwrap_or_default();
+    let has_drm = machine.sys.has(format!("{}/device/drm", chip.folder));
+    if chip.of == Of::Gpu || has_drm || class.starts_with("0x03") {
+        return Some("a graphics card's: it cools what ebb does not sense");
+    }
+    if chip.of == Of::Nic || class.starts_with("0x02") {
+        return Some("a network card's: it cools what ebb does not sense");
+    }
+    if !class.is_empty() && !BOARD.iter().any(|board| class.starts_with(board)) {
+        return Some("an add-in card's: it cools what ebb does not sense");
+    }
+    if chip.of == Of::Supply || !chip.powers.is_empty() {
+        return Some("a power supply's or a card's: its chip measures their power");
+    }
+    let labels = chip.temperatures.iter().map(|(_, label)| label.to_ascii_lowercase());
+    let cools = |label: String| COOLANT.iter().any(|word| label.contains(word));
+    // A board has an input for a cooler's temperature, and fans of its own.
+    let is_cooler = is_hid(chip) && labels.into_iter().any(cools);
+    (LIQUID.contains(&chip.name.as_str()) || is_cooler)
+        .then_some("a liquid cooler's: it follows the coolant")
+}
+
+/// Whether a chip is on USB: such a device has a name like `0003:1E71:170E.0004` (bus, vendor,
+/// product, number: `drivers/hid/hid-core.c`).
+fn is_hid(chip: &Chip) -> bool {
+    let mut parts = chip.device.as_deref().unwrap_or_default().split(':');
+    let mut is_long = || parts.next().is_some_and(|part| part.len() == 4);
+    is_long() && is_long()
+}
+
+/// Why one fan of a board's chip is left alone.
+fn apart(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
+    let label = fan.label.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| label.contains(word));
+    let is_aio = label.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "aio");
+    if has(&COOLANT) || is_aio {
+        return Some("a pump's, by its label");
+    }
+    if has(&SUPPLY) {
+        return Some("a power supply's, by its label");
+    }
+    let Some(tachometer) = &fan.tachometer else {
+        return Some("no tachometer has its number: nobody would see it stop");
+    };
+    match chip.speed(&machine.sys, tachometer) {
+        Ok(speed) if speed.0 > 0.0 => None,
+        Ok(_) => Some("its tachometer reads 0: nothing turns there"),
+        Err(_) => Some("its tachometer cannot be read: nobody would see it stop"),
+    }
+}
+
+/// Why a fan of the board is not steered unless the operator names it.
+fn unsure(machine: &Machine, fan: &Fan) -> Option<String> {
+    let guess = is_guess(&machine.chips[fan.chip]);
+    let named = || {
+        format!(
+            "that {} is its tachometer is a guess: name it in [[machine.fans]] (ebb probe --fans)",
+            fan.tachometer.as_deref().unwrap_or("none")
+        )
+    };
+    settable(machine, fan).or_else(|| guess.then(named))
+}
+
+/// Why a fan could not be set back: its mode and its duty are one thing.
+fn settable(machine: &Machine, fan: &Fan) -> Option<String> {
+    let duty = machine.chips[fan.chip].duty_file(&fan.pwm);
+    let files = std::iter::once(duty).chain(fan.mode_file(machine));
+    files.into_iter().find_map(|file| Some(machine.sys.settable(&file).err()?.to_string()))
+}
+
+/// The class of the PCI function that a chip is part of, such as `0x030000`.
+fn pci_class(sys: &Sys, folder: &str) -> Option<String> {
+    let root = sys.path("").canonicalize().ok()?;
+    let device = sys.path(format!("{folder}/device")).canonicalize();
+    let device = device.or_else(|_| sys.path(folder).canonicalize()).ok()?;
+    let above = device.ancestors().take_while(|above| above.starts_with(&root));
+    let class = |above: &Path| {
+        let text = std::fs::read_to_string(above.join("class")).ok()?;
+        text.starts_with("0x").then(|| text.trim().to_owned())
+    };
+    above.into_iter().find_map(class)
+}

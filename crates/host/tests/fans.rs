@@ -1,0 +1,281 @@
+//! Which fans are steered, and whose they are while that goes on.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use ebb_host::{Contest, Fans, Held, Host, Leave, Notice, State, Stated, StatedFan, restore};
+use ebb_policy::units::Hertz;
+use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Request};
+
+use crate::tree::{Tree, intel};
+
+const CHIP: &str = "sys/class/hwmon/hwmon3";
+const FIRST: &str = "sys/devices/system/cpu/cpufreq/policy0";
+
+/// What of `chip` is counted, and what is left alone and why.
+fn found(tree: &Tree, stated: &[StatedFan]) -> (Vec<String>, Vec<(String, String)>) {
+    let machine = tree.machine();
+    let fans = Fans::found(&machine, stated);
+    let counted = fans.fans.iter().map(|fan| {
+        let refused = if fan.left.is_some() { " (refused)" } else { "" };
+        format!("{} {}{refused}", fan.pwm, fan.tachometer.clone().unwrap_or_default())
+    });
+    let apart = fans.apart.iter().map(|fan| (fan.pwm.clone(), fan.left.clone().unwrap()));
+    (counted.collect(), apart.collect())
+}
+
+fn bare() -> Tree {
+    let tree = Tree::new();
+    tree.cpus(1, 4, 1);
+    tree
+}
+
+fn reason(tree: &Tree, pwm: &str) -> String {
+    let (counted, apart) = found(tree, &[]);
+    assert_eq!(counted, [""; 0]);
+    apart.into_iter().find(|(name, _)| name == pwm).unwrap().1
+}
+
+/// What a card has on it cools what Ebb does not sense. Where the kernel tells the class of the
+/// device it decides, whatever the driver's name is.
+#[test]
+fn the_fans_of_cards_supplies_and_coolers_are_left_alone() {
+    let fan = [("fan1_input", "900"), ("pwm1", "60"), ("pwm1_enable", "2")];
+    for (driver, device, why) in [
+        ("amdgpu", "0000:0b:00.0", "graphics"),
+        ("nouveau", "0000:0b:00.0", "graphics"),
+        ("mlxsw", "0000:0b:00.0", "network"),
+        ("x53", "0003:1E71:2007.0004", "liquid"),
+    ] {
+        let tree = bare();
+        tree.chip(1, driver, device, &fan);
+        assert!(reason(&tree, "pwm1").contains(why), "{driver}");
+    }
+    for (class, why) in [
+        ("0x030000", "graphics"),
+        ("0x030200", "graphics"),
+        ("0x020000", "network"),
+        ("0x120000", "add-in"),
+        ("0x010802", "add-in"),
+        ("0x0c0500", ""),
+        ("0x060100", ""),
+    ] {
+        // On a bus of the card, two folders below its function.
+        let tree = bare();
+        let card = "sys/devices/pci0000:00/0000:0b:00.0";
+        tree.put(&format!("{card}/class"), class)
+            .put(&format!("{card}/i2c-3/3-002e/name"), "adt7475");
+        tree.chip(1, "adt7475", "unused", &fan);
+        let link = tree.path().join("sys/class/hwmon/hwmon1/device");
+        fs::remove_file(&link).unwrap();
+        tree.link("sys/class/hwmon/hwmon1/device", &format!("../../../../{card}/i2c-3/3-002e"));
+        match why {
+            "" => assert_eq!(found(&tree, &[]).0, ["pwm1 fan1"], "{class}"),
+            why => assert!(reason(&tree, "pwm1").contains(why), "{class}"),
+        }
+    }
+    let tree = bare();
+    tree.chip(1, "pfe1100", "7-0058", &[&fan[..], &[("power1_input", "89000000")]].concat());
+    assert!(reason(&tree, "pwm1").contains("power supply"));
+    // One that measures a coolant follows it.
+    let tree = bare();
+    let cooler = [("temp1_input", "31000"), ("temp1_label", "Coolant temp")];
+    tree.chip(1, "some_cooler", "0003:1E71:2007.0004", &[&fan[..], &cooler].concat());
+    assert!(reason(&tree, "pwm1").contains("liquid"));
+    // A board has an input for one, and fans of its own; and hubs on USB have server fans.
+    let tree = bare();
+    tree.chip(1, "nct6798", "nct6775.656", &[&fan[..], &cooler].concat());
+    tree.chip(2, "corsaircpro", "0003:1B1C:0C10.0001", &fan);
+    assert_eq!(found(&tree, &[]).0, ["pwm1 fan1", "pwm1 fan1"]);
+}
+
+#[test]
+fn labels_say_which_fan_is_none() {
+    for (label, why) in [
+        ("Pump speed", "pump"),
+        ("W_PUMP+", "pump"),
+        ("AIO_PUMP", "pump"),
+        ("CPU AIO", "pump"),
+        ("Water Flow", "pump"),
+        ("PSU Fan", "supply"),
+    ] {
+        let tree = bare();
+        let fan = [("fan1_input", "900"), ("fan1_label", label), ("pwm1", "60")];
+        tree.chip(1, "nct6798", "nct6775.656", &fan);
+        assert!(reason(&tree, "pwm1").contains(why), "{label}");
+    }
+    let tree = bare();
+    for (at, label) in ["CPU Fan", "Chassis Fan 2", "Radial", "FRONT"].iter().enumerate() {
+        let fan = [("fan1_input", "900"), ("fan1_label", label), ("pwm1", "60")];
+        tree.chip(at as u16, "nct6798", &format!("nct6775.{at}"), &fan);
+    }
+    assert_eq!(found(&tree, &[]).0.len(), 4);
+}
+
+#[test]
+fn a_fan_that_nobody_sees_turn_is_left_alone() {
+    let tree = bare();
+    let files = [
+        ("fan1_input", "1200"),
+        ("fan2_input", "0"),
+        ("fan3_input", "nonsense"),
+        ("pwm1", "60"),
+        ("pwm2", "60"),
+        ("pwm3", "60"),
+        ("pwm4", "60"),
+    ];
+    tree.chip(1, "nct6798", "nct6775.656", &files);
+    let (counted, apart) = found(&tree, &[]);
+    assert_eq!(counted, ["pwm1 fan1"]);
+    let reasons: Vec<_> = apart.iter().map(|(_, reason)| &reason[..17]).collect();
+    assert_eq!(reasons, ["its tachometer re", "its tachometer ca", "no tachometer has"]);
+}
+
+/// A board whose PWMs and tachometers are numbered otherwise (lm-sensors issue 199), and a fan
+/// without tachometer.
+#[test]
+fn pairs_that_are_a_guess_are_shown_and_not_steered_until_they_are_named() {
+    let tree = bare();
+    let files = [
+        ("fan2_input", "1200"),
+        ("fan4_input", "900"),
+        ("fan6_input", "700"),
+        ("pwm2", "120"),
+        ("pwm3", "120"),
+        ("pwm4", "120"),
+    ];
+    tree.chip(1, "nct6791", "nct6775.656", &files);
+    tree.chip(2, "pwmfan", "pwm-fan", &[("pwm1", "80"), ("pwm1_enable", "1")]);
+    let (counted, apart) = found(&tree, &[]);
+    let guessed = ["pwm2 fan2 (refused)", "pwm3 fan4 (refused)", "pwm4 fan6 (refused)"];
+    assert_eq!((&counted[..], apart.len()), (&guessed.map(str::to_owned)[..], 1));
+    let stated = |chip: &str, pwm: &str, tachometer: Option<&str>| StatedFan {
+        chip: chip.to_owned(),
+        device: None,
+        pwm: pwm.to_owned(),
+        tachometer: tachometer.map(str::to_owned),
+        label: "front".to_owned(),
+    };
+    let named = [
+        stated("nct6791", "pwm4", Some("fan6")),
+        stated("pwmfan", "pwm1", None),
+        stated("nct6791", "pwm7", Some("fan7")),
+    ];
+    let (counted, apart) = found(&tree, &named);
+    assert_eq!(counted, ["pwm4 fan6", "pwm1 "], "in the operator's order");
+    assert!(apart.iter().all(|(_, reason)| reason.contains("names other fans")), "{apart:?}");
+    let missing = Fans::found(&tree.machine(), &named).missing;
+    assert_eq!(missing, ["pwm7 of nct6791"]);
+}
+
+/// Begins to act on `tree`; the reasons for what is not steered.
+fn act(tree: &Tree, state: &State, contest: Contest) -> (Host, Vec<String>) {
+    let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+    let notices = host.act(Control::ALL, Held::default(), |_| Leave::Restore, contest, state);
+    let text = |notice: Notice| format!("{}: {}", notice.place, notice.text);
+    (host, notices.unwrap().into_iter().map(text).collect())
+}
+
+fn cycle(host: &mut Host, ask: impl Fn(&mut Request)) -> Applied {
+    let topology = host.topology().clone();
+    let mut request = Request::new(&topology);
+    ask(&mut request);
+    let mut given = InForce::new(&topology);
+    given.follow(&request);
+    let mut applied = Applied::new(&topology);
+    host.apply(&given, &mut applied);
+    applied
+}
+
+/// dell-smm's mode can only be written (lm-sensors issue 403): to root as well, who can read any
+/// file of a copy. What belongs together is steered together or not at all.
+#[test]
+fn what_cannot_be_read_is_not_touched_and_neither_is_what_belongs_to_it() {
+    let unreadable = |file: &str, mode: u32| {
+        let tree = intel();
+        let path = tree.path().join(file);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        tree
+    };
+    let limit = |which: &str| format!("{FIRST}/scaling_{which}_freq");
+    let mode = format!("{CHIP}/pwm1_enable");
+    let garbled = |file: &str, text: &str| {
+        let tree = intel();
+        tree.put(file, text);
+        tree
+    };
+    for tree in [
+        unreadable(&mode, 0o200),
+        unreadable(&format!("{CHIP}/pwm1"), 0o444),
+        unreadable(&limit("min"), 0o200),
+        garbled(&mode, "<unsupported>"),
+        garbled(&mode, ""),
+        garbled(&limit("max"), "-1"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::take(folder.path()).unwrap();
+        let (mut host, refused) = act(&tree, &state, Contest::Reassert);
+        let files = [mode.clone(), format!("{CHIP}/pwm1"), limit("max"), limit("min")];
+        let before = files.each_ref().map(|file| tree.get(file));
+        cycle(&mut host, |request| {
+            request.fan_duty.ask(0, 0.6, "test:");
+            request.frequency.ask(0, Hertz(1.0e9), "test:");
+        });
+        let after = files.each_ref().map(|file| tree.get(file));
+        let (fan, limits) = (before[..2] == after[..2], before[2..] == after[2..]);
+        assert!(fan != limits, "one of them is steered: {refused:?} {after:?}");
+        let said = host.layout().fans.fans[0].left.iter().chain(&refused).count();
+        assert_eq!(said, 1, "{refused:?}");
+        drop(host);
+        restore(&tree.with_drives(), &state, None).unwrap();
+        assert_eq!(tree.get(&mode), before[0]);
+        assert_eq!(tree.get(&limit("max")), before[2]);
+    }
+}
+
+/// thermald lowers the ceiling of a hot package: it stays lowered, however Ebb ends.
+#[test]
+fn what_was_yielded_is_not_set_back() {
+    let tree = intel();
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::take(folder.path()).unwrap();
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    let ask = |request: &mut Request| request.frequency.ask(0, Hertz(2.0e9), "test:");
+    cycle(&mut host, ask);
+    let limit = format!("{FIRST}/scaling_max_freq");
+    tree.put(&limit, 1_600_000);
+    let changed = |host: &mut Host| cycle(host, ask).of(Control::Frequency, 0) == Outcome::Changed;
+    assert!((0..20).any(|_| changed(&mut host)));
+    // Killed here; what it had put on disk is all that is left.
+    drop(host);
+    restore(&tree.with_drives(), &state, None).unwrap();
+    assert_eq!(tree.get(&limit), "1600000");
+    assert_eq!(tree.get(&limit.replace("policy0", "policy1")), "3400000");
+    // A new start finds it so, and keeps it.
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    cycle(&mut host, |request| request.frequency.ask(0, Hertz(1.0e9), "test:"));
+    assert_eq!(tree.get(&limit), "1000000");
+    restore(&tree.with_drives(), &state, None).unwrap();
+    assert_eq!(tree.get(&limit), "1600000");
+}
+
+/// Drivers were loaded anew: the number of the fans' chip is another chip's now.
+#[test]
+fn a_chip_is_written_where_it_is_now() {
+    let tree = intel();
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::take(folder.path()).unwrap();
+    let (mut host, _) = act(&tree, &state, Contest::Reassert);
+    let duty = |duty: f64| move |request: &mut Request| request.fan_duty.ask(0, duty, "test:");
+    cycle(&mut host, duty(0.5));
+    let hwmon = tree.path().join("sys/class/hwmon");
+    fs::rename(hwmon.join("hwmon3"), hwmon.join("hwmon9")).unwrap();
+    let gpu = [("fan1_input", "900"), ("pwm1", "77"), ("pwm1_enable", "2")];
+    tree.chip(3, "amdgpu", "0000:0b:00.0", &gpu);
+    assert_eq!(cycle(&mut host, duty(0.6)).of(Control::FanDuty, 0), Outcome::Done);
+    assert_eq!(tree.get("sys/class/hwmon/hwmon9/pwm1"), "153");
+    assert_eq!(tree.get(&format!("{CHIP}/pwm1")), "77");
+    fs::remove_dir_all(hwmon.join("hwmon9")).unwrap();
+    assert_eq!(cycle(&mut host, duty(0.7)).of(Control::FanDuty, 0), Outcome::Refused);
+    assert_eq!(tree.get(&format!("{CHIP}/pwm1")), "77");
+}
