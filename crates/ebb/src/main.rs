@@ -60,8 +60,10 @@ fn main() -> ExitCode {
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(&folder),
     };
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::report(&error, interrupt::asked()),
-    }
+    };
+    out::finish();
+    code
 }

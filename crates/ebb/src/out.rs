@@ -4,11 +4,27 @@
 //! the output is dropped, files are written, servers serve on, and the exit code tells how the
 //! work went. `println!` and its kin would panic, so the lints forbid them.
 
+//! Who controls a machine waits for no reader at all: see [`detach`].
+
+mod queue;
+
 use std::fmt::Display;
+use std::fs::File;
 use std::io::{self, ErrorKind, StdoutLock, Write};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
+
+use queue::Queue;
+
+/// At the end of the process its log is waited for so long.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Standard output and standard error of a process that waits for no reader.
+static DETACHED: OnceLock<[Queue; 2]> = OnceLock::new();
 
 /// Standard output.
 pub struct Out {
@@ -73,5 +89,53 @@ pub fn json(value: &impl Serialize) -> Result<()> {
 
 /// Prints a line on standard error, if anybody reads that.
 pub fn note(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let Some([_, errors]) = DETACHED.get() else {
+        let _ = writeln!(io::stderr(), "{text}");
+        return;
+    };
+    if let Some(lost) = errors.lost() {
+        errors.say(format!(
+            "{lost} lines were lost so far: the log is read too slowly, or its disk is full\n"
+        ));
+    }
+    errors.say(format!("{text}\n"));
+}
+
+/// From now on [`say`] and [`note`] wait for nobody: a reader that stalls, a full pipe or a full
+/// disk lose lines, which are counted, and nothing else.
+///
+/// # Errors
+/// Where there is no thread to be had.
+pub fn detach() -> io::Result<()> {
+    let file = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned().map(File::from);
+    let queues = [
+        Queue::new("standard output", file(&io::stdout())?)?,
+        Queue::new("standard error", file(&io::stderr())?)?,
+    ];
+    DETACHED.get_or_init(|| queues);
+    Ok(())
+}
+
+/// Prints whole lines, in a process that is detached without waiting for their reader.
+pub fn say(lines: String) {
+    match DETACHED.get() {
+        Some([output, _]) => output.say(lines),
+        None => drop(stdout().write_all(lines.as_bytes())),
+    }
+}
+
+/// How many lines of [`say`] were lost so far, where that is news.
+pub fn lost() -> Option<u64> {
+    DETACHED.get().and_then(|[output, _]| output.lost())
+}
+
+/// Before the process ends: waits a little for what is still to be written.
+pub fn finish() {
+    let Some([output, errors]) = DETACHED.get() else { return };
+    let deadline = Instant::now() + LAST;
+    if let Some(text) = output.finish(deadline) {
+        errors.say(text + "\n");
+    }
+    // Nobody is left to be told of what was lost here.
+    errors.finish(deadline.max(Instant::now() + LAST / 4));
 }

@@ -18,16 +18,19 @@ use tempfile::TempDir;
 use crate::common::{ebb, fails, path, prints, valid};
 use crate::serve::Serve;
 
+mod changes;
+mod log;
+
 /// Four cores, two fans of the board, a warm socket, a disk.
-struct Copy {
-    folder: TempDir,
+pub struct Copy {
+    pub folder: TempDir,
 }
 
-const CPU: &str = "sys/devices/system/cpu";
-const CHIP: &str = "sys/class/hwmon/hwmon3";
+pub const CPU: &str = "sys/devices/system/cpu";
+pub const CHIP: &str = "sys/class/hwmon/hwmon3";
 
 impl Copy {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let copy = Self { folder: tempfile::tempdir().unwrap() };
         copy.put("proc/sys/kernel/random/boot_id", "a6dfd9b5");
         copy.put("proc/stat", "cpu0 1 0 0 9\ncpu1 1 0 0 9\ncpu2 1 0 0 9\ncpu3 1 0 0 9");
@@ -60,34 +63,34 @@ impl Copy {
         copy
     }
 
-    fn put(&self, file: &str, text: impl ToString) {
+    pub fn put(&self, file: &str, text: impl ToString) {
         let file = self.folder.path().join("root").join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text.to_string()).unwrap();
     }
 
-    fn get(&self, file: &str) -> String {
+    pub fn get(&self, file: &str) -> String {
         fs::read_to_string(self.folder.path().join("root").join(file)).unwrap()
     }
 
     /// The arguments of a command on this machine, with fans as what is steered.
-    fn args(&self, command: &[&str]) -> Vec<String> {
+    pub fn args(&self, command: &[&str]) -> Vec<String> {
         let folder = self.folder.path();
         let (root, state) = (path(folder, "root"), path(folder, "state"));
         let own = ["--root", &root, "--state", &state];
         command.iter().chain(&own).map(|arg| (*arg).to_owned()).collect()
     }
 
-    fn run(&self, more: &[&str]) -> Vec<String> {
+    pub fn run(&self, more: &[&str]) -> Vec<String> {
         self.args(&[&["run", "--policy", "eadc"], more].concat())
     }
 
-    fn fan(&self) -> String {
+    pub fn fan(&self) -> String {
         self.get(&format!("{CHIP}/pwm1_enable"))
     }
 
     /// Starts to act and waits until a fan has been taken.
-    fn start(&self, more: &[&str]) -> Child {
+    pub fn start(&self, more: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
         command.args(self.run(&[&["--apply"], more].concat()));
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -97,7 +100,7 @@ impl Copy {
         child
     }
 
-    fn all(&self) -> Vec<(PathBuf, String)> {
+    pub fn all(&self) -> Vec<(PathBuf, String)> {
         fn walk(folder: &Path, all: &mut Vec<(PathBuf, String)>) {
             for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
                 match entry.file_type().unwrap().is_dir() {
@@ -399,27 +402,6 @@ fn there_is_one_at_a_time() {
     assert!(code == 1 && error.contains("systemctl stop ebb"), "{error}");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(ends(child).0, Some(0));
-}
-
-#[test]
-fn a_machine_with_other_parts_is_looked_at_anew() {
-    let copy = Copy::new();
-    let mut child = copy.start(&[]);
-    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
-    // The chip of the fans gets another number, as when its driver is loaded anew.
-    let hwmon = copy.folder.path().join("root/sys/class/hwmon");
-    fs::rename(hwmon.join("hwmon3"), hwmon.join("hwmon5")).unwrap();
-    let anew = told.any(|line| line.unwrap().contains("starting again"));
-    assert!(anew);
-    let fan = "sys/class/hwmon/hwmon5/pwm1_enable";
-    assert!(told.any(|line| line.unwrap().contains("'1' -> '5'")), "set back first");
-    while copy.get(fan) != "1" {
-        thread::sleep(Duration::from_millis(20));
-    }
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    while told.next().is_some() {}
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(copy.get(fan), "5");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `sys.rs` | the kernel's small files, under a root that is a fixture in tests |
 //! | `patience.rs` | questions with a deadline |
+//! | `capability.rs` | what this process may |
 //! | `find/` | what is here: processors, drives, chips, meters, rivals; which part of it each part of a policy's topology is |
 //! | `sense/` | what a cycle senses |
 //! | `nvme/` | what NVMe drives are asked and told |
@@ -13,6 +14,7 @@
 //! | `plant.rs` | all of that as a [`ebb_policy::Plant`] |
 
 mod act;
+mod capability;
 mod find;
 mod nvme;
 mod patience;
@@ -27,6 +29,7 @@ pub use act::originals::{Leave, Original, Originals, State, StateError};
 pub use act::restore::{Outcome as RestoreOutcome, Restored, restore};
 pub use act::steering::{Contest, Notice};
 pub use act::tasks::Bound;
+pub use capability::Capability;
 pub use find::chips::Of;
 pub use find::claims::Claim;
 pub use find::conflicts::{Conflict, found as conflicts};
@@ -41,6 +44,6 @@ pub use find::meters::Meters;
 pub use find::signature::signature;
 pub use nvme::{Admin, Controllers, Health, Identity};
 pub use patience::Patience;
-pub use plant::Host;
+pub use plant::{Followed, Host};
 pub use probe::{Fit, Found, Report};
 pub use sys::{Absent, Sys, cpus};

@@ -1,5 +1,7 @@
 //! This server as a plant: what a cycle senses of it, and what it makes of what is given.
 
+mod follow;
+
 use std::time::Instant;
 
 use ebb_policy::units::Nanos;
@@ -13,8 +15,11 @@ use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
 use crate::find::layout::{Impossible, Layout, Stated};
 use crate::find::machine::Machine;
+use crate::find::parts::{Chips, Drives, Glance};
 use crate::sense::drive_watch::DriveWatch;
 use crate::sense::sensors::Sensors;
+
+pub use follow::Followed;
 
 /// A server.
 #[derive(Debug)]
@@ -25,6 +30,19 @@ pub struct Host {
     sensors: Sensors,
     drives: Vec<DriveWatch>,
     acting: Option<Acting>,
+    /// What was stated and is steered.
+    stated: Stated,
+    owned: Vec<Control>,
+    /// What there was when that was last looked at, and when each chip and drive came.
+    glance: Glance,
+    chips: Chips,
+    came: Drives,
+    /// CPUs that somebody else has taken offline.
+    away: Vec<u16>,
+    /// Whether fans or sockets' sensors have come that were not there at the start.
+    cooling: bool,
+    /// Cores of each group without those.
+    present: Vec<u16>,
     /// When it was first sensed. What came before is no period in which anything could be missing.
     begun: Option<Instant>,
     now: Nanos,
@@ -39,8 +57,27 @@ impl Host {
         let (layout, topology) = Layout::new(&machine, stated, owned)?;
         let sensors = Sensors::new(&machine, &layout);
         let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
-        let now = Nanos::ZERO;
-        Ok(Self { machine, layout, topology, sensors, drives, acting: None, begun: None, now })
+        let chips = Chips::new(&machine.sys, &machine.chips);
+        let came = Drives::new(&machine.sys, layout.drives.iter().map(|parts| &parts.drive));
+        Ok(Self {
+            stated: stated.clone(),
+            owned: owned.to_vec(),
+            // The first look finds what has changed since the machine was found.
+            glance: Glance::default(),
+            chips,
+            came,
+            away: Vec::new(),
+            cooling: false,
+            present: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
+            machine,
+            layout,
+            topology,
+            sensors,
+            drives,
+            acting: None,
+            begun: None,
+            now: Nanos::ZERO,
+        })
     }
 
     /// Its parts, as policies see them.
@@ -112,13 +149,6 @@ impl Host {
         Ok(unreadable)
     }
 
-    /// See [`Machine::parts`]; what Ebb itself has taken offline is still there.
-    #[must_use]
-    pub fn parts(&self) -> Vec<String> {
-        let parked = self.acting.as_ref().map(Acting::offline).unwrap_or_default();
-        Machine::parts(&self.machine.sys, &parked)
-    }
-
     /// When it was last sensed, since the start.
     #[must_use]
     pub fn now(&self) -> Nanos {
@@ -153,7 +183,7 @@ impl Plant for Host {
         signals.period = now.saturating_sub(signals.now);
         signals.now = now;
         self.now = now;
-        let all = |group: usize| self.layout.groups[group].len() as u16;
+        let all = |group: usize| self.present[group];
         match &self.acting {
             Some(acting) => self.sensors.read(signals, |group| acting.active(group)),
             None => self.sensors.read(signals, all),
@@ -164,9 +194,10 @@ impl Plant for Host {
         for (at, drive) in self.drives.iter_mut().enumerate() {
             drive.read(signals, at);
         }
-        let drives = signals.drives.iter().map(|drive| drive.power);
-        signals.power.ssd = drives.sum::<Option<_>>().filter(|_| !signals.drives.is_empty());
-        let sources = (0..self.drives.len()).map(|at| signals.sources.of(Signal::DrivePower, at));
+        let here = || (0..self.drives.len()).filter(|at| self.came.has(*at));
+        let drives = here().map(|at| signals.drives[at].power);
+        signals.power.ssd = drives.sum::<Option<_>>().filter(|_| here().next().is_some());
+        let sources = here().map(|at| signals.sources.of(Signal::DrivePower, at));
         // As good as the worst of them.
         if let Some(source) = sources.max_by_key(|source| (source.origin, source.age)) {
             signals.sources.set(Signal::SsdPower, 0, source);

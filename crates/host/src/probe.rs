@@ -5,6 +5,7 @@ use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, Signal, Steward, Unit};
 use serde::Serialize;
 
+use crate::capability::Capability;
 use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::Arch;
@@ -46,6 +47,9 @@ pub struct Fit {
     pub lacks: Vec<&'static str>,
     /// Controls that it would do without.
     pub without: Vec<&'static str>,
+    /// Parts of the server that it would leave alone, each with what it lacks there.
+    #[serde(skip)]
+    pub alone: Vec<String>,
 }
 
 /// All that was found.
@@ -87,21 +91,7 @@ impl Report {
                 List::new(row.name, row.unit).of(|list| control(machine, &fans, *one, list))
             })
             .collect();
-        let has = |found: &[Found], name: &str| {
-            found.iter().any(|one| one.name == name && one.missing.is_none())
-        };
-        let fit = |entry: &Entry| {
-            let owned: Vec<_> = entry.owns.iter().map(|control| control.row().name).collect();
-            let absent = |names: Vec<&'static str>, found| -> Vec<_> {
-                names.into_iter().filter(|name| !has(found, name)).collect()
-            };
-            let (count, without) = (owned.len(), absent(owned, &controls));
-            let mut lacks = absent(needs(entry), &signals);
-            // One of its controls is enough.
-            let nothing_to_steer = count > 0 && without.len() == count;
-            lacks.extend(without.iter().filter(|_| nothing_to_steer));
-            Fit { policy: entry.name, lacks, without }
-        };
+        let fit = |entry: &Entry| Fit::new(entry, &signals, &controls);
         Self {
             schema: 1,
             cpus: machine.cpus.cpus.len(),
@@ -115,16 +105,46 @@ impl Report {
     }
 }
 
-/// The signals without which a policy has nothing to go by.
-fn needs(entry: &Entry) -> Vec<&'static str> {
-    let families = [
-        (Steward::Cpu, [Signal::Completed, Signal::CoresUtilisation]),
-        (Steward::Ssd, [Signal::DrivePower, Signal::DriveState]),
-        (Steward::Cooling, [Signal::SocketTemperature, Signal::FanSpeed]),
-    ];
-    let steers = |family| entry.owns.iter().any(|control| control.row().steward == family);
-    let own = families.into_iter().filter(|(family, _)| steers(*family));
-    own.flat_map(|(_, signals)| signals).map(|signal| SIGNALS[signal as usize].name).collect()
+/// The families of controls, with the signals without which nobody can steer them.
+const FAMILIES: [(Steward, &str, [Signal; 2]); 3] = [
+    (Steward::Cpu, "cores", [Signal::Completed, Signal::CoresUtilisation]),
+    (Steward::Ssd, "drives", [Signal::DrivePower, Signal::DriveState]),
+    (Steward::Cooling, "fans", [Signal::SocketTemperature, Signal::FanSpeed]),
+];
+
+impl Fit {
+    /// A policy that steers several families can run where one of these can be steered: it does
+    /// without the others. One control of a family is enough.
+    fn new(entry: &Entry, signals: &[Found], controls: &[Found]) -> Self {
+        let has = |found: &[Found], name: &str| {
+            found.iter().any(|one| one.name == name && one.missing.is_none())
+        };
+        let (mut lacks, mut without, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+        let mut can = entry.owns.is_empty();
+        for (family, name, needs) in FAMILIES {
+            let own = entry.owns.iter().map(|control| control.row());
+            let own: Vec<_> = own.filter(|row| row.steward == family).map(|row| row.name).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let needs = needs.into_iter().map(|signal| SIGNALS[signal as usize].name);
+            let unknown: Vec<_> = needs.filter(|name| !has(signals, name)).collect();
+            let unset: Vec<_> = own.iter().copied().filter(|name| !has(controls, name)).collect();
+            let nothing_to_steer = unset.len() == own.len();
+            let mut missing = unknown;
+            missing.extend(unset.iter().filter(|_| nothing_to_steer));
+            can |= missing.is_empty();
+            if !missing.is_empty() {
+                alone.push(format!("{name} (no {})", missing.join(", no ")));
+            }
+            lacks.extend(missing);
+            without.extend(unset);
+        }
+        if can {
+            lacks.clear();
+        }
+        Self { policy: entry.name, lacks, without, alone }
+    }
 }
 
 /// The parts of one row.
@@ -172,7 +192,8 @@ impl List {
             && denied
             && last.missing.is_none()
         {
-            last.missing = Some("not writable; run as root".to_owned());
+            // Root is refused by the driver alone: it lets nobody write the file.
+            last.missing = Some(format!("not writable; {}", Capability::DacOverride.remedy()));
         }
     }
 }

@@ -11,6 +11,8 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::capability::Capability;
+
 /// The most that is read of a file: `/proc/stat` of the largest machines has half of it.
 const LONGEST: u64 = 4 << 20;
 
@@ -21,7 +23,7 @@ pub enum Absent {
     #[error("{}: not there", .0.display())]
     Missing(PathBuf),
     /// We may not read it.
-    #[error("{}: not permitted; run as root, or with CAP_DAC_OVERRIDE", .0.display())]
+    #[error("{}: not permitted; {}", .0.display(), Capability::DacOverride.remedy())]
     Denied(PathBuf),
     /// The driver or the device did not answer.
     #[error("{}: {error}", .path.display())]
@@ -176,7 +178,7 @@ impl Sys {
             Ok(()) => Ok(()),
             Err(Errno::PERM) => Err(Absent::Failed {
                 path: self.path(format!("proc/{task}")),
-                error: "not permitted; run as root, or with CAP_SYS_NICE".to_owned(),
+                error: format!("not permitted; {}", Capability::SysNice.remedy()),
             }),
             Err(error) => Err(Absent::new(self.path(format!("proc/{task}")), &task_error(error))),
         }

@@ -129,6 +129,11 @@ fn policies_say_what_they_lack() {
     assert_eq!(fit(&intel(), "native").lacks, [""; 0]);
     let pacer = fit(&intel(), "pacer");
     assert_eq!((pacer.lacks, pacer.without), (vec![], vec!["background"]));
+    // Disks have no power states; what it does with cores needs none.
+    let plus = fit(&amd(), "pacer-plus");
+    let drives = "drives (no drive_power, no drive_state, no idle_wake_seconds)";
+    assert_eq!((plus.lacks, plus.alone), (vec![], vec![drives.to_owned()]));
+    assert_eq!(fit(&intel(), "pacer").alone, [""; 0]);
     assert_eq!(fit(&kunpeng(), "ondemand").lacks, ["completed", "frequency_hz"]);
     assert!(fit(&intel(), "pacman").lacks.contains(&"power_state"));
     assert_eq!(fit(&intel(), "dlb").lacks, [""; 0]);

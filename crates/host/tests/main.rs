@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod acting;
+mod changing;
 mod drives;
 mod fans;
 mod found;

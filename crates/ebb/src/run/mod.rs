@@ -5,11 +5,13 @@ mod estimate;
 mod schedule;
 mod served;
 mod share;
+mod signals;
 mod supervisor;
 mod systemd;
 mod told;
 mod work;
 
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -23,7 +25,11 @@ use ebb_policy::units::{Nanos, Watts, parse_tolerance};
 use crate::exit::usage;
 use crate::{out, restore};
 use config::Config;
+use signals::Signals;
 use work::{Ended, Work};
+
+/// A start with new parts that fails is tried again after this time; the supervisor hears of each.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Options of `ebb run`.
 ///
@@ -85,9 +91,12 @@ impl RunArgs {
 /// Runs until told to end.
 pub fn run(args: &RunArgs) -> Result<()> {
     let config = args.config()?;
+    out::detach().context("no thread to write the log with")?;
     if args.worker {
         let supervisor = std::io::stdin().as_fd().try_clone_to_owned();
         let supervisor = UnixStream::from(supervisor.context("cannot reach the supervisor")?);
+        // A supervisor that is stopped is not waited for.
+        supervisor.set_nonblocking(true).context("cannot reach the supervisor")?;
         return work(args, &config, Some(&supervisor));
     }
     let machine = args.machine()?;
@@ -120,13 +129,38 @@ pub fn run(args: &RunArgs) -> Result<()> {
 
 /// Works until told to end, on whatever the machine has become; acts where there is a supervisor.
 fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Result<()> {
-    loop {
+    let mut signals = Signals::watch().context("cannot watch for signals")?;
+    let mut config = config.clone();
+    let mut trouble: Option<String> = None;
+    for start in 0.. {
         let socket = supervisor.map(UnixStream::try_clone).transpose()?;
         let state = supervisor.map(|_| State::shared(&args.state));
-        if Work::new(args, config.clone(), socket, state)?.run()? == Ended::Told {
-            return Ok(());
+        match Work::new(args, config.clone(), socket, state, signals.begun) {
+            Ok(work) => {
+                let (ended, last) = work.run(&mut signals)?;
+                if ended == Ended::Told {
+                    break;
+                }
+                (config, trouble) = (last, None);
+            }
+            Err(error) if start == 0 => return Err(error),
+            // Everything is as it was found, and the machine may become another one again.
+            Err(error) => {
+                let error = format!("{error:#}; it is tried again every {AGAIN:?}");
+                if trouble.as_ref() != Some(&error) {
+                    out::note(&error);
+                }
+                if let Some(mut supervisor) = supervisor {
+                    let _ = writeln!(supervisor, "waiting: {error}");
+                }
+                trouble = Some(error);
+                if !signals.wait(AGAIN, supervisor, None)? {
+                    break;
+                }
+            }
         }
     }
+    Ok(())
 }
 
 /// What to do with the configuration.

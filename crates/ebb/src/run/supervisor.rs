@@ -66,7 +66,10 @@ pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<
     match ended {
         Some(status) if status.success() && silent.is_none() => Ok(()),
         // It refused to begin, and said why.
-        Some(status) if status.code() == Some(2) => std::process::exit(2),
+        Some(status) if status.code() == Some(2) => {
+            out::finish();
+            std::process::exit(2)
+        }
         ended => {
             let how = ended.map_or("does not end".to_owned(), |status| status.to_string());
             out::note(format_args!("the worker ended before its time ({how}); setting all back"));

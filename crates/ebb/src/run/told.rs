@@ -2,18 +2,19 @@
 //! JSON (docs/json-schema/run-1.json).
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::time::SystemTime;
+use std::fmt::Write;
+use std::time::{Instant, SystemTime};
 
 use anyhow::Result;
 use clap::Args;
 use ebb_host::Notice;
+use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Cycled, Decision, Names, Outcome, Topology};
 use ebb_record::Columns;
 use ebb_record::log::{Changes, Entry, Line};
 use serde::Serialize;
 
-use crate::out::{self, Out};
+use crate::out;
 
 /// So many parts are named in a line, or one more; of others it says how many.
 const NAMED: usize = 3;
@@ -65,6 +66,8 @@ pub struct Teller {
     tell: Tell,
     would: bool,
     columns: Columns,
+    /// From the start of the run to that of these parts.
+    before: Nanos,
 }
 
 /// What is said, and how.
@@ -82,8 +85,8 @@ pub struct Tell {
 }
 
 impl Teller {
-    /// Of `policy`, that acts or only `would`.
-    pub fn new(policy: &str, topology: &Topology, would: bool, tell: Tell) -> Self {
+    /// Of `policy`, that acts or only `would`; the run has `begun` then.
+    pub fn new(policy: &str, topology: &Topology, would: bool, tell: Tell, begun: Instant) -> Self {
         Self {
             policy: policy.to_owned(),
             names: Names::new(topology),
@@ -92,15 +95,31 @@ impl Teller {
             tell,
             would,
             columns: Columns::new(topology, Vec::new()),
+            before: Nanos::from_seconds(begun.elapsed().as_secs_f64()),
         }
     }
 
     /// A cycle, after which it stands at `state`; returns the state in words.
     pub fn cycle(&mut self, cycled: &Cycled<'_>, notices: &[Notice], failing: usize) -> Result<()> {
         let mut entries = Vec::new();
-        self.changes.cycle(cycled, |entry| entries.push(entry));
-        let time_s = cycled.signals.now.seconds();
-        let mut to = out::stdout();
+        self.changes.cycle(cycled, |mut entry| {
+            entry.decision.at += self.before;
+            entries.push(entry);
+        });
+        let time_s = (cycled.signals.now + self.before).seconds();
+        let mut to = String::new();
+        if let Some(lost) = out::lost() {
+            let text = &format!(
+                "{lost} lines were lost so far: they are read too slowly, or a disk is full"
+            );
+            match self.tell.json {
+                true => {
+                    let of = "standard output".to_owned();
+                    line(&mut to, &Event::Notice { time_s, of, text })?;
+                }
+                false => writeln!(to, "{time_s:10.1} s  {text}")?,
+            }
+        }
         match (self.tell.quiet, self.tell.json) {
             (true, _) => {}
             (false, true) => entries.iter().try_for_each(|entry| self.json(&mut to, entry))?,
@@ -136,7 +155,10 @@ impl Teller {
                 false => writeln!(to, "{time_s:10.1} s  {state}")?,
             }
         }
-        Ok(to.flush()?)
+        if !to.is_empty() {
+            out::say(to);
+        }
+        Ok(())
     }
 
     /// Where it stands, in words.
@@ -145,16 +167,18 @@ impl Teller {
     }
 
     /// What all of it came to.
-    pub fn summary(&self, time_s: f64, text: &str) -> Result<()> {
-        let mut to = out::stdout();
+    pub fn summary(&self, at: Nanos, text: &str) -> Result<()> {
+        let time_s = (at + self.before).seconds();
+        let mut to = String::new();
         match self.tell.json {
             true => line(&mut to, &Event::Summary { time_s, text })?,
             false => writeln!(to, "{time_s:10.1} s  {text}")?,
         }
-        Ok(to.flush()?)
+        out::say(to);
+        Ok(())
     }
 
-    fn json(&self, to: &mut Out, entry: &Entry) -> Result<()> {
+    fn json(&self, to: &mut String, entry: &Entry) -> Result<()> {
         let mut shown = entry.line(&self.policy, &self.names);
         if self.would {
             // Nobody tried.
@@ -164,7 +188,7 @@ impl Teller {
     }
 
     /// For people: what became of several parts alike, in one line.
-    fn text(&self, to: &mut Out, alike: &[Entry]) -> Result<()> {
+    fn text(&self, to: &mut String, alike: &[Entry]) -> Result<()> {
         let Some(Entry { decision, outcome }) = alike.first() else { return Ok(()) };
         let row = decision.control.row();
         let parts: Vec<_> = alike
@@ -204,9 +228,10 @@ fn are_alike(one: &Entry, other: &Entry) -> bool {
     rest(one) == rest(other)
 }
 
-fn line(to: &mut Out, event: &Event<'_>) -> Result<()> {
-    serde_json::to_writer(&mut *to, event)?;
-    Ok(writeln!(to)?)
+fn line(to: &mut String, event: &Event<'_>) -> Result<()> {
+    to.push_str(&serde_json::to_string(event)?);
+    to.push('\n');
+    Ok(())
 }
 
 /// A value of a control for people.

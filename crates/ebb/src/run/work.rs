@@ -1,28 +1,26 @@
 //! The loop of `ebb run`: one cycle each period, until told to end.
 
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ebb_host::{Host, Impossible, Report, State};
+use ebb_host::{Capability, Fans, Fit, Host, Impossible, Report, State};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Cycle, GroupSpec, Limits, Names, Policy};
 use ebb_twin::Profile;
 use jiff::Zoned;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level};
+use rustix::fs::{FileType, fstat};
 
 use super::RunArgs;
 use super::config::Config;
 use super::estimate::{Core, Saved, Shadow};
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
+use super::signals::Signals;
 use super::systemd::Systemd;
 use super::told::Teller;
 use crate::exit::usage;
@@ -31,15 +29,16 @@ use crate::{out, restore};
 /// Time from one summary to the next.
 const SUMMARY: Nanos = Nanos::from_secs(3600);
 
-/// Time from one look for new or lost parts to the next.
-const LOOK: Nanos = Nanos::from_secs(10);
+/// Parts that come do so one after the other, and their sensors later: once nothing has changed for
+/// so long, all are taken in together.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// Why work has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It was told to, or its time was over.
     Told,
-    /// The machine has other parts now: a drive came or went, a CPU.
+    /// The machine has new parts, which policies have to be made for.
     Changed,
 }
 
@@ -55,12 +54,14 @@ pub struct Work<'a> {
     core: Core,
     saved: Saved,
     summed_up: Nanos,
-    /// What there was at the start, and when that was last looked at.
-    parts: (Vec<String>, Nanos),
+    /// When the last part came that only a new start can take in.
+    new: Option<Instant>,
     /// The supervisor, of a worker; systemd is its matter then.
     supervisor: Option<UnixStream>,
     systemd: Systemd,
     state: Option<State>,
+    /// Who only observes does it for a reader: a pipe, of which the other end can go.
+    read: Option<OwnedFd>,
 }
 
 impl<'a> Work<'a> {
@@ -70,6 +71,7 @@ impl<'a> Work<'a> {
         config: Config,
         supervisor: Option<UnixStream>,
         state: Option<State>,
+        begun: Instant,
     ) -> Result<Self> {
         let owned = registry::owned(&config.policy)?;
         let impossible = |error: Impossible| usage(format!("machine.groups: {error}"));
@@ -77,10 +79,12 @@ impl<'a> Work<'a> {
         let held = config.at(Zoned::now().time());
         let (policy, settings) = make(&config, held, &host)?;
         host.remarks(&owned).iter().for_each(out::note);
-        fits(&host, &config)?;
-        for (part, reason) in registry::idle(&config.policy, host.topology(), &settings)? {
+        let idle = registry::idle(&config.policy, host.topology(), &settings)?;
+        for (part, reason) in &idle {
             out::note(format_args!("{part} sets nothing here: {reason}"));
         }
+        fits(&host, &config, &idle)?;
+        rights(&host, state.is_some());
         let limits = Limits { ssd_budget: held.ssd_budget, ..Limits::default() };
         let cycle = Cycle::new(host.topology(), policy, limits);
         if let Some(state) = &state {
@@ -93,11 +97,11 @@ impl<'a> Work<'a> {
             }
         }
         let would = state.is_none();
-        let teller = Teller::new(&config.policy, host.topology(), would, args.tell);
+        let teller = Teller::new(&config.policy, host.topology(), would, args.tell, begun);
         let core = Core::new(&Profile::load(&config.profile)?);
         let served = config.serve.map(Served::new).transpose()?;
+        let read = state.is_none().then(pipe).flatten();
         let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
-        let parts = (host.parts(), Nanos::ZERO);
         Ok(Self {
             args,
             config,
@@ -109,17 +113,18 @@ impl<'a> Work<'a> {
             core,
             saved,
             summed_up,
-            parts,
+            new: None,
             systemd: Systemd::default(),
             supervisor,
             state,
+            read,
         })
     }
 
     /// Runs until told to end, or the machine is another; sets everything back.
-    pub fn run(mut self) -> Result<Ended> {
-        self.teller.summary(0.0, &parts(&self.host))?;
-        let done = self.cycles();
+    pub fn run(mut self, signals: &mut Signals) -> Result<(Ended, Config)> {
+        self.teller.summary(Nanos::ZERO, &parts(&self.host, &self.config))?;
+        let done = self.cycles(signals);
         let told = self.sum_up();
         let set_back = self.state.as_ref().map_or(Ok(()), |state| {
             // Where each place is may have changed with the machine.
@@ -129,31 +134,33 @@ impl<'a> Work<'a> {
             // What cannot be set back now stays saved: its device may be away. The next start, the
             // end and `ebb restore` try again.
             (Ended::Changed, Err(error)) => out::note(format_args!("{error:#}")),
-            (Ended::Told, set_back) => return told.and(set_back).map(|()| Ended::Told),
+            (Ended::Told, set_back) => {
+                return told.and(set_back).map(|()| (Ended::Told, self.config));
+            }
             (Ended::Changed, Ok(())) => {}
         }
-        told.map(|()| Ended::Changed)
+        told.map(|()| (Ended::Changed, self.config))
     }
 
-    fn cycles(&mut self) -> Result<Ended> {
-        let mut signals = Signals::watch().context("cannot watch for signals")?;
+    fn cycles(&mut self, signals: &mut Signals) -> Result<Ended> {
         let mut next = Instant::now();
-        let mut now = Nanos::ZERO;
         loop {
-            now = self.once()?.max(now);
-            if self.args.duration.is_some_and(|duration| now >= duration) {
-                return Ok(Ended::Told);
-            }
-            if self.is_other(now) {
-                out::note("parts of the machine have changed: starting again");
+            self.follow();
+            if self.new.is_some_and(|came| came.elapsed() >= SETTLED) {
+                out::note("the machine has new parts: starting again with them");
                 return Ok(Ended::Changed);
+            }
+            self.once()?;
+            let lasted = Nanos::from_seconds(signals.begun.elapsed().as_secs_f64());
+            if self.args.duration.is_some_and(|duration| lasted >= duration) {
+                return Ok(Ended::Told);
             }
             let period = Duration::from_nanos(self.config.period.0);
             next += period;
             // What was missed, asleep or stopped, is not made up for.
             next = next.max(Instant::now());
             while let Some(left) = next.checked_duration_since(Instant::now()) {
-                if !self.wait(&mut signals, left)? {
+                if !self.wait(signals, left)? {
                     return Ok(Ended::Told);
                 }
                 if left.is_zero() {
@@ -163,17 +170,15 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn is_other(&mut self, now: Nanos) -> bool {
-        let (parts, looked) = &mut self.parts;
-        if now.saturating_sub(*looked) < LOOK {
-            return false;
-        }
-        *looked = now;
-        *parts != self.host.parts()
+    /// Takes in what of the machine has gone, come back or got another name.
+    fn follow(&mut self) {
+        let Some(followed) = self.host.follow() else { return };
+        followed.notes.iter().for_each(out::note);
+        self.new = followed.is_new.then(Instant::now);
     }
 
-    /// One cycle; the time at its end.
-    fn once(&mut self) -> Result<Nanos> {
+    /// One cycle.
+    fn once(&mut self) -> Result<()> {
         self.follow_schedule()?;
         let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
         let cycled = if self.state.is_some() {
@@ -194,40 +199,26 @@ impl<'a> Work<'a> {
             self.sum_up()?;
             self.summed_up = now;
         }
-        Ok(now)
+        Ok(())
     }
 
     fn sum_up(&self) -> Result<()> {
         let would = self.state.is_none();
         match self.saved.text(would, &self.config.profile) {
-            Some(text) => self.teller.summary(self.host.now().seconds(), &text),
+            Some(text) => self.teller.summary(self.host.now(), &text),
             None => Ok(()),
         }
     }
 
     /// Waits for at most `left`; whether to go on.
     fn wait(&mut self, signals: &mut Signals, left: Duration) -> Result<bool> {
-        let mut files = vec![PollFd::from_borrowed_fd(signals.wake.as_fd(), PollFlags::IN)];
-        if let Some(supervisor) = &self.supervisor {
-            files.push(PollFd::from_borrowed_fd(supervisor.as_fd(), PollFlags::IN));
-        }
-        let left = Timespec::try_from(left).context("a period that is no time")?;
-        match poll(&mut files, Some(&left)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("cannot wait"),
-        }
-        if files.get(1).is_some_and(|file| !file.revents().is_empty()) {
-            out::note("the supervisor is gone; setting all back");
-            return Ok(false);
-        }
-        // Any byte there only ends the waiting.
-        let _ = signals.wake.read(&mut [0; 16]);
+        let goes_on = signals.wait(left, self.supervisor.as_ref(), self.read.as_ref())?;
         if signals.reload.swap(false, Ordering::Relaxed)
             && let Err(error) = self.reload()
         {
             out::note(format_args!("the configuration stays as it was: {error:#}"));
         }
-        Ok(!signals.end.load(Ordering::Relaxed))
+        Ok(goes_on)
     }
 
     /// Takes a new configuration where that needs no new start.
@@ -269,32 +260,59 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Says what the policies cannot do without and this machine does not have.
+/// Says what the policies cannot do without and this machine does not have, and what they go
+/// without.
 ///
 /// # Errors
-/// Where none of them could do anything.
-fn fits(host: &Host, config: &Config) -> Result<()> {
+/// Where none of them could do anything and it is to act.
+fn fits(host: &Host, config: &Config, idle: &[(&str, &str)]) -> Result<()> {
     let report = Report::new(host.machine(), &config.fans());
     let parts = registry::names(&config.policy);
     let fits: Vec<_> =
         parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();
     for fit in &fits {
+        let policy = fit.policy;
         if !fit.lacks.is_empty() {
-            let (policy, missing) = (fit.policy, fit.lacks.join(", no "));
+            let missing = fit.lacks.join(", no ");
             out::note(format_args!("{policy}: this machine has no {missing}; ebb probe says why"));
+        } else if !fit.alone.is_empty() {
+            let alone = fit.alone.join(" and ");
+            out::note(format_args!("{policy} leaves {alone} alone here; ebb probe says why"));
         }
     }
-    if config.apply && fits.iter().all(|fit| !fit.lacks.is_empty()) {
+    let is_idle = |policy: &str| idle.iter().any(|(part, _)| *part == policy);
+    let can = |fit: &&Fit| fit.lacks.is_empty() && !is_idle(fit.policy);
+    if !fits.iter().any(can) {
         let policy = &config.policy;
-        return Err(usage(format!("{policy} can do nothing here; ebb probe says what could")));
+        let nothing = format!("{policy} can do nothing here; ebb probe says what could");
+        if config.apply {
+            return Err(usage(nothing));
+        }
+        out::note(nothing);
     }
     Ok(())
 }
 
-/// What there is, for people.
-fn parts(host: &Host) -> String {
-    let topology = host.topology();
-    let capped = topology.drives.iter().filter(|drive| drive.operational().len() > 1).count();
+/// Says which rights this process lacks to act, or to see, on the machine.
+fn rights(host: &Host, acts: bool) {
+    let nvme = host.machine().drives.iter().any(|drive| drive.controller.is_some());
+    let is_needed = |one: &Capability| match one {
+        Capability::SysAdmin => nvme,
+        _ => acts,
+    };
+    for one in Capability::ALL.into_iter().filter(|one| is_needed(one) && !one.is_there()) {
+        let (what, remedy) = (one.what_for(), one.remedy());
+        out::note(format_args!("no {what}: {remedy}"));
+    }
+}
+
+/// What there is, for people: as `ebb probe` counts it, whatever the policy steers of it.
+fn parts(host: &Host, config: &Config) -> String {
+    let (topology, machine) = (host.topology(), host.machine());
+    let capped = host.layout().drives.iter().filter(|parts| {
+        let states = parts.identity.iter().flat_map(|identity| &identity.states);
+        states.filter(|state| state.operational).count() > 1
+    });
     let group = |(name, spec): (&String, &GroupSpec)| format!("{} cores of {name}", spec.cores);
     let names = Names::new(topology);
     let groups: Vec<_> = match &topology.groups[..] {
@@ -302,34 +320,23 @@ fn parts(host: &Host) -> String {
         several => names.groups().iter().zip(several).map(group).collect(),
     };
     format!(
-        "found {}; frequencies {}, drives {} ({capped} with power caps), fans {}, sockets with \
-         temperatures {}",
+        "found {}; frequencies {}, drives {} ({} with power caps), fans {}, sockets {} ({} with \
+         temperatures)",
         groups.join(", "),
         topology.frequencies.len(),
         topology.drives.len(),
-        topology.fans.len(),
-        topology.sockets
+        capped.count(),
+        Fans::found(machine, &config.fans()).fans.len(),
+        machine.cpus.sockets,
+        machine.socket_sensors().len(),
     )
 }
 
-/// Signals, and a socket that wakes who waits for them.
-struct Signals {
-    end: Arc<AtomicBool>,
-    reload: Arc<AtomicBool>,
-    wake: UnixStream,
-}
-
-impl Signals {
-    fn watch() -> std::io::Result<Self> {
-        let (wake, waker) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
-        let (end, reload) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        for (signal, told) in [(SIGTERM, &end), (SIGINT, &end), (SIGHUP, &reload)] {
-            flag::register(signal, told.clone())?;
-            low_level::pipe::register(signal, waker.try_clone()?)?;
-        }
-        Ok(Self { end, reload, wake })
-    }
+/// Standard output, where it is a pipe.
+fn pipe() -> Option<OwnedFd> {
+    let output = std::io::stdout().as_fd().try_clone_to_owned().ok()?;
+    let kind = FileType::from_raw_mode(fstat(&output).ok()?.st_mode);
+    (kind == FileType::Fifo).then_some(output)
 }
 
 fn make(config: &Config, held: InEffect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {

@@ -53,6 +53,8 @@ pub struct Acting {
     fans: Vec<Option<FanControl>>,
     /// Whether frequencies may be raised above the ceilings found.
     raises: bool,
+    /// CPUs that somebody else has taken offline.
+    away: Vec<u16>,
     /// What the operator holds all the time, and while background work races.
     constant: Vec<(usize, String)>,
     race: Vec<(usize, String)>,
@@ -104,6 +106,7 @@ impl Acting {
             drives: layout.drives.iter().map(drive).collect(),
             fans: layout.fans.fans.iter().map(fan).collect(),
             raises: layout.raise_limits,
+            away: Vec::new(),
             constant: held(&holds.constant),
             race: held(&holds.race),
             steering,
@@ -121,6 +124,33 @@ impl Acting {
     #[must_use]
     pub fn offline(&self) -> Vec<u16> {
         self.parking.as_ref().map(|parking| parking.offline(&self.steering)).unwrap_or_default()
+    }
+
+    /// Takes in that parts of `machine` have gone, come back or got another name, and which CPUs
+    /// are `away`: offline, and not because their cores are parked.
+    pub fn follow(
+        &mut self,
+        machine: &Machine,
+        away: &[u16],
+        is_concerned: impl Fn(&Place) -> bool,
+    ) {
+        self.away = away.to_vec();
+        self.steering.follow(machine, &is_concerned);
+        for fan in self.fans.iter_mut().flatten() {
+            if fan.places().any(|at| is_concerned(self.steering.place(at))) {
+                fan.begin_anew();
+            }
+        }
+        if let Some(parking) = &mut self.parking {
+            parking.follow(away);
+        }
+    }
+
+    /// The CPUs that nothing can run on.
+    fn resting(&self) -> Vec<u16> {
+        let mut resting = self.offline();
+        resting.extend(&self.away);
+        resting
     }
 
     /// See [`crate::Host::notices`].
@@ -154,7 +184,7 @@ impl Acting {
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
         let checked = CHECKED.max(self.steering.count() / CHECKED_PARTS);
-        let (drives, offline) = (&self.drives, self.offline());
+        let (drives, offline) = (&self.drives, self.resting());
         let drive = |place: usize| drives.iter().position(|at| *at == Some(place));
         let rests = |place: usize| {
             let its = self.domains.iter().find(|domain| [domain.max, domain.min].contains(&place));
@@ -176,7 +206,7 @@ impl Acting {
             let nowhere = || refused(given.group(group).active < *cores);
             tell(Control::ActiveCores, group, parked.unwrap_or_else(nowhere));
         }
-        let offline = self.offline();
+        let offline = self.resting();
         for domain in 0..self.domains.len() {
             if self.domains[domain].rests(&offline) {
                 continue;

@@ -62,6 +62,11 @@ impl FanControl {
         Self { duty, mode, whose: Whose::Ours, taken: None, set: None, tachometer }
     }
 
+    /// Begins anew: its chip has gone, or is back.
+    pub fn begin_anew(&mut self) {
+        *self = Self::new(self.duty, self.mode, self.tachometer.is_some());
+    }
+
     /// Whether it is not followed any more.
     #[must_use]
     pub fn is_failing(&self) -> bool {
@@ -130,7 +135,7 @@ impl FanControl {
         outcome
     }
 
-    fn places(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> + use<> {
         std::iter::once(self.duty).chain(self.mode)
     }
 

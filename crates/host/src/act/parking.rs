@@ -55,6 +55,8 @@ pub struct Parking {
     kept: Vec<Vec<u16>>,
     /// CPUs that others had parked before.
     found: Vec<u16>,
+    /// CPUs that others have taken offline since.
+    away: Vec<u16>,
     /// Active cores of each group that were asked for, and the CPUs to park for that.
     plan: (Vec<u16>, Vec<u16>),
     tasks: Tasks,
@@ -88,6 +90,7 @@ impl Parking {
                 ParkBy::Offline => kept(machine),
             },
             found: cpus(steering.found(place)).unwrap_or_default(),
+            away: Vec::new(),
             plan,
             tasks,
             saved,
@@ -101,7 +104,20 @@ impl Parking {
     pub fn offline(&self, steering: &Steering) -> Vec<u16> {
         match self.by {
             ParkBy::Partition => Vec::new(),
-            ParkBy::Offline => self.parked(steering),
+            ParkBy::Offline => {
+                let mut parked = self.parked(steering);
+                parked.retain(|cpu| !self.away.contains(cpu));
+                parked
+            }
+        }
+    }
+
+    /// Takes in which CPUs others have taken offline by now: their cores are parked as it is.
+    pub fn follow(&mut self, away: &[u16]) {
+        if self.away != away {
+            self.away = away.to_vec();
+            // What was planned was for other cores.
+            self.plan.0.clear();
         }
     }
 
@@ -112,7 +128,8 @@ impl Parking {
     /// Cores of `group` that are not parked.
     #[must_use]
     pub fn active(&self, group: usize, steering: &Steering) -> u16 {
-        let parked = self.parked(steering);
+        let mut parked = self.parked(steering);
+        parked.extend(&self.away);
         let rests = |core: &&Core| core.cpus.iter().all(|cpu| parked.contains(cpu));
         let cores = &self.groups[group];
         (cores.len() - cores.iter().filter(rests).count()) as u16
@@ -152,11 +169,14 @@ impl Parking {
     /// Puts the plan in force, and what went wrong with the tasks.
     fn put(&mut self, steering: &mut Steering, now: Nanos) -> (Outcome, Option<String>) {
         let parked = &self.plan.1;
-        let outcome = if parked.is_empty() {
+        // None that others have taken offline is brought back.
+        let none = parked.is_empty() && (self.by != ParkBy::Offline || self.away.is_empty());
+        let outcome = if none {
             steering.set(self.place, None, now)
         } else {
             let on = self.controller.map_or(Outcome::Done, |at| steering.set(at, Some("on"), now));
-            let all: BTreeSet<u16> = parked.iter().chain(&self.found).copied().collect();
+            let all: BTreeSet<u16> =
+                parked.iter().chain(&self.found).chain(&self.away).copied().collect();
             let all = cpu_list(&Vec::from_iter(all));
             worse(on, steering.set(self.place, Some(&all), now))
         };
@@ -187,9 +207,15 @@ impl Parking {
         let mut needed = self.tasks.needed();
         needed.extend(self.kept.iter().cloned());
         let mut parked: Vec<u16> = Vec::new();
+        let is_away = |core: &&Core| core.cpus.iter().all(|cpu| self.away.contains(cpu));
+        // What has lost all of its CPUs needs none of the others.
+        let is_here = |cpu: &u16| !self.away.contains(cpu);
+        let needed = needed.into_iter().map(|own| Vec::from_iter(own.into_iter().filter(is_here)));
+        let needed: Vec<_> = needed.filter(|own| !own.is_empty()).collect();
         for (cores, asked) in self.groups.iter().zip(asked) {
-            let mut more = cores.len().saturating_sub(usize::from(*asked));
-            for core in cores.iter().rev() {
+            let here: Vec<_> = cores.iter().filter(|core| !is_away(core)).collect();
+            let mut more = here.len().saturating_sub(usize::from(*asked));
+            for core in here.into_iter().rev() {
                 let goes = |cpu: &u16| parked.contains(cpu) || core.cpus.contains(cpu);
                 if more > 0 && !needed.iter().any(|own| own.iter().all(goes)) {
                     parked.extend(&core.cpus);

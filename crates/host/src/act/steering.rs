@@ -118,6 +118,24 @@ impl Steering {
         }
     }
 
+    /// Finds the places anew whose devices have gone, come back or got another name. What Ebb had
+    /// set there is set again: it may have begun anew.
+    pub fn follow(&mut self, machine: &Machine, is_concerned: impl Fn(&Place) -> bool) {
+        for held in self.held.iter_mut().filter(|held| is_concerned(&held.original.place)) {
+            held.knob = Knob::find(machine, &held.original.place);
+            held.set = None;
+            // That it has gone was said.
+            let gone = held.knob.as_ref().err().map(|absent| (absent.to_string(), Nanos::ZERO));
+            held.refused = gone;
+        }
+    }
+
+    /// A place by its number.
+    #[must_use]
+    pub fn place(&self, at: usize) -> &Place {
+        &self.held[at].original.place
+    }
+
     /// How many places there are.
     #[must_use]
     pub fn count(&self) -> usize {

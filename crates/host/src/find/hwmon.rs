@@ -6,7 +6,7 @@ use crate::find::chips::{self, Of, TEMPERATURES};
 use crate::sys::{Absent, Sys};
 
 /// Where Linux has its chips.
-const ROOT: &str = "sys/class/hwmon";
+pub const CHIPS: &str = "sys/class/hwmon";
 
 /// One chip. Its number changes from start to start; its name and device do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl Chip {
     /// All chips.
     #[must_use]
     pub fn found(sys: &Sys) -> Vec<Self> {
-        let chips = sys.numbered(ROOT, "hwmon").into_iter();
-        chips.filter_map(|chip| Self::at(sys, &format!("{ROOT}/{chip}"))).collect()
+        let chips = sys.numbered(CHIPS, "hwmon").into_iter();
+        chips.filter_map(|chip| Self::at(sys, &format!("{CHIPS}/{chip}"))).collect()
     }
 
     /// Its files are where its name is: drivers that say no name to the kernel, such as that of

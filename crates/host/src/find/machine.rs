@@ -1,16 +1,13 @@
 //! All that was found on this machine.
 
-use std::collections::BTreeSet;
-
 use crate::find::chips::Of;
 use crate::find::cpus::Cpus;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::hwmon::Chip;
-use crate::find::identity::{BLOCKS, is_drive};
 use crate::find::meters::Meters;
 use crate::nvme::{Controllers, Patient};
-use crate::sys::{Absent, Sys, by_number, cpu_list};
+use crate::sys::{Absent, Sys, by_number};
 
 /// A server.
 #[derive(Debug, Clone)]
@@ -44,20 +41,6 @@ impl Machine {
             nvme: Controllers::default(),
             sys,
         })
-    }
-
-    /// What there is at the moment, in names alone: CPUs, drives, chips, frequency domains. Once
-    /// it is another, the rest has to be found anew. CPUs that are `parked` count as there.
-    #[must_use]
-    pub fn parts(sys: &Sys, parked: &[u16]) -> Vec<String> {
-        let online = sys.cpus("sys/devices/system/cpu/online").unwrap_or_default();
-        let online: BTreeSet<_> = online.iter().chain(parked).copied().collect();
-        let online = cpu_list(&Vec::from_iter(online));
-        let folders = ["sys/class/hwmon", "sys/class/powercap", "sys/devices/system/cpu/cpufreq"];
-        // Arrays, loops, remote images and the like come and go without a drive behind them.
-        let blocks = sys.names(BLOCKS).into_iter().filter(|name| is_drive(sys, name));
-        let names = folders.into_iter().flat_map(|folder| sys.names(folder));
-        std::iter::once(online).chain(blocks).chain(names).collect()
     }
 
     /// The start of the machine that it runs since; `None` where the kernel does not say.

@@ -12,4 +12,5 @@ pub mod identity;
 pub mod layout;
 pub mod machine;
 pub mod meters;
+pub mod parts;
 pub mod signature;

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use rustix::ioctl::{self, Ioctl as Call, IoctlOutput, Opcode};
 
+use crate::capability::Capability;
 use crate::nvme::wire::{HEALTH, IDENTIFY};
 use crate::nvme::{Admin, Health, Identity};
 use crate::sys::{Absent, Sys};
@@ -121,7 +122,7 @@ impl Ioctl {
                 status & 0x7ff
             ))),
             Err(Errno::ACCESS | Errno::PERM) => {
-                Err(failed("not permitted: admin commands need CAP_SYS_ADMIN".to_owned()))
+                Err(failed(format!("not permitted; {}", Capability::SysAdmin.remedy())))
             }
             Err(error) => Err(Absent::new(self.path.clone(), &error.into())),
         }

@@ -68,6 +68,11 @@ impl Controllers {
         Self { open, known: Arc::default() }
     }
 
+    /// Forgets one: what has its name later is another device, or the same one begun anew.
+    pub(crate) fn forget(&self, name: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
     /// Opens one.
     ///
     /// # Errors

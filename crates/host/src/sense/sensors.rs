@@ -9,7 +9,7 @@ use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
 use crate::act::knob::Place;
 use crate::act::steering::Notice;
 use crate::find::chips::TEMPERATURES;
-use crate::find::drives::Counters;
+use crate::find::drives::{Counters, Drive};
 use crate::find::energy::{Meter, Zone};
 use crate::find::fans::Fan;
 use crate::find::layout::Layout;
@@ -153,6 +153,28 @@ impl Sensors {
         }
     }
 
+    /// Becomes those of what has become of the machine: drives that were not there at the start have
+    /// no signals of their own, but what they do is users' I/O as well. Counters go on.
+    pub fn follow(&mut self, machine: &Machine, layout: &Layout, more: &[&Drive]) {
+        let mut new = Self::new(machine, layout);
+        new.drives.extend(more.iter().map(|drive| DriveSensor {
+            counted: drive.counted.clone(),
+            namespaces: drive.namespaces,
+            runtime: None,
+            now: None,
+            before: None,
+        }));
+        for drive in &mut new.drives {
+            let is_it = |old: &&DriveSensor| old.counted == drive.counted;
+            drive.now = self.drives.iter().find(is_it).and_then(|old| old.now);
+        }
+        std::mem::swap(&mut new.ticks, &mut self.ticks);
+        std::mem::swap(&mut new.pressure, &mut self.pressure);
+        // What there is to say of its meters was said.
+        new.notices = std::mem::take(&mut self.notices);
+        *self = new;
+    }
+
     /// Fills in what is known of the period that ends now; `active` cores of each group took work.
     pub fn read(&mut self, signals: &mut Signals, active: impl Fn(usize) -> u16) {
         self.read_cores(signals, active);
@@ -190,8 +212,10 @@ impl Sensors {
     }
 
     fn read_drives(&mut self, signals: &mut Signals) {
-        for (drive, signal) in self.drives.iter_mut().zip(&mut signals.drives) {
+        for drive in &mut self.drives {
             drive.before = drive.now.take();
+        }
+        for (drive, signal) in self.drives.iter_mut().zip(&mut signals.drives) {
             let status = drive.runtime.as_mut().and_then(|file| file.text().ok());
             signal.standby = status.and_then(standby);
         }
@@ -199,25 +223,28 @@ impl Sensors {
             disk_lines(text, &mut self.drives);
         }
         let mut sum = Some(Counters::default());
-        for (drive, signal) in self.drives.iter().zip(&mut signals.drives) {
-            let (Some(now), Some(before)) = (drive.now, drive.before) else {
-                (signal.utilisation, signal.read_bytes, signal.written_bytes) = (None, None, None);
-                // Without one drive nothing is known of all users' requests.
-                sum = None;
-                continue;
-            };
-            let Some(done) = now.since(&before) else {
-                sum = None;
-                continue;
-            };
-            let busy = done.busy.seconds() / signals.period.seconds();
-            let busy = busy / f64::from(drive.namespaces);
-            signal.utilisation = (signals.period.0 > 0).then_some(busy.min(1.0));
-            signal.read_bytes = Some(done.read_bytes);
-            signal.written_bytes = Some(done.written_bytes);
-            sum = sum.map(|sum| sum.plus(&done));
+        for (at, drive) in self.drives.iter().enumerate() {
+            let done = drive.now.zip(drive.before).and_then(|(now, before)| now.since(&before));
+            if let Some(signal) = signals.drives.get_mut(at) {
+                let share = |done: &Counters| {
+                    let busy = done.busy.seconds() / signals.period.seconds();
+                    (busy / f64::from(drive.namespaces)).min(1.0)
+                };
+                signal.utilisation = done.as_ref().map(share).filter(|_| signals.period.0 > 0);
+                signal.read_bytes = done.as_ref().map(|done| done.read_bytes);
+                signal.written_bytes = done.as_ref().map(|done| done.written_bytes);
+            }
+            // One that has gone does nothing, and of one that has just come nothing is known yet.
+            // Without one that is there nothing is known of all users' requests.
+            let is_new = drive.now.is_some() && drive.before.is_none();
+            match done {
+                Some(done) => sum = sum.map(|sum| sum.plus(&done)),
+                None if drive.counted.is_empty() || is_new => {}
+                None => sum = None,
+            }
         }
-        let first = signals.period.0 == 0 || self.drives.is_empty();
+        let none = self.drives.iter().all(|drive| drive.now.is_none());
+        let first = signals.period.0 == 0 || none;
         signals.io = match sum {
             Some(sum) if !first => io(&sum, signals.io.in_flight),
             _ => IoSignals::default(),
@@ -316,6 +343,8 @@ pub fn waited(text: &str) -> Option<u64> {
 /// Moves the ticks of all CPUs on; whether the text has any.
 fn cpu_lines(text: &str, ticks: &mut Vec<(Ticks, Ticks)>) -> bool {
     let mut any = false;
+    // Those that are not listed are offline: no tick passes for them.
+    ticks.iter_mut().for_each(|(now, before)| *before = *now);
     for line in text.lines() {
         let mut fields = line.split_ascii_whitespace();
         // CPUs come first.
@@ -326,7 +355,7 @@ fn cpu_lines(text: &str, ticks: &mut Vec<(Ticks, Ticks)>) -> bool {
             ticks.resize(cpu + 1, Default::default());
         }
         if let Some(new) = Ticks::parse(fields) {
-            ticks[cpu] = (new, ticks[cpu].0);
+            ticks[cpu].0 = new;
             any = true;
         }
     }

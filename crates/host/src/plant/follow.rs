@@ -1,0 +1,200 @@
+//! The machine changes while it is watched: what has gone is left alone, what is back is taken in
+//! again, and everything else goes on. The parts that were there at the start stay the frame in
+//! which policies see it.
+
+use ebb_policy::{Control, Steward};
+
+use crate::act::knob::Place;
+use crate::find::drives::Drive;
+use crate::find::energy::Zone;
+use crate::find::fans::Fan;
+use crate::find::layout::{Core, Layout};
+use crate::find::machine::Machine;
+use crate::find::parts::{Became, Changed, Glance, ONLINE, is_same};
+use crate::plant::Host;
+use crate::sense::drive_watch::DriveWatch;
+use crate::sys::cpu_list;
+
+/// What has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Followed {
+    /// For people, a line each.
+    pub notes: Vec<String>,
+    /// Whether there are parts of a kind that is steered and that were not there at the start: to
+    /// take these in, all has to begin anew.
+    pub is_new: bool,
+}
+
+/// The parts that changed.
+#[derive(Debug, Default)]
+struct Parts {
+    cpus: Vec<u16>,
+    drives: Vec<Changed>,
+    chips: Vec<Changed>,
+}
+
+impl Host {
+    /// Takes in what has changed since it was last asked; `None` where nothing did. Call it before
+    /// each cycle, so that nothing is read or set by the path that another device has now.
+    pub fn follow(&mut self) -> Option<Followed> {
+        let now = Glance::of(&self.machine.sys);
+        let then = std::mem::replace(&mut self.glance, now);
+        if then == now {
+            return None;
+        }
+        let mut parts = Parts::default();
+        let mut notes = Vec::new();
+        if then.cpus != now.cpus {
+            parts.cpus = self.follow_cpus(&mut notes);
+        }
+        if then.drives != now.drives {
+            parts.drives = self.follow_drives(&mut notes);
+        }
+        if then.chips != now.chips {
+            parts.chips = self.follow_chips(&mut notes);
+        }
+        if then.zones != now.zones || then.chips != now.chips {
+            self.machine.zones = Zone::found(&self.machine.sys, &self.machine.chips);
+        }
+        self.take_in(&parts);
+        if then.chips != now.chips {
+            self.cooling = self.has_new_cooling();
+        }
+        Some(Followed { notes, is_new: self.has_new() })
+    }
+
+    /// CPUs that somebody else takes offline and online; the numbers of those that changed.
+    fn follow_cpus(&mut self, notes: &mut Vec<String>) -> Vec<u16> {
+        let Ok(online) = self.machine.sys.cpus(ONLINE) else { return Vec::new() };
+        // Those that are parked are where Ebb wants them.
+        let parked = self.acting.as_ref().map(|acting| acting.offline()).unwrap_or_default();
+        let is_away = |cpu: &u16| !online.contains(cpu) && !parked.contains(cpu);
+        let all = self.machine.cpus.cpus.iter().map(|cpu| cpu.number);
+        let away: Vec<u16> = all.filter(is_away).collect();
+        let left: Vec<_> = away.iter().filter(|cpu| !self.away.contains(cpu)).copied().collect();
+        let back: Vec<_> = self.away.iter().filter(|cpu| !away.contains(cpu)).copied().collect();
+        if !left.is_empty() {
+            let theirs = if left.len() == 1 { "its core is" } else { "their cores are" };
+            notes.push(format!("cpu{} went offline: {theirs} left alone", cpu_list(&left)));
+        }
+        if !back.is_empty() {
+            notes.push(format!("cpu{} online again", cpu_list(&back) + is_or_are(back.len())));
+        }
+        self.away = away;
+        left.into_iter().chain(back).collect()
+    }
+
+    fn follow_drives(&mut self, notes: &mut Vec<String>) -> Vec<Changed> {
+        let machine = &mut self.machine;
+        machine.drives = Drive::found(&machine.sys);
+        let mut changed = Vec::new();
+        for (at, parts) in self.layout.drives.iter_mut().enumerate() {
+            let (name, controller) = (parts.drive.name.clone(), parts.drive.controller.clone());
+            let became = self.came.follow(&machine.sys, at, &mut parts.drive, &machine.drives);
+            let Some(became) = became else { continue };
+            // A controller that comes later with this name is another one.
+            let controllers = controller.iter().chain(&parts.drive.controller);
+            controllers.for_each(|name| machine.nvme.forget(name));
+            let id = parts.drive.id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+            let now = &parts.drive.name;
+            notes.push(match became {
+                Became::Left => format!("{name}{id} left: it is left alone until it is back"),
+                Became::Back => format!("{now}{id} is back"),
+                Became::Another if *now == name => format!("{now}{id} was away and is back"),
+                Became::Another => format!("{now}{id} is what {name} was"),
+            });
+            changed.push((at, became));
+        }
+        changed
+    }
+
+    fn follow_chips(&mut self, notes: &mut Vec<String>) -> Vec<Changed> {
+        let machine = &mut self.machine;
+        let changed = self.chips.follow(&machine.sys, &mut machine.chips);
+        for (at, became) in &changed {
+            let chip = &machine.chips[*at];
+            let device = chip.device.as_ref().map(|device| format!(" ({device})"));
+            let chip = format!("chip {}{}", chip.name, device.unwrap_or_default());
+            match became {
+                Became::Left => notes
+                    .push(format!("{chip} left: nothing of it is read or set until it is back")),
+                Became::Back => notes.push(format!("{chip} is back")),
+                Became::Another => {}
+            }
+        }
+        changed
+    }
+
+    /// Finds sensors and settings anew.
+    fn take_in(&mut self, parts: &Parts) {
+        let Self { machine, layout, away, .. } = self;
+        let more: Vec<_> = machine.drives.iter().filter(|one| !is_known(layout, one)).collect();
+        let is_here = |core: &&Core| !core.cpus.iter().all(|cpu| away.contains(cpu));
+        let here = |cores: &Vec<Core>| cores.iter().filter(is_here).cloned().collect();
+        let present = Layout { groups: layout.groups.iter().map(here).collect(), ..layout.clone() };
+        self.sensors.follow(machine, &present, &more);
+        for (at, _) in &parts.drives {
+            self.drives[*at] = DriveWatch::new(machine, &layout.drives[*at]);
+        }
+        self.present = present.groups.iter().map(|cores| cores.len() as u16).collect();
+        if let Some(acting) = &mut self.acting {
+            let is_concerned = |place: &Place| is_concerned(place, parts, machine, layout);
+            acting.follow(machine, away, is_concerned);
+        }
+    }
+
+    /// Whether there is now what a policy would steer and does not know of.
+    fn has_new(&self) -> bool {
+        let (machine, frame) = (&self.machine, &self.layout);
+        let owns = |family| self.owned.iter().any(|control| control.row().steward == family);
+        if owns(Steward::Cpu) {
+            let known = |cpu: &u16| machine.cpus.cpus.iter().any(|one| one.number == *cpu);
+            let online = machine.sys.cpus(ONLINE).unwrap_or_default();
+            if !online.iter().all(known) {
+                return true;
+            }
+        }
+        let states = self.owned.contains(&Control::PowerState);
+        if states && machine.drives.iter().any(|drive| !is_known(frame, drive)) {
+            return true;
+        }
+        self.cooling
+    }
+
+    /// The same of fans and of sockets' sensors alone.
+    fn has_new_cooling(&self) -> bool {
+        let (machine, frame) = (&self.machine, &self.layout);
+        let Ok((now, _)) = Layout::new(machine, &self.stated, &self.owned) else { return false };
+        let is_one = |one: &Fan, other: &Fan| (one.chip, &one.pwm) == (other.chip, &other.pwm);
+        let is_known = |fan: &Fan| frame.fans.fans.iter().any(|one| is_one(one, fan));
+        !now.fans.fans.iter().all(is_known) || now.sockets.len() > frame.sockets.len()
+    }
+}
+
+fn is_or_are(count: usize) -> &'static str {
+    if count == 1 { " is" } else { " are" }
+}
+
+fn is_known(layout: &Layout, drive: &Drive) -> bool {
+    layout.drives.iter().any(|parts| is_same(&parts.drive, drive))
+}
+
+/// Whether a place is in a part that changed.
+fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout) -> bool {
+    match place {
+        Place::Chip { chip, device, .. } => parts.chips.iter().any(|(at, _)| {
+            let one = &machine.chips[*at];
+            one.name == *chip && one.device.as_deref().unwrap_or_default() == device
+        }),
+        Place::PowerState { drive } | Place::PowerLimit { drive } => {
+            parts.drives.iter().any(|(at, _)| layout.drives[*at].drive.id.as_ref() == Some(drive))
+        }
+        Place::Offline => !parts.cpus.is_empty(),
+        Place::File { path } => parts.cpus.iter().any(|cpu| {
+            let own = path.contains(&format!("/cpu/cpu{cpu}/"));
+            let policies = machine.cpus.policies.iter().filter(|one| one.cpus.contains(cpu));
+            own || policies.into_iter().any(|one| path.starts_with(&format!("{}/", one.folder)))
+        }),
+        _ => false,
+    }
+}
