@@ -164,6 +164,7 @@ impl Host {
     /// What an operator should know since this was last asked.
     pub fn notices(&mut self) -> Vec<Notice> {
         let mut notices = self.sensors.notices();
+        notices.extend(self.drives.iter_mut().filter_map(DriveWatch::notice));
         notices.extend(self.acting.as_mut().map(Acting::notices).unwrap_or_default());
         notices
     }

@@ -1,7 +1,9 @@
 //! Which drives are found, and by what name, as people have reported it.
 
 use ebb_host::{Host, Report, Stated};
-use ebb_policy::{Control, Plant, Signals};
+use ebb_policy::registry::{self, Settings};
+use ebb_policy::units::Watts;
+use ebb_policy::{Control, Plant, Request, Signals};
 
 use crate::tree::{Tree, amd};
 
@@ -154,6 +156,46 @@ fn two_drives_never_share_a_name() {
     let blank =
         [("device/model", "X"), ("device/serial", "    "), ("wwid", "eui.0025385b71b0a1c2")];
     assert_eq!(ids(&with(&[Disk { name: "nvme0n1", files: &blank }])), ["eui.0025385b71b0a1c2"]);
+}
+
+/// Two disks and an NVMe drive that may not be asked share a budget with one that has states.
+#[test]
+fn drives_without_power_states_count_with_the_most_they_can_draw() {
+    let tree = amd();
+    tree.nvme(0, "fake", "a").nvme(3, "silent", "b");
+    let host = Host::new(tree.with_drives(), &Stated::default(), &[Control::PowerState]).unwrap();
+    let topology = host.topology();
+    let caps: Vec<_> = topology.drives.iter().map(|drive| drive.cap(0).0).collect();
+    assert_eq!(caps, [25.0, 25.0, 20.0, 20.0]);
+    assert_eq!(topology.lowest_drive_budget(), Watts(9.0 + 25.0 + 20.0 + 20.0));
+    let said = host.layout().drives.iter().map(|parts| parts.most().is_some());
+    assert_eq!(said.collect::<Vec<_>>(), [false, true, true, true]);
+    let budget = |watts| Settings { ssd_budget: Some(Watts(watts)), ..Settings::default() };
+    let error = registry::make("pacman", topology, &budget(60.0)).err().unwrap().to_string();
+    assert!(error.contains("74"), "{error}");
+    // 80 W leave 15 W to the drive that can be capped.
+    let mut policy = registry::make("pacman", topology, &budget(80.0)).unwrap();
+    let mut request = Request::new(topology);
+    policy.step(&Signals::new(topology), &mut request);
+    assert_eq!(request.power_state.get(0), Some(1));
+    // What no policy caps is left as it is.
+    let host = Host::new(tree.with_drives(), &Stated::default(), &[Control::FanDuty]).unwrap();
+    assert!(host.topology().drives.iter().all(|drive| drive.states.is_empty()));
+}
+
+#[test]
+fn a_drive_s_nonsense_is_absent_and_named() {
+    let tree = crate::tree::intel();
+    tree.put("proc/diskstats", "");
+    let drives = tree.with_drives();
+    tree.put("dev/nvme0-watts", 6553.5);
+    tree.put("dev/nvme1-watts", 11.5);
+    let mut host = Host::new(drives, &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    assert_eq!((signals.drives[0].power, signals.drives[1].power), (None, Some(Watts(11.5))));
+    let said: Vec<_> = host.notices().into_iter().map(|notice| notice.text).collect();
+    assert!(said.len() == 1 && said[0].contains("6553.5"), "{said:?}");
 }
 
 #[test]

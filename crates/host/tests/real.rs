@@ -2,7 +2,7 @@
 
 use ebb_host::{Found, Host, Report, Stated};
 use ebb_policy::units::{Celsius, Hertz, Watts};
-use ebb_policy::{Control, Plant, Signals};
+use ebb_policy::{Control, Guard, Limits, Plant, Request, Signals};
 
 use crate::tree::{Tree, ampere};
 
@@ -350,4 +350,22 @@ fn air_that_no_server_takes_in_is_no_inlet() {
     assert!(said.contains("-128 °C cannot be"), "{said}");
     tree.chip(1, "dell_smm", "dell_smm_hwmon", &air("24000"));
     assert_eq!(sensed(&tree).0.cooling.inlet.unwrap().temperature, Celsius(24.0));
+}
+
+/// What one tachometer or one clock says never takes the whole server out of a policy's hands.
+#[test]
+fn a_speed_that_no_fan_or_core_has_is_none() {
+    let tree = crate::tree::intel();
+    tree.put("sys/class/hwmon/hwmon3/fan1_input", 1_350_000);
+    for core in 0..8 {
+        let file = format!("sys/devices/system/cpu/cpufreq/policy{core}/scaling_cur_freq");
+        tree.put(&file, if core == 0 { "4294967295" } else { "1200000" });
+    }
+    let (signals, _) = sensed(&tree);
+    assert_eq!(signals.cooling.fans[0].speed, None);
+    assert_eq!(signals.groups[0].frequency, Some(Hertz(1.2e9)));
+    let host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+    let mut guard = Guard::new(host.topology(), Limits::default());
+    guard.enforce(&Request::new(host.topology()), &signals);
+    assert_eq!(guard.native(), None);
 }

@@ -212,7 +212,8 @@ impl Admin for Drive {
         Ok(Identity { serial, model, idle, warning: Some(Celsius(70.0)), limits_power, states })
     }
     fn health(&mut self) -> Result<Health, Absent> {
-        Ok(Health { warnings: 0, temperature: Some(Celsius(41.0)), power: None })
+        let power = self.sys.number(format!("dev/{}-watts", self.name)).ok().map(Watts);
+        Ok(Health { warnings: 0, temperature: Some(Celsius(41.0)), power })
     }
 }
 

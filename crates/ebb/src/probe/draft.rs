@@ -43,10 +43,10 @@ pub fn write(machine: &Machine, file: &Path, measure: bool) -> Result<()> {
          # stages, the power of cores where it was not measured (`--measure`), RAID, cache, fans\n\
          # and power supplies.\n\
          name = \"{name}\"\n\
-         summary = \"{} cores, {} drives; drafted from the machine, the rest {BASE}'s\"\n\
+         summary = \"{} cores, {}; drafted from the machine, the rest {BASE}'s\"\n\
          base = \"{BASE}\"\n\n",
         machine.cpus.cores().count(),
-        drives.count,
+        drives.told(),
     );
     cpu(&mut text, &machine.cpus, &base, measured);
     stages(&mut text, machine.cpus.cores().count() as u16, &base);
@@ -148,6 +148,8 @@ fn stages(text: &mut String, cores: u16, base: &Profile) {
 
 /// Drives that can be one array: those of which there are most.
 struct Drives {
+    /// All that there are.
+    all: usize,
     count: usize,
     rotational: bool,
     model: String,
@@ -173,10 +175,18 @@ fn drives(machine: &Machine) -> Drives {
         }
         csv
     });
-    Drives { count: same.len(), rotational, model, states }
+    Drives { all: parts.len(), count: same.len(), rotational, model, states }
 }
 
 impl Drives {
+    /// How many, for people.
+    fn told(&self) -> String {
+        match self.all == self.count {
+            true => format!("{} drives", self.all),
+            false => format!("{} drives, of which {} of one kind", self.all, self.count),
+        }
+    }
+
     fn write(&self, text: &mut String, states: &Path) {
         if self.count == 0 {
             return;

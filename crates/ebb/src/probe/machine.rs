@@ -69,8 +69,7 @@ fn text(report: &Report) -> String {
         text.push_str("\nOthers that set the same\n");
     }
     for one in conflicts {
-        let (program, pid) = (one.program, one.pid);
-        let _ = writeln!(text, "  {program} (process {pid}) sets {}: {}", one.sets, one.remedy);
+        let _ = writeln!(text, "  {} sets {}: {}", one.who(), one.sets, one.remedy);
     }
     text
 }

@@ -101,8 +101,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let machine = args.machine()?;
     for one in conflicts(&machine.sys) {
-        let (program, pid, sets, remedy) = (one.program, one.pid, one.sets, one.remedy);
-        out::note(format_args!("{program} (process {pid}) sets {sets} too: {remedy}"));
+        let (who, sets, remedy) = (one.who(), one.sets, one.remedy);
+        out::note(format_args!("{who} sets {sets} too: {remedy}"));
     }
     let remote = machine.drives.iter().filter(|drive| drive.is_remote()).map(|drive| &*drive.name);
     let remote = remote.collect::<Vec<_>>().join(", ");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use ebb_host::{Capability, Fans, Fit, Host, Impossible, Report, State};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Nanos;
-use ebb_policy::{Cycle, GroupSpec, Limits, Names, Policy};
+use ebb_policy::{Control, Cycle, GroupSpec, Limits, Names, Policy};
 use ebb_twin::Profile;
 use jiff::Zoned;
 use rustix::fs::{FileType, fstat};
@@ -77,6 +77,7 @@ impl<'a> Work<'a> {
         let impossible = |error: Impossible| usage(format!("machine.groups: {error}"));
         let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
         let held = config.at(Zoned::now().time());
+        say_uncapped(&host, held.ssd_budget.is_some() && owned.contains(&Control::PowerState));
         let (policy, settings) = make(&config, held, &host)?;
         host.remarks(&owned).iter().for_each(out::note);
         let idle = registry::idle(&config.policy, host.topology(), &settings)?;
@@ -303,6 +304,18 @@ fn rights(host: &Host, acts: bool) {
     for one in Capability::ALL.into_iter().filter(|one| is_needed(one) && !one.is_there()) {
         let (what, remedy) = (one.what_for(), one.remedy());
         out::note(format_args!("no {what}: {remedy}"));
+    }
+}
+
+/// Says which drives no state caps, and what they count for in a budget.
+fn say_uncapped(host: &Host, is_budgeted: bool) {
+    for parts in host.layout().drives.iter().filter(|_| is_budgeted) {
+        if let Some((most, why)) = parts.most() {
+            let drive = parts.drive.id.as_ref().unwrap_or(&parts.drive.name);
+            out::note(format_args!(
+                "{drive} has no power states: it counts in ssd_budget with {most}, {why}"
+            ));
+        }
     }
 }
 

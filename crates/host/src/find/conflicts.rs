@@ -4,47 +4,230 @@ use serde::Serialize;
 
 use crate::sys::Sys;
 
-/// Names of processes (the kernel keeps 15 characters), what they set, and what to do.
+/// How to keep a program of one's own service from setting anything.
+macro_rules! disable {
+    ($unit:literal) => {
+        concat!("systemctl disable --now ", $unit)
+    };
+}
+
+const PROFILES: &str = "governors, frequency limits, idle states and power of devices";
+const GOVERNORS: &str = "governors and frequencies";
+const LIMITS: &str = "power and frequency limits of processors";
+const FANS: &str = "fans";
+const TASKS: &str = "which CPUs tasks and control groups run on";
+const GPU_FANS: &str = "clocks and fans of graphics cards";
+const DISKS: &str = "when disks stop";
+
+/// Names of processes or, of those that an interpreter runs, of scripts; what they set; what to do.
+/// Names in full: of a process the kernel keeps 15 characters.
 const KNOWN: &[(&str, &str, &str)] = &[
-    ("tuned", "governors, idle states and power of devices", "systemctl disable --now tuned"),
-    ("thermald", "frequency and power limits by temperature", "systemctl disable --now thermald"),
+    ("tuned", PROFILES, disable!("tuned")),
+    ("tuned-ppd", PROFILES, disable!("tuned-ppd")),
     (
-        "power-profiles-",
+        "power-profiles-daemon",
         "governors and energy preferences",
-        "systemctl disable --now power-profiles-daemon",
+        disable!("power-profiles-daemon"),
     ),
-    ("auto-cpufreq", "governors and frequencies", "systemctl disable --now auto-cpufreq"),
-    ("fancontrol", "fans", "systemctl disable --now fancontrol"),
-    ("fan2go", "fans", "systemctl disable --now fan2go"),
-    ("hddfancontrol", "fans", "systemctl disable --now hddfancontrol"),
+    ("tlp-pd", PROFILES, disable!("tlp-pd tlp")),
+    ("system76-power", PROFILES, disable!("com.system76.PowerDaemon")),
+    ("slimbookbattery", PROFILES, "end it and take it out of the session's start"),
+    ("auto-cpufreq", GOVERNORS, disable!("auto-cpufreq")),
+    ("cpufreqd", GOVERNORS, disable!("cpufreqd")),
+    ("cpuspeed", GOVERNORS, disable!("cpuspeed")),
+    ("powernowd", GOVERNORS, disable!("powernowd")),
+    ("watt", GOVERNORS, disable!("watt")),
+    ("gamemoded", GOVERNORS, "systemctl --user disable --now gamemoded"),
+    ("scx_lavd", "frequencies, and which cores sleep", disable!("scx_loader scx")),
+    ("thermald", "frequency and power limits by temperature", disable!("thermald")),
+    ("throttled", LIMITS, disable!("throttled")),
+    ("lenovo_fix", LIMITS, disable!("lenovo_fix")),
+    ("intel-undervolt", LIMITS, disable!("intel-undervolt")),
+    ("intel_lpmd", "which CPUs rest", disable!("intel_lpmd")),
+    ("nvidia-powerd", LIMITS, disable!("nvidia-powerd")),
+    ("dptf", LIMITS, disable!("dptf")),
+    ("powertop", PROFILES, "end it; disable a powertop.service that runs --auto-tune"),
+    ("fancontrol", FANS, disable!("fancontrol")),
+    ("fan2go", FANS, disable!("fan2go")),
+    ("hddfancontrol", FANS, disable!("hddfancontrol")),
+    ("coolercontrold", FANS, disable!("coolercontrold")),
+    ("coolercontrol-liqctld", FANS, disable!("coolercontrol-liqctld")),
+    ("liquidctl", "pumps and fans", "end what calls it, such as liquidcfg.service"),
+    ("thinkfan", FANS, disable!("thinkfan")),
+    ("mbpfan", FANS, disable!("mbpfan")),
+    ("macfanctld", FANS, disable!("macfanctld")),
+    ("t2fanrd", FANS, disable!("t2fanrd")),
+    ("nbfc", FANS, disable!("nbfc_service")),
+    ("nbfc_service", FANS, disable!("nbfc_service")),
+    ("asusd", "fans and power profiles", disable!("asusd")),
+    ("fw-fanctrl", FANS, disable!("fw-fanctrl")),
+    ("i8kmon", FANS, disable!("i8kmon")),
+    ("dell-bmc-fan-control", FANS, disable!("dell-bmc-fan-control")),
+    ("dell_fan_control", FANS, "end it, and set the fans of the controller to automatic"),
+    ("ipmi-fan-control", FANS, disable!("ipmi-fan-control")),
+    ("ipmi_fan_control", FANS, "end it, and set the fans of the controller to automatic"),
+    ("smfc", FANS, disable!("smfc")),
+    ("fanctl", FANS, disable!("fanctl")),
+    ("afancontrol", FANS, disable!("afancontrol")),
+    ("argononed", FANS, disable!("argononed")),
+    ("amdgpu-fan", GPU_FANS, disable!("amdgpu-fan")),
+    ("amdgpu-fancontrol", GPU_FANS, disable!("amdgpu-fancontrol")),
+    ("lact", GPU_FANS, disable!("lactd")),
+    ("lactd", GPU_FANS, disable!("lactd")),
+    ("corectrl_helper", GPU_FANS, "end CoreCtrl and take it out of the session's start"),
+    ("nvfancontrol", GPU_FANS, disable!("nvfancontrol")),
+    ("gwe", GPU_FANS, "end it and take it out of the session's start"),
     (
         "irqbalance",
         "interrupts, which wake parked cores",
         "IRQBALANCE_BANNED_CPULIST in its settings",
     ),
+    ("numad", TASKS, disable!("numad")),
+    ("ananicy", "weights of tasks", disable!("ananicy")),
+    ("ananicy-cpp", "weights of tasks", disable!("ananicy-cpp")),
+    ("uresourced", "weights of control groups", disable!("uresourced")),
+    ("cgrulesengd", TASKS, disable!("cgred")),
+    ("system76-scheduler", "weights of tasks", disable!("com.system76.Scheduler")),
+    ("stalld", "deadline priorities of tasks that starve", disable!("stalld")),
+    ("kubelet", TASKS, "cpuManagerPolicy: none in its configuration, or leave its CPUs to it"),
+    ("slurmd", TASKS, "no task/affinity and task/cgroup in TaskPlugin, or leave its CPUs to it"),
+    ("libvirtd", TASKS, "no <vcpupin> in domains on CPUs that Ebb may park"),
+    ("virtqemud", TASKS, "no <vcpupin> in domains on CPUs that Ebb may park"),
+    ("ksmtuned", "how much the kernel scans memory, which wakes cores", disable!("ksmtuned")),
+    ("hd-idle", DISKS, disable!("hd-idle")),
+    ("spindownd", DISKS, disable!("spindownd")),
 ];
 
-/// A program that runs.
+/// Services that set something at the start or at an event and leave no process, and what they set.
+const UNITS: &[(&str, &str, &str)] = &[
+    ("tlp", PROFILES, disable!("tlp")),
+    ("laptop-mode", PROFILES, disable!("laptop-mode")),
+    ("cpupower", GOVERNORS, disable!("cpupower")),
+    ("cpufrequtils", GOVERNORS, disable!("cpufrequtils")),
+    ("powertop", PROFILES, disable!("powertop")),
+    ("ryzenadj", LIMITS, disable!("ryzenadj")),
+];
+
+/// Where systemd has what starts with the machine.
+const WANTED: [&str; 3] = [
+    "etc/systemd/system/multi-user.target.wants",
+    "etc/systemd/system/graphical.target.wants",
+    "etc/systemd/system/sysinit.target.wants",
+];
+/// Programs that run scripts under their own name.
+const INTERPRETERS: [&str; 6] = ["python", "perl", "bash", "sh", "node", "ruby"];
+/// What the kernel keeps of the name of a process (`TASK_COMM_LEN`).
+const KEPT: usize = 15;
+
+/// A program that runs, or that a service runs now and then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Conflict {
     /// Its name.
     pub program: &'static str,
-    /// Its process.
-    pub pid: u32,
+    /// Its process; `None` of a service that has none in between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// What it sets.
     pub sets: &'static str,
     /// What to do before Ebb sets the same.
     pub remedy: &'static str,
 }
 
-/// All that run.
+impl Conflict {
+    /// Who it is, for people.
+    #[must_use]
+    pub fn who(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("{} (process {pid})", self.program),
+            None => format!("{} (at the start and at events)", self.program),
+        }
+    }
+}
+
+/// All that run, each once.
 #[must_use]
 pub fn found(sys: &Sys) -> Vec<Conflict> {
-    let pids = sys.numbered("proc", "").into_iter();
-    let conflict = |pid: String| {
-        let name = sys.text(format!("proc/{pid}/comm")).ok()?;
-        let (program, sets, remedy) = *KNOWN.iter().find(|(known, ..)| *known == name)?;
-        Some(Conflict { program, pid: pid.parse().ok()?, sets, remedy })
+    let mut all: Vec<Conflict> = Vec::new();
+    let mut add = |row: &(&'static str, &'static str, &'static str), pid| {
+        let (program, sets, remedy) = *row;
+        // One may have processes of its own name.
+        if !all.iter().any(|one| one.program == program) {
+            all.push(Conflict { program, pid, sets, remedy });
+        }
     };
-    pids.filter_map(conflict).collect()
+    for pid in sys.numbered("proc", "") {
+        let Ok(comm) = sys.text(format!("proc/{pid}/comm")) else { continue };
+        let name = script(sys, &pid, &comm).unwrap_or(comm);
+        let is_it = |known: &str| name == known || name == known[..known.len().min(KEPT)];
+        if let Some(row) = KNOWN.iter().find(|(known, ..)| is_it(known)) {
+            add(row, pid.parse().ok());
+        }
+    }
+    for unit in WANTED.into_iter().flat_map(|folder| sys.names(folder)) {
+        let name = unit.strip_suffix(".service").unwrap_or(&unit);
+        if let Some(row) = UNITS.iter().find(|(known, ..)| *known == name) {
+            add(row, None);
+        }
+    }
+    all
+}
+
+/// The name of the script that an interpreter runs, such as `smfc` of `python3 /opt/smfc/smfc.py`.
+fn script(sys: &Sys, pid: &str, comm: &str) -> Option<String> {
+    if !INTERPRETERS.iter().any(|name| comm.starts_with(name)) {
+        return None;
+    }
+    let line = sys.text(format!("proc/{pid}/cmdline")).ok()?;
+    let script = line.split('\0').skip(1).find(|argument| !argument.starts_with('-'))?;
+    let name = script.rsplit('/').next()?;
+    let name = [".py", ".pl", ".sh"].into_iter().find_map(|end| name.strip_suffix(end));
+    Some(name.or(script.rsplit('/').next())?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rivals_are_known_by_process_script_and_service() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for (pid, comm, line) in [
+            (7, "power-profiles-", ""),
+            (9, "coolercontrol-l", ""),
+            (11, "python3", "python3\0-u\0/opt/smfc/smfc.py\0-c\0x"),
+            (12, "bash", "/bin/bash\0/usr/sbin/fancontrol\0/etc/fancontrol"),
+            (13, "fancontrol", ""),
+            (14, "sshd", ""),
+            (15, "python3", "python3\0/usr/bin/other"),
+        ] {
+            put(&format!("proc/{pid}/comm"), comm);
+            put(&format!("proc/{pid}/cmdline"), line);
+        }
+        put("etc/systemd/system/multi-user.target.wants/tlp.service", "");
+        put("etc/systemd/system/multi-user.target.wants/cron.service", "");
+        let found = found(&Sys::new(root.path()));
+        let names: Vec<_> = found.iter().map(|one| (one.program, one.pid)).collect();
+        let expected = [
+            ("power-profiles-daemon", Some(7)),
+            ("coolercontrol-liqctld", Some(9)),
+            ("smfc", Some(11)),
+            ("fancontrol", Some(12)),
+            ("tlp", None),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(found[0].remedy, "systemctl disable --now power-profiles-daemon");
+    }
+
+    #[test]
+    fn no_two_rows_are_one_process() {
+        let mut kept: Vec<_> =
+            KNOWN.iter().map(|(name, ..)| &name[..name.len().min(KEPT)]).collect();
+        kept.sort_unstable();
+        assert!(kept.windows(2).all(|two| two[0] != two[1]), "{kept:?}");
+    }
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use ebb_policy::units::{Celsius, Hertz, Watts};
-use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, Topology};
+use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
+use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::find::cpus::{Cpu, Policy};
@@ -18,6 +18,12 @@ const STEP: Hertz = Hertz(100e6);
 /// A fan is not slowed below this duty unless the operator says that it turns there: what daemons
 /// for fans start from.
 pub const MIN_DUTY: f64 = 0.2;
+
+/// Most that a hard disk draws at work, rounded up: those of 15,000 turns a minute stated some 16 W,
+/// today's with two actuators some 14 W.
+const DISK: Watts = Watts(20.0);
+/// Most that a drive bay is specified for: 25 W (SFF-8639, PCI Express SFF-8639 Module).
+const BAY: Watts = Watts(25.0);
 
 /// One group of cores as the operator states it.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,6 +118,35 @@ pub struct DriveParts {
     pub identity: Option<Identity>,
 }
 
+impl DriveParts {
+    /// Its power states. A drive that has none is one with a single state, of the most that it can
+    /// draw: so it counts in a budget.
+    fn states(&self) -> Vec<PowerStateSpec> {
+        match (self.most(), &self.identity) {
+            (Some((max_power, _)), _) => {
+                let (entry, exit) = (Nanos::ZERO, Nanos::ZERO);
+                vec![PowerStateSpec { max_power, operational: true, entry, exit }]
+            }
+            (None, Some(identity)) => identity.states.clone(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// What counts for it in a budget where no power state says so, and what says so; `None` of a
+    /// drive with power states, and of one that another machine feeds.
+    #[must_use]
+    pub fn most(&self) -> Option<(Watts, &'static str)> {
+        let states =
+            self.identity.as_ref().map(|identity| &identity.states[..]).unwrap_or_default();
+        let says = states.first().is_some_and(|state| state.operational && state.max_power.0 > 0.0);
+        match (says || self.drive.is_remote(), self.drive.rotational) {
+            (true, _) => None,
+            (_, true) => Some((DISK, "above the data sheets of hard disks")),
+            (_, false) => Some((BAY, "what a drive bay supplies")),
+        }
+    }
+}
+
 /// Which part of the machine each part of the topology is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layout {
@@ -172,10 +207,7 @@ impl Layout {
         };
         let drive = |parts: &DriveParts| DriveSpec {
             id: parts.drive.id.clone(),
-            states: match &parts.identity {
-                Some(identity) if caps => identity.states.clone(),
-                _ => Vec::new(),
-            },
+            states: if caps { parts.states() } else { Vec::new() },
             limit: parts.identity.as_ref().and_then(|identity| identity.warning),
             rotational: parts.drive.rotational,
         };

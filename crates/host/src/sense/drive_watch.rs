@@ -1,11 +1,15 @@
 //! What NVMe drives say of themselves, asked at a pace that neither heats nor wakes them: one that
 //! did nothing since it was last asked is left alone.
 
-use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::units::{Celsius, Nanos, Watts};
 use ebb_policy::{Origin, PowerState, Signal, Signals, Source};
 
+use crate::act::knob::Place;
+use crate::act::steering::Notice;
+use crate::find::chips::TEMPERATURES;
 use crate::find::layout::DriveParts;
 use crate::find::machine::Machine;
+use crate::find::meters::MOST;
 use crate::nvme::{Admin, Health, Identity, POWER_MANAGEMENT, Patient};
 
 /// Pace of questions for the power state and for the temperature. Composite temperatures move by
@@ -13,6 +17,9 @@ use crate::nvme::{Admin, Health, Identity, POWER_MANAGEMENT, Patient};
 const PACE: Nanos = Nanos::from_secs(10);
 /// Pace for drives that measure their power, over a second each time.
 const METER: Nanos = Nanos::from_secs(1);
+
+/// Over a second a drive draws no more than so many times what its fastest state says.
+const MOST_FACTOR: f64 = 3.0;
 
 /// One drive.
 #[derive(Debug)]
@@ -27,6 +34,9 @@ pub struct DriveWatch {
     busy: bool,
     /// When it last did anything.
     active: Nanos,
+    /// That it says nonsense: what is yet to be told, and whether it was.
+    notice: Option<Notice>,
+    said: bool,
 }
 
 impl DriveWatch {
@@ -42,7 +52,14 @@ impl DriveWatch {
             asked: (None, None),
             busy: true,
             active: Nanos::ZERO,
+            notice: None,
+            said: false,
         }
+    }
+
+    /// What an operator should know since this was last asked.
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.notice.take()
     }
 
     /// Whether it did something lately: a question wakes no drive that is awake.
@@ -90,9 +107,34 @@ impl DriveWatch {
         let meters = self.health.is_some_and(|(_, health)| health.power.is_some());
         if due(self.asked.1, if meters { METER } else { PACE }) {
             self.asked.1 = Some(now);
-            self.health = admin.health().ok().map(|health| (now, health));
+            let health = admin.health().ok();
+            self.health = health.map(|health| (now, self.believed(health)));
             self.busy = false;
         }
+    }
+
+    /// Without what no drive can say: it is absent, and named once.
+    fn believed(&mut self, health: Health) -> Health {
+        let identity = self.identity.as_ref();
+        let most =
+            identity.and_then(|identity| identity.states.first()).map(|state| state.max_power);
+        let most = most.filter(|most| most.0 > 0.0).map_or(MOST, |most| most * MOST_FACTOR);
+        let power = health.power.filter(|power| (0.0..=most.0).contains(&power.0));
+        let is_heat = |heat: &Celsius| TEMPERATURES.contains(&heat.0);
+        let temperature = health.temperature.filter(is_heat);
+        let odd = (power != health.power, temperature != health.temperature);
+        if odd != (false, false) && !std::mem::replace(&mut self.said, true) {
+            let drive = identity.map(|identity| format!("{} {}", identity.model, identity.serial));
+            self.notice = Some(Notice {
+                place: Place::PowerState { drive: drive.unwrap_or_default() },
+                text: format!(
+                    "its log says {:?} and {:?}, which cannot be: absent until it says something \
+                     else; see whether the drive's firmware has an update",
+                    health.power, health.temperature
+                ),
+            });
+        }
+        Health { power, temperature, ..health }
     }
 
     /// Power of a drive that does not measure it: from what it draws when idle up to the maximum

@@ -21,6 +21,11 @@ use crate::sys::Sys;
 
 /// No processor draws more over a period: four times what the largest does.
 const PACKAGE: Watts = Watts(2_000.0);
+/// No fan turns faster: twice the speed of the fastest ones of one rack unit. A tachometer that saw
+/// one pulse or noise says more.
+const FASTEST: u32 = 100_000;
+/// No clock is faster than so many times the highest that can be set.
+const CLOCK: f64 = 2.0;
 /// Air in which a server can run, in °C.
 const INLETS: RangeInclusive<f64> = -40.0..=70.0;
 /// Of so many cores of a group the frequency is read: they follow one request.
@@ -64,6 +69,8 @@ pub struct Sensors {
     /// CPUs of each core of each group.
     groups: Vec<Vec<Vec<u16>>>,
     frequencies: Vec<Vec<Watched>>,
+    /// The highest frequency of any core.
+    fastest: Hertz,
     drives: Vec<DriveSensor>,
     /// For CPUs, I/O and memory: time that some task has waited, in µs, and before.
     pressure: [(Watched, Option<u64>); 3],
@@ -141,6 +148,12 @@ impl Sensors {
                 .map(|cores| cores.iter().map(|core| core.cpus.clone()).collect())
                 .collect(),
             frequencies: layout.groups.iter().map(sampled).collect(),
+            fastest: machine
+                .cpus
+                .policies
+                .iter()
+                .map(|policy| policy.highest)
+                .fold(Hertz(0.0), |a, b| if b > a { b } else { a }),
             drives: layout.drives.iter().map(drive).collect(),
             pressure: PRESSURE.map(|name| (file(format!("proc/pressure/{name}")), None)),
             packages: machine.packages().map(package).collect(),
@@ -205,7 +218,10 @@ impl Sensors {
             signal.utilisation = (count > 0).then(|| sum / f64::from(count));
             signal.busiest = busiest;
             let files = self.frequencies[group].iter_mut().take(usize::from(active));
-            let read: Vec<u64> = files.filter_map(|file| file.number().ok()).collect();
+            let is_clock =
+                |khz: &u64| (1.0..=self.fastest.0 * CLOCK).contains(&(*khz as f64 * 1e3));
+            let read: Vec<u64> =
+                files.filter_map(|file| file.number().ok()).filter(is_clock).collect();
             let mean = read.iter().sum::<u64>() as f64 / read.len() as f64;
             signal.frequency = (!read.is_empty()).then_some(Hertz(mean * 1e3));
         }
@@ -292,8 +308,9 @@ impl Sensors {
         }
         for ((duty, speed), fan) in self.fans.iter_mut().zip(&mut signals.cooling.fans) {
             fan.duty = duty.number::<u8>().ok().map(|duty| f64::from(duty) / 255.0);
-            let speed = speed.as_mut().and_then(|file| file.number::<u32>().ok());
-            fan.speed = speed.map(|speed| Rpm(f64::from(speed)));
+            let turns = speed.as_mut().and_then(|file| file.number::<u32>().ok());
+            let turns = turns.filter(|turns| *turns <= FASTEST);
+            fan.speed = turns.map(|turns| Rpm(f64::from(turns)));
         }
     }
 }
