@@ -93,3 +93,39 @@ fn a_machine_becomes_a_profile_that_the_twin_runs() {
     let (code, error) = fails(&["probe", "--measure"]);
     assert!(code == 2 && error.contains("--profile"), "{error}");
 }
+
+/// What is proposed is what the configuration takes, and a card's fan is steered if it is asked
+/// for.
+#[test]
+fn fans_are_proposed_to_be_pasted() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| {
+        let file = root.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    put("sys/devices/system/cpu/online", "0-3");
+    for (chip, name) in [("hwmon1", "nct6798"), ("hwmon2", "amdgpu")] {
+        put(&format!("sys/class/hwmon/{chip}/name"), name);
+        put(&format!("sys/class/hwmon/{chip}/pwm1"), "102");
+        put(&format!("sys/class/hwmon/{chip}/pwm1_enable"), "2");
+        put(&format!("sys/class/hwmon/{chip}/fan1_input"), "900");
+        put(&format!("sys/class/hwmon/{chip}/fan1_label"), "Front");
+    }
+    let folder = root.path().to_str().unwrap();
+    let text = prints(&["probe", "--fans", "--root", folder]);
+    assert!(text.contains("# 900 rpm at 40 %\n[[machine.fans]]\nchip = \"nct6798\"\n"), "{text}");
+    assert!(text.contains("# 900 rpm at 40 %: a graphics card's"), "{text}");
+    assert!(text.contains("# [[machine.fans]]\n# chip = \"amdgpu\"\n"), "{text}");
+    let keys = ["[[machine.fans]]", "chip", "pwm", "tachometer", "label"];
+    let all = keys.iter().fold(text, |text, key| text.replace(&format!("# {key}"), key));
+    put("ebb.toml", &all);
+    let config = path(root.path(), "ebb.toml");
+    let report = json(&["probe", "--json", "--root", folder, "--config", &config]);
+    let fans = report["controls"].as_array().unwrap().iter();
+    let fans: Vec<_> = fans.filter(|row| row["name"] == "fan_duty").collect();
+    assert_eq!(fans.len(), 2);
+    assert!(fans.iter().all(|row| row["missing"].is_null()), "{fans:?}");
+    let (code, error) = fails(&["probe", "--fans", "--sweep", "--root", folder]);
+    assert!(code == 2 && error.contains("--yes"), "{error}");
+}

@@ -94,7 +94,9 @@ impl Copy {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
         command.args(self.run(&[&["--apply"], more].concat()));
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        while self.fan() != "1" {
+        // Before that it is tried once.
+        let contact = self.folder.path().join("state/contact.json");
+        while !contact.exists() || self.fan() != "1" {
             thread::sleep(Duration::from_millis(20));
         }
         child

@@ -23,11 +23,13 @@ mod probe;
 mod sense;
 mod sys;
 
+pub use act::contact::{Trial, Verdict};
 pub use act::hold::{Held, Hold, Holds};
 pub use act::knob::Place;
 pub use act::originals::{Leave, Original, Originals, State, StateError};
 pub use act::restore::{Outcome as RestoreOutcome, Restored, restore};
 pub use act::steering::{Contest, Notice};
+pub use act::sweep::{SweepError, sweep};
 pub use act::tasks::Bound;
 pub use capability::Capability;
 pub use find::chips::Of;

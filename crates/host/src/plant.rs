@@ -8,11 +8,13 @@ use ebb_policy::units::Nanos;
 use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Topology};
 
 use crate::act::acting::Acting;
+use crate::act::contact::{Contact, PowerWatch, Trial, Verdict};
 use crate::act::hold::Held;
 use crate::act::originals::{Leave, Original, Originals, State, StateError};
 use crate::act::places::{self, Unit};
 use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
+use crate::find::hwmon::Chip;
 use crate::find::layout::{Impossible, Layout, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
@@ -43,6 +45,8 @@ pub struct Host {
     cooling: bool,
     /// Cores of each group without those.
     present: Vec<u16>,
+    /// Of the packages' power limit, where one is held.
+    power: Option<PowerWatch>,
     /// When it was first sensed. What came before is no period in which anything could be missing.
     begun: Option<Instant>,
     now: Nanos,
@@ -75,6 +79,7 @@ impl Host {
             sensors,
             drives,
             acting: None,
+            power: None,
             begun: None,
             now: Nanos::ZERO,
         })
@@ -120,14 +125,16 @@ impl Host {
     pub fn act(
         &mut self,
         owned: &[Control],
-        holds: Held,
+        mut holds: Held,
         leave: impl Fn(Control) -> Leave,
         contest: Contest,
         state: &State,
     ) -> Result<Vec<Notice>, StateError> {
+        let raises = self.layout.raise_limits;
+        let kept = if raises { Vec::new() } else { holds.keep_limits(&self.machine) };
         let units = places::units(&self.machine, &self.layout, &self.topology, owned);
         let held = holds.constant.iter().chain(&holds.race).map(|hold| Unit::held(&hold.place));
-        let mut unreadable = Vec::new();
+        let mut unreadable = kept;
         let mut found = Vec::new();
         for unit in units.into_iter().chain(held) {
             match unit.originals(&self.machine, &leave) {
@@ -146,7 +153,31 @@ impl Host {
         let tasks = Tasks::of(&self.machine, tasks);
         self.acting =
             Some(Acting::new(&self.machine, &self.layout, steering, tasks, &holds, state));
+        self.power = holds.package_power().map(PowerWatch::new);
         Ok(unreadable)
+    }
+
+    /// Tries each kind of control once on this start of the machine and its parts, and does without
+    /// what is refused. What was tried comes back; on later starts what does not work alone.
+    #[must_use]
+    pub fn contact(&mut self, state: &State) -> Vec<Trial> {
+        let Machine { chips, cpus, drives, .. } = &self.machine;
+        let chip = |chip: &Chip| format!("{} {}", chip.name, chip.device.as_deref().unwrap_or(""));
+        let of = std::iter::once(self.machine.boot().unwrap_or_default());
+        let of = of.chain(chips.iter().map(chip));
+        let of = of.chain(cpus.policies.iter().map(|policy| policy.folder.clone()));
+        let of: Vec<_> = of.chain(drives.iter().filter_map(|drive| drive.id.clone())).collect();
+        let Some(acting) = &mut self.acting else { return Vec::new() };
+        let works = |trial: &Trial| trial.verdict == Verdict::Works;
+        let known = Contact::load(state.folder(), &of);
+        let is_known = known.is_some();
+        let contact = known.unwrap_or_else(|| {
+            let trials = acting.contact(&self.machine, &self.topology);
+            Contact { of, trials }
+        });
+        contact.save(state.folder());
+        acting.refuse(&contact);
+        contact.trials.into_iter().filter(|trial| !is_known || !works(trial)).collect()
     }
 
     /// When it was last sensed, since the start.
@@ -191,6 +222,10 @@ impl Plant for Host {
         }
         if let Some(acting) = &mut self.acting {
             acting.sensed(&signals.cooling.fans);
+            let text = self.power.as_mut().and_then(|watch| watch.see(signals.power.cpu, now));
+            if let Some(text) = text {
+                acting.note_power(text);
+            }
         }
         for (at, drive) in self.drives.iter_mut().enumerate() {
             drive.read(signals, at);

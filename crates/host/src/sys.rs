@@ -184,7 +184,8 @@ impl Sys {
         }
     }
 
-    fn is_fixture(&self) -> bool {
+    /// Whether it is a copy of a machine.
+    pub(crate) fn is_fixture(&self) -> bool {
         self.root != Path::new("/")
     }
 

@@ -279,6 +279,14 @@ fn what_the_operator_holds_is_held_and_set_back() {
     bench.restore();
     assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
     assert_eq!(bench.tree.get("dev/nvme1-23"), "0");
+    let raising = Holds { package_power: Some(Watts(300.0)), ..Holds::default() };
+    let held = raising.places(&bench.machine()).unwrap();
+    let state = State::take(bench.state.path()).unwrap();
+    let act = bench.host.act(Control::ALL, held, |_| Leave::Restore, Contest::Yield, &state);
+    let said = act.unwrap().pop().unwrap();
+    assert!(said.text.contains("'250000000', below '300000000': it is kept"), "{said:?}");
+    bench.apply(&bench.request());
+    assert_eq!(bench.tree.get(&format!("{zone}/constraint_1_power_limit_uw")), "250000000");
     let nowhere = Holds { package_power: Some(Watts(9.0)), ..Holds::default() };
     assert!(
         nowhere.places(&crate::tree::ampere().machine()).unwrap_err().contains("package_power")

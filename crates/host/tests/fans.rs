@@ -169,14 +169,14 @@ fn pairs_that_are_a_guess_are_shown_and_not_steered_until_they_are_named() {
 }
 
 /// Begins to act on `tree`; the reasons for what is not steered.
-fn act(tree: &Tree, state: &State, contest: Contest) -> (Host, Vec<String>) {
+pub fn act(tree: &Tree, state: &State, contest: Contest) -> (Host, Vec<String>) {
     let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
     let notices = host.act(Control::ALL, Held::default(), |_| Leave::Restore, contest, state);
     let text = |notice: Notice| format!("{}: {}", notice.place, notice.text);
     (host, notices.unwrap().into_iter().map(text).collect())
 }
 
-fn cycle(host: &mut Host, ask: impl Fn(&mut Request)) -> Applied {
+pub fn cycle(host: &mut Host, ask: impl Fn(&mut Request)) -> Applied {
     let topology = host.topology().clone();
     let mut request = Request::new(&topology);
     ask(&mut request);

@@ -4,6 +4,7 @@
 
 mod acting;
 mod changing;
+mod contact;
 mod drives;
 mod fans;
 mod found;

@@ -36,11 +36,18 @@ pub struct MachineArgs {
     json: bool,
 }
 
+impl MachineArgs {
+    /// The machine.
+    pub fn machine(&self) -> Result<Machine> {
+        Machine::found(Sys::new(&self.root)).map_err(|absent| {
+            usage(format!("{absent}; --root names a folder with sys and proc in it"))
+        })
+    }
+}
+
 /// Looks and prints; nothing is changed, and no drive is woken.
 pub fn run(args: &MachineArgs) -> Result<()> {
-    let machine = Machine::found(Sys::new(&args.root)).map_err(|absent| {
-        usage(format!("{absent}; --root names a folder with sys and proc in it"))
-    })?;
+    let machine = args.machine()?;
     let fans = Config::load(args.config.as_deref())?.fans();
     let report = Report::new(&machine, &fans);
     match args.json {

@@ -1,6 +1,7 @@
 //! `ebb probe`: what this machine can do.
 
 mod draft;
+mod fans;
 mod machine;
 pub mod wake;
 
@@ -15,6 +16,8 @@ pub struct ProbeArgs {
     command: Option<ProbeCommand>,
     #[command(flatten)]
     machine: machine::MachineArgs,
+    #[command(flatten)]
+    fans: fans::FansArgs,
 }
 
 /// What else to look into.
@@ -29,6 +32,7 @@ enum ProbeCommand {
 pub fn run(args: &ProbeArgs) -> Result<()> {
     match &args.command {
         Some(ProbeCommand::Wake(args)) => wake::run(args),
+        None if args.fans.is_given() => fans::run(&args.fans, &args.machine.machine()?),
         None => machine::run(&args.machine),
     }
 }

@@ -96,6 +96,7 @@ impl<'a> Work<'a> {
             for notice in notices.context("nothing was changed")? {
                 out::note(format_args!("{}: {}", notice.place, notice.text));
             }
+            host.contact(state).iter().for_each(|t| out::note(format_args!("first contact: {t}")));
         }
         let would = state.is_none();
         let teller = Teller::new(&config.policy, host.topology(), would, args.tell, begun);

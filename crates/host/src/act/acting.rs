@@ -1,8 +1,11 @@
 //! Puts what is given in force: which places each control is set in, to what, in which order.
 
 use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{BackgroundMode, Control, FanSignals, InForce, Outcome, PowerState};
+use ebb_policy::{
+    BackgroundMode, Control, DriveSpec, FanSignals, InForce, Outcome, PowerState, Topology,
+};
 
+use crate::act::contact::{Attempt, Contact, Trial, attempt};
 use crate::act::fan::FanControl;
 use crate::act::hold::{Held, Hold};
 use crate::act::knob::Place;
@@ -35,6 +38,19 @@ struct Domain {
 }
 
 impl Domain {
+    /// What it is tried with: its lowest ceiling, where that is not the one found.
+    fn attempt(&self, steering: &Steering) -> Option<Attempt> {
+        let khz = |at: usize| steering.found(at).parse::<f64>().unwrap_or_default();
+        let lowest = self.range.0.0 / 1e3;
+        if khz(self.max) <= lowest {
+            return None;
+        }
+        let min = (khz(self.min) > lowest).then_some(self.min);
+        let writes = min.into_iter().chain([self.max]).map(|at| (at, format!("{lowest:.0}")));
+        let bounds = self.cpus.first().map(|cpu| (*cpu, lowest));
+        Some(Attempt { writes: writes.collect(), bounds })
+    }
+
     /// Whether nothing runs there: it cannot be asked or set then.
     fn rests(&self, offline: &[u16]) -> bool {
         self.cpus.iter().all(|cpu| offline.contains(cpu))
@@ -58,6 +74,8 @@ pub struct Acting {
     /// What the operator holds all the time, and while background work races.
     constant: Vec<(usize, String)>,
     race: Vec<(usize, String)>,
+    /// What the first contact has found to be refused.
+    refused: Vec<Control>,
 }
 
 impl Acting {
@@ -109,6 +127,7 @@ impl Acting {
             away: Vec::new(),
             constant: held(&holds.constant),
             race: held(&holds.race),
+            refused: Vec::new(),
             steering,
         }
     }
@@ -153,6 +172,14 @@ impl Acting {
         resting
     }
 
+    /// Says something of the packages' power limit.
+    pub fn note_power(&mut self, text: String) {
+        let mut places = self.constant.iter().map(|(at, _)| *at);
+        if let Some(at) = places.find(|at| self.steering.place(*at).hold() == Place::HOLDS[0]) {
+            self.steering.note(at, text);
+        }
+    }
+
     /// See [`crate::Host::notices`].
     pub fn notices(&mut self) -> Vec<Notice> {
         self.steering.notices()
@@ -163,6 +190,49 @@ impl Acting {
     pub fn failing(&self) -> usize {
         let fans = self.fans.iter().flatten().filter(|fan| fan.is_failing());
         self.steering.failing() + fans.count()
+    }
+
+    /// Tries each kind of control in one place and gives it back.
+    pub fn contact(&mut self, machine: &Machine, topology: &Topology) -> Vec<Trial> {
+        let Self { steering, domains, fans, drives, constant, .. } = self;
+        let of = |control: Control| control.row().name;
+        let tries: Vec<_> = domains.iter().filter_map(|domain| domain.attempt(steering)).collect();
+        let frequency = attempt(of(Control::Frequency), tries, machine, steering);
+        let tries: Vec<_> = fans.iter().flatten().map(|fan| fan.attempt(steering)).collect();
+        let fan = attempt(of(Control::FanDuty), tries, machine, steering);
+        let next = |(at, spec): (&Option<usize>, &DriveSpec)| {
+            let at = (*at)?;
+            let is_other = |state: &PowerState| state.to_string() != steering.found(at);
+            let state = (1..spec.operational().len() as PowerState).find(is_other)?;
+            Some(Attempt { writes: vec![(at, state.to_string())], bounds: None })
+        };
+        let tries: Vec<_> = drives.iter().zip(&topology.drives).filter_map(next).collect();
+        let drive = attempt(of(Control::PowerState), tries, machine, steering);
+        let mut trials: Vec<_> = [frequency, fan, drive].into_iter().flatten().collect();
+        for name in Place::HOLDS {
+            let its = constant.iter().filter(|(at, _)| steering.place(*at).hold() == name);
+            let tries = its.cloned().map(|write| Attempt { writes: vec![write], bounds: None });
+            let tries: Vec<_> = tries.collect();
+            trials.extend(attempt(name, tries, machine, steering));
+        }
+        trials
+    }
+
+    /// Does without what was refused.
+    pub fn refuse(&mut self, contact: &Contact) {
+        self.refused = contact.refused().copied().collect();
+        let steering = &self.steering;
+        self.constant.retain(|(at, _)| !contact.is_refused(steering.place(*at).hold()));
+        for control in &self.refused {
+            match control {
+                Control::Frequency => self.domains.clear(),
+                Control::FanDuty => self.fans.iter_mut().for_each(|fan| *fan = None),
+                _ => self.drives.iter_mut().for_each(|drive| *drive = None),
+            }
+        }
+        if self.refused.contains(&Control::Frequency) {
+            self.refused.push(Control::FrequencyCap);
+        }
     }
 
     /// Hears what the chips say of the fans.
@@ -228,7 +298,7 @@ impl Acting {
             self.steering.set(*at, Some(value), now);
         }
         tell(Control::Background, 0, self.set_background(given, now));
-        for control in NOWHERE {
+        for control in NOWHERE.iter().chain(&self.refused).copied() {
             for part in 0..given.count(control) {
                 tell(control, part, refused(given.is_given(control, part)));
             }

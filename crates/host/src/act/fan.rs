@@ -12,6 +12,7 @@
 use ebb_policy::Outcome;
 use ebb_policy::units::{Nanos, Rpm};
 
+use crate::act::contact::Attempt;
 use crate::act::steering::{Steering, worse};
 use crate::find::conflicts;
 
@@ -26,6 +27,8 @@ const STOPPED: Nanos = Nanos::from_secs(2);
 const SETTLED: Nanos = Nanos::from_secs(10);
 const STEP: f64 = 0.25;
 const ANSWER: f64 = 0.05;
+/// So many of 255 are more than any chip rounds, and no matter to the air.
+const A_LITTLE: u8 = 13;
 /// The manual mode (`Documentation/hwmon/sysfs-interface.rst`).
 const MANUAL: &str = "1";
 
@@ -71,6 +74,16 @@ impl FanControl {
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.whose == Whose::Left
+    }
+
+    /// What it is tried with: by hand, a little faster or slower.
+    #[must_use]
+    pub fn attempt(&self, steering: &Steering) -> Attempt {
+        let found = steering.found(self.duty).parse::<u8>().unwrap_or_default();
+        let other = found.checked_add(A_LITTLE).unwrap_or(found.saturating_sub(A_LITTLE));
+        let mode = self.mode.map(|at| (at, MANUAL.to_owned()));
+        let writes = mode.into_iter().chain([(self.duty, other.to_string())]);
+        Attempt { writes: writes.collect(), bounds: None }
     }
 
     /// Hears what the chip says of it.

@@ -3,7 +3,8 @@
 
 use ebb_policy::units::{Nanos, Watts};
 
-use crate::act::knob::{CGROUPS, Place};
+use crate::act::knob::{CGROUPS, Knob, Place};
+use crate::act::steering::Notice;
 use crate::find::drives::Drive;
 use crate::find::layout::drives;
 use crate::find::machine::Machine;
@@ -36,6 +37,37 @@ pub struct Held {
     pub constant: Vec<Hold>,
     /// Held while background work races.
     pub race: Vec<Hold>,
+}
+
+impl Held {
+    /// Does without what would raise a limit found: of power, of the time to leave an idle state.
+    pub fn keep_limits(&mut self, machine: &Machine) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let [package, _, latency, _] = Place::HOLDS;
+        let number = |text: &str| text.parse::<u64>().ok().filter(|limit| *limit > 0);
+        self.constant.retain(|Hold { place, value }| {
+            let limits = [package, latency].contains(&place.hold());
+            let found = Knob::find(machine, place).and_then(|mut knob| knob.read(&machine.sys));
+            let found = found.ok().filter(|_| limits).and_then(|text| number(&text));
+            let lower = found.zip(number(value)).filter(|(found, asked)| found < asked);
+            notices.extend(lower.map(|(found, asked)| Notice {
+                place: place.clone(),
+                text: format!(
+                    "it is '{found}', below '{asked}': it is kept, unless machine.raise_limits = true"
+                ),
+            }));
+            lower.is_none()
+        });
+        notices
+    }
+
+    /// What all packages are held to together.
+    #[must_use]
+    pub fn package_power(&self) -> Option<Watts> {
+        let its = self.constant.iter().filter(|hold| hold.place.hold() == Place::HOLDS[0]);
+        let micros = its.map(|hold| hold.value.parse::<f64>().unwrap_or_default());
+        micros.reduce(|sum, one| sum + one).map(|micros| Watts(micros * 1e-6))
+    }
 }
 
 /// A place and what is held there.

@@ -81,6 +81,21 @@ impl Place {
         matches!(self, Self::Chip { .. }) || self.is_drive()
     }
 
+    /// The keys of `[hold]`.
+    pub const HOLDS: [&str; 4] = ["package_power", "drive_power", "cpu_latency", "disk_standby"];
+
+    /// The key of `[hold]` that is set there.
+    #[must_use]
+    pub fn hold(&self) -> &'static str {
+        let [package, drive, latency, standby] = Self::HOLDS;
+        match self {
+            Self::PowerLimit { .. } => drive,
+            Self::File { path } if path.contains("/powercap/") => package,
+            Self::File { path } if path.ends_with("/pm_qos_resume_latency_us") => latency,
+            _ => standby,
+        }
+    }
+
     /// Whether it is where CPUs are parked.
     #[must_use]
     pub fn parks(&self) -> bool {

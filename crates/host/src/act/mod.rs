@@ -1,6 +1,7 @@
 //! What can be set: saved before the first write, kept set, and set back.
 
 pub mod acting;
+pub mod contact;
 pub mod fan;
 pub mod hold;
 pub mod knob;
@@ -9,4 +10,5 @@ pub mod parking;
 pub mod places;
 pub mod restore;
 pub mod steering;
+pub mod sweep;
 pub mod tasks;

@@ -231,6 +231,11 @@ impl State {
         self.write(&all)
     }
 
+    /// Where it is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The same folder for a part of this process.
     #[must_use]
     pub fn again(&self) -> Self {

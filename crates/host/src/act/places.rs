@@ -138,7 +138,9 @@ pub fn units(
     all
 }
 
-fn fan_unit(machine: &Machine, fan: &Fan) -> Unit {
+/// The places of a fan.
+#[must_use]
+pub fn fan_unit(machine: &Machine, fan: &Fan) -> Unit {
     let (duty, mode) = fan_places(machine, fan);
     let duty = Steered::new(duty, Safe::Value("255".to_owned()));
     let Some((place, file)) = mode.zip(fan.mode_file(machine)) else {

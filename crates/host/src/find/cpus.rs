@@ -157,14 +157,15 @@ impl Cpus {
     pub fn ceilings(&self, raises: bool) -> Option<String> {
         let lowered = self.policies.iter().filter(|policy| policy.ceiling < policy.highest);
         let least = lowered.clone().min_by(|a, b| a.ceiling.0.total_cmp(&b.ceiling.0))?;
-        let (count, ceiling, highest) = (lowered.count(), least.ceiling, least.highest);
+        let count = lowered.count();
+        let (ceiling, highest) = (least.ceiling.0 / 1e9, least.highest.0 / 1e9);
         let fate = match raises {
             true => "machine.raise_limits lets policies raise it",
             false => "it is kept, unless machine.raise_limits = true",
         };
         Some(format!(
-            "{count} frequency domains have a ceiling below what they can do, {ceiling} of \
-             {highest} at the least: {fate}"
+            "{count} frequency domains have a ceiling below what they can do ({ceiling:.2} of \
+             {highest:.2} GHz): {fate}"
         ))
     }
 

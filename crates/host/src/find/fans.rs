@@ -60,6 +60,8 @@ pub struct Fan {
     pub label: String,
     /// Why Ebb does not steer it; `None` where it may.
     pub left: Option<String>,
+    /// Whether that is only that nobody knows which tachometer is its own.
+    pub doubt: bool,
 }
 
 /// All fans of a machine.
@@ -84,7 +86,7 @@ impl Fans {
             // One that is counted may still not be steered: one reason does not renumber the rest.
             let (apart, mut fans): (Vec<_>, _) =
                 all.into_iter().partition(|fan| fan.left.is_some());
-            fans.iter_mut().for_each(|fan| fan.left = unsure(machine, fan));
+            fans.iter_mut().for_each(|fan| fan.check(machine));
             return Self { fans, apart, missing: Vec::new() };
         }
         let mut found = Self::default();
@@ -179,6 +181,19 @@ impl Fan {
         format!("{} of {} ({device}{label})", self.pwm, chip.name)
     }
 
+    /// Sees whether one of the board could be set back, and whether its tachometer is a guess.
+    fn check(&mut self, machine: &Machine) {
+        self.left = settable(machine, self);
+        if self.left.is_none() && is_guess(&machine.chips[self.chip]) {
+            self.doubt = true;
+            self.left = Some(format!(
+                "that {} is its tachometer is a guess: ebb probe --fans --sweep finds out, and \
+                 [[machine.fans]] says so",
+                self.tachometer.as_deref().unwrap_or("none")
+            ));
+        }
+    }
+
     /// The file of its mode, which not every chip has.
     #[must_use]
     pub fn mode_file(&self, machine: &Machine) -> Option<String> {
@@ -201,13 +216,15 @@ fn of_chip(machine: &Machine, at: usize, chip: &Chip) -> Vec<Fan> {
     };
     let tachometers = pairs(chip);
     let fans = chip.pwms.iter().zip(tachometers).map(|(pwm, tachometer)| {
-        let (label, pwm, left) = (label(&tachometer), pwm.clone(), None);
-        Fan { chip: at, pwm, tachometer, label, left }
+        let (label, pwm) = (label(&tachometer), pwm.clone());
+        Fan { chip: at, pwm, tachometer, label, left: None, doubt: false }
     });
     let foreign = foreign(machine, chip);
     fans.map(|mut fan| {
-        let reason = foreign.or_else(|| apart(machine, chip, &fan));
-        fan.left = reason.map(str::to_owned);
+        let no_server_s = foreign.or_else(|| labelled(&fan));
+        let unseen = unseen(machine, chip, &fan);
+        (fan.doubt, fan.left) =
+            (no_server_s.is_none() && unseen.is_some(), no_server_s.or(unseen).map(str::to_owned));
         fan
     })
     .collect()
@@ -262,17 +279,19 @@ fn is_hid(chip: &Chip) -> bool {
     is_long() && is_long()
 }
 
-/// Why one fan of a board's chip is left alone.
-fn apart(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
+/// Why one fan of a board's chip is no server's, by its label.
+fn labelled(fan: &Fan) -> Option<&'static str> {
     let label = fan.label.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| label.contains(word));
     let is_aio = label.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "aio");
     if has(&COOLANT) || is_aio {
         return Some("a pump's, by its label");
     }
-    if has(&SUPPLY) {
-        return Some("a power supply's, by its label");
-    }
+    has(&SUPPLY).then_some("a power supply's, by its label")
+}
+
+/// Why nobody would see it stop.
+fn unseen(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
     let Some(tachometer) = &fan.tachometer else {
         return Some("no tachometer has its number: nobody would see it stop");
     };
@@ -281,18 +300,6 @@ fn apart(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
         Ok(_) => Some("its tachometer reads 0: nothing turns there"),
         Err(_) => Some("its tachometer cannot be read: nobody would see it stop"),
     }
-}
-
-/// Why a fan of the board is not steered unless the operator names it.
-fn unsure(machine: &Machine, fan: &Fan) -> Option<String> {
-    let guess = is_guess(&machine.chips[fan.chip]);
-    let named = || {
-        format!(
-            "that {} is its tachometer is a guess: name it in [[machine.fans]] (ebb probe --fans)",
-            fan.tachometer.as_deref().unwrap_or("none")
-        )
-    };
-    settable(machine, fan).or_else(|| guess.then(named))
 }
 
 /// Why a fan could not be set back: its mode and its duty are one thing.

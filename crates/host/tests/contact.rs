@@ -1,0 +1,142 @@
+//! What is tried before a policy starts, and by the sweep of the fans.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ebb_host::{Contest, State, SweepError, Verdict, sweep};
+use ebb_policy::units::Hertz;
+use ebb_policy::{Control, Outcome};
+
+use crate::fans::{act, cycle};
+use crate::tree::{Tree, intel};
+
+const CHIP: &str = "sys/class/hwmon/hwmon3";
+
+#[test]
+fn each_kind_of_control_is_tried_once_and_given_back() {
+    let tree = intel();
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::take(folder.path()).unwrap();
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    let before = tree.settings();
+    let trials = host.contact(&state);
+    let names: Vec<_> = trials.iter().map(|trial| trial.of.as_str()).collect();
+    assert_eq!(names, ["frequency_hz", "fan_duty", "power_state"]);
+    assert!(trials.iter().all(|trial| trial.verdict == Verdict::Works), "{trials:?}");
+    assert_eq!(tree.settings(), before);
+    assert_eq!(tree.get("dev/log"), "nvme0=1 nvme0=0", "of one drive alone");
+    assert_eq!(host.contact(&state), [], "not again on this start with these parts");
+    // Another start, or another part, is another first contact.
+    tree.put("proc/sys/kernel/random/boot_id", "another");
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    assert_eq!(host.contact(&state).len(), 3);
+}
+
+#[test]
+fn what_is_refused_is_not_used_and_what_does_not_bind_is_named() {
+    let tree = intel();
+    for core in 0..8 {
+        let folder = format!("sys/devices/system/cpu/cpufreq/policy{core}");
+        tree.put(&format!("{folder}/scaling_cur_freq"), 3_400_000);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::take(folder.path()).unwrap();
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    for fan in ["pwm1", "pwm2"] {
+        let file = tree.path().join(CHIP).join(fan);
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+    }
+    let said: Vec<_> = host.contact(&state).iter().map(ToString::to_string).collect();
+    assert!(said[0].contains("frequency_hz does not bind"), "{said:?}");
+    assert!(said[0].contains("cores run at 3400000 kHz of 800000"), "{said:?}");
+    assert!(said[1].contains("fan_duty is refused and not used"), "{said:?}");
+    assert_eq!(host.contact(&state).len(), 2, "what does not work is said on each start");
+    let applied = cycle(&mut host, |request| {
+        request.fan_duty.ask(0, 0.5, "test:");
+        request.frequency.ask(0, Hertz(2.0e9), "test:");
+    });
+    assert_eq!(applied.of(Control::FanDuty, 0), Outcome::Refused);
+    assert_eq!(applied.of(Control::Frequency, 0), Outcome::Done);
+    assert_eq!(tree.get(&format!("{CHIP}/pwm1_enable")), "2");
+}
+
+/// A board on which PWM 1 drives what tachometer 2 counts, and the other way round; tachometer 3
+/// counts a fan that nothing steers.
+fn crossed() -> Tree {
+    let tree = Tree::new();
+    tree.cpus(1, 4, 1).put("proc/sys/kernel/random/boot_id", "a");
+    tree.chip(0, "coretemp", "coretemp.0", &[("temp1_input", "45000")]);
+    let files = [
+        ("fan1_input", "03000"),
+        ("fan2_input", "03000"),
+        ("fan3_input", "03000"),
+        ("pwm1", "120"),
+        ("pwm1_enable", "2"),
+        ("pwm2", "120"),
+        ("pwm2_enable", "1"),
+    ];
+    tree.chip(3, "nct6798", "nct6775.656", &files);
+    tree
+}
+
+/// Sweeps while the fans follow; `meanwhile` is called again and again.
+fn swept(
+    tree: &Tree,
+    state: &State,
+    meanwhile: impl Fn(&Tree) + Sync,
+) -> Result<Vec<(String, Option<String>)>, SweepError> {
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                for (pwm, fan) in [(1, 2), (2, 1)] {
+                    let duty = fs::read_to_string(tree.path().join(format!("{CHIP}/pwm{pwm}")));
+                    let Ok(duty) = duty.unwrap().trim().parse::<u32>() else { continue };
+                    // Of one length, so that no reader sees a part.
+                    let file = tree.path().join(format!("{CHIP}/fan{fan}_input"));
+                    let file = File::options().write(true).open(file).unwrap();
+                    file.write_all_at(format!("{:05}", 25 * duty).as_bytes(), 0).unwrap();
+                }
+                meanwhile(tree);
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let machine = tree.machine();
+        let settle = Duration::from_millis(300);
+        let done = sweep(&machine, state, settle, &|| false, &mut |_| ());
+        ended.store(true, Ordering::Relaxed);
+        let pair = |fan: &ebb_host::Fan| (fan.pwm.clone(), fan.tachometer.clone());
+        done.map(|fans| fans.fans.iter().map(pair).collect())
+    })
+}
+
+#[test]
+fn a_sweep_finds_the_pairs_and_puts_everything_back() {
+    let tree = crossed();
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::take(folder.path()).unwrap();
+    let fan = |of: &Tree| {
+        ["pwm1_enable", "pwm2", "pwm2_enable"].map(|file| of.get(&format!("{CHIP}/{file}")))
+    };
+    let before = fan(&tree);
+    let pairs = swept(&tree, &state, |_| ()).unwrap();
+    let pair = |pwm: &str, fan: &str| (pwm.to_owned(), Some(fan.to_owned()));
+    assert_eq!(pairs, [pair("pwm1", "fan2"), pair("pwm2", "fan1")]);
+    assert_eq!((fan(&tree), state.load().unwrap()), (before.clone(), None));
+    // It ends where it becomes warm, and begins nowhere where nothing says how warm it is.
+    let warm = |tree: &Tree| {
+        if tree.get(&format!("{CHIP}/pwm1")) == "153" {
+            tree.put("sys/class/hwmon/hwmon0/temp1_input", 81_000);
+        }
+    };
+    let error = swept(&tree, &state, warm).unwrap_err();
+    assert!(matches!(error, SweepError::Hot { .. }), "{error}");
+    assert_eq!((fan(&tree), state.load().unwrap()), (before.clone(), None));
+    fs::remove_file(tree.path().join("sys/class/hwmon/hwmon0/temp1_input")).unwrap();
+    assert!(matches!(swept(&tree, &state, |_| ()), Err(SweepError::Blind)));
+    assert_eq!(fan(&tree), before);
+}
