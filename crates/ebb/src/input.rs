@@ -13,7 +13,7 @@ pub use ebb_record::parts::FileReport;
 use ebb_trace::files::Patient;
 use ebb_trace::transform::{cut, fold, merge, rate, spread};
 use ebb_trace::{
-    Format, OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, check_start, files,
+    OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, check_start, files,
     open, open_file,
 };
 
@@ -226,6 +226,7 @@ impl Traces {
             malformed: 0,
             reasons: Vec::new(),
             ignored: 0,
+            notes: reader.notes(),
         };
         let mut index = 0;
         if let Ok(mut reports) = watch.reports.lock() {
@@ -233,9 +234,9 @@ impl Traces {
             reports.push(report);
         }
         let watched = Watched { reader, index, watch: watch.clone() };
-        if format == Format::Tencent {
-            // Its clock has whole seconds: without this, each second begins with a burst.
-            return Ok(Box::new(spread(watched, &name, Nanos::from_secs(1))?));
+        if let Some(tick) = format.tick() {
+            // Without this, each second begins with a burst.
+            return Ok(Box::new(spread(watched, &name, tick)?));
         }
         Ok(Box::new(watched))
     }
@@ -252,12 +253,14 @@ impl Source for Watched {
     fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
         let filled = self.reader.fill(batch);
         let Skipped { malformed, reasons, ignored } = self.reader.skipped();
+        let notes = self.reader.notes();
         if *malformed + *ignored > 0
             && let Ok(mut reports) = self.watch.reports.lock()
             && let Some(report) = reports.get_mut(self.index)
         {
             (report.malformed, report.ignored) = (*malformed, *ignored);
             report.reasons.clone_from(reasons);
+            report.notes = notes;
         }
         filled
     }

@@ -146,9 +146,14 @@ fn stream(
         Some(format) => format,
         None => known(&name, &head)?,
     };
-    let plain: Box<dyn Read + Send> = Box::new(head.then(plain));
+    let mut plain: Box<dyn Read + Send> = Box::new(head.then(plain));
     let records: Box<dyn Records> = match format.parser() {
-        Some(parser) => Box::new(Lines::new(plain, parser, format.may_have_heading())),
+        Some(mut parser) => {
+            let head = head_of(&mut plain, parser.foresight());
+            parser.survey(&head.bytes);
+            let plain = Box::new(head.then(plain));
+            Box::new(Lines::new(plain, parser, format.may_have_heading()))
+        }
         None if format == Format::Vscsi => Box::new(Vscsi::new(plain)),
         None => {
             let reason = "a Parquet trace must be a file of its own, neither piped nor compressed \
@@ -156,7 +161,8 @@ fn stream(
             return Err(TraceError::Format { file: name, reason: reason.to_owned() });
         }
     };
-    Ok(Reader::new(name, format, records, options.lenient))
+    let reader = Reader::new(name, format, records, options.lenient);
+    Ok(if options.format.is_none() { reader.detected() } else { reader })
 }
 
 /// Undoes gzip (RFC 1952) or zstd (RFC 8878) where their magic numbers say so. Files of several
@@ -239,11 +245,8 @@ fn instead(head: &[u8]) -> Option<String> {
 fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
     match detect(&head.bytes, head.whole) {
         Detected::Format(format) => return Ok(format),
-        Detected::Either(one, other) => {
-            let reason = format!(
-                "its first lines fit {one} as well as {other}, which differ in their units; name \
-                 the format with --format {one} or --format {other}"
-            );
+        Detected::Doubt(reason) => {
+            let reason = reason.to_owned();
             return Err(TraceError::Format { file: name.to_owned(), reason });
         }
         Detected::None => {}
@@ -382,7 +385,7 @@ mod tests {
     #[test]
     fn what_fits_two_formats_is_not_guessed() {
         let error = refused(b"0 0 3242508288 4096 0\n45 0 11403917312 512 0\n");
-        assert!(error.contains("--format mqsim or --format msr-cut"), "{error}");
+        assert!(error.contains("--format mqsim, --format disksim or"), "{error}");
         assert_eq!(read(b"0 0 3242508288 4096 0\n", Some(Format::MsrCut)).unwrap()[0].bytes, 4096);
     }
 }

@@ -235,7 +235,7 @@ fn a_vscsi_file_that_ends_inside_a_record_says_so() {
     bytes.truncate(4 * 32 - 7);
     let mut reader = open_bytes("t", bytes, &OpenOptions::default()).unwrap();
     let error = all(&mut reader).unwrap_err().to_string();
-    assert_eq!(error, "t:4: the file ends inside a record: 25 of 32 bytes");
+    assert!(error.starts_with("t:4: the file ends inside a record: 25 of 32 bytes"), "{error}");
 }
 
 /// Makes `lines` lines, one read at a time, and counts the bytes it was asked for.
