@@ -87,8 +87,8 @@ impl Unknown {
 
     /// What was passed over.
     pub(crate) fn note(&self, name: &str) -> Option<String> {
-        let each = |(kind, count): (&Box<[u8]>, &u64)| format!("{count} × {}", shown(kind));
-        let all = self.0.iter().map(each).collect::<Vec<_>>().join(", ");
+        let each = self.0.iter().map(|(kind, count)| format!("{count} × {}", shown(kind)));
+        let all = each.collect::<Vec<_>>().join(", ");
         (!all.is_empty()).then(|| format!("rows of unknown {name} were passed over: {all}"))
     }
 }

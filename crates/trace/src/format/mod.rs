@@ -4,6 +4,7 @@
 mod alibaba;
 mod biosnoop;
 mod blkparse;
+mod columns;
 mod darshan;
 mod detect;
 mod disksim;
@@ -29,6 +30,7 @@ use ebb_policy::units::Nanos;
 
 use crate::request::Request;
 
+pub use columns::{Columns, UnknownColumns};
 pub(crate) use detect::{Detected, Nearest, detect, nearest};
 pub(crate) use field::{Fault, Line, LineParser, Records};
 
@@ -84,10 +86,12 @@ pub enum Format {
     VscsiCsv,
     /// Windows event traces as text.
     Etw,
+    /// Any delimited text, as [`Columns`] says; it is not chosen by name.
+    Columns,
 }
 
 impl Format {
-    /// All formats. New ones come last: inputs of the fuzzer name them by their place.
+    /// All formats that have a name to choose. New ones come last: inputs of the fuzzer name them by their place.
     pub const ALL: [Self; 19] = [
         Self::Vscsi,
         Self::Msr,
@@ -133,13 +137,14 @@ impl Format {
             Self::Systor => "systor",
             Self::VscsiCsv => "vscsi-csv",
             Self::Etw => "etw",
+            Self::Columns => "columns",
         }
     }
 
-    /// A parser of this format; `None` for the binary ones.
+    /// A parser of this format; `None` for the binary ones and what is said by columns.
     pub(crate) fn parser(self) -> Option<Box<dyn LineParser>> {
         Some(match self {
-            Self::Vscsi | Self::Parquet => return None,
+            Self::Vscsi | Self::Parquet | Self::Columns => return None,
             Self::Msr => Box::<msr::Msr>::default(),
             Self::MsrCut => Box::new(msr::MsrCut),
             Self::Mqsim => Box::new(mqsim::Mqsim),
@@ -174,6 +179,7 @@ impl Format {
                 | Self::Disksim
                 | Self::Fiu
                 | Self::Systor
+                | Self::Columns
         )
     }
 
@@ -219,7 +225,8 @@ impl Format {
             | Self::Darshan
             | Self::Fiu
             | Self::Systor
-            | Self::Etw => WINDOW,
+            | Self::Etw
+            | Self::Columns => WINDOW,
             _ => 0,
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
+use super::{load_prometheus, load_report};
 use crate::files::open_beside;
 use crate::gzip::Gzip;
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
@@ -18,8 +19,42 @@ pub(super) struct Window {
     pub(super) writes: f64,
 }
 
+/// Requests per second within so many seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rate {
+    pub(super) seconds: f64,
+    pub(super) reads: f64,
+    pub(super) writes: f64,
+}
+
+/// Rates as windows, with the part of all requests that each has.
+pub(super) fn shares(
+    rates: &[Rate],
+    file: &str,
+    workload: &str,
+) -> Result<Vec<Window>, TraceError> {
+    let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
+    if rates.is_empty() {
+        return Err(format(format!("holds no windows of workload '{workload}'")));
+    }
+    if rates.iter().map(|rate| rate.seconds).sum::<f64>() * 1e9 > LONGEST.0 as f64 {
+        return Err(format(format!("the windows last longer than {LONGEST_SAID}")));
+    }
+    let all = |of: fn(&Rate) -> f64| rates.iter().map(|rate| of(rate) * rate.seconds).sum::<f64>();
+    let (reads, writes) = (all(|rate| rate.reads), all(|rate| rate.writes));
+    let part = |count: f64, all: f64| if all > 0.0 { count / all } else { 0.0 };
+    let window = |rate: &Rate| Window {
+        length: rate.seconds * 1e9,
+        reads: part(rate.reads * rate.seconds, reads),
+        writes: part(rate.writes * rate.seconds, writes),
+    };
+    Ok(rates.iter().map(window).collect())
+}
+
 /// No line has more bytes.
 const MOST_IN_LINE: u64 = 64 << 10;
+/// What is taken of a report of another program.
+const MOST_OF_REPORT: u64 = 1 << 30;
 const HEADER: &str = "workload,window_end_us,read_share,write_share";
 
 /// The windows of one workload.
@@ -33,7 +68,15 @@ pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceErro
     let whole = Cursor::new(magic).chain(file);
     let plain: Box<dyn Read> =
         if packed { Box::new(Gzip::new(BufReader::new(whole))) } else { Box::new(whole) };
-    windows(BufReader::new(plain), &name, workload)
+    let mut plain = BufReader::new(plain);
+    let head = plain.fill_buf().map_err(io)?;
+    match head.trim_ascii_start().first() {
+        Some(b'{') => load_prometheus::windows(plain.take(MOST_OF_REPORT), &name, workload),
+        _ if head.starts_with(b"Linux ") => {
+            load_report::windows(plain.take(MOST_OF_REPORT), &name, workload)
+        }
+        _ => windows(plain, &name, workload),
+    }
 }
 
 fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>, TraceError> {
@@ -57,7 +100,8 @@ fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Win
         }
         if index == 0 {
             if line.trim_end() != HEADER {
-                return Err(wrong(format!("expected the header {HEADER}")));
+                let others = "the text of iostat -xt or sar -d, or Prometheus' answer in JSON";
+                return Err(wrong(format!("expected the header {HEADER}, {others}")));
             }
             continue;
         }

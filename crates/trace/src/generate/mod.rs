@@ -13,6 +13,8 @@ mod eadc;
 mod error;
 mod jobs;
 mod load_csv;
+mod load_prometheus;
+mod load_report;
 mod pace;
 mod random;
 mod readers;
