@@ -2,8 +2,8 @@
 //! keeps the promises of [`ebb_trace::Source`].
 //!
 //! The first byte is the format by its place in [`Format::ALL`], counted from `a`; a capital
-//! letter makes the reader lenient; a `|` makes columns of it; anything else leaves the format to be
-//! detected.
+//! letter makes the reader lenient; a `|` makes columns of it; anything else leaves the format to
+//! be detected.
 
 #![no_main]
 

@@ -263,10 +263,11 @@ fn a_replay_keeps_the_recorded_rate_and_says_what_it_widened() {
     let lines: String = (0..250).map(line).collect();
     fs::write(&trace, format!("fio version 3 iolog\n0 a add\n0 a open\n{lines}")).unwrap();
     let info = json(&["trace", "info", &trace, "--json"]);
-    assert_eq!((&info["requests"], &info["seconds"]), (&250.into(), &0.996.into()));
+    assert_eq!(info["requests"], 250);
+    assert!((info["seconds"].as_f64().unwrap() - 0.996).abs() < 1e-9);
     let repeat = &replay(&["--size", "1MiB", &trace, target])["repeats"][0];
     let seconds = repeat["seconds"].as_f64().unwrap();
-    assert!((0.99..1.5).contains(&seconds), "{repeat}");
+    assert!((0.99..3.0).contains(&seconds), "{repeat}");
     fs::write(&trace, "fio version 3 iolog\n100 /dev/nvme0n1 read 1000 4096\n").unwrap();
     let text = prints(&["replay", "--size", "64KiB", &trace, target]);
     assert!(text.contains("1 requests were widened to whole blocks"), "{text}");

@@ -115,7 +115,7 @@ fn a_policy_with_a_comma_is_one_field_and_a_rounded_warmup_is_told() {
     let series = folder.path().join("series.csv").display().to_string();
     let policy = ["--policy", "constant(cores=0.5, ghz=2)", "--warmup", "1.2 s"];
     let printed = prints(&quick(&[&policy[..], &["--timeseries", &series]].concat()));
-    assert!(printed.contains("a warm-up of 1.5 s is left out instead of 1.2 s"), "{printed}");
+    assert!(printed.contains("a warm-up of 1500 ms is left out instead of 1200 ms"), "{printed}");
     let text = fs::read_to_string(series).unwrap();
     let mut rows = text.lines().filter(|row| row.contains("constant"));
     assert!(rows.next().unwrap().starts_with("\"constant(cores=0.5, ghz=2)\","), "{text}");

@@ -195,7 +195,7 @@ impl Plan {
         }
         if let Some(stated) = self.warmup_stated.filter(|stated| *stated != self.warmup) {
             notes.push(format!(
-                "a warm-up of {} is left out instead of {stated}: whole control periods of {PERIOD}",
+                "a warm-up of {} is left out instead of {stated}: whole periods of {PERIOD}",
                 self.warmup
             ));
         }

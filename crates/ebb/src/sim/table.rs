@@ -397,7 +397,7 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
     }
     let end = results.iter().map(|run| run.outcome.end.seconds()).fold(0.0, f64::max);
     faults(to, summary, end)?;
-    for file in results.first().map(|first| first.files.as_slice()).unwrap_or_default() {
+    for file in &summary.traces {
         for note in &file.notes {
             writeln!(to, "{}", wrapped(&format!("{}: {note}", file.file)))?;
         }

@@ -60,16 +60,23 @@ impl LineParser for Biosnoop {
             return Ok(Line::Header);
         }
         let row = self.row(&fields)?;
-        // A row without a disk (a command without data) lacks a column: its process stands there.
-        if row.disk.is_some_and(|disk| disk.iter().all(u8::is_ascii_digit)) {
-            return Ok(Line::Other);
+        // Without a disk's name a column is missing: the process stands there.
+        let no_disk = row.disk.filter(|disk| disk.iter().all(u8::is_ascii_digit));
+        if no_disk.is_none() {
+            self.complete(&fields, 0)?;
         }
-        self.complete(&fields, 0)?;
-        let process = match row.process {
+        let process = match no_disk.or(row.process) {
             Some(process) => field::stream(field::unsigned(process, "PID")?, "PID")?,
             None => 0,
         };
+        if !row.kind.iter().all(u8::is_ascii_uppercase) {
+            return Err(format!("T is '{}', not R, W, D or F", shown(row.kind)));
+        }
         let size = field::unsigned(row.bytes, "BYTES")?;
+        // Nor is there data of a disk, if nobody asked for it or it is no whole sector.
+        if no_disk.is_some() && (row.command == b"?" || !size.is_multiple_of(512)) {
+            return Ok(Line::Other);
+        }
         let op = match kind(row.kind, size) {
             Ok(Some(op)) => op,
             Ok(None) => return Ok(Line::Other),
@@ -80,7 +87,8 @@ impl LineParser for Biosnoop {
             _ => field::sectors(field::unsigned(row.sector, "SECTOR")?, "SECTOR")?,
         };
         let request = field::request(row.at, op, offset, size)?;
-        let device = self.disks.number(&[row.disk.unwrap_or_default()])?;
+        let disk = row.disk.filter(|_| no_disk.is_none()).unwrap_or_default();
+        let device = self.disks.number(&[disk])?;
         let recorded_latency = NonZeroU64::new(row.latency);
         Ok(Line::Request(Request { device, stream: process, recorded_latency, ..request }))
     }
@@ -95,6 +103,7 @@ impl LineParser for Biosnoop {
 struct Row<'a> {
     at: u64,
     latency: u64,
+    command: &'a [u8],
     process: Option<&'a [u8]>,
     disk: Option<&'a [u8]>,
     kind: &'a [u8],
@@ -136,7 +145,8 @@ impl Biosnoop {
                 Column::Kind => row.kind = text,
                 Column::Sector => row.sector = text,
                 Column::Bytes => row.bytes = text,
-                Column::Command | Column::Other => {}
+                Column::Command => row.command = text,
+                Column::Other => {}
             }
         }
         row.at = match (start, end) {
@@ -294,6 +304,9 @@ mod tests {
             assert_eq!(parser.line(line.as_bytes()), Ok(Line::Other), "{line}");
         }
         assert_eq!(parser.notes(), ["rows of unknown types were passed over: 1 × U"]);
+        // Who asked for data is known, if not of which disk.
+        let request = read(&mut parser, "0.0 dd 24852 W 8 4096 1.00");
+        assert_eq!((request.stream, request.bytes), (24_852, 4096));
     }
 
     #[test]
@@ -309,6 +322,7 @@ mod tests {
             ("x supervise 1 sda W 8 4096 0.7", "TIME(s) is not a number: 'x'"),
             ("1.0 supervise 1 sda 8 8 4096 0.7", "T is '8', not R, W, D or F"),
             ("1.0 x sda W 8 4096 0.7", "7 columns, not 8"),
+            ("1.0 x 7 sda W 8 40", "T is 'sda', not R, W, D or F"),
             ("1.0 x y sda W 8 4096 0.7", "PID is not a whole number: 'y'"),
             ("1.0 sda W 8 4096 0.7", "6 columns, not 8"),
             ("1.0 supervise 1 sda W 8 4096 NaN", "LAT(ms) is not a number: 'NaN'"),

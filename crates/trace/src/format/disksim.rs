@@ -1,4 +1,4 @@
-//! `DiskSim`'s ASCII traces (Bucy et al., CMU-PDL-08-101, §5.1), which `FlashSim` and others read too.
+//! `DiskSim`'s ASCII traces (Bucy et al., CMU-PDL-08-101), which `FlashSim` and others read too.
 
 use super::field::{self, Columns, Line, LineParser, Reason, shown};
 use crate::request::{Op, Request};

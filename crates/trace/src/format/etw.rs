@@ -75,13 +75,13 @@ mod tests {
     #[test]
     fn events_of_disks_are_requests() {
         let text = "BeginHeader\n\
-          DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,  IrpPtr,   ByteOffset,   IOSize\n\
+          DiskRead,  TimeStamp, Process Name ( PID), ThreadID,  IrpPtr, ByteOffset, IOSize\n\
           FileIoRead,  TimeStamp,  Process Name ( PID)\n\
           EndHeader\n\
           OS Version: 6.0.6001, Trace Size: 8192KB\n\
           DiskReadInit,  1000, System (   4),  88, 0xfffffa800c5b2d40\n\
-          DiskRead,  1382, System (   4),  88, 0xfffffa800c5b2d40, 0x02b1c9f000, 0x00001000, 382, 1, \
-          0x060043, 155, Normal, 0, 0xfffffa8008dbb9d0, \"C:\\a, b\"\n\
+          DiskRead,  1382, System (   4),  88, 0xfffffa800c5b2d40, 0x02b1c9f000, 0x00001000, 382, \
+          1, 0x060043, 155, Normal, 0, 0xfffffa8008dbb9d0, \"C:\\a, b\"\n\
           DiskFlush, 1500, x ( 5), 9, 0xff, 100, 1, 0x0, 90, Normal";
         let (mut parser, mut requests) = (Etw::default(), Vec::new());
         for line in text.lines() {

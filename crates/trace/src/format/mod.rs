@@ -91,7 +91,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats that have a name to choose. New ones come last: inputs of the fuzzer name them by their place.
+    /// All formats that can be chosen by name. New ones come last: inputs of the fuzzer name them
+    /// by their place.
     pub const ALL: [Self; 19] = [
         Self::Vscsi,
         Self::Msr,

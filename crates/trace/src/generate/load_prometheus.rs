@@ -5,7 +5,7 @@ use std::io::Read;
 
 use serde::Deserialize;
 
-use super::load_csv::{self, Rate, Window};
+use super::windows::{Rate, Window, shares};
 use crate::request::TraceError;
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ pub(super) fn windows(
         return Err(format(format!("the result is a {kind}, not a matrix: use query_range")));
     }
     let rates = rates(&answer.data.result, workload).map_err(format)?;
-    load_csv::shares(&rates, file, workload)
+    shares(&rates, file, workload)
 }
 
 fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
@@ -117,7 +117,7 @@ mod tests {
 
     fn of(result: &str) -> Result<Vec<Window>, String> {
         let text = format!(
-            "{{\"status\":\"success\",\"data\":{{\"resultType\":\"matrix\",\"result\":[{result}]}}}}"
+            r#"{{"status":"success","data":{{"resultType":"matrix","result":[{result}]}}}}"#
         );
         windows(text.as_bytes(), "p.json", "sda").map_err(|error| error.to_string())
     }

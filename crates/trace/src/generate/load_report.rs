@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::load_csv::{self, Rate, Window};
+use super::windows::{Rate, Window, shares};
 use crate::request::TraceError;
 
 const DAY: f64 = 86_400.0;
@@ -22,7 +22,7 @@ pub(super) fn windows(
             reason,
         })?;
     }
-    load_csv::shares(&report.rates, file, device)
+    shares(&report.rates, file, device)
 }
 
 #[derive(Default)]
@@ -168,7 +168,7 @@ mod tests {
     fn iostat_tells_reads_and_writes() {
         let report = |time: &str, reads: &str, writes: &str| {
             format!(
-                "{time}\navg-cpu:  %user   %nice %system %iowait  %steal   %idle\n   0,10 0,00 0,10 \
+                "{time}\navg-cpu:  %user %nice %system %iowait  %steal   %idle\n   0,10 0,00 0,10 \
                  0,00 0,00 99,80\n\nDevice            r/s     rkB/s     w/s     wkB/s  %util\n\
                  sda  {reads} 9,00 {writes} 9,00 1,00\nsdb 1,00 1,00 1,00 1,00 1,00\n\n\n"
             )
@@ -218,7 +218,9 @@ Average:          sda      6.67     13.33     13.33      4.00
 
     proptest! {
         #[test]
-        fn no_report_panics(lines in prop::collection::vec("[ 0-9:,.APMDEVicrw/stpkBsda-]{0,40}", 0..12)) {
+        fn no_report_panics(lines in
+            prop::collection::vec("[ 0-9:,.APMDEVicrw/stpkBsda-]{0,40}", 0..12),
+        ) {
             let _ = of(&lines.join("\n"), "sda");
         }
     }

@@ -26,6 +26,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod text;
+mod windows;
 
 use std::path::Path;
 
