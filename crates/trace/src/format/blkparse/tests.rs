@@ -59,8 +59,11 @@ fn faults_are_named() {
     }
 }
 
+/// When, what, the first sector and sectors.
+type Row = (u64, Op, u64, u32);
+
 /// Requests and notes of a whole output.
-fn read(text: &str) -> (Vec<(u64, Op, u64, u32)>, Vec<String>) {
+fn read(text: &str) -> (Vec<Row>, Vec<String>) {
     let (mut parser, mut all) = (Blkparse::default(), Vec::new());
     parser.survey(text.as_bytes());
     for line in text.lines() {
