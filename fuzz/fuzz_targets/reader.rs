@@ -2,7 +2,8 @@
 //! keeps the promises of [`ebb_trace::Source`].
 //!
 //! The first byte is the format by its place in [`Format::ALL`], counted from `a`; a capital
-//! letter makes the reader lenient; anything else leaves the format to be detected.
+//! letter makes the reader lenient; a `|` makes columns of it; anything else leaves the format to
+//! be detected.
 
 #![no_main]
 
@@ -15,7 +16,9 @@ fuzz_target!(init: std::panic::set_hook(Box::new(|_| {})), |input: &[u8]| {
     let Some((choice, bytes)) = input.split_first() else { return };
     let index = choice.to_ascii_lowercase().wrapping_sub(b'a');
     let format = Format::ALL.get(usize::from(index)).copied();
-    let options = OpenOptions { format, lenient: choice.is_ascii_uppercase() };
+    let all = "time:s,op:1=read,offset:KiB,size:sectors,latency:ms,device,stream,...";
+    let columns = (*choice == b'|').then(|| all.parse().expect("well-formed"));
+    let options = OpenOptions { format, columns, lenient: choice.is_ascii_uppercase() };
     let Ok(mut reader) = open_bytes("input", bytes.to_vec(), &options) else { return };
     let (mut batch, mut latest) = (Vec::new(), None);
     loop {

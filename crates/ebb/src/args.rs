@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use ebb_policy::units::Nanos;
-use ebb_trace::{Format, OpenOptions};
+use ebb_trace::{Columns, Format, OpenOptions};
 
 /// How to read a trace.
 #[derive(Debug, Default, Clone, Copy, Args)]
@@ -12,6 +12,11 @@ pub struct Reading {
     /// Format of the trace [default: detected].
     #[arg(long, value_name = "NAME", value_parser = formats(), hide_possible_values = true)]
     pub format: Option<Format>,
+
+    /// What the columns of a delimited text hold, with units, instead of a format:
+    /// time:ms,device,offset:sectors,size:bytes,op:1=read,- for example.
+    #[arg(long, value_name = "LIST", conflicts_with = "format")]
+    pub columns: Option<Columns>,
 
     /// Skip malformed records and count them.
     #[arg(long)]
@@ -21,7 +26,7 @@ pub struct Reading {
 impl Reading {
     /// The same for the reader.
     pub fn options(&self) -> OpenOptions {
-        OpenOptions { format: self.format, lenient: self.lenient }
+        OpenOptions { format: self.format, columns: self.columns, lenient: self.lenient }
     }
 }
 

@@ -13,12 +13,13 @@ pub use ebb_record::parts::FileReport;
 use ebb_trace::files::Patient;
 use ebb_trace::transform::{cut, fold, merge, rate, spread};
 use ebb_trace::{
-    Format, OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, check_start, files,
-    open, open_file,
+    OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, check_start, files, open,
+    open_file,
 };
 
 use crate::args::{Changes, Reading};
 use crate::exit::{Unwritten, usage};
+use crate::flow::Flow;
 use crate::server::Server;
 use crate::text::printable;
 
@@ -27,6 +28,8 @@ pub struct Traces {
     files: Vec<TraceFile>,
     reading: Reading,
     changes: Changes,
+    /// What can be read only once, for all readers together.
+    flow: Option<Flow<Watch>>,
 }
 
 /// A trace as named.
@@ -54,7 +57,16 @@ impl TraceFile {
         }
     }
 
-    /// Copies what is no regular file, so that it can be read more than once.
+    /// Whether it can be read only once.
+    fn is_pipe(&self) -> bool {
+        match self.name == Path::new(STDIN) {
+            true => true,
+            // What is not there is told when it is opened.
+            false => self.name.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir()),
+        }
+    }
+
+    /// Copies what is no regular file, so that it can be read again and again.
     fn keep(&mut self, options: &OpenOptions) -> Result<()> {
         let name = self.shown();
         let unread = |source| TraceError::Io { file: name.clone(), source };
@@ -154,15 +166,44 @@ impl Traces {
             return Err(usage("standard input (-) is named twice: it can be read only once"));
         }
         let files = files.into_iter().map(|name| TraceFile { name, copy: None }).collect();
-        Ok(Self { files, reading, changes })
+        Ok(Self { files, reading, changes, flow: None })
     }
 
-    /// The same for several runs: what can be read only once is copied to a temporary file.
-    pub fn for_several_runs(mut self) -> Result<Self> {
-        for file in &mut self.files {
-            file.keep(&self.reading.options())?;
+    /// The same for so many runs side by side, each of which opens it once: what can be read only
+    /// once is read once, for all. `again` says that a run opens it more than once: then it is
+    /// copied to a temporary file.
+    pub fn for_runs(mut self, runs: usize, again: bool) -> Result<Self> {
+        if !self.files.iter().any(TraceFile::is_pipe) {
+            return Ok(self);
+        }
+        if again {
+            for file in &mut self.files {
+                file.keep(&self.reading.options())?;
+            }
+        } else {
+            self.flow = Some(Flow::new(runs));
         }
         Ok(self)
+    }
+
+    /// Whether its readers have to run side by side.
+    pub fn flows(&self) -> bool {
+        self.flow.is_some()
+    }
+
+    /// A run will not open it any more.
+    pub fn go_on(&self) {
+        if let Some(flow) = &self.flow {
+            flow.go_on();
+        }
+    }
+
+    /// Whether it can be opened, without reading it.
+    pub fn check(&self, server: Option<&Server>) -> Result<()> {
+        match &self.flow {
+            Some(flow) => flow.begin(|| self.open_all(server)).map(|_| ()),
+            None => self.open_all(server).map(|_| ()),
+        }
     }
 
     /// The files as named, for headings.
@@ -178,6 +219,12 @@ impl Traces {
 
     /// Opens the files, folded onto `server` if one is given.
     pub fn open(&self, server: Option<&Server>) -> Result<(Box<dyn Source>, Watch)> {
+        let Some(flow) = &self.flow else { return self.open_all(server) };
+        let watch = flow.begin(|| self.open_all(server))?;
+        Ok((flow.reader(), watch))
+    }
+
+    fn open_all(&self, server: Option<&Server>) -> Result<(Box<dyn Source>, Watch)> {
         let watch = Watch::default();
         let mut sources = Vec::new();
         for file in &self.files {
@@ -226,6 +273,7 @@ impl Traces {
             malformed: 0,
             reasons: Vec::new(),
             ignored: 0,
+            notes: reader.notes(),
         };
         let mut index = 0;
         if let Ok(mut reports) = watch.reports.lock() {
@@ -233,9 +281,9 @@ impl Traces {
             reports.push(report);
         }
         let watched = Watched { reader, index, watch: watch.clone() };
-        if format == Format::Tencent {
-            // Its clock has whole seconds: without this, each second begins with a burst.
-            return Ok(Box::new(spread(watched, &name, Nanos::from_secs(1))?));
+        if let Some(tick) = format.tick() {
+            // Without this, each second begins with a burst.
+            return Ok(Box::new(spread(watched, &name, tick)?));
         }
         Ok(Box::new(watched))
     }
@@ -252,12 +300,14 @@ impl Source for Watched {
     fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
         let filled = self.reader.fill(batch);
         let Skipped { malformed, reasons, ignored } = self.reader.skipped();
+        let notes = self.reader.notes();
         if *malformed + *ignored > 0
             && let Ok(mut reports) = self.watch.reports.lock()
             && let Some(report) = reports.get_mut(self.index)
         {
             (report.malformed, report.ignored) = (*malformed, *ignored);
             report.reasons.clone_from(reasons);
+            report.notes = notes;
         }
         filled
     }

@@ -9,6 +9,7 @@ mod args;
 mod characterise;
 mod command;
 mod exit;
+mod flow;
 mod input;
 mod interrupt;
 mod latency;

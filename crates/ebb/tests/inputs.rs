@@ -99,7 +99,9 @@ fn waiting_for_what_never_comes_ends_when_asked_to() {
 /// A simulation that copies endless lines into `folder`; its copy has begun.
 fn copying(folder: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    command.args(["sim", "--trace", "-"]).env("TMPDIR", folder).stdin(Stdio::piped());
+    // It is read more than once, which needs a copy.
+    command.args(["sim", "--trace", "-", "--policy", "native", "--policy", "clairvoyant-cores"]);
+    command.env("TMPDIR", folder).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut to = child.stdin.take().unwrap();
     let (begun, has_begun) = std::sync::mpsc::channel();
@@ -139,7 +141,8 @@ fn a_pipe_is_looked_at_before_it_is_copied_and_the_copy_has_its_own_errors() {
     refused(&zero, &["/dev/zero:1: the line is longer than 64 KiB"]);
     refused(&["trace", "info", "--format", "msr", "/dev/zero"], &["/dev/zero:1: "]);
     let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    child.args(sim(&["--trace", "-", "--fold"])).env("TMPDIR", "/nowhere");
+    let foretold = ["--trace", "-", "--fold", "--policy", "clairvoyant-cores"];
+    child.args(sim(&foretold)).env("TMPDIR", "/nowhere");
     child.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().unwrap();
     let mut to = child.stdin.take().unwrap();

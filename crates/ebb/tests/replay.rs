@@ -238,7 +238,14 @@ fn a_command_meters_and_one_that_says_nothing_is_an_error() {
         let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
         assert!((watts - 50.0).abs() < 1e-6, "{command}: {report}");
     }
+    // A decimal comma is read where a semicolon divides, and refused where a comma may divide.
+    let comma = "while :; do echo \"$(date +%s,%N);35,4\"; sleep 0.02; done";
+    let slowly = ["--meter-command", comma, "--rate-scale", "0.25"];
+    let report = replay(&[&slowly, &wrap[..]].concat());
+    let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
+    assert!((watts - 35.4).abs() < 1e-6, "{report}");
     for (command, why) in [
+        ("echo $(date +%s),35,4", "more than a time and watts"),
         ("echo -5; echo huge; echo 1e30", "only lines that are no watts"),
         ("exit 3", "failed 5 times"),
     ] {
@@ -246,6 +253,24 @@ fn a_command_meters_and_one_that_says_nothing_is_an_error() {
         let (code, error) = fails(&args);
         assert!(code == 2 && error.contains(why), "{command}: {error}");
     }
+}
+
+#[test]
+fn a_replay_keeps_the_recorded_rate_and_says_what_it_widened() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, target) = (path(folder.path(), "cbr.log"), folder.path().to_str().unwrap());
+    let line = |at: u64| format!("{} a write {} 4096\n", at * 4_000, at % 16 * 4096);
+    let lines: String = (0..250).map(line).collect();
+    fs::write(&trace, format!("fio version 3 iolog\n0 a add\n0 a open\n{lines}")).unwrap();
+    let info = json(&["trace", "info", &trace, "--json"]);
+    assert_eq!(info["requests"], 250);
+    assert!((info["seconds"].as_f64().unwrap() - 0.996).abs() < 1e-9);
+    let repeat = &replay(&["--size", "1MiB", &trace, target])["repeats"][0];
+    let seconds = repeat["seconds"].as_f64().unwrap();
+    assert!((0.99..3.0).contains(&seconds), "{repeat}");
+    fs::write(&trace, "fio version 3 iolog\n100 /dev/nvme0n1 read 1000 4096\n").unwrap();
+    let text = prints(&["replay", "--size", "64KiB", &trace, target]);
+    assert!(text.contains("1 requests were widened to whole blocks"), "{text}");
 }
 
 #[test]

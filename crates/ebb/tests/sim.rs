@@ -110,6 +110,18 @@ fn any_number_of_threads_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_policy_with_a_comma_is_one_field_and_a_rounded_warmup_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let series = folder.path().join("series.csv").display().to_string();
+    let policy = ["--policy", "constant(cores=0.5, ghz=2)", "--warmup", "1.2 s"];
+    let printed = prints(&quick(&[&policy[..], &["--timeseries", &series]].concat()));
+    assert!(printed.contains("a warm-up of 1500 ms is left out instead of 1200 ms"), "{printed}");
+    let text = fs::read_to_string(series).unwrap();
+    let mut rows = text.lines().filter(|row| row.contains("constant"));
+    assert!(rows.next().unwrap().starts_with("\"constant(cores=0.5, ghz=2)\","), "{text}");
+}
+
+#[test]
 fn another_seed_gives_other_requests() {
     let requests = |seed: &str| json(&quick(&["--json", "--seed", seed]))["runs"][0].clone();
     assert_ne!(requests("1"), requests("2"));

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{data, json, path, prints, small_trace, valid};
+use crate::common::{data, fails, json, path, prints, small_trace, valid};
 
 #[test]
 fn info_tells_a_trace_in_numbers() {
@@ -83,9 +83,9 @@ fn standard_input_and_output_are_files_too() {
     let told = String::from_utf8(converted.stderr).unwrap();
     assert!(told.contains("standard output: 10 requests written as ebb-csv"), "{told}");
     assert_eq!(String::from_utf8(converted.stdout).unwrap().lines().count(), 11);
-    // Each policy reads it anew.
-    let sim =
-        ["sim", "--trace", "-", "--fold", "--policy", "native", "--policy", "pacer", "--json"];
+    // The policies read it together, whatever the number of threads.
+    let both = ["--policy", "native", "--policy", "pacer", "--threads", "1", "--json"];
+    let sim = [&["sim", "--trace", "-", "--fold"], &both[..]].concat();
     let result: Value = serde_json::from_slice(&fed(&sim, &bytes).stdout).unwrap();
     assert_eq!(result["workload"], "standard input");
     for run in result["runs"].as_array().unwrap() {
@@ -93,6 +93,32 @@ fn standard_input_and_output_are_files_too() {
     }
     let twice = fed(&["trace", "info", "-", "-"], &bytes);
     assert_eq!(twice.status.code(), Some(2));
+}
+
+#[test]
+fn units_are_said_by_columns_and_told_where_they_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = path(folder.path(), "seconds.trace");
+    fs::write(&trace, "242.504709548 0 1000 8 1\n242.604709548 0 2000 8 0\n").unwrap();
+    let (code, error) = fails(&["trace", "info", &trace]);
+    assert!(code == 2 && error.contains("--columns time:s,device,offset:sectors"), "{error}");
+    let columns = ["--columns", "time:s,device,offset:sectors,size:sectors,op:1=read", "--json"];
+    let info = json(&[&["trace", "info", &trace], &columns[..]].concat());
+    valid("trace-info-1", &info);
+    assert_eq!((&info["seconds"], &info["files"][0]["format"]), (&0.1.into(), &"columns".into()));
+    let (code, error) = fails(&["trace", "info", &trace, "--columns", "time,offset,size,op"]);
+    assert!(code == 2 && error.contains("'time' has no unit"), "{error}");
+    let disksim = path(folder.path(), "ssd.trace");
+    fs::write(&disksim, "0.000 0 303567 7 0\n1.130 0 303574 8 1\n").unwrap();
+    let info = json(&["trace", "info", &disksim, "--json"]);
+    valid("trace-info-1", &info);
+    let note = info["files"][0]["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("read as disksim: times in ms"), "{note}");
+    let text = prints(&["trace", "info", &disksim]);
+    assert!(text.contains(note), "{text}");
+    let sim = prints(&["sim", "--trace", &disksim, "--fold", "--policy", "native"]);
+    let words: Vec<&str> = sim.split_whitespace().collect();
+    assert!(words.join(" ").contains("read as disksim"), "{sim}");
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub struct FileReport {
     pub reasons: Vec<(u64, String)>,
     /// Well-formed records that are not requests.
     pub ignored: u64,
+    /// How the requests came about, where that is not plain: units taken, events left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What the thermal side of a run came to.

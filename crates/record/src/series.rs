@@ -1,6 +1,7 @@
 //! The time series as files: one row per policy and control period, as CSV or Parquet, the same
 //! columns in both.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -33,11 +34,12 @@ pub fn csv<'a>(
     columns: &Columns,
     runs: impl Iterator<Item = &'a mut Recorded>,
 ) -> io::Result<()> {
-    let names: Vec<&str> = columns.all.iter().map(|column| column.name.as_str()).collect();
+    let names: Vec<_> = columns.all.iter().map(|column| quoted(&column.name)).collect();
     let kinds: Vec<Kind> = columns.all.iter().map(Column::kind).collect();
     writeln!(to, "policy,{}", names.join(","))?;
     for Recorded { policy, rows, .. } in runs {
         let Some(rows) = rows else { continue };
+        let policy = quoted(policy);
         rows.each(|row| {
             to.write_all(policy.as_bytes())?;
             for (value, kind) in row.iter().zip(&kinds) {
@@ -51,6 +53,14 @@ pub fn csv<'a>(
         })?;
     }
     Ok(())
+}
+
+/// A field of a CSV file (RFC 4180): in quotes where it has a comma or a quote.
+fn quoted(field: &str) -> Cow<'_, str> {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")).into(),
+        false => field.into(),
+    }
 }
 
 /// Writes the rows of all runs as Parquet. `about` becomes the file's metadata, beside the

@@ -153,6 +153,10 @@ impl Records for Lines {
     fn position(&self) -> u64 {
         self.line
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.parser.notes()
+    }
 }
 
 /// Records of VMware's binary traces.

@@ -17,6 +17,7 @@
 //! ```
 
 pub mod files;
+mod foreign;
 pub mod format;
 pub mod generate;
 mod gzip;
@@ -31,7 +32,7 @@ pub mod stats;
 pub mod transform;
 pub mod write;
 
-pub use format::Format;
+pub use format::{Columns, Format};
 pub use open::{OpenOptions, STDIN, check_start, open, open_bytes, open_file, open_stream};
 pub use output::OutputFile;
 pub use reader::{Reader, Skipped};

@@ -7,8 +7,11 @@ use std::path::Path;
 use parquet::file::reader::ChunkReader;
 
 use crate::files::{self, Patient};
+use crate::foreign;
 use crate::format::field::shown;
-use crate::format::{Detected, Format, Nearest, Records, detect, nearest, parquet as own, vscsi};
+use crate::format::{
+    Columns, Detected, Format, Nearest, Records, detect, nearest, parquet as own, vscsi,
+};
 use crate::gzip::Gzip;
 use crate::input::{Lines, Vscsi};
 use crate::reader::Reader;
@@ -24,6 +27,8 @@ pub const STDIN: &str = "-";
 pub struct OpenOptions {
     /// The format; detected where `None`.
     pub format: Option<Format>,
+    /// What the columns of a delimited text are, instead of a format.
+    pub columns: Option<Columns>,
     /// Pass over malformed records and count them instead of stopping at the first.
     pub lenient: bool,
 }
@@ -110,6 +115,7 @@ pub fn check_start(name: &str, head: Vec<u8>, options: &OpenOptions) -> Result<(
 
 fn is_parquet(magic: &[u8], options: &OpenOptions) -> bool {
     match options.format {
+        _ if options.columns.is_some() => false,
         Some(format) => format == Format::Parquet,
         None => magic.starts_with(b"PAR1"),
     }
@@ -136,19 +142,26 @@ fn stream(
         .map_err(|source| TraceError::Io { file: name.clone(), source })?;
     let mut head = head_of(&mut plain, HEAD);
     let binary = options.format == Some(Format::Vscsi) || vscsi::version(&head.bytes).is_some();
-    if let (false, Some(reason)) = (binary, foreign(&head.bytes)) {
+    if let (false, Some(reason)) = (binary, foreign::packed(&head.bytes)) {
         return Err(TraceError::Format { file: name, reason });
     }
     if head.bytes.starts_with(UTF8_MARK) {
         head.bytes.drain(..UTF8_MARK.len());
     }
-    let format = match options.format {
-        Some(format) => format,
-        None => known(&name, &head)?,
+    let format = match (options.columns, options.format) {
+        (Some(_), _) => Format::Columns,
+        (None, Some(format)) => format,
+        (None, None) => known(&name, &head)?,
     };
-    let plain: Box<dyn Read + Send> = Box::new(head.then(plain));
-    let records: Box<dyn Records> = match format.parser() {
-        Some(parser) => Box::new(Lines::new(plain, parser, format.may_have_heading())),
+    let mut plain: Box<dyn Read + Send> = Box::new(head.then(plain));
+    let parser = options.columns.map(Columns::parser).or_else(|| format.parser());
+    let records: Box<dyn Records> = match parser {
+        Some(mut parser) => {
+            let head = head_of(&mut plain, parser.foresight());
+            parser.survey(&head.bytes);
+            let plain = Box::new(head.then(plain));
+            Box::new(Lines::new(plain, parser, format.may_have_heading()))
+        }
         None if format == Format::Vscsi => Box::new(Vscsi::new(plain)),
         None => {
             let reason = "a Parquet trace must be a file of its own, neither piped nor compressed \
@@ -156,7 +169,8 @@ fn stream(
             return Err(TraceError::Format { file: name, reason: reason.to_owned() });
         }
     };
-    Ok(Reader::new(name, format, records, options.lenient))
+    let reader = Reader::new(name, format, records, options.lenient);
+    Ok(if options.format.is_none() { reader.detected() } else { reader })
 }
 
 /// Undoes gzip (RFC 1952) or zstd (RFC 8878) where their magic numbers say so. Files of several
@@ -176,74 +190,11 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes by which gzip and zstd are known.
 const MAGIC: usize = 4;
 
-/// Forms that are not read: how they begin, their names, and a command that undoes them.
-const FOREIGN: [(&[u8], &str, &str); 11] = [
-    (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
-    (b"BZh", "compressed with bzip2", "bzip2 -dc"),
-    (b"PK\x03\x04", "a zip archive", "unzip -p"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "7z e -so"),
-    (b"\x04\x22\x4d\x18", "compressed with lz4", "lz4 -dc"),
-    (b"\x1f\x9d", "compressed with compress", "uncompress -c"),
-    (b"Rar!", "a rar archive", "unrar p -inul"),
-    // BLK_IO_TRACE_MAGIC and version 7, on machines of either byte order.
-    (b"\x07\x74\x61\x65", "a binary trace of blktrace", "blkparse -i"),
-    (b"\x65\x61\x74\x07", "a binary trace of blktrace", "blkparse -i"),
-    (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
-    (b"\xfe\xff", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
-];
-
-/// What the bytes are, if they are something known that is not read, and what to do about it.
-fn foreign(head: &[u8]) -> Option<String> {
-    // The mark of a tar archive stands in the header of its first member.
-    let tar = head.get(257..262) == Some(b"ustar");
-    let known = FOREIGN.iter().find(|(magic, ..)| head.starts_with(magic));
-    let (what, command) = match known {
-        Some((_, what, command)) => (*what, *command),
-        None if tar => ("a tar archive", "tar -xOf"),
-        None => match wide(head) {
-            Some(command) => ("text in UTF-16", command),
-            None => return instead(head),
-        },
-    };
-    Some(format!(
-        "{what}, which Ebb does not read (it reads gzip and zstd); unpack it first, or pipe it in: \
-         {command} FILE | ebb … -"
-    ))
-}
-
-/// What undoes UTF-16 without its mark: of each two bytes one is 0, always the same.
-fn wide(head: &[u8]) -> Option<&'static str> {
-    let pairs = head.as_chunks::<2>().0;
-    let all =
-        |zero: usize| pairs.len() > 3 && pairs.iter().all(|p| p[zero] == 0 && p[1 - zero] > 0);
-    match (all(1), all(0)) {
-        (true, _) => Some("iconv -f UTF-16LE -t UTF-8"),
-        (_, true) => Some("iconv -f UTF-16BE -t UTF-8"),
-        _ => None,
-    }
-}
-
-/// What stands in place of a trace that was not had.
-fn instead(head: &[u8]) -> Option<String> {
-    let text = head.trim_ascii_start();
-    let begins = |with: &str| {
-        text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
-    };
-    if begins("version https://git-lfs") {
-        return Some("a Git LFS pointer, not the file it stands for: git lfs pull".to_owned());
-    }
-    let page = begins("<!doctype html") || begins("<html");
-    page.then(|| "an HTML page, not a trace: look at what was downloaded".to_owned())
-}
-
 fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
     match detect(&head.bytes, head.whole) {
         Detected::Format(format) => return Ok(format),
-        Detected::Either(one, other) => {
-            let reason = format!(
-                "its first lines fit {one} as well as {other}, which differ in their units; name \
-                 the format with --format {one} or --format {other}"
-            );
+        Detected::Doubt(reason) => {
+            let reason = reason.to_owned();
             return Err(TraceError::Format { file: name.to_owned(), reason });
         }
         Detected::None => {}
@@ -267,8 +218,15 @@ fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
             format!("no known format fits line {line}, '{text}'; {format} is nearest: {reason}")
         }
     };
+    if let Some(reason) = foreign::other(name, &head.bytes) {
+        return Err(TraceError::Format { file: name.to_owned(), reason });
+    }
     let names = Format::names();
-    let reason = format!("{what}; if it is a trace, name its format with --format: {names}");
+    let reason = format!(
+        "{what}; if it is a trace, name its format with --format: \
+         {names}; or say what the columns of a delimited text are: --columns \
+         time:ms,device,offset:sectors,size:bytes,op"
+    );
     Err(TraceError::Format { file: name.to_owned(), reason })
 }
 
@@ -309,7 +267,7 @@ mod tests {
     const LINES: &str = "419,W,5613568,4096,1577808144360767\n419,R,0,512,1577808144360769\n";
 
     fn read(text: &[u8], format: Option<Format>) -> Result<Vec<Request>, TraceError> {
-        let options = OpenOptions { format, lenient: false };
+        let options = OpenOptions { format, ..OpenOptions::default() };
         let mut batch = Vec::new();
         open_bytes("trace", text.to_vec(), &options)?.fill(&mut batch)?;
         Ok(batch)
@@ -317,28 +275,6 @@ mod tests {
 
     fn refused(text: &[u8]) -> String {
         read(text, None).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn what_is_not_read_is_named_with_what_undoes_it() {
-        for (magic, what, command) in FOREIGN {
-            let error = refused(&[magic, &[0; 300]].concat());
-            assert!(error.contains(what) && error.contains(command), "{error}");
-        }
-        let mut tar = vec![b'x'; 257];
-        tar.extend_from_slice(b"ustar\x0000");
-        assert!(refused(&tar).contains("a tar archive"));
-    }
-
-    #[test]
-    fn what_stands_in_place_of_a_trace_is_named_with_the_remedy() {
-        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n";
-        assert!(refused(pointer.as_bytes()).contains("git lfs pull"));
-        assert!(refused(b"\n<!DOCTYPE HTML>\n<html>\n").contains("an HTML page"));
-        let wide = |bytes: fn(u16) -> [u8; 2]| LINES.encode_utf16().flat_map(bytes).collect();
-        let (little, big): (Vec<_>, Vec<_>) = (wide(u16::to_le_bytes), wide(u16::to_be_bytes));
-        assert!(refused(&little).contains("iconv -f UTF-16LE"));
-        assert!(refused(&big).contains("iconv -f UTF-16BE"));
     }
 
     #[test]
@@ -382,7 +318,7 @@ mod tests {
     #[test]
     fn what_fits_two_formats_is_not_guessed() {
         let error = refused(b"0 0 3242508288 4096 0\n45 0 11403917312 512 0\n");
-        assert!(error.contains("--format mqsim or --format msr-cut"), "{error}");
+        assert!(error.contains("--format mqsim, --format disksim or"), "{error}");
         assert_eq!(read(b"0 0 3242508288 4096 0\n", Some(Format::MsrCut)).unwrap()[0].bytes, 4096);
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use ebb_policy::units::Nanos;
 
-use crate::format::{Fault, Format, Line, Records};
+use crate::format::{Fault, Format, Line, Records, in_sectors};
 use crate::order::Order;
 use crate::request::{LONGEST, LONGEST_SAID, Request, Source, TraceError};
 
@@ -43,6 +43,8 @@ pub struct Reader {
     read: u64,
     ended: bool,
     skipped: Skipped,
+    /// The format was not named but detected.
+    detected: bool,
 }
 
 impl Reader {
@@ -64,7 +66,13 @@ impl Reader {
             read: 0,
             ended: false,
             skipped: Skipped::default(),
+            detected: false,
         }
+    }
+
+    /// The same of a format that nobody named: its units are in doubt.
+    pub(crate) fn detected(self) -> Self {
+        Self { detected: true, ..self }
     }
 
     /// The format that was named or detected.
@@ -85,6 +93,16 @@ impl Reader {
         &self.skipped
     }
 
+    /// What to know of how the requests came about: units taken, rows that are not arrivals.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let units = self.format.units().filter(|_| self.detected).map(|units| {
+            let name = self.format;
+            format!("read as {name}: {units}; --format or --columns for other units")
+        });
+        units.into_iter().chain(self.records.notes()).collect()
+    }
+
     /// Takes the next record into `batch` or the window; `false` at the end.
     fn step(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
         let fault = match self.records.next() {
@@ -93,6 +111,9 @@ impl Reader {
             Ok(Some(Line::Other)) => {
                 self.skipped.ignored += 1;
                 return Ok(true);
+            }
+            Ok(Some(Line::Request(request))) if self.is_doubtful(&request) => {
+                return Err(self.no_bytes(&request));
             }
             Ok(Some(Line::Request(request))) => match self.accept(request, batch) {
                 Ok(()) => return Ok(true),
@@ -120,6 +141,23 @@ impl Reader {
             reason.push_str(&format!("; {malformed} are malformed, the first at {line}: {first}"));
         }
         Err(TraceError::Format { file: self.file.clone(), reason })
+    }
+
+    /// Whether a format that counts in bytes was detected and this is no whole sector.
+    fn is_doubtful(&self, request: &Request) -> bool {
+        self.detected && self.format.counts_bytes() && !in_sectors(request)
+    }
+
+    #[cold]
+    fn no_bytes(&self, request: &Request) -> TraceError {
+        let (format, Request { offset, bytes, .. }) = (self.format, request);
+        let reason = format!(
+            "offset {offset} and size {bytes} are no whole sectors, as if they were not in bytes, \
+             as {format} has them: name a format that counts in sectors (--format disksim, mqsim, \
+             tencent), state the units (--columns), or confirm bytes with --format {format}"
+        );
+        let line = self.records.position();
+        TraceError::Malformed { file: self.file.clone(), line, reason }
     }
 
     fn accept(&mut self, request: Request, batch: &mut Vec<Request>) -> Result<(), String> {
@@ -186,6 +224,7 @@ impl Reader {
     fn malformed(&mut self, reason: String) -> Result<(), TraceError> {
         let line = self.records.position();
         if !self.lenient {
+            let reason = format!("{reason} (--lenient passes over such records)");
             return Err(TraceError::Malformed { file: self.file.clone(), line, reason });
         }
         self.skipped.malformed += 1;

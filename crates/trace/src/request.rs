@@ -116,6 +116,29 @@ pub enum TraceError {
     },
 }
 
+impl TraceError {
+    /// The same once more, for somebody else.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        match self {
+            Self::Io { file, source } => {
+                let source = std::io::Error::new(source.kind(), source.to_string());
+                Self::Io { file: file.clone(), source }
+            }
+            Self::Malformed { file, line, reason } => {
+                Self::Malformed { file: file.clone(), line: *line, reason: reason.clone() }
+            }
+            Self::NothingLeft { from, to, latest } => {
+                Self::NothingLeft { from: *from, to: *to, latest: *latest }
+            }
+            Self::TooSlow { rate, at } => Self::TooSlow { rate: *rate, at: *at },
+            Self::Format { file, reason } => {
+                Self::Format { file: file.clone(), reason: reason.clone() }
+            }
+        }
+    }
+}
+
 /// Where requests are instead.
 fn ends(from: &Nanos, to: &Nanos, latest: &Nanos) -> String {
     let latest_s = latest.seconds();

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 /// Reads to the end or to the first error, and checks what is handed out.
 fn check(bytes: &[u8], format: Option<Format>, lenient: bool) {
-    let options = OpenOptions { format, lenient };
+    let columns = None;
+    let options = OpenOptions { format, columns, lenient };
     let Ok(mut reader) = open_bytes("t", bytes.to_vec(), &options) else { return };
     let (mut batch, mut latest) = (Vec::new(), None);
     loop {

@@ -6,4 +6,5 @@
 mod any_bytes;
 mod reading;
 mod real_traces;
+mod reported;
 mod round_trip;

@@ -14,7 +14,7 @@ const BIOSNOOP: &str = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)";
 const FIO: &str = "fio version 3 iolog";
 
 fn opened(text: &str, lenient: bool) -> Result<Reader, TraceError> {
-    open_bytes("t", text.as_bytes().to_vec(), &OpenOptions { format: None, lenient })
+    open_bytes("t", text.as_bytes().to_vec(), &OpenOptions { lenient, ..OpenOptions::default() })
 }
 
 fn all(reader: &mut Reader) -> Result<Vec<Request>, TraceError> {
@@ -158,7 +158,7 @@ fn what_is_no_trace_is_refused_with_the_names_of_the_formats() {
         let error = error_of(text);
         assert!(error.contains("--format") && error.contains("tencent-replay"), "{error}");
     }
-    let named = OpenOptions { format: Some(Format::Spc), lenient: false };
+    let named = OpenOptions { format: Some(Format::Spc), ..OpenOptions::default() };
     let error = all(&mut open_bytes("t", Vec::new(), &named).unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "t: there is no request in it");
     let error = open("/no/such/trace", &OpenOptions::default()).err().unwrap().to_string();
@@ -200,7 +200,7 @@ fn a_truncated_archive_names_the_file_and_how_far_it_went() {
     for mut packed in [gzip(text.as_bytes()), zstd::encode_all(text.as_bytes(), 3).unwrap()] {
         packed.truncate(packed.len() * 3 / 4);
         for lenient in [false, true] {
-            let options = OpenOptions { format: None, lenient };
+            let options = OpenOptions { lenient, ..OpenOptions::default() };
             let mut reader = open_bytes("cut.gz", packed.clone(), &options).unwrap();
             let mut read = Vec::new();
             let error = loop {
@@ -235,7 +235,7 @@ fn a_vscsi_file_that_ends_inside_a_record_says_so() {
     bytes.truncate(4 * 32 - 7);
     let mut reader = open_bytes("t", bytes, &OpenOptions::default()).unwrap();
     let error = all(&mut reader).unwrap_err().to_string();
-    assert_eq!(error, "t:4: the file ends inside a record: 25 of 32 bytes");
+    assert!(error.starts_with("t:4: the file ends inside a record: 25 of 32 bytes"), "{error}");
 }
 
 /// Makes `lines` lines, one read at a time, and counts the bytes it was asked for.

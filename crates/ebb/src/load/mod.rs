@@ -73,9 +73,9 @@ pub fn run(args: &LoadArgs) -> Result<()> {
 fn traces(args: &LoadArgs) -> Result<Option<Traces>> {
     let Some(file) = &args.work.trace else { return Ok(None) };
     let changes = Changes { rate_scale: args.work.speed, ..Changes::default() };
-    let traces = Traces::new(vec![file.clone()], args.work.reading, changes)?;
+    let traces = Traces::new(vec![file.clone()], args.work.reading, changes)?.for_runs(1, false)?;
     // A trace that cannot be read is told of before anything is sent.
-    traces.open(None)?;
+    traces.check(None)?;
     Ok(Some(traces))
 }
 

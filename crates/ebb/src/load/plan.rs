@@ -285,7 +285,9 @@ fn check_options(args: &LoadArgs, rw: Rw) -> Result<()> {
     if work.mix.is_some() && (!rw.is_mixed() || work.trace.is_some()) {
         return Err(usage("--mix is the share of reads of --rw rw or randrw"));
     }
-    if work.trace.is_none() && (work.reading.format.is_some() || work.reading.lenient) {
+    if work.trace.is_none()
+        && (work.reading.format.is_some() || work.reading.columns.is_some() || work.reading.lenient)
+    {
         return Err(usage("--format and --lenient say how to read a --trace"));
     }
     if let Some(total) = pace.duration

@@ -388,6 +388,9 @@ impl Report {
                  cut to the namespace",
                 trace.requests, trace.folded, trace.aligned, trace.cut
             ));
+            for file in &trace.files {
+                lines.extend(file.notes.iter().map(|note| format!("{}: {note}", file.file)));
+            }
         }
         if let Some(verify) = &self.verify {
             lines.extend(verify.lines());

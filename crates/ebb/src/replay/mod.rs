@@ -214,6 +214,9 @@ fn sampler(
 /// What people have to know of how requests came to the target and of its meters.
 fn told(plan: &Plan, sampler: &Sampler, notes: &mut Vec<String>) {
     let loaded = &plan.requests.loaded;
+    for file in &loaded.files {
+        notes.extend(file.notes.iter().map(|note| format!("{}: {note}", file.file)));
+    }
     let mut note = |count: u64, what: &str| {
         if count > 0 {
             notes.push(format!("{} {what}", crate::text::grouped(count as f64)));

@@ -121,6 +121,7 @@ impl TraceInput {
         let Self { reading, changes, fold, .. } = self;
         first(&[
             ("--format", reading.format.is_some()),
+            ("--columns", reading.columns.is_some()),
             ("--lenient", reading.lenient),
             ("--rate-scale", changes.rate_scale.is_some()),
             ("--from", changes.from.is_some()),

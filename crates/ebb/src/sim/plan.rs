@@ -62,6 +62,8 @@ pub struct Plan {
     pub duration: Option<Nanos>,
     /// Simulated but not counted.
     pub warmup: Nanos,
+    /// The same as stated, before it was rounded.
+    pub warmup_stated: Option<Nanos>,
     /// Seed of everything random.
     pub seed: u64,
     /// Injected faults.
@@ -74,6 +76,23 @@ pub struct Plan {
     pub maximum: Option<f64>,
     /// Whether this is the built-in example.
     pub example: bool,
+}
+
+impl Requests {
+    /// How many runs to do at once, of so many; all of them where they read one pipe together.
+    pub fn threads(&self, runs: usize, asked: Option<u16>) -> Option<u16> {
+        match self {
+            Self::Traces { traces, .. } if traces.flows() => u16::try_from(runs).ok(),
+            _ => asked,
+        }
+    }
+
+    /// A run has failed and may not have opened them.
+    pub fn go_on(&self) {
+        if let Self::Traces { traces, .. } = self {
+            traces.go_on();
+        }
+    }
 }
 
 impl Plan {
@@ -104,7 +123,7 @@ impl Plan {
             check_policies(&policies, &server, settings)?;
         }
         options::something_to_run(args)?;
-        let requests = requests(args)?;
+        let requests = requests(args, &policies)?;
         let campaign = if args.faults_wide { Faults::wide } else { Faults::seeded };
         let plan = Self {
             duration: args.duration.or_else(|| duration(&requests, example)),
@@ -117,6 +136,7 @@ impl Plan {
                 true => Example::warmup(args.duration),
                 false => Nanos::ZERO,
             })),
+            warmup_stated: args.warmup,
             seed: args.seed,
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
             thermal_guard: !args.no_thermal_guard,
@@ -153,6 +173,9 @@ impl Plan {
         if self.maximum.is_none() && self.needs_maximum() {
             return Ok(()); // Built and checked once the maximum is known.
         }
+        if let Requests::Traces { traces, fold } = &self.requests {
+            return traces.check(fold.then_some(&self.server));
+        }
         self.workload().map(|_| ())
     }
 
@@ -169,6 +192,12 @@ impl Plan {
         }
         if self.changes.iter().any(|(_, settings)| settings.plf != self.settings.plf) {
             notes.push("verdicts are by the tolerance of the start".to_owned());
+        }
+        if let Some(stated) = self.warmup_stated.filter(|stated| *stated != self.warmup) {
+            notes.push(format!(
+                "a warm-up of {} is left out instead of {stated}: whole periods of {PERIOD}",
+                self.warmup
+            ));
         }
         let profile = &self.server.profile;
         let eadc = |name: &String| uses_curve(name);
@@ -363,12 +392,15 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
     causal.into_iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
 }
 
-/// Where the requests come from that the options name.
-pub fn requests(args: &SimArgs) -> Result<Requests> {
+/// Where the requests come from that the options name, for runs under `policies`.
+pub fn requests(args: &SimArgs, policies: &[String]) -> Result<Requests> {
     let input = &args.trace;
     if !input.files.is_empty() {
         let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;
-        return Ok(Requests::Traces { traces: traces.for_several_runs()?, fold: input.fold });
+        // Those that know the future read it first.
+        let again = policies.iter().any(|name| name.starts_with("clairvoyant"));
+        let traces = traces.for_runs(policies.len(), again)?;
+        return Ok(Requests::Traces { traces, fold: input.fold });
     }
     let name = args.workload.workload.as_deref().unwrap_or(Example::WORKLOAD);
     let spec = options::workload(name, &args.workload)?;

@@ -43,8 +43,9 @@ pub fn simulate(args: &SimArgs, profile: &Profile, experiment: Option<Experiment
     let plan = Plan::new(args, profile)?;
     let progress = Progress::new(args.output.quiet);
     let bar = progress.bar("schedulers", Some(plan.names.len() as u64));
-    let runs = in_parallel(plan.names.len(), args.output.threads, |index| {
-        let shown = plan.run(&plan.names[index]);
+    let threads = plan.requests.threads(plan.names.len(), args.output.threads);
+    let runs = in_parallel(plan.names.len(), threads, |index| {
+        let shown = plan.run(&plan.names[index]).inspect_err(|_| plan.requests.go_on());
         bar.inc(1);
         shown
     })?;
@@ -94,7 +95,7 @@ impl<'a> Plan<'a> {
             by_name(name, &profile.machine())
                 .map_err(|error| usage(format!("--policy {name}: {error}")))?;
         }
-        let requests = requests(args)?;
+        let requests = requests(args, &names)?;
         let own = match &requests {
             Requests::Traces { traces, .. } => traces.length(),
             Requests::Generated(spec) => spec.duration.or(Some(DEFAULT_DURATION)),

@@ -49,9 +49,11 @@ pub fn run_all(
     threads: Option<u16>,
     keep: Keep,
 ) -> Result<Results> {
+    let threads = plan.requests.threads(plan.policies.len(), threads);
     let runs = each_in_parallel(plan.policies.len(), threads, |index| {
         let policy = &plan.policies[index];
-        run_one(plan, policy, progress, keep).with_context(|| format!("policy {policy}"))
+        let run = run_one(plan, policy, progress, keep);
+        run.inspect_err(|_| plan.requests.go_on()).with_context(|| format!("policy {policy}"))
     });
     let mut results = Results { done: Vec::new(), unfinished: Vec::new() };
     for (run, policy) in runs.into_iter().zip(&plan.policies) {

@@ -397,7 +397,10 @@ pub fn notes(to: &mut impl Write, summary: &Summary, results: &[RunResult]) -> i
     }
     let end = results.iter().map(|run| run.outcome.end.seconds()).fold(0.0, f64::max);
     faults(to, summary, end)?;
-    for file in results.first().map(|first| first.files.as_slice()).unwrap_or_default() {
+    for file in &summary.traces {
+        for note in &file.notes {
+            writeln!(to, "{}", wrapped(&format!("{}: {note}", file.file)))?;
+        }
         if file.malformed > 0 {
             let (line, reason) = file.reasons.first().cloned().unwrap_or_default();
             writeln!(

@@ -67,6 +67,9 @@ impl Source for Counted {
 /// Tells what was passed over.
 fn skipped(to: &mut impl Write, files: &[FileReport]) -> io::Result<()> {
     for file in files {
+        for note in &file.notes {
+            writeln!(to, "{}: {note}", file.file)?;
+        }
         if file.ignored > 0 {
             writeln!(to, "{}: {} records that are not requests", file.file, file.ignored)?;
         }

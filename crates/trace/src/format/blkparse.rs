@@ -1,75 +1,157 @@
 //! The default text output of `blkparse` (blktrace).
 
-use super::field::{self, Columns, Line, LineParser, Reason, shown};
+mod stack;
+
+use super::field::{self, Columns, Line, LineParser, Reason, Unknown, shown};
 use super::names::Names;
 use crate::request::{Op, Request};
+use stack::Stack;
 
 /// `  8,0    3    1   0.000000000   697  Q   W 223490 + 8 [kjournald]`: device, processor,
 /// sequence number, seconds, process, action, kind, first sector, sectors (512 B).
 ///
-/// The queue events (`Q`) are the arrivals. Latency is not taken: a completion (`C`) may cover
-/// several queued requests that were merged, and would have to be awaited.
+/// The queue events (`Q`) are the arrivals, or the issue events (`D`) where a file has no others.
+/// Latency is not taken: a completion (`C`) may cover several queued requests that were merged, and
+/// would have to be awaited.
 #[derive(Default)]
 pub(crate) struct Blkparse {
     devices: Names,
+    stack: Stack,
+    /// After the totals nothing but more totals or another output is expected.
     summary: bool,
     events: u64,
-    queued: u64,
+    arrivals: u64,
+    /// Requests end with a process, so that a line without one is cut off.
+    has_process: bool,
+    unknown: Unknown,
 }
 
-/// Every action that `blkparse` prints, besides two-letter `UT`.
-const ACTIONS: &[u8] = b"QGIDCMFAXPUTBSRm";
+/// Every action that `blkparse` prints besides the arrivals.
+const ACTIONS: [&[u8]; 19] = [
+    b"Q", b"G", b"I", b"D", b"C", b"M", b"F", b"A", b"X", b"P", b"U", b"T", b"B", b"S", b"R", b"m",
+    b"UT", b"ZP", b"ZU",
+];
+/// For a message.
+const KNOWN: &str = "one of blkparse's (Q, G, I, D, C, ...)";
+/// Bytes that show which events a file has and which devices stand on which.
+const FORESIGHT: usize = 256 << 10;
 
 impl LineParser for Blkparse {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        if self.summary || line.starts_with(b"CPU") || line.starts_with(b"Total (") {
-            // The totals stand at the end of the output.
-            self.summary = true;
-            return if self.events > 0 {
-                Ok(Line::Other)
-            } else {
-                Err("totals of blkparse without any event before them".to_owned())
+        let Some(event) = self.event(line)? else { return Ok(Line::Header) };
+        let Event { at, device, process, action, mut columns } = event;
+        self.events += 1;
+        if action != self.stack.arrival() {
+            self.stack.see(device, action, columns);
+            return match ACTIONS.contains(&action) {
+                true => Ok(Line::Other),
+                false => self.unknown.count(action, "action", KNOWN),
             };
         }
-        let mut columns = Columns::blanks(line);
-        let device = columns.want("device")?;
-        major_minor(device)?;
-        columns.unsigned("processor")?;
-        columns.unsigned("sequence number")?;
-        let at = field::time(columns.want("timestamp")?, "timestamp", 1_000_000_000)?;
-        let process = field::stream(columns.unsigned("process")?, "process")?;
-        let action = columns.want("action")?;
-        if action != b"Q" {
-            return self.other(action);
-        }
         let Some(op) = kind(columns.want("kind")?)? else { return Ok(Line::Other) };
-        let (op, offset, size) = extent(&mut columns, op)?;
+        let Some((op, offset, size)) = self.extent(&mut columns, op)? else {
+            return Ok(Line::Other);
+        };
         let request = field::request(at, op, offset, size)?;
+        self.arrivals += 1;
+        if !self.stack.counts(device) {
+            return Ok(Line::Other);
+        }
         let device = self.devices.number(&[device])?;
-        self.events += 1;
-        self.queued += 1;
         Ok(Line::Request(Request { device, stream: process, ..request }))
     }
 
+    fn foresight(&self) -> usize {
+        FORESIGHT
+    }
+
+    fn survey(&mut self, head: &[u8]) {
+        let complete = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
+        for line in complete.split(|byte| *byte == b'\n') {
+            if let Ok(Some(event)) = self.event(line.trim_ascii()) {
+                self.stack.foresee(event.device, event.action, event.columns);
+            }
+        }
+        self.summary = false;
+        self.stack.settle();
+    }
+
     fn end(&self) -> Result<(), Reason> {
-        if self.events > 0 && self.queued == 0 {
+        if self.events > 0 && self.arrivals == 0 {
             return Err(format!(
-                "{} events, but none of them is a queue event (Q), the arrival of a request; \
-                 run blkparse without an action filter",
+                "{} events, but none of them is the arrival of a request, queued (Q) or issued \
+                 (D); run blkparse without an action filter",
                 self.events
             ));
         }
         Ok(())
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.unknown.note("actions").into_iter().chain(self.stack.notes()).collect()
+    }
+}
+
+/// One event and what stands behind its action.
+struct Event<'a> {
+    at: u64,
+    device: &'a [u8],
+    process: u32,
+    action: &'a [u8],
+    columns: Columns<'a>,
 }
 
 impl Blkparse {
-    fn other(&mut self, action: &[u8]) -> Result<Line, Reason> {
-        if action == b"UT" || matches!(action, [one] if ACTIONS.contains(one)) {
-            self.events += 1;
-            return Ok(Line::Other);
+    /// The event of a line; `None` for totals and what stands before the events.
+    fn event<'a>(&mut self, line: &'a [u8]) -> Result<Option<Event<'a>>, Reason> {
+        let mut columns = Columns::blanks(line);
+        let device = columns.want("device")?;
+        if let Err(reason) = major_minor(device) {
+            // Totals stand at the end, where another output may follow.
+            let is_total = line.starts_with(b"CPU") || line.starts_with(b"Total (");
+            self.summary |= is_total && self.events > 0;
+            let is_known = self.summary || line.starts_with(b"Input file ");
+            return if is_known { Ok(None) } else { Err(reason) };
         }
-        Err(format!("action is '{}', not one of blkparse's (Q, G, I, D, C, ...)", shown(action)))
+        columns.unsigned("processor")?;
+        columns.unsigned("sequence number")?;
+        let at = field::time(columns.want("timestamp")?, "timestamp", 1_000_000_000)?;
+        let process = field::stream(columns.unsigned("process")?, "process")?;
+        let action = columns.want("action")?;
+        Ok(Some(Event { at, device, process, action, columns }))
+    }
+
+    /// `sector + sectors [process]`, with more in parentheses before the process; without it, or
+    /// with none, a write is a bare flush and a read nothing. A single number is of a command that
+    /// passes through (its bytes).
+    fn extent(
+        &mut self,
+        columns: &mut Columns<'_>,
+        op: Op,
+    ) -> Result<Option<(Op, u64, u64)>, Reason> {
+        let is_end = |text: &&[u8]| text.starts_with(b"[") || text.starts_with(b"(");
+        let flush = matches!(op, Op::Flush | Op::Write).then_some((Op::Flush, 0, 0));
+        let Some(sector) = columns.next().filter(|text| !is_end(text)) else { return Ok(flush) };
+        let sector = field::unsigned(sector, "sector")?;
+        match columns.next() {
+            Some(b"+") => {}
+            text if text.as_ref().is_none_or(is_end) => return Ok(None),
+            text => {
+                let text = shown(text.unwrap_or_default());
+                return Err(format!("'+' was expected after the sector, not '{text}'"));
+            }
+        }
+        let size = field::sectors(columns.unsigned("size")?, "size")?;
+        match columns.next() {
+            Some(text) if is_end(&text) => self.has_process = true,
+            Some(text) => return Err(format!("a column too many: '{}'", shown(text))),
+            None if self.has_process => {
+                return Err("the line ends before its process, such as [dd]: cut off".to_owned());
+            }
+            None => {}
+        }
+        let offset = field::sectors(sector, "sector")?;
+        Ok(if size == 0 { flush } else { Some((op, offset, size)) })
     }
 }
 
@@ -82,93 +164,24 @@ fn major_minor(device: &[u8]) -> Result<(), Reason> {
     Err(format!("device is '{}', not major,minor such as 8,0", shown(device)))
 }
 
-/// The RWBS column: what the request does, `None` where it moves no data (N, zone commands).
+/// The RWBS column: what the request does, `None` where it moves no data (N, the management of
+/// zones).
 fn kind(rwbs: &[u8]) -> Result<Option<Op>, Reason> {
     if rwbs.is_empty() || !rwbs.iter().all(u8::is_ascii_uppercase) {
         return Err(format!("kind is '{}', not letters such as R, WS or D", shown(rwbs)));
     }
     // F first is a flush ahead of the rest, F last forces the write through (blktrace, RWBS).
-    let main = rwbs.iter().copied().find(|letter| *letter != b'F').unwrap_or(b'F');
-    Ok(match main {
-        b'R' => Some(Op::Read),
-        b'W' => Some(Op::Write),
-        b'D' => Some(Op::Trim),
-        b'F' => Some(Op::Flush),
+    let main = rwbs.iter().position(|letter| *letter != b'F').unwrap_or(rwbs.len());
+    Ok(match &rwbs[main..] {
+        [b'R', ..] => Some(Op::Read),
+        [b'W', ..] | [b'Z', b'A', ..] => Some(Op::Write),
+        [b'D', ..] => Some(Op::Trim),
+        // A flush as issued is FF, or FN in older versions.
+        [] => Some(Op::Flush),
+        [b'N', ..] if main > 0 => Some(Op::Flush),
         _ => None,
     })
 }
 
-/// `sector + sectors`; without it, or with none, the request is a bare flush.
-fn extent(columns: &mut Columns<'_>, op: Op) -> Result<(Op, u64, u64), Reason> {
-    let Some(sector) = columns.next().filter(|text| !text.starts_with(b"[")) else {
-        return Ok((Op::Flush, 0, 0));
-    };
-    let offset = field::sectors(field::unsigned(sector, "sector")?, "sector")?;
-    match columns.want("+")? {
-        b"+" => {}
-        text => return Err(format!("'+' was expected after the sector, not '{}'", shown(text))),
-    }
-    let size = field::sectors(columns.unsigned("size")?, "size")?;
-    Ok(if size == 0 { (Op::Flush, 0, 0) } else { (op, offset, size) })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ebb_policy::units::Nanos;
-
-    #[test]
-    fn queue_events_are_the_arrivals() {
-        let text = "\
-  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
-  8,0    3        2     0.000001829   697  G   W 223490 + 8 [kjournald]
-  8,0    3        3     0.000002197   697  P   N [kjournald]
-  8,0    3        4     0.000003000   697  Q  FWFS 223498 + 8 [kjournald]
-  8,16   1        5     0.000004000   698  Q FWS [fsync]
-  8,0    1        6     0.000005000   699  Q   D 1024 + 2048 [fstrim]
-  8,0    1        7     0.000006000   700  Q  RA 5 + 8 [cat]
-  8,0    1        8     0.009507758   697  C   W 223490 + 8 [0]
-  8,0    1        0     0.009600000     0  m   N cfq697 arm_idle
-CPU0 (8,0):
- Reads Queued:           0,        0KiB";
-        let mut parser = Blkparse::default();
-        let mut all = Vec::new();
-        for line in text.lines() {
-            if let Line::Request(r) = parser.line(line.as_bytes()).unwrap() {
-                all.push((r.at, r.op, r.offset, r.bytes, r.device, r.stream));
-            }
-        }
-        let expected = [
-            (Nanos(0), Op::Write, 223_490 * 512, 4096, 0, 697),
-            (Nanos(3000), Op::Write, 223_498 * 512, 4096, 0, 697),
-            (Nanos(4000), Op::Flush, 0, 0, 1, 698),
-            (Nanos(5000), Op::Trim, 1024 * 512, 1 << 20, 0, 699),
-            (Nanos(6000), Op::Read, 5 * 512, 4096, 0, 700),
-        ];
-        assert_eq!(all, expected);
-        assert_eq!(parser.end(), Ok(()));
-    }
-
-    #[test]
-    fn a_file_without_arrivals_is_refused() {
-        let mut parser = Blkparse::default();
-        let line = b"8,0 1 8 0.009507758 697 C W 223490 + 8 [0]";
-        assert_eq!(parser.line(line), Ok(Line::Other));
-        assert!(parser.end().unwrap_err().contains("queue event (Q)"));
-    }
-
-    #[test]
-    fn faults_are_named() {
-        for (line, said) in [
-            ("sda 1 1 0.0 1 Q W 0 + 8", "device is 'sda'"),
-            ("8,0 1 1 zero 1 Q W 0 + 8", "timestamp is not a number: 'zero'"),
-            ("8,0 1 1 0.0 1 Y W 0 + 8", "action is 'Y'"),
-            ("8,0 1 1 0.0 1 Q W 0 - 8", "'+' was expected"),
-            ("8,0 1 1 0.0 1 Q W 0 + x", "size is not a whole number: 'x'"),
-            ("8,0 1 1 0.0 1 Q 17 0 + 8", "kind is '17'"),
-        ] {
-            let reason = Blkparse::default().line(line.as_bytes()).unwrap_err();
-            assert!(reason.contains(said), "{reason}");
-        }
-    }
-}
+mod tests;

@@ -1,16 +1,15 @@
 //! Which format a file is in, from its first bytes.
 
 use super::field::{Columns, Reason, is_comment, is_heading};
-use super::{Format, Line, vscsi};
-use crate::request::Request;
+use super::{Format, Line, in_sectors, vscsi};
 
 /// What the first bytes of a file show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detected {
     /// One format.
     Format(Format),
-    /// Two that nothing tells apart.
-    Either(Format, Format),
+    /// Several that nothing tells apart: what to do.
+    Doubt(&'static str),
     /// None that is known.
     None,
 }
@@ -18,9 +17,8 @@ pub(crate) enum Detected {
 /// The format of a file that begins with `head`; `whole` says that there is nothing after it.
 ///
 /// The binary formats are known by their marks. Of the text formats the one wins whose parser
-/// accepts most of the whole lines; their columns differ in number, separator or kind. Only whole
-/// numbers in five columns fit two: `mqsim`, which counts in sectors, and `msr-cut`, which counts
-/// in bytes. What is no multiple of a sector is not in bytes; otherwise nobody can tell.
+/// accepts most of the whole lines; their columns differ in number, separator or kind, but for
+/// [`five_numbers`].
 pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
     if head.starts_with(b"PAR1") {
         return Detected::Format(Format::Parquet);
@@ -35,22 +33,38 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
             (best, most) = (Detected::Format(format), accepted);
         }
     }
-    if best == Detected::Format(Format::MsrCut)
-        && accepted(Format::Mqsim, head, whole).count() == most
-    {
-        let in_bytes = |line| match line {
-            Line::Request(Request { offset, bytes, .. }) => {
-                offset.is_multiple_of(SECTOR) && u64::from(bytes).is_multiple_of(SECTOR)
-            }
-            Line::Header | Line::Other => true,
-        };
-        best = if accepted(Format::MsrCut, head, whole).all(in_bytes) {
-            Detected::Either(Format::Mqsim, Format::MsrCut)
-        } else {
-            Detected::Format(Format::Mqsim)
-        };
+    if best == Detected::Format(Format::MsrCut) { five_numbers(head, whole, most) } else { best }
+}
+
+/// Arrival, device, place, size and 1 for a read, divided by blanks, in `most` lines: `msr-cut`
+/// counts ms and bytes, `disksim` ms and sectors, `mqsim` whole ns and sectors. What is no multiple
+/// of a sector is not in bytes; what is finer than a nanosecond is not in ms.
+fn five_numbers(head: &[u8], whole: bool, most: usize) -> Detected {
+    let in_bytes = |line| !matches!(line, Line::Request(request) if !in_sectors(&request));
+    let in_bytes = accepted(Format::MsrCut, head, whole).all(in_bytes);
+    let whole_times = accepted(Format::Mqsim, head, whole).count() == most;
+    let decimals = |line| {
+        let time = Columns::blanks(line).next().unwrap_or_default();
+        time.iter().rev().position(|byte| *byte == b'.').unwrap_or(0)
+    };
+    // More than nine are noise of floating point.
+    if lines(head, whole).any(|(_, line)| (7..=9).contains(&decimals(line))) {
+        return Detected::Doubt(
+            "times with 7 to 9 decimals are finer than a nanosecond if they are in ms, as disksim \
+             and msr-cut have them; if they are in seconds, say so and what the rest is, as in \
+             --columns time:s,device,offset:sectors,size:sectors,op:1=read; otherwise name the \
+             format with --format",
+        );
     }
-    best
+    match (in_bytes, whole_times) {
+        (true, true) => Detected::Doubt(
+            "its first lines fit mqsim (ns, sectors), disksim (ms, sectors) and msr-cut (ms, \
+             bytes); name the format with --format mqsim, --format disksim or --format msr-cut",
+        ),
+        (true, false) => Detected::Format(Format::MsrCut),
+        (false, true) => Detected::Format(Format::Mqsim),
+        (false, false) => Detected::Format(Format::Disksim),
+    }
 }
 
 /// The first line that no format takes.
@@ -104,9 +118,6 @@ fn edits(line: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     places.flat_map(move |place| values().map(move |value| (place, value))).map(edit)
 }
 
-/// Bytes of a sector.
-const SECTOR: u64 = 512;
-
 /// The lines of `head` that the parser of `format` takes for what it knows.
 fn accepted(format: Format, head: &[u8], whole: bool) -> impl Iterator<Item = Line> {
     let mut parser = format.parser();
@@ -150,6 +161,12 @@ mod tests {
             (Format::Biosnoop, biosnoop),
             (Format::Darshan, &darshan),
             (Format::EbbCsv, &ebb),
+            (Format::Disksim, "0.000 0 303567 7 0\n1.130 0 303574 8 1\n"),
+            (Format::Disksim, "0.000 0 512 512 30\n1.130 0 1024 512 1f\n"),
+            (Format::Fiu, "329131208190249 4892 syslogd 904265560 8 W 6 0 531e779d39068ae5\n"),
+            (Format::Systor, "1455592061.1,0.000114,R,0,125116776448,8192\n"),
+            (Format::VscsiCsv, "version,time,op,size,lbn\n1,5633898,2a,512,42932745\n"),
+            (Format::Etw, "BeginHeader\n  DiskRead,  TimeStamp,  Process Name ( PID)\n"),
         ] {
             assert_eq!(detect(text.as_bytes(), true), Detected::Format(format), "{text}");
             let cut = format!("{text}{}", &text[..text.len() / 2]);
@@ -161,6 +178,16 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn seconds_are_not_taken_for_milliseconds() {
+        for text in ["242.504709548 0 1000 8 1\n", "0.5 0 0 512 1\n1.2345678 0 512 512 1\n"] {
+            let Detected::Doubt(reason) = detect(text.as_bytes(), true) else { panic!("{text}") };
+            assert!(reason.contains("--columns time:s,"), "{reason}");
+        }
+        let noise = "0.30000000000000004 0 1000 8 1\n";
+        assert_eq!(detect(noise.as_bytes(), true), Detected::Format(Format::Disksim));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Columns of a text line, and numbers out of them without copying.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use ebb_policy::units::Nanos;
@@ -25,6 +26,19 @@ pub(crate) trait LineParser: Send {
     /// Takes one line, without its line end.
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason>;
 
+    /// Bytes from the start of the file that [`Self::survey`] wants to see.
+    fn foresight(&self) -> usize {
+        0
+    }
+
+    /// Looks at the start of the file, before its first line is taken.
+    fn survey(&mut self, _head: &[u8]) {}
+
+    /// What a reader of the numbers has to know of how they came about.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Called at the end of the file: whether it made sense as a whole.
     fn end(&self) -> Result<(), Reason> {
         Ok(())
@@ -46,6 +60,37 @@ pub(crate) trait Records: Send {
     fn next(&mut self) -> Result<Option<Line>, Fault>;
     /// Number of the line or record that `next` just looked at, counted from 1.
     fn position(&self) -> u64;
+    /// As [`LineParser::notes`].
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Rows of kinds that are not known, which are passed over: how many of each.
+#[derive(Default)]
+pub(crate) struct Unknown(BTreeMap<Box<[u8]>, u64>);
+
+impl Unknown {
+    /// Kinds that are told apart; a file has a few, or is of another format.
+    const MOST: usize = 16;
+
+    /// Counts a row of `kind`: letters, or it is none; `known` are for the message.
+    pub(crate) fn count(&mut self, kind: &[u8], name: &str, known: &str) -> Result<Line, Reason> {
+        let word = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
+        let is_known = self.0.contains_key(kind);
+        if kind.is_empty() || !kind.iter().all(word) || (!is_known && self.0.len() == Self::MOST) {
+            return Err(format!("{name} is '{}', not {known}", shown(kind)));
+        }
+        *self.0.entry(kind.into()).or_default() += 1;
+        Ok(Line::Other)
+    }
+
+    /// What was passed over.
+    pub(crate) fn note(&self, name: &str) -> Option<String> {
+        let each = self.0.iter().map(|(kind, count)| format!("{count} × {}", shown(kind)));
+        let all = each.collect::<Vec<_>>().join(", ");
+        (!all.is_empty()).then(|| format!("rows of unknown {name} were passed over: {all}"))
+    }
 }
 
 /// Whether a line is a comment, in any format.
@@ -225,6 +270,15 @@ pub(crate) fn stream(count: u64, name: &str) -> Result<u32, Reason> {
 pub(crate) fn device(number: u64, name: &str) -> Result<u16, Reason> {
     u16::try_from(number)
         .map_err(|_| format!("{name} is too large: '{number}'; at most 65535 is possible"))
+}
+
+/// Completion times start near 0, arrivals may lie before: all are moved by a day.
+pub(crate) const LEAD: u64 = 86_400_000_000_000;
+
+/// The arrival of what was done at `done` after `latency`, both in nanoseconds.
+pub(crate) fn arrival(done: u64, latency: u64) -> Result<u64, Reason> {
+    let at = done.checked_add(LEAD).and_then(|done| done.checked_sub(latency));
+    at.ok_or_else(|| "time and latency do not fit together".to_owned())
 }
 
 /// Puts a request together after the checks that hold for every format.

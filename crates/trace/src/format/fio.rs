@@ -1,6 +1,6 @@
 //! fio's I/O logs, versions 2 and 3 (fio documentation, "Trace file format").
 
-use super::field::{self, Columns, Line, LineParser, Reason, shown};
+use super::field::{self, Columns, Line, LineParser, Reason, Unknown, shown};
 use super::names::Names;
 use crate::request::{Op, Request};
 
@@ -11,7 +11,11 @@ pub(crate) struct Fio {
     version: Option<u8>,
     files: Names,
     waited: u64,
+    unknown: Unknown,
 }
+
+/// For a message.
+const ACTIONS: &str = "read, write, trim, sync, datasync, add, open or close";
 
 impl LineParser for Fio {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
@@ -33,6 +37,10 @@ impl LineParser for Fio {
             }
         }
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.unknown.note("actions").into_iter().collect()
+    }
 }
 
 impl Fio {
@@ -47,7 +55,8 @@ impl Fio {
             b"read" => Op::Read,
             b"write" => Op::Write,
             b"trim" => Op::Trim,
-            b"sync" | b"datasync" => Op::Flush,
+            // As in fio itself, these are one kind (`ddir_sync`).
+            b"sync" | b"datasync" | b"sync_file_range" | b"syncfs" => Op::Flush,
             b"add" | b"open" | b"close" => return Ok(Line::Other),
             b"wait" if version == 2 => {
                 // Counted from the last `wait`, so they add up.
@@ -56,17 +65,15 @@ impl Fio {
                 self.waited = waited.ok_or_else(|| format!("wait is too large: '{micros}'"))?;
                 return Ok(Line::Other);
             }
-            text => {
-                return Err(format!(
-                    "action is '{}', not read, write, trim, sync, datasync, add, open or close{}",
-                    shown(text),
-                    if version == 2 { ", or wait" } else { "" }
-                ));
-            }
+            text => return self.unknown.count(text, "action", ACTIONS),
         };
         let (offset, size) = match op {
             Op::Flush => (0, 0),
-            _ => (columns.unsigned("offset")?, columns.unsigned("length")?),
+            _ => {
+                let extent = (columns.unsigned("offset")?, columns.unsigned("length")?);
+                columns.end()?;
+                extent
+            }
         };
         let request = field::request(at, op, offset, size)?;
         let device = self.files.number(&[file])?;
@@ -118,10 +125,24 @@ mod tests {
     }
 
     #[test]
+    fn unknown_actions_are_passed_over_and_told() {
+        let mut parser = Fio::default();
+        for line in ["fio version 3 iolog", "5 sdb wait 100 0", "6 sdb copy 0 1", "6 sdb copy 2 3"]
+        {
+            assert!(parser.line(line.as_bytes()).is_ok());
+        }
+        assert_eq!(
+            parser.notes(),
+            ["rows of unknown actions were passed over: 2 × copy, 1 × wait"]
+        );
+    }
+
+    #[test]
     fn faults_are_named() {
         for (text, said) in [
             ("sdb add", "'fio version 2 iolog'"),
-            ("fio version 3 iolog\n5 sdb wait 100 0", "action is 'wait'"),
+            ("fio version 3 iolog\n5 sdb 100 0", "action is '100'"),
+            ("fio version 3 iolog\n5 sdb read 0 100 7", "a column too many: '7'"),
             ("fio version 3 iolog\n5 sdb read 100", "column 'length' is missing"),
             ("fio version 3 iolog\nsdb read 0 100", "timestamp is not a whole number: 'sdb'"),
             ("fio version 2 iolog\nsdb wait -5", "wait is negative: '-5'"),

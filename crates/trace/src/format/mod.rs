@@ -4,27 +4,46 @@
 mod alibaba;
 mod biosnoop;
 mod blkparse;
+mod columns;
 mod darshan;
 mod detect;
+mod disksim;
 pub(crate) mod ebb_csv;
+mod etw;
 pub(crate) mod field;
 mod fio;
+mod fiu;
 mod mqsim;
 mod msr;
 mod names;
 pub(crate) mod parquet;
 mod spc;
+mod systor;
 mod tencent;
 pub(crate) mod vscsi;
+mod vscsi_csv;
 
 use std::fmt;
 use std::str::FromStr;
 
+use ebb_policy::units::Nanos;
+
+use crate::request::Request;
+
+pub use columns::{Columns, UnknownColumns};
 pub(crate) use detect::{Detected, Nearest, detect, nearest};
 pub(crate) use field::{Fault, Line, LineParser, Records};
 
 /// How many records a format whose rows are not in order of arrival is sorted within.
 pub(crate) const WINDOW: usize = 65_536;
+
+/// Bytes of a sector.
+pub(crate) const SECTOR: u64 = 512;
+
+/// Whether a request is of whole sectors.
+pub(crate) fn in_sectors(request: &Request) -> bool {
+    (request.offset | u64::from(request.bytes)).is_multiple_of(SECTOR)
+}
 
 /// A trace format by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,11 +76,24 @@ pub enum Format {
     EbbCsv,
     /// Ebb's own form in Parquet.
     Parquet,
+    /// DiskSim ASCII.
+    Disksim,
+    /// FIU's traces.
+    Fiu,
+    /// Virtual desktops of SYSTOR'17.
+    Systor,
+    /// VMware SCSI traces as libCacheSim's CSV.
+    VscsiCsv,
+    /// Windows event traces as text.
+    Etw,
+    /// Any delimited text, as [`Columns`] says; it is not chosen by name.
+    Columns,
 }
 
 impl Format {
-    /// All formats, in the order in which they are documented.
-    pub const ALL: [Self; 14] = [
+    /// All formats that can be chosen by name. New ones come last: inputs of the fuzzer name them
+    /// by their place.
+    pub const ALL: [Self; 19] = [
         Self::Vscsi,
         Self::Msr,
         Self::MsrCut,
@@ -76,6 +108,11 @@ impl Format {
         Self::Darshan,
         Self::EbbCsv,
         Self::Parquet,
+        Self::Disksim,
+        Self::Fiu,
+        Self::Systor,
+        Self::VscsiCsv,
+        Self::Etw,
     ];
 
     /// The name on the command line.
@@ -96,13 +133,19 @@ impl Format {
             Self::Darshan => "darshan",
             Self::EbbCsv => "ebb-csv",
             Self::Parquet => "parquet",
+            Self::Disksim => "disksim",
+            Self::Fiu => "fiu",
+            Self::Systor => "systor",
+            Self::VscsiCsv => "vscsi-csv",
+            Self::Etw => "etw",
+            Self::Columns => "columns",
         }
     }
 
-    /// A parser of this format; `None` for the binary ones.
+    /// A parser of this format; `None` for the binary ones and what is said by columns.
     pub(crate) fn parser(self) -> Option<Box<dyn LineParser>> {
         Some(match self {
-            Self::Vscsi | Self::Parquet => return None,
+            Self::Vscsi | Self::Parquet | Self::Columns => return None,
             Self::Msr => Box::<msr::Msr>::default(),
             Self::MsrCut => Box::new(msr::MsrCut),
             Self::Mqsim => Box::new(mqsim::Mqsim),
@@ -115,6 +158,11 @@ impl Format {
             Self::Biosnoop => Box::<biosnoop::Biosnoop>::default(),
             Self::Darshan => Box::<darshan::Darshan>::default(),
             Self::EbbCsv => Box::<ebb_csv::EbbCsv>::default(),
+            Self::Disksim => Box::new(disksim::Disksim),
+            Self::Fiu => Box::<fiu::Fiu>::default(),
+            Self::Systor => Box::<systor::Systor>::default(),
+            Self::VscsiCsv => Box::<vscsi_csv::VscsiCsv>::default(),
+            Self::Etw => Box::<etw::Etw>::default(),
         })
     }
 
@@ -129,16 +177,57 @@ impl Format {
                 | Self::TencentReplay
                 | Self::Alibaba
                 | Self::Spc
+                | Self::Disksim
+                | Self::Fiu
+                | Self::Systor
+                | Self::Columns
         )
+    }
+
+    /// Whether it counts sizes of a block device in bytes, which are whole sectors then: others
+    /// count sectors, or bytes of files, or are Ebb's own.
+    pub(crate) const fn counts_bytes(self) -> bool {
+        matches!(
+            self,
+            Self::Msr
+                | Self::MsrCut
+                | Self::TencentReplay
+                | Self::Alibaba
+                | Self::Spc
+                | Self::Systor
+                | Self::VscsiCsv
+        )
+    }
+
+    /// The units of the formats that look alike: five columns of numbers.
+    pub(crate) const fn units(self) -> Option<&'static str> {
+        match self {
+            Self::MsrCut => Some("times in ms, offsets and sizes in bytes"),
+            Self::Disksim => Some("times in ms, blocks and sizes in sectors of 512 bytes"),
+            Self::Mqsim => Some("times in ns, blocks and sizes in sectors of 512 bytes"),
+            _ => None,
+        }
+    }
+
+    /// The resolution of its clock where it is so coarse that requests seem to come in bursts.
+    #[must_use]
+    pub fn tick(self) -> Option<Nanos> {
+        matches!(self, Self::Tencent | Self::VscsiCsv).then_some(Nanos::from_secs(1))
     }
 
     /// Within how many records rows may be out of order: 0 where the format is in order of
     /// arrival, [`WINDOW`] where rows are written at completion, by several processors or ranks.
     pub(crate) const fn window(self) -> usize {
         match self {
-            Self::Msr | Self::TencentReplay | Self::Blkparse | Self::Biosnoop | Self::Darshan => {
-                WINDOW
-            }
+            Self::Msr
+            | Self::TencentReplay
+            | Self::Blkparse
+            | Self::Biosnoop
+            | Self::Darshan
+            | Self::Fiu
+            | Self::Systor
+            | Self::Etw
+            | Self::Columns => WINDOW,
             _ => 0,
         }
     }

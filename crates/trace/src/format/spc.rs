@@ -15,7 +15,12 @@ impl LineParser for Spc {
         let offset = field::sectors(columns.unsigned("LBA")?, "LBA")?;
         let size = columns.unsigned("size")?;
         let op = read_or_write(columns.want("opcode")?)?;
-        let at = field::time(columns.want("timestamp")?, "timestamp", 1_000_000_000)?;
+        let time = columns.want("timestamp")?;
+        let at = field::time(time, "timestamp", 1_000_000_000)?;
+        if !time.contains(&b'.') {
+            // What follows might be its fraction behind a decimal comma.
+            columns.end()?;
+        }
         let request = field::request(at, op, offset, size)?;
         Ok(Line::Request(Request { device, stream: u32::from(device), ..request }))
     }
@@ -43,6 +48,7 @@ mod tests {
             ("0,1,0,W,0.5", "size is 0; a read, write or trim moves at least one byte"),
             ("0,1,512,W,-0.5", "timestamp is negative: '-0.5'"),
             ("0,1,512,W", "column 'timestamp' is missing"),
+            ("0,1,512,W,0,551706", "a column too many: '551706'"),
         ] {
             assert_eq!(Spc.line(line.as_bytes()), Err(said.to_owned()));
         }

@@ -67,12 +67,15 @@ pub(crate) fn record(record: &[u8], version: Version) -> Result<Line, Reason> {
     Ok(Line::Request(Request { recorded_latency: NonZeroU64::new(latency), ..request }))
 }
 
-/// What the SCSI command does (SBC-4): `None` for commands that move no data of the medium.
 fn operation(record: &[u8], version: Version) -> Result<Option<Op>, Reason> {
-    let opcode = match version {
+    command(match version {
         Version::V1 => u16_at(record, 12),
         Version::V2 => u16_at(record, 0),
-    };
+    })
+}
+
+/// What the SCSI command does (SBC-4): `None` for commands that move no data of the medium.
+pub(crate) fn command(opcode: u16) -> Result<Option<Op>, Reason> {
     match opcode {
         // READ and WRITE of 6, 10, 16 and 12 bytes; WRITE AND VERIFY; WRITE SAME.
         0x08 | 0x28 | 0x88 | 0xa8 => Ok(Some(Op::Read)),

@@ -3,23 +3,16 @@
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
+use super::windows::Window;
+use super::{load_prometheus, load_report};
 use crate::files::open_beside;
 use crate::gzip::Gzip;
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
 
-/// A window of time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Window {
-    /// Its length in nanoseconds.
-    pub(super) length: f64,
-    /// Share of all reads that came in it.
-    pub(super) reads: f64,
-    /// Share of all writes that came in it.
-    pub(super) writes: f64,
-}
-
 /// No line has more bytes.
 const MOST_IN_LINE: u64 = 64 << 10;
+/// What is taken of a report of another program.
+const MOST_OF_REPORT: u64 = 1 << 30;
 const HEADER: &str = "workload,window_end_us,read_share,write_share";
 
 /// The windows of one workload.
@@ -33,7 +26,15 @@ pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceErro
     let whole = Cursor::new(magic).chain(file);
     let plain: Box<dyn Read> =
         if packed { Box::new(Gzip::new(BufReader::new(whole))) } else { Box::new(whole) };
-    windows(BufReader::new(plain), &name, workload)
+    let mut plain = BufReader::new(plain);
+    let head = plain.fill_buf().map_err(io)?;
+    match head.trim_ascii_start().first() {
+        Some(b'{') => load_prometheus::windows(plain.take(MOST_OF_REPORT), &name, workload),
+        _ if head.starts_with(b"Linux ") => {
+            load_report::windows(plain.take(MOST_OF_REPORT), &name, workload)
+        }
+        _ => windows(plain, &name, workload),
+    }
 }
 
 fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>, TraceError> {
@@ -57,7 +58,8 @@ fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Win
         }
         if index == 0 {
             if line.trim_end() != HEADER {
-                return Err(wrong(format!("expected the header {HEADER}")));
+                let others = "the text of iostat -xt or sar -d, or Prometheus' answer in JSON";
+                return Err(wrong(format!("expected the header {HEADER}, {others}")));
             }
             continue;
         }

@@ -13,6 +13,8 @@ mod eadc;
 mod error;
 mod jobs;
 mod load_csv;
+mod load_prometheus;
+mod load_report;
 mod pace;
 mod random;
 mod readers;
@@ -24,6 +26,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod text;
+mod windows;
 
 use std::path::Path;
 

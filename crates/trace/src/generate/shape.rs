@@ -7,6 +7,7 @@ use super::error::{GenerateError, Place};
 use super::load_csv;
 use super::random::{carve, threshold, unit};
 use super::spec::ShapeSpec;
+use super::windows::Window;
 
 /// A span of constant load.
 #[derive(Debug, Clone, Copy)]
@@ -136,22 +137,18 @@ fn day(
 }
 
 /// Reads and writes of a window, all of the workload's requests being about 1.
-fn requests(window: &load_csv::Window, read: f64) -> (f64, f64) {
+fn requests(window: &Window, read: f64) -> (f64, f64) {
     (read * window.reads, (1.0 - read) * window.writes)
 }
 
 /// Windows of a measured shape as loads of mean 1, each with its share of reads, for a workload
 /// whose share of reads is `read` over the whole time.
-fn table(
-    windows: &[load_csv::Window],
-    read: f64,
-    length: Option<f64>,
-) -> Vec<(f64, f64, Option<u64>)> {
+fn table(windows: &[Window], read: f64, length: Option<f64>) -> Vec<(f64, f64, Option<u64>)> {
     let measured: f64 = windows.iter().map(|window| window.length).sum();
-    let both = |window: &load_csv::Window| requests(window, read).0 + requests(window, read).1;
+    let both = |window: &Window| requests(window, read).0 + requests(window, read).1;
     let all: f64 = windows.iter().map(both).sum();
     let stretch = length.unwrap_or(measured) / measured;
-    let row = |window: &load_csv::Window| {
+    let row = |window: &Window| {
         let (reads, writes) = requests(window, read);
         let level = (reads + writes) / all * (measured / window.length);
         let share = if reads + writes > 0.0 { reads / (reads + writes) } else { read };

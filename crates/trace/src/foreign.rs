@@ -1,0 +1,190 @@
+//! Files that are not read, by name and with what to do instead.
+
+/// Forms that are not read: how they begin, their names, and a command that undoes them.
+const FOREIGN: [(&[u8], &str, &str); 11] = [
+    (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
+    (b"BZh", "compressed with bzip2", "bzip2 -dc"),
+    (b"PK\x03\x04", "a zip archive", "unzip -p"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "7z e -so"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4", "lz4 -dc"),
+    (b"\x1f\x9d", "compressed with compress", "uncompress -c"),
+    (b"Rar!", "a rar archive", "unrar p -inul"),
+    // BLK_IO_TRACE_MAGIC and version 7, on machines of either byte order.
+    (b"\x07\x74\x61\x65", "a binary trace of blktrace", "blkparse -i"),
+    (b"\x65\x61\x74\x07", "a binary trace of blktrace", "blkparse -i"),
+    (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+];
+
+/// What the bytes are, if they are something known that is not read, and what to do about it.
+pub(crate) fn packed(head: &[u8]) -> Option<String> {
+    // The mark of a tar archive stands in the header of its first member.
+    let tar = head.get(257..262) == Some(b"ustar");
+    let known = FOREIGN.iter().find(|(magic, ..)| head.starts_with(magic));
+    let (what, command) = match known {
+        Some((_, what, command)) => (*what, *command),
+        None if tar => ("a tar archive", "tar -xOf"),
+        None => match wide(head) {
+            Some(command) => ("text in UTF-16", command),
+            None => return instead(head),
+        },
+    };
+    Some(format!(
+        "{what}, which Ebb does not read (it reads gzip and zstd); unpack it first, or pipe it in: \
+         {command} FILE | ebb … -"
+    ))
+}
+
+/// What undoes UTF-16 without its mark: of each two bytes one is 0, always the same.
+fn wide(head: &[u8]) -> Option<&'static str> {
+    let pairs = head.as_chunks::<2>().0;
+    let all =
+        |zero: usize| pairs.len() > 3 && pairs.iter().all(|p| p[zero] == 0 && p[1 - zero] > 0);
+    match (all(1), all(0)) {
+        (true, _) => Some("iconv -f UTF-16LE -t UTF-8"),
+        (_, true) => Some("iconv -f UTF-16BE -t UTF-8"),
+        _ => None,
+    }
+}
+
+/// What stands in place of a trace that was not had.
+fn instead(head: &[u8]) -> Option<String> {
+    let text = head.trim_ascii_start();
+    let begins = |with: &str| {
+        text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    if begins("version https://git-lfs") {
+        return Some("a Git LFS pointer, not the file it stands for: git lfs pull".to_owned());
+    }
+    let page = begins("<!doctype html") || begins("<html");
+    page.then(|| "an HTML page, not a trace: look at what was downloaded".to_owned())
+}
+
+/// Data of other programs by their first bytes, and what to do with them.
+const DATA: [(&[u8], &str, &str); 12] = [
+    (b"DSv1", "a DataSeries file", "ds2txt prints it; read that with --columns"),
+    (b"PERFILE2", "a recording of perf", "perf script prints it; record with blktrace instead"),
+    (b"\x17\x08\x44tracing", "a recording of trace-cmd", "record with blktrace instead"),
+    (b"\xc1\x1f\xfc\xc1", "a CTF trace (LTTng)", "babeltrace prints it"),
+    (b"\xd4\xc3\xb2\xa1", "captured network packets", "there are no block requests in it"),
+    (b"\x0a\x0d\x0d\x0a", "captured network packets", "there are no block requests in it"),
+    (b"\x89HDF", "an HDF5 file", "write its table as Parquet or CSV, and read that with --columns"),
+    (b"ARROW1", "an Arrow file", "write it as Parquet with Ebb's columns, or as CSV"),
+    (b"Obj\x01", "an Avro file", "write it as Parquet with Ebb's columns, or as CSV"),
+    (b"ORC", "an ORC file", "write it as Parquet with Ebb's columns, or as CSV"),
+    (b"SQLite format 3", "a SQLite database", "export a table as CSV and read it with --columns"),
+    (b"\x93NUMPY", "a NumPy array", "write it as CSV and read that with --columns"),
+];
+
+/// Text of other programs by what stands in it, and why it is no trace.
+const TEXT: [(&str, &str, &str); 10] = [
+    (" CPU)", "a report of iostat or sar", SHAPE),
+    ("\"resultType\"", "an answer of Prometheus", SHAPE),
+    ("\"sysstat\"", "a report of iostat or sadf in JSON", SHAPE),
+    (
+        "Attaching ",
+        "the output of bpftrace",
+        "its biosnoop prints neither sectors nor bytes: use BCC's",
+    ),
+    ("block_rq_", EVENTS, "record with blktrace, or with BCC's biosnoop"),
+    ("block_bio_", EVENTS, "record with blktrace, or with BCC's biosnoop"),
+    (".OBJECT ", "a trace of an object store", "its objects have no places on a device"),
+    ("pread64(", SYSCALLS, "record requests below the page cache, with blktrace"),
+    ("openat(", SYSCALLS, "record requests below the page cache, with blktrace"),
+    ("\"fio version\"", "the JSON report of fio", "fio's write_iolog writes the requests"),
+];
+const EVENTS: &str = "events of the kernel (ftrace, perf script)";
+const SYSCALLS: &str = "system calls (strace)";
+const SHAPE: &str = "it has loads over time, no requests, and can shape a generated load: \
+                     [arrivals.shape.file] of a workload";
+
+/// What a file is that fits no format, if it is of a known other kind, and what to do about it.
+pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(head);
+    let data = DATA.iter().find(|(magic, ..)| head.starts_with(magic));
+    let (what, why) = if let Some((_, what, why)) = data {
+        (*what, *why)
+    } else if let Some((_, what, why)) = TEXT.iter().find(|(mark, ..)| text.contains(mark)) {
+        (*what, *why)
+    } else if name.contains("oracleGeneral") {
+        ("a trace of caches (libCacheSim)", "it has digests of objects in place of addresses")
+    } else if is_fio_log(&text) {
+        (
+            "a log of fio's latencies, rates or bandwidths",
+            "its requests are in what write_iolog writes; latencies with log_offset=1 can be read \
+             with --columns time:ms,latency:ns,op:0=read,size:bytes,offset:bytes,...",
+        )
+    } else {
+        return None;
+    };
+    Some(format!("{what}, not a block trace: {why}"))
+}
+
+/// `500, 81920, 0, 4096, 0, 0`: ms, value, direction, size and more.
+fn is_fio_log(text: &str) -> bool {
+    let is_one = |line: &str| {
+        let columns: Vec<_> = line.split(", ").map(|column| column.trim().parse::<u64>()).collect();
+        (4..=7).contains(&columns.len())
+            && columns.iter().all(Result::is_ok)
+            && matches!(columns[2], Ok(0..=2))
+    };
+    let mut lines = text.lines().take(2).peekable();
+    lines.peek().is_some() && lines.all(is_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenOptions, open_bytes};
+
+    const LINES: &str = "419,W,5613568,4096,1577808144360767\n419,R,0,512,1577808144360769\n";
+
+    fn refused(text: &[u8]) -> String {
+        let opened = open_bytes("trace", text.to_vec(), &OpenOptions::default());
+        opened.map(|reader| reader.format()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_not_read_is_named_with_what_undoes_it() {
+        for (magic, what, command) in FOREIGN {
+            let error = refused(&[magic, &[0; 300]].concat());
+            assert!(error.contains(what) && error.contains(command), "{error}");
+        }
+        let mut tar = vec![b'x'; 257];
+        tar.extend_from_slice(b"ustar\x0000");
+        assert!(refused(&tar).contains("a tar archive"));
+    }
+
+    #[test]
+    fn what_stands_in_place_of_a_trace_is_named_with_the_remedy() {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n";
+        assert!(refused(pointer.as_bytes()).contains("git lfs pull"));
+        assert!(refused(b"\n<!DOCTYPE HTML>\n<html>\n").contains("an HTML page"));
+        let wide = |bytes: fn(u16) -> [u8; 2]| LINES.encode_utf16().flat_map(bytes).collect();
+        let (little, big): (Vec<_>, Vec<_>) = (wide(u16::to_le_bytes), wide(u16::to_be_bytes));
+        assert!(refused(&little).contains("iconv -f UTF-16LE"));
+        assert!(refused(&big).contains("iconv -f UTF-16BE"));
+    }
+
+    #[test]
+    fn other_kinds_are_named_with_the_reason() {
+        for (magic, what, why) in DATA {
+            let error = refused(&[magic, &[0; 300][..]].concat());
+            assert!(error.contains(what) && error.contains(why), "{error}");
+        }
+        for (text, said) in [
+            ("Linux 6.1.0 (a)  11/25/2026  _x86_64_ (8 CPU)\n\nDevice r/s\n", "iostat or sar"),
+            ("{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\"}}", "Prometheus"),
+            ("Attaching 4 probes...\nTIME(ms) DISK COMM PID LAT(ms)\n", "use BCC's"),
+            ("dd 12 [001] 1.5: block:block_rq_issue: 8,0 W 4096 () 8 + 8 [dd]\n", "perf script"),
+            ("1219008 REST.PUT.OBJECT 8d4fcda3d675bac9 1056\n", "an object store"),
+            ("openat(AT_FDCWD, \"/etc/passwd\", O_RDONLY) = 3\n", "strace"),
+            ("500, 81920, 0, 4096, 0, 0\n1000, 81920, 1, 4096, 0, 0\n", "op:0=read"),
+        ] {
+            let error = refused(text.as_bytes());
+            assert!(error.contains(said) && error.contains("not a block trace"), "{error}");
+        }
+        assert!(other("x.oracleGeneral.bin", &[1; 24]).unwrap().contains("libCacheSim"));
+        assert_eq!(other("x", b"nothing known\n"), None);
+    }
+}

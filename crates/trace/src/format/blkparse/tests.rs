@@ -1,0 +1,135 @@
+//! Lines as blkparse prints them.
+
+use super::*;
+use ebb_policy::units::Nanos;
+
+#[test]
+fn queue_events_are_the_arrivals() {
+    let text = "\
+  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
+  8,0    3        2     0.000001829   697  G   W 223490 + 8 [kjournald]
+  8,0    3        3     0.000002197   697  P   N [kjournald]
+  8,0    3        4     0.000003000   697  Q  FWFS 223498 + 8 [kjournald]
+  8,16   1        5     0.000004000   698  Q FWS [fsync]
+  8,0    1        6     0.000005000   699  Q   D 1024 + 2048 [fstrim]
+  8,0    1        7     0.000006000   700  Q  RA 5 + 8 [cat]
+  8,0    1        8     0.009507758   697  C   W 223490 + 8 [0]
+  8,0    1        0     0.009600000     0  m   N cfq697 arm_idle
+CPU0 (8,0):
+ Reads Queued:           0,        0KiB";
+    let mut parser = Blkparse::default();
+    let mut all = Vec::new();
+    for line in text.lines() {
+        if let Line::Request(r) = parser.line(line.as_bytes()).unwrap() {
+            all.push((r.at, r.op, r.offset, r.bytes, r.device, r.stream));
+        }
+    }
+    let expected = [
+        (Nanos(0), Op::Write, 223_490 * 512, 4096, 0, 697),
+        (Nanos(3000), Op::Write, 223_498 * 512, 4096, 0, 697),
+        (Nanos(4000), Op::Flush, 0, 0, 1, 698),
+        (Nanos(5000), Op::Trim, 1024 * 512, 1 << 20, 0, 699),
+        (Nanos(6000), Op::Read, 5 * 512, 4096, 0, 700),
+    ];
+    assert_eq!(all, expected);
+    assert_eq!(parser.end(), Ok(()));
+}
+
+#[test]
+fn a_file_without_arrivals_is_refused() {
+    let mut parser = Blkparse::default();
+    let line = b"8,0 1 8 0.009507758 697 C W 223490 + 8 [0]";
+    assert_eq!(parser.line(line), Ok(Line::Other));
+    assert!(parser.end().unwrap_err().contains("queued (Q) or issued"));
+}
+
+#[test]
+fn faults_are_named() {
+    for (line, said) in [
+        ("sda 1 1 0.0 1 Q W 0 + 8", "device is 'sda'"),
+        ("8,0 1 1 zero 1 Q W 0 + 8", "timestamp is not a number: 'zero'"),
+        ("8,0 1 1 0.0 1 17 W 0 + 8", "action is '17'"),
+        ("8,0 1 1 0.0 1 Q W 0 + 8 9", "a column too many: '9'"),
+        ("8,0 1 1 0.0 1 Q W 0 - 8", "'+' was expected"),
+        ("8,0 1 1 0.0 1 Q W 0 + x", "size is not a whole number: 'x'"),
+        ("8,0 1 1 0.0 1 Q 17 0 + 8", "kind is '17'"),
+    ] {
+        let reason = Blkparse::default().line(line.as_bytes()).unwrap_err();
+        assert!(reason.contains(said), "{reason}");
+    }
+}
+
+/// When, what, the first sector and sectors.
+type Row = (u64, Op, u64, u32);
+
+/// Requests and notes of a whole output.
+fn read(text: &str) -> (Vec<Row>, Vec<String>) {
+    let (mut parser, mut all) = (Blkparse::default(), Vec::new());
+    parser.survey(text.as_bytes());
+    for line in text.lines() {
+        if let Line::Request(r) = parser.line(line.as_bytes()).unwrap() {
+            all.push((r.at.0, r.op, r.offset / 512, r.bytes / 512));
+        }
+    }
+    assert_eq!(parser.end(), Ok(()));
+    (all, parser.notes())
+}
+
+#[test]
+fn issues_are_the_arrivals_where_nothing_is_queued() {
+    let (all, notes) = read(
+        "8,0 1 1 0.1 7 D W 8 + 8 [x]\n8,0 1 1 0.2 0 C W 8 + 8 [0]\n8,0 1 1 0.3 7 D FN [x]\n\
+         8,0 1 1 0.4 7 D R 36 (12 00 00 00 24 00 ..) [hald]\n",
+    );
+    assert_eq!(all, [(100_000_000, Op::Write, 8, 8), (300_000_000, Op::Flush, 0, 0)]);
+    assert!(notes[0].contains("no queue events"), "{notes:?}");
+    let (all, notes) = read("8,0 1 1 0.1 7 D W 8 + 8 [x]\n8,0 1 1 0.2 0 Q R 16 + 8 [x]\n");
+    assert_eq!((all, notes), (vec![(200_000_000, Op::Read, 16, 8)], vec![]));
+}
+
+#[test]
+fn a_stack_of_devices_counts_once() {
+    let stack = "\
+253,1 1 1 0.0 9 Q W 0 + 8 [dd]
+253,0 1 1 0.1 9 A W 64 + 8 <- (253,1) 0
+253,0 1 1 0.1 9 Q W 64 + 8 [dd]
+  8,2 1 1 0.2 9 A W 512 + 8 <- (253,0) 64
+  8,0 1 1 0.2 9 A W 2560 + 8 <- (8,2) 512
+  8,0 1 1 0.2 9 Q W 2560 + 8 [dd]
+ 8,16 1 1 0.3 9 Q W 1 + 8 [dd]
+";
+    let (all, notes) = read(stack);
+    assert_eq!(all, [(200_000_000, Op::Write, 2560, 8), (300_000_000, Op::Write, 1, 8)]);
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    // A partition has no queue events of its own.
+    let lower: String = stack.lines().skip(4).map(|line| format!("{line}\n")).collect();
+    assert_eq!(read(&lower).1, [""; 0]);
+    // Behind what was looked at before, it is told.
+    let mut parser = Blkparse::default();
+    stack.lines().chain(stack.lines()).for_each(|line| drop(parser.line(line.as_bytes())));
+    assert!(parser.notes()[0].starts_with("warning: requests of 253,1 come"));
+}
+
+#[test]
+fn zones_and_unknown_actions_are_told_apart() {
+    let (all, notes) = read(
+        "8,0 1 1 0.1 7 Q ZA 8 + 8 [x]\n8,0 1 1 0.1 7 ZP N [x]\n8,0 1 1 0.1 7 ZQ N [x]\n\
+         8,0 1 1 0.2 7 Q ZRA 0 + 8 [x]\n8,0 1 1 0.2 7 Q R [x]\n",
+    );
+    assert_eq!(all, [(100_000_000, Op::Write, 8, 8)]);
+    assert_eq!(notes, ["rows of unknown actions were passed over: 1 × ZQ"]);
+}
+
+#[test]
+fn a_line_that_is_cut_off_is_no_request() {
+    let mut parser = Blkparse::default();
+    assert!(parser.line(b"8,0 1 1 0.1 7 Q W 8 + 256 [x]").is_ok());
+    let reason = parser.line(b"8,0 1 1 0.1 7 Q W 8 + 25").unwrap_err();
+    assert!(reason.contains("cut off"), "{reason}");
+}
+
+#[test]
+fn another_output_may_follow_the_totals() {
+    let one = "8,0 1 1 0.1 7 Q W 8 + 8 [x]\nCPU0 (8,0):\n Reads Queued:  0,  0KiB\n";
+    assert_eq!(read(&format!("Input file sda.blktrace.0 added\n{one}{one}")).0.len(), 2);
+}

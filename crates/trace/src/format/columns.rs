@@ -1,0 +1,317 @@
+//! Any delimited text, with what its columns hold said by the user.
+
+use std::num::NonZeroU64;
+use std::str::FromStr;
+
+use super::field::{self, Line, LineParser, Reason, shown};
+use super::names::Names;
+use crate::request::{Op, Request};
+
+/// What stands in which column: `time:ms,device,offset:sectors,size:bytes,op`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Columns {
+    held: [Held; Self::MOST],
+    count: usize,
+    /// Further columns may follow and are not used.
+    more: bool,
+}
+
+/// What a column holds; units are powers: ten to them nanoseconds, two to them bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Unused,
+    Time(u8),
+    Latency(u8),
+    Offset(u8),
+    Size(u8),
+    /// With the digit that is a read, where digits are meant.
+    Op(Option<u8>),
+    Device,
+    Stream,
+}
+
+/// Columns that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; as in time:ms,device,offset:sectors,size:bytes,op:1=read,- ({HELP})")]
+pub struct UnknownColumns(String);
+
+const HELP: &str = "times in s, ms, us, ns or 100ns, places in bytes, sectors or KiB; latency, \
+                    stream; - for what is not used, ... for all that follows";
+
+impl Columns {
+    const MOST: usize = 32;
+
+    /// A parser of such lines.
+    pub(crate) fn parser(self) -> Box<dyn LineParser> {
+        Box::new(Delimited { columns: self, separator: None, names: Names::default() })
+    }
+
+    /// Whether lines of so many columns are meant.
+    fn fit(&self, count: usize) -> bool {
+        count == self.count || (self.more && count > self.count)
+    }
+
+    /// A tab, a semicolon, a bar, a comma or blanks: the first that makes the right number of
+    /// columns out of `line`, or is there at all.
+    fn separator(&self, line: &[u8]) -> u8 {
+        let marks = b"\t;|, ".iter().copied();
+        let fits = |mark: &u8| fields(line, *mark).is_ok_and(|all| self.fit(all.len()));
+        let there = || marks.clone().find(|mark| line.contains(mark)).unwrap_or(b' ');
+        marks.clone().find(fits).unwrap_or_else(there)
+    }
+
+    fn has(&self, wanted: impl Fn(&Held) -> bool) -> usize {
+        self.held[..self.count].iter().filter(|held| wanted(held)).count()
+    }
+}
+
+impl FromStr for Columns {
+    type Err = UnknownColumns;
+
+    fn from_str(text: &str) -> Result<Self, UnknownColumns> {
+        let mut all = Self { held: [Held::Unused; Self::MOST], count: 0, more: false };
+        for item in text.split(',').map(str::trim) {
+            if all.more {
+                return Err(UnknownColumns("'...' is not the last".to_owned()));
+            }
+            if item == "..." {
+                all.more = true;
+                continue;
+            }
+            let place = all.held.get_mut(all.count);
+            let place = place.ok_or_else(|| UnknownColumns("more than 32 columns".to_owned()))?;
+            *place = held(item).map_err(UnknownColumns)?;
+            all.count += 1;
+        }
+        let needed: [(&str, usize); 4] = [
+            ("time", all.has(|held| matches!(held, Held::Time(_)))),
+            ("offset", all.has(|held| matches!(held, Held::Offset(_)))),
+            ("size", all.has(|held| matches!(held, Held::Size(_)))),
+            ("op", all.has(|held| matches!(held, Held::Op(_)))),
+        ];
+        if let Some((name, count)) = needed.into_iter().find(|(_, count)| *count != 1) {
+            let reason = format!("'{name}' is named {count} times, not once");
+            return Err(UnknownColumns(reason));
+        }
+        Ok(all)
+    }
+}
+
+fn held(item: &str) -> Result<Held, String> {
+    let (name, unit) = item.split_once(':').map_or((item, None), |(name, unit)| (name, Some(unit)));
+    Ok(match (name, unit) {
+        ("-", None) => Held::Unused,
+        ("device", None) => Held::Device,
+        ("stream", None) => Held::Stream,
+        ("op", None) => Held::Op(None),
+        ("op", Some("1=read")) => Held::Op(Some(b'1')),
+        ("op", Some("0=read")) => Held::Op(Some(b'0')),
+        ("time", unit) => Held::Time(time_unit(name, unit)?),
+        ("latency", unit) => Held::Latency(time_unit(name, unit)?),
+        ("offset", unit) => Held::Offset(place_unit(name, unit)?),
+        ("size", unit) => Held::Size(place_unit(name, unit)?),
+        _ => return Err(format!("'{item}' is not what a column holds")),
+    })
+}
+
+fn time_unit(name: &str, unit: Option<&str>) -> Result<u8, String> {
+    match unit {
+        Some("s") => Ok(9),
+        Some("ms") => Ok(6),
+        Some("us" | "µs") => Ok(3),
+        Some("100ns") => Ok(2),
+        Some("ns") => Ok(0),
+        Some(unit) => Err(format!("'{unit}' is not the unit of a time")),
+        None => Err(format!("'{name}' has no unit, such as {name}:ms")),
+    }
+}
+
+fn place_unit(name: &str, unit: Option<&str>) -> Result<u8, String> {
+    match unit {
+        Some("bytes") => Ok(0),
+        Some("sectors") => Ok(9),
+        Some("KiB") => Ok(10),
+        Some(unit) => Err(format!("'{unit}' is not a unit of bytes")),
+        None => Err(format!("'{name}' has no unit, such as {name}:bytes")),
+    }
+}
+
+/// Lines whose columns are divided by what [`Columns::separator`] finds in the first.
+struct Delimited {
+    columns: Columns,
+    separator: Option<u8>,
+    names: Names,
+}
+
+impl LineParser for Delimited {
+    fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
+        let line = line.trim_ascii();
+        let columns = self.columns;
+        let separator = *self.separator.get_or_insert_with(|| columns.separator(line));
+        let fields = fields(line, separator)?;
+        if !columns.fit(fields.len()) {
+            return Err(format!("{} columns, not {}", fields.len(), columns.count));
+        }
+        self.request(&fields, separator != b',').map(Line::Request)
+    }
+}
+
+impl Delimited {
+    fn request(&mut self, fields: &[&[u8]], comma: bool) -> Result<Request, Reason> {
+        let (mut at, mut offset, mut size, mut latency) = (0, 0, 0, 0);
+        let (mut op, mut device, mut stream) = (Op::Read, None, None);
+        for (held, field) in self.columns.held.iter().zip(fields) {
+            match *held {
+                Held::Unused => {}
+                Held::Time(unit) => at = time(field, "time", unit, comma)?,
+                Held::Latency(_) if field.is_empty() => {}
+                Held::Latency(unit) => latency = time(field, "latency", unit, comma)?,
+                Held::Offset(unit) => offset = bytes(field, "offset", unit)?,
+                Held::Size(unit) => size = bytes(field, "size", unit)?,
+                Held::Op(read) => op = operation(field, read)?,
+                Held::Device => device = Some(self.names.number(&[field])?),
+                Held::Stream => {
+                    stream = Some(field::stream(field::unsigned(field, "stream")?, "stream")?)
+                }
+            }
+        }
+        if op == Op::Flush {
+            (offset, size) = (0, 0);
+        }
+        let device = device.unwrap_or(0);
+        let stream = stream.unwrap_or_else(|| u32::from(device));
+        let recorded_latency = NonZeroU64::new(latency);
+        let request = field::request(at, op, offset, size)?;
+        Ok(Request { device, stream, recorded_latency, ..request })
+    }
+}
+
+/// The fields of a line; a separator within quotes is none.
+fn fields(line: &[u8], separator: u8) -> Result<Vec<&[u8]>, Reason> {
+    let mut quoted = false;
+    let mut all: Vec<&[u8]> = line
+        .split(|byte| {
+            quoted ^= *byte == b'"';
+            let divides = *byte == separator || (separator == b' ' && *byte == b'\t');
+            divides && !quoted
+        })
+        .map(|field| field.trim_ascii())
+        .map(|field| field.strip_prefix(b"\"").and_then(|f| f.strip_suffix(b"\"")).unwrap_or(field))
+        .collect();
+    if separator == b' ' {
+        all.retain(|field| !field.is_empty());
+    }
+    let closed = line.iter().filter(|byte| **byte == b'"').count().is_multiple_of(2);
+    if closed { Ok(all) } else { Err("a quote is not closed".to_owned()) }
+}
+
+/// A time, where a comma divides no columns also with a decimal comma.
+fn time(field: &[u8], name: &str, unit: u8, comma: bool) -> Result<u64, Reason> {
+    let unit = 10_u64.pow(u32::from(unit));
+    match field.iter().position(|byte| *byte == b',') {
+        Some(place) if comma && !field.contains(&b'.') => {
+            let mut pointed = field.to_vec();
+            pointed[place] = b'.';
+            field::time(&pointed, name, unit)
+        }
+        _ => field::time(field, name, unit),
+    }
+}
+
+/// A whole number of units in bytes.
+fn bytes(field: &[u8], name: &str, unit: u8) -> Result<u64, Reason> {
+    let hex = field.strip_prefix(b"0x").and_then(|digits| std::str::from_utf8(digits).ok());
+    let count = match hex {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => Some(field::unsigned(field, name)?),
+    };
+    let count = count.ok_or_else(|| format!("{name} is not a number: '{}'", shown(field)))?;
+    count.checked_mul(1 << unit).ok_or_else(|| format!("{name} is too large: '{}'", shown(field)))
+}
+
+fn operation(field: &[u8], read: Option<u8>) -> Result<Op, Reason> {
+    if let (Some(read), [digit @ (b'0' | b'1')]) = (read, field) {
+        return Ok(if *digit == read { Op::Read } else { Op::Write });
+    }
+    Ok(match field.to_ascii_lowercase().as_slice() {
+        b"r" | b"rd" | b"read" => Op::Read,
+        b"w" | b"wr" | b"write" => Op::Write,
+        b"d" | b"t" | b"trim" | b"discard" | b"unmap" => Op::Trim,
+        b"f" | b"flush" | b"sync" => Op::Flush,
+        b"0" | b"1" => {
+            return Err("op is a digit: say which is a read, op:1=read or op:0=read".to_owned());
+        }
+        _ => return Err(format!("op is '{}', not read, write, trim or flush", shown(field))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebb_policy::units::Nanos;
+    use proptest::prelude::*;
+
+    fn read(columns: &str, line: &str) -> Result<Request, Reason> {
+        match columns.parse::<Columns>().unwrap().parser().line(line.as_bytes())? {
+            Line::Request(request) => Ok(request),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn any_separator_unit_and_word_is_read() {
+        for (columns, line) in [
+            ("time:s,device,offset:sectors,size:sectors,op:1=read", "1.5 7 16 8 1"),
+            ("time:ms,op,offset:bytes,size:KiB", "1500,READ,8192,4"),
+            ("op,-,size:bytes,offset:KiB,time:us", "\"r\";\"a;b\";4096;8;1500000,0"),
+            ("time:100ns,op,offset:bytes,size:bytes,...", "15000000|Read|0x2000|4096|x|y"),
+            ("time:ns, op:0=read, offset:bytes, size:bytes", "1500000000\t0\t8192\t4096"),
+            ("time:s,op,offset:bytes,size:bytes", "1,5 R 8192 4096"),
+        ] {
+            let request = read(columns, line).unwrap();
+            assert_eq!((request.at, request.op), (Nanos::from_millis(1500), Op::Read), "{line}");
+            assert_eq!((request.offset, request.bytes), (8192, 4096), "{line}");
+        }
+        let request = read("time:s,op,offset:bytes,size:bytes,latency:us,stream", "1,w,0,1,5,9");
+        let request = request.unwrap();
+        assert_eq!((request.op, request.stream), (Op::Write, 9));
+        assert_eq!(request.recorded_latency.unwrap().get(), 5_000);
+    }
+
+    #[test]
+    fn faults_are_named() {
+        for (columns, said) in [
+            ("time,offset:bytes,size:bytes,op", "'time' has no unit, such as time:ms"),
+            ("time:min,offset:bytes,size:bytes,op", "'min' is not the unit of a time"),
+            ("time:s,offset:blocks,size:bytes,op", "'blocks' is not a unit of bytes"),
+            ("time:s,offset:bytes,op", "'size' is named 0 times, not once"),
+            ("time:s,time:s,offset:bytes,size:bytes,op", "'time' is named 2 times"),
+            ("...,time:s", "'...' is not the last"),
+            ("lba", "'lba' is not what a column holds"),
+        ] {
+            let error = columns.parse::<Columns>().unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains("100ns"), "{error}");
+        }
+        let columns = "time:s,op,offset:bytes,size:bytes";
+        for (line, said) in [
+            ("1,R,0", "3 columns, not 4"),
+            ("1,R,0,512,7", "5 columns, not 4"),
+            ("1,1,0,512", "op:1=read or op:0=read"),
+            ("1,X,0,512", "op is 'X'"),
+            ("1,R,0x,512", "offset is not a number: '0x'"),
+            ("1,R,\"0,512", "a quote is not closed"),
+        ] {
+            let reason = read(columns, line).unwrap_err();
+            assert!(reason.contains(said), "{reason}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_and_no_columns_panic(line in ".{0,40}", columns in "[a-z0-9:=,.-]{0,40}") {
+            let _ = columns.parse::<Columns>();
+            let all = "time:s,op:1=read,offset:KiB,size:sectors,latency:ms,device,stream,...";
+            let _ = all.parse::<Columns>().unwrap().parser().line(line.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Load shapes out of the answer of Prometheus to a range query, in JSON.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use serde::Deserialize;
+
+use super::windows::{Rate, Window, shares};
+use crate::request::TraceError;
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    #[serde(rename = "resultType")]
+    kind: String,
+    result: Vec<Series>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    metric: BTreeMap<String, String>,
+    #[serde(default)]
+    values: Vec<(f64, String)>,
+}
+
+/// The windows of the series that have `workload` as the value of a label: one of reads and one of
+/// writes, as a label or the metric's name says, or one of both.
+pub(super) fn windows(
+    from: impl Read,
+    file: &str,
+    workload: &str,
+) -> Result<Vec<Window>, TraceError> {
+    let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
+    let answer: Answer = serde_json::from_reader(from)
+        .map_err(|error| format(format!("not the answer to a range query: {error}")))?;
+    if answer.data.kind != "matrix" {
+        let kind = answer.data.kind;
+        return Err(format(format!("the result is a {kind}, not a matrix: use query_range")));
+    }
+    let rates = rates(&answer.data.result, workload).map_err(format)?;
+    shares(&rates, file, workload)
+}
+
+fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
+    let [mut reads, mut writes, mut both] = [None, None, None];
+    for series in all.iter().filter(|series| series.metric.values().any(|v| v == workload)) {
+        let says = |word: &str| {
+            let labels = series.metric.iter().filter(|(_, value)| *value != workload);
+            labels.flat_map(|(name, value)| [name, value]).any(|text| text.contains(word))
+        };
+        if series.metric.get("__name__").is_some_and(|name| name.ends_with("_total")) {
+            return Err("a counter since some start, not a rate: query rate(...)".to_owned());
+        }
+        let (place, kind) = match (says("read"), says("writ")) {
+            (true, false) => (&mut reads, "reads"),
+            (false, true) => (&mut writes, "writes"),
+            _ => (&mut both, "reads and writes together"),
+        };
+        if place.replace(series).is_some() {
+            return Err(format!("there are several series of {kind} of '{workload}'"));
+        }
+    }
+    let step = |series: &Series| points(&series.values);
+    match (reads, writes, both) {
+        (None, None, None) => Ok(Vec::new()),
+        (None, None, Some(both)) => {
+            let pair = |(seconds, value)| Rate { seconds, reads: value, writes: value };
+            Ok(step(both)?.into_iter().map(pair).collect())
+        }
+        (reads, writes, None) => {
+            let times = |series: &Series| series.values.iter().map(|v| v.0).collect::<Vec<_>>();
+            if let (Some(reads), Some(writes)) = (reads, writes)
+                && times(reads) != times(writes)
+            {
+                return Err("the series of reads and of writes have other times".to_owned());
+            }
+            let reads = reads.map(step).transpose()?.unwrap_or_default();
+            let writes = writes.map(step).transpose()?.unwrap_or_default();
+            let count = reads.len().max(writes.len());
+            let value = |all: &[(f64, f64)], at: usize| all.get(at).map_or(0.0, |point| point.1);
+            let seconds = |at: usize| reads.get(at).or(writes.get(at)).map_or(0.0, |point| point.0);
+            let rate = |at| Rate {
+                seconds: seconds(at),
+                reads: value(&reads, at),
+                writes: value(&writes, at),
+            };
+            Ok((0..count).map(rate).collect())
+        }
+        _ => Err(format!("reads or writes of '{workload}' are there alone and together")),
+    }
+}
+
+/// Seconds since the point before, and values; the first point is as long as the step.
+fn points(values: &[(f64, String)]) -> Result<Vec<(f64, f64)>, String> {
+    let gaps: Vec<f64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let step = gaps.iter().copied().reduce(f64::min).ok_or("a series has fewer than two values")?;
+    if !(step > 0.0 && step.is_finite()) {
+        return Err("the times of a series do not go on".to_owned());
+    }
+    if let Some(at) = gaps.iter().position(|gap| *gap > 1.5 * step) {
+        return Err(format!("a gap in the series after {}", values[at].0));
+    }
+    let number = |text: &String| {
+        let good = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+        good.ok_or_else(|| format!("'{text}' is not a number of zero or more"))
+    };
+    values.iter().map(|(_, text)| Ok((step, number(text)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(result: &str) -> Result<Vec<Window>, String> {
+        let text = format!(
+            r#"{{"status":"success","data":{{"resultType":"matrix","result":[{result}]}}}}"#
+        );
+        windows(text.as_bytes(), "p.json", "sda").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn series_of_reads_and_writes_belong_together() {
+        let reads = r#"{"metric":{"device":"sda","op":"read"},"values":[[60,"1"],[120,"3"]]}"#;
+        let writes = r#"{"metric":{"device":"sda","op":"write"},"values":[[60,"2"],[120,"2"]]}"#;
+        let other = r#"{"metric":{"device":"sdb","op":"write"},"values":[[60,"2"]]}"#;
+        let windows = of(&[reads, other, writes].join(",")).unwrap();
+        assert_eq!(windows[0], Window { length: 60e9, reads: 0.25, writes: 0.5 });
+        assert_eq!(windows[1], Window { length: 60e9, reads: 0.75, writes: 0.5 });
+        assert_eq!(of(reads).unwrap()[1].writes, 0.0);
+        let both = r#"{"metric":{"device":"sda"},"values":[[60,"1"],[120,"3"]]}"#;
+        assert_eq!(of(both).unwrap()[1], Window { length: 60e9, reads: 0.75, writes: 0.75 });
+        assert!(of(&[reads, both].join(",")).unwrap_err().contains("alone and together"));
+        assert!(of(&[reads, reads].join(",")).unwrap_err().contains("several series of reads"));
+        assert!(of(other).unwrap_err().contains("no windows of workload 'sda'"));
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        let series = |name: &str, values: &str| {
+            format!(r#"{{"metric":{{"__name__":"{name}","device":"sda"}},"values":{values}}}"#)
+        };
+        for (name, values, said) in [
+            ("node_disk_reads_completed_total", r#"[[0,"1"],[1,"2"]]"#, "query rate"),
+            ("iops", r#"[[0,"1"]]"#, "fewer than two"),
+            ("iops", r#"[[0,"1"],[0,"2"]]"#, "do not go on"),
+            ("iops", r#"[[0,"1"],[1,"2"],[3,"2"]]"#, "a gap in the series after 1"),
+            ("iops", r#"[[0,"NaN"],[1,"2"]]"#, "'NaN' is not a number"),
+        ] {
+            let error = of(&series(name, values)).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(of("1").unwrap_err().contains("not the answer to a range query"));
+    }
+}
