@@ -211,5 +211,8 @@ impl Plant for Host {
             applied.set(control, part, outcome);
         };
         acting.apply(given, self.now, sleeps, &mut tell);
+        for (at, drive) in self.drives.iter_mut().enumerate() {
+            acting.power_state(at).into_iter().for_each(|(read, state)| drive.took(read, state));
+        }
     }
 }
