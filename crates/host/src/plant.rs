@@ -13,6 +13,7 @@ use crate::act::originals::{Leave, Original, Originals, State, StateError};
 use crate::act::places::{self, Unit};
 use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
+use crate::find::cpus::Policy;
 use crate::find::layout::{Impossible, Layout, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
@@ -147,6 +148,13 @@ impl Host {
         self.acting =
             Some(Acting::new(&self.machine, &self.layout, steering, tasks, &holds, state));
         Ok(unreadable)
+    }
+
+    /// What steered the frequency of the first core of `group` when the machine was found.
+    #[must_use]
+    pub fn governor(&self, group: usize) -> Option<&Policy> {
+        let cpu = self.layout.groups.get(group)?.first()?.cpus.first()?;
+        self.machine.cpus.policies.iter().find(|policy| policy.cpus.contains(cpu))
     }
 
     /// When it was last sensed, since the start.
