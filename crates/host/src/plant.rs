@@ -14,6 +14,7 @@ use crate::act::originals::{Leave, Original, Originals, State, StateError};
 use crate::act::places::{self, Unit};
 use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
+use crate::find::cpus::Policy;
 use crate::find::hwmon::Chip;
 use crate::find::layout::{Impossible, Layout, Stated};
 use crate::find::machine::Machine;
@@ -180,6 +181,13 @@ impl Host {
         contact.trials.into_iter().filter(|trial| !is_known || !works(trial)).collect()
     }
 
+    /// What steered the frequency of the first core of `group` when the machine was found.
+    #[must_use]
+    pub fn governor(&self, group: usize) -> Option<&Policy> {
+        let cpu = self.layout.groups.get(group)?.first()?.cpus.first()?;
+        self.machine.cpus.policies.iter().find(|policy| policy.cpus.contains(cpu))
+    }
+
     /// When it was last sensed, since the start.
     #[must_use]
     pub fn now(&self) -> Nanos {
@@ -247,5 +255,8 @@ impl Plant for Host {
             applied.set(control, part, outcome);
         };
         acting.apply(given, self.now, sleeps, &mut tell);
+        for (at, drive) in self.drives.iter_mut().enumerate() {
+            acting.power_state(at).into_iter().for_each(|(read, state)| drive.took(read, state));
+        }
     }
 }

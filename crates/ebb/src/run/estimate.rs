@@ -35,7 +35,9 @@ pub struct Core {
     fixed: Watts,
     dynamic: Watts,
     exponent: f64,
-    idle: Watts,
+    /// In the deepest idle state and in the shallowest: which ones this server's cores use between
+    /// requests is not known.
+    idle: [Watts; 2],
     parked: Watts,
 }
 
@@ -43,43 +45,54 @@ impl Core {
     /// A core of `profile`.
     pub fn new(profile: &Profile) -> Self {
         let cpu = &profile.cpu;
-        // Between requests, but never for long: the shallowest state.
-        let idle = cpu.idle_states.first().map_or(cpu.core_static, |state| state.power);
+        let powers = || cpu.idle_states.iter().map(|state| state.power);
+        let idle = [powers().reduce(Watts::min), powers().reduce(Watts::max)];
         Self {
             fixed: cpu.core_static,
             dynamic: cpu.core_dynamic,
             exponent: cpu.frequency_exponent,
-            idle,
+            idle: idle.map(|power| power.unwrap_or(cpu.core_static)),
             parked: cpu.parked,
         }
     }
 
     /// Of `active` of `cores` that share work of `busy` cores at the highest frequency, at `speed`
-    /// of it.
-    fn power(&self, cores: f64, active: f64, speed: f64, busy: f64) -> Watts {
+    /// of it, each drawing `idle` while it has none.
+    fn power(&self, cores: f64, active: f64, speed: f64, busy: f64, idle: Watts) -> Watts {
         let working = (busy / speed).min(active);
         let working_power = self.fixed + self.dynamic * speed.powf(self.exponent);
-        working_power * working + self.idle * (active - working) + self.parked * (cores - active)
+        working_power * working + idle * (active - working) + self.parked * (cores - active)
     }
 }
 
-/// What was saved so far.
+/// The speeds, as shares of the highest, at which the governor found would run cores that have work
+/// for `mean` of their time at full speed, and the busiest for `most` of it: the least and the most.
+/// schedutil leaves a quarter of headroom above the work (`kernel/sched/cpufreq_schedutil.c`), the
+/// older governors no less; the firmware's own choice is not known.
+fn native_speeds(governor: &str, driver: &str, mean: f64, most: f64, lowest: f64) -> [f64; 2] {
+    let headroom = |work: f64| (1.25 * work).clamp(lowest.min(1.0), 1.0);
+    match governor {
+        "performance" => [1.0, 1.0],
+        "powersave" if !driver.contains("pstate") => [lowest, lowest],
+        "schedutil" | "ondemand" | "conservative" => [headroom(mean), headroom(most)],
+        _ => [headroom(mean), 1.0],
+    }
+}
+
+/// What was saved so far against the governor found, at least and at most.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Saved {
     /// Time that it is known of.
-    pub time: Nanos,
-    /// Energy that the cores, and the drives' caps, would have taken besides.
-    pub energy: Joules,
-    /// Energy that the cores would have taken natively.
-    pub native: Joules,
+    time: Nanos,
+    /// Energy that the cores would have taken besides: the bounds.
+    energy: [Joules; 2],
 }
 
-/// One group in numbers: all cores, active ones, their speed as a share, work in cores at full
-/// speed.
-fn work(signals: &Signals, group: usize, highest: Hertz) -> Option<f64> {
+/// One group in numbers: its speed as a share of the highest, and its work in cores at full speed.
+fn work(signals: &Signals, group: usize, highest: Hertz) -> Option<(f64, f64)> {
     let signal = &signals.groups[group];
     let speed = signal.frequency.map_or(1.0, |frequency| (frequency / highest).clamp(0.05, 1.0));
-    Some(signal.utilisation? * f64::from(signal.active?) * speed)
+    Some((speed, signal.utilisation? * f64::from(signal.active?) * speed))
 }
 
 impl Saved {
@@ -87,38 +100,44 @@ impl Saved {
     pub fn add(&mut self, core: &Core, host: &Host, signals: &Signals) {
         let topology = host.topology();
         let highest = topology.max_frequency();
-        let (mut saved, mut native) = (Watts(0.0), Watts(0.0));
+        let mut saved = [Watts(0.0); 2];
         for (group, spec) in topology.groups.iter().enumerate() {
             let signal = &signals.groups[group];
-            let (Some(busy), Some(active)) = (work(signals, group, highest), signal.active) else {
-                return;
+            let known = work(signals, group, highest).zip(signal.active);
+            let Some(((speed, busy), active)) = known else { return };
+            let (cores, active) = (f64::from(spec.cores), f64::from(active));
+            let busiest = signal.busiest.map_or(busy / cores, |share| share * speed);
+            let natively = host.governor(group).map_or([1.0; 2], |found| {
+                let lowest = found.lowest / highest;
+                native_speeds(&found.governor, &found.driver, busy / cores, busiest, lowest)
+            });
+            let each = |native: f64, idle: Watts| {
+                core.power(cores, cores, native, busy, idle)
+                    - core.power(cores, active, speed, busy, idle)
             };
-            let cores = f64::from(spec.cores);
-            let speed = signal.frequency.map_or(1.0, |f| (f / highest).clamp(0.05, 1.0));
-            let all = core.power(cores, cores, 1.0, busy);
-            native += all;
-            saved += all - core.power(cores, f64::from(active), speed, busy);
+            let all = natively.map(|native| core.idle.map(|idle| each(native, idle)));
+            let all = all.as_flattened().iter().copied();
+            saved[0] += all.clone().reduce(Watts::min).unwrap_or_default();
+            saved[1] += all.reduce(Watts::max).unwrap_or_default();
         }
         self.time += signals.period;
-        self.energy += saved * signals.period;
-        self.native += native * signals.period;
+        self.energy[0] += saved[0] * signals.period;
+        self.energy[1] += saved[1] * signals.period;
     }
 
     /// As a sentence; none where nothing is known.
     pub fn text(&self, would: bool, profile: &str) -> Option<String> {
-        if self.time == Nanos::ZERO || self.native.0 <= 0.0 {
+        if self.time == Nanos::ZERO {
             return None;
         }
-        let Watts(watts) = self.energy / self.time;
-        let share = 100.0 * (self.energy / self.native);
-        let kwh = watts * 8.766;
+        let [least, most] = self.energy.map(|energy| (energy / self.time).0);
         let verb = if would { "would save" } else { "saved" };
-        if watts.abs() < 0.05 {
-            return Some(format!("estimate, with the cores of {profile}: {verb} nothing"));
+        let head = format!("estimate, with the cores of {profile}, against the governor found:");
+        if least.abs() < 0.05 && most.abs() < 0.05 {
+            return Some(format!("{head} {verb} nothing"));
         }
         Some(format!(
-            "estimate, with the cores of {profile}: {verb} {watts:.1} W of the cores' power \
-             ({share:.1} %), {kwh:.0} kWh a year at this load"
+            "{head} {verb} {least:.1} to {most:.1} W of the cores' power; ebb-lab trial measures it"
         ))
     }
 }
@@ -141,14 +160,12 @@ impl Plant for Shadow<'_> {
         for group in 0..topology.groups.len() {
             let given = &signals.in_force;
             let given = (given.active_cores.at(group).given, given.frequency.at(group).given);
-            let Some(busy) = work(signals, group, highest).filter(|_| given != (None, None)) else {
-                continue;
-            };
+            let known = work(signals, group, highest).filter(|_| given != (None, None));
+            let Some((was, busy)) = known else { continue };
             let signal = &mut signals.groups[group];
             let active = given.0.or(signal.active).unwrap_or(1);
             let frequency = given.1.or(signal.frequency).unwrap_or(highest);
-            let speed_of = |frequency: Hertz| (frequency / highest).clamp(0.05, 1.0);
-            let (was, speed) = (speed_of(signal.frequency.unwrap_or(highest)), speed_of(frequency));
+            let speed = (frequency / highest).clamp(0.05, 1.0);
             let before = signal.utilisation.unwrap_or_default();
             let after = busy / (f64::from(active.max(1)) * speed);
             let wait = |load: f64| 1.0 / (1.0 - load.min(SATURATED));
@@ -218,10 +235,21 @@ mod tests {
     #[test]
     fn fewer_and_slower_cores_draw_less_for_the_same_work() {
         let core = Core::new(&Profile::load("generic-1u").unwrap());
-        let at = |active: f64, speed: f64| core.power(24.0, active, speed, 3.0).0;
-        assert!(at(24.0, 1.0) > at(6.0, 1.0));
-        assert!(at(6.0, 1.0) > at(6.0, 0.6));
-        // Work that does not fit keeps all active cores busy and no more.
-        assert!((at(2.0, 1.0) - core.power(24.0, 2.0, 1.0, 2.0).0).abs() < 1e-9);
+        for idle in core.idle {
+            let at = |active: f64, speed: f64| core.power(24.0, active, speed, 3.0, idle).0;
+            assert!(at(24.0, 1.0) >= at(6.0, 1.0));
+            assert!(at(6.0, 1.0) > at(6.0, 0.6));
+            // Work that does not fit keeps all active cores busy and no more.
+            assert!((at(2.0, 1.0) - core.power(24.0, 2.0, 1.0, 2.0, idle).0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_reference_is_the_governor_found() {
+        let speeds = |governor, driver| native_speeds(governor, driver, 0.2, 0.6, 0.3);
+        assert_eq!(speeds("performance", "acpi-cpufreq"), [1.0, 1.0]);
+        assert_eq!(speeds("powersave", "acpi-cpufreq"), [0.3, 0.3]);
+        assert_eq!(speeds("schedutil", "acpi-cpufreq"), [0.3, 0.75]);
+        assert_eq!(speeds("powersave", "intel_pstate"), [0.3, 1.0]);
     }
 }

@@ -180,6 +180,13 @@ impl Acting {
         }
     }
 
+    /// The power state that was written last to a drive and read back, and when.
+    #[must_use]
+    pub fn power_state(&self, drive: usize) -> Option<(Nanos, PowerState)> {
+        let (at, state) = self.steering.read_back(self.drives[drive]?)?;
+        Some((at, state.parse().ok()?))
+    }
+
     /// See [`crate::Host::notices`].
     pub fn notices(&mut self) -> Vec<Notice> {
         self.steering.notices()

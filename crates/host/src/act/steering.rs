@@ -54,6 +54,8 @@ struct Held {
     touched: bool,
     /// What was written last, and what was read back.
     set: Option<(String, String)>,
+    /// What was read back after the last write, and when.
+    read_back: Option<(Nanos, String)>,
     /// When it was last set once more against somebody else.
     reasserted: Option<Nanos>,
     yielded: bool,
@@ -101,6 +103,7 @@ impl Steering {
             original,
             touched: false,
             set: None,
+            read_back: None,
             reasserted: None,
             yielded: false,
             insisted: false,
@@ -221,6 +224,12 @@ impl Steering {
         self.put(at, Some(value), now)
     }
 
+    /// What was read back after the last write, and when.
+    #[must_use]
+    pub fn read_back(&self, at: usize) -> Option<(Nanos, &str)> {
+        self.held[at].read_back.as_ref().map(|(at, read)| (*at, read.as_str()))
+    }
+
     /// Sets a place, or sets it back where there is no value.
     pub fn set(&mut self, at: usize, value: Option<&str>, now: Nanos) -> Outcome {
         self.held[at].insisted = false;
@@ -249,6 +258,7 @@ impl Steering {
         match write(held, &self.sys, &asked, &mut self.patience) {
             Ok(read) => {
                 held.touched = value.is_some();
+                held.read_back = Some((now, read.clone()));
                 held.set = value.map(|_| (asked, read));
                 held.refused = None;
                 Outcome::Done
@@ -311,7 +321,10 @@ impl Steering {
             Contest::Reassert if first => {
                 held.reasserted = Some(now);
                 match write(held, &self.sys, &set, &mut self.patience) {
-                    Ok(read) => held.set = Some((set, read)),
+                    Ok(read) => {
+                        held.read_back = Some((now, read.clone()));
+                        held.set = Some((set, read));
+                    }
                     Err(reason) => {
                         held.set = None;
                         held.refused = Some((reason, now));

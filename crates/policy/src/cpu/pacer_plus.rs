@@ -190,15 +190,19 @@ impl PacerPlus {
         self.account + self.heavier.waiting().map(|period| self.left(period)).sum::<f64>()
     }
 
-    /// Whether a group that may be recalled was found with more than was in force.
+    /// Whether a group that may be recalled was found with more than was in force. A recall brings
+    /// the highest frequency: one that is nearer to that in force was measured, and is off a little.
     fn recalled(&self, signals: &Signals) -> bool {
+        let highest = self.topology.max_frequency();
         let may_be = |g: &usize| signals.in_force.recall.value(*g).is_some();
         self.topology.io_groups().filter(may_be).any(|g| {
             let (found, given) = (signals.groups.get(g), signals.in_force.group(g));
             let active = found.and_then(|group| group.active);
             let frequency = found.and_then(|group| group.frequency);
             active.is_some_and(|active| active > given.active)
-                || frequency.is_some_and(|frequency| frequency > given.frequency)
+                || frequency.is_some_and(|is| {
+                    given.frequency < highest && is - given.frequency > highest - is
+                })
         })
     }
 }

@@ -17,11 +17,11 @@ use crate::sense::{EMERGENCY, RED_LINE};
 use crate::ssd::{CAP_TOLERANCE, PowerDesc};
 use crate::topology::{GroupSpec, PowerState, Topology};
 use crate::units::{Celsius, Hertz, Nanos, Watts};
-use crate::{InForce, Request, Signals};
+use crate::{InForce, Request, Signal, Signals};
 
 use thermal::Thermal;
 pub use thermal::{MIN_JOB_SHARE, SLOW_DOWN};
-use trust::{Trust, lasting};
+use trust::Trust;
 
 /// Time in which no more than [`Limits::park_share`] of a group is parked.
 pub const PARK_INTERVAL: Nanos = Nanos::from_millis(500);
@@ -92,8 +92,8 @@ pub struct Guard {
     native: Option<&'static str>,
     /// When cores of each group were last parked.
     parked_at: Vec<Option<Nanos>>,
-    /// For how long each drive has reported a higher cap than was given.
-    disobeyed: Vec<Nanos>,
+    /// Since when each drive has had to be at the cap it was given, and reports a higher one.
+    disobeys: Vec<Option<Nanos>>,
     /// Caps of drives that keep a higher cap than given; zero for the others.
     taken: Vec<Watts>,
 }
@@ -112,7 +112,7 @@ impl Guard {
             in_force: InForce::new(topology),
             native: None,
             parked_at: vec![None; topology.groups.len()],
-            disobeyed: vec![Nanos::ZERO; drives],
+            disobeys: vec![None; drives],
             taken: vec![Watts(0.0); drives],
         }
     }
@@ -150,7 +150,7 @@ impl Guard {
         }
         self.in_force.background.give(0, request.background.wish(0), native);
         self.watch_drives(signals);
-        self.bound_drives(distrust.drives, request);
+        self.bound_drives(distrust.drives, request, signals.now);
         self.thermal.bound(signals, distrust.drives, &self.topology, request, &mut self.in_force);
         self.check();
         &self.in_force
@@ -233,22 +233,26 @@ impl Guard {
         self.in_force.frequency.give(g, request.frequency.wish(g), ruling);
     }
 
-    /// Finds drives that for a while have reported a higher cap than was given: a refused or
-    /// lost write. A drive in transition gets there within the guard's patience.
+    /// Finds drives that have a higher cap than was given: a refused or lost write. What counts is
+    /// what was *read* `patience` after the cap was lowered, whatever the pace of reading: an older
+    /// reading tells of the state before, and a drive in transition gets there within that time.
     fn watch_drives(&mut self, signals: &Signals) {
         for (d, drive) in signals.drives.iter().enumerate().take(self.taken.len()) {
             let given = self.desc.cap(d, self.in_force.state(d));
             let reported = drive.state.map_or(given, |ps| self.desc.cap(d, ps));
-            self.disobeyed[d] = lasting(self.disobeyed[d], reported > given, signals.period);
-            let stuck = reported > given && self.disobeyed[d] >= self.limits.patience;
-            self.taken[d] = if stuck { reported } else { Watts(0.0) };
+            let read = signals.now.saturating_sub(signals.sources.of(Signal::DriveState, d).age);
+            let begun = signals.now.saturating_sub(signals.period);
+            let since = (reported > given).then(|| self.disobeys[d].unwrap_or(begun));
+            let is_stuck = |since: Nanos| read >= since + self.limits.patience;
+            self.taken[d] = if since.is_some_and(is_stuck) { reported } else { Watts(0.0) };
+            self.disobeys[d] = since;
         }
     }
 
     /// Operational states only, with a sum of caps within the budget: where more is asked for,
     /// every drive above the uniform cap that fits comes down to it (SSPC). That cap
     /// always fits where anything does, and asks nothing of the policy's internals.
-    fn bound_drives(&mut self, distrust: Option<&'static str>, request: &Request) {
+    fn bound_drives(&mut self, distrust: Option<&'static str>, request: &Request, now: Nanos) {
         let asked = |d: usize| match (distrust, request.power_state.get(d)) {
             (Some(_), _) | (None, None) => 0,
             (None, Some(ps)) => ps.min(self.desc.deepest(d)),
@@ -271,6 +275,9 @@ impl Guard {
             let ps = asked(d).max(fits);
             let native = ps == 0 && (distrust.is_some() || request.power_state.get(d).is_none());
             let given = (!native).then_some(ps);
+            if self.desc.cap(d, ps) < self.desc.cap(d, self.in_force.state(d)) {
+                self.disobeys[d] = Some(now);
+            }
             self.in_force.power_state.give(d, request.power_state.wish(d), Some((given, why)));
             let released = distrust.map(|reason| (None, reason));
             self.in_force.idle_wake.give(d, request.idle_wake.wish(d), released);

@@ -57,6 +57,23 @@ fn a_recall_brings_everything_back() {
     }
 }
 
+/// The kernel measures a frequency, and reads a little more than what was set.
+#[test]
+fn a_frequency_that_was_measured_is_no_recall() {
+    let mut exact = plus(Plant::new(20e3), 0.2);
+    let mut measured = plus(Plant::new(20e3), 0.2);
+    for _ in 0..120 {
+        exact.step();
+        let in_force = [0, 1, 2].map(|group| measured.in_force.group(group).frequency);
+        measured.step_with(|signals| {
+            for (group, set) in signals.groups.iter_mut().zip(in_force) {
+                group.frequency = Some(set * 1.002);
+            }
+        });
+        assert_eq!(measured.groups(), exact.groups());
+    }
+}
+
 /// A bunch that takes much says how many cores stay, until the account can pay for more.
 #[test]
 fn a_bunch_asks_for_a_reserve() {
