@@ -36,16 +36,15 @@ fn park(bench: &mut Bench, active: u16) -> Outcome {
 fn until(bench: &mut Bench, active: u16, is_so: impl Fn(&Tree) -> bool) -> String {
     let mut signals = Signals::new(bench.host.topology());
     let mut said = String::new();
-    for _ in 0..300 {
-        if is_so(&bench.tree) {
-            return said;
-        }
+    let begun = std::time::Instant::now();
+    while !is_so(&bench.tree) {
+        assert!(begun.elapsed().as_secs() < 60, "it never is: {said}");
         std::thread::sleep(std::time::Duration::from_millis(50));
         bench.host.sense(&mut signals);
         park(bench, active);
         said += &told(bench);
     }
-    panic!("it never is: {said}");
+    said
 }
 
 fn told(bench: &mut Bench) -> String {
@@ -100,7 +99,7 @@ fn a_group_with_a_deadline_thread_is_never_written_and_named_with_the_thread() {
     assert_eq!(list(&bench.tree, "system.slice"), "0-3,8-11");
     assert_eq!(failed(&bench), ["/sys/fs/cgroup/system.slice/cpuset.cpus"]);
     thread(&bench.tree, "system.slice", 813, 0);
-    assert_eq!(failed(&bench), [String::new(); 0]);
+    assert!(failed(&bench).is_empty());
     assert_eq!(list(&bench.tree, "system.slice"), "");
 }
 
