@@ -227,9 +227,9 @@ impl Steering {
     pub fn leave(&mut self, at: usize) {
         let held = &mut self.held[at];
         (held.yielded, held.insisted, held.touched, held.set) = (true, false, false, None);
-        // What parks cores is Ebb's own, and what was bound there is still to be bound again.
+        // What others use as well is set back all the same: with it, tasks are bound again.
         let place = &held.original.place;
-        let is_shared = place.parks() || matches!(place, Place::Controller { .. });
+        let is_shared = matches!(place, Place::Controller { .. } | Place::Offline);
         if !is_shared && let Err(error) = self.state.save_one(&self.boot, place, None) {
             self.note(at, format!("it will be set back at the end all the same: {error}"));
         }
