@@ -1,10 +1,12 @@
 """`ebb run --apply` on the server: cores, drives and fans follow, and all is as it was at the end."""
 
 import json
+import re
 import time
 
 import trials
 from bed import expect, until
+from dump import DUMP, same
 from steps import PATIENCE
 
 FIO = "fio --direct=1 --ioengine=libaio --time_based --runtime=86400 --size=32m"
@@ -17,8 +19,8 @@ class Running:
         self.bed, self.config = bed, config
 
     def __enter__(self):
-        self.bed.guest.run(f"""{trials.SNAPSHOT}
-            snapshot > /tmp/before
+        self.bed.guest.run(f"""{DUMP}
+            dump > /tmp/before
             mkdir -p /var/lib/ebb
             cat > /tmp/ebb.toml << 'END'\n{self.config}\nEND
             rm -f /tmp/code
@@ -50,14 +52,14 @@ class Running:
                 tail -n 20 /tmp/said /tmp/notes""")
             print("# " + told.replace("\n", "\n# "))
             return
-        before, after, code = self.bed.guest.run(f"""{trials.SNAPSHOT}
+        before, after, code = self.bed.guest.run(f"""{DUMP}
             kill -TERM $(cat /tmp/pid)
             until [ -e /tmp/code ]; do sleep 0.1; done
-            snapshot > /tmp/after
+            dump > /tmp/after
             cat /tmp/before; echo ===; cat /tmp/after; echo ===; cat /tmp/code /tmp/notes
             """).split("===\n")
         expect(code.startswith("0"), f"`ebb run` ended with code {code}")
-        trials.same(before, after)
+        same(before, after)
 
 
 def start_fio(bed, name, drive, options):
@@ -106,31 +108,85 @@ def drives(bed):
 
 
 def cores(bed):
-    """PACER parks cores under fio: no task is left there, and they rest in C6"""
+    """PACER parks cores under fio: no task of a group is left there, and they rest in C6"""
     start_fio(bed, "some", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
-    group = "/sys/fs/cgroup/ebb-parked"
+    list = "/sys/fs/cgroup/system.slice/cpuset.cpus"
     with Running(bed, 'policy = "pacer"\nplf = "50%"'):
-        parked = until("cores are parked", lambda: bed.guest.run(
-            f"grep -sqx root {group}/cpuset.cpus.partition && cat {group}/cpuset.cpus || true"),
-            PATIENCE)
-        cpu = parked.replace(",", "-").split("-")[-1]
-        # Kernel threads that belong to one CPU stay there; all others must have gone.
-        told = bed.guest.run(f"""cat /sys/fs/cgroup/cpuset.cpus.effective
-            for task in /proc/[0-9]*; do
+        kept = until("cores are parked", lambda: bed.guest.run(
+            f"grep -sxv 0-7 {list} || true"), PATIENCE)
+        # The kernel's threads are in the root group and stay; all others must have gone.
+        told = bed.guest.run(f"""for task in /proc/[0-9]*; do
                 if [ -s $task/cmdline ]; then cut -d' ' -f2,39 $task/stat 2> /dev/null; fi
-            done | grep ' {cpu}$' || true
+            done | grep ' 7$' || true
             grep frequency0 /dev/ebb-hw
             cat /sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq
-            cd /sys/devices/system/cpu/cpu{cpu}/cpuidle
+            cd /sys/devices/system/cpu/cpu7/cpuidle
             cat state*/time | xargs; sleep 2; cat state*/time | xargs""")
-        print("# parked: " + parked + "; " + told.replace("\n", ", "))
-        effective, *busy, frequency, limit, begun, ended = told.splitlines()
+        print(f"# CPUs {kept} are used; " + told.replace("\n", ", "))
+        *busy, frequency, limit, begun, ended = told.splitlines()
         rest = [int(b) - int(a) for a, b in zip(begun.split(), ended.split())]
-        expect(cpu not in effective.split("-")[-1], f"{parked} is parked, {effective} is used")
-        expect(not busy, f"tasks on the parked CPU {cpu}: {busy}")
+        expect(not busy, f"tasks on the parked CPU 7: {busy}")
         expect(frequency == f"frequency0 {limit}", f"{frequency}, but {limit} was set")
         expect(rest[3] > sum(rest) / 2, f"the parked CPU was in its states for {rest} us")
     stop_fio(bed)
+
+
+HALF = 'policy = "constant(cores=0.5)"'
+# CPUs that somebody else takes offline and brings back, until /tmp/enough is there.
+HOTPLUG = """rm -f /tmp/enough
+    setsid bash -c 'RANDOM={seed}
+        while [ ! -e /tmp/enough ]; do
+            cpus=(1 3 4 5 6 7); cpu=/sys/devices/system/cpu/cpu${{cpus[RANDOM % 6]}}/online
+            echo 0 > $cpu; sleep 0.$((RANDOM % 9)); echo 1 > $cpu; sleep 0.$((RANDOM % 9))
+        done; touch /tmp/stopped' > /dev/null 2>&1 < /dev/null &
+"""
+
+
+def deadlines(bed):
+    """with schedutil's deadline threads and CPUs that come and go, cores are parked and the kernel lives"""
+    bed.guest.run(f"""rm -f /tmp/stopped
+        for policy in /sys/devices/system/cpu/cpufreq/policy*; do
+            cat $policy/scaling_governor; echo schedutil > $policy/scaling_governor
+        done > /tmp/governors
+        cat > /tmp/ebb.toml << 'END'\n{HALF}\nEND
+        mkdir -p /var/lib/ebb
+        {DUMP}\ndump > /tmp/before""")
+    expect(len(sugov(bed)) == 8, f"schedutil has no threads of its own here: {sugov(bed)}")
+    bed.guest.run(HOTPLUG.format(seed=bed.args.seed))
+    parked = 0
+    for cycle in range(bed.args.cycles):
+        signal = "KILL" if cycle % 3 == 2 else "TERM"
+        told = bed.guest.run(f"""/tmp/tools/ebb run --apply --config /tmp/ebb.toml > /tmp/said 2>&1 &
+            supervisor=$!
+            for try in $(seq 100); do
+                grep -sx 0-3 /sys/fs/cgroup/system.slice/cpuset.cpus && break || sleep 0.1
+            done
+            kill -{signal} $supervisor $(cat /proc/$supervisor/task/$supervisor/children) || true
+            wait $supervisor || true
+            while grep -lxE 'ebb|exe' /proc/[0-9]*/comm > /dev/null 2>&1; do sleep 0.1; done
+            for try in $(seq 20); do /tmp/tools/ebb restore >> /tmp/said 2>&1 && break || sleep 0.5; done""")
+        parked += told == "0-3"
+        if cycle % 20 == 19:
+            print(f"# {cycle + 1} of {bed.args.cycles} cycles", flush=True)
+    before, after = bed.guest.run(f"""touch /tmp/enough
+        until [ -e /tmp/stopped ]; do sleep 0.1; done
+        /tmp/tools/ebb restore
+        {DUMP}\ndump > /tmp/after
+        cat /tmp/before; echo ===; cat /tmp/after""").split("\nnothing to restore\n")[-1].split("===\n")
+    print(f"# cores were parked in {parked} of {bed.args.cycles} cycles")
+    wrong = {name: cpus for name, cpus in sugov(bed).items() if name != f"sugov:{cpus}"}
+    expect(not wrong, f"bound elsewhere: {wrong}")
+    expect(parked > bed.args.cycles / 2, "too often nothing was parked: there was nothing to prove")
+    same(before, after, bed.guest.run("cat /tmp/said"))
+    bed.guest.run("""paste <(ls -d /sys/devices/system/cpu/cpufreq/policy*) /tmp/governors |
+        while read policy governor; do echo $governor > $policy/scaling_governor; done""")
+
+
+def sugov(bed):
+    """Schedutil's threads, and what they are bound to."""
+    told = bed.guest.run("grep -shE '^(Name|Cpus_allowed_list)' /proc/[0-9]*/status")
+    names = re.findall(r"Name:\s*(sugov:\d+)\nCpus_allowed_list:\s*(\S+)", told)
+    return dict(names)
 
 
 def offline(bed):
@@ -183,7 +239,7 @@ def fans(bed):
 
 def ends(bed):
     """however `ebb run` ends, at random moments, every control is back"""
-    bed.guest.run(f"""mkdir -p /var/lib/ebb
+    bed.guest.run(f"""mkdir -p /var/lib/ebb /sys/fs/cgroup/user.slice
         cat > /tmp/ebb.toml << 'END'\n{trials.CONFIG}\nEND""")
     start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
     changed = trials.run(bed, bed.args.seed, bed.args.trials)

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -129,6 +130,10 @@ SYSTEMD = "init=/lib/systemd/systemd systemd.unit=multi-user.target systemd.mask
     "systemd.mask=apt-daily.timer systemd.mask=e2scrub_all.timer systemd.mask=fstrim.timer"
 
 
+# What a kernel that is not well says on its console.
+COMPLAINT = r"Oops|divide error|BUG:|WARNING: CPU|Call Trace|Kernel panic"
+
+
 class Guest:
     """A virtual machine that runs what it is told."""
 
@@ -138,7 +143,7 @@ class Guest:
         self.console = folder / "console.log"
         agent, monitor = str(folder / "agent"), str(folder / "monitor")
         # Software has no side channels to close, and closing them takes it time.
-        append = f"root=/dev/vda rw console=ttyS0 {first} quiet net.ifnames=0 panic=-1 " \
+        append = f"root=/dev/vda rw console=ttyS0 {first} loglevel=5 net.ifnames=0 panic=-1 " \
             "mitigations=off"
         forwarded = f",hostfwd=tcp:{ADDRESS}:{forward}-:4420" if forward else ""
         command = [
@@ -153,6 +158,7 @@ class Guest:
         ]
         for drive in drives:
             command += ["-drive", f"{drive},if=virtio"]
+        self.read = 0
         self.log = folder / "qemu.log"
         self.process = subprocess.Popen(command, stderr=self.log.open("w"))
         try:
@@ -196,6 +202,13 @@ class Guest:
         """Starts the machine again as its reset button does; its disks keep what they hold."""
         self._control("set-action", reboot="reset")
         self._control("system_reset")
+
+    def complaints(self):
+        """What the kernel has complained of since this was last asked."""
+        text = self.console.read_bytes()[self.read:].decode(errors="replace")
+        self.read += len(text.encode())
+        found = re.search(COMPLAINT, text)
+        return found and text[max(0, found.start() - 200):][:4000]
 
     def attempt(self, script):
         """Runs a script (bash -euo pipefail); its exit code and output."""

@@ -4,7 +4,7 @@ temperatures of our own, and drives with power states."""
 import json
 from pathlib import Path
 
-from acting import cores, drives, ends, fans, offline
+from acting import cores, deadlines, drives, ends, fans, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from likeness import likeness
 from replaying import replay
@@ -214,7 +214,7 @@ END""")
         "cpu_power": {"package-0": None, "package-1": None},
         "fan_speed": dict(zip(fans, (1001, 1002, 1003, 0))),
         "fan_duty": dict.fromkeys(fans, 0.2),
-        "cores_active": {"all": 8},
+        "cores_active": {"all": 8, "system.slice": 8},
         "frequency_hz": {f"policy{cpu}": 2.8e9 for cpu in CPUS},
     }.items():
         expect(rows.get(name) == values, f"{name}: {rows.get(name)}, not {values}")
@@ -256,6 +256,6 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
-SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, farewell]
+SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, ends, replay, farewell]
+STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, replay, farewell]

@@ -4,8 +4,8 @@ has, and everything is as it was."""
 from pathlib import Path
 
 import server
-import trials
 from bed import ADDRESS, HARDWARE, SERVER, SYSTEMD, Failure, Guest, expect, tools, until
+from dump import DUMP, same
 from steps import HOST, PATIENCE
 
 UNITS = Path(__file__).resolve().parent.parent / "packaging" / "systemd"
@@ -55,13 +55,13 @@ END
             self.guest.run(f"cat > /etc/systemd/system/{unit.name} << 'END'\n{unit.read_text()}END")
 
     def snapshot(self, name):
-        self.guest.run(f"{trials.SNAPSHOT}\nsnapshot > /var/tmp/{name}")
+        self.guest.run(f"{DUMP}\ndump > /var/tmp/{name}")
 
     def as_found(self, otherwise):
         """Fails unless everything is as before the service was ever started."""
         self.snapshot("after")
         read = self.guest.run("cat /var/tmp/before; echo ===; cat /var/tmp/after").split("===\n")
-        trials.same(*read, otherwise=f"{otherwise}\n{self.journal()}")
+        same(*read, otherwise=f"{otherwise}\n{self.journal()}")
         self.guest.run("[ ! -e /var/lib/ebb/originals.json ]")
 
     def journal(self):

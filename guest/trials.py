@@ -1,23 +1,10 @@
 """`ebb run` on the server, ended in every way at random moments: every control must be back."""
 
 import random
-import re
 
-from bed import Failure, expect
+from bed import ADDRESS, Failure, expect
+from dump import DUMP, same, settings
 
-# All that may be written and read again of CPUs, packages, chips, control groups and drives, and
-# what tasks are bound to. A duty is the board's own while the board steers.
-SNAPSHOT = """snapshot() {
-    find /sys/devices/system/cpu /sys/devices/virtual/powercap /sys/devices/platform/ebb-board \\
-        /sys/fs/cgroup -type f -perm /200 ! -name uevent ! -name 'cgroup.procs' \\
-        ! -name 'cgroup.threads' ! -name '*.pressure' -print0 | sort -z | xargs -0 grep -s '' || true
-    find /sys/fs/cgroup -type d | sort
-    for task in $(cat /tmp/bound 2> /dev/null); do
-        echo task $task: $(grep -s Cpus_allowed_list /proc/$task/status)
-    done
-    for drive in /dev/nvme?; do echo $drive: $(nvme get-feature $drive -f 2); done
-}
-"""
 # How `ebb run` ends: who is killed by what, and who sets everything back. $supervisor, $worker.
 ENDS = {
     "both are killed": "kill -KILL $supervisor $worker",
@@ -37,6 +24,11 @@ ENDS = {
         start; sleep $pause; find_worker
         kill -KILL $supervisor $worker || true""", # It refuses to start beside the other's worker.
 }
+# The controller of the drive of that number, which a new connection may have given another name.
+DRIVE = """drive() {
+            local at=$(grep -lE "00000000010$1\$" /sys/class/nvme/nvme*/subsysnqn)
+            echo /dev/$(basename $(dirname $at))
+        }"""
 CONFIG = """policy = "pacer+pacman+eadc"
 ssd_budget = "62 W"
 """
@@ -67,14 +59,33 @@ class Trial:
             lines.append(f"echo 1 > pwm{fan}_enable; echo {duty} > pwm{fan}\n"
                          f"echo {mode} > pwm{fan}_enable")
         for drive in range(4):
-            lines.append(f"nvme set-feature /dev/nvme{drive} -f 2 -v {self.random.randrange(3)}")
+            lines.append(f"nvme set-feature $(drive {drive}) -f 2 -v {self.random.randrange(3)}")
         for task in range(1, 5):
             cpus = ",".join(map(str, self.random.sample(range(8), self.random.randrange(1, 5))))
             lines.append(f"taskset -pc {cpus} $(sed -n {task}p /tmp/bound) > /dev/null")
-        sign = choose("+-")
-        lines.append(f"cd /\nrmdir /sys/fs/cgroup/ebb-parked 2> /dev/null || true\n"
-                     f"echo {sign}cpuset > /sys/fs/cgroup/cgroup.subtree_control")
+        # Off, or on with lists of its own: one that has none cannot have none again.
+        lines.append("cd /sys/fs/cgroup\necho -cpuset > cgroup.subtree_control")
+        if choose([True, False]):
+            lines.append("echo +cpuset > cgroup.subtree_control")
+            for group in "system.slice", "user.slice":
+                low = self.random.randrange(4)
+                lines.append(f"echo {low}-{self.random.randrange(4, 8)} > {group}/cpuset.cpus")
         return "\n".join(lines)
+
+    def event(self):
+        """What happens to the machine while Ebb acts; it is over before the end, or soon after."""
+        cpu, drive = self.random.randrange(1, 8), self.random.randrange(4)
+        target = self.bed.targets[drive]
+        online = f"/sys/devices/system/cpu/cpu{cpu}/online"
+        self.happens, script = self.random.choice([
+            ("nothing happens", ""),
+            (f"CPU {cpu} goes and comes back", f"echo 0 > {online}; sleep 0.5; echo 1 > {online}"),
+            (f"CPU {cpu} is away for long", f"echo 0 > {online}; sleep 11; echo 1 > {online}"),
+            (f"drive {drive} leaves and comes back",
+             f"nvme disconnect -n {target.nqn}; sleep 0.5\n"
+             f"nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn}"),
+        ])
+        return script
 
     def run(self):
         """Whether anything was set when it was killed, where nobody had yet set it back."""
@@ -83,8 +94,9 @@ class Trial:
         event = events[-1] if self.first else self.random.choice(events)
         wait = f"until {event}; do alive; sleep 0.01; done"
         moment, pause = self.random.uniform(0, 4), self.random.uniform(0, 1.5)
-        told = self.bed.guest.run(f"""{SNAPSHOT}
+        told = self.bed.guest.run(f"""{DUMP}
             pause={pause:.3f}
+            {DRIVE}
             alive() {{ kill -0 $supervisor; }}
             running() {{ grep -lxE 'ebb|exe' /proc/[0-9]*/comm 2> /dev/null || true; }}
             gone() {{
@@ -100,49 +112,28 @@ class Trial:
                 worker=$(cat /proc/$supervisor/task/$supervisor/children 2> /dev/null || true)
             }}
             {self.found()}
-            snapshot > /tmp/before
+            dump > /tmp/before
             : > /tmp/ebb-run
             start
             {wait}
             sleep {moment:.3f}
+            {self.event()}
             find_worker
             {ENDS[self.end]}
             gone
-            snapshot > /tmp/between
+            dump > /tmp/between
             echo ===; /tmp/tools/ebb restore
-            snapshot > /tmp/after
+            dump > /tmp/after
             echo ===; cat /tmp/before
             echo ===; cat /tmp/between
             echo ===; cat /tmp/after
             echo ===; ls /var/lib/ebb; cat /tmp/ebb-run""")
         _, restored, *shots, left = told.split("===\n")
         before, between, after = shots
-        what = f"{self.name}, {self.end}, {wait}, {moment:.3f} s, then {pause:.3f} s"
+        what = f"{self.name}, {self.happens}, {self.end}, {wait}, {moment:.3f} s, then {pause:.3f} s"
         same(before, after, f"{what}:\n{restored}\n{left}")
         expect("originals" not in left, f"{what}: there is more to set back:\n{restored}")
         return settings(before) != settings(between)
-
-
-def settings(shot):
-    """What each file of a snapshot says."""
-    all = {}
-    for line in shot.splitlines():
-        name, _, value = line.partition(":")
-        all.setdefault(name if value else line, []).append(value)
-    for name in list(all):
-        # The board moves a duty that is its own.
-        if re.search(r"/pwm\d$", name) and all.get(f"{name}_enable") == ["2"]:
-            del all[name]
-    return all
-
-
-def same(before, after, otherwise=""):
-    """Fails unless both snapshots say the same, byte for byte."""
-    before, after = settings(before), settings(after)
-    lines = [f"{what}: {before.get(what)} -> {after.get(what)}"
-             for what in sorted(before.keys() | after.keys())
-             if before.get(what) != after.get(what)]
-    expect(not lines, "\n".join([*lines, otherwise]))
 
 
 def run(bed, seed, count):

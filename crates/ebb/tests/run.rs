@@ -219,7 +219,7 @@ fn what_offline_cpus_break_is_said_before_it_does() {
     let told = |command: &mut Command| String::from_utf8(command.output().unwrap().stderr).unwrap();
     let said = told(command.args(copy.run(&["--config", &config, "--duration", "0.1 s"])));
     assert!(said.contains("nvme0n1 cannot connect again while CPUs are offline"), "{said}");
-    fs::write(&config, "machine.park_by = \"partition\"").unwrap();
+    fs::write(&config, "machine.park_by = \"cpuset\"").unwrap();
     let said = told(&mut command);
     assert!(!said.contains("offline"), "{said}");
 }

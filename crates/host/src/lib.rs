@@ -24,6 +24,8 @@ mod sense;
 mod sys;
 
 pub use act::contact::{Trial, Verdict};
+pub use act::cpusets::{Parkable, parkable};
+pub use act::groups::outside;
 pub use act::hold::{Held, Hold, Holds};
 pub use act::knob::Place;
 pub use act::originals::{Leave, Original, Originals, State, StateError};

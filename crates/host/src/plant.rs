@@ -16,7 +16,7 @@ use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
 use crate::find::cpus::Policy;
 use crate::find::hwmon::Chip;
-use crate::find::layout::{Impossible, Layout, Stated};
+use crate::find::layout::{Impossible, Layout, ParkBy, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
 use crate::sense::drive_watch::DriveWatch;
@@ -151,7 +151,8 @@ impl Host {
         let steered: Vec<Original> =
             all.into_iter().filter(|original| known.contains(&original.place)).collect();
         let steering = Steering::new(&self.machine, steered, contest, state.again());
-        let tasks = Tasks::of(&self.machine, tasks);
+        let root = self.layout.park_by == ParkBy::Offline;
+        let tasks = Tasks::of(&self.machine.sys, tasks, root);
         self.acting =
             Some(Acting::new(&self.machine, &self.layout, steering, tasks, &holds, state));
         self.power = holds.package_power().map(PowerWatch::new);

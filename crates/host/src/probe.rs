@@ -5,6 +5,8 @@ use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, Signal, Steward, Unit};
 use serde::Serialize;
 
+use crate::act::cpusets::{self, Parkable};
+use crate::act::groups::{self, CGROUPS};
 use crate::capability::Capability;
 use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
@@ -495,15 +497,9 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
     let sys = &machine.sys;
     match control {
         Control::ActiveCores => {
-            let path = "sys/fs/cgroup/cgroup.controllers";
+            let path = format!("{CGROUPS}/cgroup.controllers");
             if sys.text(path).is_ok_and(|text| text.split_whitespace().any(|one| one == "cpuset")) {
-                let cores = machine.cpus.cores().count() as f64;
-                list.steer(
-                    machine,
-                    "all".into(),
-                    "sys/fs/cgroup/cgroup.subtree_control".into(),
-                    Ok(cores),
-                );
+                active_cores(machine, list);
             }
             "no cpuset in sys/fs/cgroup: mount the unified hierarchy (cgroup v2)"
         }
@@ -543,5 +539,27 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         Control::JobShare | Control::JobSocket | Control::Admit => {
             "no jobs: nothing says which control groups run them"
         }
+    }
+}
+
+/// All cores, and the control groups that parked ones would be kept from.
+fn active_cores(machine: &Machine, list: &mut List) {
+    let sys = &machine.sys;
+    let switch = format!("{CGROUPS}/cgroup.subtree_control");
+    list.steer(machine, "all".to_owned(), switch, Ok(machine.cpus.cores().count() as f64));
+    if let Some(all) = list.found.last_mut().filter(|_| groups::below_root(sys).is_empty()) {
+        all.missing =
+            Some("no control group below sys/fs/cgroup has tasks: none to restrict".into());
+    }
+    let usual = cpusets::usual(sys).len();
+    for Parkable { group, cpus, obstacle } in cpusets::parkable(sys) {
+        let path = format!("{CGROUPS}/{group}/cpuset.cpus");
+        let count = if cpus.is_empty() { usual } else { cpus.len() };
+        list.add(Some(group), Some(path), Some(count as f64), obstacle);
+    }
+    if let outside @ 1.. = groups::outside(sys) {
+        let missing =
+            format!("no list restricts its {outside} tasks of users: they may use parked cores");
+        list.add(Some("root group".to_owned()), None, None, Some(missing));
     }
 }

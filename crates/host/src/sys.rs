@@ -106,24 +106,6 @@ impl Sys {
         written.map_err(|error| Absent::new(path, &error))
     }
 
-    /// Makes a folder, such as a control group.
-    ///
-    /// # Errors
-    /// Why it cannot be made.
-    pub(crate) fn make_folder(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
-        let path = self.path(path);
-        std::fs::create_dir(&path).map_err(|error| Absent::new(path, &error))
-    }
-
-    /// Removes a control group: an empty folder to the kernel, whatever files are seen in it.
-    ///
-    /// # Errors
-    /// Why it cannot be removed.
-    pub(crate) fn remove_folder(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
-        let path = self.path(path);
-        std::fs::remove_dir(&path).map_err(|error| Absent::new(path, &error))
-    }
-
     /// The number in a file.
     ///
     /// # Errors
@@ -142,19 +124,25 @@ impl Sys {
         cpus(&text).ok_or_else(|| self.nonsense(path, &text, "a list of CPUs"))
     }
 
-    /// The CPUs that a task may run on, ascending; in a fixture by `proc/TASK/status`.
+    /// The CPUs that a task is bound to, ascending, online or not.
     ///
     /// # Errors
     /// Where there is no such task.
-    pub(crate) fn affinity(&self, task: impl AsRef<str>) -> Result<Vec<u16>, Absent> {
-        let task = task.as_ref();
+    pub(crate) fn bound(&self, task: &str) -> Result<Vec<u16>, Absent> {
+        let path = format!("proc/{task}/status");
+        let text = self.text(&path)?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.and_then(|list| cpus(list.trim()))
+            .ok_or_else(|| self.nonsense(path, &text, "the status of a task"))
+    }
+
+    /// The CPUs online that a task may run on, ascending; in a fixture those it is bound to.
+    ///
+    /// # Errors
+    /// Where there is no such task.
+    pub(crate) fn affinity(&self, task: &str) -> Result<Vec<u16>, Absent> {
         if self.is_fixture() {
-            let path = format!("proc/{task}/status");
-            let text = self.text(&path)?;
-            let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-            return line
-                .and_then(|list| cpus(list.trim()))
-                .ok_or_else(|| self.nonsense(path, &text, "the status of a task"));
+            return self.bound(task);
         }
         let set = sched_getaffinity(Some(self.task(task)?));
         let set = set
@@ -212,6 +200,17 @@ impl Sys {
         let mut names: Vec<_> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort_by_key(|name| by_number(name));
+        names
+    }
+
+    /// The names of the folders in a folder, links left out.
+    #[must_use]
+    pub fn folders(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let mut names: Vec<_> =
+            folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
         names
     }
 

@@ -5,6 +5,7 @@
 mod acting;
 mod changing;
 mod contact;
+mod cpusets;
 mod drives;
 mod fans;
 mod found;

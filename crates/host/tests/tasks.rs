@@ -1,10 +1,10 @@
-//! Tasks that are bound to CPUs stay so, on kernels that forget it when a partition changes (Linux
+//! Tasks that are bound to CPUs stay so, on kernels that forget it when control groups change (Linux
 //! before 6.2) and on those that do not.
 
 use ebb_host::RestoreOutcome;
 use proptest::prelude::*;
 
-use crate::acting::{Bench, PARKED};
+use crate::acting::{Bench, parked};
 use crate::tree::{Tree, intel};
 
 /// Two sockets of four cores with two threads: 4 to 7 and 12 to 15 are the second socket's.
@@ -18,7 +18,9 @@ fn task(tree: &Tree, task: u32, parent: u32, flags: u32, cpus: &str) {
     let start = 1000 + task;
     let stat =
         format!("{task} (a) S 1) S {parent} 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0");
-    tree.put(&format!("proc/{task}/stat"), stat);
+    tree.put(&format!("proc/{task}/task/{task}/stat"), stat);
+    let group = if flags & KTHREAD == 0 { "/system.slice/a.service" } else { "/" };
+    tree.put(&format!("proc/{task}/cgroup"), format!("0::{group}"));
     bind(tree, task, cpus);
 }
 
@@ -47,9 +49,9 @@ fn park(bench: &mut Bench, active: u16) {
     bench.apply(&request);
 }
 
-/// What Linux before 6.2 does to every task that may be bound, and to some more.
+/// What Linux before 6.2 does to every task of a control group.
 fn forget(bench: &Bench, left: &str) {
-    [100, 200, 300, 400].into_iter().for_each(|task| bind(&bench.tree, task, left));
+    [100, 200, 300].into_iter().for_each(|task| bind(&bench.tree, task, left));
 }
 
 fn all(bench: &Bench) -> [String; 5] {
@@ -62,11 +64,11 @@ fn tasks_keep_what_is_left_of_their_cpus_and_get_them_back() {
     let found = all(&bench);
     park(&mut bench, 5);
     // One of 5 and 6 stays for the task that may run nowhere else; 4 goes in its place.
-    assert_eq!(bench.tree.get(PARKED), "4,6-7,12,14-15");
+    assert_eq!(parked(&bench.tree), [4, 6, 7, 12, 14, 15]);
     forget(&bench, "0-3,5,8-11,13");
     park(&mut bench, 5);
-    assert_eq!(all(&bench), ["2", "5", "0-3,5,8-11,13", "5,13", "7"]);
-    // The kernel forgets while the partition goes, before anything is bound again.
+    assert_eq!(all(&bench), ["2", "5", "0-3,5,8-11,13", "4-7,12-15", "7"]);
+    // The kernel forgets while the groups get their CPUs back, before anything is bound again.
     forget(&bench, ALL);
     park(&mut bench, 8);
     assert_eq!(all(&bench), found);
@@ -136,7 +138,7 @@ fn nothing_is_parked_before_tasks_are_on_disk_and_that_is_told_once() {
     assert!(told[0].text.contains("cores stay as they are"), "{told:?}");
     std::fs::remove_dir(new).unwrap();
     park(&mut bench, 5);
-    assert_eq!(bench.tree.get(PARKED), "4,6-7,12,14-15");
+    assert_eq!(parked(&bench.tree), [4, 6, 7, 12, 14, 15]);
 }
 
 #[test]
@@ -144,7 +146,9 @@ fn a_number_that_another_task_has_now_is_not_touched() {
     let mut bench = bench();
     park(&mut bench, 5);
     task(&bench.tree, 200, 1, 0, "0-1");
-    bench.tree.put("proc/200/stat", "200 (b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9999 0 0");
+    bench
+        .tree
+        .put("proc/200/task/200/stat", "200 (b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9999 0 0");
     bench.restore();
     assert_eq!(bound(&bench.tree, 200), "0-1");
 }
@@ -169,9 +173,7 @@ proptest! {
         let cpus = |text: &str| ebb_host::cpus(text).unwrap();
         for count in counts {
             park(&mut bench, count);
-            let file = bench.tree.path().join(PARKED);
-            let parked = std::fs::read_to_string(file).unwrap_or_default();
-            let parked = if count == 8 { Vec::new() } else { cpus(parked.trim()) };
+            let parked = parked(&bench.tree);
             for mask in &masks {
                 let is_left = mask.iter().any(|cpu| !parked.contains(cpu));
                 prop_assert!(is_left, "{mask:?} in {parked:?}");

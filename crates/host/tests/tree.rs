@@ -160,6 +160,14 @@ impl Tree {
             .link(&format!("{folder}/device"), &format!("../../../{device}"))
     }
 
+    /// A control group with a list of CPUs.
+    pub fn group(&self, name: &str, cpus: &str) -> &Self {
+        let folder = format!("sys/fs/cgroup/{name}");
+        self.put(&format!("{folder}/cpuset.cpus"), cpus)
+            .put(&format!("{folder}/cpuset.cpus.partition"), "member")
+            .put(&format!("{folder}/cgroup.threads"), "")
+    }
+
     /// What is a block device and no drive.
     pub fn no_drives(&self) -> &Self {
         for name in ["loop0", "dm-0", "md127", "ram0", "zram0"] {
@@ -258,9 +266,7 @@ pub fn intel() -> Tree {
     tree.no_drives();
     tree.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids")
         .put("sys/fs/cgroup/cgroup.subtree_control", "cpu io memory pids cpuset");
-    // A control group has its files from the start; a folder here does not.
-    tree.put("sys/fs/cgroup/ebb-parked/cpuset.cpus", "")
-        .put("sys/fs/cgroup/ebb-parked/cpuset.cpus.partition", "member");
+    tree.group("system.slice", "").group("user.slice", "");
     tree.put("proc/sys/kernel/random/boot_id", "a6dfd9b5");
     tree.put("proc/4242/comm", "tuned").put("proc/17/comm", "systemd");
     tree

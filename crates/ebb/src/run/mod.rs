@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use ebb_host::{Machine, ParkBy, State, Sys, conflicts};
+use ebb_host::{Machine, ParkBy, Parkable, State, Sys, conflicts};
 use ebb_policy::units::{Nanos, Watts, parse_tolerance};
+use ebb_policy::{Control, registry};
 
 use crate::exit::usage;
 use crate::{out, restore};
@@ -104,14 +105,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         let (who, sets, remedy) = (one.who(), one.sets, one.remedy);
         out::note(format_args!("{who} sets {sets} too: {remedy}"));
     }
-    let remote = machine.drives.iter().filter(|drive| drive.is_remote()).map(|drive| &*drive.name);
-    let remote = remote.collect::<Vec<_>>().join(", ");
-    if config.machine.park_by == ParkBy::Offline && !remote.is_empty() {
-        out::note(format_args!(
-            "park_by = \"offline\": {remote} cannot connect again while CPUs are offline, for the \
-             kernel gives a queue to each; park_by = \"partition\" leaves them online"
-        ));
-    }
+    parking(&machine, &config)?;
     if config.apply {
         if let Some(file) = &args.config
             && !file.metadata().is_ok_and(|file| file.is_file())
@@ -125,6 +119,40 @@ pub fn run(args: &RunArgs) -> Result<()> {
         return supervisor::supervise(args, &machine, Duration::from_nanos(config.period.0));
     }
     work(args, &config, None)
+}
+
+/// Says what parked cores are kept from, and what not, where they are parked.
+fn parking(machine: &Machine, config: &Config) -> Result<()> {
+    if !registry::owned(&config.policy)?.contains(&Control::ActiveCores) {
+        return Ok(());
+    }
+    if config.machine.park_by == ParkBy::Offline {
+        let remote = machine.drives.iter().filter(|drive| drive.is_remote());
+        let remote = remote.map(|drive| &*drive.name).collect::<Vec<_>>().join(", ");
+        if !remote.is_empty() {
+            out::note(format_args!(
+                "park_by = \"offline\": {remote} cannot connect again while CPUs are offline, for the \
+                 kernel gives a queue to each; park_by = \"cpuset\" leaves them online"
+            ));
+        }
+        return Ok(());
+    }
+    let (free, kept): (Vec<_>, Vec<_>) =
+        ebb_host::parkable(&machine.sys).into_iter().partition(|one| one.obstacle.is_some());
+    let kept = kept.iter().map(|one| &*one.group).collect::<Vec<_>>().join(", ");
+    if !kept.is_empty() {
+        out::note(format_args!("tasks of {kept} are kept from parked cores"));
+    }
+    for Parkable { group, obstacle, .. } in &free {
+        let reason = obstacle.as_deref().unwrap_or_default();
+        out::note(format_args!("tasks of {group} may use parked cores: {reason}"));
+    }
+    if let outside @ 1.. = ebb_host::outside(&machine.sys) {
+        out::note(format_args!(
+            "{outside} tasks of users in the root control group may use parked cores"
+        ));
+    }
+    Ok(())
 }
 
 /// Works until told to end, on whatever the machine has become; acts where there is a supervisor.

@@ -3,7 +3,8 @@
 
 use ebb_policy::units::{Nanos, Watts};
 
-use crate::act::knob::{CGROUPS, Knob, Place};
+use crate::act::groups::CGROUPS;
+use crate::act::knob::{Knob, Place};
 use crate::act::steering::Notice;
 use crate::find::drives::Drive;
 use crate::find::layout::drives;

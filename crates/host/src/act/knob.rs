@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::act::groups::{self, CGROUPS};
 use crate::find::hwmon::Chip;
 use crate::find::machine::Machine;
 use crate::nvme::{Admin, POWER_LIMIT, POWER_MANAGEMENT, Patient};
 use crate::sys::{Absent, Sys, cpu_list, cpus};
-
-/// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
-pub const CGROUPS: &str = "sys/fs/cgroup";
 
 /// Where its CPUs are.
 const CPUS: &str = "sys/devices/system/cpu";
@@ -40,9 +38,9 @@ pub enum Place {
         /// Such as `cpuset`.
         name: String,
     },
-    /// A partition of CPUs on which nothing runs, by its control group.
-    Partition {
-        /// The group's name.
+    /// The list of CPUs that the tasks of a control group may use.
+    Cpuset {
+        /// The group's name, directly below the root.
         group: String,
     },
     /// The CPUs that are offline (`Documentation/core-api/cpu_hotplug.rst`).
@@ -65,7 +63,7 @@ impl std::fmt::Display for Place {
             Self::File { path } => write!(f, "/{path}"),
             Self::Chip { chip, device, file } => write!(f, "{file} of {chip} ({device})"),
             Self::Controller { name } => write!(f, "the {name} controller in /{CGROUPS}"),
-            Self::Partition { group } => write!(f, "the CPU partition /{CGROUPS}/{group}"),
+            Self::Cpuset { group } => write!(f, "/{CGROUPS}/{group}/cpuset.cpus"),
             Self::Offline => write!(f, "the CPUs that are offline"),
             Self::PowerState { drive } => write!(f, "the power state of {drive}"),
             Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
@@ -96,10 +94,23 @@ impl Place {
         }
     }
 
-    /// Whether it is where CPUs are parked.
+    /// Whether it is a setting of control groups, which their manager may begin anew at any time:
+    /// systemd takes away at a daemon-reload what it has not set.
     #[must_use]
-    pub fn parks(&self) -> bool {
-        matches!(self, Self::Partition { .. } | Self::Offline)
+    pub fn is_managed(&self) -> bool {
+        matches!(self, Self::Cpuset { .. } | Self::Controller { .. })
+    }
+
+    /// Whether Linux may forget what tasks are bound to when it is set.
+    #[must_use]
+    pub fn unbinds(&self) -> bool {
+        self.is_managed() || *self == Self::Offline
+    }
+
+    /// Whether what was set goes with what it was set in.
+    #[must_use]
+    pub fn goes(&self) -> bool {
+        self.is_drive() || matches!(self, Self::Cpuset { .. })
     }
 
     /// Whether `found` can have been set there: all that drivers take but text is a number.
@@ -136,7 +147,7 @@ enum At {
     File(String),
     Chip(ChipFile),
     Controller(String),
-    Partition(String),
+    Cpuset(String),
     Offline,
     /// The bits of a feature of a drive that are its value.
     Feature(Patient, u8, u32),
@@ -157,7 +168,7 @@ impl Knob {
                 At::Chip(at)
             }
             Place::Controller { name } => At::Controller(name.clone()),
-            Place::Partition { group } => At::Partition(format!("{CGROUPS}/{group}")),
+            Place::Cpuset { group } => return Ok(Self::cpuset(group)),
             Place::Offline => At::Offline,
             Place::PowerState { drive } | Place::PowerLimit { drive } => {
                 let is_it = |one: &&crate::find::drives::Drive| one.id.as_ref() == Some(drive);
@@ -186,6 +197,12 @@ impl Knob {
         }
     }
 
+    /// The list of CPUs of a control group.
+    #[must_use]
+    pub fn cpuset(group: &str) -> Self {
+        Self { at: At::Cpuset(group.to_owned()) }
+    }
+
     /// What it is set to.
     ///
     /// # Errors
@@ -195,11 +212,16 @@ impl Knob {
             At::File(path) => sys.text(path),
             At::Chip(file) => sys.text(file.path(sys)?),
             At::Controller(name) => {
-                let on = sys.text(format!("{CGROUPS}/cgroup.subtree_control"))?;
-                let on = on.split_whitespace().any(|one| one == name);
-                Ok(if on { "on" } else { "off" }.to_owned())
+                sys.text(format!("{CGROUPS}/cgroup.subtree_control"))?;
+                Ok(if groups::is_on(sys, name) { "on" } else { "off" }.to_owned())
             }
-            At::Partition(folder) => partition(sys, folder),
+            At::Cpuset(group) => match sys.text(format!("{CGROUPS}/{group}/cpuset.cpus")) {
+                // Without the controller nothing is restricted.
+                Err(Absent::Missing(_)) if sys.has(format!("{CGROUPS}/{group}")) => {
+                    Ok(String::new())
+                }
+                list => list,
+            },
             At::Offline => offline(sys).map(|cpus| cpu_list(&cpus)),
             At::Feature(drive, feature, bits) => {
                 drive.feature(*feature).map(|value| (value & *bits).to_string())
@@ -246,10 +268,11 @@ impl Knob {
             At::File(path) => sys.write(path, value),
             At::Chip(file) => sys.write(file.path(sys)?, value),
             At::Controller(name) => {
+                groups::are_safe(sys)?;
                 let sign = if value == "on" { '+' } else { '-' };
                 sys.write(format!("{CGROUPS}/cgroup.subtree_control"), &format!("{sign}{name}"))
             }
-            At::Partition(folder) => set_partition(sys, folder, value),
+            At::Cpuset(group) => set_cpuset(sys, group, value),
             At::Offline => set_offline(sys, value),
             At::Feature(drive, feature, _) => {
                 let value = value.parse().map_err(|_| sys.nonsense("", value, "a number"))?;
@@ -312,39 +335,23 @@ fn settled(
     }
 }
 
-/// The CPUs that the partition keeps from everybody; none where it is not there. One that the
-/// kernel calls invalid keeps none, and the text says why.
-fn partition(sys: &Sys, folder: &str) -> Result<String, Absent> {
-    match sys.text(format!("{folder}/cpuset.cpus.partition")) {
-        Err(Absent::Missing(_)) => Ok(String::new()),
-        Ok(kind) if kind == "root" || kind == "isolated" => {
-            sys.text(format!("{folder}/cpuset.cpus"))
-        }
-        Ok(kind) if kind == "member" => Ok(String::new()),
-        other => other,
+/// Gives a control group its list of CPUs. Looked at first: never one of which the kernel could
+/// crash.
+fn set_cpuset(sys: &Sys, group: &str, list: &str) -> Result<(), Absent> {
+    groups::is_safe(sys, group)?;
+    let file = format!("{CGROUPS}/{group}/cpuset.cpus");
+    if !list.is_empty() {
+        return sys.write(file, list);
     }
-}
-
-/// Keeps `cpus` from everybody: an empty partition, whose CPUs no task and no other group can use.
-fn set_partition(sys: &Sys, folder: &str, cpus: &str) -> Result<(), Absent> {
-    let kind = format!("{folder}/cpuset.cpus.partition");
-    if cpus.is_empty() {
-        if !sys.has(folder) {
-            return Ok(());
-        }
-        sys.write(&kind, "member")?;
-        // With that the CPUs are back; a folder that somebody has put a task in can stay.
-        let _ = sys.remove_folder(folder);
-        return Ok(());
-    }
-    if !sys.has(folder) {
-        sys.make_folder(folder)?;
-    }
-    sys.write(format!("{folder}/cpuset.cpus"), cpus)?;
-    match sys.text(&kind)?.as_str() {
-        "root" => Ok(()),
-        _ => sys.write(&kind, "root"),
-    }
+    // The controller may have gone on for others meanwhile: then Linux takes the list from no
+    // group that has tasks (`validate_change`, ENOSPC).
+    let error = match sys.write(&file, "\n") {
+        Err(Absent::Failed { error, .. }) => error,
+        result => return result,
+    };
+    sys.write(&file, &cpu_list(&sys.cpus(format!("{CGROUPS}/cpuset.cpus.effective"))?))?;
+    let error = format!("{error}; it has all CPUs now, which means the same");
+    Err(Absent::Failed { path: sys.path(file), error })
 }
 
 /// Whether a CPU is online; the CPUs that can never be offline do not have it.
@@ -372,9 +379,14 @@ fn set_offline(sys: &Sys, list: &str) -> Result<(), Absent> {
     let wanted = cpus(list).ok_or_else(|| sys.nonsense("", list, "a list of CPUs"))?;
     let is = offline(sys)?;
     let back = is.iter().filter(|cpu| !wanted.contains(cpu)).map(|cpu| (*cpu, "1"));
-    let gone = wanted.iter().filter(|cpu| !is.contains(cpu)).map(|cpu| (*cpu, "0"));
-    // All are tried: one that cannot come back is no reason to leave another one away.
+    let mut gone: Vec<_> =
+        wanted.iter().filter(|cpu| !is.contains(cpu)).map(|cpu| (*cpu, "0")).collect();
     let mut done = Ok(());
+    if !gone.is_empty() {
+        done = groups::may_unplug(sys);
+        gone.retain(|_| done.is_ok());
+    }
+    // All are tried: one that cannot come back is no reason to leave another one away.
     for (cpu, to) in back.chain(gone) {
         let set = sys.write(online(cpu), to);
         done = done.and(set);

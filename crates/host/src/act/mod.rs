@@ -2,7 +2,9 @@
 
 pub mod acting;
 pub mod contact;
+pub mod cpusets;
 pub mod fan;
+pub mod groups;
 pub mod hold;
 pub mod knob;
 pub mod originals;

@@ -236,6 +236,16 @@ impl State {
         &self.folder
     }
 
+    /// Forgets a place that is not there any more.
+    ///
+    /// # Errors
+    /// Where that cannot be written; what was there is still there.
+    pub fn forget(&self, place: &Place) -> Result<(), StateError> {
+        let Some(mut all) = self.load()? else { return Ok(()) };
+        all.originals.retain(|original| original.place != *place);
+        self.write(&all)
+    }
+
     /// The same folder for a part of this process.
     #[must_use]
     pub fn again(&self) -> Self {

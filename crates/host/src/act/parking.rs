@@ -1,35 +1,27 @@
-//! Parks cores: their CPUs become a partition that nothing runs on, or go offline; tasks that are
-//! bound to CPUs keep what is left of theirs.
+//! Parks cores: the tasks of control groups are kept from their CPUs, or these go offline; tasks
+//! that are bound to CPUs keep what is left of theirs.
 
 use std::collections::BTreeSet;
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{InForce, Outcome};
 
+use crate::act::cpusets::{self, Cpusets};
 use crate::act::knob::{Place, online};
 use crate::act::originals::{State, StateError};
-use crate::act::steering::{Steering, worse};
+use crate::act::steering::Steering;
 use crate::act::tasks::{Bound, Tasks};
 use crate::find::layout::{Core, Layout, ParkBy};
 use crate::find::machine::Machine;
 use crate::sys::{cpu_list, cpus};
 
-/// The control group that keeps the CPUs of parked cores.
-const PARKED: &str = "ebb-parked";
-
-/// Where CPUs are parked.
+/// What is set to park cores, as far as it is known before.
 #[must_use]
 pub fn place(by: ParkBy) -> Place {
     match by {
-        ParkBy::Partition => Place::Partition { group: PARKED.to_owned() },
+        ParkBy::Cpuset => cpusets::controller(),
         ParkBy::Offline => Place::Offline,
     }
-}
-
-/// What a partition needs.
-#[must_use]
-pub fn controller() -> Place {
-    Place::Controller { name: "cpuset".to_owned() }
 }
 
 /// The CPUs that cannot go offline, and those of each socket: its sensors and energy counters go
@@ -42,19 +34,25 @@ fn kept(machine: &Machine) -> Vec<Vec<u16>> {
     fixed.map(|cpu| vec![cpu.number]).chain(sockets).collect()
 }
 
-/// Where CPUs are parked, and who that concerns.
+/// How CPUs are parked.
+#[derive(Debug)]
+enum How {
+    Cpusets(Cpusets),
+    /// Where that is set, the CPUs that others had taken offline, and sets of CPUs of which one
+    /// always stays.
+    Offline {
+        at: usize,
+        found: Vec<u16>,
+        kept: Vec<Vec<u16>>,
+    },
+}
+
+/// How CPUs are parked, and who that concerns.
 #[derive(Debug)]
 pub struct Parking {
-    by: ParkBy,
-    place: usize,
-    /// Of a partition.
-    controller: Option<usize>,
+    how: How,
     /// Cores of each group; those that are parked last come first.
     groups: Vec<Vec<Core>>,
-    /// Sets of CPUs of which one always stays.
-    kept: Vec<Vec<u16>>,
-    /// CPUs that others had parked before.
-    found: Vec<u16>,
     /// CPUs that others have taken offline since.
     away: Vec<u16>,
     /// Active cores of each group that were asked for, and the CPUs to park for that.
@@ -77,34 +75,25 @@ impl Parking {
         tasks: Tasks,
         state: State,
     ) -> Option<Self> {
-        let by = layout.park_by;
-        let place = steering.find(&place(by))?;
+        let how = match layout.park_by {
+            ParkBy::Cpuset => How::Cpusets(Cpusets::new(machine, steering)?),
+            ParkBy::Offline => {
+                let at = steering.find(&Place::Offline)?;
+                let found = cpus(steering.found(at)).unwrap_or_default();
+                How::Offline { at, found, kept: kept(machine) }
+            }
+        };
         let (plan, saved, trouble) = Default::default();
-        Some(Self {
-            by,
-            place,
-            controller: steering.find(&controller()),
-            groups: layout.groups.clone(),
-            kept: match by {
-                ParkBy::Partition => Vec::new(),
-                ParkBy::Offline => kept(machine),
-            },
-            found: cpus(steering.found(place)).unwrap_or_default(),
-            away: Vec::new(),
-            plan,
-            tasks,
-            saved,
-            state,
-            trouble,
-        })
+        let (groups, away) = (layout.groups.clone(), Vec::new());
+        Some(Self { how, groups, away, plan, tasks, saved, state, trouble })
     }
 
     /// The CPUs that are offline for it.
     #[must_use]
     pub fn offline(&self, steering: &Steering) -> Vec<u16> {
-        match self.by {
-            ParkBy::Partition => Vec::new(),
-            ParkBy::Offline => {
+        match &self.how {
+            How::Cpusets(_) => Vec::new(),
+            How::Offline { .. } => {
                 let mut parked = self.parked(steering);
                 parked.retain(|cpu| !self.away.contains(cpu));
                 parked
@@ -122,7 +111,10 @@ impl Parking {
     }
 
     fn parked(&self, steering: &Steering) -> Vec<u16> {
-        cpus(steering.now(self.place)).unwrap_or_default()
+        match &self.how {
+            How::Cpusets(cpusets) => cpusets.in_force(&self.plan.1, steering),
+            How::Offline { at, .. } => cpus(steering.now(*at)).unwrap_or_default(),
+        }
     }
 
     /// Cores of `group` that are not parked.
@@ -137,56 +129,76 @@ impl Parking {
 
     /// Parks what is not to be active.
     pub fn set(&mut self, given: &InForce, steering: &mut Steering, now: Nanos) -> Outcome {
-        let (outcome, trouble) = match self.planned(given) {
+        let (outcome, trouble) = match self.planned(given, steering, now) {
             Ok(()) => self.put(steering, now),
             Err(error) => (Outcome::Refused, Some(format!("cores stay as they are: {error}"))),
         };
         if trouble != self.trouble {
-            trouble.iter().for_each(|text| steering.note(self.place, text.clone()));
+            let place = match &self.how {
+                How::Cpusets(_) => cpusets::controller(),
+                How::Offline { .. } => Place::Offline,
+            };
+            trouble.iter().for_each(|text| steering.tell(place.clone(), text.clone()));
             self.trouble = trouble;
         }
         outcome
     }
 
-    /// Sees to it that the plan is one for what is `given`.
-    fn planned(&mut self, given: &InForce) -> Result<(), StateError> {
+    /// Sees to it that the plan is one for what is `given`, and that all that it changes is on disk.
+    fn planned(
+        &mut self,
+        given: &InForce,
+        steering: &mut Steering,
+        now: Nanos,
+    ) -> Result<(), StateError> {
         let asked: Vec<_> = (0..self.groups.len()).map(|at| given.group(at).active).collect();
-        if self.plan.0 == asked {
+        let is_all = |(cores, asked): (&Vec<Core>, &u16)| cores.len() <= usize::from(*asked);
+        let parks = !self.groups.iter().zip(&asked).all(is_all);
+        let mut is_new = false;
+        if let How::Cpusets(cpusets) = &mut self.how
+            && parks
+        {
+            // The tasks of a new group are not known yet.
+            is_new = cpusets.look(steering, &self.state, now)?;
+        }
+        if self.plan.0 == asked && !is_new {
             return Ok(());
         }
-        let is_all = |(cores, asked): (&Vec<Core>, &u16)| cores.len() <= usize::from(*asked);
         let mut parked = Vec::new();
-        if !self.groups.iter().zip(&asked).all(is_all) || !self.tasks.have_all() {
+        if parks || !self.tasks.have_all() {
             self.tasks.look();
-            parked = self.choose(&asked);
-            // On disk before a partition makes the kernel forget them.
+            parked = self.choose(&asked, steering);
+            // On disk before the kernel is made to forget them.
             self.save(&parked)?;
         }
         self.plan = (asked, parked);
         Ok(())
     }
 
-    /// Puts the plan in force, and what went wrong with the tasks.
+    /// Puts the plan in force, and what went wrong.
     fn put(&mut self, steering: &mut Steering, now: Nanos) -> (Outcome, Option<String>) {
-        let parked = &self.plan.1;
-        // None that others have taken offline is brought back.
-        let none = parked.is_empty() && (self.by != ParkBy::Offline || self.away.is_empty());
-        let outcome = if none {
-            steering.set(self.place, None, now)
-        } else {
-            let on = self.controller.map_or(Outcome::Done, |at| steering.set(at, Some("on"), now));
-            let all: BTreeSet<u16> =
-                parked.iter().chain(&self.found).chain(&self.away).copied().collect();
-            let all = cpu_list(&Vec::from_iter(all));
-            worse(on, steering.set(self.place, Some(&all), now))
+        let parked = &*self.plan.1;
+        let (outcome, trouble) = match &mut self.how {
+            How::Cpusets(cpusets) => cpusets.set(parked, steering, now),
+            // None that others have taken offline is brought back.
+            How::Offline { at, .. } if parked.is_empty() && self.away.is_empty() => {
+                (steering.set(*at, None, now), None)
+            }
+            How::Offline { at, found, .. } => {
+                let all: BTreeSet<u16> =
+                    parked.iter().chain(&*found).chain(&self.away).copied().collect();
+                (steering.set(*at, Some(&cpu_list(&Vec::from_iter(all))), now), None)
+            }
         };
         let is_over = parked.is_empty() && self.tasks.have_all();
-        if outcome != Outcome::Done || is_over {
-            return (outcome, None);
+        if is_over || trouble.is_some() {
+            return (outcome, trouble);
         }
-        // Each time: whatever touches a cpuset makes Linux before 6.2 forget.
-        let mut settled = self.tasks.settle(parked);
-        if settled.is_ok() && parked.is_empty() {
+        // Each time, whatever of it was taken: whatever touches a cpuset, a CPU that comes or goes
+        // as well, makes Linux before 6.2 forget.
+        let mut settled = self.tasks.settle(&self.parked(steering));
+        if settled.is_ok() && outcome == Outcome::Done && self.plan.1.is_empty() {
+            self.tasks.let_go();
             settled = self.save(&[]).map_err(|error| error.to_string());
         }
         (outcome, settled.err())
@@ -201,11 +213,14 @@ impl Parking {
         Ok(())
     }
 
-    /// The CPUs to park: the last cores of each group, but those without which a task would have
-    /// none of the CPUs that it is bound to, and those that are kept.
-    fn choose(&self, asked: &[u16]) -> Vec<u16> {
+    /// The CPUs to park: the last cores of each group, but those without which a task or a control
+    /// group would have none of its CPUs, and those that are kept.
+    fn choose(&self, asked: &[u16], steering: &Steering) -> Vec<u16> {
         let mut needed = self.tasks.needed();
-        needed.extend(self.kept.iter().cloned());
+        needed.extend(match &self.how {
+            How::Cpusets(cpusets) => cpusets.needed(steering),
+            How::Offline { kept, .. } => kept.clone(),
+        });
         let mut parked: Vec<u16> = Vec::new();
         let is_away = |core: &&Core| core.cpus.iter().all(|cpu| self.away.contains(cpu));
         // What has lost all of its CPUs needs none of the others.

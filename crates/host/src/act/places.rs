@@ -9,7 +9,7 @@ use crate::act::parking;
 use crate::act::steering::Notice;
 use crate::find::cpus::Policy;
 use crate::find::fans::Fan;
-use crate::find::layout::{Layout, ParkBy};
+use crate::find::layout::Layout;
 use crate::find::machine::Machine;
 
 /// Places that one control is set in, all of them or none: a fan's mode and duty, a domain's
@@ -86,9 +86,6 @@ impl Steered {
         if !self.place.fits(&found) {
             return Err(format!("'{found}' is not what is set there"));
         }
-        // The group is Ebb's: one that is there was left behind.
-        let found =
-            if matches!(self.place, Place::Partition { .. }) { String::new() } else { found };
         let safe = match &self.safe {
             Safe::Found => found.clone(),
             Safe::Value(value) => value.clone(),
@@ -118,12 +115,8 @@ pub fn units(
         all.extend(machine.cpus.policies.iter().map(domain));
     }
     if owns(Control::ActiveCores) {
-        let mut places = vec![parking::place(layout.park_by)];
-        if layout.park_by == ParkBy::Partition {
-            places.push(parking::controller());
-        }
-        let places = places.into_iter().map(|place| Steered::new(place, Safe::Found)).collect();
-        all.push(Unit::of(Control::ActiveCores, places));
+        let place = Steered::new(parking::place(layout.park_by), Safe::Found);
+        all.push(Unit::of(Control::ActiveCores, vec![place]));
     }
     let steered = layout.fans.fans.iter().filter(|fan| fan.left.is_none());
     all.extend(steered.map(|fan| fan_unit(machine, fan)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::act::knob::{Knob, Place};
-use crate::act::originals::{Leave, Original, State, StateError};
+use crate::act::originals::{Leave, Original, Originals, State, StateError};
 use crate::act::tasks::Tasks;
 use crate::find::machine::Machine;
 use crate::sys::Absent;
@@ -67,6 +67,13 @@ pub fn restore(
     let same_boot = machine.boot().is_none_or(|boot| boot == all.boot);
     let mut done = Vec::with_capacity(all.originals.len());
     let mut patience = PATIENCE;
+    // Cores come back before what may hang; with the cpuset controller all lists of groups go.
+    all.originals.sort_by_key(|original| match original.place {
+        Place::Controller { .. } => 0,
+        Place::Cpuset { .. } => 1,
+        _ => 2,
+    });
+    let mut tasks = same_boot.then(|| before(machine, state, &mut all, leave)).flatten();
     for original in &all.originals {
         let outcome = if !same_boot && !original.place.survives_reboot() {
             Outcome::Restarted
@@ -82,21 +89,46 @@ pub fn restore(
             restored.outcome = one(machine, original, leave, &mut patience);
         }
     }
-    // With its CPUs tasks can be bound to them again; those of another start are gone.
-    for (original, restored) in all.originals.iter().zip(&mut done) {
-        let is_back = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
-        if is_back && original.place.parks() {
-            let mut tasks = Tasks::of(machine, std::mem::take(&mut all.tasks));
-            if let Err(reason) = tasks.settle(&[]) {
-                all.tasks = tasks.saved(&[]);
-                restored.outcome = Outcome::Failed { reason };
-            }
+    // With its CPUs tasks can be bound to them again.
+    if let Some(tasks) = &mut tasks {
+        let settled = tasks.settle(&[]);
+        let mut places =
+            done.iter_mut().filter(|one| one.place.unbinds()).map(|one| &mut one.outcome);
+        if let (Err(reason), Some(outcome)) = (settled, places.next()) {
+            *outcome = Outcome::Failed { reason };
         }
     }
+    // Where one has failed they are still bound to less than their own.
+    let failed = |one: &Restored| matches!(one.outcome, Outcome::Failed { .. });
+    all.tasks = match tasks {
+        Some(tasks) if done.iter().any(|one| one.place.unbinds() && failed(one)) => tasks.all(),
+        _ => Vec::new(),
+    };
     let mut failed = done.iter().map(|one| matches!(one.outcome, Outcome::Failed { .. }));
     all.originals.retain(|_| failed.next() == Some(true));
     state.keep(&all)?;
     Ok(done)
+}
+
+/// The tasks that setting everything back may unbind, which are on disk then.
+fn before(
+    machine: &Machine,
+    state: &State,
+    all: &mut Originals,
+    leave: Option<Leave>,
+) -> Option<Tasks> {
+    let unbinds = |one: &&Original| one.place.unbinds() && one.last(leave).is_some();
+    let places: Vec<_> = all.originals.iter().filter(unbinds).map(|one| &one.place).collect();
+    if places.is_empty() {
+        return None;
+    }
+    let root = places.contains(&&Place::Offline);
+    let mut tasks = Tasks::of(&machine.sys, std::mem::take(&mut all.tasks), root);
+    tasks.look();
+    all.tasks = tasks.saved(&[]);
+    // Where that is not possible everything is set back all the same.
+    let _ = state.save_tasks(&all.tasks);
+    Some(tasks)
 }
 
 fn one(
@@ -120,8 +152,8 @@ fn one(
     };
     match set() {
         Ok(outcome) => outcome,
-        // Without power a drive forgets its state.
-        Err(reason @ Absent::Missing(_)) if original.place.is_drive() => {
+        // Without power a drive forgets its state; a group that is made anew has none.
+        Err(reason @ Absent::Missing(_)) if original.place.goes() => {
             Outcome::Gone { reason: reason.to_string() }
         }
         Err(reason) => Outcome::Failed { reason: reason.to_string() },

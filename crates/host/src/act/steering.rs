@@ -65,6 +65,22 @@ struct Held {
     refused: Option<(String, Nanos)>,
 }
 
+impl Held {
+    fn new(original: Original, knob: Result<Knob, Absent>) -> Self {
+        Self {
+            original,
+            knob,
+            touched: false,
+            set: None,
+            read_back: None,
+            reasserted: None,
+            yielded: false,
+            insisted: false,
+            refused: None,
+        }
+    }
+}
+
 /// Something that an operator should know of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
@@ -98,16 +114,9 @@ impl Steering {
         contest: Contest,
         state: State,
     ) -> Self {
-        let held = |original: Original| Held {
-            knob: Knob::find(machine, &original.place),
-            original,
-            touched: false,
-            set: None,
-            read_back: None,
-            reasserted: None,
-            yielded: false,
-            insisted: false,
-            refused: None,
+        let held = |original: Original| {
+            let knob = Knob::find(machine, &original.place);
+            Held::new(original, knob)
         };
         Self {
             sys: machine.sys.clone(),
@@ -139,6 +148,24 @@ impl Steering {
         &self.held[at].original.place
     }
 
+    /// Takes one more in hand, which is on disk; its number here.
+    pub fn add(&mut self, original: Original, knob: Knob) -> usize {
+        self.held.push(Held::new(original, Ok(knob)));
+        self.held.len() - 1
+    }
+
+    /// Lets go of a place that is not there any more; its number stays.
+    pub fn forget(&mut self, at: usize) {
+        let held = &mut self.held[at];
+        let knob = Err(Absent::Missing(held.original.place.to_string().into()));
+        *held = Held::new(held.original.clone(), knob);
+    }
+
+    /// That what was set at a place is not there any more, with what it is a part of.
+    pub fn lost(&mut self, at: usize) {
+        self.held[at].set = None;
+    }
+
     /// How many places there are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -149,6 +176,18 @@ impl Steering {
     #[must_use]
     pub fn find(&self, place: &Place) -> Option<usize> {
         self.held.iter().position(|held| held.original.place == *place)
+    }
+
+    /// What was found at a place and is to be left there.
+    #[must_use]
+    pub fn original(&self, at: usize) -> &Original {
+        &self.held[at].original
+    }
+
+    /// Whether it is set.
+    #[must_use]
+    pub fn is_set(&self, at: usize) -> bool {
+        self.held[at].set.is_some()
     }
 
     /// What was found at a place.
@@ -191,9 +230,9 @@ impl Steering {
     pub fn leave(&mut self, at: usize) {
         let held = &mut self.held[at];
         (held.yielded, held.insisted, held.touched, held.set) = (true, false, false, None);
-        // What parks cores is Ebb's own, and what was bound there is still to be bound again.
+        // What others use as well is set back all the same: with it, tasks are bound again.
         let place = &held.original.place;
-        let is_shared = place.parks() || matches!(place, Place::Controller { .. });
+        let is_shared = matches!(place, Place::Controller { .. } | Place::Offline);
         if !is_shared && let Err(error) = self.state.save_one(&self.boot, place, None) {
             self.note(at, format!("it will be set back at the end all the same: {error}"));
         }
@@ -297,9 +336,12 @@ impl Steering {
         let (Some((set, read)), Ok(knob), true) = (&held.set, &mut held.knob, is_ours) else {
             return;
         };
-        let text = match knob.read(&self.sys) {
+        let (is, text) = match knob.read(&self.sys) {
             Ok(is) if is == *read => return,
-            Ok(is) => format!("somebody else has changed it from '{read}' to '{is}'"),
+            Ok(is) => {
+                let text = format!("somebody else has changed it from '{read}' to '{is}'");
+                (is, text)
+            }
             Err(absent) => {
                 // Gone, or not answering: what it takes to write it next time will say.
                 let (reason, set) = (absent.to_string(), set.clone());
@@ -308,6 +350,12 @@ impl Steering {
                 return self.note(at, format!("'{set}' cannot be read back: {reason}"));
             }
         };
+        if held.original.place.is_managed() && is == held.original.found {
+            // Nobody who wants it otherwise: its manager has begun anew.
+            held.set = None;
+            held.refused = Some((text.clone(), now));
+            return self.note(at, format!("{text}; it will be set once more"));
+        }
         let set = set.clone();
         let first = held.reasserted.is_none_or(|then| now.saturating_sub(then) > WHILE);
         let remedy = match self.contest {
@@ -353,7 +401,12 @@ impl Steering {
 
     /// Says something of a place.
     pub fn note(&mut self, at: usize, text: String) {
-        self.notices.push(Notice { place: self.held[at].original.place.clone(), text });
+        self.tell(self.held[at].original.place.clone(), text);
+    }
+
+    /// Says something of a place that need not be here.
+    pub fn tell(&mut self, place: Place, text: String) {
+        self.notices.push(Notice { place, text });
     }
 }
 

@@ -1,21 +1,24 @@
 //! Tasks that are bound to some of the CPUs (`taskset`, `sched_setaffinity`, the kernel's threads).
 //!
-//! When a partition of CPUs comes, changes or goes, Linux before 6.2 forgets what every task of the
-//! machine was bound to: it may run on all CPUs that are left, and on all there are at the end
-//! (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own wish is kept). So it is
-//! remembered here and on disk, kept meanwhile as far as CPUs are left, and set back at the end.
+//! When the CPUs of a control group change, by a write, a CPU that comes or goes, or the cpuset
+//! controller going on or off, Linux before 6.2 forgets what each task there was bound to: it may
+//! run on all CPUs of the group (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own wish
+//! is kept). So it is remembered here and on disk, kept meanwhile as far as the group has the CPUs,
+//! as later kernels do, and set back at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::act::knob::CGROUPS;
-use crate::find::machine::Machine;
+use crate::act::cpusets::usual;
+use crate::act::groups::CGROUPS;
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
 /// `include/linux/sched.h`: the flags of a thread of the kernel, and of one that nobody may bind.
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
+/// `include/uapi/linux/sched.h`: SCHED_DEADLINE. Such a thread is never bound.
+pub const DEADLINE: u32 = 6;
 
 /// A task and the CPUs that it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,33 +33,54 @@ pub struct Bound {
     pub now: String,
     /// Whether it is the kernel's own.
     pub kernel: bool,
+    /// The folder of its control group.
+    #[serde(skip)]
+    group: Option<String>,
 }
 
 /// All of them.
 #[derive(Debug)]
 pub struct Tasks {
     sys: Sys,
+    /// Whether those of the root group count, which no cpuset restricts.
+    root: bool,
+    /// The CPUs online.
+    online: Vec<u16>,
     /// The CPUs that are anybody's where nothing is parked.
     usual: Vec<u16>,
     /// The CPUs that are not parked.
     active: Vec<u16>,
     bound: BTreeMap<u32, Bound>,
+    /// What users' tasks of the root group are bound to.
+    pinned: BTreeSet<Vec<u16>>,
+    /// The CPUs of control groups, by their folders, as far as they were asked for.
+    groups: BTreeMap<String, Vec<u16>>,
 }
 
 impl Tasks {
-    /// Those of `machine` that were `saved`.
+    /// Those that were `saved`, and those of the `root` group as well where CPUs go offline.
     #[must_use]
-    pub fn of(machine: &Machine, saved: Vec<Bound>) -> Self {
-        let (sys, cpus) = (&machine.sys, &machine.cpus.cpus);
-        let all = || cpus.iter().map(|cpu| cpu.number).collect();
-        // Without the partitions of others.
-        let usual = sys.cpus(format!("{CGROUPS}/cpuset.cpus.effective")).unwrap_or_else(|_| all());
+    pub fn of(sys: &Sys, saved: Vec<Bound>, root: bool) -> Self {
         let bound = saved.into_iter().map(|bound| (bound.task, bound)).collect();
-        Self { sys: sys.clone(), active: usual.clone(), usual, bound }
+        let (sys, usual) = (sys.clone(), usual(sys));
+        let (pinned, groups, online) = Default::default();
+        let mut tasks =
+            Self { sys, root, online, active: usual.clone(), usual, bound, pinned, groups };
+        tasks.begin();
+        tasks
+    }
+
+    /// Forgets what may be another meanwhile.
+    fn begin(&mut self) {
+        let online = self.sys.cpus("sys/devices/system/cpu/online");
+        self.online = online.unwrap_or_else(|_| self.usual.clone());
+        self.groups.clear();
     }
 
     /// Looks at every task of the machine.
     pub fn look(&mut self) {
+        self.begin();
+        self.pinned.clear();
         let before = std::mem::take(&mut self.bound);
         for process in self.sys.numbered("proc", "") {
             for task in self.sys.numbered(format!("proc/{process}/task"), "") {
@@ -66,6 +90,11 @@ impl Tasks {
                 }
             }
         }
+    }
+
+    /// All, as they are.
+    pub fn all(&self) -> Vec<Bound> {
+        self.bound.values().cloned().collect()
     }
 
     /// What is to be on disk before `parked` are parked.
@@ -80,42 +109,86 @@ impl Tasks {
         self.usual.iter().copied().filter(|cpu| !parked.contains(cpu)).collect()
     }
 
-    fn one(&self, process: &str, task: &str, before: &BTreeMap<u32, Bound>) -> Option<Bound> {
+    fn one(&mut self, process: &str, task: &str, before: &BTreeMap<u32, Bound>) -> Option<Bound> {
         let is = self.sys.affinity(task).ok()?;
         let number = task.parse().ok()?;
-        let free = self.is_free(&is);
+        let group = if self.is_everywhere(&is) { None } else { self.group(task) };
+        let free = self.is_free(&is, group.as_deref());
         if free && !before.contains_key(&number) {
             return None;
         }
-        let Stat { parent, flags, start } = Stat::of(&self.sys, task)?;
+        let stat = Stat::of(&self.sys, task)?;
         let text = cpu_list(&is);
-        if let Some(known) = before.get(&number).filter(|known| known.start == start) {
+        if let Some(known) = before.get(&number).filter(|known| known.start == stat.start) {
             // Somebody has bound it anew. What is free was not set so, but forgotten.
-            let anew = !free && text != known.now;
+            let anew = !free && !self.is_same(&is, &known.now);
             let cpus = if anew { text.clone() } else { known.cpus.clone() };
             let now = if anew { text } else { known.now.clone() };
-            return Some(Bound { cpus, now, ..known.clone() });
+            let group = group.or_else(|| self.group(task));
+            return Some(Bound { cpus, now, group, ..known.clone() });
         }
-        if free || flags & PF_NO_SETAFFINITY != 0 {
+        if free || stat.flags & PF_NO_SETAFFINITY != 0 || stat.policy == DEADLINE {
+            return None;
+        }
+        if !self.root && group.as_deref() == Some(CGROUPS) {
+            self.pinned.extend((!stat.is_kernel()).then_some(is));
             return None;
         }
         // What it was started with while CPUs were parked is what was left to who started it.
-        let heir = |of: u32| before.get(&of).filter(|of| of.now == text);
-        let from = process.parse().ok().and_then(heir).or_else(|| heir(parent));
-        let cpus = from.map_or_else(|| text.clone(), |from| from.cpus.clone());
-        Some(Bound { task: number, start, cpus, now: text, kernel: flags & PF_KTHREAD != 0 })
+        let heir = |of: u32| before.get(&of).filter(|of| self.is_same(&is, &of.now));
+        let from = process.parse().ok().and_then(heir).or_else(|| heir(stat.parent));
+        // With those that are offline, which it may have again.
+        let own = || self.sys.bound(task).map_or(text.clone(), |all| cpu_list(&all));
+        let cpus = from.map_or_else(own, |from| from.cpus.clone());
+        let (start, kernel) = (stat.start, stat.is_kernel());
+        Some(Bound { task: number, start, cpus, now: text, kernel, group })
+    }
+
+    /// The folder of a task's control group.
+    fn group(&self, task: &str) -> Option<String> {
+        let text = self.sys.text(format!("proc/{task}/cgroup")).ok()?;
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+        Some(format!("{CGROUPS}{}", path.trim_end_matches('/')))
+    }
+
+    /// The CPUs of a group; all that are anybody's where it has no cpuset.
+    fn cpus_of(&mut self, group: Option<&str>) -> &[u16] {
+        let Some(group) = group else { return &self.usual };
+        let (sys, usual) = (&self.sys, &self.usual);
+        let read = |group: &str| {
+            // Of the group, or of the first above it that the controller is on for.
+            let mut folders = std::iter::successors(Some(group), |at| Some(at.rsplit_once('/')?.0));
+            let effective = |at: &str| sys.cpus(format!("{at}/cpuset.cpus.effective")).ok();
+            folders.find_map(effective).unwrap_or_else(|| usual.clone())
+        };
+        self.groups.entry(group.to_owned()).or_insert_with_key(|group| read(group))
     }
 
     /// Whether a task may run wherever anything may.
-    fn is_free(&self, cpus: &[u16]) -> bool {
-        cpus == self.active || self.usual.iter().all(|cpu| cpus.contains(cpu))
+    fn is_everywhere(&self, is: &[u16]) -> bool {
+        let online = |cpus: &[u16]| self.online(cpus);
+        online(is) == online(&self.active) || online(&self.usual).iter().all(|cpu| is.contains(cpu))
+    }
+
+    /// Whether nobody has bound it to fewer CPUs than those of its group.
+    fn is_free(&mut self, is: &[u16], group: Option<&str>) -> bool {
+        let all = self.cpus_of(group).to_vec();
+        self.is_everywhere(is) || group.is_some() && self.online(is) == self.online(&all)
+    }
+
+    fn is_same(&self, is: &[u16], list: &str) -> bool {
+        cpus(list).is_some_and(|list| self.online(is) == self.online(&list))
+    }
+
+    fn online(&self, cpus: &[u16]) -> Vec<u16> {
+        cpus.iter().copied().filter(|cpu| self.online.binary_search(cpu).is_ok()).collect()
     }
 
     /// The sets of CPUs of which users' tasks need one at least.
     #[must_use]
     pub fn needed(&self) -> BTreeSet<Vec<u16>> {
         let users = self.bound.values().filter(|bound| !bound.kernel);
-        let own = users.filter_map(|bound| cpus(&bound.cpus));
+        let own = users.filter_map(|bound| cpus(&bound.cpus)).chain(self.pinned.iter().cloned());
         let usual =
             |own: Vec<u16>| own.into_iter().filter(|cpu| self.usual.contains(cpu)).collect();
         own.map(usual).filter(|own: &Vec<u16>| !own.is_empty()).collect()
@@ -127,43 +200,68 @@ impl Tasks {
         self.active == self.usual
     }
 
-    /// Sees to it that each is bound to what is left to it where `parked` are parked, but those
-    /// that somebody has bound anew. Where nothing is parked they are their owners' from then on.
+    /// Sees to it that each is bound to what its group has of its CPUs where `parked` are parked,
+    /// but those that somebody has bound anew.
     ///
     /// # Errors
     /// Why some cannot be bound.
     pub fn settle(&mut self, parked: &[u16]) -> Result<(), String> {
+        if parked.is_empty() {
+            self.usual = usual(&self.sys);
+        }
         self.active = self.without(parked);
+        self.begin();
         let mut failed = Failed::default();
-        for bound in self.bound.values() {
-            failed.note(self.bind(bound, &left(bound, &self.active)));
+        for mut bound in std::mem::take(&mut self.bound).into_values() {
+            failed.note(self.bind(&mut bound, parked));
+            self.bound.insert(bound.task, bound);
         }
-        let active = &self.active;
-        self.bound.values_mut().for_each(|bound| bound.now = cpu_list(&left(bound, active)));
-        let result = failed.result();
-        if parked.is_empty() && result.is_ok() {
-            self.bound.clear();
-        }
-        result
+        failed.result()
     }
 
-    /// Binds a task to `cpus` that is still there, unless somebody has bound it anew.
-    fn bind(&self, bound: &Bound, cpus: &[u16]) -> Result<(), Absent> {
+    /// They are their owners' from now on.
+    pub fn let_go(&mut self) {
+        self.bound.clear();
+    }
+
+    /// Binds a task that is still there to what is left of its CPUs, unless somebody has bound it
+    /// anew.
+    fn bind(&mut self, bound: &mut Bound, parked: &[u16]) -> Result<(), Absent> {
         let task = bound.task.to_string();
         let Ok(is) = self.sys.affinity(&task) else { return Ok(()) };
-        let is_ours = self.is_free(&is) || cpu_list(&is) == bound.now;
-        let is_it = || Stat::of(&self.sys, &task).is_some_and(|stat| stat.start == bound.start);
-        if is == cpus || !is_ours || !is_it() {
+        if bound.group.is_none() {
+            bound.group = self.group(&task);
+        }
+        let all = self.cpus_of(bound.group.as_deref()).to_vec();
+        let all: Vec<_> = all.into_iter().filter(|cpu| !parked.contains(cpu)).collect();
+        let own = left(bound, &all);
+        if self.online(&is) != self.online(&own) {
+            let ours = self.is_free(&is, bound.group.as_deref()) || self.is_same(&is, &bound.now);
+            let is_it = |stat: Stat| stat.start == bound.start && stat.policy != DEADLINE;
+            if !ours || !Stat::of(&self.sys, &task).is_some_and(is_it) {
+                return Ok(());
+            }
+            match self.sys.bind(&task, &own) {
+                Err(Absent::Missing(_)) => return Ok(()),
+                result => result?,
+            }
+        }
+        bound.now = cpu_list(&own);
+        self.is_whole(&task, bound, parked)
+    }
+
+    /// That nothing of a task's own is lost: Linux before 6.2 binds to CPUs online alone.
+    fn is_whole(&self, task: &str, bound: &Bound, parked: &[u16]) -> Result<(), Absent> {
+        let own = cpus(&bound.cpus).unwrap_or_default();
+        if !parked.is_empty() || self.online(&own) == own || self.sys.bound(task) == Ok(own) {
             return Ok(());
         }
-        match self.sys.bind(&task, cpus) {
-            Err(Absent::Missing(_)) => Ok(()),
-            result => result,
-        }
+        let error = format!("some of its CPUs {} are offline", bound.cpus);
+        Err(Absent::Failed { path: self.sys.path(format!("proc/{task}")), error })
     }
 }
 
-/// The CPUs of a task that are active; all that are where none is.
+/// The CPUs of a task that are in `active`; all that are where none is.
 fn left(bound: &Bound, active: &[u16]) -> Vec<u16> {
     let own = cpus(&bound.cpus).unwrap_or_default();
     let left: Vec<_> = own.into_iter().filter(|cpu| active.contains(cpu)).collect();
@@ -191,20 +289,37 @@ impl Failed {
 }
 
 /// What `/proc/TASK/stat` says of a task (proc_pid_stat(5)).
-struct Stat {
+pub struct Stat {
+    /// Its name.
+    pub name: String,
     parent: u32,
     flags: u64,
     start: u64,
+    /// What it is scheduled by.
+    pub policy: u32,
 }
 
 impl Stat {
-    fn of(sys: &Sys, task: &str) -> Option<Self> {
-        let text = sys.text(format!("proc/{task}/stat")).ok()?;
+    /// Of a task that is there.
+    #[must_use]
+    pub fn of(sys: &Sys, task: &str) -> Option<Self> {
+        // Of the thread alone: of a process Linux adds all of its threads up.
+        let text = sys.text(format!("proc/{task}/task/{task}/stat"));
+        let text = text.or_else(|_| sys.text(format!("proc/{task}/stat"))).ok()?;
         // The name before the last parenthesis may hold anything.
-        let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
+        let (open, close) = (text.find('(')?, text.rfind(')')?);
+        let name = text.get(open + 1..close)?.to_owned();
+        let mut fields = text[close + 1..].split_whitespace();
         let parent = fields.nth(1)?.parse().ok()?;
         let flags = fields.nth(4)?.parse().ok()?;
         let start = fields.nth(12)?.parse().ok()?;
-        Some(Self { parent, flags, start })
+        let policy = fields.nth(18).and_then(|policy| policy.parse().ok()).unwrap_or_default();
+        Some(Self { name, parent, flags, start, policy })
+    }
+
+    /// Whether it is a thread of the kernel.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        self.flags & PF_KTHREAD != 0
     }
 }

@@ -38,9 +38,9 @@ pub struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ParkBy {
-    /// A partition of CPUs on which nothing runs.
+    /// No task of any control group may use them.
     #[default]
-    Partition,
+    Cpuset,
     /// They are taken offline.
     Offline,
 }

@@ -1,0 +1,239 @@
+//! Keeps the tasks of control groups from parked CPUs: by the lists of those directly below the
+//! root, each of which is saved first. The root group, with the kernel's threads, is never touched.
+
+use std::collections::BTreeMap;
+
+use ebb_policy::Outcome;
+use ebb_policy::units::Nanos;
+
+use crate::act::groups::{self, CGROUPS};
+use crate::act::knob::{Knob, Place};
+use crate::act::originals::{Original, State, StateError};
+use crate::act::steering::{Steering, worse};
+use crate::find::machine::Machine;
+use crate::sys::{Sys, cpu_list, cpus};
+
+/// Time from one look for new groups to the next.
+const LOOK: Nanos = Nanos::from_secs(2);
+
+/// What a cpuset needs.
+#[must_use]
+pub fn controller() -> Place {
+    Place::Controller { name: "cpuset".to_owned() }
+}
+
+/// The groups, and what was made of them.
+#[derive(Debug)]
+pub struct Cpusets {
+    sys: Sys,
+    boot: String,
+    /// Where the controller is set.
+    controller: usize,
+    /// The CPUs that are anybody's where nothing is parked: without the partitions of others.
+    all: Vec<u16>,
+    /// Names, and where their lists are set.
+    taken: Vec<(String, usize)>,
+    /// Those that are left alone, and why.
+    left: BTreeMap<String, String>,
+    looked: Option<Nanos>,
+}
+
+impl Cpusets {
+    /// Those of `machine`; none is looked at yet.
+    #[must_use]
+    pub fn new(machine: &Machine, steering: &Steering) -> Option<Self> {
+        let controller = steering.find(&controller())?;
+        let sys = machine.sys.clone();
+        let all = usual(&sys);
+        let boot = machine.boot().unwrap_or_default();
+        let (taken, left, looked) = Default::default();
+        Some(Self { sys, boot, controller, all, taken, left, looked })
+    }
+
+    /// Looks for groups, but not twice in a while: whether there are new ones, which are on disk when
+    /// this returns.
+    ///
+    /// # Errors
+    /// Where it cannot be saved; then no new group may be changed.
+    pub fn look(
+        &mut self,
+        steering: &mut Steering,
+        state: &State,
+        now: Nanos,
+    ) -> Result<bool, StateError> {
+        if self.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK) {
+            return Ok(false);
+        }
+        // CPUs may have come.
+        self.all.extend(usual(&self.sys));
+        self.all.sort_unstable();
+        self.all.dedup();
+        let names = groups::below_root(&self.sys);
+        let (sys, taken) = (&self.sys, &mut self.taken);
+        let is_gone = |name: &str| !sys.has(format!("{CGROUPS}/{name}"));
+        for (name, at) in taken.extract_if(.., |(name, _)| is_gone(name)) {
+            steering.forget(at);
+            state.forget(&Place::Cpuset { group: name })?;
+        }
+        self.left.retain(|name, _| names.contains(name));
+        let mut new = Vec::new();
+        for name in names {
+            if !self.taken.iter().any(|(known, _)| *known == name) {
+                match self.original(&name, steering) {
+                    Ok(original) => new.push(original),
+                    Err(reason) => self.leave(name, reason, steering),
+                }
+            }
+        }
+        let is_new = !new.is_empty();
+        self.take(new, steering, state)?;
+        self.looked = Some(now);
+        Ok(is_new)
+    }
+
+    /// What is to be given back to a group.
+    fn original(&self, group: &str, steering: &Steering) -> Result<Original, String> {
+        let found = Knob::cpuset(group).read(&self.sys).map_err(|absent| absent.to_string())?;
+        let controller = steering.original(self.controller);
+        match groups::obstacle(&self.sys, group, &found, controller.found == "off") {
+            Some(obstacle) => Err(obstacle),
+            None => Ok(Original {
+                place: Place::Cpuset { group: group.to_owned() },
+                safe: found.clone(),
+                found,
+                leave: controller.leave,
+            }),
+        }
+    }
+
+    fn take(
+        &mut self,
+        new: Vec<Original>,
+        steering: &mut Steering,
+        state: &State,
+    ) -> Result<(), StateError> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> = new.iter().map(|original| original.place.clone()).collect();
+        // One that an earlier start has not given back is there as it was found then.
+        let saved = state.save(&self.boot, new)?.originals;
+        for original in saved.into_iter().filter(|saved| names.contains(&saved.place)) {
+            if let Place::Cpuset { group } = &original.place {
+                let (group, knob) = (group.clone(), Knob::cpuset(group));
+                self.left.remove(&group);
+                self.taken.push((group, steering.add(original, knob)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes why a group is left alone; it is told once.
+    fn leave(&mut self, group: String, reason: String, steering: &mut Steering) {
+        if self.left.get(&group) != Some(&reason) {
+            let place = Place::Cpuset { group: group.clone() };
+            steering.tell(place, format!("its tasks may use parked cores: {reason}"));
+            self.left.insert(group, reason);
+        }
+    }
+
+    /// Lists of CPUs of all groups: each keeps one of its own at least.
+    pub fn needed(&self, steering: &Steering) -> Vec<Vec<u16>> {
+        let found = |at: usize| cpus(steering.found(at)).filter(|list| !list.is_empty());
+        let own = self.taken.iter().filter_map(|(_, at)| found(*at));
+        let below = self.taken.iter().flat_map(|(name, _)| groups::lists_below(&self.sys, name));
+        own.chain(below).collect()
+    }
+
+    /// Keeps all groups from `parked`, and what stands in the way where none can be.
+    pub fn set(
+        &mut self,
+        parked: &[u16],
+        steering: &mut Steering,
+        now: Nanos,
+    ) -> (Outcome, Option<String>) {
+        if parked.is_empty() {
+            return (self.release(steering, now), None);
+        }
+        if self.taken.is_empty() {
+            let reason = "no control group here takes another list of CPUs, so no core is parked";
+            return (Outcome::Refused, Some(reason.to_owned()));
+        }
+        if !steering.is_set(self.controller) {
+            // With the controller all lists begin anew.
+            self.taken.iter().for_each(|(_, at)| steering.lost(*at));
+        }
+        let mut outcome = steering.set(self.controller, Some("on"), now);
+        if outcome != Outcome::Done {
+            return (outcome, None);
+        }
+        for (group, at) in self.taken.clone() {
+            let own = self.own(steering.found(at));
+            let left: Vec<_> = own.iter().copied().filter(|cpu| !parked.contains(cpu)).collect();
+            let list = (left.len() < own.len() && !left.is_empty()).then(|| cpu_list(&left));
+            if left.is_empty() {
+                self.leave(group, "it would have no CPU left".to_owned(), steering);
+            }
+            outcome = worse(outcome, steering.set(at, list.as_deref(), now));
+        }
+        (outcome, None)
+    }
+
+    /// Gives all groups their CPUs back. One without a list has all of them until the end, where
+    /// the controller goes: it is not to come and go with every burst of work.
+    fn release(&self, steering: &mut Steering, now: Nanos) -> Outcome {
+        let all = cpu_list(&self.all);
+        let set = |outcome, (_, at): &(String, usize)| {
+            let keeps = steering.found(*at).is_empty() && steering.is_set(*at);
+            worse(outcome, steering.set(*at, keeps.then_some(&*all), now))
+        };
+        self.taken.iter().fold(Outcome::Done, set)
+    }
+
+    /// Those of `parked` that all groups are kept from.
+    pub fn in_force(&self, parked: &[u16], steering: &Steering) -> Vec<u16> {
+        let set: Vec<_> = self.taken.iter().filter(|(_, at)| steering.is_set(*at)).collect();
+        let has = |at: usize, cpu| cpus(steering.now(at)).is_none_or(|list| list.contains(&cpu));
+        let is_free = |cpu: &u16| !set.is_empty() && !set.iter().any(|(_, at)| has(*at, *cpu));
+        parked.iter().copied().filter(is_free).collect()
+    }
+
+    fn own(&self, found: &str) -> Vec<u16> {
+        cpus(found).filter(|list| !list.is_empty()).unwrap_or_else(|| self.all.clone())
+    }
+}
+
+/// The CPUs that are anybody's where nothing is parked.
+#[must_use]
+pub fn usual(sys: &Sys) -> Vec<u16> {
+    let effective = sys.cpus(format!("{CGROUPS}/cpuset.cpus.effective"));
+    effective.or_else(|_| sys.cpus("sys/devices/system/cpu/online")).unwrap_or_default()
+}
+
+/// A control group as parking would find it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parkable {
+    /// Its name.
+    pub group: String,
+    /// Its own list of CPUs; none where it has those of the root group.
+    pub cpus: Vec<u16>,
+    /// Why its tasks may use parked cores all the same.
+    pub obstacle: Option<String>,
+}
+
+/// All groups below the root that have tasks.
+#[must_use]
+pub fn parkable(sys: &Sys) -> Vec<Parkable> {
+    let ours = !groups::is_on(sys, "cpuset");
+    let one = |group: String| {
+        let found = Knob::cpuset(&group).read(sys);
+        let own = found.as_deref().ok().and_then(cpus).unwrap_or_default();
+        let obstacle = match found {
+            Ok(found) => groups::obstacle(sys, &group, &found, ours),
+            Err(absent) => Some(absent.to_string()),
+        };
+        let danger = || Some(groups::is_safe(sys, &group).err()?.to_string());
+        Parkable { obstacle: obstacle.or_else(danger), group, cpus: own }
+    };
+    groups::below_root(sys).into_iter().map(one).collect()
+}

@@ -1,0 +1,76 @@
+"""What a guest is set to: every file that can be read below the trees that Ebb may touch, what every
+task is bound to, and every drive's power state. Two dumps must be equal byte for byte."""
+
+import re
+
+from bed import expect
+
+# What moves by itself, by name: measured values, counters, times. All else must be as it was.
+VOLATILE = [
+    # Frequencies in force, and what was counted of frequencies and idle states.
+    "scaling_cur_freq", "cpuinfo_cur_freq", "cpuinfo_avg_freq", "time_in_state", "total_trans",
+    "trans_table", "time", "usage", "above", "below", "rejected", "s2idle",
+    # Runtime power management counts its times, wake-ups theirs.
+    "runtime_active_time", "runtime_suspended_time", "wakeup_*",
+    # Sensors and energy counters.
+    "temp*_input", "fan*_input", "power*_average", "energy_uj",
+    # What only acts when it is written, or tells of events.
+    "uevent",
+]
+# Of control groups: what is set, not what is counted.
+GROUPS = ["cpuset.*", "cpu.weight*", "cpu.max*", "cpu.idle", "io.weight", "io.max", "cgroup.type",
+          "cgroup.subtree_control", "cgroup.controllers"]
+TREES = ["/sys/devices/system/cpu", "/sys/devices/virtual/powercap", "/sys/devices/platform"]
+
+
+def _names(names, sign=""):
+    return " ".join(f"{sign} -name '{name}'" for name in names)
+
+
+# Defines dump, which prints all of it.
+DUMP = f"""dump() {{
+    find {" ".join(TREES)} -type f -perm /444 {_names(VOLATILE, "!")} -print0 \\
+        | sort -z | xargs -0 grep -s '' || true
+    find /sys/block/*/device/power /sys/class/nvme/*/power /sys/class/nvme/*/device/power -maxdepth 1 \\
+        -type f -perm /444 {_names(VOLATILE, "!")} -print0 2> /dev/null \\
+        | sort -z | xargs -0 -r grep -s '' || true
+    find /sys/fs/cgroup -type d | sort
+    find /sys/fs/cgroup -type f '(' {_names(GROUPS, "-o").removeprefix("-o")} ')' -print0 \\
+        | sort -z | xargs -0 grep -s '' || true
+    grep -sHE '^(Name|Cpus_allowed_list)' /proc/[0-9]*/task/[0-9]*/status || true
+    for drive in /sys/class/nvme/nvme*; do
+        [ -e $drive ] || continue
+        echo "drive $(cat $drive/subsysnqn): $(nvme get-feature /dev/${{drive##*/}} -f 2 || true)"
+    done
+}}
+"""
+
+
+def settings(dump):
+    """What each file and task of a dump says."""
+    all = {}
+    for line in dump.splitlines():
+        name, _, value = line.partition(":")
+        all.setdefault(name if value else line, []).append(value)
+    for name in list(all):
+        # The board moves a duty that is its own.
+        if re.search(r"/pwm\d$", name) and all.get(f"{name}_enable") == ["2"]:
+            del all[name]
+        # The kernel makes and binds its unbound workers itself.
+        elif name.startswith("/proc/") and "kworker/u" in all[name][0]:
+            del all[name]
+    return all
+
+
+def same(before, after, otherwise=""):
+    """Fails unless both dumps say the same, of all that is in both or can stay."""
+    before, after = settings(before), settings(after)
+    names = before.keys() | after.keys()
+    # Tasks begin and end.
+    names = {name for name in names
+             if not name.startswith("/proc/") or name in before and name in after}
+    lines = [f"{what}: {before.get(what)} -> {after.get(what)}"
+             for what in sorted(names) if before.get(what) != after.get(what)]
+    expect(not lines, "\n".join([*lines[:40], otherwise]))
+    tasks = sum(name.startswith("/proc/") for name in names)
+    expect(len(names) - tasks > 500 and tasks > 50, f"only {len(names)} are in both dumps")
