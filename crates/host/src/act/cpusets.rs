@@ -8,7 +8,8 @@ use ebb_policy::units::Nanos;
 
 use crate::act::groups::{self, CGROUPS};
 use crate::act::knob::{Knob, Place};
-use crate::act::originals::{Original, State, StateError};
+use crate::act::originals::{Original, State};
+use crate::act::owned::StateError;
 use crate::act::steering::{Steering, worse};
 use crate::find::machine::Machine;
 use crate::sys::{Sys, cpu_list, cpus};
@@ -93,7 +94,8 @@ impl Cpusets {
 
     /// What is to be given back to a group.
     fn original(&self, group: &str, steering: &Steering) -> Result<Original, String> {
-        let found = Knob::cpuset(group).read(&self.sys).map_err(|absent| absent.to_string())?;
+        let found = Knob::cpuset(&self.sys, group).and_then(|mut knob| knob.read(&self.sys));
+        let found = found.map_err(|absent| absent.to_string())?;
         let controller = steering.original(self.controller);
         match groups::obstacle(&self.sys, group, &found, controller.found == "off") {
             Some(obstacle) => Err(obstacle),
@@ -120,7 +122,7 @@ impl Cpusets {
         let saved = state.save(&self.boot, new)?.originals;
         for original in saved.into_iter().filter(|saved| names.contains(&saved.place)) {
             if let Place::Cpuset { group } = &original.place {
-                let (group, knob) = (group.clone(), Knob::cpuset(group));
+                let (group, knob) = (group.clone(), Knob::cpuset(&self.sys, group));
                 self.left.remove(&group);
                 self.taken.push((group, steering.add(original, knob)));
             }
@@ -226,7 +228,7 @@ pub struct Parkable {
 pub fn parkable(sys: &Sys) -> Vec<Parkable> {
     let ours = !groups::is_on(sys, "cpuset");
     let one = |group: String| {
-        let found = Knob::cpuset(&group).read(sys);
+        let found = Knob::cpuset(sys, &group).and_then(|mut knob| knob.read(sys));
         let own = found.as_deref().ok().and_then(cpus).unwrap_or_default();
         let obstacle = match found {
             Ok(found) => groups::obstacle(sys, &group, &found, ours),

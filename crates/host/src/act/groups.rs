@@ -1,11 +1,9 @@
 //! Control groups of the unified hierarchy (`Documentation/admin-guide/cgroup-v2.rst`): those that
 //! parked cores are kept from, and why some may not be touched.
 
+pub use crate::act::place::CGROUPS;
 use crate::act::tasks::{DEADLINE, Stat};
 use crate::sys::{Absent, Sys};
-
-/// Where the hierarchy is.
-pub const CGROUPS: &str = "sys/fs/cgroup";
 
 /// Names of the groups directly below the root that have tasks, or may have.
 pub fn below_root(sys: &Sys) -> Vec<String> {

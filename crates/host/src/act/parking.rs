@@ -8,7 +8,8 @@ use ebb_policy::{InForce, Outcome};
 
 use crate::act::cpusets::{self, Cpusets};
 use crate::act::knob::{Place, online};
-use crate::act::originals::{State, StateError};
+use crate::act::originals::State;
+use crate::act::owned::StateError;
 use crate::act::steering::Steering;
 use crate::act::tasks::{Bound, Tasks};
 use crate::find::layout::{Core, Layout, ParkBy};

@@ -83,15 +83,13 @@ impl Steered {
         let mut knob = Knob::find(machine, &self.place).map_err(|absent| absent.to_string())?;
         let found = knob.settable(&machine.sys).and_then(|()| knob.read(&machine.sys));
         let found = found.map_err(|absent| absent.to_string())?;
-        if !self.place.fits(&found) {
-            return Err(format!("'{found}' is not what is set there"));
-        }
         let safe = match &self.safe {
             Safe::Found => found.clone(),
             Safe::Value(value) => value.clone(),
         };
         let leave = if leave == Leave::Restore && self.moves { Leave::Keep } else { leave };
-        Ok(Original { place: self.place.clone(), found, safe, leave })
+        let original = Original { place: self.place.clone(), found, safe, leave };
+        original.check().map(|()| original)
     }
 }
 
