@@ -405,8 +405,8 @@ fn hints(machine: &Machine) -> (&'static str, &'static str) {
         Arch::Arm => (
             "no chip of a processor; on Arm the firmware has to offer one: modprobe xgene_hwmon \
              (Ampere), scmi_hwmon or scpi_hwmon",
-            "no energy counters of packages and no meter of a processor; on Arm the firmware has to \
-             offer one: modprobe xgene_hwmon (Ampere), acpi_power_meter (Grace)",
+            "no energy counters of packages and no meter of a processor; on Arm the firmware has \
+             to offer one: modprobe xgene_hwmon (Ampere), acpi_power_meter (Grace)",
         ),
         Arch::Other => (
             "no chip of a processor among those known here",

@@ -44,8 +44,8 @@ pub(crate) fn is_drive(sys: &Sys, name: &str) -> bool {
 
 /// Whether there is a device behind a block device: md, dm, loop, zram, zvol, nbd, drbd and bcache
 /// have none. The kernel puts those below `devices/virtual/block`, and NVMe namespaces with several
-/// paths below `devices/virtual/nvme-subsystem`. Images of Ceph have a device of their own, on a bus
-/// without hardware (`drivers/block/rbd.c`).
+/// paths below `devices/virtual/nvme-subsystem`. Images of Ceph have a device of their own, on a
+/// bus without hardware (`drivers/block/rbd.c`).
 pub(crate) fn has_hardware(sys: &Sys, name: &str) -> bool {
     let folder = format!("{BLOCKS}/{name}");
     let target = std::fs::read_link(sys.path(&folder)).unwrap_or_default();
@@ -108,12 +108,14 @@ impl Marks {
     /// mark belies it, as with drives that were all given one name. SATA disks have one path, and
     /// a name made of model and serial number (`t10.ATA`, `nvme.`) is no better than those.
     pub(crate) fn are_one(&self, other: &Self) -> bool {
-        let differ = |of: fn(&Self) -> &Option<String>| matches!((of(self), of(other)), (Some(a), Some(b)) if a != b);
+        let differ = |of: fn(&Self) -> &Option<String>| {
+            of(self).as_ref().zip(of(other).as_ref()).is_some_and(|(a, b)| a != b)
+        };
         if self.map.is_some() && self.map == other.map {
             return true;
         }
-        let is_world_wide =
-            |name: &&String| !["t10.ATA", "nvme."].iter().any(|made| name.starts_with(made));
+        let made = ["t10.ATA", "nvme."];
+        let is_world_wide = |name: &&String| !made.iter().any(|made| name.starts_with(made));
         self.wwid.as_ref().filter(is_world_wide).is_some()
             && self.wwid == other.wwid
             && self.bytes == other.bytes

@@ -19,8 +19,8 @@ const STEP: Hertz = Hertz(100e6);
 /// for fans start from.
 pub const MIN_DUTY: f64 = 0.2;
 
-/// Most that a hard disk draws at work, rounded up: those of 15,000 turns a minute stated some 16 W,
-/// today's with two actuators some 14 W.
+/// Most that a hard disk draws at work, rounded up: those of 15,000 turns a minute stated some
+/// 16 W, today's with two actuators some 14 W.
 const DISK: Watts = Watts(20.0);
 /// Most that a drive bay is specified for: 25 W (SFF-8639, PCI Express SFF-8639 Module).
 const BAY: Watts = Watts(25.0);

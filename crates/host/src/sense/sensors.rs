@@ -166,8 +166,8 @@ impl Sensors {
         }
     }
 
-    /// Becomes those of what has become of the machine: drives that were not there at the start have
-    /// no signals of their own, but what they do is users' I/O as well. Counters go on.
+    /// Becomes those of what has become of the machine: drives that were not there at the start
+    /// have no signals of their own, but what they do is users' I/O as well. Counters go on.
     pub fn follow(&mut self, machine: &Machine, layout: &Layout, more: &[&Drive]) {
         let mut new = Self::new(machine, layout);
         new.drives.extend(more.iter().map(|drive| DriveSensor {
