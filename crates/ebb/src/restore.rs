@@ -1,10 +1,12 @@
 //! `ebb restore`: everything back to what it was before Ebb came.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use ebb_host::{Leave, Machine, RestoreOutcome, Restored, State, Sys};
+use ebb_host::{
+    Leave, Lock, Machine, Restoration, RestoreOutcome, Restored, State, Sys, remembered,
+};
 use serde::Serialize;
 
 use crate::exit::usage;
@@ -16,7 +18,8 @@ pub const STATE: &str = "/var/lib/ebb";
 /// Options of `ebb restore`.
 ///
 /// Sets everything that `ebb run --apply` has set back to what was found before it: in order, past
-/// failures, read back. Doing it again does no harm. What fails stays saved for the next time.
+/// failures, read back. Doing it again does no harm. What fails stays saved for the next time, and
+/// so does what has to wait for a device that is not there now.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
     /// Folder with the saved originals.
@@ -29,6 +32,10 @@ pub struct RestoreArgs {
     /// (restore), or harmless ones (safe: all cores, no caps, full fans).
     #[arg(long, value_name = "WHAT", value_parser = leave)]
     leave: Option<Leave>,
+    /// Give up the saved original of a setting or a device that will not come back, by the name
+    /// that is printed, instead of restoring anything; may be repeated.
+    #[arg(long, value_name = "PLACE|DEVICE", conflicts_with_all = ["leave", "json"])]
+    forget: Vec<String>,
     /// Print JSON (docs/json-schema/restore-1.json).
     #[arg(long)]
     json: bool,
@@ -46,25 +53,84 @@ fn leave(text: &str) -> Result<Leave, String> {
 struct Report<'a> {
     schema: u32,
     restored: &'a [Restored],
+    /// Why what is left could not be put on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unrecorded: Option<String>,
 }
 
 /// Sets it back and tells.
 pub fn run(args: &RestoreArgs) -> Result<()> {
-    if !args.state.is_dir() {
-        return tell(&[], args.json);
+    let sys = Sys::new(&args.root);
+    let (folders, lost) = folders(&sys, &args.state)?;
+    let mut done = Restoration::default();
+    let mut broken = lost.map_or(Ok(()), |lost| Err(anyhow!(lost)));
+    if !folders.is_empty() {
+        let machine = Machine::found(sys).map_err(|absent| usage(absent.to_string()))?;
+        let _lock = Lock::take(&machine.sys)?;
+        if !args.forget.is_empty() {
+            return args.forget.iter().try_for_each(|name| forget(&folders, name));
+        }
+        for folder in folders {
+            let one =
+                State::open(&folder).and_then(|it| ebb_host::restore(&machine, &it, args.leave));
+            match one {
+                Ok(one) => done.add(one),
+                // One that is broken is no reason to leave what is in the other one.
+                Err(error) => broken = broken.and(Err(error.into())),
+            }
+        }
     }
-    let machine =
-        Machine::found(Sys::new(&args.root)).map_err(|absent| usage(absent.to_string()))?;
-    let state = State::take(&args.state)?;
-    let done = ebb_host::restore(&machine, &state, args.leave)?;
     tell(&done, args.json)?;
-    verdict(&done)
+    broken.and(verdict(&done))
+}
+
+/// The folders with originals of this machine: `state`, and that of an Ebb which acted with
+/// another one. What says where that was, if it is not there.
+fn folders(sys: &Sys, state: &Path) -> Result<(Vec<PathBuf>, Option<String>)> {
+    let mut all = Vec::from_iter(state.symlink_metadata().is_ok().then(|| state.to_owned()));
+    let Some(other) = elsewhere(sys, state)? else { return Ok((all, None)) };
+    if other.is_dir() {
+        all.push(other);
+        return Ok((all, None));
+    }
+    let other = other.display();
+    let lost = format!(
+        "an ebb that acted on this machine has left its originals in {other}, which is not there: \
+         mount it and run 'ebb restore --state {other}'"
+    );
+    Ok((all, Some(lost)))
+}
+
+/// The folder with originals of this machine that is not `state`.
+fn elsewhere(sys: &Sys, state: &Path) -> Result<Option<PathBuf>> {
+    let own = state.canonicalize().ok();
+    Ok(remembered(sys)?.filter(|other| Some(other) != own.as_ref()))
+}
+
+/// Sets back what an Ebb has left that acted with another state folder than `state`.
+///
+/// # Errors
+/// Where that folder still has originals: what is found now would not be what was found first.
+pub fn others(machine: &Machine, state: &Path) -> Result<()> {
+    let Some(other) = elsewhere(&machine.sys, state)? else { return Ok(()) };
+    let remedy = || {
+        let other = other.display();
+        format!(
+            "another ebb has left originals of this machine in {other}; run 'ebb restore --state \
+             {other}' first, or act with --state {other}"
+        )
+    };
+    ensure!(other.is_dir(), "{}: it is not there", remedy());
+    let left = State::open(&other)?;
+    all(machine, &left, None).with_context(remedy)?;
+    ensure!(left.load()?.is_none(), remedy());
+    Ok(())
 }
 
 /// The same of who acts on the machine, told on standard error.
 pub fn all(machine: &Machine, state: &State, leave: Option<Leave>) -> Result<()> {
     let done = ebb_host::restore(machine, state, leave).context("cannot set everything back")?;
-    for one in &done {
+    for one in &done.places {
         if let Some(line) = line(one) {
             out::note(line);
         }
@@ -72,20 +138,37 @@ pub fn all(machine: &Machine, state: &State, leave: Option<Leave>) -> Result<()>
     verdict(&done)
 }
 
-fn tell(done: &[Restored], json: bool) -> Result<()> {
-    if json {
-        return out::json(&Report { schema: 1, restored: done });
+fn forget(folders: &[PathBuf], name: &str) -> Result<()> {
+    let mut saved = Vec::new();
+    for folder in folders {
+        let state = State::open(folder)?;
+        let gone = state.give_up(name)?;
+        if !gone.is_empty() {
+            return gone
+                .iter()
+                .try_for_each(|place| out::print(format_args!("{place}: forgotten\n")));
+        }
+        let all = state.load()?.unwrap_or_default();
+        saved.extend(all.originals.iter().map(|original| format!("\n  {}", original.place)));
     }
-    if done.is_empty() {
+    Err(usage(format!("nothing is saved of '{name}'; saved are:{}", saved.concat())))
+}
+
+fn tell(done: &Restoration, json: bool) -> Result<()> {
+    let places = &done.places;
+    if json {
+        let unrecorded = done.unrecorded.as_ref().map(ToString::to_string);
+        return out::json(&Report { schema: 1, restored: places, unrecorded });
+    }
+    if places.is_empty() {
         return out::print("nothing to restore\n");
     }
-    let lines: String = done.iter().filter_map(line).map(|line| line + "\n").collect();
-    let count = |is: fn(&RestoreOutcome) -> bool| done.iter().filter(|d| is(&d.outcome)).count();
-    let set = count(|outcome| matches!(outcome, RestoreOutcome::Restored { .. }));
-    let were = count(|outcome| matches!(outcome, RestoreOutcome::Already));
+    let lines: String = places.iter().filter_map(line).map(|line| line + "\n").collect();
+    let set = done.count(|outcome| matches!(outcome, RestoreOutcome::Restored { .. }));
+    let were = done.count(|outcome| matches!(outcome, RestoreOutcome::Already));
     out::print(format_args!(
         "{lines}{set} of {} restored, {were} already had their original value\n",
-        done.len()
+        places.len()
     ))
 }
 
@@ -98,18 +181,35 @@ fn line(restored: &Restored) -> Option<String> {
         RestoreOutcome::Restored { from } => format!("{place}: '{from}' -> '{to}'"),
         RestoreOutcome::Restarted => format!("{place}: reset by the restart of the machine"),
         RestoreOutcome::Gone { reason } => format!("{place}: no longer present ({reason})"),
+        RestoreOutcome::Pending { reason } => format!("{place} waits for its device: {reason}"),
         RestoreOutcome::Failed { reason } => format!("{place}: NOT restored to '{to}': {reason}"),
     })
 }
 
-fn verdict(done: &[Restored]) -> Result<()> {
-    let failed = done.iter().filter(|one| matches!(one.outcome, RestoreOutcome::Failed { .. }));
-    match failed.count() {
+/// What there is to do.
+///
+/// # Errors
+/// Where a setting of a device that is there could not be set back.
+fn verdict(done: &Restoration) -> Result<()> {
+    if let Some(error) = &done.unrecorded {
+        out::note(format_args!(
+            "what is left cannot be recorded: {error}; until it can, 'ebb restore' sets the same \
+             values again"
+        ));
+    }
+    let all = done.places.len();
+    let waits = done.count(|outcome| matches!(outcome, RestoreOutcome::Pending { .. }));
+    if waits > 0 {
+        out::note(format_args!(
+            "{waits} of {all} wait for their device and stay saved: run 'ebb restore' when it is \
+             back, or 'ebb restore --forget NAME' if it does not come back"
+        ));
+    }
+    match done.count(|outcome| matches!(outcome, RestoreOutcome::Failed { .. })) {
         0 => Ok(()),
         failed => bail!(
-            "{failed} of {} could not be restored and stay saved: fix the causes above, then run \
-             'ebb restore' again",
-            done.len()
+            "{failed} of {all} could not be restored and stay saved: fix the causes above, then run \
+             'ebb restore' again"
         ),
     }
 }

@@ -26,6 +26,7 @@ mod profile;
 mod qos;
 mod readme;
 mod replay;
+mod restore;
 mod run;
 mod serve;
 mod sim;

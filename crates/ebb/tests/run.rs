@@ -120,7 +120,7 @@ impl Copy {
     }
 }
 
-fn str(args: &[String]) -> Vec<&str> {
+pub fn str(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
 }
 
@@ -132,7 +132,7 @@ fn worker(supervisor: &Child) -> Pid {
 }
 
 /// The supervisor first stops: it does not see the worker die.
-fn kill_both(mut supervisor: Child) {
+pub fn kill_both(mut supervisor: Child) {
     let worker = worker(&supervisor);
     let gone = pidfd_open(worker, PidfdFlags::empty()).unwrap();
     kill_process(Pid::from_child(&supervisor), Signal::STOP).unwrap();
@@ -143,7 +143,7 @@ fn kill_both(mut supervisor: Child) {
     poll(&mut [PollFd::new(&gone, PollFlags::IN)], None).unwrap();
 }
 
-fn ends(child: Child) -> (Option<i32>, String) {
+pub fn ends(child: Child) -> (Option<i32>, String) {
     let ended = child.wait_with_output().unwrap();
     (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
 }

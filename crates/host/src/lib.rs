@@ -4,6 +4,7 @@
 //! | where | what it is |
 //! |---|---|
 //! | `sys.rs` | the kernel's small files, under a root that is a fixture in tests |
+//! | `folder.rs` | one of their folders, held open: nothing outside it is reached |
 //! | `patience.rs` | questions with a deadline |
 //! | `capability.rs` | what this process may |
 //! | `find/` | what is here: processors, drives, chips, meters, rivals; which part of it each part of a policy's topology is |
@@ -16,6 +17,7 @@
 mod act;
 mod capability;
 mod find;
+mod folder;
 mod nvme;
 mod patience;
 mod plant;
@@ -25,9 +27,11 @@ mod sys;
 
 pub use act::contact::{Trial, Verdict};
 pub use act::hold::{Held, Hold, Holds};
-pub use act::knob::Place;
-pub use act::originals::{Leave, Original, Originals, State, StateError};
-pub use act::restore::{Outcome as RestoreOutcome, Restored, restore};
+pub use act::lock::{Lock, remembered};
+pub use act::originals::{Leave, Original, Originals, State};
+pub use act::owned::{StateError, is_ours};
+pub use act::place::Place;
+pub use act::restore::{Outcome as RestoreOutcome, Restoration, Restored, restore};
 pub use act::steering::{Contest, Notice};
 pub use act::sweep::{SweepError, sweep};
 pub use act::tasks::Bound;

@@ -10,7 +10,9 @@ use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Top
 use crate::act::acting::Acting;
 use crate::act::contact::{Contact, PowerWatch, Trial, Verdict};
 use crate::act::hold::Held;
-use crate::act::originals::{Leave, Original, Originals, State, StateError};
+use crate::act::lock;
+use crate::act::originals::{Leave, Original, Originals, State};
+use crate::act::owned::StateError;
 use crate::act::places::{self, Unit};
 use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
@@ -145,11 +147,12 @@ impl Host {
         let known: Vec<_> = found.iter().map(|original| original.place.clone()).collect();
         let boot = self.machine.boot().unwrap_or_default();
         let Originals { originals: all, tasks, .. } = state.save(&boot, found)?;
+        lock::remember(&self.machine.sys, state.path())?;
         // What an earlier start has steered and this one does not is still to be set back, at the
         // end.
         let steered: Vec<Original> =
             all.into_iter().filter(|original| known.contains(&original.place)).collect();
-        let steering = Steering::new(&self.machine, steered, contest, state.again());
+        let steering = Steering::new(&self.machine, steered, contest, state.clone());
         let tasks = Tasks::of(&self.machine, tasks);
         self.acting =
             Some(Acting::new(&self.machine, &self.layout, steering, tasks, &holds, state));
@@ -169,13 +172,13 @@ impl Host {
         let of: Vec<_> = of.chain(drives.iter().filter_map(|drive| drive.id.clone())).collect();
         let Some(acting) = &mut self.acting else { return Vec::new() };
         let works = |trial: &Trial| trial.verdict == Verdict::Works;
-        let known = Contact::load(state.folder(), &of);
+        let known = Contact::load(state.path(), &of);
         let is_known = known.is_some();
         let contact = known.unwrap_or_else(|| {
             let trials = acting.contact(&self.machine, &self.topology);
             Contact { of, trials }
         });
-        contact.save(state.folder());
+        contact.save(state.path());
         acting.refuse(&contact);
         contact.trials.into_iter().filter(|trial| !is_known || !works(trial)).collect()
     }

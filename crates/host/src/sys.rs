@@ -2,11 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, OFlags, access};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -14,7 +14,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::capability::Capability;
 
 /// The most that is read of a file: `/proc/stat` of the largest machines has half of it.
-const LONGEST: u64 = 4 << 20;
+pub(crate) const LONGEST: u64 = 4 << 20;
 
 /// Why there is no value, or why one was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +25,14 @@ pub enum Absent {
     /// We may not read it.
     #[error("{}: not permitted; {}", .0.display(), Capability::DacOverride.remedy())]
     Denied(PathBuf),
+    /// The device has left while it was used, or what it is part of rests: a CPU that is offline.
+    #[error("{}: not to be reached now: {error}", .path.display())]
+    Away {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        error: String,
+    },
     /// The driver or the device did not answer.
     #[error("{}: {error}", .path.display())]
     Failed {
@@ -47,6 +55,9 @@ pub enum Absent {
 
 impl Absent {
     pub(crate) fn new(path: PathBuf, error: &io::Error) -> Self {
+        if Errno::from_io_error(error) == Some(Errno::NODEV) {
+            return Self::Away { path, error: error.to_string() };
+        }
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Self::Missing(path),
             ErrorKind::PermissionDenied => Self::Denied(path),
@@ -86,12 +97,8 @@ impl Sys {
     /// Why there is none.
     pub fn text(&self, path: impl AsRef<Path>) -> Result<String, Absent> {
         let path = self.path(path);
-        let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
-            Err(error) => Err(Absent::new(path, &error)),
-        }
+        let read = open(&path).and_then(read_text);
+        read.map_err(|error| Absent::new(path, &error))
     }
 
     /// Writes `text` in one piece, as the kernel's files want it; none is made where there is none.
@@ -104,24 +111,6 @@ impl Sys {
         let opened = OpenOptions::new().write(true).truncate(true).open(&path);
         let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|error| Absent::new(path, &error))
-    }
-
-    /// Makes a folder, such as a control group.
-    ///
-    /// # Errors
-    /// Why it cannot be made.
-    pub(crate) fn make_folder(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
-        let path = self.path(path);
-        std::fs::create_dir(&path).map_err(|error| Absent::new(path, &error))
-    }
-
-    /// Removes a control group: an empty folder to the kernel, whatever files are seen in it.
-    ///
-    /// # Errors
-    /// Why it cannot be removed.
-    pub(crate) fn remove_folder(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
-        let path = self.path(path);
-        std::fs::remove_dir(&path).map_err(|error| Absent::new(path, &error))
     }
 
     /// The number in a file.
@@ -184,7 +173,7 @@ impl Sys {
         }
     }
 
-    /// Whether it is a copy of a machine.
+    /// Whether it is a copy of a machine's files.
     pub(crate) fn is_fixture(&self) -> bool {
         self.root != Path::new("/")
     }
@@ -227,20 +216,16 @@ impl Sys {
         self.names(path).into_iter().filter(is_one).collect()
     }
 
-    /// Whether a file can be read and written at all. One without the bits of either is refused to
-    /// root as well (`kernfs_fop_open`).
+    /// Whether a file can be read and written at all.
     ///
     /// # Errors
     /// What it lacks.
     pub fn settable(&self, path: impl AsRef<Path>) -> Result<(), Absent> {
         let path = self.path(path);
-        let mode = path.metadata().map_err(|error| Absent::new(path.clone(), &error))?.mode();
-        let error = match (mode & 0o444, mode & 0o222) {
-            (0, _) => "can be written only: nobody could set it back, root included",
-            (_, 0) => "can be read only: the driver lets nobody set it, root included",
-            _ => return Ok(()),
-        };
-        Err(Absent::Failed { path, error: error.to_owned() })
+        match path.metadata() {
+            Ok(metadata) => settable(path, metadata.mode()),
+            Err(error) => Err(Absent::new(path, &error)),
+        }
     }
 
     /// Whether we may write to a file.
@@ -261,6 +246,46 @@ impl Sys {
         let target = std::fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
+}
+
+/// Whether a file of this mode can be read and written at all. One without the bits of either is
+/// refused to root as well (`kernfs_fop_open`).
+pub(crate) fn settable(path: PathBuf, mode: u32) -> Result<(), Absent> {
+    let error = match (mode & 0o444, mode & 0o222) {
+        (0, _) => "can be written only: nobody could set it back, root included",
+        (_, 0) => "can be read only: the driver lets nobody set it, root included",
+        _ => return Ok(()),
+    };
+    Err(Absent::Failed { path, error: error.to_owned() })
+}
+
+/// Opens a regular file for reading.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    open_plain(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
+}
+
+/// `file` where it is a regular one: what else there is, a pipe say, may keep who reads it for ever.
+pub(crate) fn open_plain(file: File) -> io::Result<File> {
+    match file.metadata()?.file_type() {
+        kind if kind.is_file() => Ok(file),
+        kind if kind.is_dir() => Err(Errno::ISDIR.into()),
+        _ => Err(io::Error::other("not a regular file")),
+    }
+}
+
+/// That a file has more than is read of one.
+pub(crate) fn too_long() -> io::Error {
+    io::Error::other(format!("longer than {LONGEST} bytes"))
+}
+
+/// The text of `file` without white space around it.
+pub(crate) fn read_text(file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if file.take(LONGEST + 1).read_to_end(&mut bytes)? as u64 > LONGEST {
+        return Err(too_long());
+    }
+    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
 /// A task that has ended is one that is not there.

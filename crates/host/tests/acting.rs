@@ -35,7 +35,7 @@ impl Bench {
         let state = tempfile::tempdir().unwrap();
         let host = Host::new(tree.with_drives(), stated, Control::ALL).unwrap();
         let mut bench = Self { tree, state, host };
-        let folder = State::take(bench.state.path()).unwrap();
+        let folder = State::open(bench.state.path()).unwrap();
         let contest = Contest::Reassert;
         let missing = bench.host.act(Control::ALL, holds, |_| leave, contest, &folder).unwrap();
         assert_eq!(missing, []);
@@ -61,12 +61,16 @@ impl Bench {
     }
 
     pub fn restore(&self) -> Vec<ebb_host::Restored> {
+        self.restoration().places
+    }
+
+    pub fn restoration(&self) -> ebb_host::Restoration {
         let states = ["dev/nvme0", "dev/nvme1"].map(|file| (file, self.tree.get(file)));
         let machine = self.machine();
         for (file, state) in states {
             self.tree.put(file, state);
         }
-        restore(&machine, &State::take(self.state.path()).unwrap(), None).unwrap()
+        restore(&machine, &State::open(self.state.path()).unwrap(), None).unwrap()
     }
 }
 
@@ -156,7 +160,7 @@ fn nothing_is_changed_before_the_originals_are_on_disk() {
     fs::create_dir(state.path().join("originals.json.new")).unwrap();
     let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
     let before = tree.settings();
-    let folder = State::take(state.path()).unwrap();
+    let folder = State::open(state.path()).unwrap();
     let error = host
         .act(Control::ALL, Held::default(), |_| Leave::Restore, Contest::Yield, &folder)
         .unwrap_err();
@@ -191,15 +195,20 @@ fn one_failure_does_not_keep_the_others_from_being_set_back() {
         .map(|one| one.place.to_string())
         .collect();
     assert_eq!(failed, [format!("/{FIRST}/scaling_max_freq")]);
-    let gone = done.iter().filter(|one| matches!(one.outcome, RestoreOutcome::Gone { .. }));
-    assert_eq!(gone.count(), 1);
+    let waits = done.iter().filter(|one| matches!(one.outcome, RestoreOutcome::Pending { .. }));
+    assert_eq!(waits.count(), 1);
     assert_eq!(bench.tree.get(&format!("{FAN}_enable")), "2");
     // Mended, it is set back by the next try, and only it.
     fs::remove_file(&stubborn).unwrap();
     fs::write(&stubborn, "1000000").unwrap();
-    let done = bench.restore();
-    assert_eq!(done.len(), 1);
+    bench.restore();
     assert_eq!(bench.tree.get(&format!("{FIRST}/scaling_max_freq")), "3400000");
+    // The drive is put in again, and has kept its cap.
+    assert_eq!(bench.tree.get("dev/nvme0"), "1");
+    bench.tree.nvme(0, "SAMSUNG MZWLO3T8HCLS-00A07", "S795NC0W100001");
+    let done = bench.restore();
+    assert_eq!(done.len(), 1, "{done:?}");
+    assert_eq!(bench.tree.get("dev/nvme0"), "0");
 }
 
 #[test]
@@ -281,7 +290,7 @@ fn what_the_operator_holds_is_held_and_set_back() {
     assert_eq!(bench.tree.get("dev/nvme1-23"), "0");
     let raising = Holds { package_power: Some(Watts(300.0)), ..Holds::default() };
     let held = raising.places(&bench.machine()).unwrap();
-    let state = State::take(bench.state.path()).unwrap();
+    let state = State::open(bench.state.path()).unwrap();
     let act = bench.host.act(Control::ALL, held, |_| Leave::Restore, Contest::Yield, &state);
     let said = act.unwrap().pop().unwrap();
     assert!(said.text.contains("'250000000', below '300000000': it is kept"), "{said:?}");

@@ -19,7 +19,7 @@ const CHIP: &str = "sys/class/hwmon/hwmon3";
 fn each_kind_of_control_is_tried_once_and_given_back() {
     let tree = intel();
     let folder = tempfile::tempdir().unwrap();
-    let state = State::take(folder.path()).unwrap();
+    let state = State::open(folder.path()).unwrap();
     let (mut host, _) = act(&tree, &state, Contest::Yield);
     let before = tree.settings();
     let trials = host.contact(&state);
@@ -43,7 +43,7 @@ fn what_is_refused_is_not_used_and_what_does_not_bind_is_named() {
         tree.put(&format!("{folder}/scaling_cur_freq"), 3_400_000);
     }
     let folder = tempfile::tempdir().unwrap();
-    let state = State::take(folder.path()).unwrap();
+    let state = State::open(folder.path()).unwrap();
     let (mut host, _) = act(&tree, &state, Contest::Yield);
     for fan in ["pwm1", "pwm2"] {
         let file = tree.path().join(CHIP).join(fan);
@@ -118,7 +118,7 @@ fn swept(
 fn a_sweep_finds_the_pairs_and_puts_everything_back() {
     let tree = crossed();
     let folder = tempfile::tempdir().unwrap();
-    let state = State::take(folder.path()).unwrap();
+    let state = State::open(folder.path()).unwrap();
     let fan = |of: &Tree| {
         ["pwm1_enable", "pwm2", "pwm2_enable"].map(|file| of.get(&format!("{CHIP}/{file}")))
     };

@@ -213,7 +213,7 @@ fn what_cannot_be_read_is_not_touched_and_neither_is_what_belongs_to_it() {
         garbled(&limit("max"), "-1"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::take(folder.path()).unwrap();
+        let state = State::open(folder.path()).unwrap();
         let (mut host, refused) = act(&tree, &state, Contest::Reassert);
         let files = [mode.clone(), format!("{CHIP}/pwm1"), limit("max"), limit("min")];
         let before = files.each_ref().map(|file| tree.get(file));
@@ -238,7 +238,7 @@ fn what_cannot_be_read_is_not_touched_and_neither_is_what_belongs_to_it() {
 fn what_was_yielded_is_not_set_back() {
     let tree = intel();
     let folder = tempfile::tempdir().unwrap();
-    let state = State::take(folder.path()).unwrap();
+    let state = State::open(folder.path()).unwrap();
     let (mut host, _) = act(&tree, &state, Contest::Yield);
     let ask = |request: &mut Request| request.frequency.ask(0, Hertz(2.0e9), "test:");
     cycle(&mut host, ask);
@@ -264,7 +264,7 @@ fn what_was_yielded_is_not_set_back() {
 fn a_chip_is_written_where_it_is_now() {
     let tree = intel();
     let folder = tempfile::tempdir().unwrap();
-    let state = State::take(folder.path()).unwrap();
+    let state = State::open(folder.path()).unwrap();
     let (mut host, _) = act(&tree, &state, Contest::Reassert);
     let duty = |duty: f64| move |request: &mut Request| request.fan_duty.ask(0, duty, "test:");
     cycle(&mut host, duty(0.5));

@@ -56,7 +56,7 @@ proptest! {
         let limits = Limits { ssd_budget, patience: Nanos(1), ..Limits::default() };
         let mut cycle = Cycle::new(host.topology(), policy, limits);
         let folder = tempfile::tempdir().unwrap();
-        let state = State::take(folder.path()).unwrap();
+        let state = State::open(folder.path()).unwrap();
         let (held, leave) = (Held::default(), |_: Control| Leave::Restore);
         host.act(Control::ALL, held, leave, Contest::Reassert, &state).unwrap();
         for (index, text) in &after {

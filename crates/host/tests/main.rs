@@ -10,6 +10,7 @@ mod fans;
 mod found;
 mod hostile;
 mod real;
+mod restoring;
 mod sensing;
 mod tasks;
 mod tree;

@@ -186,9 +186,30 @@ impl AdminQueue {
         }
         if let Some(power) = &config.power {
             power.set(state)?;
+            self.subsystem.powered_by.store(self.power_key(), Ordering::Release);
         }
         self.features.workload = value & 0xe0;
         Ok(())
+    }
+
+    /// The power state is not kept over a reset of the controller that has set it, nor does it
+    /// outlive the controller (Base 3.7.2).
+    pub(super) fn reset_power_state(&self) {
+        let ours = self.power_key();
+        let taken = self.subsystem.powered_by.compare_exchange(
+            ours,
+            0,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if let (Ok(_), Some(power)) = (taken, &self.subsystem.config.power) {
+            // One that refuses stays as it is; there is nobody to tell.
+            let _ = power.set(0);
+        }
+    }
+
+    fn power_key(&self) -> u32 {
+        u32::from(self.association.id) + 1
     }
 
     /// NSQR and NCQR (Base 5.27.1.5): the fewer of both, as queues come in pairs.

@@ -45,7 +45,7 @@ pub use io::{IoQueue, Plan, check_ranges, range_at};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::Nanos;
@@ -96,6 +96,8 @@ pub struct Subsystem {
     addresses: Mutex<Vec<SocketAddr>>,
     /// GENCTR: counts changes of the discovery log.
     generation: AtomicU64,
+    /// The controller by which the power state was set last, plus one; zero for none.
+    powered_by: AtomicU32,
     ledger: Ledger,
 }
 
@@ -141,6 +143,7 @@ impl Subsystem {
             hosts: AtomicUsize::new(0),
             addresses: Mutex::new(addresses),
             generation: AtomicU64::new(1),
+            powered_by: AtomicU32::new(0),
             ledger: Ledger::default(),
             config,
         }))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ebb_host::{Fan, Fans, Machine, State, sweep};
+use ebb_host::{Fan, Fans, Lock, Machine, State, sweep};
 use ebb_policy::units::Nanos;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -65,7 +65,9 @@ fn swept(args: &FansArgs, machine: &Machine) -> Result<Fans> {
             return Err(usage("nothing was changed"));
         }
     }
-    let state = State::take(&args.state).context("nothing was changed")?;
+    let _lock = Lock::take(&machine.sys).context("nothing was changed")?;
+    let state = State::open(&args.state).context("nothing was changed")?;
+    restore::others(machine, &args.state)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, stop.clone()).context("cannot watch for signals")?;

@@ -14,12 +14,12 @@ mod work;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use ebb_host::{Machine, ParkBy, State, Sys, conflicts};
+use ebb_host::{Machine, ParkBy, State, Sys, conflicts, is_ours};
 use ebb_policy::units::{Nanos, Watts, parse_tolerance};
 
 use crate::exit::usage;
@@ -80,6 +80,11 @@ impl RunArgs {
         config.plf = self.plf.unwrap_or(config.plf);
         config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
         config.check().map_err(|wrong| wrong.error)?;
+        if config.apply {
+            let path = self.config.as_deref().unwrap_or(Path::new(config::FILE));
+            // Root does what it says.
+            is_ours(path).map_err(|error| usage(error.to_string()))?;
+        }
         Ok(config)
     }
 
@@ -134,7 +139,7 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
     let mut trouble: Option<String> = None;
     for start in 0.. {
         let socket = supervisor.map(UnixStream::try_clone).transpose()?;
-        let state = supervisor.map(|_| State::shared(&args.state));
+        let state = supervisor.map(|_| State::open(&args.state)).transpose()?;
         match Work::new(args, config.clone(), socket, state, signals.begun) {
             Ok(work) => {
                 let (ended, last) = work.run(&mut signals)?;

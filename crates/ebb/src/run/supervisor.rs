@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ebb_host::{Machine, State};
+use ebb_host::{Lock, Machine, State};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -34,18 +34,20 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Acts on the machine by a worker, until told to end.
 pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<()> {
-    let state = State::take(&args.state).context("nothing was changed")?;
+    let lock = Lock::take(&machine.sys).context("nothing was changed")?;
+    let state = State::open(&args.state).context("nothing was changed")?;
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
     let silence = SILENCE.max(period * PERIODS);
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
+    restore::others(machine, &args.state)?;
     // What an earlier start has left is nobody's choice: it is set back before anything else. What
     // fails stays saved, and this one begins from what was found then.
     if let Err(error) = restore::all(machine, &state, None) {
         out::note(format_args!("{error:#}"));
     }
     // The worker keeps the lock if it outlives this process.
-    let started = state.shared_with(|| worker(theirs)).context("cannot share the lock")?;
+    let started = lock.shared_with(|| worker(theirs)).context("cannot share the lock")?;
     let mut child = started.context("cannot start the worker")?;
     let pid = Pid::from_child(&child);
     let handle = signals.handle();

@@ -118,7 +118,7 @@ impl Acting {
             find(&Place::PowerState { drive: parts.drive.id.clone()? })
         };
         Self {
-            parking: Parking::new(machine, layout, &steering, tasks, state.again()),
+            parking: Parking::new(machine, layout, &steering, tasks, state.clone()),
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             domains: domains.collect(),
             drives: layout.drives.iter().map(drive).collect(),

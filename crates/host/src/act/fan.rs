@@ -319,9 +319,9 @@ mod tests {
                 original("pwm1", "120", Leave::Keep),
                 original("pwm1_enable", "5", Leave::Restore),
             ];
-            let state = State::take(folder.path()).unwrap();
+            let state = State::open(folder.path()).unwrap();
             state.save("", found.clone()).unwrap();
-            let steering = Steering::new(&machine, found, Contest::Yield, state.again());
+            let steering = Steering::new(&machine, found, Contest::Yield, state.clone());
             let fan = FanControl::new(0, Some(1), true);
             Self { root, folder, steering, fan, rpm: 3000.0 }
         }
@@ -354,7 +354,7 @@ mod tests {
         }
 
         fn saved(&self) -> Vec<String> {
-            let saved = State::shared(self.folder.path()).load().unwrap();
+            let saved = State::open(self.folder.path()).unwrap().load().unwrap();
             saved.unwrap().originals.into_iter().map(|one| one.found).collect()
         }
     }

@@ -127,18 +127,22 @@ impl Holds {
             // One path of several would stop the disk under the others.
             let alone = |drive: &&Drive| drive.rotational && drive.devices.len() == 1;
             let disks = machine.drives.iter().filter(alone);
-            for disk in disks {
-                let folder = format!("sys/block/{}/device", disk.name);
-                hold(
-                    format!("{folder}/power/autosuspend_delay_ms"),
-                    (standby.0 / 1_000_000).to_string(),
-                );
+            let disks = disks.filter_map(|disk| Some((disk, disk.id.as_ref()?)));
+            for (disk, id) in disks {
+                let mut hold = |file: String, value: String| {
+                    all.push(Hold { place: Place::Disk { disk: id.clone(), file }, value });
+                };
+                let delay = (standby.0 / 1_000_000).to_string();
+                hold("power/autosuspend_delay_ms".to_owned(), delay);
                 // Without it the disk is idle to the kernel, and turns (Linux 6.6).
-                let stop = format!("{folder}/scsi_disk/manage_runtime_start_stop");
-                if machine.sys.has(&stop) {
-                    hold(stop, "1".to_owned());
+                let scsi = format!("sys/block/{}/device/scsi_disk", disk.name);
+                for address in machine.sys.names(&scsi) {
+                    let stop = format!("{address}/manage_runtime_start_stop");
+                    if machine.sys.has(format!("{scsi}/{stop}")) {
+                        hold(format!("scsi_disk/{stop}"), "1".to_owned());
+                    }
                 }
-                hold(format!("{folder}/power/control"), "auto".to_owned());
+                hold("power/control".to_owned(), "auto".to_owned());
             }
         }
         Ok(Held { constant: all, race: self.race() })

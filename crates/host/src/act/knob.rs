@@ -1,124 +1,22 @@
-//! What can be set on a machine: where it is by a name that outlives a restart, how it is read and
-//! written.
+//! How a place is found on this machine, read and written.
 
 use std::thread;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+pub use crate::act::place::{CGROUPS, Place};
+use crate::find::drives::Drive;
 use crate::find::hwmon::Chip;
 use crate::find::machine::Machine;
-use crate::nvme::{Admin, POWER_LIMIT, POWER_MANAGEMENT, Patient};
+use crate::folder::Folder;
+use crate::nvme::{
+    Admin, POWER_LIMIT, POWER_LIMIT_BITS, POWER_MANAGEMENT, POWER_STATE_BITS, Patient,
+};
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
-/// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
-pub const CGROUPS: &str = "sys/fs/cgroup";
-
-/// Where its CPUs are.
+/// Where the CPUs of a machine are.
 const CPUS: &str = "sys/devices/system/cpu";
-
-/// Where something is set, by a name that stays when devices are numbered anew.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Place {
-    /// A file of the kernel whose path does not change.
-    File {
-        /// Below the root, such as `sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq`.
-        path: String,
-    },
-    /// A file of a sensor chip, whose number changes from start to start.
-    Chip {
-        /// The driver's name, such as `nct6798`.
-        chip: String,
-        /// Its device, such as `nct6775.656`; empty where it has none.
-        device: String,
-        /// The file, such as `pwm1_enable`.
-        file: String,
-    },
-    /// Whether the root control group hands a controller on to its children.
-    Controller {
-        /// Such as `cpuset`.
-        name: String,
-    },
-    /// A partition of CPUs on which nothing runs, by its control group.
-    Partition {
-        /// The group's name.
-        group: String,
-    },
-    /// The CPUs that are offline (`Documentation/core-api/cpu_hotplug.rst`).
-    Offline,
-    /// The NVMe power state of a drive (NVMe Base, Feature 02h).
-    PowerState {
-        /// Model and serial number of its controller.
-        drive: String,
-    },
-    /// The NVMe power limit of a drive (NVMe Base 2.3, Feature 23h).
-    PowerLimit {
-        /// Model and serial number of its controller.
-        drive: String,
-    },
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File { path } => write!(f, "/{path}"),
-            Self::Chip { chip, device, file } => write!(f, "{file} of {chip} ({device})"),
-            Self::Controller { name } => write!(f, "the {name} controller in /{CGROUPS}"),
-            Self::Partition { group } => write!(f, "the CPU partition /{CGROUPS}/{group}"),
-            Self::Offline => write!(f, "the CPUs that are offline"),
-            Self::PowerState { drive } => write!(f, "the power state of {drive}"),
-            Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
-        }
-    }
-}
-
-impl Place {
-    /// Whether its value can outlive a restart of the machine: the chips of boards often keep
-    /// theirs, and so may a drive that stays powered. The kernel's own settings begin anew.
-    #[must_use]
-    pub fn survives_reboot(&self) -> bool {
-        matches!(self, Self::Chip { .. }) || self.is_drive()
-    }
-
-    /// The keys of `[hold]`.
-    pub const HOLDS: [&str; 4] = ["package_power", "drive_power", "cpu_latency", "disk_standby"];
-
-    /// The key of `[hold]` that is set there.
-    #[must_use]
-    pub fn hold(&self) -> &'static str {
-        let [package, drive, latency, standby] = Self::HOLDS;
-        match self {
-            Self::PowerLimit { .. } => drive,
-            Self::File { path } if path.contains("/powercap/") => package,
-            Self::File { path } if path.ends_with("/pm_qos_resume_latency_us") => latency,
-            _ => standby,
-        }
-    }
-
-    /// Whether it is where CPUs are parked.
-    #[must_use]
-    pub fn parks(&self) -> bool {
-        matches!(self, Self::Partition { .. } | Self::Offline)
-    }
-
-    /// Whether `found` can have been set there: all that drivers take but text is a number.
-    #[must_use]
-    pub fn fits(&self, found: &str) -> bool {
-        let numeric = match self {
-            Self::Chip { .. } => true,
-            Self::File { path } => path.contains("/cpufreq/"),
-            _ => false,
-        };
-        !numeric || found.parse::<u64>().is_ok()
-    }
-
-    /// Whether it is in a drive, which forgets it without power.
-    #[must_use]
-    pub fn is_drive(&self) -> bool {
-        matches!(self, Self::PowerState { .. } | Self::PowerLimit { .. })
-    }
-}
+/// The controllers that the root control group hands on.
+const CONTROLLERS: &str = "cgroup.subtree_control";
 
 /// The first nap of who waits for the kernel; each is twice as long as the one before, up to
 /// [`LONGEST_NAP`].
@@ -133,11 +31,13 @@ pub struct Knob {
 
 #[derive(Debug)]
 enum At {
-    File(String),
-    Chip(ChipFile),
-    Controller(String),
-    Partition(String),
-    Offline,
+    /// A file of a device; whether it is a frequency limit.
+    File(Device, String, bool),
+    /// The weight that devices without one of their own have.
+    Weight(Device, String),
+    Controller(Folder, String),
+    Partition(Folder, String),
+    Offline(Folder),
     /// The bits of a feature of a drive that are its value.
     Feature(Patient, u8, u32),
 }
@@ -146,29 +46,37 @@ impl Knob {
     /// Finds `place`.
     ///
     /// # Errors
-    /// Where there is no such device any more.
+    /// Where there is no such device now ([`Absent::Missing`]), or it is no place that Ebb sets.
     pub fn find(machine: &Machine, place: &Place) -> Result<Self, Absent> {
+        let sys = &machine.sys;
+        if !place.is_listed() {
+            let error = "not a place that Ebb sets".to_owned();
+            return Err(Absent::Failed { path: place.to_string().into(), error });
+        }
         let at = match place {
-            Place::File { path } => At::File(path.clone()),
-            Place::Chip { chip, device, file } => {
-                let [chip, device, file] = [chip, device, file].map(String::clone);
-                let mut at = ChipFile { chip, device, file, folder: String::new() };
-                at.find(&machine.chips)?;
-                At::Chip(at)
-            }
-            Place::Controller { name } => At::Controller(name.clone()),
-            Place::Partition { group } => At::Partition(format!("{CGROUPS}/{group}")),
-            Place::Offline => At::Offline,
-            Place::PowerState { drive } | Place::PowerLimit { drive } => {
-                let is_it = |one: &&crate::find::drives::Drive| one.id.as_ref() == Some(drive);
-                let found = machine.drives.iter().find(is_it);
-                let controller = found.and_then(|drive| drive.controller.as_ref());
-                let gone = || Absent::Missing(drive.into());
-                let controller = machine.open_nvme(controller.ok_or_else(gone)?)?;
-                match place {
-                    Place::PowerState { .. } => At::Feature(controller, POWER_MANAGEMENT, 0x1f),
-                    _ => At::Feature(controller, POWER_LIMIT, 0x3_ffff),
+            Place::File { path } => {
+                let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+                let device = Device::open(machine, Name::Path(folder.to_owned()))?;
+                match file {
+                    "io.weight" => At::Weight(device, file.to_owned()),
+                    _ => At::File(device, file.to_owned(), place.is_frequency()),
                 }
+            }
+            Place::Chip { chip, device, file } => {
+                let name = Name::Chip(chip.clone(), device.clone());
+                At::File(Device::open(machine, name)?, file.clone(), false)
+            }
+            Place::Disk { disk, file } => {
+                At::File(Device::open(machine, Name::Disk(disk.clone()))?, file.clone(), false)
+            }
+            Place::Controller { name } => At::Controller(Folder::open(sys, CGROUPS)?, name.clone()),
+            Place::Partition { group } => At::Partition(Folder::open(sys, CGROUPS)?, group.clone()),
+            Place::Offline => At::Offline(Folder::open(sys, CPUS)?),
+            Place::PowerState { drive } => {
+                At::Feature(controller(machine, drive)?, POWER_MANAGEMENT, POWER_STATE_BITS)
+            }
+            Place::PowerLimit { drive } => {
+                At::Feature(controller(machine, drive)?, POWER_LIMIT, POWER_LIMIT_BITS)
             }
         };
         Ok(Self { at })
@@ -180,8 +88,9 @@ impl Knob {
     /// What its file lacks.
     pub fn settable(&mut self, sys: &Sys) -> Result<(), Absent> {
         match &mut self.at {
-            At::File(path) => sys.settable(path),
-            At::Chip(file) => sys.settable(file.path(sys)?),
+            At::File(device, file, _) | At::Weight(device, file) => {
+                device.here(sys)?.settable(file)
+            }
             _ => Ok(()),
         }
     }
@@ -192,15 +101,21 @@ impl Knob {
     /// Why that cannot be told.
     pub fn read(&mut self, sys: &Sys) -> Result<String, Absent> {
         match &mut self.at {
-            At::File(path) => sys.text(path),
-            At::Chip(file) => sys.text(file.path(sys)?),
-            At::Controller(name) => {
-                let on = sys.text(format!("{CGROUPS}/cgroup.subtree_control"))?;
+            At::File(device, file, _) => device.here(sys)?.text(file),
+            At::Weight(device, file) => {
+                let text = device.here(sys)?.text(file)?;
+                let line = text.lines().find(|line| line.starts_with("default"));
+                let expected = "a default weight";
+                let line = line.ok_or_else(|| sys.nonsense(CGROUPS, &text, expected));
+                line.map(str::to_owned)
+            }
+            At::Controller(groups, name) => {
+                let on = groups.text(CONTROLLERS)?;
                 let on = on.split_whitespace().any(|one| one == name);
                 Ok(if on { "on" } else { "off" }.to_owned())
             }
-            At::Partition(folder) => partition(sys, folder),
-            At::Offline => offline(sys).map(|cpus| cpu_list(&cpus)),
+            At::Partition(groups, group) => partition(groups, group),
+            At::Offline(all) => offline(sys, all).map(|cpus| cpu_list(&cpus)),
             At::Feature(drive, feature, bits) => {
                 drive.feature(*feature).map(|value| (value & *bits).to_string())
             }
@@ -234,7 +149,7 @@ impl Knob {
     /// until then is what was written before: limits of frequencies (Linux 5.3 on).
     #[must_use]
     pub fn is_late(&self) -> bool {
-        matches!(&self.at, At::File(path) if path.contains("/cpufreq/"))
+        matches!(&self.at, At::File(.., true))
     }
 
     /// Sets it.
@@ -243,54 +158,139 @@ impl Knob {
     /// Why it was not taken.
     pub fn write(&mut self, sys: &Sys, value: &str) -> Result<(), Absent> {
         match &mut self.at {
-            At::File(path) => sys.write(path, value),
-            At::Chip(file) => sys.write(file.path(sys)?, value),
-            At::Controller(name) => {
+            At::File(device, file, _) | At::Weight(device, file) => {
+                device.here(sys)?.write(file, value)
+            }
+            At::Controller(groups, name) => {
                 let sign = if value == "on" { '+' } else { '-' };
-                sys.write(format!("{CGROUPS}/cgroup.subtree_control"), &format!("{sign}{name}"))
+                groups.write(CONTROLLERS, &format!("{sign}{name}"))
             }
-            At::Partition(folder) => set_partition(sys, folder, value),
-            At::Offline => set_offline(sys, value),
-            At::Feature(drive, feature, _) => {
-                let value = value.parse().map_err(|_| sys.nonsense("", value, "a number"))?;
-                drive.set_feature(*feature, value)
+            At::Partition(groups, group) => set_partition(groups, group, value),
+            At::Offline(all) => set_offline(sys, all, value),
+            At::Feature(drive, feature, bits) => {
+                let value: u32 = value.parse().map_err(|_| sys.nonsense("", value, "a number"))?;
+                // A workload hint stays (NVMe Base 2.1, Figure 386).
+                let others = drive.feature(*feature)? & !*bits;
+                drive.set_feature(*feature, others | value & *bits)
             }
         }
     }
 }
 
-/// A file of a chip. The number in the chip's folder is another chip's once drivers were loaded
-/// anew, so the folder is asked whose it is each time.
+/// What a device is called, whatever its number is.
 #[derive(Debug)]
-struct ChipFile {
-    chip: String,
-    device: String,
-    file: String,
-    folder: String,
+enum Name {
+    /// It has no number: this is its folder.
+    Path(String),
+    /// A chip and the device that it is of.
+    Chip(String, String),
+    /// A disk.
+    Disk(String),
 }
 
-impl ChipFile {
-    /// Its path.
-    fn path(&mut self, sys: &Sys) -> Result<String, Absent> {
-        let base = self.folder.strip_suffix("/device").unwrap_or(&self.folder);
-        let name = sys.text(format!("{base}/name"));
-        let name = name.or_else(|_| sys.text(format!("{base}/device/name"))).ok();
-        let device = sys.link(format!("{base}/device")).unwrap_or_default();
-        if name.as_ref() != Some(&self.chip) || device != self.device {
-            self.find(&Chip::found(sys))?;
-        }
-        Ok(format!("{}/{}", self.folder, self.file))
+/// A device whose folder is held open: what has its number by now is not touched.
+#[derive(Debug)]
+struct Device {
+    name: Name,
+    path: String,
+    folder: Folder,
+}
+
+impl Device {
+    fn open(machine: &Machine, name: Name) -> Result<Self, Absent> {
+        let (path, folder) = name.open(&machine.sys, &machine.chips, &machine.drives)?;
+        Ok(Self { name, path, folder })
     }
 
-    fn find(&mut self, chips: &[Chip]) -> Result<(), Absent> {
-        let is_it = |chip: &&Chip| {
-            chip.name == self.chip && chip.device.as_deref().unwrap_or_default() == self.device
-        };
-        let found = chips.iter().find(is_it);
-        let gone = || Absent::Missing(format!("{} ({})", self.chip, self.device).into());
-        self.folder = found.ok_or_else(gone)?.folder.clone();
-        Ok(())
+    /// Its folder. One that has left may have come back, with another number.
+    fn here(&mut self, sys: &Sys) -> Result<&Folder, Absent> {
+        if !self.folder.is_at(sys, &self.path) {
+            (self.path, self.folder) = self.name.open(sys, &[], &[])?;
+        }
+        Ok(&self.folder)
     }
+}
+
+impl Name {
+    /// The path of the folder and the folder, by what is `known` or, where that is another's by
+    /// now, by what is found.
+    fn open(
+        &self,
+        sys: &Sys,
+        chips: &[Chip],
+        drives: &[Drive],
+    ) -> Result<(String, Folder), Absent> {
+        match self {
+            Self::Path(path) => Ok((path.clone(), Folder::open(sys, path)?)),
+            Self::Chip(name, device) => {
+                let known = one_chip(sys, chips, name, device);
+                missing_or(known, || one_chip(sys, &Chip::found(sys), name, device))
+            }
+            Self::Disk(id) => one_drive(sys, drives, id, |disk| {
+                let path = format!("sys/block/{}/device", disk.name);
+                let folder = Folder::open(sys, &path)?;
+                let is_it = folder.is_at(sys, &path);
+                if is_it { Ok((path, folder)) } else { Err(Absent::Missing(id.into())) }
+            }),
+        }
+    }
+}
+
+/// What is known; what is found `anew` where it is missing.
+fn missing_or<T>(
+    known: Result<T, Absent>,
+    anew: impl FnOnce() -> Result<T, Absent>,
+) -> Result<T, Absent> {
+    if matches!(known, Err(Absent::Missing(_))) { anew() } else { known }
+}
+
+/// The one of `chips` that has this name, and its folder.
+fn one_chip(
+    sys: &Sys,
+    chips: &[Chip],
+    name: &str,
+    device: &str,
+) -> Result<(String, Folder), Absent> {
+    let shown = || format!("{name} ({device})").into();
+    let is_it =
+        |one: &&Chip| one.name == name && one.device.as_deref().unwrap_or_default() == device;
+    let mut found = chips.iter().filter(is_it);
+    let chip = found.next().ok_or_else(|| Absent::Missing(shown()))?;
+    if found.next().is_some() {
+        let error = "two chips have this name".to_owned();
+        return Err(Absent::Failed { path: shown(), error });
+    }
+    let folder = Folder::open(sys, &chip.folder)?;
+    if chip.is_there(sys) && folder.is_at(sys, &chip.folder) {
+        return Ok((chip.folder.clone(), folder));
+    }
+    Err(Absent::Missing(shown()))
+}
+
+/// The drive `id`, by what is `known` or by what is found, and what `open` opens of it.
+fn one_drive<T>(
+    sys: &Sys,
+    known: &[Drive],
+    id: &str,
+    open: impl Fn(&Drive) -> Result<T, Absent>,
+) -> Result<T, Absent> {
+    let gone = || Absent::Missing(id.into());
+    let one = |drives: &[Drive]| {
+        let found = drives.iter().find(|drive| drive.id.as_deref() == Some(id));
+        let drive = found.ok_or_else(gone)?;
+        let opened = open(drive)?;
+        // Whoever has its name by now is not asked.
+        if drive.is_there(sys) { Ok(opened) } else { Err(gone()) }
+    };
+    missing_or(one(known), || one(&Drive::found(sys)))
+}
+
+/// The controller of an NVMe drive.
+fn controller(machine: &Machine, id: &str) -> Result<Patient, Absent> {
+    one_drive(&machine.sys, &machine.drives, id, |drive| {
+        let gone = || Absent::Missing(id.into());
+        machine.open_nvme(drive.controller.as_deref().ok_or_else(gone)?)
+    })
 }
 
 /// What `read` says once `is_right`, or when all of `patience` has gone.
@@ -314,11 +314,11 @@ fn settled(
 
 /// The CPUs that the partition keeps from everybody; none where it is not there. One that the
 /// kernel calls invalid keeps none, and the text says why.
-fn partition(sys: &Sys, folder: &str) -> Result<String, Absent> {
-    match sys.text(format!("{folder}/cpuset.cpus.partition")) {
+fn partition(groups: &Folder, group: &str) -> Result<String, Absent> {
+    match groups.text(&format!("{group}/cpuset.cpus.partition")) {
         Err(Absent::Missing(_)) => Ok(String::new()),
         Ok(kind) if kind == "root" || kind == "isolated" => {
-            sys.text(format!("{folder}/cpuset.cpus"))
+            groups.text(&format!("{group}/cpuset.cpus"))
         }
         Ok(kind) if kind == "member" => Ok(String::new()),
         other => other,
@@ -326,24 +326,24 @@ fn partition(sys: &Sys, folder: &str) -> Result<String, Absent> {
 }
 
 /// Keeps `cpus` from everybody: an empty partition, whose CPUs no task and no other group can use.
-fn set_partition(sys: &Sys, folder: &str, cpus: &str) -> Result<(), Absent> {
-    let kind = format!("{folder}/cpuset.cpus.partition");
+fn set_partition(groups: &Folder, group: &str, cpus: &str) -> Result<(), Absent> {
+    let kind = format!("{group}/cpuset.cpus.partition");
     if cpus.is_empty() {
-        if !sys.has(folder) {
+        if !groups.has(group) {
             return Ok(());
         }
-        sys.write(&kind, "member")?;
+        groups.write(&kind, "member")?;
         // With that the CPUs are back; a folder that somebody has put a task in can stay.
-        let _ = sys.remove_folder(folder);
+        let _ = groups.remove(group);
         return Ok(());
     }
-    if !sys.has(folder) {
-        sys.make_folder(folder)?;
+    if !groups.has(group) {
+        groups.make(group)?;
     }
-    sys.write(format!("{folder}/cpuset.cpus"), cpus)?;
-    match sys.text(&kind)?.as_str() {
+    groups.write(&format!("{group}/cpuset.cpus"), cpus)?;
+    match groups.text(&kind)?.as_str() {
         "root" => Ok(()),
-        _ => sys.write(&kind, "root"),
+        _ => groups.write(&kind, "root"),
     }
 }
 
@@ -354,11 +354,11 @@ pub fn online(cpu: u16) -> String {
 }
 
 /// The CPUs that are offline.
-fn offline(sys: &Sys) -> Result<Vec<u16>, Absent> {
+fn offline(sys: &Sys, cpus: &Folder) -> Result<Vec<u16>, Absent> {
     let mut all = Vec::new();
     for name in sys.numbered(CPUS, "cpu") {
         let Ok(cpu) = name["cpu".len()..].parse() else { continue };
-        match sys.text(online(cpu)) {
+        match cpus.text(&format!("{name}/online")) {
             Ok(is) if is == "0" => all.push(cpu),
             Ok(_) | Err(Absent::Missing(_)) => {}
             Err(absent) => return Err(absent),
@@ -368,15 +368,15 @@ fn offline(sys: &Sys) -> Result<Vec<u16>, Absent> {
 }
 
 /// Takes `list` offline, and no others.
-fn set_offline(sys: &Sys, list: &str) -> Result<(), Absent> {
+fn set_offline(sys: &Sys, all: &Folder, list: &str) -> Result<(), Absent> {
     let wanted = cpus(list).ok_or_else(|| sys.nonsense("", list, "a list of CPUs"))?;
-    let is = offline(sys)?;
+    let is = offline(sys, all)?;
     let back = is.iter().filter(|cpu| !wanted.contains(cpu)).map(|cpu| (*cpu, "1"));
     let gone = wanted.iter().filter(|cpu| !is.contains(cpu)).map(|cpu| (*cpu, "0"));
     // All are tried: one that cannot come back is no reason to leave another one away.
     let mut done = Ok(());
     for (cpu, to) in back.chain(gone) {
-        let set = sys.write(online(cpu), to);
+        let set = all.write(&format!("cpu{cpu}/online"), to);
         done = done.and(set);
     }
     done

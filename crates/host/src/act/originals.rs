@@ -1,23 +1,25 @@
 //! What everything was set to before Ebb came: on disk before the first write, and not replaced by
 //! a later start, whose values would be Ebb's own.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
-use crate::act::knob::Place;
+use crate::act::owned::{self, StateError};
+use crate::act::place::Place;
 use crate::act::tasks::Bound;
+use crate::sys::cpus;
 
-/// Version of the file.
-const SCHEMA: u32 = 1;
-/// Names in the state folder.
+/// Version of the file, and the oldest that is read: 1 had no disks.
+const SCHEMA: u32 = 2;
+const OLDEST: u32 = 1;
+/// Its name in the state folder.
 const FILE: &str = "originals.json";
-const NEW: &str = "originals.json.new";
-const LOCK: &str = "lock";
 
 /// What is left in a place when Ebb ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -34,6 +36,7 @@ pub enum Leave {
 
 /// One place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Original {
     /// Where.
     pub place: Place,
@@ -46,6 +49,23 @@ pub struct Original {
 }
 
 impl Original {
+    /// Whether it can be set back.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self) -> Result<(), String> {
+        let Self { place, found, safe, .. } = self;
+        if !place.is_listed() {
+            return Err("it is no place that Ebb sets".to_owned());
+        }
+        match [found, safe].into_iter().find(|value| !place.can_be(value)) {
+            Some(value) => {
+                Err(format!("it cannot be {:?}", value.chars().take(40).collect::<String>()))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What to set it to at the end; `None` to leave it alone.
     #[must_use]
     pub fn last(&self, leave: Option<Leave>) -> Option<&str> {
@@ -59,6 +79,7 @@ impl Original {
 
 /// All places, in the order in which they are set back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Originals {
     schema: u32,
     /// The start of the machine in which they were found (`/proc/sys/kernel/random/boot_id`).
@@ -70,88 +91,57 @@ pub struct Originals {
     pub tasks: Vec<Bound>,
 }
 
-/// Why the state folder cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// The file system does not let us.
-    #[error("{}: {source}", .path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The file is not what Ebb writes.
-    #[error(
-        "{}: {reason}; if nothing of Ebb is to be undone on this machine, remove the file",
-        .path.display()
-    )]
-    Broken {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Another Ebb works with it.
-    #[error(
-        "{}: another ebb acts on this machine; stop it first (systemctl stop ebb)",
-        .path.display()
-    )]
-    Busy {
-        /// The lock.
-        path: PathBuf,
-    },
+impl Originals {
+    /// What a file with them says.
+    ///
+    /// # Errors
+    /// What of it is not what Ebb writes.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Schema {
+            schema: u32,
+        }
+        let Schema { schema } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        if !(OLDEST..=SCHEMA).contains(&schema) {
+            return Err(format!("has schema {schema}, this version reads {OLDEST} to {SCHEMA}"));
+        }
+        let mut all: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        all.schema = SCHEMA;
+        let places: BTreeSet<_> = all.originals.iter().map(|original| &original.place).collect();
+        if places.len() != all.originals.len() {
+            return Err("names a place twice".to_owned());
+        }
+        match all.tasks.iter().find(|task| cpus(&task.cpus).is_none() || cpus(&task.now).is_none())
+        {
+            Some(task) => Err(format!("the CPUs of task {} are no list of CPUs", task.task)),
+            None => Ok(all),
+        }
+    }
 }
 
-/// The folder with the originals, for this process alone while it lives.
-#[derive(Debug)]
+/// The folder with the originals. Who changes it has the machine's [`Lock`](crate::Lock).
+#[derive(Debug, Clone)]
 pub struct State {
-    folder: PathBuf,
-    lock: Option<File>,
+    path: PathBuf,
+    folder: Arc<OwnedFd>,
 }
 
 impl State {
-    /// Takes `folder`, which is made if it is not there.
+    /// Opens the folder `path`, which is made if it is not there.
     ///
     /// # Errors
-    /// Where it cannot be used, or another process has it.
-    pub fn take(folder: &Path) -> Result<Self, StateError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            |source| StateError::Io { path, source }
-        };
-        fs::create_dir_all(folder).map_err(io(folder))?;
-        let path = folder.join(LOCK);
-        let lock = File::options().create(true).truncate(false).write(true).open(&path);
-        let lock = lock.map_err(io(&path))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                // What one that was killed had not finished.
-                let _ = fs::remove_file(folder.join(NEW));
-                Ok(Self { folder: folder.to_owned(), lock: Some(lock) })
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::Busy { path }),
-            Err(error) => Err(io(&path)(error.into())),
-        }
+    /// Where it cannot be used, or others may write in it.
+    pub fn open(path: &Path) -> Result<Self, StateError> {
+        let folder = owned::make(path)?;
+        // What one that was killed had not finished.
+        let _ = owned::remove(&folder, &owned::unfinished(FILE));
+        Ok(Self { path: path.to_owned(), folder: Arc::new(folder) })
     }
 
-    /// Runs `start`, whose processes have the folder too, until the last of them is gone: one that
-    /// sets everything back after this one was killed is not overtaken by another Ebb.
-    ///
-    /// # Errors
-    /// Where the lock cannot be handed on.
-    pub fn shared_with<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
-        let Some(lock) = &self.lock else { return Ok(start()) };
-        fcntl_setfd(lock, FdFlags::empty())?;
-        let started = start();
-        fcntl_setfd(lock, FdFlags::CLOEXEC)?;
-        Ok(started)
-    }
-
-    /// `folder`, which the supervisor of this process has taken.
+    /// Where it is.
     #[must_use]
-    pub fn shared(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), lock: None }
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What was saved; `None` where there is nothing to set back.
@@ -159,20 +149,9 @@ impl State {
     /// # Errors
     /// Where the file cannot be read, or is not what Ebb writes.
     pub fn load(&self) -> Result<Option<Originals>, StateError> {
-        let path = self.folder.join(FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(StateError::Io { path, source }),
-        };
-        match serde_json::from_str::<Originals>(&text) {
-            Ok(originals) if originals.schema == SCHEMA => Ok(Some(originals)),
-            Ok(Originals { schema, .. }) => {
-                let reason = format!("has schema {schema}, this version reads {SCHEMA}");
-                Err(StateError::Broken { path, reason })
-            }
-            Err(error) => Err(StateError::Broken { path, reason: error.to_string() }),
-        }
+        let broken = |reason| StateError::Broken { path: self.path.join(FILE), reason };
+        let Some(text) = owned::read(&self.folder, &self.path, FILE)? else { return Ok(None) };
+        Originals::parse(&text).map(Some).map_err(broken)
     }
 
     /// Puts `found` on disk beside what is there already, which stays as it is.
@@ -189,6 +168,7 @@ impl State {
         }
         (all.schema, all.boot) = (SCHEMA, boot.to_owned());
         for original in found {
+            assert!(original.place.is_listed(), "{} is saved and not on the list", original.place);
             match all.originals.iter_mut().find(|known| known.place == original.place) {
                 // What is to be left there is today's choice.
                 Some(known) => known.leave = original.leave,
@@ -231,15 +211,19 @@ impl State {
         self.write(&all)
     }
 
-    /// Where it is.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// The same folder for a part of this process.
-    #[must_use]
-    pub fn again(&self) -> Self {
-        Self::shared(&self.folder)
+    /// Gives up those of a place or a drive that is `named` so; which they were.
+    ///
+    /// # Errors
+    /// Where they cannot be read or written.
+    pub fn give_up(&self, named: &str) -> Result<Vec<Place>, StateError> {
+        let mut all = self.load()?.unwrap_or_default();
+        let (gone, kept) = all.originals.into_iter().partition(|one| one.place.is_named(named));
+        all.originals = kept;
+        let gone: Vec<Original> = gone;
+        if !gone.is_empty() {
+            self.keep(&all)?;
+        }
+        Ok(gone.into_iter().map(|original| original.place).collect())
     }
 
     /// Keeps only what could not be set back; without any, the file goes.
@@ -250,43 +234,34 @@ impl State {
         if !all.originals.is_empty() {
             return self.write(all);
         }
-        let path = self.folder.join(FILE);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(StateError::Io { path, source }),
-            Ok(()) => self.sync_folder(),
-        }
+        let path = self.path.join(FILE);
+        owned::remove(&self.folder, FILE).map_err(|source| StateError::Io { path, source })
     }
 
     fn write(&self, all: &Originals) -> Result<(), StateError> {
-        let path = self.folder.join(FILE);
-        let new = self.folder.join(NEW);
-        let written = || {
-            let mut file = File::create(&new)?;
-            serde_json::to_writer_pretty(&mut file, all)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
+        assert_eq!(all.schema, SCHEMA, "what is saved is of this version");
+        let path = self.path.join(FILE);
+        let write = |file: &mut File| {
+            serde_json::to_writer_pretty(&mut *file, all)?;
+            file.write_all(b"\n")
         };
-        written().map_err(|source| StateError::Io { path: path.clone(), source })?;
-        self.sync_folder()
-    }
-
-    fn sync_folder(&self) -> Result<(), StateError> {
-        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|source| StateError::Io { path: self.folder.clone(), source })
+        owned::put(&self.folder, FILE, write).map_err(|source| StateError::Io { path, source })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn original(name: &str, found: &str) -> Original {
+    fn original(group: &str, found: &str) -> Original {
         Original {
-            place: Place::File { path: name.to_owned() },
+            place: Place::File { path: format!("sys/fs/cgroup/{group}/cpu.weight") },
             found: found.to_owned(),
-            safe: "max".to_owned(),
+            safe: "100".to_owned(),
             leave: Leave::Restore,
         }
     }
@@ -299,7 +274,7 @@ mod tests {
     #[test]
     fn a_later_start_does_not_replace_what_was_found() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::take(folder.path()).unwrap();
+        let state = State::open(folder.path()).unwrap();
         assert_eq!(state.load().unwrap(), None);
         state.save("a", vec![original("x", "1")]).unwrap();
         // Killed, started again: what it finds now is its own.
@@ -312,7 +287,7 @@ mod tests {
     #[test]
     fn what_a_restart_has_reset_is_found_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::take(folder.path()).unwrap();
+        let state = State::open(folder.path()).unwrap();
         state.save("a", vec![original("x", "1"), chip("2")]).unwrap();
         let all = state.save("b", vec![original("x", "3"), chip("1")]).unwrap();
         assert_eq!(all.originals, [chip("2"), original("x", "3")]);
@@ -321,41 +296,142 @@ mod tests {
     #[test]
     fn what_a_kill_left_half_written_goes() {
         let folder = tempfile::tempdir().unwrap();
-        State::take(folder.path()).unwrap().save("a", vec![original("x", "1")]).unwrap();
-        fs::write(folder.path().join(NEW), "{\"sche").unwrap();
-        let state = State::take(folder.path()).unwrap();
-        assert!(!folder.path().join(NEW).exists());
+        State::open(folder.path()).unwrap().save("a", vec![original("x", "1")]).unwrap();
+        fs::write(folder.path().join("originals.json.new"), "{\"sche").unwrap();
+        let state = State::open(folder.path()).unwrap();
+        assert!(!folder.path().join("originals.json.new").exists());
         assert_eq!(state.load().unwrap().unwrap().originals, [original("x", "1")]);
     }
 
     #[test]
-    fn there_is_one_owner_at_a_time() {
+    fn who_may_write_it_may_not_be_just_anybody() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
         let folder = tempfile::tempdir().unwrap();
-        let first = State::take(folder.path()).unwrap();
-        assert!(matches!(State::take(folder.path()), Err(StateError::Busy { .. })));
-        drop(first);
-        assert!(State::take(folder.path()).is_ok());
+        let (state, link) = (folder.path().join("state"), folder.path().join("link"));
+        State::open(&state).unwrap().save("a", vec![original("x", "1")]).unwrap();
+        let file = state.join(FILE);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&state), mode(&file)), (0o700, 0o600));
+        let says = |path: &Path| {
+            let loaded = State::open(path).and_then(|state| state.load());
+            loaded.map(|_| ()).map_err(|error| error.to_string())
+        };
+        for (path, mine) in [(&state, 0o700), (&file, 0o600)] {
+            for wrong in [0o777, 0o702] {
+                fs::set_permissions(path, PermissionsExt::from_mode(wrong)).unwrap();
+                let error = says(&state).unwrap_err();
+                let remedy = format!("chmod go-w {}", path.display());
+                assert!(error.contains("others may write") && error.ends_with(&remedy), "{error}");
+            }
+            fs::set_permissions(path, PermissionsExt::from_mode(mine)).unwrap();
+            // Only root can give it away, for this test.
+            if rustix::process::geteuid().is_root() {
+                chown(path, Some(65_534), None).unwrap();
+                assert!(says(&state).unwrap_err().contains("chown 0 "));
+                chown(path, Some(0), None).unwrap();
+            }
+        }
+        symlink(&state, &link).unwrap();
+        for path in [link.clone(), link.join(""), link.join(".")] {
+            assert!(says(&path).unwrap_err().contains("it is a link"), "{}", path.display());
+        }
+        fs::rename(&file, folder.path().join("other")).unwrap();
+        symlink("../other", &file).unwrap();
+        assert!(says(&state).unwrap_err().contains("originals.json"));
+        fs::remove_file(&file).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &file,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        assert!(says(&state).unwrap_err().contains("not a regular file"));
+        fs::remove_file(&file).unwrap();
+        File::create(&file).unwrap().set_len(1 << 40).unwrap();
+        assert!(says(&state).unwrap_err().contains("longer than"));
     }
 
     #[test]
-    fn who_was_started_has_it_too() {
+    fn what_an_older_version_has_saved_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::take(folder.path()).unwrap();
-        let mut cat = std::process::Command::new("cat");
-        let cat = cat.stdin(std::process::Stdio::piped());
-        let mut child = state.shared_with(|| cat.spawn()).unwrap().unwrap();
-        drop(state);
-        assert!(matches!(State::take(folder.path()), Err(StateError::Busy { .. })));
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        assert!(State::take(folder.path()).is_ok());
+        let state = State::open(folder.path()).unwrap();
+        let text = r#"{"schema": 1, "boot": "a", "originals": [{"place": {"kind": "chip",
+            "chip": "nct6798", "device": "nct6775.656", "file": "pwm1_enable"}, "found": "2",
+            "safe": "100", "leave": "restore"}]}"#;
+        fs::write(folder.path().join(FILE), text).unwrap();
+        assert_eq!(state.load().unwrap().unwrap().originals, [chip("2")]);
+        state.save("a", vec![original("x", "1")]).unwrap();
+        assert!(fs::read_to_string(folder.path().join(FILE)).unwrap().contains("\"schema\": 2"));
+        assert_eq!(state.load().unwrap().unwrap().originals, [chip("2"), original("x", "1")]);
+    }
+
+    #[test]
+    #[should_panic(expected = "not on the list")]
+    fn what_is_not_on_the_list_is_not_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::File { path: "etc/passwd".to_owned() };
+        let original = Original { place, ..original("x", "1") };
+        let _ = State::open(folder.path()).unwrap().save("a", vec![original]);
+    }
+
+    #[test]
+    fn what_does_not_come_back_is_given_up_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open(folder.path()).unwrap();
+        let drive = Place::PowerState { drive: "KCD8 X3F0".to_owned() };
+        let capped = Original { place: drive.clone(), ..original("", "0") };
+        state.save("a", vec![original("x", "1"), chip("2"), capped]).unwrap();
+        assert_eq!(state.give_up("KCD8").unwrap(), []);
+        assert_eq!(state.give_up("KCD8 X3F0").unwrap(), [drive]);
+        assert_eq!(state.give_up("nct6798").unwrap(), [chip("2").place]);
+        let weight = original("x", "1").place;
+        assert_eq!(state.give_up(&weight.to_string()).unwrap(), [weight]);
+        assert_eq!(state.load().unwrap(), None);
+    }
+
+    proptest! {
+        /// Cut short, or with any byte another: refused, or a file with places.
+        #[test]
+        fn a_damaged_file_is_read_or_refused(
+            cut in any::<prop::sample::Index>(),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
+            let all = Originals {
+                schema: SCHEMA,
+                boot: "a".to_owned(),
+                originals: vec![original("x", "1"), chip("2")],
+                tasks: Vec::new(),
+            };
+            let mut text = serde_json::to_vec(&all).unwrap();
+            for (at, byte) in changes {
+                let at = at.index(text.len());
+                text[at] = byte;
+            }
+            let end = cut.index(text.len());
+            prop_assert!(Originals::parse(&text[..end]).is_err(), "cut");
+            if let Ok(all) = Originals::parse(&text) {
+                let back = serde_json::to_vec(&all).unwrap();
+                prop_assert_eq!(Originals::parse(&back), Ok(all));
+            }
+        }
     }
 
     #[test]
     fn what_is_no_such_file_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::take(folder.path()).unwrap();
-        for text in ["", "{", "{\"schema\":9,\"boot\":\"\",\"originals\":[]}", "[1]"] {
+        let state = State::open(folder.path()).unwrap();
+        let bound = r#"{"task": 1, "start": 1, "cpus": "x", "now": "", "kernel": false}"#;
+        for text in [
+            "",
+            "{",
+            r#"{"schema": 9, "boot": "", "originals": []}"#,
+            r#"{"schema": 2, "boot": "", "originals": [], "extra": 1}"#,
+            r#"{"schema": 2, "boot": "", "boot": "", "originals": []}"#,
+            &format!(r#"{{"schema": 2, "boot": "", "originals": [], "tasks": [{bound}]}}"#),
+            "[1]",
+        ] {
             fs::write(folder.path().join(FILE), text).unwrap();
             let error = state.save("a", vec![original("x", "1")]).unwrap_err().to_string();
             assert!(error.contains("originals.json: "), "{error}");
@@ -366,7 +442,7 @@ mod tests {
     #[test]
     fn when_all_is_set_back_the_file_goes() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::take(folder.path()).unwrap();
+        let state = State::open(folder.path()).unwrap();
         let mut all = state.save("a", vec![original("x", "1"), original("y", "2")]).unwrap();
         all.originals.pop();
         state.keep(&all).unwrap();

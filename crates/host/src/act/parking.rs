@@ -7,15 +7,14 @@ use ebb_policy::units::Nanos;
 use ebb_policy::{InForce, Outcome};
 
 use crate::act::knob::{Place, online};
-use crate::act::originals::{State, StateError};
+use crate::act::originals::State;
+use crate::act::owned::StateError;
+use crate::act::place::PARKED;
 use crate::act::steering::{Steering, worse};
 use crate::act::tasks::{Bound, Tasks};
 use crate::find::layout::{Core, Layout, ParkBy};
 use crate::find::machine::Machine;
 use crate::sys::{cpu_list, cpus};
-
-/// The control group that keeps the CPUs of parked cores.
-const PARKED: &str = "ebb-parked";
 
 /// Where CPUs are parked.
 #[must_use]

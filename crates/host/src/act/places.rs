@@ -83,9 +83,6 @@ impl Steered {
         let mut knob = Knob::find(machine, &self.place).map_err(|absent| absent.to_string())?;
         let found = knob.settable(&machine.sys).and_then(|()| knob.read(&machine.sys));
         let found = found.map_err(|absent| absent.to_string())?;
-        if !self.place.fits(&found) {
-            return Err(format!("'{found}' is not what is set there"));
-        }
         // The group is Ebb's: one that is there was left behind.
         let found =
             if matches!(self.place, Place::Partition { .. }) { String::new() } else { found };
@@ -94,7 +91,8 @@ impl Steered {
             Safe::Value(value) => value.clone(),
         };
         let leave = if leave == Leave::Restore && self.moves { Leave::Keep } else { leave };
-        Ok(Original { place: self.place.clone(), found, safe, leave })
+        let original = Original { place: self.place.clone(), found, safe, leave };
+        original.check().map(|()| original)
     }
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::act::knob::{Knob, Place};
-use crate::act::originals::{Leave, Original, State, StateError};
+use crate::act::lock;
+use crate::act::originals::{Leave, Original, Originals, State};
+use crate::act::owned::StateError;
 use crate::act::tasks::Tasks;
 use crate::find::machine::Machine;
-use crate::sys::Absent;
+use crate::sys::{Absent, Sys};
 
 /// So long, all places together, is waited for what the kernel does later.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,9 +30,14 @@ pub enum Outcome {
     Kept,
     /// The machine has been restarted since, which has set it back.
     Restarted,
-    /// The device is not there any more; it begins anew when it comes back.
+    /// What it belonged to has ended, and begins anew when it comes back.
     Gone {
         /// What says so.
+        reason: String,
+    },
+    /// The device is not there now, or its CPUs are offline: it stays saved until it is back.
+    Pending {
+        /// What is missing.
         reason: String,
     },
     /// It could not be.
@@ -53,20 +60,78 @@ pub struct Restored {
     pub outcome: Outcome,
 }
 
+impl Restored {
+    /// Whether it stays saved for the next time.
+    #[must_use]
+    pub fn stays(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed { .. } | Outcome::Pending { .. })
+    }
+}
+
+/// What became of all places.
+#[derive(Debug, Default)]
+pub struct Restoration {
+    /// Each, in order.
+    pub places: Vec<Restored>,
+    /// Why what is left could not be put on disk. All places were tried all the same; what was set
+    /// back is still saved and will be set back again.
+    pub unrecorded: Option<StateError>,
+}
+
+impl Restoration {
+    /// How many came out so.
+    #[must_use]
+    pub fn count(&self, is: fn(&Outcome) -> bool) -> usize {
+        self.places.iter().filter(|one| is(&one.outcome)).count()
+    }
+
+    /// Adds what became of others.
+    pub fn add(&mut self, other: Self) {
+        self.places.extend(other.places);
+        self.unrecorded = self.unrecorded.take().or(other.unrecorded);
+    }
+}
+
 /// Sets back all that is saved in `state`, or leaves there what `leave` says instead of what each
-/// place says itself. What failed stays saved. Doing it again does no harm.
+/// place says itself. What failed, or has to wait for its device, stays saved. Doing it again does
+/// no harm.
 ///
 /// # Errors
-/// Where the saved values cannot be read or written; places that fail are no error.
+/// Where the saved values cannot be read; then nothing was set. Places that fail are no error.
 pub fn restore(
     machine: &Machine,
     state: &State,
     leave: Option<Leave>,
-) -> Result<Vec<Restored>, StateError> {
-    let Some(mut all) = state.load()? else { return Ok(Vec::new()) };
+) -> Result<Restoration, StateError> {
+    let Some(mut all) = state.load()? else {
+        lock::forget(&machine.sys, state.path());
+        return Ok(Restoration::default());
+    };
+    let mut places = every(machine, &all, leave);
+    // With its CPUs tasks can be bound to them again; those of another start are gone.
+    for restored in &mut places {
+        let is_back = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
+        if is_back && restored.place.parks() {
+            let mut tasks = Tasks::of(machine, std::mem::take(&mut all.tasks));
+            if let Err(reason) = tasks.settle(&[]) {
+                all.tasks = tasks.saved(&[]);
+                restored.outcome = Outcome::Failed { reason };
+            }
+        }
+    }
+    let mut stay = places.iter().map(Restored::stays);
+    all.originals.retain(|_| stay.next() == Some(true));
+    let unrecorded = state.keep(&all).err();
+    if all.originals.is_empty() && unrecorded.is_none() {
+        lock::forget(&machine.sys, state.path());
+    }
+    Ok(Restoration { places, unrecorded })
+}
+
+fn every(machine: &Machine, all: &Originals, leave: Option<Leave>) -> Vec<Restored> {
     let same_boot = machine.boot().is_none_or(|boot| boot == all.boot);
-    let mut done = Vec::with_capacity(all.originals.len());
     let mut patience = PATIENCE;
+    let mut done = Vec::with_capacity(all.originals.len());
     for original in &all.originals {
         let outcome = if !same_boot && !original.place.survives_reboot() {
             Outcome::Restarted
@@ -82,21 +147,7 @@ pub fn restore(
             restored.outcome = one(machine, original, leave, &mut patience);
         }
     }
-    // With its CPUs tasks can be bound to them again; those of another start are gone.
-    for (original, restored) in all.originals.iter().zip(&mut done) {
-        let is_back = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
-        if is_back && original.place.parks() {
-            let mut tasks = Tasks::of(machine, std::mem::take(&mut all.tasks));
-            if let Err(reason) = tasks.settle(&[]) {
-                all.tasks = tasks.saved(&[]);
-                restored.outcome = Outcome::Failed { reason };
-            }
-        }
-    }
-    let mut failed = done.iter().map(|one| matches!(one.outcome, Outcome::Failed { .. }));
-    all.originals.retain(|_| failed.next() == Some(true));
-    state.keep(&all)?;
-    Ok(done)
+    done
 }
 
 fn one(
@@ -106,24 +157,51 @@ fn one(
     patience: &mut Duration,
 ) -> Outcome {
     let Some(last) = original.last(leave) else { return Outcome::Kept };
-    let sys = &machine.sys;
-    let mut set = || {
-        let mut knob = Knob::find(machine, &original.place)?;
-        let (before, after) = knob.set(sys, last, |is| is == last, patience)?;
-        Ok::<_, Absent>(if after == last && before == last {
-            Outcome::Already
-        } else if after == last {
-            Outcome::Restored { from: before }
-        } else {
-            Outcome::Failed { reason: format!("'{last}' was written, '{after}' is read back") }
-        })
-    };
-    match set() {
-        Ok(outcome) => outcome,
-        // Without power a drive forgets its state.
-        Err(reason @ Absent::Missing(_)) if original.place.is_drive() => {
-            Outcome::Gone { reason: reason.to_string() }
-        }
-        Err(reason) => Outcome::Failed { reason: reason.to_string() },
+    let (sys, place) = (&machine.sys, &original.place);
+    if let Err(reason) = original.check() {
+        return Outcome::Failed { reason };
     }
+    let mut knob = match Knob::find(machine, place) {
+        Ok(knob) => knob,
+        Err(absent) => return without(sys, place, &absent, true),
+    };
+    match knob.set(sys, last, |is| is == last, patience) {
+        Ok((before, after)) if after == last && before == last => Outcome::Already,
+        Ok((before, after)) if after == last => Outcome::Restored { from: before },
+        Ok((_, after)) => {
+            Outcome::Failed { reason: format!("'{last}' was written, '{after}' is read back") }
+        }
+        Err(absent) => without(sys, place, &absent, false),
+    }
+}
+
+/// What it means that a place has no value or takes none; without a `device` it has none to be in.
+fn without(sys: &Sys, place: &Place, absent: &Absent, no_device: bool) -> Outcome {
+    let reason = absent.to_string();
+    match absent {
+        Absent::Missing(_) if no_device && place.ends_with_its_owner() => Outcome::Gone { reason },
+        Absent::Missing(_) if no_device => Outcome::Pending { reason },
+        Absent::Away { .. } => Outcome::Pending { reason },
+        _ if place.is_frequency() && rests(sys, place) => {
+            Outcome::Pending { reason: "its CPUs are offline".to_owned() }
+        }
+        _ => Outcome::Failed { reason },
+    }
+}
+
+/// Whether all CPUs of a frequency domain are offline. What its files then say is no rule: they
+/// refuse to be read, or only to be written, with EBUSY or EINVAL, by the version of Linux
+/// (`drivers/cpufreq/cpufreq.c`, `show` and `store`).
+fn rests(sys: &Sys, place: &Place) -> bool {
+    let Place::File { path } = place else { return false };
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let cpus = |file: &str| sys.text(format!("{folder}/{file}"));
+    match cpus("affected_cpus") {
+        Err(Absent::Missing(_)) => {}
+        online => return online.unwrap_or_default().is_empty(),
+    }
+    let Ok(online) = sys.cpus("sys/devices/system/cpu/online") else { return false };
+    let Ok(related) = cpus("related_cpus") else { return false };
+    let mut related = related.split_whitespace().filter_map(|cpu| cpu.parse().ok());
+    !related.any(|cpu: u16| online.contains(&cpu))
 }

@@ -381,6 +381,8 @@ mod tests {
     use super::*;
     use crate::act::originals::Leave;
 
+    const LIMIT: &str = "sys/fs/cgroup/some.slice/cpu.weight";
+
     struct Bench {
         root: tempfile::TempDir,
         folder: tempfile::TempDir,
@@ -392,30 +394,31 @@ mod tests {
             let root = tempfile::tempdir().unwrap();
             fs::create_dir_all(root.path().join("sys/devices/system/cpu")).unwrap();
             fs::write(root.path().join("sys/devices/system/cpu/online"), "0\n").unwrap();
-            fs::write(root.path().join("limit"), "9000\n").unwrap();
+            fs::create_dir_all(root.path().join(LIMIT).parent().unwrap()).unwrap();
+            fs::write(root.path().join(LIMIT), "9000\n").unwrap();
             let machine = Machine::found(Sys::new(root.path())).unwrap();
             let original = Original {
-                place: Place::File { path: "limit".to_owned() },
+                place: Place::File { path: LIMIT.to_owned() },
                 found: "9000".to_owned(),
                 safe: "9000".to_owned(),
                 leave: Leave::Restore,
             };
             let folder = tempfile::tempdir().unwrap();
-            let state = State::take(folder.path()).unwrap();
+            let state = State::open(folder.path()).unwrap();
             state.save("a", vec![original.clone()]).unwrap();
-            let steering = Steering::new(&machine, vec![original], contest, state.again());
+            let steering = Steering::new(&machine, vec![original], contest, state.clone());
             Self { root, folder, steering }
         }
         fn is(&self) -> String {
-            fs::read_to_string(self.root.path().join("limit")).unwrap().trim().to_owned()
+            fs::read_to_string(self.root.path().join(LIMIT)).unwrap().trim().to_owned()
         }
         fn saved(&self) -> Option<String> {
-            let state = State::shared(self.folder.path());
+            let state = State::open(self.folder.path()).unwrap();
             let saved = state.load().unwrap()?.originals.pop()?;
             Some(saved.found)
         }
         fn other(&self, value: &str) {
-            fs::write(self.root.path().join("limit"), value).unwrap();
+            fs::write(self.root.path().join(LIMIT), value).unwrap();
         }
         fn set(&mut self, value: Option<&str>, second: u64) -> Outcome {
             self.steering.set(0, value, Nanos::from_secs(second))
@@ -485,7 +488,7 @@ mod tests {
     #[test]
     fn what_refuses_is_told_once_and_tried_again() {
         let mut bench = Bench::new(Contest::Reassert);
-        let path = bench.root.path().join("limit");
+        let path = bench.root.path().join(LIMIT);
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert_eq!(bench.set(Some("500"), 0), Outcome::Refused);

@@ -9,7 +9,9 @@ use ebb_policy::Control;
 use ebb_policy::units::Celsius;
 
 use crate::act::knob::{Knob, Place};
-use crate::act::originals::{Leave, Original, State, StateError};
+use crate::act::lock;
+use crate::act::originals::{Leave, Original, State};
+use crate::act::owned::StateError;
 use crate::act::places::{fan_places, fan_unit};
 use crate::act::restore::{self, Restored, restore};
 use crate::find::fans::{Fan, Fans};
@@ -93,6 +95,7 @@ pub fn sweep(
         }
     }
     state.save(&machine.boot().unwrap_or_default(), found)?;
+    lock::remember(&machine.sys, state.path())?;
     let mut one = |fan: &mut Fan| {
         let bench = Bench { machine, heat: &heat, settle, stopped };
         let follows = bench.try_one(fan)?;
@@ -113,7 +116,8 @@ pub fn sweep(
 fn set_back(machine: &Machine, state: &State) -> Result<(), SweepError> {
     let back = restore(machine, state, None)?;
     let failed = |one: &&Restored| matches!(one.outcome, restore::Outcome::Failed { .. });
-    let failed: Vec<_> = back.iter().filter(failed).map(|one| one.place.to_string()).collect();
+    let failed: Vec<_> =
+        back.places.iter().filter(failed).map(|one| one.place.to_string()).collect();
     if failed.is_empty() { Ok(()) } else { Err(SweepError::Left(failed.join(", "))) }
 }
 

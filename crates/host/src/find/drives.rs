@@ -81,6 +81,18 @@ impl Drive {
         Some((drive, marks))
     }
 
+    /// Whether it is still this drive that has its name; without a look at all others, which
+    /// [`together`] needs to name those that their maker has given one name.
+    pub(crate) fn is_there(&self, sys: &Sys) -> bool {
+        let Some((now, marks)) = Self::named(sys, self.name.clone(), &[]) else { return false };
+        let own = |id: &String| {
+            let at =
+                |plain: &String| id.strip_prefix(plain).is_some_and(|at| at.starts_with(" at "));
+            [&now.id, &marks.wwid].into_iter().flatten().any(|plain| id == plain || at(plain))
+        };
+        now.controller == self.controller && self.id.as_ref().is_some_and(own)
+    }
+
     /// The file of its counters, the first of them where it has several.
     #[must_use]
     pub fn counters_file(&self) -> String {

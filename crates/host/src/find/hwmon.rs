@@ -78,6 +78,15 @@ impl Chip {
         })
     }
 
+    /// Whether it is still this chip that has its folder.
+    pub(crate) fn is_there(&self, sys: &Sys) -> bool {
+        let hwmon = self.folder.strip_suffix("/device").unwrap_or(&self.folder);
+        let now = Self::at(sys, hwmon);
+        now.is_some_and(|now| {
+            now.folder == self.folder && now.name == self.name && now.device == self.device
+        })
+    }
+
     /// The file of what an input measures.
     #[must_use]
     pub fn file(&self, input: &str) -> String {

@@ -186,7 +186,9 @@ fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout
             let one = &machine.chips[*at];
             one.name == *chip && one.device.as_deref().unwrap_or_default() == device
         }),
-        Place::PowerState { drive } | Place::PowerLimit { drive } => {
+        Place::Disk { disk: drive, .. }
+        | Place::PowerState { drive }
+        | Place::PowerLimit { drive } => {
             parts.drives.iter().any(|(at, _)| layout.drives[*at].drive.id.as_ref() == Some(drive))
         }
         Place::Offline => !parts.cpus.is_empty(),

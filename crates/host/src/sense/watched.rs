@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use rustix::io::pread;
 
-use crate::sys::{Absent, Sys};
+use crate::sys::{Absent, LONGEST, Sys, open, too_long};
 
 /// What is read of a file at once at first; the buffer grows with the file.
 const FIRST: usize = 128;
@@ -63,7 +63,7 @@ impl Watched {
     fn read(&mut self) -> std::io::Result<usize> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(File::open(&self.path)?),
+            none => none.insert(open(&self.path)?),
         };
         let mut length = 0;
         loop {
@@ -71,6 +71,9 @@ impl Watched {
             length += read;
             if read == 0 {
                 return Ok(length);
+            }
+            if length as u64 > LONGEST {
+                return Err(too_long());
             }
             if length == self.bytes.len() {
                 self.bytes.resize(2 * length, 0);
@@ -94,5 +97,17 @@ mod tests {
         std::fs::write(&path, format!("{}\n", "x".repeat(100_000))).unwrap();
         assert_eq!(file.text().map(str::len), Ok(100_000));
         assert!(matches!(file.number::<u64>(), Err(Absent::Nonsense { .. })));
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(file.text().unwrap_err().to_string().contains("longer than"));
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        assert!(file.text().unwrap_err().to_string().contains("not a regular file"));
     }
 }

@@ -30,6 +30,28 @@ fn power_states_are_described_and_set() {
 }
 
 #[test]
+fn a_power_state_ends_with_a_reset_of_the_controller_that_has_set_it() {
+    let subsystem = subsystem();
+    let mut first = enabled(&subsystem, NQN);
+    let mut second = enabled(&subsystem, NQN);
+    let set =
+        |admin: &mut _, state| feature(admin, admin::SET_FEATURES, 0x02, state | 1 << 5).unwrap();
+    let is = |admin: &mut _| feature(admin, admin::GET_FEATURES, 0x02, 0).unwrap() & 0x1f;
+    set(&mut first, 2);
+    configure(&mut second, 0);
+    configure(&mut second, ENABLE);
+    assert_eq!(is(&mut second), 2, "another one's reset");
+    configure(&mut first, 0);
+    assert_eq!(is(&mut second), 0);
+    configure(&mut first, ENABLE);
+    assert_eq!(feature(&mut first, admin::GET_FEATURES, 0x02, 0), Ok(0), "with its hint");
+    // As a host that is disconnected.
+    set(&mut first, 1);
+    drop(first);
+    assert_eq!(is(&mut second), 0);
+}
+
+#[test]
 fn features_have_current_default_and_saved_values_and_capabilities() {
     let subsystem = subsystem();
     let mut admin = enabled(&subsystem, NQN);

@@ -1,0 +1,358 @@
+//! Where things can be set: by names that outlive a restart, from one list of all that Ebb ever
+//! sets and of what each takes. What is not on the list is neither saved nor set nor set back,
+//! whatever a file with saved values says.
+
+use serde::{Deserialize, Serialize};
+
+use crate::nvme::{POWER_LIMIT_BITS, POWER_STATE_BITS};
+use crate::sys::cpus;
+
+/// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
+pub const CGROUPS: &str = "sys/fs/cgroup";
+
+/// The control group that keeps the CPUs of parked cores.
+pub const PARKED: &str = "ebb-parked";
+
+/// More than a file of the kernel says or takes at once: a page.
+const LONGEST: usize = 4096;
+
+/// Where something is set, by a name that stays when devices are numbered anew.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Place {
+    /// A file of the kernel whose path does not change.
+    File {
+        /// Below the root, such as `sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq`.
+        path: String,
+    },
+    /// A file of a sensor chip, whose number changes from start to start.
+    Chip {
+        /// The driver's name, such as `nct6798`.
+        chip: String,
+        /// Its device, such as `nct6775.656`; empty where it has none.
+        device: String,
+        /// The file, such as `pwm1_enable`.
+        file: String,
+    },
+    /// A file of the device of a disk.
+    Disk {
+        /// What identifies the disk.
+        disk: String,
+        /// The file, such as `power/control`.
+        file: String,
+    },
+    /// Whether the root control group hands a controller on to its children.
+    Controller {
+        /// Such as `cpuset`.
+        name: String,
+    },
+    /// A partition of CPUs on which nothing runs, by its control group.
+    Partition {
+        /// The group's name.
+        group: String,
+    },
+    /// The CPUs that are offline (`Documentation/core-api/cpu_hotplug.rst`).
+    Offline,
+    /// The NVMe power state of a drive (NVMe Base, Feature 02h).
+    PowerState {
+        /// Model and serial number of its controller.
+        drive: String,
+    },
+    /// The NVMe power limit of a drive (NVMe Base 2.3, Feature 23h).
+    PowerLimit {
+        /// Model and serial number of its controller.
+        drive: String,
+    },
+}
+
+/// What a place takes.
+#[derive(Debug, Clone, Copy)]
+enum Takes {
+    /// A number from 0 to this.
+    Number(u64),
+    /// Milliseconds; negative ones turn it off.
+    Signed,
+    /// Microseconds, or `n/a` (`Documentation/ABI/testing/sysfs-devices-power`).
+    Latency,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A name, such as a governor's.
+    Name,
+    /// CPUs, such as `0-3,8`, or none.
+    Cpus,
+    /// CPUs as bits, such as `ff,ffffffff`.
+    Mask,
+    /// `default` and a number.
+    Weight,
+}
+
+use Takes::{Cpus, Latency, Mask, Name, Number, Signed, Weight, Word};
+
+/// Files at paths that do not change. `#` is a number, `*` any name, `**` one or more names.
+const FILES: [(&str, Takes); 12] = [
+    ("sys/devices/system/cpu/cpufreq/policy#/scaling_min_freq", Number(u64::MAX)),
+    ("sys/devices/system/cpu/cpufreq/policy#/scaling_max_freq", Number(u64::MAX)),
+    ("sys/devices/system/cpu/cpufreq/policy#/scaling_governor", Name),
+    ("sys/devices/system/cpu/cpufreq/policy#/energy_performance_preference", Name),
+    ("sys/devices/system/cpu/cpu#/power/pm_qos_resume_latency_us", Latency),
+    ("sys/class/powercap/*/constraint_#_power_limit_uw", Number(u64::MAX)),
+    ("sys/devices/virtual/workqueue/cpumask", Mask),
+    ("sys/fs/cgroup/**/cpu.weight", Number(10_000)),
+    ("sys/fs/cgroup/**/io.weight", Weight),
+    ("sys/fs/cgroup/**/cpuset.cpus", Cpus),
+    ("sys/fs/cgroup/**/cpuset.cpus.partition", Word(&["member", "root", "isolated"])),
+    ("sys/fs/cgroup/**/cgroup.freeze", Number(1)),
+];
+
+/// Files of chips (`Documentation/hwmon/sysfs-interface.rst`).
+const CHIPS: [(&str, Takes); 2] = [("pwm#", Number(255)), ("pwm#_enable", Number(255))];
+
+/// Files of disks (`Documentation/ABI/testing/sysfs-devices-power`, `sysfs-block-device`).
+const DISKS: [(&str, Takes); 3] = [
+    ("power/control", Word(&["auto", "on"])),
+    ("power/autosuspend_delay_ms", Signed),
+    ("scsi_disk/*/manage_runtime_start_stop", Number(1)),
+];
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File { path } => write!(f, "/{path}"),
+            Self::Chip { chip, device, file } => write!(f, "{file} of {chip} ({device})"),
+            Self::Disk { disk, file } => write!(f, "{file} of {disk}"),
+            Self::Controller { name } => write!(f, "the {name} controller in /{CGROUPS}"),
+            Self::Partition { group } => write!(f, "the CPU partition /{CGROUPS}/{group}"),
+            Self::Offline => write!(f, "the CPUs that are offline"),
+            Self::PowerState { drive } => write!(f, "the power state of {drive}"),
+            Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
+        }
+    }
+}
+
+impl Place {
+    /// Whether its value can outlive a restart of the machine: the chips of boards often keep
+    /// theirs, and so may a drive that stays powered. The kernel's own settings begin anew.
+    #[must_use]
+    pub fn survives_reboot(&self) -> bool {
+        matches!(self, Self::Chip { .. }) || self.is_drive()
+    }
+
+    /// The keys of `[hold]`.
+    pub const HOLDS: [&str; 4] = ["package_power", "drive_power", "cpu_latency", "disk_standby"];
+
+    /// The key of `[hold]` that is set there.
+    #[must_use]
+    pub fn hold(&self) -> &'static str {
+        let [package, drive, latency, standby] = Self::HOLDS;
+        match self {
+            Self::PowerLimit { .. } => drive,
+            Self::File { path } if path.contains("/powercap/") => package,
+            Self::File { path } if path.ends_with("/pm_qos_resume_latency_us") => latency,
+            _ => standby,
+        }
+    }
+
+    /// Whether it is where CPUs are parked.
+    #[must_use]
+    pub fn parks(&self) -> bool {
+        matches!(self, Self::Partition { .. } | Self::Offline)
+    }
+
+    /// Whether it is in a drive.
+    #[must_use]
+    pub fn is_drive(&self) -> bool {
+        matches!(self, Self::PowerState { .. } | Self::PowerLimit { .. })
+    }
+
+    /// Whether it is called `name`, or is one of the device that is.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        let device = match self {
+            Self::Chip { chip, .. } => chip,
+            Self::Disk { disk: drive, .. }
+            | Self::PowerState { drive }
+            | Self::PowerLimit { drive } => drive,
+            _ => return self.to_string() == name,
+        };
+        device == name || self.to_string() == name
+    }
+
+    /// Whether it ends with what it belongs to: a control group, or the kernel's view of a disk,
+    /// that comes back begins anew.
+    #[must_use]
+    pub fn ends_with_its_owner(&self) -> bool {
+        match self {
+            Self::File { path } => path.starts_with(CGROUPS),
+            other => matches!(other, Self::Disk { .. }),
+        }
+    }
+
+    /// Whether it is a limit of a frequency domain, none of whose files can be used while all of
+    /// its CPUs are offline.
+    #[must_use]
+    pub fn is_frequency(&self) -> bool {
+        matches!(self, Self::File { path } if path.contains("/cpufreq/"))
+    }
+
+    /// Whether it is on the list.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.takes().is_some()
+    }
+
+    /// Whether it is on the list and takes `value`.
+    #[must_use]
+    pub fn can_be(&self, value: &str) -> bool {
+        value.len() <= LONGEST && self.takes().is_some_and(|takes| takes.fits(value))
+    }
+
+    fn takes(&self) -> Option<Takes> {
+        let of = |rows: &[(&str, Takes)], path: &str| {
+            rows.iter().find(|(row, _)| is_like(row, path)).map(|(_, takes)| *takes)
+        };
+        match self {
+            Self::File { path } => of(&FILES, path),
+            Self::Chip { file, .. } => of(&CHIPS, file),
+            Self::Disk { file, .. } => of(&DISKS, file),
+            Self::Controller { name } => (name == "cpuset").then_some(Word(&["on", "off"])),
+            Self::Partition { group } => (group == PARKED).then_some(Cpus),
+            Self::Offline => Some(Cpus),
+            Self::PowerState { .. } => Some(Number(POWER_STATE_BITS.into())),
+            Self::PowerLimit { .. } => Some(Number(POWER_LIMIT_BITS.into())),
+        }
+    }
+}
+
+impl Takes {
+    fn fits(self, value: &str) -> bool {
+        let number = |text: &str| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            digits.then(|| text.parse::<u64>().ok()).flatten()
+        };
+        match self {
+            Number(most) => number(value).is_some_and(|number| number <= most),
+            Signed => number(value.strip_prefix('-').unwrap_or(value)).is_some(),
+            Latency => value == "n/a" || number(value).is_some(),
+            Word(words) => words.contains(&value),
+            Name => {
+                let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+                !value.is_empty() && value.bytes().all(is_plain)
+            }
+            Cpus => cpus(value).is_some(),
+            Mask => !value.is_empty() && value.bytes().all(|b| b.is_ascii_hexdigit() || b == b','),
+            Weight => number(value.strip_prefix("default ").unwrap_or(value)).is_some(),
+        }
+    }
+}
+
+/// Whether `path` is one of those that `row` stands for.
+fn is_like(row: &str, path: &str) -> bool {
+    fn of(row: &[&str], path: &[&str]) -> bool {
+        match (row, path) {
+            (["**", rest @ ..], [name, more @ ..]) => {
+                is_name(name) && (of(rest, more) || of(row, more))
+            }
+            ([step, rest @ ..], [name, more @ ..]) => {
+                is_name(name) && is_step(step, name) && of(rest, more)
+            }
+            (row, path) => row.is_empty() && path.is_empty(),
+        }
+    }
+    of(&row.split('/').collect::<Vec<_>>(), &path.split('/').collect::<Vec<_>>())
+}
+
+/// Whether `name` is what one step of a row stands for.
+fn is_step(step: &str, name: &str) -> bool {
+    match step.split_once('#') {
+        None => step == "*" || step == name,
+        Some((before, after)) => {
+            let number = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+            number.is_some_and(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_digit()))
+        }
+    }
+}
+
+/// Whether `text` can be the name of a file in a folder.
+fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| !c.is_control() && c != '/';
+    !["", ".", ".."].contains(&text) && text.len() <= 255 && text.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(path: &str) -> Place {
+        Place::File { path: path.to_owned() }
+    }
+
+    fn chip(file: &str) -> Place {
+        let [chip, device, file] = ["nct6798", "nct6775.656", file].map(str::to_owned);
+        Place::Chip { chip, device, file }
+    }
+
+    const LIMIT: &str = "sys/devices/system/cpu/cpufreq/policy12/scaling_max_freq";
+
+    #[test]
+    fn what_is_on_the_list_takes_what_the_kernel_has_there() {
+        for (place, value, other) in [
+            (file(LIMIT), "3400000", "fast"),
+            (file(&LIMIT.replace("max_freq", "governor")), "schedutil", "a b"),
+            (file("sys/class/powercap/intel-rapl:0:0/constraint_1_power_limit_uw"), "1", "-1"),
+            (file("sys/devices/system/cpu/cpu7/power/pm_qos_resume_latency_us"), "n/a", ""),
+            (file("sys/fs/cgroup/system.slice/a b.service/cpu.weight"), "100", "10001"),
+            (file("sys/fs/cgroup/backup.slice/io.weight"), "default 100", "8:0 100"),
+            (file("sys/fs/cgroup/backup.slice/cpuset.cpus"), "0-3,8", "8-3"),
+            (file("sys/devices/virtual/workqueue/cpumask"), "ff,ffffffff", "0-3"),
+            (chip("pwm12"), "255", "256"),
+            (chip("pwm1_enable"), "5", "5\n6"),
+            (Place::Offline, "", "x"),
+            (Place::Partition { group: PARKED.to_owned() }, "4-7", "all"),
+            (Place::PowerState { drive: "any".to_owned() }, "31", "32"),
+        ] {
+            assert!(place.is_listed() && place.can_be(value), "{place}: {value}");
+            assert!(!place.can_be(other), "{place}: {other}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_on_it() {
+        let (etc, up) = ("/etc/passwd", "sys/fs/cgroup/../../../etc/cpu.weight");
+        for path in ["", "/", etc, "etc/passwd", "sys/../etc/passwd", up, &format!("/{LIMIT}")] {
+            assert!(!file(path).is_listed(), "{path}");
+        }
+        let wrong = ["policy12", "policy", "policy1x", "policy1/..", "policy-1"];
+        for policy in &wrong[1..] {
+            assert!(!file(&LIMIT.replace(wrong[0], policy)).is_listed(), "{policy}");
+        }
+        assert!(!file("sys/fs/cgroup/cpu.weight").is_listed(), "the root group has none");
+        for name in ["../../../../../x", "pwm1/x", "pwm", "temp1_input", "pwm1_enable2", "fan1"] {
+            assert!(!chip(name).is_listed(), "{name}");
+        }
+        assert!(!Place::Partition { group: "../x".to_owned() }.is_listed());
+        assert!(!Place::Controller { name: "memory".to_owned() }.is_listed());
+    }
+
+    proptest! {
+        /// Whatever a file with saved values names: what is listed leads nowhere else.
+        #[test]
+        fn what_is_listed_stays_below_sys(
+            steps in proptest::collection::vec(
+                prop_oneof![
+                    "[a-z.0-9]{0,8}", Just("..".to_owned()), Just("sys".to_owned()),
+                    Just("fs/cgroup".to_owned()), Just("class/powercap".to_owned()),
+                    Just("cpu.weight".to_owned()), Just("constraint_0_power_limit_uw".to_owned()),
+                ],
+                0..8,
+            ),
+        ) {
+            let path = steps.join("/");
+            if file(&path).is_listed() {
+                prop_assert!(path.starts_with("sys/"));
+                prop_assert!(path.split('/').all(|step| !["", ".", ".."].contains(&step)));
+            }
+        }
+    }
+}
