@@ -102,7 +102,7 @@ impl Folder {
     /// What it lacks.
     pub fn settable(&self, file: &str) -> Result<(), Absent> {
         let opened = beneath(self.fd.as_fd(), Path::new(file), OFlags::PATH | OFlags::CLOEXEC);
-        match opened.and_then(|fd| fstat(fd)) {
+        match opened.and_then(fstat) {
             Ok(stat) => settable(self.path.join(file), stat.st_mode),
             Err(error) => Err(self.absent(file, &error.into())),
         }
