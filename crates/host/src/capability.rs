@@ -1,4 +1,5 @@
-//! What the kernel lets only some processes do, and which of that this process may (capabilities(7)).
+//! What the kernel lets only some processes do, and which of that this process may
+//! (capabilities(7)).
 
 use std::sync::OnceLock;
 
