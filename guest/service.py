@@ -112,7 +112,7 @@ def boot(bed):
         server.serve_drive(bed, number)
     bed.set_up()
     bed.guest.run("""systemctl daemon-reload
-        systemctl enable --now parts ebb-cpuset.slice || { journalctl --no-pager -u parts; exit 1; }
+        systemctl enable --now parts || { journalctl --no-pager -u parts; exit 1; }
         systemctl is-system-running --wait || systemctl --failed""")
     bed.snapshot("before")
 
@@ -142,20 +142,6 @@ def stopped(bed):
     bed.guest.run("systemctl stop ebb")
     expect(bed.show("Result")["Result"] == "success", bed.journal())
     bed.as_found("after systemctl stop")
-
-
-def keeps_cpusets(bed):
-    """daemon-reload leaves a partition of CPUs as it is: ebb-cpuset.slice keeps the controller on"""
-    told = bed.guest.run("""mkdir /sys/fs/cgroup/ebb-parked
-        cd /sys/fs/cgroup/ebb-parked
-        echo 7 > cpuset.cpus
-        echo root > cpuset.cpus.partition
-        systemctl daemon-reload
-        systemctl start systemd-journal-flush
-        cat cpuset.cpus cpuset.cpus.partition
-        cd /
-        rmdir /sys/fs/cgroup/ebb-parked""")
-    expect(told == "7\nroot", told)
 
 
 def killed(bed):
@@ -201,5 +187,5 @@ def resets(bed):
     bed.as_found("after a reset and systemctl stop")
 
 
-STEPS = [boot, starts, reloads, stopped, keeps_cpusets, killed, hangs, resets]
+STEPS = [boot, starts, reloads, stopped, killed, hangs, resets]
 SHORT = []
