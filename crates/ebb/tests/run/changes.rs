@@ -239,3 +239,23 @@ fn a_new_fan_is_taken_in() {
     daemon.ends();
     assert_eq!(copy.get(&format!("{other}/pwm1_enable")), "2");
 }
+
+/// As with the daemon before, for one that ends meanwhile: the rest is set back, and what waits for
+/// its CPU is no failure.
+#[test]
+fn what_has_gone_waits_and_fails_nothing() {
+    let copy = Copy::new();
+    let mut daemon = Daemon::start(&copy, SLOW);
+    daemon.waits(&limit(3), "2000000");
+    let policy = copy.folder.path().join("root").join(format!("{CPU}/cpufreq/policy3"));
+    let away = policy.with_file_name("away");
+    fs::rename(&policy, &away).unwrap();
+    copy.put(&format!("{CPU}/online"), "0-2");
+    daemon.says("cpu3 went offline");
+    daemon.ends();
+    assert_eq!(copy.get(&limit(0)), "3000000");
+    fs::rename(&away, &policy).unwrap();
+    copy.put(&format!("{CPU}/online"), "0-3");
+    crate::common::prints(&super::str(&copy.args(&["restore"])));
+    assert_eq!(copy.get(&limit(3)), "3000000");
+}
