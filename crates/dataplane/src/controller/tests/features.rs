@@ -34,8 +34,9 @@ fn a_power_state_ends_with_a_reset_of_the_controller_that_has_set_it() {
     let subsystem = subsystem();
     let mut first = enabled(&subsystem, NQN);
     let mut second = enabled(&subsystem, NQN);
-    let set =
-        |admin: &mut _, state| feature(admin, admin::SET_FEATURES, 0x02, state | 1 << 5).unwrap();
+    let set = |admin: &mut _, state: u32| {
+        feature(admin, admin::SET_FEATURES, 0x02, state | 1 << 5).unwrap()
+    };
     let is = |admin: &mut _| feature(admin, admin::GET_FEATURES, 0x02, 0).unwrap() & 0x1f;
     set(&mut first, 2);
     configure(&mut second, 0);
