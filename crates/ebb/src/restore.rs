@@ -208,8 +208,8 @@ fn verdict(done: &Restoration) -> Result<()> {
     match done.count(|outcome| matches!(outcome, RestoreOutcome::Failed { .. })) {
         0 => Ok(()),
         failed => bail!(
-            "{failed} of {all} could not be restored and stay saved: fix the causes above, then run \
-             'ebb restore' again"
+            "{failed} of {all} could not be restored and stay saved: fix the causes above, then \
+             run 'ebb restore' again"
         ),
     }
 }

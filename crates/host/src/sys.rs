@@ -282,7 +282,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     open_plain(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
 }
 
-/// `file` where it is a regular one: what else there is, a pipe say, may keep who reads it for ever.
+/// `file` where it is a regular one: what else there is, a pipe say, may keep its reader for ever.
 pub(crate) fn open_plain(file: File) -> io::Result<File> {
     match file.metadata()?.file_type() {
         kind if kind.is_file() => Ok(file),

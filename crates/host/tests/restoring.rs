@@ -18,7 +18,11 @@ const MODE: &str = "sys/class/hwmon/hwmon3/pwm1_enable";
 /// A state folder with places whose original value is `found`.
 fn saved(places: &[(Value, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let original = |(place, found): &(Value, &str)| json!({"place": place, "found": found, "safe": found, "leave": "restore"});
+    let original = |(place, found): &(Value, &str)| {
+        let mut original = json!({"place": place, "leave": "restore"});
+        (original["found"], original["safe"]) = ((*found).into(), (*found).into());
+        original
+    };
     let originals: Vec<_> = places.iter().map(original).collect();
     let all = json!({"schema": 2, "boot": "a6dfd9b5", "originals": originals});
     fs::write(folder.path().join("originals.json"), all.to_string()).unwrap();

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::act::owned::{self, StateError};
-use crate::act::place::Place;
+use crate::act::place::{CGROUPS, Place};
 use crate::act::tasks::Bound;
 use crate::sys::cpus;
 
@@ -105,7 +106,13 @@ impl Originals {
         if !(OLDEST..=SCHEMA).contains(&schema) {
             return Err(format!("has schema {schema}, this version reads {OLDEST} to {SCHEMA}"));
         }
-        let mut all: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let mut all: Self = match schema {
+            1 => serde_json::from_slice(text)
+                .map(without_partitions)
+                .and_then(serde_json::from_value),
+            _ => serde_json::from_slice(text),
+        }
+        .map_err(|error| error.to_string())?;
         all.schema = SCHEMA;
         let places: BTreeSet<_> = all.originals.iter().map(|original| &original.place).collect();
         if places.len() != all.originals.len() {
@@ -117,6 +124,20 @@ impl Originals {
             None => Ok(all),
         }
     }
+}
+
+/// A file of version 1, whose partitions of CPUs are nothing that is set any more, for Linux can
+/// crash then: they are named by their files, and the operator has to see to them.
+fn without_partitions(mut all: Value) -> Value {
+    let originals = all.get_mut("originals").and_then(Value::as_array_mut).into_iter().flatten();
+    for place in originals.filter_map(|original| original.get_mut("place")) {
+        if place["kind"] == "partition" {
+            let group = place["group"].as_str().unwrap_or_default();
+            let path = format!("{CGROUPS}/{group}/cpuset.cpus.partition");
+            *place = json!({"kind": "file", "path": path});
+        }
+    }
+    all
 }
 
 /// The folder with the originals. Who changes it has the machine's [`Lock`](crate::Lock).
@@ -363,6 +384,9 @@ mod tests {
         assert!(says(&state).unwrap_err().contains("longer than"));
     }
 
+    const PARTITION: &str = r#"{"place": {"kind": "partition", "group": "ebb-parked"}, "found": "",
+        "safe": "", "leave": "restore"}"#;
+
     #[test]
     fn what_an_older_version_has_saved_is_read() {
         let folder = tempfile::tempdir().unwrap();
@@ -372,6 +396,12 @@ mod tests {
             "safe": "100", "leave": "restore"}]}"#;
         fs::write(folder.path().join(FILE), text).unwrap();
         assert_eq!(state.load().unwrap().unwrap().originals, [chip("2")]);
+        // What is not set any more keeps nothing else from being set back.
+        let parked = text.replace("\"originals\": [", &format!("\"originals\": [{PARTITION}, "));
+        let all = Originals::parse(parked.as_bytes()).unwrap();
+        assert_eq!(all.originals[1], chip("2"));
+        assert!(all.originals[0].check().is_err());
+        assert!(all.originals[0].place.to_string().ends_with("/ebb-parked/cpuset.cpus.partition"));
         state.save("a", vec![original("x", "1")]).unwrap();
         assert!(fs::read_to_string(folder.path().join(FILE)).unwrap().contains("\"schema\": 2"));
         assert_eq!(state.load().unwrap().unwrap().originals, [chip("2"), original("x", "1")]);
