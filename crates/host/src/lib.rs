@@ -7,7 +7,7 @@
 //! | `folder.rs` | one of their folders, held open: nothing outside it is reached |
 //! | `patience.rs` | questions with a deadline |
 //! | `capability.rs` | what this process may |
-//! | `find/` | what is here: processors, drives, chips, meters, rivals; which part of it each part of a policy's topology is |
+//! | `find/` | what is here, and which part of a policy's topology it is |
 //! | `sense/` | what a cycle senses |
 //! | `nvme/` | what NVMe drives are asked and told |
 //! | `act/` | what can be set: saved on disk before any write, kept set, set back |

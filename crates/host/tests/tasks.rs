@@ -1,5 +1,5 @@
-//! Tasks that are bound to CPUs stay so, on kernels that forget it when control groups change (Linux
-//! before 6.2) and on those that do not.
+//! Tasks that are bound to CPUs stay so, on kernels that forget it when control groups change
+//! (Linux before 6.2) and on those that do not.
 
 use ebb_host::RestoreOutcome;
 use proptest::prelude::*;

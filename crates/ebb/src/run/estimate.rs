@@ -66,7 +66,7 @@ impl Core {
 }
 
 /// The speeds, as shares of the highest, at which the governor found would run cores that have work
-/// for `mean` of their time at full speed, and the busiest for `most` of it: the least and the most.
+/// for `mean` of their time at full speed, and the busiest for `most`: the least and the most.
 /// schedutil leaves a quarter of headroom above the work (`kernel/sched/cpufreq_schedutil.c`), the
 /// older governors no less; the firmware's own choice is not known.
 fn native_speeds(governor: &str, driver: &str, mean: f64, most: f64, lowest: f64) -> [f64; 2] {

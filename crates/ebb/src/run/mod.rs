@@ -136,8 +136,8 @@ fn parking(machine: &Machine, config: &Config) -> Result<()> {
         let remote = remote.map(|drive| &*drive.name).collect::<Vec<_>>().join(", ");
         if !remote.is_empty() {
             out::note(format_args!(
-                "park_by = \"offline\": {remote} cannot connect again while CPUs are offline, for the \
-                 kernel gives a queue to each; park_by = \"cpuset\" leaves them online"
+                "park_by = \"offline\": {remote} cannot connect again while CPUs are offline, for \
+                 the kernel gives a queue to each; park_by = \"cpuset\" leaves them online"
             ));
         }
         return Ok(());

@@ -1,8 +1,8 @@
 //! First contact: before a policy starts, each kind of control is tried in one place, read back and
 //! given back. What refuses is not used; a limit that reads back and does not bind is named.
 //!
-//! What was found on a start of the machine holds for that start, as long as its parts are the same:
-//! it is remembered beside the originals.
+//! What was found on a start of the machine holds for that start, as long as its parts are the
+//! same: it is remembered beside the originals.
 
 use std::path::Path;
 use std::thread;

@@ -51,8 +51,8 @@ impl Cpusets {
         Some(Self { sys, boot, controller, all, taken, left, looked })
     }
 
-    /// Looks for groups, but not twice in a while: whether there are new ones, which are on disk when
-    /// this returns.
+    /// Looks for groups, but not twice in a while: whether there are new ones, which are on disk
+    /// when this returns.
     ///
     /// # Errors
     /// Where it cannot be saved; then no new group may be changed.

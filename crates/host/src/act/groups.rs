@@ -57,8 +57,8 @@ pub fn is_on(sys: &Sys, controller: &str) -> bool {
 ///
 /// Linux divides by the number of CPUs online of a scheduling domain when the CPUs of a thread
 /// that is scheduled by deadline change while the one it last ran on is offline: by zero
-/// (`set_cpus_allowed_dl`, `__dl_sub` in `kernel/sched/deadline.c`). A change of a partition changes
-/// the CPUs of the tasks of the root group as well: of the governor's `sugov:N`.
+/// (`set_cpus_allowed_dl`, `__dl_sub` in `kernel/sched/deadline.c`). A change of a partition
+/// changes the CPUs of the tasks of the root group as well: of the governor's `sugov:N`.
 ///
 /// # Errors
 /// What is in the way.
@@ -100,8 +100,8 @@ fn no_deadlines(sys: &Sys, folder: &str) -> Result<(), Absent> {
     };
     let reason = threads.lines().find_map(|thread| match Stat::of(sys, thread) {
         Some(Stat { policy: DEADLINE, name, .. }) => Some(format!(
-            "thread {thread} ({name}) is scheduled by deadline, and Linux can crash when the CPUs of \
-             such a thread change: give it another policy (chrt --other --pid 0 {thread})"
+            "thread {thread} ({name}) is scheduled by deadline, and Linux can crash when the CPUs \
+             of such a thread change: give it another policy (chrt --other --pid 0 {thread})"
         )),
         // Its policy is not known: it is of another namespace, or hidden from us.
         None if thread == "0" || sys.affinity(thread).is_ok() => Some(format!(

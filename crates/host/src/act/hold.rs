@@ -54,7 +54,8 @@ impl Held {
             notices.extend(lower.map(|(found, asked)| Notice {
                 place: place.clone(),
                 text: format!(
-                    "it is '{found}', below '{asked}': it is kept, unless machine.raise_limits = true"
+                    "it is '{found}', below '{asked}': it is kept, unless machine.raise_limits is \
+                     true"
                 ),
             }));
             lower.is_none()

@@ -145,7 +145,7 @@ impl Parking {
         outcome
     }
 
-    /// Sees to it that the plan is one for what is `given`, and that all that it changes is on disk.
+    /// Sees to it that the plan is one for what is `given`, and that what it changes is on disk.
     fn planned(
         &mut self,
         given: &InForce,

@@ -10,9 +10,9 @@
 //!                                                                       yielded
 //! ```
 //!
-//! A place that was yielded is its new owner's until Ebb starts anew: it is on disk no more, so that
-//! no end overwrites it. Only in an emergency it is taken again, with what its owner has set as what
-//! was found. A value is what is read back of it: drivers round.
+//! A place that was yielded is its new owner's until Ebb starts anew: it is on disk no more, so
+//! that no end overwrites it. Only in an emergency it is taken again, with what its owner has set
+//! as what was found. A value is what is read back of it: drivers round.
 
 use std::time::Duration;
 

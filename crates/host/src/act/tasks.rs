@@ -2,8 +2,8 @@
 //!
 //! When the CPUs of a control group change, by a write, a CPU that comes or goes, or the cpuset
 //! controller going on or off, Linux before 6.2 forgets what each task there was bound to: it may
-//! run on all CPUs of the group (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own wish
-//! is kept). So it is remembered here and on disk, kept meanwhile as far as the group has the CPUs,
+//! run on all CPUs of the group (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own
+//! wish is kept). So it is remembered here and on disk, kept meanwhile as far as the group has the CPUs,
 //! as later kernels do, and set back at the end.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -191,7 +191,7 @@ impl PacerPlus {
     }
 
     /// Whether a group that may be recalled was found with more than was in force. A recall brings
-    /// the highest frequency: one that is nearer to that in force was measured, and is off a little.
+    /// the highest frequency: one that is nearer to that in force was measured, and a little off.
     fn recalled(&self, signals: &Signals) -> bool {
         let highest = self.topology.max_frequency();
         let may_be = |g: &usize| signals.in_force.recall.value(*g).is_some();
