@@ -135,7 +135,7 @@ impl Steering {
     pub fn follow(&mut self, machine: &Machine, is_concerned: impl Fn(&Place) -> bool) {
         for held in self.held.iter_mut().filter(|held| is_concerned(&held.original.place)) {
             held.knob = Knob::find(machine, &held.original.place);
-            held.set = None;
+            (held.set, held.read_back) = (None, None);
             // That it has gone was said.
             let gone = held.knob.as_ref().err().map(|absent| (absent.to_string(), Nanos::ZERO));
             held.refused = gone;
