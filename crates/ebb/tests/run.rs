@@ -217,7 +217,8 @@ fn what_offline_cpus_break_is_said_before_it_does() {
     fs::write(&config, "machine.park_by = \"offline\"").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
     let told = |command: &mut Command| String::from_utf8(command.output().unwrap().stderr).unwrap();
-    let said = told(command.args(copy.run(&["--config", &config, "--duration", "0.1 s"])));
+    let run = ["run", "--policy", "pacer", "--config", &config, "--duration", "0.1 s"];
+    let said = told(command.args(copy.args(&run)));
     assert!(said.contains("nvme0n1 cannot connect again while CPUs are offline"), "{said}");
     fs::write(&config, "machine.park_by = \"cpuset\"").unwrap();
     let said = told(&mut command);

@@ -551,7 +551,7 @@ fn active_cores(machine: &Machine, list: &mut List) {
         all.missing =
             Some("no control group below sys/fs/cgroup has tasks: none to restrict".into());
     }
-    let usual = cpusets::usual(sys).len();
+    let usual = crate::act::tasks::usual(sys).len();
     for Parkable { group, cpus, obstacle } in cpusets::parkable(sys) {
         let path = format!("{CGROUPS}/{group}/cpuset.cpus");
         let count = if cpus.is_empty() { usual } else { cpus.len() };

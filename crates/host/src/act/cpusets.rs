@@ -11,6 +11,7 @@ use crate::act::knob::{Knob, Place};
 use crate::act::originals::{Original, State};
 use crate::act::owned::StateError;
 use crate::act::steering::{Steering, worse};
+use crate::act::tasks::usual;
 use crate::find::machine::Machine;
 use crate::sys::{Sys, cpu_list, cpus};
 
@@ -203,13 +204,6 @@ impl Cpusets {
     fn own(&self, found: &str) -> Vec<u16> {
         cpus(found).filter(|list| !list.is_empty()).unwrap_or_else(|| self.all.clone())
     }
-}
-
-/// The CPUs that are anybody's where nothing is parked.
-#[must_use]
-pub fn usual(sys: &Sys) -> Vec<u16> {
-    let effective = sys.cpus(format!("{CGROUPS}/cpuset.cpus.effective"));
-    effective.or_else(|_| sys.cpus("sys/devices/system/cpu/online")).unwrap_or_default()
 }
 
 /// A control group as parking would find it.

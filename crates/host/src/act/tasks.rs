@@ -3,15 +3,14 @@
 //! When the CPUs of a control group change, by a write, a CPU that comes or goes, or the cpuset
 //! controller going on or off, Linux before 6.2 forgets what each task there was bound to: it may
 //! run on all CPUs of the group (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own
-//! wish is kept). So it is remembered here and on disk, kept meanwhile as far as the group has the CPUs,
-//! as later kernels do, and set back at the end.
+//! wish is kept). So it is remembered here and on disk, kept meanwhile as far as the group has the
+//! CPUs, as later kernels do, and set back at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::act::cpusets::usual;
-use crate::act::groups::CGROUPS;
+use crate::act::place::CGROUPS;
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
 /// `include/linux/sched.h`: the flags of a thread of the kernel, and of one that nobody may bind.
@@ -36,6 +35,13 @@ pub struct Bound {
     /// The folder of its control group.
     #[serde(skip)]
     group: Option<String>,
+}
+
+/// The CPUs that are anybody's where nothing is parked.
+#[must_use]
+pub fn usual(sys: &Sys) -> Vec<u16> {
+    let effective = sys.cpus(format!("{CGROUPS}/cpuset.cpus.effective"));
+    effective.or_else(|_| sys.cpus("sys/devices/system/cpu/online")).unwrap_or_default()
 }
 
 /// All of them.

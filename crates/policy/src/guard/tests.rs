@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ssd::testing::{any_topology, pm1743, topology};
-use crate::{BackgroundMode, GroupSetting, PERIOD, PowerState, Source};
+use crate::{BackgroundMode, GroupSetting, PERIOD, PowerState};
 
 /// Three groups of 16 cores (at least 2) and four PM1743.
 fn server() -> Topology {
@@ -173,25 +173,6 @@ fn a_drive_that_keeps_a_higher_cap_is_paid_for_by_the_others() {
     bench.signals.drives[1].state = Some(3);
     bench.period(ask);
     assert_eq!(bench.drives(), [3; 4]);
-}
-
-/// A host asks a drive for its state every ten seconds, and one that sleeps not at all.
-#[test]
-fn a_state_read_before_the_cap_was_lowered_is_no_disobedience() {
-    let mut bench = Bench::with_budget(56.0);
-    bench.signals.drives.iter_mut().for_each(|drive| drive.state = Some(0));
-    let age = |seconds: f64| Source { age: Nanos::from_seconds(seconds), ..Source::default() };
-    for period in 0..20 {
-        let read = age(0.5 * f64::from(period));
-        (0..4).for_each(|d| bench.signals.sources.set(Signal::DriveState, d, read));
-        bench.period(|_| ());
-        assert_eq!(bench.drives(), [3; 4], "{period}");
-    }
-    // Read again: three have obeyed, and one has not.
-    bench.signals.drives[1..].iter_mut().for_each(|drive| drive.state = Some(3));
-    (0..4).for_each(|d| bench.signals.sources.set(Signal::DriveState, d, age(0.0)));
-    bench.period(|_| ());
-    assert_eq!(bench.drives(), [4; 4]);
 }
 
 #[test]

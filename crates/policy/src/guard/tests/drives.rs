@@ -1,7 +1,7 @@
 //! What the guard does for drives: hot ones, and those of which little is known.
 
 use super::*;
-use crate::DriveSignals;
+use crate::{DriveSignals, Source};
 
 /// [`warm_bench`] with cool sockets and drives that bear 70 °C, the last one as much as unknown
 /// ones do.
@@ -148,4 +148,23 @@ fn drives_whose_states_nobody_knows_may_draw_power() {
     bench.signals.drives[0].power = Some(Watts(f64::NAN));
     bench.period(|_| ());
     assert_eq!(bench.guard.native(), Some("guard:absurd-drive-power"));
+}
+
+/// A host asks a drive for its state every ten seconds, and one that sleeps not at all.
+#[test]
+fn a_state_read_before_the_cap_was_lowered_is_no_disobedience() {
+    let mut bench = Bench::with_budget(56.0);
+    bench.signals.drives.iter_mut().for_each(|drive| drive.state = Some(0));
+    let age = |seconds: f64| Source { age: Nanos::from_seconds(seconds), ..Source::default() };
+    for period in 0..20 {
+        let read = age(0.5 * f64::from(period));
+        (0..4).for_each(|d| bench.signals.sources.set(Signal::DriveState, d, read));
+        bench.period(|_| ());
+        assert_eq!(bench.drives(), [3; 4], "{period}");
+    }
+    // Read again: three have obeyed, and one has not.
+    bench.signals.drives[1..].iter_mut().for_each(|drive| drive.state = Some(3));
+    (0..4).for_each(|d| bench.signals.sources.set(Signal::DriveState, d, age(0.0)));
+    bench.period(|_| ());
+    assert_eq!(bench.drives(), [4; 4]);
 }
