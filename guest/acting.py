@@ -184,7 +184,7 @@ def deadlines(bed):
 
 def sugov(bed):
     """Schedutil's threads, and what they are bound to."""
-    told = bed.guest.run("grep -shE '^(Name|Cpus_allowed_list)' /proc/[0-9]*/status")
+    told = bed.guest.run("grep -shE '^(Name|Cpus_allowed_list)' /proc/[0-9]*/status || true")
     names = re.findall(r"Name:\s*(sugov:\d+)\nCpus_allowed_list:\s*(\S+)", told)
     return dict(names)
 

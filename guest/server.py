@@ -193,7 +193,7 @@ power 211000000
 fan1 1001
 fan2 1002
 fan3 1003
-fan4 0
+fan4 1004
 auto1 51
 auto2 51
 auto3 51
@@ -212,7 +212,7 @@ END""")
         "inlet_temperature": {None: 24},
         "power": {None: 211},
         "cpu_power": {"package-0": None, "package-1": None},
-        "fan_speed": dict(zip(fans, (1001, 1002, 1003, 0))),
+        "fan_speed": dict(zip(fans, (1001, 1002, 1003, 1004))),
         "fan_duty": dict.fromkeys(fans, 0.2),
         "cores_active": {"all": 8, "system.slice": 8},
         "frequency_hz": {f"policy{cpu}": 2.8e9 for cpu in CPUS},

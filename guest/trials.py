@@ -7,16 +7,16 @@ from dump import DUMP, same, settings
 
 # How `ebb run` ends: who is killed by what, and who sets everything back. $supervisor, $worker.
 ENDS = {
-    "both are killed": "kill -KILL $supervisor $worker",
+    "both are killed": "kill -KILL $supervisor $worker || true",
     "it is told to end": "kill -TERM $supervisor",
     "the worker is killed": "kill -KILL ${worker:-$supervisor}",
     "the supervisor is killed": "kill -KILL $supervisor",
     "the worker crashes": "kill -ABRT ${worker:-$supervisor}",
     "the worker is told to end": "kill -TERM ${worker:-$supervisor}",
-    "killed, and so is the first ebb restore": """kill -KILL $supervisor $worker
+    "killed, and so is the first ebb restore": """kill -KILL $supervisor $worker || true
         gone
         /tmp/tools/ebb restore & sleep $pause; kill -KILL $! || true""",
-    "killed, started again, and killed": """kill -KILL $supervisor $worker
+    "killed, started again, and killed": """kill -KILL $supervisor $worker || true
         gone
         start; sleep $pause; find_worker
         kill -KILL $supervisor $worker || true""",
