@@ -20,6 +20,8 @@ VOLATILE = [
 # Of control groups: what is set, not what is counted.
 GROUPS = ["cpuset.*", "cpu.weight*", "cpu.max*", "cpu.idle", "io.weight", "io.max", "cgroup.type",
           "cgroup.subtree_control", "cgroup.controllers"]
+# include/linux/sched.h
+PF_WQ_WORKER = 0x20
 TREES = ["/sys/devices/system/cpu", "/sys/devices/virtual/powercap", "/sys/devices/platform"]
 
 
@@ -38,6 +40,8 @@ DUMP = f"""dump() {{
     find /sys/fs/cgroup -type f '(' {_names(GROUPS, "-o").removeprefix("-o")} ')' -print0 \\
         | sort -z | xargs -0 grep -s '' || true
     grep -sHE '^(Name|Cpus_allowed_list)' /proc/[0-9]*/task/[0-9]*/status || true
+    sed -n 's/^\\([0-9]*\\) (.*) . \\([-0-9]* \\)\\{{5\\}}\\([0-9]*\\) .*/flags \\1: \\3/p' \\
+        /proc/[0-9]*/stat 2> /dev/null || true
     for drive in /sys/class/nvme/nvme*; do
         [ -e $drive ] || continue
         echo "drive $(cat $drive/subsysnqn): $(nvme get-feature /dev/${{drive##*/}} -f 2 || true)"
@@ -56,9 +60,11 @@ def settings(dump):
         # The board moves a duty that is its own.
         if re.search(r"/pwm\d$", name) and all.get(f"{name}_enable") == ["2"]:
             del all[name]
-        # The kernel makes and binds its unbound workers itself.
-        elif name.startswith("/proc/") and "kworker/u" in all[name][0]:
-            del all[name]
+        # Workers of workqueues, those that rescue others among them, go to where there is work.
+        elif name.startswith("flags "):
+            if int(all.pop(name)[0]) & PF_WQ_WORKER:
+                task = name.removeprefix("flags ")
+                all.pop(f"/proc/{task}/task/{task}/status", None)
     return all
 
 

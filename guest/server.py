@@ -214,7 +214,8 @@ END""")
         "cpu_power": {"package-0": None, "package-1": None},
         "fan_speed": dict(zip(fans, (1001, 1002, 1003, 1004))),
         "fan_duty": dict.fromkeys(fans, 0.2),
-        "cores_active": {"all": 8, "system.slice": 8},
+        "cores_active": {"all": 8},
+        "active_cores": {"all": 8, "system.slice": 8},
         "frequency_hz": {f"policy{cpu}": 2.8e9 for cpu in CPUS},
     }.items():
         expect(rows.get(name) == values, f"{name}: {rows.get(name)}, not {values}")

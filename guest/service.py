@@ -119,7 +119,7 @@ def boot(bed):
 
 def starts(bed):
     """enabled and started, it is ready, has the fans, and no capabilities but those documented"""
-    bed.guest.run(f"""cat > /etc/ebb/ebb.toml << 'END'\n{CONFIG.format("100 W")}END
+    bed.guest.run(f"""cat > /etc/ebb/ebb.toml << 'END'\n{CONFIG.format("120 W")}END
         systemctl enable --now ebb-restore ebb""")
     pid = bed.acts()
     held = int(bed.guest.run(f"awk '/^CapEff/ {{ print $2 }}' /proc/{pid}/status"), 16)
@@ -130,7 +130,7 @@ def starts(bed):
 def reloads(bed):
     """systemctl reload gives it a new budget without a start"""
     before = bed.show("MainPID")
-    bed.guest.run(f"""cat > /etc/ebb/ebb.toml << 'END'\n{CONFIG.format("22 W")}END
+    bed.guest.run(f"""cat > /etc/ebb/ebb.toml << 'END'\n{CONFIG.format("42 W")}END
         systemctl reload ebb""")
     capped = """for drive in /dev/nvme?; do nvme get-feature $drive -f 2; done | grep -c value:0x0*2"""
     bed.until("both drives are capped", lambda: bed.guest.attempt(capped)[1] == "2")

@@ -30,7 +30,7 @@ DRIVE = """drive() {
             echo /dev/$(basename $(dirname $at))
         }"""
 CONFIG = """policy = "pacer+pacman+eadc"
-ssd_budget = "62 W"
+ssd_budget = "82 W"
 """
 
 
@@ -97,7 +97,7 @@ class Trial:
         told = self.bed.guest.run(f"""{DUMP}
             pause={pause:.3f}
             {DRIVE}
-            alive() {{ kill -0 $supervisor; }}
+            alive() {{ kill -0 $supervisor || {{ cat /tmp/ebb-run; exit 1; }}; }}
             running() {{ grep -lxE 'ebb|exe' /proc/[0-9]*/comm 2> /dev/null || true; }}
             gone() {{
                 for try in $(seq 600); do [ "$(running)" ] || return 0; sleep 0.1; done
