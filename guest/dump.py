@@ -79,4 +79,4 @@ def same(before, after, otherwise=""):
              for what in sorted(names) if before.get(what) != after.get(what)]
     expect(not lines, "\n".join([*lines[:40], otherwise]))
     tasks = sum(name.startswith("/proc/") for name in names)
-    expect(len(names) - tasks > 500 and tasks > 50, f"only {len(names)} are in both dumps")
+    expect(len(names) - tasks > 200 and tasks > 20, f"only {len(names)} are in both dumps")

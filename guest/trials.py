@@ -90,13 +90,17 @@ class Trial:
     def run(self):
         """Whether anything was set when it was killed, where nobody had yet set it back."""
         # From the start, from the first write on, or from the first cycle on.
-        events = ["true", "[ -e /var/lib/ebb/originals.json ]", "grep -q ' acting$' /tmp/ebb-run"]
+        events = ["true", "[ -e /var/lib/ebb/originals.json ]", "grep -qE ' (acting|degraded.*)$' /tmp/ebb-run"]
         event = events[-1] if self.first else self.random.choice(events)
-        wait = f"until {event}; do alive; sleep 0.01; done"
+        wait = f"within \"{event}\""
         moment, pause = self.random.uniform(0, 4), self.random.uniform(0, 1.5)
         told = self.bed.guest.run(f"""{DUMP}
             pause={pause:.3f}
             {DRIVE}
+            within() {{
+                for try in $(seq 3000); do if eval "$1"; then return; fi; alive; sleep 0.01; done
+                echo "not in time: $1"; cat /tmp/ebb-run; exit 1
+            }}
             alive() {{ kill -0 $supervisor || {{ cat /tmp/ebb-run; exit 1; }}; }}
             running() {{ grep -lxE 'ebb|exe' /proc/[0-9]*/comm 2> /dev/null || true; }}
             gone() {{

@@ -170,7 +170,7 @@ impl Parking {
             self.tasks.look();
             parked = self.choose(&asked, steering);
             // On disk before the kernel is made to forget them.
-            self.save(&parked)?;
+            self.save(self.tasks.saved(&parked))?;
         }
         self.plan = (asked, parked);
         Ok(())
@@ -197,16 +197,17 @@ impl Parking {
         }
         // Each time, whatever of it was taken: whatever touches a cpuset, a CPU that comes or goes
         // as well, makes Linux before 6.2 forget.
-        let mut settled = self.tasks.settle(&self.parked(steering));
+        let settled = self.tasks.settle(&self.parked(steering));
+        let settled = settled.map_err(|unsettled| unsettled.to_string());
         if settled.is_ok() && outcome == Outcome::Done && self.plan.1.is_empty() {
             self.tasks.let_go();
-            settled = self.save(&[]).map_err(|error| error.to_string());
         }
-        (outcome, settled.err())
+        // What they are bound to now tells Ebb's doing from their owners', after a kill as well.
+        let saved = self.save(self.tasks.all()).map_err(|error| error.to_string());
+        (outcome, settled.and(saved).err())
     }
 
-    fn save(&mut self, parked: &[u16]) -> Result<(), StateError> {
-        let saved = self.tasks.saved(parked);
+    fn save(&mut self, saved: Vec<Bound>) -> Result<(), StateError> {
         if self.saved != saved {
             self.state.save_tasks(&saved)?;
             self.saved = saved;

@@ -119,8 +119,12 @@ pub fn restore(
     if let Some(tasks) = &mut tasks {
         let settled = tasks.settle(&[]);
         let mut places = places.iter_mut().filter(|one| one.place.unbinds());
-        if let (Err(reason), Some(place)) = (settled, places.next()) {
-            place.outcome = Outcome::Failed { reason };
+        if let (Err(unsettled), Some(place)) = (settled, places.next()) {
+            let reason = unsettled.to_string();
+            place.outcome = match unsettled.waits {
+                true => Outcome::Pending { reason },
+                false => Outcome::Failed { reason },
+            };
         }
     }
     // Where one has failed they are still bound to less than their own.

@@ -7,6 +7,8 @@
 //! CPUs, as later kernels do, and set back at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,10 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 /// `include/uapi/linux/sched.h`: SCHED_DEADLINE. Such a thread is never bound.
 pub const DEADLINE: u32 = 6;
+
+/// So often at most is looked at all tasks, and so long is waited in between.
+const LOOKS: usize = 10;
+const NAP: Duration = Duration::from_millis(20);
 
 /// A task and the CPUs that it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,15 +89,34 @@ impl Tasks {
         self.groups.clear();
     }
 
-    /// Looks at every task of the machine.
+    /// Looks at every task of the machine: until twice the same is seen, where any is bound that
+    /// was not before. While a CPU comes or goes Linux changes one task after the other.
     pub fn look(&mut self) {
+        let before = std::mem::take(&mut self.bound);
+        self.glance(&before);
+        for _ in 0..LOOKS {
+            let known =
+                |bound: &Bound| before.get(&bound.task).is_some_and(|b| b.cpus == bound.cpus);
+            if self.bound.values().all(known) {
+                return;
+            }
+            thread::sleep(NAP);
+            let online = std::mem::take(&mut self.online);
+            let seen = std::mem::take(&mut self.bound);
+            self.glance(&before);
+            if self.online == online && self.bound == seen {
+                return;
+            }
+        }
+    }
+
+    fn glance(&mut self, before: &BTreeMap<u32, Bound>) {
         self.begin();
         self.pinned.clear();
-        let before = std::mem::take(&mut self.bound);
         for process in self.sys.numbered("proc", "") {
             for task in self.sys.numbered(format!("proc/{process}/task"), "") {
                 // What ends meanwhile is of no interest.
-                if let Some(bound) = self.one(&process, &task, &before) {
+                if let Some(bound) = self.one(&process, &task, before) {
                     self.bound.insert(bound.task, bound);
                 }
             }
@@ -211,18 +236,18 @@ impl Tasks {
     ///
     /// # Errors
     /// Why some cannot be bound.
-    pub fn settle(&mut self, parked: &[u16]) -> Result<(), String> {
+    pub fn settle(&mut self, parked: &[u16]) -> Result<(), Unsettled> {
         if parked.is_empty() {
             self.usual = usual(&self.sys);
         }
         self.active = self.without(parked);
         self.begin();
-        let mut failed = Failed::default();
+        let mut failed = Unsettled::default();
         for mut bound in std::mem::take(&mut self.bound).into_values() {
             failed.note(self.bind(&mut bound, parked));
             self.bound.insert(bound.task, bound);
         }
-        failed.result()
+        if failed.count == 0 { Ok(()) } else { Err(failed) }
     }
 
     /// They are their owners' from now on.
@@ -256,14 +281,20 @@ impl Tasks {
         self.is_whole(&task, bound, parked)
     }
 
-    /// That nothing of a task's own is lost: Linux before 6.2 binds to CPUs online alone.
+    /// That nothing of a task's own is lost for good: Linux before 6.2 binds to CPUs online alone, and
+    /// a CPU that has come is not at once what groups have.
     fn is_whole(&self, task: &str, bound: &Bound, parked: &[u16]) -> Result<(), Absent> {
+        if !parked.is_empty() {
+            return Ok(());
+        }
+        let Ok(is) = self.sys.bound(task) else { return Ok(()) };
+        let is_here = |cpu: &u16| self.usual.contains(cpu) && self.online.contains(cpu);
         let own = cpus(&bound.cpus).unwrap_or_default();
-        if !parked.is_empty() || self.online(&own) == own || self.sys.bound(task) == Ok(own) {
+        if own.iter().all(|cpu| is.contains(cpu) || is_here(cpu)) {
             return Ok(());
         }
         let error = format!("some of its CPUs {} are offline", bound.cpus);
-        Err(Absent::Failed { path: self.sys.path(format!("proc/{task}")), error })
+        Err(Absent::Away { path: self.sys.path(format!("proc/{task}")), error })
     }
 }
 
@@ -274,23 +305,24 @@ fn left(bound: &Bound, active: &[u16]) -> Vec<u16> {
     if left.is_empty() { active.to_vec() } else { left }
 }
 
-/// What went wrong, and how often.
-#[derive(Debug, Default)]
-struct Failed {
+/// Tasks that are not bound to all of their CPUs.
+#[derive(Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{count} tasks cannot be bound to their CPUs: {first}")]
+pub struct Unsettled {
     count: usize,
-    first: Option<Absent>,
+    first: String,
+    /// Whether all of them only wait for CPUs that are offline.
+    pub waits: bool,
 }
 
-impl Failed {
+impl Unsettled {
     fn note(&mut self, result: Result<(), Absent>) {
-        if let Err(absent) = result {
-            self.count += 1;
-            self.first.get_or_insert(absent);
+        let Err(absent) = result else { return };
+        if self.count == 0 {
+            (self.first, self.waits) = (absent.to_string(), true);
         }
-    }
-    fn result(self) -> Result<(), String> {
-        let Some(first) = self.first else { return Ok(()) };
-        Err(format!("{} tasks cannot be bound to their CPUs: {first}", self.count))
+        self.count += 1;
+        self.waits &= matches!(absent, Absent::Away { .. });
     }
 }
 
