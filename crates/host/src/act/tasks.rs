@@ -281,8 +281,8 @@ impl Tasks {
         self.is_whole(&task, bound, parked)
     }
 
-    /// That nothing of a task's own is lost for good: Linux before 6.2 binds to CPUs online alone, and
-    /// a CPU that has come is not at once what groups have.
+    /// That nothing of a task's own is lost for good: Linux before 6.2 binds to CPUs online alone,
+    /// and a CPU that has come is not at once what groups have.
     fn is_whole(&self, task: &str, bound: &Bound, parked: &[u16]) -> Result<(), Absent> {
         if !parked.is_empty() {
             return Ok(());
