@@ -171,9 +171,9 @@ def deadlines(bed):
             print(f"# {cycle + 1} of {bed.args.cycles} cycles", flush=True)
     before, after = bed.guest.run(f"""touch /tmp/enough
         until [ -e /tmp/stopped ]; do sleep 0.1; done
-        /tmp/tools/ebb restore
+        /tmp/tools/ebb restore >> /tmp/said 2>&1
         {DUMP}\ndump > /tmp/after
-        cat /tmp/before; echo ===; cat /tmp/after""").split("\nnothing to restore\n")[-1].split("===\n")
+        cat /tmp/before; echo ===; cat /tmp/after""").split("===\n")
     print(f"# cores were parked in {parked} of {bed.args.cycles} cycles")
     wrong = {name: cpus for name, cpus in sugov(bed).items() if name != f"sugov:{cpus}"}
     expect(not wrong, f"bound elsewhere: {wrong}")

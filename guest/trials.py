@@ -60,16 +60,18 @@ class Trial:
                          f"echo {mode} > pwm{fan}_enable")
         for drive in range(4):
             lines.append(f"nvme set-feature $(drive {drive}) -f 2 -v {self.random.randrange(3)}")
-        for task in range(1, 5):
-            cpus = ",".join(map(str, self.random.sample(range(8), self.random.randrange(1, 5))))
-            lines.append(f"taskset -pc {cpus} $(sed -n {task}p /tmp/bound) > /dev/null")
-        # Off, or on with lists of its own: one that has none cannot have none again.
+        # Off, or on with a list of its own: a group that has none cannot have none again.
         lines.append("cd /sys/fs/cgroup\necho -cpuset > cgroup.subtree_control")
+        cpus = range(8)
         if choose([True, False]):
+            cpus = range(self.random.randrange(4), self.random.randrange(5, 9))
             lines.append("echo +cpuset > cgroup.subtree_control")
             for group in "system.slice", "user.slice":
-                low = self.random.randrange(4)
-                lines.append(f"echo {low}-{self.random.randrange(4, 8)} > {group}/cpuset.cpus")
+                lines.append(f"echo {cpus[0]}-{cpus[-1]} > {group}/cpuset.cpus")
+        # None can be bound to CPUs outside its group's, and a list takes back older bindings.
+        for task in range(1, 5):
+            bound = self.random.sample(cpus, self.random.randrange(1, min(5, len(cpus))))
+            lines.append(f"taskset -pc {','.join(map(str, bound))} $(sed -n {task}p /tmp/bound) > /dev/null")
         return "\n".join(lines)
 
     def event(self):
