@@ -44,7 +44,7 @@ DUMP = f"""dump() {{
         /proc/[0-9]*/stat 2> /dev/null || true
     for drive in /sys/class/nvme/nvme*; do
         [ -e $drive ] || continue
-        echo "drive $(cat $drive/subsysnqn): $(nvme get-feature /dev/${{drive##*/}} -f 2 || true)"
+        echo "drive $(tr : _ < $drive/subsysnqn): $(nvme get-feature /dev/${{drive##*/}} -f 2 || true)"
     done
 }}
 """

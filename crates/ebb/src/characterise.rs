@@ -231,6 +231,7 @@ impl Sweep<'_> {
                 workload: spec.build(&server.context(&spec, self.seed))?,
                 jobs: Vec::new(),
                 faults: None,
+                senses: None,
                 seed: self.seed,
                 duration: Some(settle + self.pause),
                 warmup: settle,

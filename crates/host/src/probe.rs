@@ -256,7 +256,11 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
             controllers(machine, list, |_| None);
             NO_CONTROLLER
         }
-        S::DriveTemperature | S::DriveUtilisation | S::DriveReadBytes | S::DriveWrittenBytes => {
+        S::DriveTemperature
+        | S::DriveUtilisation
+        | S::DriveOutstanding
+        | S::DriveReadBytes
+        | S::DriveWrittenBytes => {
             for drive in &machine.drives {
                 drive_signal(machine, drive, signal, list);
             }
@@ -485,7 +489,7 @@ fn drive_signal(machine: &Machine, drive: &Drive, signal: Signal, list: &mut Lis
         _ => 0.0,
     });
     let value_of = |value: Result<f64, Absent>| match (signal, value) {
-        (Signal::DriveUtilisation, Ok(_)) => (None, None),
+        (Signal::DriveUtilisation | Signal::DriveOutstanding, Ok(_)) => (None, None),
         (_, Ok(value)) => (Some(value), None),
         (_, Err(absent)) => (None, Some(absent.to_string())),
     };

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::common::{Weather, heated};
 use ebb_policy::cpu::Native;
+use ebb_policy::live::{ACTS, SENSES};
 use ebb_policy::table::{SIGNALS, page};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{
@@ -55,6 +56,7 @@ fn every_signal_can_be_read() {
     signals.jobs[0].present = true;
     for drive in &mut signals.drives {
         (drive.temperature, drive.utilisation) = (Some(Celsius(40.0)), Some(0.5));
+        drive.outstanding = Some(0.7);
         (drive.read_bytes, drive.written_bytes) = (Some(4096), Some(4096));
         drive.standby = Some(true);
     }
@@ -218,4 +220,14 @@ fn a_released_control_is_as_it_was_found() {
     let decisions: Vec<_> = in_force.decisions(&before, PERIOD).collect();
     let [decision] = decisions[..] else { panic!("{decisions:?}") };
     assert_eq!((decision.from, decision.to), (Some(0.5), None));
+}
+
+/// Where each signal and control is on a server is said once.
+#[test]
+fn every_row_has_its_place_on_a_server() {
+    let signals: Vec<_> = SENSES.iter().flat_map(|sense| sense.signals).collect();
+    assert!(Signal::ALL.iter().all(|signal| signals.iter().filter(|s| **s == signal).count() == 1));
+    assert!(
+        Control::ALL.iter().all(|of| ACTS.iter().filter(|act| act.control == *of).count() == 1)
+    );
 }

@@ -18,7 +18,7 @@ pub mod thermal;
 pub mod vibration;
 
 pub use drive_file::{DriveFile, DriveHeat};
-pub use engine::{Change, Run, TwinError, run, run_to_trip};
+pub use engine::{AsHost, Change, Run, TwinError, run, run_to_trip};
 pub use outcome::{
     Energy, JobTotal, Observer, Outcome, Sample, ThermalTotals, Trip, Unobserved, Weather,
 };

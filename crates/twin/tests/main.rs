@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod as_host;
 mod bases;
 mod common;
 mod cooling;

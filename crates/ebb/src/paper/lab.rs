@@ -125,6 +125,7 @@ impl Lab {
                 duration,
                 warmup,
                 faults: None,
+                senses: None,
             },
             &mut watch,
         )?;

@@ -42,6 +42,7 @@ pub fn energy(server: &Server, name: &str, plan: &Plan, done: &Done) -> Result<E
             duration: Some(Nanos((done.end - done.start).as_nanos() as u64)),
             warmup: Nanos(plan.manner.warmup.as_nanos() as u64),
             faults: None,
+            senses: None,
         },
         &mut Unobserved,
     )

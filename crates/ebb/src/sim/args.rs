@@ -6,6 +6,8 @@ use clap::Args;
 
 use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio, parse_tolerance};
 use ebb_trace::generate::{DriveShare, Rate, Share};
+use ebb_twin::AsHost;
+use ebb_twin::profile::Governor;
 
 use super::change::Change;
 use crate::args::{Changes, Reading};
@@ -84,6 +86,17 @@ pub struct SimArgs {
     /// study policies published without a guard.
     #[arg(long)]
     pub no_thermal_guard: bool,
+
+    /// Sense and act as `ebb run` can on a server, with its paces, roundings and absences:
+    /// "least", or what a server has beyond that, of "meters" (drives measure their power),
+    /// "idle-power" (drives state what they draw at rest), "served" (latency from `ebb serve`).
+    #[arg(long, value_name = "SENSES", value_parser = as_host)]
+    pub as_host: Option<AsHost>,
+
+    /// Frequency governor that the server was found with, below what a policy asks for [default:
+    /// the profile's, or else performance].
+    #[arg(long, value_name = "NAME", value_parser = governor)]
+    pub governor: Option<Governor>,
 
     #[command(flatten)]
     pub trace: TraceInput,
@@ -195,6 +208,28 @@ impl WorkloadArgs {
             ("--drives", self.drives.is_some()),
             ("--data", self.data.is_some()),
         ])
+    }
+}
+
+fn as_host(text: &str) -> Result<AsHost, String> {
+    let mut senses = AsHost::default();
+    for name in text.split(',').map(str::trim).filter(|name| *name != "least") {
+        let sense = match name {
+            "meters" => &mut senses.meters,
+            "idle-power" => &mut senses.idle_power,
+            "served" => &mut senses.served,
+            _ => return Err(format!("'{name}' is none of least, meters, idle-power, served")),
+        };
+        *sense = true;
+    }
+    Ok(senses)
+}
+
+fn governor(text: &str) -> Result<Governor, String> {
+    match text {
+        "performance" => Ok(Governor::Performance),
+        "schedutil" => Ok(Governor::Schedutil),
+        _ => Err(format!("'{text}' is none of performance, schedutil")),
     }
 }
 

@@ -74,6 +74,7 @@ fn whole(plan: &Plan, policy: Box<dyn Policy>) -> Result<Run<'_>> {
         duration: plan.duration,
         warmup: plan.warmup,
         faults: plan.faults.clone(),
+        senses: None,
     })
 }
 

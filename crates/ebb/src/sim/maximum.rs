@@ -39,6 +39,7 @@ pub fn maximum(
             duration: Some(WARMUP + MEASURED),
             warmup: WARMUP,
             faults: None,
+            senses: None,
         },
         &mut Unobserved,
     )?;

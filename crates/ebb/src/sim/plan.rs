@@ -9,8 +9,9 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
 use ebb_trace::Workload;
 use ebb_trace::generate::{Job, PartDevices, WorkloadSpec};
-use ebb_twin::Change;
 use ebb_twin::faults::Faults;
+use ebb_twin::profile::Governor;
+use ebb_twin::{AsHost, Change};
 
 use super::args::SimArgs;
 use super::change::Change as Stated;
@@ -68,6 +69,8 @@ pub struct Plan {
     pub seed: u64,
     /// Injected faults.
     pub faults: Option<Faults>,
+    /// What a host would sense, where that is played.
+    pub senses: Option<AsHost>,
     /// Whether the guard's thermal limits hold.
     pub thermal_guard: bool,
     /// Share of [`Plan::maximum`] that was asked for.
@@ -101,7 +104,10 @@ impl Plan {
         options::contradictions(args)?;
         let example = options::is_example(args);
         let profile = if example { Example::PROFILE } else { DEFAULT_PROFILE };
-        let server = Server::load(args.profile.as_deref().unwrap_or(profile))?;
+        let mut server = Server::load(args.profile.as_deref().unwrap_or(profile))?;
+        if let Some(governor) = args.governor {
+            server.profile.cpu.governor = governor;
+        }
         let ssd_budget = args.ssd_budget;
         let mut policies = args.policies.clone();
         if example {
@@ -139,6 +145,7 @@ impl Plan {
             warmup_stated: args.warmup,
             seed: args.seed,
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
+            senses: args.as_host,
             thermal_guard: !args.no_thermal_guard,
             pressure: args.workload.pressure.or(example.then_some(Example::PRESSURE)),
             maximum: None,
@@ -189,6 +196,12 @@ impl Plan {
         let mut notes = Vec::new();
         if !self.thermal_guard {
             notes.push("the guard's thermal limits are off (--no-thermal-guard)".to_owned());
+        }
+        if self.senses.is_some() {
+            notes.push("policies sense and act as on a server (--as-host)".to_owned());
+        }
+        if self.server.profile.cpu.governor != Governor::Performance {
+            notes.push("below what policies ask for schedutil chooses the frequency".to_owned());
         }
         if self.changes.iter().any(|(_, settings)| settings.plf != self.settings.plf) {
             notes.push("verdicts are by the tolerance of the start".to_owned());

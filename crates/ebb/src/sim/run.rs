@@ -99,6 +99,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         duration: plan.duration,
         warmup: plan.warmup,
         faults: plan.faults.clone(),
+        senses: plan.senses,
     };
     let outcome = ebb_twin::run_to_trip(run, &mut watcher).map_err(|error| match error {
         TwinError::Request { .. } if plan.folds() == Some(false) => {

@@ -110,6 +110,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
             duration: Some(warmup + time),
             warmup,
             faults: None,
+            senses: None,
         };
         Ok(ebb_twin::run(run, &mut Unobserved)?.iops())
     };

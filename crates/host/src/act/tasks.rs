@@ -277,24 +277,30 @@ impl Tasks {
                 result => result?,
             }
         }
-        bound.now = cpu_list(&own);
-        self.is_whole(&task, bound, parked)
+        // What Linux has made of it: a CPU may have gone at this very moment.
+        let is = self.sys.bound(&task).unwrap_or(own);
+        bound.now = cpu_list(&is);
+        if parked.is_empty() { self.is_whole(bound, &is) } else { Ok(()) }
     }
 
-    /// That nothing of a task's own is lost for good: Linux before 6.2 binds to CPUs online alone,
-    /// and a CPU that has come is not at once what groups have.
-    fn is_whole(&self, task: &str, bound: &Bound, parked: &[u16]) -> Result<(), Absent> {
-        if !parked.is_empty() {
+    /// That nothing of a task's own is lost for good: Linux before 6.2 binds to CPUs online alone.
+    /// It may lack what its group lacks, of CPUs that have been there all the time.
+    fn is_whole(&mut self, bound: &Bound, is: &[u16]) -> Result<(), Absent> {
+        let mut missing = cpus(&bound.cpus).unwrap_or_default();
+        missing.retain(|cpu| !is.contains(cpu));
+        if missing.is_empty() {
             return Ok(());
         }
-        let Ok(is) = self.sys.bound(task) else { return Ok(()) };
-        let is_here = |cpu: &u16| self.usual.contains(cpu) && self.online.contains(cpu);
-        let own = cpus(&bound.cpus).unwrap_or_default();
-        if own.iter().all(|cpu| is.contains(cpu) || is_here(cpu)) {
+        let stayed = self.online(&missing);
+        self.begin();
+        let (here, usual) = (self.online(&stayed), usual(&self.sys));
+        let all = self.cpus_of(bound.group.as_deref());
+        let lacks = |cpu: &u16| here.contains(cpu) && usual.contains(cpu) && !all.contains(cpu);
+        if missing.iter().all(lacks) {
             return Ok(());
         }
         let error = format!("some of its CPUs {} are offline", bound.cpus);
-        Err(Absent::Away { path: self.sys.path(format!("proc/{task}")), error })
+        Err(Absent::Away { path: self.sys.path(format!("proc/{}", bound.task)), error })
     }
 }
 

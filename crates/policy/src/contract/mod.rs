@@ -11,6 +11,7 @@
 //! | `control.rs` | the table of controls: name, unit, of what, how two owners combine, released |
 //! | `signal.rs` | the table of signals |
 //! | `table.rs` | its rows, how each is read, and the page of both tables |
+//! | `live.rs` | where all of it is on a server, and what the twin plays of that |
 //! | `row.rs` | what rows of both have in common |
 //! | `signals.rs` | what was sensed in a period |
 //! | `source.rs` | how old each value is, and whether it was measured |
@@ -25,6 +26,7 @@
 pub mod class;
 pub mod control;
 pub mod in_force;
+pub mod live;
 pub mod names;
 pub mod policy;
 pub mod request;

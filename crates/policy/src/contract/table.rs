@@ -2,6 +2,7 @@
 //! from both tables; `tests/table.rs` compares it.
 
 use super::control::{Control, ControlRow};
+use super::live::{ACTS, Act, SENSES, Sense};
 use super::row::{Aggregation, Domain, Unit};
 use super::signal::{Signal, signals};
 use super::signals::{JobSignals, Signals};
@@ -133,5 +134,33 @@ pub fn page() -> String {
             "| `{name}` | {domain} | {unit} | {all} | {who} | {combine} | {released} | {text} |\n"
         ));
     }
+    live(&mut page);
     page
+}
+
+/// Where all of that is on a server.
+fn live(page: &mut String) {
+    page.push_str(
+        "\n## On a server\n\n\
+         Where signals come from on a server, how often, and what the twin plays of that with \
+         [`ebb sim --as-host`](simulate.md). Host and twin\ntake their paces from this table \
+         (`live.rs`); tests hold both to it.\n\n\
+         | signals | from | every | as-host |\n|---|---|---|---|\n",
+    );
+    for Sense { signals, from, pace, played } in SENSES {
+        let name = |signal: &Signal| format!("`{}`", SIGNALS[*signal as usize].name);
+        let names: Vec<_> = signals.iter().map(name).collect();
+        let pace = match (from, *pace) {
+            (None, _) => String::new(),
+            (_, Nanos::ZERO) => "cycle".to_owned(),
+            (_, pace) => pace.to_string(),
+        };
+        let (names, from) = (names.join(", "), from.unwrap_or("nowhere"));
+        page.push_str(&format!("| {names} | {from} | {pace} | {played} |\n"));
+    }
+    page.push_str("\n| control | set by | as-host |\n|---|---|---|\n");
+    for Act { control, by, played } in ACTS {
+        let (name, by) = (control.row().name, by.unwrap_or("what the operator names"));
+        page.push_str(&format!("| `{name}` | {by} | {played} |\n"));
+    }
 }

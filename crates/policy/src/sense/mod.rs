@@ -11,8 +11,10 @@
 //! | `drives.rs` | the drives' temperatures, and the air that they ask for |
 //! | `air.rs` | the air that the fans give, and its resistance to heat |
 //! | `load.rs` | how busy the processors are |
+//! | `asked.rs` | what is known of a drive between two questions |
 
 pub(crate) mod air;
+mod asked;
 pub(crate) mod drives;
 pub(crate) mod estimate;
 pub(crate) mod load;
@@ -21,6 +23,7 @@ pub(crate) mod sensor;
 pub(crate) mod stuck;
 pub(crate) mod thresholds;
 
+pub use asked::{Answers, Asked, DriveHealth};
 pub use estimate::{Estimate, Estimator};
 pub use thresholds::{EMERGENCY, RED_LINE, SET_POINT, Thresholds};
 

@@ -4,7 +4,7 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{DriveSignals, DriveSpec, PowerState};
 
 use super::device::Device;
-use super::drive_queue::DriveQueue;
+use super::drive_queue::{Block, DriveQueue};
 use super::events::{Event, Events};
 use super::io::{DriveCommand, Io, Ios};
 use crate::hdd::Wear;
@@ -34,6 +34,8 @@ pub(super) struct Array {
     idle_wake: Option<Nanos>,
     /// Largest sum of caps at any instant; a write under way counts with its larger cap.
     most_capped: Watts,
+    /// Reads and writes of all drives in the period.
+    block: [Block; 2],
 }
 
 /// Where a byte of a volume lies.
@@ -66,6 +68,7 @@ impl Array {
             states: vec![0; count],
             idle_wake: profile.drives.idle_wake,
             most_capped: Watts(0.0),
+            block: [Block::default(); 2],
         }
     }
 
@@ -128,8 +131,8 @@ impl Array {
         self.drives[usize::from(ios[io].drive)].send(ios, events, now, io);
     }
     /// The disk completed a command.
-    pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
-        self.drives[usize::from(drive)].ended(ios, events, now);
+    pub(super) fn done(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
+        self.drives[usize::from(ios[io].drive)].ended(ios, events, now, io);
     }
     /// A command of an SSD that others wait for has ended.
     pub(super) fn room(&mut self, ios: &Ios, events: &mut Events, now: u64, drive: u16) {
@@ -220,12 +223,22 @@ impl Array {
         self.most_capped
     }
 
+    /// What the block layer counted of all drives in the period, and how many commands there are.
+    pub(super) fn block(&self, now: u64) -> ([Block; 2], u64) {
+        (self.block, self.drives.iter().map(|drive| drive.there(now)).sum())
+    }
+
     /// Reports each drive over a period of `length` ns; returns the energy of all of them.
     pub(super) fn sense(&mut self, now: u64, length: u64, signals: &mut [DriveSignals]) -> f64 {
         let mut sum = 0.0;
+        self.block = [Block::default(); 2];
         for ((drive, state), signal) in self.drives.iter_mut().zip(&self.states).zip(signals) {
-            let (joules, sensed) = drive.sense(now, length, *state);
+            let (joules, sensed, done) = drive.sense(now, length, *state);
             sum += joules;
+            for (all, own) in self.block.iter_mut().zip(done) {
+                all.completed += own.completed;
+                all.time += own.time;
+            }
             *signal = sensed;
         }
         sum

@@ -1,12 +1,16 @@
 //! Core groups: run queues, service, parking, frequency, and the energy of each core.
 
+mod govern;
+mod heat;
+mod recall;
+
 use std::collections::VecDeque;
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
-use ebb_policy::units::{Hertz, Nanos, Watts};
+use ebb_policy::units::{Hertz, Watts};
 use ebb_policy::{CoreRole, GroupSetting, GroupSignals};
 
 use super::events::{Event, Events};
@@ -16,7 +20,6 @@ use super::prefetch::prefetch;
 use super::quota::Quota;
 use crate::outcome::CoreTime;
 use crate::profile::{Cpu, Profile, Stage, Wait};
-use crate::thermal::leakage::voltage;
 
 /// An I/O and the cycles that it takes in its stage.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +69,9 @@ struct Group {
     taking: u16,
     joined_at: u64,
     frequency: Hertz,
+    /// The highest that is asked for, and that the governor finds needed.
+    asked: Hertz,
+    needed: Hertz,
     ns_per_cycle: f64,
     busy_watts: f64,
     poll_watts: f64,
@@ -76,6 +82,8 @@ struct Group {
     watt_ns: f64,
     /// Waits for work by polling; cores for jobs leave that to the operating system.
     polls: bool,
+    /// Useful time of its cores since the start, ns.
+    busy: u64,
 }
 
 /// All cores.
@@ -94,6 +102,11 @@ pub(super) struct Cores {
     quota: Quota,
     /// The highest frequency at which all cores busy keep the power limit.
     ceiling: Hertz,
+    /// How often it is looked whether cores are crowded; 0 is with every request.
+    watch: u64,
+    watching: bool,
+    /// Energy outside the cores in this period, up to a change of frequency.
+    uncore: (u64, f64),
 }
 
 /// Runs on a core in place of an I/O: a job.
@@ -141,6 +154,8 @@ impl Cores {
                 taking: stage.cores,
                 joined_at: 0,
                 frequency: Hertz(0.0),
+                asked: Hertz(0.0),
+                needed: Hertz(f64::INFINITY),
                 ns_per_cycle: 0.0,
                 busy_watts: 0.0,
                 poll_watts: 0.0,
@@ -148,6 +163,7 @@ impl Cores {
                 variation: variation(stage.variation, seed ^ (index as u64) << 32),
                 watt_ns: 0.0,
                 polls: profile.cpu.wait == Wait::Poll && stage.role != CoreRole::Compute,
+                busy: 0,
                 stage,
             });
             let core = Core {
@@ -174,6 +190,9 @@ impl Cores {
             time: CoreTime::default(),
             quota: Quota::new(&profile.cpu),
             ceiling: Hertz(f64::INFINITY),
+            watch: 0,
+            watching: false,
+            uncore: (0, 0.0),
         };
         this.ceiling = this.within_limit();
         this.share_quota(0);
@@ -250,18 +269,8 @@ impl Cores {
         let (one, other) = (pick(draw >> 32), pick(draw & 0xFFFF_FFFF));
         let core = if self.cores[other].load < self.cores[one].load { other } else { one };
         let runs = self.enqueue(events, now, core, work, user);
-        let group = &self.groups[stage as usize];
-        if let Some((most, frequency)) = group.recall
-            && (group.active < group.stage.cores || group.frequency < frequency)
-            && group.load > most.saturating_mul(u32::from(group.active))
-        {
-            // What crowds one stage is on its way to the next: all come back.
-            for index in 0..self.groups.len() {
-                let Group { stage, recall, .. } = &self.groups[index];
-                let Some((_, frequency)) = *recall else { continue };
-                let all = GroupSetting { active: stage.cores, frequency };
-                self.apply(events, now, index, all);
-            }
+        if self.is_crowded(stage as usize) {
+            self.crowded(events, now);
         }
         runs
     }
@@ -366,8 +375,9 @@ impl Cores {
         }
         if core.running != NONE {
             core.busy += span;
+            self.groups[index].busy += span;
             self.time.busy.0 += span;
-            self.watt_ns += span as f64 * group.busy_watts;
+            self.watt_ns += span as f64 * self.groups[index].busy_watts;
         } else if !core.active {
             self.time.parked.0 += span;
             self.watt_ns += span as f64 * self.cpu.parked.0;
@@ -385,13 +395,18 @@ impl Cores {
         self.groups[index].watt_ns += self.watt_ns - before;
     }
 
+    /// What a group runs at of what is asked for.
+    fn allowed(&self, group: usize, asked: Hertz) -> Hertz {
+        asked.min(self.ceiling).min(self.groups[group].needed)
+    }
+
     /// Sets a group's frequency-dependent numbers.
     fn scale(&mut self, group: usize, asked: Hertz) {
-        let frequency = asked.min(self.ceiling);
+        let frequency = self.allowed(group, asked);
         let highest = self.cpu.frequencies.last().map_or(frequency.0, |f| f.0);
         let dynamic = self.cpu.dynamic(frequency).0;
         let group = &mut self.groups[group];
-        group.frequency = frequency;
+        (group.frequency, group.asked) = (frequency, asked);
         let unstretched = self.uncore_share * (1e9 / highest);
         group.ns_per_cycle = (1.0 - self.uncore_share) * (1e9 / frequency.0) + unstretched;
         group.busy_watts = self.cpu.core_static.0 + dynamic;
@@ -410,8 +425,9 @@ impl Cores {
     ) {
         let Group { first, active, frequency, stage, .. } = &self.groups[group];
         let (first, old, cores) = (*first, usize::from(*active), usize::from(stage.cores));
-        let rescale = *frequency != control.frequency.min(self.ceiling);
+        let rescale = *frequency != self.allowed(group, control.frequency);
         let wanted = usize::from(control.active).clamp(1, cores);
+        self.groups[group].asked = control.frequency;
         if !rescale && wanted == old {
             return;
         }
@@ -426,6 +442,7 @@ impl Cores {
             }
         }
         if rescale {
+            self.book_uncore(now);
             self.scale(group, control.frequency);
             let ready = now + self.cpu.frequency_latency.0;
             for core in &mut self.cores[first..first + wanted] {
@@ -474,11 +491,6 @@ impl Cores {
         }
     }
 
-    /// Sets above which load of each active core all of a group come back, at which frequency.
-    pub(super) fn set_recall(&mut self, group: usize, recall: Option<(u16, Hertz)>) {
-        self.groups[group].recall = recall.map(|(most, f)| (u32::from(most), f));
-    }
-
     /// Whether the core takes new work.
     pub(super) fn takes_work(&self, core: usize) -> bool {
         self.cores[core].active
@@ -496,15 +508,6 @@ impl Cores {
     pub(super) fn highest_frequency(&self) -> Hertz {
         *self.cpu.frequencies.last().unwrap_or(&Hertz(1e9))
     }
-    /// Adds what a core of a group drew for `span` ns beyond a busy core's mean, as a share of
-    /// its dynamic power.
-    pub(super) fn add_activity(&mut self, group: usize, span: u64, share: f64) {
-        let dynamic = self.groups[group].busy_watts - self.cpu.core_static.0;
-        let watt_ns = span as f64 * dynamic * share;
-        self.watt_ns += watt_ns;
-        self.groups[group].watt_ns += watt_ns;
-    }
-
     /// Books all cores up to `now`; returns the energy since the last call.
     pub(super) fn take_joules(&mut self, now: u64) -> f64 {
         for index in 0..self.cores.len() {
@@ -513,11 +516,24 @@ impl Cores {
         std::mem::take(&mut self.watt_ns) * 1e-9
     }
 
-    /// Mean power of the packages outside the cores over a period of `length` ns; frequencies
-    /// change between periods only.
-    pub(super) fn uncore(&self, now: u64, length: u64) -> Watts {
+    /// Power of the packages outside the cores at present.
+    fn uncore_now(&self) -> Watts {
         let fastest = self.groups.iter().map(|group| group.frequency).fold(Hertz(0.0), Hertz::max);
-        let power = self.cpu.uncore_at(fastest);
+        self.cpu.uncore_at(fastest)
+    }
+    /// Books it up to `now`.
+    fn book_uncore(&mut self, now: u64) {
+        let since = std::mem::replace(&mut self.uncore.0, now);
+        self.uncore.1 += self.uncore_now().0 * (now - since) as f64;
+    }
+
+    /// Mean power of the packages outside the cores over a period of `length` ns.
+    pub(super) fn uncore(&mut self, now: u64, length: u64) -> Watts {
+        let (since, booked) = std::mem::replace(&mut self.uncore, (now, 0.0));
+        let mut power = self.uncore_now();
+        if length > 0 && since > now - length {
+            power = Watts((booked + power.0 * (now - since) as f64) / length as f64);
+        }
         if length == 0 || !self.quota.limits() {
             return power;
         }
@@ -525,37 +541,6 @@ impl Cores {
         power - self.cpu.stopped_saving * (stopped as f64 / length as f64)
     }
 
-    /// Mean power of each socket over a period of `length` that is booked, from its cores and an
-    /// even part of `uncore`; a group without a socket is spread evenly.
-    pub(super) fn socket_watts(&mut self, length: Nanos, uncore: Watts, sockets: &mut [f64]) {
-        let count = sockets.len().max(1) as f64;
-        sockets.fill(uncore.0 / count);
-        for group in &mut self.groups {
-            let joules = std::mem::take(&mut group.watt_ns);
-            let watts = if length > Nanos::ZERO { joules / length.0 as f64 } else { 0.0 };
-            match group.stage.socket.and_then(|socket| sockets.get_mut(usize::from(socket))) {
-                Some(socket) => *socket += watts,
-                None => sockets.iter_mut().for_each(|socket| *socket += watts / count),
-            }
-        }
-    }
-    /// Voltage of a socket as a share of that at the highest frequency: mean over its cores.
-    pub(super) fn voltage(&self, socket: usize) -> f64 {
-        let highest = self.cpu.frequencies.last().map_or(1.0, |f| f.0);
-        let (mut sum, mut cores) = (0.0, 0.0);
-        for Group { stage, frequency, .. } in &self.groups {
-            if stage.socket.is_none_or(|own| usize::from(own) == socket) {
-                let count = f64::from(stage.cores);
-                sum += voltage(frequency.0 / highest, self.cpu.frequency_exponent) * count;
-                cores += count;
-            }
-        }
-        if cores > 0.0 { sum / cores } else { 1.0 }
-    }
-    /// The socket of a group.
-    pub(super) fn socket(&self, group: usize) -> Option<u16> {
-        self.groups[group].stage.socket
-    }
     /// The frequency of a group.
     pub(super) fn frequency(&self, group: usize) -> Hertz {
         self.groups[group].frequency

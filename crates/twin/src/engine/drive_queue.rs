@@ -34,6 +34,35 @@ pub(super) struct DriveQueue {
     /// Bytes read and written since its last report.
     read: u64,
     written: u64,
+    /// Reads and writes, as the operating system counts them.
+    block: [Block; 2],
+}
+
+/// Commands of one kind at the block layer (Linux: `/proc/diskstats`).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Block {
+    /// That completed since the last report; an SSD's count as they start.
+    pub(super) completed: u64,
+    /// What they took, from where they were sent to the drive or had to wait for it, ns.
+    pub(super) time: u64,
+    /// That wait, or are under way on a disk, and up to when their time is counted.
+    open: u64,
+    since: u64,
+}
+
+impl Block {
+    #[inline]
+    fn pass(&mut self, now: u64) {
+        self.time += self.open * (now - std::mem::replace(&mut self.since, now));
+    }
+    fn begins(&mut self, now: u64) {
+        self.pass(now);
+        self.open += 1;
+    }
+    fn ends(&mut self, now: u64) {
+        self.pass(now);
+        self.open -= 1;
+    }
 }
 
 impl DriveQueue {
@@ -50,6 +79,17 @@ impl DriveQueue {
             busy: 0,
             read: 0,
             written: 0,
+            block: [Block::default(); 2],
+        }
+    }
+
+    /// What the block layer counts of this kind of command; the others have none.
+    #[inline]
+    fn block(&mut self, op: Op) -> Option<&mut Block> {
+        match op {
+            Op::Read => Some(&mut self.block[0]),
+            Op::Write => Some(&mut self.block[1]),
+            Op::Trim | Op::Flush => None,
         }
     }
 
@@ -67,15 +107,31 @@ impl DriveQueue {
         if self.waiting.is_empty() {
             self.await_room(events, ios[io].drive);
         }
+        if let Some(block) = self.block(ios[io].op) {
+            block.begins(now);
+        }
         self.waiting.push(ios, io);
     }
 
-    /// A command of the disk ended: sends the next one that waits.
-    pub(super) fn ended(&mut self, ios: &Ios, events: &mut Events, now: u64) {
+    /// The next one that waits.
+    fn next(&mut self, ios: &Ios, now: u64) -> Option<u32> {
+        let next = self.waiting.pop(ios)?;
+        if let Some(block) = self.block(ios[next].op) {
+            block.ends(now);
+        }
+        Some(next)
+    }
+
+    /// A command of the disk, `io`'s, ended: sends the next one that waits.
+    pub(super) fn ended(&mut self, ios: &Ios, events: &mut Events, now: u64, io: u32) {
         self.work_until(now);
         assert!(self.open > 0, "a disk ends what it was sent");
         self.open -= 1;
-        if let Some(next) = self.waiting.pop(ios) {
+        if let Some(block) = self.block(ios[io].op) {
+            block.ends(now);
+            block.completed += 1;
+        }
+        if let Some(next) = self.next(ios, now) {
             self.begin(ios, events, now, next);
         }
     }
@@ -86,7 +142,7 @@ impl DriveQueue {
             self.ends.pop();
         }
         while self.ends.len() < self.depth
-            && let Some(next) = self.waiting.pop(ios)
+            && let Some(next) = self.next(ios, now)
         {
             self.begin(ios, events, now, next);
         }
@@ -117,6 +173,9 @@ impl DriveQueue {
         }
         self.count(now, command);
         self.open += 1;
+        if let Some(block) = self.block(command.op) {
+            block.begins(now);
+        }
         self.device.submit(command, events, now, io);
     }
 
@@ -127,6 +186,10 @@ impl DriveQueue {
         self.count(now, command);
         self.last_end = self.last_end.max(end);
         self.ends.push(Reverse(end));
+        if let Some(block) = self.block(command.op) {
+            block.completed += 1;
+            block.time += end - now;
+        }
         Some(end)
     }
 
@@ -146,27 +209,41 @@ impl DriveQueue {
         self.busy += until.saturating_sub(before);
     }
 
+    /// Commands under way and waiting.
+    pub(super) fn there(&self, now: u64) -> u64 {
+        let waiting: u64 = self.block.iter().map(|block| block.open).sum();
+        waiting + self.ends.iter().filter(|end| end.0 > now).count() as u64
+    }
+
     /// Reports the drive over a period of `length` ns; returns its energy in it.
     pub(super) fn sense(
         &mut self,
         now: u64,
         length: u64,
         state: PowerState,
-    ) -> (f64, DriveSignals) {
+    ) -> (f64, DriveSignals, [Block; 2]) {
         let total = self.device.energy(Nanos(now)).0;
         let joules = total - std::mem::replace(&mut self.joules, total);
         self.work_until(now);
         let busy = std::mem::take(&mut self.busy);
+        let done = self.block.each_mut().map(|block| {
+            block.pass(now);
+            let done = *block;
+            (block.completed, block.time) = (0, 0);
+            done
+        });
+        let time = (done[0].time + done[1].time) as f64;
         let signals = DriveSignals {
             power: (length > 0).then(|| Watts(joules / (length as f64 * 1e-9))),
             state: Some(state),
             temperature: None,
             utilisation: (length > 0).then(|| busy as f64 / length as f64),
+            outstanding: (length > 0).then(|| time / length as f64),
             read_bytes: Some(std::mem::take(&mut self.read)),
             written_bytes: Some(std::mem::take(&mut self.written)),
             standby: None,
         };
-        (joules, signals)
+        (joules, signals, done)
     }
 }
 

@@ -30,6 +30,10 @@ pub(super) enum Event {
     Served(u32),
     /// A command of this SSD ends while others wait for a place in its queue.
     Room(u16),
+    /// The governor looks at the cores.
+    Governor,
+    /// The host's watcher looks whether cores are crowded.
+    Watch,
 }
 
 impl Event {
@@ -48,6 +52,8 @@ impl Event {
             Self::Admitted(io) => 9 << 48 | u64::from(io),
             Self::Served(io) => 10 << 48 | u64::from(io),
             Self::Room(drive) => 11 << 48 | u64::from(drive),
+            Self::Governor => 12 << 48,
+            Self::Watch => 13 << 48,
         }
     }
     fn unpack(bits: u64) -> Self {
@@ -64,7 +70,9 @@ impl Event {
             8 => Self::Arrived(low),
             9 => Self::Admitted(low),
             10 => Self::Served(low),
-            _ => Self::Room(low as u16),
+            11 => Self::Room(low as u16),
+            12 => Self::Governor,
+            _ => Self::Watch,
         }
     }
 }

@@ -12,6 +12,7 @@ mod cores;
 mod device;
 mod drive_queue;
 mod events;
+mod governor;
 mod idle;
 mod io;
 mod jobs;
@@ -23,6 +24,7 @@ mod path;
 mod pilot;
 mod prefetch;
 mod quota;
+mod senses;
 mod supply;
 mod weather;
 
@@ -30,6 +32,7 @@ use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 
+use ebb_policy::live::WATCH;
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Cycle, InForce, Limits, PERIOD, Policy, Request};
 use ebb_trace::generate::Job;
@@ -45,10 +48,13 @@ use cache::ReadCache;
 use climate::Climate;
 use cores::Cores;
 use events::{Event, Events};
+use governor::Governing;
 use io::{Ios, NONE, Queue};
 use jobs::Jobs;
 use meter::Meter;
 use network::Network;
+pub use senses::AsHost;
+use senses::Senses;
 use supply::{Due, Supply};
 
 /// One run: a server, a policy, a workload.
@@ -78,6 +84,8 @@ pub struct Run<'a> {
     pub warmup: Nanos,
     /// Injected faults of sensors, fans, frequencies, power states and job shares.
     pub faults: Option<Faults>,
+    /// What a host would sense and could set of it; all, exactly and at once, when `None`.
+    pub senses: Option<AsHost>,
 }
 
 /// A new tolerance or budget from a time on.
@@ -146,6 +154,8 @@ struct Engine<'a> {
     cache: Option<ReadCache>,
     backlog: Option<Backlog>,
     jobs: Option<Jobs>,
+    governing: Option<Governing>,
+    senses: Option<Senses>,
     meter: Meter,
     /// What the control cycle has put in force, and whether it has run at all.
     in_force: InForce,
@@ -227,8 +237,14 @@ impl<'a> Engine<'a> {
         if jobs.is_some() {
             events.push(0, Event::Slice);
         }
+        let governor = profile.cpu.governor;
+        let governing = Governing::new(governor, topology.groups.len(), &mut events);
         let cache = profile.cache.as_ref();
         let until = duration.map_or(NEVER, |duration| duration.0);
+        let mut cores = Cores::new(profile, seed);
+        if run.senses.is_some() {
+            cores.look_every(WATCH);
+        }
         let engine = Self {
             now: 0,
             period_start: 0,
@@ -241,12 +257,14 @@ impl<'a> Engine<'a> {
             events,
             ios: Ios::default(),
             network: Network::new(profile, seed),
-            cores: Cores::new(profile, seed),
+            cores,
             array: Array::new(profile, model, seed),
             worn: vec![Wear::default(); usize::from(profile.drives.count)],
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),
             backlog,
             jobs,
+            governing,
+            senses: run.senses.map(|how| Senses::new(how, profile, model, seed)),
             meter: Meter::new(profile, histogram),
             in_force: InForce::new(&topology),
             opened: false,
@@ -332,8 +350,8 @@ impl<'a> Engine<'a> {
                 self.stage_done(io);
             }
             Some(Event::Served(io)) => self.served(io),
-            Some(Event::DiskDone(drive, io)) => {
-                self.array.done(&self.ios, &mut self.events, self.now, drive);
+            Some(Event::DiskDone(_, io)) => {
+                self.array.done(&self.ios, &mut self.events, self.now, io);
                 self.served(io);
             }
             Some(Event::Slot(slot)) => {
@@ -363,6 +381,12 @@ impl<'a> Engine<'a> {
             Some(Event::Room(drive)) => {
                 self.array.room(&self.ios, &mut self.events, self.now, drive);
             }
+            Some(Event::Governor) => {
+                if let Some(governing) = &mut self.governing {
+                    governing.look(&mut self.cores, &mut self.events, self.now);
+                }
+            }
+            Some(Event::Watch) => self.cores.look(&mut self.events, self.now),
             None => {}
         }
         Ok(())

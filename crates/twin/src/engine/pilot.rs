@@ -1,7 +1,10 @@
 //! The twin as a plant: what the control cycle senses of it and puts in force in it.
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Applied, Control, Cycle, GroupSetting, InForce, Origin, Outcome, Plant, Signals};
+use ebb_policy::{
+    Applied, BackgroundMode, Control, Cycle, GroupSetting, InForce, IoSignals, Origin, Outcome,
+    Plant, Signals,
+};
 
 use super::meter::Drawn;
 use super::{Change, Engine, TwinError};
@@ -54,9 +57,17 @@ impl Engine<'_> {
         let writes: Vec<_> = writes.filter(taken).collect();
         self.array.set_idle_wake(self.now, given.idle_wake.values());
         self.array.plan(writes.into_iter(), &mut self.events, self.now);
+        let mut mode = given.background();
+        if self.senses.is_some() && mode == BackgroundMode::Race {
+            mode = BackgroundMode::Normal;
+            applied.set(Control::Background, 0, Outcome::Refused);
+        }
         if let Some(backlog) = &mut self.backlog {
-            backlog.set_mode(given.background());
+            backlog.set_mode(mode);
             self.start_tasks();
+        }
+        if let Some(senses) = &mut self.senses {
+            senses.took(Nanos(self.now), given, applied);
         }
     }
 
@@ -66,13 +77,20 @@ impl Engine<'_> {
         observer.opened(&cycled);
     }
 
-    fn sense_start(&self, signals: &mut Signals) {
+    fn sense_start(&mut self, signals: &mut Signals) {
         signals.sources.all(Origin::Modelled);
         for (group, signal) in self.in_force.groups().zip(&mut signals.groups) {
             (signal.active, signal.frequency) = (Some(group.active), Some(group.frequency));
         }
         if let Some(climate) = &self.climate {
             climate.sense(&mut signals.cooling, &mut signals.drives);
+        }
+        if let Some(senses) = &mut self.senses {
+            for (signal, state) in signals.drives.iter_mut().zip(self.array.states()) {
+                signal.state = Some(*state);
+            }
+            senses.see(signals, &self.array);
+            signals.io = IoSignals::default();
         }
     }
 
@@ -109,6 +127,9 @@ impl Engine<'_> {
             signals.background_pending = Some(backlog.pending());
         }
         self.meter.outcome.cores.add(self.cores.take_time());
+        if let Some(senses) = &mut self.senses {
+            senses.see(signals, &self.array);
+        }
     }
 
     /// The end of a control period.

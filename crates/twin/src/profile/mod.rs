@@ -121,6 +121,9 @@ pub struct Cpu {
     pub unpark_latency: Nanos,
     /// Time a core stands still while its frequency changes.
     pub frequency_latency: Nanos,
+    /// Who chooses the frequency below what is asked for; that of `performance` when absent.
+    #[serde(default)]
+    pub governor: Governor,
     /// Share of a core's time at the highest frequency that waits for memory and does not stretch
     /// at lower ones; that of the thermal model, or 0, when `None`.
     pub uncore_share: Option<f64>,
@@ -164,6 +167,17 @@ impl Cpu {
     pub fn dynamic(&self, frequency: Hertz) -> Watts {
         self.core_dynamic * self.scaled(frequency)
     }
+}
+
+/// A frequency governor of the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Governor {
+    /// The highest that is allowed, all the time.
+    #[default]
+    Performance,
+    /// By how busy the cores are (`engine/governor.rs`).
+    Schedutil,
 }
 
 /// How a core without work waits.

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ebb_policy::DriveSpec;
-use ebb_policy::units::Bytes;
+use ebb_policy::units::{Bytes, Watts};
 
 use crate::drive::DriveProfile;
 use crate::drive_file::{DriveFile, DriveHeat};
@@ -70,6 +70,15 @@ impl DriveModel {
         match self {
             Self::Ssd(profile) => profile.spec(),
             Self::Hdd(profile) => profile.spec(),
+        }
+    }
+
+    /// What an SSD draws with nothing to do, before any idle state.
+    #[must_use]
+    pub fn ready(&self) -> Option<Watts> {
+        match self {
+            Self::Ssd(profile) => Some(profile.power.ready),
+            Self::Hdd(_) => None,
         }
     }
 }

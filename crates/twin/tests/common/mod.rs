@@ -364,6 +364,7 @@ pub fn job(
         duration,
         warmup,
         faults,
+        senses: None,
     }
 }
 

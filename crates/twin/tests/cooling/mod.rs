@@ -138,6 +138,7 @@ impl Scene {
         let job = Run {
             jobs: self.jobs.clone(),
             faults: Some(Faults::listed(self.faults.clone())),
+            senses: None,
             ..job(&self.profile, self.policy(name), workload, end)
         };
         let outcome = run(job, &mut watch).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -141,6 +141,7 @@ fn measured(profile: &Profile, workload: Workload, seed: u64) -> Result<Measured
         duration: None,
         warmup: Nanos::ZERO,
         faults: None,
+        senses: None,
     };
     let Outcome { energy, bytes, span, .. } = run(job, &mut Leaves)?;
     let seconds = span.seconds();
