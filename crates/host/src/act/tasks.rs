@@ -89,28 +89,38 @@ impl Tasks {
         self.groups.clear();
     }
 
-    /// Looks at every task of the machine: until twice the same is seen, where any is bound that
-    /// was not before. While a CPU comes or goes Linux changes one task after the other.
+    /// Looks at every task of the machine. What is not as it was counts once it is seen twice, with
+    /// the same CPUs online all the time: while a CPU comes or goes Linux changes one task after
+    /// the other.
     pub fn look(&mut self) {
         let before = std::mem::take(&mut self.bound);
-        self.glance(&before);
+        let mut online = self.glance(&before);
         for _ in 0..LOOKS {
-            let known =
-                |bound: &Bound| before.get(&bound.task).is_some_and(|b| b.cpus == bound.cpus);
-            if self.bound.values().all(known) {
+            if self.bound.values().all(|bound| is_as_before(bound, &before)) {
                 return;
             }
             thread::sleep(NAP);
-            let online = std::mem::take(&mut self.online);
             let seen = std::mem::take(&mut self.bound);
-            self.glance(&before);
-            if self.online == online && self.bound == seen {
+            let now = self.glance(&before);
+            let stayed = online.is_some() && now == online;
+            online = now;
+            let is_sure = |bound: &Bound| {
+                is_as_before(bound, &before) || stayed && seen.get(&bound.task) == Some(bound)
+            };
+            if self.bound.values().all(is_sure) {
                 return;
+            }
+        }
+        // What is not sure is as it was.
+        for bound in self.bound.values_mut() {
+            if let Some(known) = before.get(&bound.task).filter(|known| known.start == bound.start) {
+                *bound = Bound { group: bound.group.take(), ..known.clone() };
             }
         }
     }
 
-    fn glance(&mut self, before: &BTreeMap<u32, Bound>) {
+    /// Looks once; the CPUs that were online all the while.
+    fn glance(&mut self, before: &BTreeMap<u32, Bound>) -> Option<Vec<u16>> {
         self.begin();
         self.pinned.clear();
         for process in self.sys.numbered("proc", "") {
@@ -121,6 +131,8 @@ impl Tasks {
                 }
             }
         }
+        let online = self.sys.cpus("sys/devices/system/cpu/online");
+        online.ok().filter(|online| *online == self.online)
     }
 
     /// All, as they are.
@@ -302,6 +314,11 @@ impl Tasks {
         let error = format!("some of its CPUs {} are offline", bound.cpus);
         Err(Absent::Away { path: self.sys.path(format!("proc/{}", bound.task)), error })
     }
+}
+
+/// Whether its own CPUs are those of before.
+fn is_as_before(bound: &Bound, before: &BTreeMap<u32, Bound>) -> bool {
+    before.get(&bound.task).is_some_and(|known| known.cpus == bound.cpus)
 }
 
 /// The CPUs of a task that are in `active`; all that are where none is.
