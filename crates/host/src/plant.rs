@@ -10,6 +10,7 @@ use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Top
 use crate::act::acting::Acting;
 use crate::act::contact::{Contact, PowerWatch, Trial, Verdict};
 use crate::act::hold::Held;
+use crate::act::idle_wake;
 use crate::act::lock;
 use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
@@ -115,6 +116,9 @@ impl Host {
         if owns(Control::Frequency) || owns(Control::FrequencyCap) {
             let raises = self.layout.raise_limits;
             remarks.extend(self.machine.cpus.ceilings(raises));
+        }
+        if owns(Control::IdleWake) && !self.layout.raise_limits {
+            remarks.extend(idle_wake::off(&self.machine, &self.layout));
         }
         remarks
     }

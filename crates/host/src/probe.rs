@@ -7,12 +7,15 @@ use serde::Serialize;
 
 use crate::act::cpusets::{self, Parkable};
 use crate::act::groups::{self, CGROUPS};
+use crate::act::idle_wake;
+use crate::act::place::TOLERANCE;
 use crate::capability::Capability;
 use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::Arch;
 use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
+use crate::find::layout::drives;
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
@@ -534,10 +537,37 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
             NO_FANS
         }
         Control::Recall => "nothing on a host watches the number of waiting requests",
-        Control::IdleWake => "no idle state of a drive is set on a host yet",
+        Control::IdleWake => {
+            idle_wakes(machine, list);
+            NO_CONTROLLER
+        }
         Control::Background => "nothing says which control groups do background work",
         Control::JobShare | Control::JobSocket | Control::Admit => {
             "no jobs: nothing says which control groups run them"
+        }
+    }
+}
+
+/// The longest wake-up of the idle states that each drive may enter by itself.
+fn idle_wakes(machine: &Machine, list: &mut List) {
+    for parts in drives(machine).iter().filter(|parts| parts.drive.controller.is_some()) {
+        let Some(folder) = parts.drive.controller_folder() else { continue };
+        let (of, path) = (drive_name(&parts.drive), format!("{folder}/{TOLERANCE}"));
+        if idle_wake::place(parts).is_none() {
+            let missing = match &parts.identity {
+                Some(_) => "it enters no idle state by itself (APSTA is 0)",
+                None => "it cannot be asked for its idle states: power_state says why",
+            };
+            list.add(Some(of), Some(path), None, Some(missing.to_owned()));
+            continue;
+        }
+        // Without a limit there is no value.
+        match machine.sys.text(&path) {
+            Ok(text) if text.parse::<u64>().is_err() => list.add(Some(of), Some(path), None, None),
+            text => {
+                let micros = text.map(|text| text.parse::<f64>().unwrap_or_default());
+                list.steer(machine, of, path, micros.map(|us| us / 1e6));
+            }
         }
     }
 }

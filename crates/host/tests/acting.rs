@@ -56,7 +56,7 @@ impl Bench {
         applied
     }
 
-    fn machine(&self) -> Machine {
+    pub fn machine(&self) -> Machine {
         self.tree.with_drives()
     }
 
@@ -85,7 +85,7 @@ pub fn parked(tree: &Tree) -> Vec<u16> {
 }
 
 /// What is other than `before`. The board moves the duty of its own control.
-fn changed(tree: &Tree, before: &[(String, String)]) -> Vec<String> {
+pub fn changed(tree: &Tree, before: &[(String, String)]) -> Vec<String> {
     let after = tree.settings();
     let changed = after.iter().filter(|file| !before.contains(file) && file.0 != FAN);
     changed.map(|(name, value)| format!("{name}: {value}")).collect()

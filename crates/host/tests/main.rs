@@ -10,6 +10,7 @@ mod drives;
 mod fans;
 mod found;
 mod hostile;
+mod idle_wake;
 mod real;
 mod restoring;
 mod sensing;

@@ -8,6 +8,7 @@ use ebb_policy::{
 use crate::act::contact::{Attempt, Contact, Trial, attempt};
 use crate::act::fan::FanControl;
 use crate::act::hold::{Held, Hold};
+use crate::act::idle_wake::{self, IdleWake};
 use crate::act::knob::Place;
 use crate::act::originals::State;
 use crate::act::parking::Parking;
@@ -19,8 +20,8 @@ use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 
 /// Controls that nothing on a host carries out.
-const NOWHERE: [Control; 5] =
-    [Control::JobShare, Control::JobSocket, Control::Admit, Control::IdleWake, Control::Recall];
+const NOWHERE: [Control; 4] =
+    [Control::JobShare, Control::JobSocket, Control::Admit, Control::Recall];
 
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
@@ -66,6 +67,7 @@ pub struct Acting {
     parking: Option<Parking>,
     domains: Vec<Domain>,
     drives: Vec<Option<usize>>,
+    idle: Vec<Option<IdleWake>>,
     fans: Vec<Option<FanControl>>,
     /// Whether frequencies may be raised above the ceilings found.
     raises: bool,
@@ -117,11 +119,16 @@ impl Acting {
         let drive = |parts: &crate::find::layout::DriveParts| {
             find(&Place::PowerState { drive: parts.drive.id.clone()? })
         };
+        let idle = |parts: &crate::find::layout::DriveParts| {
+            let at = find(&idle_wake::place(parts)?)?;
+            Some(IdleWake::new(at, &parts.identity.as_ref()?.states, layout.raise_limits))
+        };
         Self {
             parking: Parking::new(machine, layout, &steering, tasks, state.clone()),
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             domains: domains.collect(),
             drives: layout.drives.iter().map(drive).collect(),
+            idle: layout.drives.iter().map(idle).collect(),
             fans: layout.fans.fans.iter().map(fan).collect(),
             raises: layout.raise_limits,
             away: Vec::new(),
@@ -201,7 +208,7 @@ impl Acting {
 
     /// Tries each kind of control in one place and gives it back.
     pub fn contact(&mut self, machine: &Machine, topology: &Topology) -> Vec<Trial> {
-        let Self { steering, domains, fans, drives, constant, .. } = self;
+        let Self { steering, domains, fans, drives, idle, constant, .. } = self;
         let of = |control: Control| control.row().name;
         let tries: Vec<_> = domains.iter().filter_map(|domain| domain.attempt(steering)).collect();
         let frequency = attempt(of(Control::Frequency), tries, machine, steering);
@@ -215,7 +222,9 @@ impl Acting {
         };
         let tries: Vec<_> = drives.iter().zip(&topology.drives).filter_map(next).collect();
         let drive = attempt(of(Control::PowerState), tries, machine, steering);
-        let mut trials: Vec<_> = [frequency, fan, drive].into_iter().flatten().collect();
+        let tries: Vec<_> = idle.iter().flatten().filter_map(|it| it.attempt(steering)).collect();
+        let idle = attempt(of(Control::IdleWake), tries, machine, steering);
+        let mut trials: Vec<_> = [frequency, fan, drive, idle].into_iter().flatten().collect();
         for name in Place::HOLDS {
             let its = constant.iter().filter(|(at, _)| steering.place(*at).hold() == name);
             let tries = its.cloned().map(|write| Attempt { writes: vec![write], bounds: None });
@@ -234,6 +243,7 @@ impl Acting {
             match control {
                 Control::Frequency => self.domains.clear(),
                 Control::FanDuty => self.fans.iter_mut().for_each(|fan| *fan = None),
+                Control::IdleWake => self.idle.iter_mut().for_each(|drive| *drive = None),
                 _ => self.drives.iter_mut().for_each(|drive| *drive = None),
             }
         }
@@ -301,6 +311,12 @@ impl Acting {
             }
         }
         self.set_drives(given, now, tell);
+        for (drive, idle) in self.idle.iter().enumerate() {
+            let asked = given.idle_wake.at(drive).given;
+            let nowhere = refused(asked.is_some());
+            let set = idle.as_ref().map(|idle| idle.set(asked, &mut self.steering, now));
+            tell(Control::IdleWake, drive, set.unwrap_or(nowhere));
+        }
         for (at, value) in &self.constant {
             self.steering.set(*at, Some(value), now);
         }

@@ -6,6 +6,7 @@ pub mod cpusets;
 pub mod fan;
 pub mod groups;
 pub mod hold;
+pub mod idle_wake;
 pub mod knob;
 pub mod lock;
 pub mod originals;

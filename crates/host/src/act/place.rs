@@ -10,6 +10,11 @@ use crate::sys::cpus;
 /// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
 pub const CGROUPS: &str = "sys/fs/cgroup";
 
+/// The file of an NVMe controller's device with the longest wake-up that is tolerated, which the
+/// kernel makes the drive's table of transitions from (Feature 0Ch; `nvme_configure_apst` in
+/// `drivers/nvme/host/core.c`).
+pub const TOLERANCE: &str = "power/pm_qos_latency_tolerance_us";
+
 /// More than a file of the kernel says or takes at once: a page.
 const LONGEST: usize = 4096;
 
@@ -55,6 +60,12 @@ pub enum Place {
         /// Model and serial number of its controller.
         drive: String,
     },
+    /// The longest wake-up of the idle states that the kernel lets a drive enter by itself (APST):
+    /// [`TOLERANCE`] of its controller.
+    IdleWake {
+        /// Model and serial number of its controller.
+        drive: String,
+    },
     /// The NVMe power limit of a drive (NVMe Base 2.3, Feature 23h).
     PowerLimit {
         /// Model and serial number of its controller.
@@ -71,6 +82,8 @@ enum Takes {
     Signed,
     /// Microseconds, or `n/a` (`Documentation/ABI/testing/sysfs-devices-power`).
     Latency,
+    /// Microseconds, `any` or `auto` (`Documentation/power/pm_qos_interface.rst`).
+    Tolerance,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A name, such as a governor's.
@@ -83,7 +96,7 @@ enum Takes {
     Weight,
 }
 
-use Takes::{Cpus, Latency, Mask, Name, Number, Signed, Weight, Word};
+use Takes::{Cpus, Latency, Mask, Name, Number, Signed, Tolerance, Weight, Word};
 
 /// Files at paths that do not change. `#` is a number, `*` any name, `**` one or more names.
 const FILES: [(&str, Takes); 10] = [
@@ -119,6 +132,7 @@ impl std::fmt::Display for Place {
             Self::Cpuset { group } => write!(f, "/{CGROUPS}/{group}/cpuset.cpus"),
             Self::Offline => write!(f, "the CPUs that are offline"),
             Self::PowerState { drive } => write!(f, "the power state of {drive}"),
+            Self::IdleWake { drive } => write!(f, "{TOLERANCE} of {drive}"),
             Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
         }
     }
@@ -173,19 +187,22 @@ impl Place {
             Self::Chip { chip, .. } => chip,
             Self::Disk { disk: drive, .. }
             | Self::PowerState { drive }
+            | Self::IdleWake { drive }
             | Self::PowerLimit { drive } => drive,
             _ => return self.to_string() == name,
         };
         device == name || self.to_string() == name
     }
 
-    /// Whether it ends with what it belongs to: a control group, or the kernel's view of a disk,
+    /// Whether it ends with what it belongs to: a control group, or the kernel's view of a drive,
     /// that comes back begins anew.
     #[must_use]
     pub fn ends_with_its_owner(&self) -> bool {
         match self {
             Self::File { path } => path.starts_with(CGROUPS),
-            other => matches!(other, Self::Disk { .. } | Self::Cpuset { .. }),
+            other => {
+                matches!(other, Self::Disk { .. } | Self::Cpuset { .. } | Self::IdleWake { .. })
+            }
         }
     }
 
@@ -220,6 +237,7 @@ impl Place {
             Self::Cpuset { group } => (is_name(group) && !group.contains('/')).then_some(Cpus),
             Self::Offline => Some(Cpus),
             Self::PowerState { .. } => Some(Number(POWER_STATE_BITS.into())),
+            Self::IdleWake { .. } => Some(Tolerance),
             Self::PowerLimit { .. } => Some(Number(POWER_LIMIT_BITS.into())),
         }
     }
@@ -235,6 +253,10 @@ impl Takes {
             Number(most) => number(value).is_some_and(|number| number <= most),
             Signed => number(value.strip_prefix('-').unwrap_or(value)).is_some(),
             Latency => value == "n/a" || number(value).is_some(),
+            Tolerance => {
+                let most = i32::MAX as u64;
+                ["any", "auto"].contains(&value) || number(value).is_some_and(|us| us <= most)
+            }
             Word(words) => words.contains(&value),
             Name => {
                 let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
@@ -312,6 +334,8 @@ mod tests {
             (Place::Offline, "", "x"),
             (Place::Cpuset { group: "system.slice".to_owned() }, "0-3,8", "8-3"),
             (Place::PowerState { drive: "any".to_owned() }, "31", "32"),
+            (Place::IdleWake { drive: "any".to_owned() }, "100000", "-1"),
+            (Place::IdleWake { drive: "any".to_owned() }, "auto", "2147483648"),
         ] {
             assert!(place.is_listed() && place.can_be(value), "{place}: {value}");
             assert!(!place.can_be(other), "{place}: {other}");

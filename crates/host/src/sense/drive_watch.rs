@@ -249,6 +249,7 @@ mod tests {
             idle: vec![None; 5],
             warning: None,
             limits_power: false,
+            apst: false,
             states: [25.0, 21.0, 18.0, 14.0, 9.0].map(state).to_vec(),
         }
     }
