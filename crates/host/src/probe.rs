@@ -1,5 +1,8 @@
 //! What this machine can sense and steer, in the terms of the table of signals and controls.
 
+mod idle_wake;
+mod jobs;
+
 use ebb_policy::registry::{ENTRIES, Entry};
 use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, Signal, Steward, Unit};
@@ -7,15 +10,13 @@ use serde::Serialize;
 
 use crate::act::cpusets::{self, Parkable};
 use crate::act::groups::{self, CGROUPS};
-use crate::act::idle_wake;
-use crate::act::place::TOLERANCE;
 use crate::capability::Capability;
 use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::Arch;
 use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
-use crate::find::layout::drives;
+use crate::find::jobs::StatedJob;
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
@@ -82,18 +83,30 @@ impl Report {
     /// Of `machine`, with its fans as the configuration states them.
     #[must_use]
     pub fn new(machine: &Machine, stated: &[StatedFan]) -> Self {
+        Self::with_jobs(machine, stated, &[])
+    }
+
+    /// The same with the control groups that the configuration names as jobs.
+    #[must_use]
+    pub fn with_jobs(machine: &Machine, stated: &[StatedFan], jobs: &[StatedJob]) -> Self {
         let fans = Fans::found(machine, stated);
         let signals: Vec<_> = SIGNALS
             .iter()
             .flat_map(|row| {
-                List::new(row.name, row.unit).of(|list| signal(machine, &fans, row.signal, list))
+                List::new(row.name, row.unit).of(|list| match jobs::is_signal(row.signal) {
+                    true => jobs::signal(machine, jobs, row.signal, list),
+                    false => signal(machine, &fans, row.signal, list),
+                })
             })
             .collect();
         let controls: Vec<_> = Control::ALL
             .iter()
             .flat_map(|one| {
                 let row = one.row();
-                List::new(row.name, row.unit).of(|list| control(machine, &fans, *one, list))
+                List::new(row.name, row.unit).of(|list| match jobs::is_control(*one) {
+                    true => jobs::control(machine, jobs, *one, list),
+                    false => control(machine, &fans, *one, list),
+                })
             })
             .collect();
         let fit = |entry: &Entry| Fit::new(entry, &signals, &controls);
@@ -276,9 +289,7 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
             }
             "no hard disk"
         }
-        S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => {
-            "no jobs: nothing says which control groups run them"
-        }
+        S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => jobs::NONE,
     }
 }
 
@@ -538,37 +549,11 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         }
         Control::Recall => "nothing on a host watches the number of waiting requests",
         Control::IdleWake => {
-            idle_wakes(machine, list);
+            idle_wake::control(machine, list);
             NO_CONTROLLER
         }
         Control::Background => "nothing says which control groups do background work",
-        Control::JobShare | Control::JobSocket | Control::Admit => {
-            "no jobs: nothing says which control groups run them"
-        }
-    }
-}
-
-/// The longest wake-up of the idle states that each drive may enter by itself.
-fn idle_wakes(machine: &Machine, list: &mut List) {
-    for parts in drives(machine).iter().filter(|parts| parts.drive.controller.is_some()) {
-        let Some(folder) = parts.drive.controller_folder() else { continue };
-        let (of, path) = (drive_name(&parts.drive), format!("{folder}/{TOLERANCE}"));
-        if idle_wake::place(parts).is_none() {
-            let missing = match &parts.identity {
-                Some(_) => "it enters no idle state by itself (APSTA is 0)",
-                None => "it cannot be asked for its idle states: power_state says why",
-            };
-            list.add(Some(of), Some(path), None, Some(missing.to_owned()));
-            continue;
-        }
-        // Without a limit there is no value.
-        match machine.sys.text(&path) {
-            Ok(text) if text.parse::<u64>().is_err() => list.add(Some(of), Some(path), None, None),
-            text => {
-                let micros = text.map(|text| text.parse::<f64>().unwrap_or_default());
-                list.steer(machine, of, path, micros.map(|us| us / 1e6));
-            }
-        }
+        Control::JobShare | Control::JobSocket | Control::Admit => jobs::NONE,
     }
 }
 

@@ -11,6 +11,7 @@ mod fans;
 mod found;
 mod hostile;
 mod idle_wake;
+mod jobs;
 mod real;
 mod restoring;
 mod sensing;

@@ -9,6 +9,7 @@ use crate::act::contact::{Attempt, Contact, Trial, attempt};
 use crate::act::fan::FanControl;
 use crate::act::hold::{Held, Hold};
 use crate::act::idle_wake::{self, IdleWake};
+use crate::act::jobs::Jobs;
 use crate::act::knob::Place;
 use crate::act::originals::State;
 use crate::act::parking::Parking;
@@ -16,12 +17,12 @@ use crate::act::places::{fan_places, limit};
 use crate::act::steering::{Notice, Steering, worse};
 use crate::act::tasks::Tasks;
 use crate::find::fans::Fan;
+use crate::find::jobs::Seen;
 use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 
 /// Controls that nothing on a host carries out.
-const NOWHERE: [Control; 4] =
-    [Control::JobShare, Control::JobSocket, Control::Admit, Control::Recall];
+const NOWHERE: [Control; 2] = [Control::JobSocket, Control::Recall];
 
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
@@ -68,6 +69,7 @@ pub struct Acting {
     domains: Vec<Domain>,
     drives: Vec<Option<usize>>,
     idle: Vec<Option<IdleWake>>,
+    jobs: Jobs,
     fans: Vec<Option<FanControl>>,
     /// Whether frequencies may be raised above the ceilings found.
     raises: bool,
@@ -129,6 +131,7 @@ impl Acting {
             domains: domains.collect(),
             drives: layout.drives.iter().map(drive).collect(),
             idle: layout.drives.iter().map(idle).collect(),
+            jobs: Jobs::new(machine, layout, state.clone()),
             fans: layout.fans.fans.iter().map(fan).collect(),
             raises: layout.raise_limits,
             away: Vec::new(),
@@ -261,6 +264,11 @@ impl Acting {
         }
     }
 
+    /// Hears what the jobs do.
+    pub fn seen(&mut self, jobs: &[Seen]) {
+        self.jobs.sensed(jobs, &mut self.steering);
+    }
+
     /// Puts `given` in force and tells what became of each control. Drives that sleep are not
     /// asked whether they are as they were set.
     pub fn apply(
@@ -317,6 +325,7 @@ impl Acting {
             let set = idle.as_ref().map(|idle| idle.set(asked, &mut self.steering, now));
             tell(Control::IdleWake, drive, set.unwrap_or(nowhere));
         }
+        self.jobs.set(given, &mut self.steering, now, tell);
         for (at, value) in &self.constant {
             self.steering.set(*at, Some(value), now);
         }

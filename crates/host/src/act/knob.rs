@@ -101,6 +101,17 @@ impl Knob {
         }
     }
 
+    /// The file `path` of a control group.
+    ///
+    /// # Errors
+    /// Where there is no such group.
+    pub fn of_group(sys: &Sys, path: &str) -> Result<Self, Absent> {
+        let (folder, file) = path.rsplit_once('/').unwrap_or((CGROUPS, path));
+        let name = Name::Path(folder.to_owned());
+        let (path, folder) = name.open(sys, &[], &[])?;
+        Ok(Self { at: At::File(Device { name, path, folder }, file.to_owned(), false) })
+    }
+
     /// The list of CPUs of a control group.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ pub mod fan;
 pub mod groups;
 pub mod hold;
 pub mod idle_wake;
+pub mod jobs;
 pub mod knob;
 pub mod lock;
 pub mod originals;

@@ -94,12 +94,14 @@ enum Takes {
     Mask,
     /// `default` and a number.
     Weight,
+    /// Microseconds, or `max`, of a period in microseconds.
+    Quota,
 }
 
-use Takes::{Cpus, Latency, Mask, Name, Number, Signed, Tolerance, Weight, Word};
+use Takes::{Cpus, Latency, Mask, Name, Number, Quota, Signed, Tolerance, Weight, Word};
 
 /// Files at paths that do not change. `#` is a number, `*` any name, `**` one or more names.
-const FILES: [(&str, Takes); 10] = [
+const FILES: [(&str, Takes); 11] = [
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_min_freq", Number(u64::MAX)),
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_max_freq", Number(u64::MAX)),
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_governor", Name),
@@ -108,6 +110,7 @@ const FILES: [(&str, Takes); 10] = [
     ("sys/class/powercap/*/constraint_#_power_limit_uw", Number(u64::MAX)),
     ("sys/devices/virtual/workqueue/cpumask", Mask),
     ("sys/fs/cgroup/**/cpu.weight", Number(10_000)),
+    ("sys/fs/cgroup/**/cpu.max", Quota),
     ("sys/fs/cgroup/**/io.weight", Weight),
     ("sys/fs/cgroup/**/cgroup.freeze", Number(1)),
 ];
@@ -147,16 +150,18 @@ impl Place {
     }
 
     /// The keys of `[hold]`.
-    pub const HOLDS: [&str; 4] = ["package_power", "drive_power", "cpu_latency", "disk_standby"];
+    pub const HOLDS: [&str; 5] =
+        ["package_power", "drive_power", "cpu_latency", "energy_preference", "disk_standby"];
 
     /// The key of `[hold]` that is set there.
     #[must_use]
     pub fn hold(&self) -> &'static str {
-        let [package, drive, latency, standby] = Self::HOLDS;
+        let [package, drive, latency, energy, standby] = Self::HOLDS;
         match self {
             Self::PowerLimit { .. } => drive,
             Self::File { path } if path.contains("/powercap/") => package,
             Self::File { path } if path.ends_with("/pm_qos_resume_latency_us") => latency,
+            Self::File { path } if path.ends_with("/energy_performance_preference") => energy,
             _ => standby,
         }
     }
@@ -165,13 +170,22 @@ impl Place {
     /// systemd takes away at a daemon-reload what it has not set.
     #[must_use]
     pub fn is_managed(&self) -> bool {
-        matches!(self, Self::Cpuset { .. } | Self::Controller { .. })
+        match self {
+            Self::File { path } => path.starts_with(CGROUPS) && path.ends_with("/cpu.max"),
+            other => matches!(other, Self::Cpuset { .. } | Self::Controller { .. }),
+        }
+    }
+
+    /// Whether it holds tasks still: whatever else is to be set back, they go on first.
+    #[must_use]
+    pub fn freezes(&self) -> bool {
+        matches!(self, Self::File { path } if path.ends_with("/cgroup.freeze"))
     }
 
     /// Whether Linux may forget what tasks are bound to when it is set.
     #[must_use]
     pub fn unbinds(&self) -> bool {
-        self.is_managed() || *self == Self::Offline
+        matches!(self, Self::Cpuset { .. } | Self::Controller { .. } | Self::Offline)
     }
 
     /// Whether it is in a drive.
@@ -264,6 +278,9 @@ impl Takes {
             }
             Cpus => cpus(value).is_some(),
             Mask => !value.is_empty() && value.bytes().all(|b| b.is_ascii_hexdigit() || b == b','),
+            Quota => value.split_once(' ').is_some_and(|(quota, period)| {
+                (quota == "max" || number(quota).is_some()) && number(period).is_some()
+            }),
             Weight => number(value.strip_prefix("default ").unwrap_or(value)).is_some(),
         }
     }
@@ -328,6 +345,9 @@ mod tests {
             (file("sys/devices/system/cpu/cpu7/power/pm_qos_resume_latency_us"), "n/a", ""),
             (file("sys/fs/cgroup/system.slice/a b.service/cpu.weight"), "100", "10001"),
             (file("sys/fs/cgroup/backup.slice/io.weight"), "default 100", "8:0 100"),
+            (file("sys/fs/cgroup/backup.slice/cpu.max"), "max 100000", "max"),
+            (file("sys/fs/cgroup/backup.slice/cpu.max"), "5000 100000", "-1 100000"),
+            (file("sys/fs/cgroup/a.slice/b.service/cgroup.freeze"), "1", "2"),
             (file("sys/devices/virtual/workqueue/cpumask"), "ff,ffffffff", "0-3"),
             (chip("pwm12"), "255", "256"),
             (chip("pwm1_enable"), "5", "5\n6"),
