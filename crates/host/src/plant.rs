@@ -124,7 +124,7 @@ impl Host {
         if owns(Control::IdleWake) && !self.layout.raise_limits {
             remarks.extend(idle_wake::off(&self.machine, &self.layout));
         }
-        remarks.extend(self.layout.job_remarks());
+        remarks.extend(self.layout.job_remarks(&self.topology));
         remarks
     }
 

@@ -200,6 +200,9 @@ fn only_what_is_named_is_touched_and_never_ebb_itself() {
     assert_eq!(host.topology().jobs, 0);
     tree.put("proc/self/cgroup", "0::/system.slice/ebb.service");
     let mut bench = bench(tree);
+    let said = bench.host.remarks(&[]);
+    let expected = format!("job0 is {SCRUB} (noncritical)");
+    assert!(said.contains(&expected) && said[2].contains("role = \"compute\""), "{said:?}");
     for _ in 0..2 {
         cycle(&mut bench, |request| {
             keep_out(request);

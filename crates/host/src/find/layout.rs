@@ -218,13 +218,21 @@ impl Layout {
 
     /// What an operator should know of the jobs.
     #[must_use]
-    pub fn job_remarks(&self) -> Vec<String> {
-        let jobs = self.jobs.iter().enumerate();
-        jobs.map(|(slot, job)| {
+    pub fn job_remarks(&self, topology: &Topology) -> Vec<String> {
+        let line = |(slot, job): (usize, &StatedJob)| {
             let name = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
             format!("job{slot} is {name}{} ({})", job.group, job.class.name())
-        })
-        .collect()
+        };
+        let mut remarks: Vec<_> = self.jobs.iter().enumerate().map(line).collect();
+        let apart = topology.groups.iter().any(|group| group.role == CoreRole::Compute);
+        if !remarks.is_empty() && !apart {
+            remarks.push(
+                "jobs share their cores with users' I/O, so what heats each socket is misjudged: \
+                 state the jobs' cores in [[machine.groups]] with role = \"compute\""
+                    .to_owned(),
+            );
+        }
+        remarks
     }
 
     fn topology(&self, machine: &Machine, stated: &Stated, caps: bool) -> Topology {
