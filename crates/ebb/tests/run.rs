@@ -19,6 +19,7 @@ use crate::common::{ebb, fails, path, prints, valid};
 use crate::serve::Serve;
 
 mod changes;
+mod jobs;
 mod log;
 
 /// Four cores, two fans of the board, a warm socket, a disk.
@@ -464,6 +465,7 @@ fn a_configuration_is_checked_with_file_and_line() {
         ("profile = \"nonesuch\"", "nonesuch"),
         ("serve = \"localhost\"", "127.0.0.1:9091"),
         ("[hold]\ndrive_power = \"700 W\"", "655 W"),
+        ("[[job]]\ncgroup = \"a\"\nclass = \"batch\"", "line 3: unknown variant `batch`"),
         ("policy = ", "line 1"),
     ] {
         fs::write(&file, text).unwrap();

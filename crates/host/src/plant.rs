@@ -10,6 +10,7 @@ use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Top
 use crate::act::acting::Acting;
 use crate::act::contact::{Contact, PowerWatch, Trial, Verdict};
 use crate::act::hold::Held;
+use crate::act::idle_wake;
 use crate::act::lock;
 use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
@@ -22,6 +23,7 @@ use crate::find::layout::{Impossible, Layout, ParkBy, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
 use crate::sense::drive_watch::DriveWatch;
+use crate::sense::jobs::Jobs;
 use crate::sense::sensors::Sensors;
 
 pub use follow::Followed;
@@ -34,6 +36,7 @@ pub struct Host {
     topology: Topology,
     sensors: Sensors,
     drives: Vec<DriveWatch>,
+    jobs: Jobs,
     acting: Option<Acting>,
     /// What was stated and is steered.
     stated: Stated,
@@ -64,6 +67,7 @@ impl Host {
         let (layout, topology) = Layout::new(&machine, stated, owned)?;
         let sensors = Sensors::new(&machine, &layout);
         let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
+        let jobs = Jobs::new(&machine, &layout);
         let chips = Chips::new(&machine.sys, &machine.chips);
         let came = Drives::new(&machine.sys, layout.drives.iter().map(|parts| &parts.drive));
         Ok(Self {
@@ -81,6 +85,7 @@ impl Host {
             topology,
             sensors,
             drives,
+            jobs,
             acting: None,
             power: None,
             begun: None,
@@ -116,6 +121,10 @@ impl Host {
             let raises = self.layout.raise_limits;
             remarks.extend(self.machine.cpus.ceilings(raises));
         }
+        if owns(Control::IdleWake) && !self.layout.raise_limits {
+            remarks.extend(idle_wake::off(&self.machine, &self.layout));
+        }
+        remarks.extend(self.layout.job_remarks(&self.topology));
         remarks
     }
 
@@ -207,6 +216,7 @@ impl Host {
     /// What an operator should know since this was last asked.
     pub fn notices(&mut self) -> Vec<Notice> {
         let mut notices = self.sensors.notices();
+        notices.extend(self.jobs.notices());
         notices.extend(self.drives.iter_mut().filter_map(DriveWatch::notice));
         notices.extend(self.acting.as_mut().map(Acting::notices).unwrap_or_default());
         notices
@@ -232,8 +242,10 @@ impl Plant for Host {
             Some(acting) => self.sensors.read(signals, |group| acting.active(group)),
             None => self.sensors.read(signals, all),
         }
+        self.jobs.read(signals);
         if let Some(acting) = &mut self.acting {
             acting.sensed(&signals.cooling.fans);
+            acting.seen(self.jobs.seen());
             let text = self.power.as_mut().and_then(|watch| watch.see(signals.power.cpu, now));
             if let Some(text) = text {
                 acting.note_power(text);

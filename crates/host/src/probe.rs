@@ -1,5 +1,8 @@
 //! What this machine can sense and steer, in the terms of the table of signals and controls.
 
+mod idle_wake;
+mod jobs;
+
 use ebb_policy::registry::{ENTRIES, Entry};
 use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, Signal, Steward, Unit};
@@ -13,6 +16,7 @@ use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::Arch;
 use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
+use crate::find::jobs::StatedJob;
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
@@ -79,18 +83,30 @@ impl Report {
     /// Of `machine`, with its fans as the configuration states them.
     #[must_use]
     pub fn new(machine: &Machine, stated: &[StatedFan]) -> Self {
+        Self::with_jobs(machine, stated, &[])
+    }
+
+    /// The same with the control groups that the configuration names as jobs.
+    #[must_use]
+    pub fn with_jobs(machine: &Machine, stated: &[StatedFan], jobs: &[StatedJob]) -> Self {
         let fans = Fans::found(machine, stated);
         let signals: Vec<_> = SIGNALS
             .iter()
             .flat_map(|row| {
-                List::new(row.name, row.unit).of(|list| signal(machine, &fans, row.signal, list))
+                List::new(row.name, row.unit).of(|list| match jobs::is_signal(row.signal) {
+                    true => jobs::signal(machine, jobs, row.signal, list),
+                    false => signal(machine, &fans, row.signal, list),
+                })
             })
             .collect();
         let controls: Vec<_> = Control::ALL
             .iter()
             .flat_map(|one| {
                 let row = one.row();
-                List::new(row.name, row.unit).of(|list| control(machine, &fans, *one, list))
+                List::new(row.name, row.unit).of(|list| match jobs::is_control(*one) {
+                    true => jobs::control(machine, jobs, *one, list),
+                    false => control(machine, &fans, *one, list),
+                })
             })
             .collect();
         let fit = |entry: &Entry| Fit::new(entry, &signals, &controls);
@@ -277,9 +293,7 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
             }
             "no hard disk"
         }
-        S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => {
-            "no jobs: nothing says which control groups run them"
-        }
+        S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => jobs::NONE,
     }
 }
 
@@ -538,11 +552,12 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
             NO_FANS
         }
         Control::Recall => "nothing on a host watches the number of waiting requests",
-        Control::IdleWake => "no idle state of a drive is set on a host yet",
-        Control::Background => "nothing says which control groups do background work",
-        Control::JobShare | Control::JobSocket | Control::Admit => {
-            "no jobs: nothing says which control groups run them"
+        Control::IdleWake => {
+            idle_wake::control(machine, list);
+            NO_CONTROLLER
         }
+        Control::Background => "nothing says which control groups do background work",
+        Control::JobShare | Control::JobSocket | Control::Admit => jobs::NONE,
     }
 }
 

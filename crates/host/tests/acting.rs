@@ -56,7 +56,7 @@ impl Bench {
         applied
     }
 
-    fn machine(&self) -> Machine {
+    pub fn machine(&self) -> Machine {
         self.tree.with_drives()
     }
 
@@ -85,7 +85,7 @@ pub fn parked(tree: &Tree) -> Vec<u16> {
 }
 
 /// What is other than `before`. The board moves the duty of its own control.
-fn changed(tree: &Tree, before: &[(String, String)]) -> Vec<String> {
+pub fn changed(tree: &Tree, before: &[(String, String)]) -> Vec<String> {
     let after = tree.settings();
     let changed = after.iter().filter(|file| !before.contains(file) && file.0 != FAN);
     changed.map(|(name, value)| format!("{name}: {value}")).collect()
@@ -271,6 +271,7 @@ fn what_the_operator_holds_is_held_and_set_back() {
         package_power: Some(Watts(150.0)),
         drive_power: Some(Watts(12.5)),
         cpu_latency: Some(Nanos::from_micros(50)),
+        energy_preference: None,
         disk_standby: None,
         background: vec!["backup.slice".to_owned()],
     };
@@ -304,6 +305,39 @@ fn what_the_operator_holds_is_held_and_set_back() {
     assert!(
         nowhere.places(&crate::tree::ampere().machine()).unwrap_err().contains("package_power")
     );
+}
+
+#[test]
+fn processors_weigh_power_as_the_operator_says() {
+    let tree = intel();
+    let preference = |core: u16, file: &str| {
+        format!("sys/devices/system/cpu/cpufreq/policy{core}/energy_performance_{file}")
+    };
+    for core in 0..8 {
+        tree.put(&preference(core, "preference"), "balance_performance");
+        let all = "default performance balance_performance balance_power power ";
+        tree.put(&preference(core, "available_preferences"), all);
+    }
+    let holds = |word: &str| Holds { energy_preference: Some(word.into()), ..Holds::default() };
+    let error = holds("lazy").places(&tree.machine()).unwrap_err();
+    assert!(error.contains("write one of default performance"), "{error}");
+    let error = holds("power").places(&crate::tree::amd().machine()).unwrap_err();
+    assert!(error.contains("intel_pstate with HWP"), "{error}");
+    tree.with_drives();
+    let before = tree.settings();
+    let held = holds("power").places(&tree.machine()).unwrap();
+    let mut bench = Bench::with(tree, Leave::Restore, held);
+    let state = State::open(bench.state.path()).unwrap();
+    let trials = bench.host.contact(&state);
+    assert!(trials.iter().any(|trial| trial.of == "energy_preference"), "{trials:?}");
+    bench.apply(&bench.request());
+    assert_eq!([0, 7].map(|core| bench.tree.get(&preference(core, "preference"))), ["power"; 2]);
+    // Another program sets it: said, and set once more.
+    bench.tree.put(&preference(3, "preference"), "performance");
+    (0..40).for_each(|_| drop(bench.apply(&bench.request())));
+    assert_eq!(bench.tree.get(&preference(3, "preference")), "power");
+    bench.restore();
+    assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
 }
 
 /// One core of each socket stays, with the CPU that cannot go; what somebody else has taken offline

@@ -10,6 +10,8 @@ mod drives;
 mod fans;
 mod found;
 mod hostile;
+mod idle_wake;
+mod jobs;
 mod real;
 mod restoring;
 mod sensing;

@@ -197,25 +197,6 @@ proptest! {
     }
 }
 
-/// While CPUs come and go Linux changes one task after the other: what is seen once is no binding.
-#[test]
-fn what_is_only_passing_is_no_binding() {
-    let mut bench = bench();
-    bind(&bench.tree, 300, "0-3,8-11");
-    let status = bench.tree.path().join("proc/300/status");
-    let kernel = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        std::fs::write(status, format!("Cpus_allowed_list:\t{ALL}\n")).unwrap();
-    });
-    park(&mut bench, 5);
-    kernel.join().unwrap();
-    park(&mut bench, 8);
-    bench.restore();
-    assert_eq!(bound(&bench.tree, 300), ALL);
-    let saved = std::fs::read_to_string(bench.state.path().join("originals.json"));
-    assert!(!saved.unwrap_or_default().contains("\"task\": 300"));
-}
-
 /// Linux before 6.2 binds a task to those of its CPUs that are online, and to no others later.
 #[test]
 fn what_lacks_a_cpu_that_is_offline_waits_for_it() {

@@ -177,7 +177,7 @@ impl Tree {
     }
 }
 
-/// A drive in a file: 25, 14 and 9 W, and a state in which it does no I/O.
+/// A drive in a file: 25, 14 and 9 W, and states in which it does no I/O.
 #[derive(Debug)]
 struct Drive {
     name: String,
@@ -186,6 +186,8 @@ struct Drive {
 
 /// Caps of its operational states.
 pub const CAPS: [f64; 3] = [25.0, 14.0, 9.0];
+/// Power of its idle states, and their wake-ups in us.
+pub const IDLE: [(f64, u64); 2] = [(4.0, 200), (1.0, 10_000)];
 
 impl Drive {
     /// Of the power state, or of another feature.
@@ -207,17 +209,20 @@ impl Admin for Drive {
         self.sys.write("dev/log", &format!("{log} {}={value}", self.name))
     }
     fn identify(&mut self) -> Result<Identity, Absent> {
-        let state = |watts: &f64| PowerStateSpec {
-            max_power: Watts(*watts),
-            operational: *watts > 5.0,
+        let state = |(watts, exit): (f64, u64)| PowerStateSpec {
+            max_power: Watts(watts),
+            operational: watts > 5.0,
             entry: Nanos::ZERO,
-            exit: Nanos::ZERO,
+            exit: Nanos::from_micros(exit),
         };
-        let states: Vec<_> = CAPS.iter().chain(&[4.0]).map(state).collect();
+        let states = CAPS.map(|cap| (cap, 0)).into_iter().chain(IDLE).map(state);
+        let states: Vec<_> = states.collect();
         let (serial, model) = (self.name.clone(), "fake".to_owned());
         let idle = vec![None; states.len()];
         let limits_power = self.sys.has(self.file(0x23));
-        Ok(Identity { serial, model, idle, warning: Some(Celsius(70.0)), limits_power, states })
+        let apst = self.sys.has(format!("dev/{}-apst", self.name));
+        let warning = Some(Celsius(70.0));
+        Ok(Identity { serial, model, idle, warning, limits_power, apst, states })
     }
     fn health(&mut self) -> Result<Health, Absent> {
         let power = self.sys.number(format!("dev/{}-watts", self.name)).ok().map(Watts);

@@ -28,7 +28,7 @@ pub struct MachineArgs {
     /// cores busy.
     #[arg(long, requires = "profile")]
     measure: bool,
-    /// Configuration that names the fans [default: /etc/ebb/ebb.toml, if there is one].
+    /// Configuration that names fans and jobs [default: /etc/ebb/ebb.toml, if there is one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON (docs/json-schema/probe-1.json).
@@ -48,8 +48,8 @@ impl MachineArgs {
 /// Looks and prints; nothing is changed, and no drive is woken.
 pub fn run(args: &MachineArgs) -> Result<()> {
     let machine = args.machine()?;
-    let fans = Config::load(args.config.as_deref())?.fans();
-    let report = Report::new(&machine, &fans);
+    let config = Config::load(args.config.as_deref())?;
+    let report = Report::with_jobs(&machine, &config.fans(), &config.jobs());
     match args.json {
         true => out::json(&report)?,
         false => out::print(text(&report))?,

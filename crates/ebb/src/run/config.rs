@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan};
+use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan, StatedJob};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::Settings;
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Control, CoreRole, PERIOD, Steward};
+use ebb_policy::{Control, CoreRole, PERIOD, QosClass, Steward};
 use ebb_twin::Profile;
 use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::schedule::{InEffect, Span};
 use super::share::{ratio, tolerance};
@@ -57,6 +57,9 @@ pub struct Config {
     pub hold: Hold,
     /// What to leave behind.
     pub leave: Leaves,
+    /// Control groups that are jobs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub job: Vec<Job>,
     /// Other settings at certain times of the day.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<Span>,
@@ -112,6 +115,19 @@ pub struct CoreGroup {
     pub cpus: String,
 }
 
+/// `[[job]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Its control group, below /sys/fs/cgroup.
+    pub cgroup: String,
+    /// How much it matters.
+    pub class: QosClass,
+    /// What the operator calls it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
 /// `[hold]`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -125,6 +141,9 @@ pub struct Hold {
     /// Longest time that a CPU may take to leave an idle state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_latency: Option<Nanos>,
+    /// How processors weigh power against speed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_preference: Option<String>,
     /// Time without I/O after which hard disks stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_standby: Option<Nanos>,
@@ -171,6 +190,7 @@ impl Default for Config {
             machine: Machine::default(),
             hold: Hold::default(),
             leave: Leaves::default(),
+            job: Vec::new(),
             schedule: Vec::new(),
         }
     }
@@ -206,15 +226,21 @@ fn about(key: &str) -> impl Fn(anyhow::Error) -> Wrong {
     move |error| Wrong { key: key.to_owned(), error }
 }
 
-/// The line of `text` in which `key` stands, if it does.
+/// The line of `text` in which `key` stands, if it does; of an array its elements have numbers.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let table = DeTable::parse(text).ok()?;
-    let mut tables = Some(table.get_ref());
+    let mut at = DeValue::Table(table.into_inner());
     let mut start = None;
     for part in key.split('.') {
-        let (name, value) = tables?.get_key_value(part)?;
-        start = Some(name.span().start);
-        tables = value.get_ref().as_table();
+        at = match at {
+            DeValue::Array(all) => all.into_iter().nth(part.parse().ok()?)?.into_inner(),
+            DeValue::Table(table) => {
+                let (name, value) = table.into_iter().find(|(name, _)| name.get_ref() == part)?;
+                start = Some(name.span().start);
+                value.into_inner()
+            }
+            _ => return None,
+        };
     }
     Some(line_at(text, start?))
 }
@@ -283,6 +309,9 @@ impl Config {
         }
         let held = self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")));
         held.map_err(about("hold.drive_power"))?;
+        if let Err((at, wrong)) = StatedJob::check(&self.jobs()) {
+            return Err(about(&format!("job.{at}.cgroup"))(usage(format!("job: {wrong}"))));
+        }
         Profile::load(&self.profile).map_err(anyhow::Error::from).map_err(about("profile"))?;
         self.curve().map_err(about("curve"))?;
         self.stated().map_err(about("machine.groups")).map(drop)
@@ -331,7 +360,8 @@ impl Config {
         };
         let Machine { min_cores, park_by, min_duty, raise_limits, ref groups, .. } = self.machine;
         let groups = groups.iter().map(group).collect::<Result<_>>()?;
-        Ok(Stated { groups, min_cores, min_duty, park_by, raise_limits, fans: self.fans() })
+        let (fans, jobs) = (self.fans(), self.jobs());
+        Ok(Stated { groups, min_cores, min_duty, park_by, raise_limits, fans, jobs })
     }
 
     /// The fans as stated.
@@ -346,11 +376,23 @@ impl Config {
         self.machine.fans.iter().cloned().map(fan).collect()
     }
 
+    /// The jobs as stated.
+    pub fn jobs(&self) -> Vec<StatedJob> {
+        let job = |Job { cgroup: group, class, name }: Job| StatedJob { group, class, name };
+        self.job.iter().cloned().map(job).collect()
+    }
+
     /// What is held.
     pub fn holds(&self) -> Holds {
-        let Hold { package_power, drive_power, cpu_latency, disk_standby, background } =
-            self.hold.clone();
-        Holds { package_power, drive_power, cpu_latency, disk_standby, background }
+        let hold = self.hold.clone();
+        Holds {
+            package_power: hold.package_power,
+            drive_power: hold.drive_power,
+            cpu_latency: hold.cpu_latency,
+            energy_preference: hold.energy_preference,
+            disk_standby: hold.disk_standby,
+            background: hold.background,
+        }
     }
 
     /// The curve of the disks.
@@ -384,6 +426,7 @@ mod tests {
         let all: Config = toml::from_str(&all).unwrap();
         assert!(all.ssd_budget.is_some() && all.curve.is_some() && all.serve.is_some());
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
-        assert!(!all.machine.fans.is_empty());
+        assert!(!all.machine.fans.is_empty() && !all.job.is_empty());
+        assert!(all.hold.energy_preference.is_some());
     }
 }

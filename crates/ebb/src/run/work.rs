@@ -74,7 +74,7 @@ impl<'a> Work<'a> {
         begun: Instant,
     ) -> Result<Self> {
         let owned = registry::owned(&config.policy)?;
-        let impossible = |error: Impossible| usage(format!("machine.groups: {error}"));
+        let impossible = |error: Impossible| usage(format!("{}: {error}", error.key()));
         let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
         let held = config.at(Zoned::now().time());
         say_uncapped(&host, held.ssd_budget.is_some() && owned.contains(&Control::PowerState));
@@ -227,13 +227,14 @@ impl<'a> Work<'a> {
     fn reload(&mut self) -> Result<()> {
         let config = self.args.config()?;
         let fixed = |config: &Config| {
-            let Config { policy, machine, hold, leave, contest, .. } = config;
-            (registry::owned(policy).ok(), machine.clone(), hold.clone(), *leave, *contest)
+            let Config { policy, machine, hold, leave, contest, job, .. } = config;
+            let owned = registry::owned(policy).ok();
+            (owned, machine.clone(), hold.clone(), *leave, *contest, job.clone())
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
-                "policies for other controls, machine, hold, leave and contest need a new start \
-                 (systemctl restart ebb)",
+                "policies for other controls, machine, hold, leave, contest and job need a new \
+                 start (systemctl restart ebb)",
             ));
         }
         let held = config.at(Zoned::now().time());
@@ -268,7 +269,7 @@ impl<'a> Work<'a> {
 /// # Errors
 /// Where none of them could do anything and it is to act.
 fn fits(host: &Host, config: &Config, idle: &[(&str, &str)]) -> Result<()> {
-    let report = Report::new(host.machine(), &config.fans());
+    let report = Report::with_jobs(host.machine(), &config.fans(), &config.jobs());
     let parts = registry::names(&config.policy);
     let fits: Vec<_> =
         parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();

@@ -8,6 +8,8 @@ use ebb_policy::{
 use crate::act::contact::{Attempt, Contact, Trial, attempt};
 use crate::act::fan::FanControl;
 use crate::act::hold::{Held, Hold};
+use crate::act::idle_wake::{self, IdleWake};
+use crate::act::jobs::Jobs;
 use crate::act::knob::Place;
 use crate::act::originals::State;
 use crate::act::parking::Parking;
@@ -15,12 +17,12 @@ use crate::act::places::{fan_places, limit};
 use crate::act::steering::{Notice, Steering, worse};
 use crate::act::tasks::Tasks;
 use crate::find::fans::Fan;
+use crate::find::jobs::Seen;
 use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 
 /// Controls that nothing on a host carries out.
-const NOWHERE: [Control; 5] =
-    [Control::JobShare, Control::JobSocket, Control::Admit, Control::IdleWake, Control::Recall];
+const NOWHERE: [Control; 2] = [Control::JobSocket, Control::Recall];
 
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
@@ -66,6 +68,8 @@ pub struct Acting {
     parking: Option<Parking>,
     domains: Vec<Domain>,
     drives: Vec<Option<usize>>,
+    idle: Vec<Option<IdleWake>>,
+    jobs: Jobs,
     fans: Vec<Option<FanControl>>,
     /// Whether frequencies may be raised above the ceilings found.
     raises: bool,
@@ -117,11 +121,17 @@ impl Acting {
         let drive = |parts: &crate::find::layout::DriveParts| {
             find(&Place::PowerState { drive: parts.drive.id.clone()? })
         };
+        let idle = |parts: &crate::find::layout::DriveParts| {
+            let at = find(&idle_wake::place(parts)?)?;
+            Some(IdleWake::new(at, &parts.identity.as_ref()?.states, layout.raise_limits))
+        };
         Self {
             parking: Parking::new(machine, layout, &steering, tasks, state.clone()),
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             domains: domains.collect(),
             drives: layout.drives.iter().map(drive).collect(),
+            idle: layout.drives.iter().map(idle).collect(),
+            jobs: Jobs::new(machine, layout, state.clone()),
             fans: layout.fans.fans.iter().map(fan).collect(),
             raises: layout.raise_limits,
             away: Vec::new(),
@@ -201,7 +211,7 @@ impl Acting {
 
     /// Tries each kind of control in one place and gives it back.
     pub fn contact(&mut self, machine: &Machine, topology: &Topology) -> Vec<Trial> {
-        let Self { steering, domains, fans, drives, constant, .. } = self;
+        let Self { steering, domains, fans, drives, idle, constant, .. } = self;
         let of = |control: Control| control.row().name;
         let tries: Vec<_> = domains.iter().filter_map(|domain| domain.attempt(steering)).collect();
         let frequency = attempt(of(Control::Frequency), tries, machine, steering);
@@ -215,7 +225,9 @@ impl Acting {
         };
         let tries: Vec<_> = drives.iter().zip(&topology.drives).filter_map(next).collect();
         let drive = attempt(of(Control::PowerState), tries, machine, steering);
-        let mut trials: Vec<_> = [frequency, fan, drive].into_iter().flatten().collect();
+        let tries: Vec<_> = idle.iter().flatten().filter_map(|it| it.attempt(steering)).collect();
+        let idle = attempt(of(Control::IdleWake), tries, machine, steering);
+        let mut trials: Vec<_> = [frequency, fan, drive, idle].into_iter().flatten().collect();
         for name in Place::HOLDS {
             let its = constant.iter().filter(|(at, _)| steering.place(*at).hold() == name);
             let tries = its.cloned().map(|write| Attempt { writes: vec![write], bounds: None });
@@ -234,6 +246,7 @@ impl Acting {
             match control {
                 Control::Frequency => self.domains.clear(),
                 Control::FanDuty => self.fans.iter_mut().for_each(|fan| *fan = None),
+                Control::IdleWake => self.idle.iter_mut().for_each(|drive| *drive = None),
                 _ => self.drives.iter_mut().for_each(|drive| *drive = None),
             }
         }
@@ -249,6 +262,11 @@ impl Acting {
                 control.sensed(signal.duty, signal.speed);
             }
         }
+    }
+
+    /// Hears what the jobs do.
+    pub fn seen(&mut self, jobs: &[Seen]) {
+        self.jobs.sensed(jobs, &mut self.steering);
     }
 
     /// Puts `given` in force and tells what became of each control. Drives that sleep are not
@@ -301,6 +319,13 @@ impl Acting {
             }
         }
         self.set_drives(given, now, tell);
+        for (drive, idle) in self.idle.iter().enumerate() {
+            let asked = given.idle_wake.at(drive).given;
+            let nowhere = refused(asked.is_some());
+            let set = idle.as_ref().map(|idle| idle.set(asked, &mut self.steering, now));
+            tell(Control::IdleWake, drive, set.unwrap_or(nowhere));
+        }
+        self.jobs.set(given, &mut self.steering, now, tell);
         for (at, value) in &self.constant {
             self.steering.set(*at, Some(value), now);
         }

@@ -25,6 +25,9 @@ pub struct Holds {
     /// Longest time that a CPU may take to leave an idle state
     /// (`Documentation/ABI/testing/sysfs-devices-power`).
     pub cpu_latency: Option<Nanos>,
+    /// How the processors weigh power against speed where they choose frequencies by themselves
+    /// (`Documentation/admin-guide/pm/intel_pstate.rst`, `amd-pstate.rst`).
+    pub energy_preference: Option<String>,
     /// Time without I/O after which hard disks stop (runtime power management of SCSI disks).
     pub disk_standby: Option<Nanos>,
     /// Control groups of background work, which the policies let race.
@@ -44,7 +47,7 @@ impl Held {
     /// Does without what would raise a limit found: of power, of the time to leave an idle state.
     pub fn keep_limits(&mut self, machine: &Machine) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let [package, _, latency, _] = Place::HOLDS;
+        let [package, _, latency, ..] = Place::HOLDS;
         let number = |text: &str| text.parse::<u64>().ok().filter(|limit| *limit > 0);
         self.constant.retain(|Hold { place, value }| {
             let limits = [package, latency].contains(&place.hold());
@@ -125,6 +128,11 @@ impl Holds {
                 hold(path, format!("{:.0}", latency.micros()));
             }
         }
+        if let Some(preference) = &self.energy_preference {
+            for path in preferences(machine, preference)? {
+                hold(path, preference.clone());
+            }
+        }
         if let Some(standby) = self.disk_standby {
             // One path of several would stop the disk under the others.
             let alone = |drive: &&Drive| drive.rotational && drive.devices.len() == 1;
@@ -177,6 +185,25 @@ impl Holds {
             ]
         };
         self.background.iter().flat_map(weights).collect()
+    }
+}
+
+/// The file of each frequency domain for a preference, which all of them must have.
+fn preferences(machine: &Machine, preference: &str) -> Result<Vec<String>, String> {
+    let mut files = Vec::new();
+    for policy in &machine.cpus.policies {
+        let available = format!("{}/energy_performance_available_preferences", policy.folder);
+        let Ok(available) = machine.sys.text(available) else { continue };
+        if !available.split_whitespace().any(|one| one == preference) {
+            return Err(format!("energy_preference = \"{preference}\": write one of {available}"));
+        }
+        files.push(format!("{}/energy_performance_preference", policy.folder));
+    }
+    match files.is_empty() {
+        true => Err("energy_preference: no processor here takes one; it needs the driver \
+                     intel_pstate with HWP, or amd-pstate in active mode"
+            .to_owned()),
+        false => Ok(files),
     }
 }
 

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::act::groups;
+use crate::act::place::TOLERANCE;
 pub use crate::act::place::{CGROUPS, Place};
 use crate::find::drives::Drive;
 use crate::find::hwmon::Chip;
@@ -70,6 +71,10 @@ impl Knob {
             Place::Disk { disk, file } => {
                 At::File(Device::open(machine, Name::Disk(disk.clone()))?, file.clone(), false)
             }
+            Place::IdleWake { drive } => {
+                let device = Device::open(machine, Name::Controller(drive.clone()))?;
+                At::File(device, TOLERANCE.to_owned(), false)
+            }
             Place::Controller { name } => At::Controller(Folder::open(sys, CGROUPS)?, name.clone()),
             Place::Cpuset { group } => return Self::cpuset(sys, group),
             Place::Offline => At::Offline(Folder::open(sys, CPUS)?),
@@ -94,6 +99,17 @@ impl Knob {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The file `path` of a control group.
+    ///
+    /// # Errors
+    /// Where there is no such group.
+    pub fn of_group(sys: &Sys, path: &str) -> Result<Self, Absent> {
+        let (folder, file) = path.rsplit_once('/').unwrap_or((CGROUPS, path));
+        let name = Name::Path(folder.to_owned());
+        let (path, folder) = name.open(sys, &[], &[])?;
+        Ok(Self { at: At::File(Device { name, path, folder }, file.to_owned(), false) })
     }
 
     /// The list of CPUs of a control group.
@@ -200,6 +216,8 @@ enum Name {
     Chip(String, String),
     /// A disk.
     Disk(String),
+    /// The controller of an NVMe drive.
+    Controller(String),
 }
 
 /// A device whose folder is held open: what has its number by now is not touched.
@@ -245,6 +263,11 @@ impl Name {
                 let folder = Folder::open(sys, &path)?;
                 let is_it = folder.is_at(sys, &path);
                 if is_it { Ok((path, folder)) } else { Err(Absent::Missing(id.into())) }
+            }),
+            Self::Controller(id) => one_drive(sys, drives, id, |drive| {
+                let gone = || Absent::Missing(id.into());
+                let path = drive.controller_folder().ok_or_else(gone)?;
+                Ok((path.clone(), Folder::open(sys, &path)?))
             }),
         }
     }

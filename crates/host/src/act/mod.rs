@@ -6,6 +6,8 @@ pub mod cpusets;
 pub mod fan;
 pub mod groups;
 pub mod hold;
+pub mod idle_wake;
+pub mod jobs;
 pub mod knob;
 pub mod lock;
 pub mod originals;

@@ -10,6 +10,11 @@ use crate::sys::cpus;
 /// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
 pub const CGROUPS: &str = "sys/fs/cgroup";
 
+/// The file of an NVMe controller's device with the longest wake-up that is tolerated, which the
+/// kernel makes the drive's table of transitions from (Feature 0Ch; `nvme_configure_apst` in
+/// `drivers/nvme/host/core.c`).
+pub const TOLERANCE: &str = "power/pm_qos_latency_tolerance_us";
+
 /// More than a file of the kernel says or takes at once: a page.
 const LONGEST: usize = 4096;
 
@@ -55,6 +60,12 @@ pub enum Place {
         /// Model and serial number of its controller.
         drive: String,
     },
+    /// The longest wake-up of the idle states that the kernel lets a drive enter by itself (APST):
+    /// [`TOLERANCE`] of its controller.
+    IdleWake {
+        /// Model and serial number of its controller.
+        drive: String,
+    },
     /// The NVMe power limit of a drive (NVMe Base 2.3, Feature 23h).
     PowerLimit {
         /// Model and serial number of its controller.
@@ -71,6 +82,8 @@ enum Takes {
     Signed,
     /// Microseconds, or `n/a` (`Documentation/ABI/testing/sysfs-devices-power`).
     Latency,
+    /// Microseconds, `any` or `auto` (`Documentation/power/pm_qos_interface.rst`).
+    Tolerance,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A name, such as a governor's.
@@ -81,12 +94,14 @@ enum Takes {
     Mask,
     /// `default` and a number.
     Weight,
+    /// Microseconds, or `max`, of a period in microseconds.
+    Quota,
 }
 
-use Takes::{Cpus, Latency, Mask, Name, Number, Signed, Weight, Word};
+use Takes::{Cpus, Latency, Mask, Name, Number, Quota, Signed, Tolerance, Weight, Word};
 
 /// Files at paths that do not change. `#` is a number, `*` any name, `**` one or more names.
-const FILES: [(&str, Takes); 10] = [
+const FILES: [(&str, Takes); 11] = [
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_min_freq", Number(u64::MAX)),
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_max_freq", Number(u64::MAX)),
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_governor", Name),
@@ -95,6 +110,7 @@ const FILES: [(&str, Takes); 10] = [
     ("sys/class/powercap/*/constraint_#_power_limit_uw", Number(u64::MAX)),
     ("sys/devices/virtual/workqueue/cpumask", Mask),
     ("sys/fs/cgroup/**/cpu.weight", Number(10_000)),
+    ("sys/fs/cgroup/**/cpu.max", Quota),
     ("sys/fs/cgroup/**/io.weight", Weight),
     ("sys/fs/cgroup/**/cgroup.freeze", Number(1)),
 ];
@@ -119,6 +135,7 @@ impl std::fmt::Display for Place {
             Self::Cpuset { group } => write!(f, "/{CGROUPS}/{group}/cpuset.cpus"),
             Self::Offline => write!(f, "the CPUs that are offline"),
             Self::PowerState { drive } => write!(f, "the power state of {drive}"),
+            Self::IdleWake { drive } => write!(f, "{TOLERANCE} of {drive}"),
             Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
         }
     }
@@ -133,16 +150,18 @@ impl Place {
     }
 
     /// The keys of `[hold]`.
-    pub const HOLDS: [&str; 4] = ["package_power", "drive_power", "cpu_latency", "disk_standby"];
+    pub const HOLDS: [&str; 5] =
+        ["package_power", "drive_power", "cpu_latency", "energy_preference", "disk_standby"];
 
     /// The key of `[hold]` that is set there.
     #[must_use]
     pub fn hold(&self) -> &'static str {
-        let [package, drive, latency, standby] = Self::HOLDS;
+        let [package, drive, latency, energy, standby] = Self::HOLDS;
         match self {
             Self::PowerLimit { .. } => drive,
             Self::File { path } if path.contains("/powercap/") => package,
             Self::File { path } if path.ends_with("/pm_qos_resume_latency_us") => latency,
+            Self::File { path } if path.ends_with("/energy_performance_preference") => energy,
             _ => standby,
         }
     }
@@ -151,13 +170,22 @@ impl Place {
     /// systemd takes away at a daemon-reload what it has not set.
     #[must_use]
     pub fn is_managed(&self) -> bool {
-        matches!(self, Self::Cpuset { .. } | Self::Controller { .. })
+        match self {
+            Self::File { path } => path.starts_with(CGROUPS) && path.ends_with("/cpu.max"),
+            other => matches!(other, Self::Cpuset { .. } | Self::Controller { .. }),
+        }
+    }
+
+    /// Whether it holds tasks still: whatever else is to be set back, they go on first.
+    #[must_use]
+    pub fn freezes(&self) -> bool {
+        matches!(self, Self::File { path } if path.ends_with("/cgroup.freeze"))
     }
 
     /// Whether Linux may forget what tasks are bound to when it is set.
     #[must_use]
     pub fn unbinds(&self) -> bool {
-        self.is_managed() || *self == Self::Offline
+        matches!(self, Self::Cpuset { .. } | Self::Controller { .. } | Self::Offline)
     }
 
     /// Whether it is in a drive.
@@ -173,19 +201,22 @@ impl Place {
             Self::Chip { chip, .. } => chip,
             Self::Disk { disk: drive, .. }
             | Self::PowerState { drive }
+            | Self::IdleWake { drive }
             | Self::PowerLimit { drive } => drive,
             _ => return self.to_string() == name,
         };
         device == name || self.to_string() == name
     }
 
-    /// Whether it ends with what it belongs to: a control group, or the kernel's view of a disk,
+    /// Whether it ends with what it belongs to: a control group, or the kernel's view of a drive,
     /// that comes back begins anew.
     #[must_use]
     pub fn ends_with_its_owner(&self) -> bool {
         match self {
             Self::File { path } => path.starts_with(CGROUPS),
-            other => matches!(other, Self::Disk { .. } | Self::Cpuset { .. }),
+            other => {
+                matches!(other, Self::Disk { .. } | Self::Cpuset { .. } | Self::IdleWake { .. })
+            }
         }
     }
 
@@ -220,6 +251,7 @@ impl Place {
             Self::Cpuset { group } => (is_name(group) && !group.contains('/')).then_some(Cpus),
             Self::Offline => Some(Cpus),
             Self::PowerState { .. } => Some(Number(POWER_STATE_BITS.into())),
+            Self::IdleWake { .. } => Some(Tolerance),
             Self::PowerLimit { .. } => Some(Number(POWER_LIMIT_BITS.into())),
         }
     }
@@ -235,6 +267,10 @@ impl Takes {
             Number(most) => number(value).is_some_and(|number| number <= most),
             Signed => number(value.strip_prefix('-').unwrap_or(value)).is_some(),
             Latency => value == "n/a" || number(value).is_some(),
+            Tolerance => {
+                let most = i32::MAX as u64;
+                ["any", "auto"].contains(&value) || number(value).is_some_and(|us| us <= most)
+            }
             Word(words) => words.contains(&value),
             Name => {
                 let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
@@ -242,6 +278,9 @@ impl Takes {
             }
             Cpus => cpus(value).is_some(),
             Mask => !value.is_empty() && value.bytes().all(|b| b.is_ascii_hexdigit() || b == b','),
+            Quota => value.split_once(' ').is_some_and(|(quota, period)| {
+                (quota == "max" || number(quota).is_some()) && number(period).is_some()
+            }),
             Weight => number(value.strip_prefix("default ").unwrap_or(value)).is_some(),
         }
     }
@@ -306,12 +345,17 @@ mod tests {
             (file("sys/devices/system/cpu/cpu7/power/pm_qos_resume_latency_us"), "n/a", ""),
             (file("sys/fs/cgroup/system.slice/a b.service/cpu.weight"), "100", "10001"),
             (file("sys/fs/cgroup/backup.slice/io.weight"), "default 100", "8:0 100"),
+            (file("sys/fs/cgroup/backup.slice/cpu.max"), "max 100000", "max"),
+            (file("sys/fs/cgroup/backup.slice/cpu.max"), "5000 100000", "-1 100000"),
+            (file("sys/fs/cgroup/a.slice/b.service/cgroup.freeze"), "1", "2"),
             (file("sys/devices/virtual/workqueue/cpumask"), "ff,ffffffff", "0-3"),
             (chip("pwm12"), "255", "256"),
             (chip("pwm1_enable"), "5", "5\n6"),
             (Place::Offline, "", "x"),
             (Place::Cpuset { group: "system.slice".to_owned() }, "0-3,8", "8-3"),
             (Place::PowerState { drive: "any".to_owned() }, "31", "32"),
+            (Place::IdleWake { drive: "any".to_owned() }, "100000", "-1"),
+            (Place::IdleWake { drive: "any".to_owned() }, "auto", "2147483648"),
         ] {
             assert!(place.is_listed() && place.can_be(value), "{place}: {value}");
             assert!(!place.can_be(other), "{place}: {other}");

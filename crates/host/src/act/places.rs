@@ -3,6 +3,7 @@
 
 use ebb_policy::{Control, Topology};
 
+use crate::act::idle_wake;
 use crate::act::knob::{Knob, Place};
 use crate::act::originals::{Leave, Original};
 use crate::act::parking;
@@ -124,6 +125,11 @@ pub fn units(
         {
             let place = Steered::new(Place::PowerState { drive }, Safe::Value("0".to_owned()));
             all.push(Unit::of(Control::PowerState, vec![place]));
+        }
+        if owns(Control::IdleWake)
+            && let Some(place) = idle_wake::place(parts)
+        {
+            all.push(Unit::of(Control::IdleWake, vec![Steered::new(place, Safe::Found)]));
         }
     }
     all

@@ -107,11 +107,13 @@ pub fn restore(
         lock::forget(&machine.sys, state.path());
         return Ok(Restoration::default());
     };
-    // Cores come back before what may hang; with the cpuset controller all lists of groups go.
-    all.originals.sort_by_key(|original| match original.place {
-        Place::Controller { .. } => 0,
-        Place::Cpuset { .. } => 1,
-        _ => 2,
+    // Who is held still goes on first. Cores come back before what may hang; with the cpuset
+    // controller all lists of groups go.
+    all.originals.sort_by_key(|original| match &original.place {
+        place if place.freezes() => 0,
+        Place::Controller { .. } => 1,
+        Place::Cpuset { .. } => 2,
+        _ => 3,
     });
     let mut tasks = before(machine, state, &mut all, leave);
     let mut places = every(machine, &all, leave);
@@ -218,8 +220,13 @@ fn one(
 fn without(sys: &Sys, place: &Place, absent: &Absent, no_device: bool) -> Outcome {
     let reason = absent.to_string();
     match absent {
-        Absent::Missing(_) if matches!(place, Place::Cpuset { .. }) => Outcome::Gone { reason },
-        Absent::Missing(_) if no_device && place.ends_with_its_owner() => Outcome::Gone { reason },
+        // A file of a control group goes with its controller, too.
+        Absent::Missing(_)
+            if place.ends_with_its_owner()
+                && (no_device || matches!(place, Place::Cpuset { .. } | Place::File { .. })) =>
+        {
+            Outcome::Gone { reason }
+        }
         Absent::Missing(_) if no_device => Outcome::Pending { reason },
         Absent::Away { .. } => Outcome::Pending { reason },
         _ if place.is_frequency() && rests(sys, place) => {

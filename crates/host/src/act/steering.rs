@@ -154,6 +154,13 @@ impl Steering {
         self.held.len() - 1
     }
 
+    /// Takes a place in hand that was let go of before, or is new here; its number.
+    pub fn take(&mut self, original: Original, knob: Result<Knob, Absent>) -> usize {
+        let Some(at) = self.find(&original.place) else { return self.add(original, knob) };
+        self.held[at] = Held::new(original, knob);
+        at
+    }
+
     /// Lets go of a place that is not there any more; its number stays.
     pub fn forget(&mut self, at: usize) {
         let held = &mut self.held[at];

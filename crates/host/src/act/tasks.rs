@@ -96,7 +96,7 @@ impl Tasks {
         let before = std::mem::take(&mut self.bound);
         let mut online = self.glance(&before);
         for _ in 0..LOOKS {
-            if self.bound.values().all(|bound| is_as_before(bound, &before)) {
+            if self.bound.values().all(|bound| is_sure(bound, &before, None)) {
                 return;
             }
             thread::sleep(NAP);
@@ -104,10 +104,7 @@ impl Tasks {
             let now = self.glance(&before);
             let stayed = online.is_some() && now == online;
             online = now;
-            let is_sure = |bound: &Bound| {
-                is_as_before(bound, &before) || stayed && seen.get(&bound.task) == Some(bound)
-            };
-            if self.bound.values().all(is_sure) {
+            if self.bound.values().all(|bound| is_sure(bound, &before, stayed.then_some(&seen))) {
                 return;
             }
         }
@@ -316,9 +313,14 @@ impl Tasks {
     }
 }
 
-/// Whether its own CPUs are those of before.
-fn is_as_before(bound: &Bound, before: &BTreeMap<u32, Bound>) -> bool {
+/// Whether its own CPUs are those of before, or what was `seen` already.
+fn is_sure(
+    bound: &Bound,
+    before: &BTreeMap<u32, Bound>,
+    seen: Option<&BTreeMap<u32, Bound>>,
+) -> bool {
     before.get(&bound.task).is_some_and(|known| known.cpus == bound.cpus)
+        || seen.is_some_and(|seen| seen.get(&bound.task) == Some(bound))
 }
 
 /// The CPUs of a task that are in `active`; all that are where none is.
@@ -382,5 +384,31 @@ impl Stat {
     #[must_use]
     pub fn is_kernel(&self) -> bool {
         self.flags & PF_KTHREAD != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While CPUs come and go Linux changes one task after the other: what is seen once, or while
+    /// the CPUs online changed, is no binding.
+    #[test]
+    fn what_is_only_passing_is_no_binding() {
+        let bound = |cpus: &str| Bound {
+            task: 300,
+            start: 7,
+            cpus: cpus.to_owned(),
+            now: cpus.to_owned(),
+            kernel: false,
+            group: None,
+        };
+        let all = |cpus: &str| BTreeMap::from([(300, bound(cpus))]);
+        let (before, passing) = (all("4-7"), bound("0-3"));
+        assert!(is_sure(&bound("4-7"), &before, None));
+        assert!(!is_sure(&passing, &before, None));
+        assert!(!is_sure(&passing, &before, Some(&all("0-2"))));
+        assert!(is_sure(&passing, &before, Some(&all("0-3"))));
+        assert!(!is_sure(&passing, &BTreeMap::new(), None));
     }
 }

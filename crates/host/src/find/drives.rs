@@ -105,6 +105,12 @@ impl Drive {
         matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc"))
     }
 
+    /// The folder of its controller's device, of an NVMe drive.
+    #[must_use]
+    pub fn controller_folder(&self) -> Option<String> {
+        Some(format!("sys/class/nvme/{}", self.controller.as_ref()?))
+    }
+
     /// Where the kernel says whether it has stopped a hard disk.
     #[must_use]
     pub fn runtime_file(&self) -> Option<String> {

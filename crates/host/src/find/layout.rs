@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::find::cpus::{Cpu, Policy};
 use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
+use crate::find::jobs::{self, StatedJob};
 use crate::find::machine::Machine;
 use crate::nvme::{Admin, Identity};
 
@@ -33,6 +34,9 @@ pub struct Group {
     /// Their CPUs; a core belongs to the group of its first.
     pub cpus: Vec<u16>,
 }
+
+/// The controls of jobs.
+const JOBS: [Control; 3] = [Control::JobShare, Control::JobSocket, Control::Admit];
 
 /// What becomes of the CPUs of a parked core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -60,6 +64,8 @@ pub struct Stated {
     pub fans: Vec<StatedFan>,
     /// Whether frequencies may be raised above the ceilings found.
     pub raise_limits: bool,
+    /// Control groups that are jobs.
+    pub jobs: Vec<StatedJob>,
 }
 
 impl Default for Stated {
@@ -71,6 +77,7 @@ impl Default for Stated {
             park_by: ParkBy::default(),
             fans: Vec::new(),
             raise_limits: false,
+            jobs: Vec::new(),
         }
     }
 }
@@ -98,6 +105,20 @@ pub enum Impossible {
         /// The group, from 1.
         group: usize,
     },
+    /// A job that Ebb is a part of.
+    #[error("\"{group}\" has this process in it, which would hold itself back: name another group")]
+    Own {
+        /// The group.
+        group: String,
+    },
+}
+
+impl Impossible {
+    /// The key of the configuration that it stands under.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        if matches!(self, Self::Own { .. }) { "job" } else { "machine.groups" }
+    }
 }
 
 /// One physical core.
@@ -162,6 +183,8 @@ pub struct Layout {
     pub fans: Fans,
     /// Sensors of each socket, chip and input: the hottest is its temperature.
     pub sockets: Vec<Vec<(usize, String)>>,
+    /// Control groups that are jobs, whether they are there now or not.
+    pub jobs: Vec<StatedJob>,
 }
 
 impl Layout {
@@ -183,9 +206,33 @@ impl Layout {
         let steers_heat = owns(Control::FanDuty) || owns(Control::FrequencyCap);
         let sockets = if steers_heat { machine.socket_sensors() } else { Vec::new() };
         let (park_by, raise_limits) = (stated.park_by, stated.raise_limits);
-        let layout = Self { groups, park_by, raise_limits, drives, fans, sockets };
+        let steers_jobs = JOBS.into_iter().any(owns);
+        let jobs = if steers_jobs { stated.jobs.clone() } else { Vec::new() };
+        if let Some(job) = jobs::own(&machine.sys, &jobs) {
+            return Err(Impossible::Own { group: job.group.clone() });
+        }
+        let layout = Self { groups, park_by, raise_limits, drives, fans, sockets, jobs };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
         Ok((layout, topology))
+    }
+
+    /// What an operator should know of the jobs.
+    #[must_use]
+    pub fn job_remarks(&self, topology: &Topology) -> Vec<String> {
+        let line = |(slot, job): (usize, &StatedJob)| {
+            let name = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
+            format!("job{slot} is {name}{} ({})", job.group, job.class.name())
+        };
+        let mut remarks: Vec<_> = self.jobs.iter().enumerate().map(line).collect();
+        let apart = topology.groups.iter().any(|group| group.role == CoreRole::Compute);
+        if !remarks.is_empty() && !apart {
+            remarks.push(
+                "jobs share their cores with users' I/O, so what heats each socket is misjudged: \
+                 state the jobs' cores in [[machine.groups]] with role = \"compute\""
+                    .to_owned(),
+            );
+        }
+        remarks
     }
 
     fn topology(&self, machine: &Machine, stated: &Stated, caps: bool) -> Topology {
@@ -223,7 +270,7 @@ impl Layout {
             sockets: self.sockets.len() as u16,
             throttle: throttles.flatten().reduce(Celsius::min),
             fans: vec![fan; self.fans.fans.len()],
-            jobs: 0,
+            jobs: self.jobs.len() as u16,
         }
     }
 }

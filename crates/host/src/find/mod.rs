@@ -9,6 +9,7 @@ pub mod energy;
 pub mod fans;
 pub mod hwmon;
 pub mod identity;
+pub mod jobs;
 pub mod layout;
 pub mod machine;
 pub mod meters;

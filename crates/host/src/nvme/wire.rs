@@ -29,6 +29,8 @@ pub struct Identity {
     pub warning: Option<Celsius>,
     /// Whether it takes a power limit (CTRATT bit 20, NVMe Base 2.3).
     pub limits_power: bool,
+    /// Whether it can enter idle states by itself (APSTA).
+    pub apst: bool,
 }
 
 impl Identity {
@@ -47,6 +49,7 @@ impl Identity {
             idle: descriptors.map(|d| scaled(half(d, 16), d[18] >> 6)).collect(),
             warning: kelvin(half(bytes, 266)),
             limits_power: bytes[98] & 1 << 4 != 0,
+            apst: bytes[265] & 1 != 0,
         }
     }
 }
@@ -127,6 +130,7 @@ mod tests {
         bytes[4..24].copy_from_slice(b"S64GNE0R100001      ");
         bytes[24..64].copy_from_slice(b"SAMSUNG MZQL23T8HCLS-00A07              ");
         bytes[263] = 2;
+        bytes[265] = 1;
         bytes[266..268].copy_from_slice(&345_u16.to_le_bytes());
         for (number, (power, flags, entry, exit)) in
             [(1300_u16, 0, 70_u32, 70_u32), (800, 0, 70, 70), (35_000, 3, 5000, 10_000)]
@@ -155,6 +159,7 @@ mod tests {
         assert_eq!(states, [(13.0, true), (8.0, true), (3.5, false)]);
         assert_eq!(identity.states[2].exit, Nanos::from_millis(10));
         assert_eq!(identity.idle, [Some(Watts(3.5)), None, None]);
+        assert!(identity.apst && !Identity::parse(&[0; IDENTIFY]).apst);
     }
 
     #[test]

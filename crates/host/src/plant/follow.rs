@@ -133,6 +133,7 @@ impl Host {
         let here = |cores: &Vec<Core>| cores.iter().filter(is_here).cloned().collect();
         let present = Layout { groups: layout.groups.iter().map(here).collect(), ..layout.clone() };
         self.sensors.follow(machine, &present, &more);
+        self.jobs.follow(machine);
         for (at, _) in &parts.drives {
             self.drives[*at] = DriveWatch::new(machine, &layout.drives[*at]);
         }
@@ -154,8 +155,9 @@ impl Host {
                 return true;
             }
         }
-        let states = self.owned.contains(&Control::PowerState);
-        if states && machine.drives.iter().any(|drive| !is_known(frame, drive)) {
+        let steers = |control| self.owned.contains(&control);
+        let drives = steers(Control::PowerState) || steers(Control::IdleWake);
+        if drives && machine.drives.iter().any(|drive| !is_known(frame, drive)) {
             return true;
         }
         self.cooling
@@ -188,6 +190,7 @@ fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout
         }),
         Place::Disk { disk: drive, .. }
         | Place::PowerState { drive }
+        | Place::IdleWake { drive }
         | Place::PowerLimit { drive } => {
             parts.drives.iter().any(|(at, _)| layout.drives[*at].drive.id.as_ref() == Some(drive))
         }

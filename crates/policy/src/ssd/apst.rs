@@ -9,7 +9,8 @@
 //! wake-up ≤ plf / (1 + plf) · l
 //! ```
 //!
-//! where the latency `l` has the wake-ups in it already. Until it is known no state is allowed.
+//! where the latency `l` has the wake-ups in it already. Until it is known the states are as they
+//! were found: to take them from a server without I/O would cost power.
 
 use crate::topology::Topology;
 use crate::units::Nanos;
@@ -58,7 +59,8 @@ impl Policy for Apst {
             let mean = self.latency.get_or_insert(latency);
             *mean -= (latency - *mean) * (-signals.period.seconds() / AVERAGED).exp_m1();
         }
-        let allowed = Self::allowed(self.plf, self.latency.unwrap_or(0.0));
+        let Some(latency) = self.latency else { return };
+        let allowed = Self::allowed(self.plf, latency);
         (0..self.drives).for_each(|drive| request.idle_wake.ask(drive, allowed, "apst:plf"));
     }
 }
@@ -77,7 +79,7 @@ mod tests {
         let mut request = Request::new(&topology);
         let mut signals = Signals { period: PERIOD, ..Signals::new(&topology) };
         policy.step(&signals, &mut request);
-        assert_eq!(request.idle_wake.get(1), Some(Nanos::ZERO), "nothing is known yet");
+        assert_eq!(request.idle_wake.get(1), None, "nothing is known yet");
         let mean_latency = Some(Nanos::from_micros(500));
         signals.io = IoSignals { completed: Some(9), mean_latency, ..IoSignals::default() };
         policy.step(&signals, &mut request);

@@ -1,0 +1,126 @@
+//! Jobs: control groups that the operator names as such.
+
+use ebb_policy::QosClass;
+
+use crate::sys::Sys;
+
+/// A control group that is a job for as long as it has tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatedJob {
+    /// Its path below the root group, such as `batch.slice/scrub.service`.
+    pub group: String,
+    /// How much it matters.
+    pub class: QosClass,
+    /// What the operator calls it; empty where by its group.
+    pub name: String,
+}
+
+/// What is known of a job that is no signal.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Seen {
+    /// What tells this group from one of the same name before; `None` where there is none.
+    pub group: Option<u64>,
+    /// Whether it has tasks.
+    pub present: bool,
+    /// How many cores it kept busy in the period.
+    pub cores: Option<f64>,
+}
+
+/// Groups in which systemd has what keeps the machine running.
+const SYSTEM: [&str; 3] = ["init.scope", "system.slice", "user.slice"];
+
+impl StatedJob {
+    /// Whether all can be jobs on any machine.
+    ///
+    /// # Errors
+    /// Which cannot, and what to write.
+    pub fn check(jobs: &[Self]) -> Result<(), (usize, String)> {
+        for (at, Self { group, .. }) in jobs.iter().enumerate() {
+            let is_name = |part: &str| {
+                !["", ".", ".."].contains(&part)
+                    && part.len() <= 255
+                    && !part.chars().any(char::is_control)
+            };
+            let within =
+                |other: &&Self| is_within(group, &other.group) || is_within(&other.group, group);
+            let told = if !group.split('/').all(is_name) {
+                "write its path below /sys/fs/cgroup, such as \"batch.slice/scrub.service\"".into()
+            } else if SYSTEM.contains(&group.as_str()) {
+                "it has what keeps the machine running: write the group of one service in it".into()
+            } else if let Some(other) = jobs[..at].iter().find(within) {
+                format!("it is, or shares tasks with, \"{}\": write one of the two", other.group)
+            } else {
+                continue;
+            };
+            return Err((at, format!("cgroup = \"{group}\": {told}")));
+        }
+        Ok(())
+    }
+
+    /// How it is called.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        if self.name.is_empty() { &self.group } else { &self.name }
+    }
+}
+
+/// Whether a group is another one or below it.
+fn is_within(group: &str, other: &str) -> bool {
+    let below = group.strip_prefix(other);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The one of `jobs` that this process is in: it would hold itself still.
+pub fn own<'a>(sys: &Sys, jobs: &'a [StatedJob]) -> Option<&'a StatedJob> {
+    let text = sys.text("proc/self/cgroup").ok()?;
+    let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    jobs.iter().find(|job| is_within(own, &job.group))
+}
+
+/// How systemd is told that a group needs a controller.
+pub fn turn_on(group: &str, property: &str) -> String {
+    let unit = group.rsplit('/').next().unwrap_or(group);
+    format!("'systemctl set-property {unit} {property}' turns it on")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_job_is_named_with_what_to_write() {
+        let job = |group: &str| StatedJob {
+            group: group.to_owned(),
+            class: QosClass::Noncritical,
+            name: String::new(),
+        };
+        for (groups, at, says) in [
+            (&["a.slice", "/b.slice"][..], 1, "below /sys/fs/cgroup"),
+            (&["a.slice/../../etc"], 0, "below /sys/fs/cgroup"),
+            (&[""], 0, "below /sys/fs/cgroup"),
+            (&["a\nb"], 0, "below /sys/fs/cgroup"),
+            (&["system.slice"], 0, "one service in it"),
+            (&["a.slice/b.service", "a.slice"], 1, "\"a.slice/b.service\""),
+            (&["a.slice", "a.slice"], 1, "write one of the two"),
+        ] {
+            let jobs: Vec<_> = groups.iter().map(|group| job(group)).collect();
+            let (which, error) = StatedJob::check(&jobs).unwrap_err();
+            assert!(which == at && error.contains(says), "{groups:?}: {error}");
+        }
+        let good = ["a.slice", "a.slice2", "system.slice/scrub.service"].map(job);
+        assert_eq!(StatedJob::check(&good), Ok(()));
+    }
+
+    #[test]
+    fn nobody_holds_itself_still() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        std::fs::write(root.path().join("proc/self/cgroup"), "0::/a.slice/ebb.service\n").unwrap();
+        let sys = Sys::new(root.path());
+        let (class, name) = (QosClass::Vital, String::new());
+        let job = |group: &str| StatedJob { group: group.to_owned(), class, name: name.clone() };
+        let jobs = ["b.slice", "a.slice/ebb.service2", "a.slice"].map(job);
+        assert_eq!(own(&sys, &jobs), Some(&jobs[2]));
+        assert_eq!(own(&sys, &jobs[..2]), None);
+    }
+}
