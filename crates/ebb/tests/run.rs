@@ -20,6 +20,7 @@ use crate::serve::Serve;
 
 mod changes;
 mod log;
+mod recall;
 
 /// Four cores, two fans of the board, a warm socket, a disk.
 pub struct Copy {

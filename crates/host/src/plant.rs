@@ -1,6 +1,7 @@
 //! This server as a plant: what a cycle senses of it, and what it makes of what is given.
 
 mod follow;
+mod recall;
 
 use std::time::Instant;
 
@@ -21,10 +22,12 @@ use crate::find::hwmon::Chip;
 use crate::find::layout::{Impossible, Layout, ParkBy, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
+use crate::sense::crowd::Crowd;
 use crate::sense::drive_watch::DriveWatch;
 use crate::sense::sensors::Sensors;
 
 pub use follow::Followed;
+pub use recall::Recalled;
 
 /// A server.
 #[derive(Debug)]
@@ -35,6 +38,9 @@ pub struct Host {
     sensors: Sensors,
     drives: Vec<DriveWatch>,
     acting: Option<Acting>,
+    /// What was given last, and who looks for a crowd that it is too little for.
+    given: InForce,
+    crowd: Crowd,
     /// What was stated and is steered.
     stated: Stated,
     owned: Vec<Control>,
@@ -76,6 +82,8 @@ impl Host {
             away: Vec::new(),
             cooling: false,
             present: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
+            given: InForce::new(&topology),
+            crowd: Crowd::new(&machine),
             machine,
             layout,
             topology,
@@ -198,6 +206,13 @@ impl Host {
         self.now
     }
 
+    /// Time since it was first sensed.
+    fn since(&mut self) -> Nanos {
+        let now = Instant::now();
+        let since = now.duration_since(*self.begun.get_or_insert(now));
+        Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// Whether it acts.
     #[must_use]
     pub fn is_acting(&self) -> bool {
@@ -221,9 +236,7 @@ impl Host {
 
 impl Plant for Host {
     fn sense(&mut self, signals: &mut Signals) {
-        let now = Instant::now();
-        let since = now.duration_since(*self.begun.get_or_insert(now));
-        let now = Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+        let now = self.since();
         signals.period = now.saturating_sub(signals.now);
         signals.now = now;
         self.now = now;
@@ -262,5 +275,6 @@ impl Plant for Host {
         for (at, drive) in self.drives.iter_mut().enumerate() {
             acting.power_state(at).into_iter().for_each(|(read, state)| drive.took(read, state));
         }
+        self.begin_watch(given, applied);
     }
 }

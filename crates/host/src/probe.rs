@@ -16,6 +16,7 @@ use crate::find::fans::{Fans, StatedFan};
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
+use crate::sense::crowd::runnable;
 use crate::sense::sensors::{standby, waited};
 use crate::sys::Absent;
 
@@ -533,7 +534,17 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
             }
             NO_FANS
         }
-        Control::Recall => "nothing on a host watches the number of waiting requests",
+        Control::Recall => {
+            let path = "proc/loadavg".to_owned();
+            let read = sys.text(&path).and_then(|text| {
+                let count = runnable(&text).map(|count| count as f64);
+                count.ok_or_else(|| sys.nonsense(&path, &text, "a load with runnable tasks"))
+            });
+            if !matches!(read, Err(Absent::Missing(_))) {
+                list.read(Some("all".to_owned()), path, read);
+            }
+            "no /proc/loadavg: nothing says how many tasks wait"
+        }
         Control::IdleWake => "no idle state of a drive is set on a host yet",
         Control::Background => "nothing says which control groups do background work",
         Control::JobShare | Control::JobSocket | Control::Admit => {

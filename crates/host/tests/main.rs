@@ -11,6 +11,7 @@ mod fans;
 mod found;
 mod hostile;
 mod real;
+mod recall;
 mod restoring;
 mod sensing;
 mod tasks;

@@ -162,8 +162,13 @@ impl<'a> Work<'a> {
             // What was missed, asleep or stopped, is not made up for.
             next = next.max(Instant::now());
             while let Some(left) = next.checked_duration_since(Instant::now()) {
-                if !self.wait(signals, left)? {
+                // While cores are parked, a crowd is not to wait for the next cycle.
+                let pace = self.host.pace().filter(|pace| *pace < left);
+                if !self.wait(signals, pace.unwrap_or(left))? {
                     return Ok(Ended::Told);
+                }
+                if let Some(recalled) = pace.and_then(|_| self.host.look()) {
+                    self.teller.recalled(&recalled)?;
                 }
                 if left.is_zero() {
                     break;

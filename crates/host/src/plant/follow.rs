@@ -133,6 +133,7 @@ impl Host {
         let here = |cores: &Vec<Core>| cores.iter().filter(is_here).cloned().collect();
         let present = Layout { groups: layout.groups.iter().map(here).collect(), ..layout.clone() };
         self.sensors.follow(machine, &present, &more);
+        self.crowd.follow(machine);
         for (at, _) in &parts.drives {
             self.drives[*at] = DriveWatch::new(machine, &layout.drives[*at]);
         }

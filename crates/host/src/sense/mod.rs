@@ -1,5 +1,6 @@
 //! What a cycle senses.
 
+pub mod crowd;
 pub mod drive_watch;
 pub mod gauge;
 pub mod sensors;
