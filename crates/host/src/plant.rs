@@ -1,6 +1,7 @@
 //! This server as a plant: what a cycle senses of it, and what it makes of what is given.
 
 mod follow;
+mod latency;
 mod recall;
 
 use std::time::Instant;
@@ -24,6 +25,7 @@ use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
 use crate::sense::crowd::Crowd;
 use crate::sense::drive_watch::DriveWatch;
+use crate::sense::run_queue::RunQueues;
 use crate::sense::sensors::Sensors;
 
 pub use follow::Followed;
@@ -36,6 +38,9 @@ pub struct Host {
     layout: Layout,
     topology: Topology,
     sensors: Sensors,
+    /// What tasks wait for CPUs, and why that is not known.
+    queues: RunQueues,
+    unseen: Option<String>,
     drives: Vec<DriveWatch>,
     acting: Option<Acting>,
     /// What was given last, and who looks for a crowd that it is too little for.
@@ -71,6 +76,7 @@ impl Host {
         let sensors = Sensors::new(&machine, &layout);
         let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
         let chips = Chips::new(&machine.sys, &machine.chips);
+        let mut queues = RunQueues::new(&machine.sys);
         let came = Drives::new(&machine.sys, layout.drives.iter().map(|parts| &parts.drive));
         Ok(Self {
             stated: stated.clone(),
@@ -88,6 +94,8 @@ impl Host {
             layout,
             topology,
             sensors,
+            unseen: queues.missing(),
+            queues,
             drives,
             acting: None,
             power: None,
@@ -234,9 +242,9 @@ impl Host {
     }
 }
 
-impl Plant for Host {
-    fn sense(&mut self, signals: &mut Signals) {
-        let now = self.since();
+impl Host {
+    /// As [`Plant::sense`], at a time that the caller says.
+    pub fn sense_at(&mut self, now: Nanos, signals: &mut Signals) {
         signals.period = now.saturating_sub(signals.now);
         signals.now = now;
         self.now = now;
@@ -245,6 +253,7 @@ impl Plant for Host {
             Some(acting) => self.sensors.read(signals, |group| acting.active(group)),
             None => self.sensors.read(signals, all),
         }
+        self.add_cpus(signals);
         if let Some(acting) = &mut self.acting {
             acting.sensed(&signals.cooling.fans);
             let text = self.power.as_mut().and_then(|watch| watch.see(signals.power.cpu, now));
@@ -263,6 +272,13 @@ impl Plant for Host {
         if let Some(source) = sources.max_by_key(|source| (source.origin, source.age)) {
             signals.sources.set(Signal::SsdPower, 0, source);
         }
+    }
+}
+
+impl Plant for Host {
+    fn sense(&mut self, signals: &mut Signals) {
+        let now = self.since();
+        self.sense_at(now, signals);
     }
 
     fn apply(&mut self, given: &InForce, applied: &mut Applied) {

@@ -17,6 +17,7 @@ use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
 use crate::sense::crowd::runnable;
+use crate::sense::run_queue::{PATH, RunQueues};
 use crate::sense::sensors::{standby, waited};
 use crate::sys::Absent;
 
@@ -227,6 +228,10 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
         | S::WrittenBytes
         | S::WriteLatencyMean => {
             counted(machine, signal, list);
+            if signal == S::LatencyMean && !list.found.is_empty() {
+                let missing = RunQueues::new(&machine.sys).missing();
+                list.add(Some("on CPUs".to_owned()), Some(PATH.to_owned()), None, missing);
+            }
             "no drive with counters in sys/block"
         }
         S::LatencyP50

@@ -10,6 +10,7 @@ mod drives;
 mod fans;
 mod found;
 mod hostile;
+mod latency;
 mod real;
 mod recall;
 mod restoring;

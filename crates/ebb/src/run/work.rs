@@ -18,6 +18,7 @@ use rustix::fs::{FileType, fstat};
 use super::RunArgs;
 use super::config::Config;
 use super::estimate::{Core, Saved, Shadow};
+use super::latency::Latency;
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
 use super::signals::Signals;
@@ -126,6 +127,7 @@ impl<'a> Work<'a> {
     /// Runs until told to end, or the machine is another; sets everything back.
     pub fn run(mut self, signals: &mut Signals) -> Result<(Ended, Config)> {
         self.teller.summary(Nanos::ZERO, &parts(&self.host, &self.config))?;
+        self.say_latency()?;
         let done = self.cycles(signals);
         let told = self.sum_up();
         let set_back = self.state.as_ref().map_or(Ok(()), |state| {
@@ -209,7 +211,24 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Says what users' latency is.
+    fn say_latency(&self) -> Result<()> {
+        let owned = registry::owned(&self.config.policy)?;
+        match Latency::of(&self.config, &self.host).text(&owned) {
+            Some(text) => self.teller.summary(self.host.now(), &text),
+            None => Ok(()),
+        }
+    }
+
     fn sum_up(&self) -> Result<()> {
+        let (looks, cost) = self.host.looks();
+        if looks > 0 {
+            let text = format!(
+                "recall: looked for a crowd {looks} times, {:.0} us of CPU time each",
+                cost.micros()
+            );
+            self.teller.summary(self.host.now(), &text)?;
+        }
         let would = self.state.is_none();
         match self.saved.text(would, &self.config.profile) {
             Some(text) => self.teller.summary(self.host.now(), &text),
@@ -248,9 +267,10 @@ impl<'a> Work<'a> {
         if config.serve != self.config.serve {
             self.served = config.serve.map(Served::new).transpose()?;
         }
+        let is_other = config.serve != self.config.serve;
         (self.config, self.held) = (config, held);
         out::note("the configuration is taken");
-        Ok(())
+        if is_other { self.say_latency() } else { Ok(()) }
     }
 
     fn follow_schedule(&mut self) -> Result<()> {
@@ -361,5 +381,6 @@ fn pipe() -> Option<OwnedFd> {
 fn make(config: &Config, held: InEffect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
     let InEffect { plf, ssd_budget } = held;
     let settings = Settings { plf, ssd_budget, curve: config.curve()? };
-    Ok((registry::make(&config.policy, host.topology(), &settings)?, settings))
+    let policy = Latency::of(config, host).policy(&config.policy);
+    Ok((registry::make(&policy, host.topology(), &settings)?, settings))
 }

@@ -84,6 +84,8 @@ fn a_crowd_recalls_parked_cores_and_the_policy_hears_of_it() {
     assert_eq!(copy.get("sys/fs/cgroup/system.slice/cpuset.cpus"), "0-3");
     assert_eq!(copy.get(&format!("{CPU}/cpufreq/policy0/scaling_max_freq")), "3000000");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let looked = |event: &Value| Some(event["text"].as_str()?.contains("looked for a crowd"));
+    assert!(all.any(|event| looked(&event) == Some(true)), "it says what that took");
     let (code, told) = ends(child);
     assert_eq!(code, Some(0), "{told}");
 }

@@ -147,6 +147,16 @@ impl Acting {
         active.unwrap_or(self.cores[group])
     }
 
+    /// The ceilings in force of the cores of `group` as a share of those found, in the mean.
+    #[must_use]
+    pub fn speed(&self, group: usize) -> f64 {
+        let its = self.domains.iter().filter(|domain| domain.groups.contains(&group));
+        let speeds = its.map(|domain| (domain.cpus.len() as f64, domain.speed(&self.steering)));
+        let (count, sum) =
+            speeds.fold((0.0, 0.0), |(n, sum), (cpus, speed)| (n + cpus, sum + cpus * speed));
+        if count > 0.0 { sum / count } else { 1.0 }
+    }
+
     /// How many CPUs are parked, and how many others are kept below the frequency found.
     #[must_use]
     pub fn saving(&self) -> (usize, usize) {

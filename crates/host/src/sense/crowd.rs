@@ -50,6 +50,8 @@ pub struct Came {
 #[derive(Debug)]
 pub struct Crowd {
     load: Watched,
+    /// Whether that says anything.
+    able: bool,
     drives: Vec<Watched>,
     watch: Option<Watch>,
     usual: Option<f64>,
@@ -71,9 +73,11 @@ impl Crowd {
         // One drive's own file, for `/proc/diskstats` adds up all counters of all devices.
         let file = |name: &String| format!("sys/block/{name}/inflight");
         let drives = names.map(|name| Watched::new(&machine.sys, &file(name)));
+        let mut load = Watched::new(&machine.sys, "proc/loadavg");
         Self {
+            able: load.text().ok().and_then(runnable).is_some(),
             drives: drives.collect(),
-            load: Watched::new(&machine.sys, "proc/loadavg"),
+            load,
             watch: None,
             usual: None,
             looks: (0, 0.0),
@@ -89,8 +93,9 @@ impl Crowd {
     }
 
     /// Whether there is anything to look at.
-    pub fn is_able(&mut self) -> bool {
-        self.load.text().ok().and_then(runnable).is_some()
+    #[must_use]
+    pub fn is_able(&self) -> bool {
+        self.able
     }
 
     /// Begins a period in which `watch` is waited for, or nothing is.

@@ -3,5 +3,6 @@
 pub mod crowd;
 pub mod drive_watch;
 pub mod gauge;
+pub mod run_queue;
 pub mod sensors;
 pub mod watched;
