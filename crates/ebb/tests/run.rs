@@ -21,6 +21,7 @@ use crate::serve::Serve;
 mod changes;
 mod jobs;
 mod log;
+mod recall;
 
 /// Four cores, two fans of the board, a warm socket, a disk.
 pub struct Copy {
@@ -224,6 +225,38 @@ fn what_offline_cpus_break_is_said_before_it_does() {
     fs::write(&config, "machine.park_by = \"cpuset\"").unwrap();
     let said = told(&mut command);
     assert!(!said.contains("offline"), "{said}");
+}
+
+/// For people and for programs, where that is what cores are steered by.
+#[test]
+fn the_source_of_users_latency_is_said() {
+    let copy = Copy::new();
+    let config = path(copy.folder.path(), "ebb.toml");
+    let line = |policy: &str| {
+        let run = ["run", "--policy", policy, "--config", &config, "--duration", "0.1 s"];
+        let says = |more: &[&str]| {
+            let done = ebb(&str(&copy.args(&[&run[..], more].concat())));
+            String::from_utf8(done.stdout).unwrap()
+        };
+        let (text, json) = (says(&[]), says(&["--json"]));
+        let events = json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut events = events.inspect(|event| valid("run-1", event));
+        let of = |text: &str| text.split_once("users' latency is ").map(|(_, is)| is.to_owned());
+        let said = events.find_map(|event| of(event["text"].as_str()?));
+        assert_eq!(said, text.lines().find_map(of), "{text}");
+        said.unwrap_or_default()
+    };
+    fs::write(&config, "").unwrap();
+    let alone = line("pacer");
+    assert!(alone.starts_with("block: at the drives alone"), "{alone}");
+    assert!(alone.contains("no /proc/schedstat") && alone.contains("50 % utilisation"), "{alone}");
+    assert_eq!(line("eadc"), "");
+    copy.put("proc/schedstat", "version 16\ntimestamp 9\ncpu0 0 0 0 0 0 0 9 9 9\n");
+    let with = line("pacer-plus");
+    assert!(with.starts_with("block+cpu: "), "{with}");
+    fs::write(&config, "serve = \"127.0.0.1:9\"").unwrap();
+    let served = line("pacer");
+    assert!(served.starts_with("served: "), "{served}");
 }
 
 /// Each request counts, with percentiles; a server that is gone is not one at rest.

@@ -53,6 +53,6 @@ pub use find::meters::Meters;
 pub use find::signature::signature;
 pub use nvme::{Admin, Controllers, Health, Identity};
 pub use patience::Patience;
-pub use plant::{Followed, Host};
+pub use plant::{Followed, Host, Recalled};
 pub use probe::{Fit, Found, Report};
 pub use sys::{Absent, Sys, cpus};

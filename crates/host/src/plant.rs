@@ -1,6 +1,8 @@
 //! This server as a plant: what a cycle senses of it, and what it makes of what is given.
 
 mod follow;
+mod latency;
+mod recall;
 
 use std::time::Instant;
 
@@ -22,11 +24,14 @@ use crate::find::hwmon::Chip;
 use crate::find::layout::{Impossible, Layout, ParkBy, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
+use crate::sense::crowd::Crowd;
 use crate::sense::drive_watch::DriveWatch;
 use crate::sense::jobs::Jobs;
+use crate::sense::run_queue::RunQueues;
 use crate::sense::sensors::Sensors;
 
 pub use follow::Followed;
+pub use recall::Recalled;
 
 /// A server.
 #[derive(Debug)]
@@ -35,9 +40,15 @@ pub struct Host {
     layout: Layout,
     topology: Topology,
     sensors: Sensors,
+    /// What tasks wait for CPUs, and why that is not known.
+    queues: RunQueues,
+    unseen: Option<String>,
     drives: Vec<DriveWatch>,
     jobs: Jobs,
     acting: Option<Acting>,
+    /// What was given last, and who looks for a crowd that it is too little for.
+    given: InForce,
+    crowd: Crowd,
     /// What was stated and is steered.
     stated: Stated,
     owned: Vec<Control>,
@@ -69,6 +80,7 @@ impl Host {
         let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
         let jobs = Jobs::new(&machine, &layout);
         let chips = Chips::new(&machine.sys, &machine.chips);
+        let mut queues = RunQueues::new(&machine.sys);
         let came = Drives::new(&machine.sys, layout.drives.iter().map(|parts| &parts.drive));
         Ok(Self {
             stated: stated.clone(),
@@ -80,10 +92,14 @@ impl Host {
             away: Vec::new(),
             cooling: false,
             present: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
+            given: InForce::new(&topology),
+            crowd: Crowd::new(&machine),
             machine,
             layout,
             topology,
             sensors,
+            unseen: queues.missing(),
+            queues,
             drives,
             jobs,
             acting: None,
@@ -207,6 +223,13 @@ impl Host {
         self.now
     }
 
+    /// Time since it was first sensed.
+    fn since(&mut self) -> Nanos {
+        let now = Instant::now();
+        let since = now.duration_since(*self.begun.get_or_insert(now));
+        Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// Whether it acts.
     #[must_use]
     pub fn is_acting(&self) -> bool {
@@ -229,11 +252,9 @@ impl Host {
     }
 }
 
-impl Plant for Host {
-    fn sense(&mut self, signals: &mut Signals) {
-        let now = Instant::now();
-        let since = now.duration_since(*self.begun.get_or_insert(now));
-        let now = Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+impl Host {
+    /// As [`Plant::sense`], at a time that the caller says.
+    pub fn sense_at(&mut self, now: Nanos, signals: &mut Signals) {
         signals.period = now.saturating_sub(signals.now);
         signals.now = now;
         self.now = now;
@@ -243,6 +264,7 @@ impl Plant for Host {
             None => self.sensors.read(signals, all),
         }
         self.jobs.read(signals);
+        self.add_cpus(signals);
         if let Some(acting) = &mut self.acting {
             acting.sensed(&signals.cooling.fans);
             acting.seen(self.jobs.seen());
@@ -263,6 +285,13 @@ impl Plant for Host {
             signals.sources.set(Signal::SsdPower, 0, source);
         }
     }
+}
+
+impl Plant for Host {
+    fn sense(&mut self, signals: &mut Signals) {
+        let now = self.since();
+        self.sense_at(now, signals);
+    }
 
     fn apply(&mut self, given: &InForce, applied: &mut Applied) {
         let Some(acting) = &mut self.acting else { return };
@@ -274,5 +303,6 @@ impl Plant for Host {
         for (at, drive) in self.drives.iter_mut().enumerate() {
             acting.power_state(at).into_iter().for_each(|(read, state)| drive.took(read, state));
         }
+        self.begin_watch(given, applied);
     }
 }

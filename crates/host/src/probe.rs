@@ -20,6 +20,8 @@ use crate::find::jobs::StatedJob;
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
+use crate::sense::crowd::runnable;
+use crate::sense::run_queue::{PATH, RunQueues};
 use crate::sense::sensors::{standby, waited};
 use crate::sys::Absent;
 
@@ -242,6 +244,10 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
         | S::WrittenBytes
         | S::WriteLatencyMean => {
             counted(machine, signal, list);
+            if signal == S::LatencyMean && !list.found.is_empty() {
+                let missing = RunQueues::new(&machine.sys).missing();
+                list.add(Some("on CPUs".to_owned()), Some(PATH.to_owned()), None, missing);
+            }
             "no drive with counters in sys/block"
         }
         S::LatencyP50
@@ -551,7 +557,17 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
             }
             NO_FANS
         }
-        Control::Recall => "nothing on a host watches the number of waiting requests",
+        Control::Recall => {
+            let path = "proc/loadavg".to_owned();
+            let read = sys.text(&path).and_then(|text| {
+                let count = runnable(&text).map(|count| count as f64);
+                count.ok_or_else(|| sys.nonsense(&path, &text, "a load with runnable tasks"))
+            });
+            if !matches!(read, Err(Absent::Missing(_))) {
+                list.read(Some("all".to_owned()), path, read);
+            }
+            "no /proc/loadavg: nothing says how many tasks wait"
+        }
         Control::IdleWake => {
             idle_wake::control(machine, list);
             NO_CONTROLLER

@@ -2,6 +2,7 @@
 
 pub mod config;
 mod estimate;
+mod latency;
 mod schedule;
 mod served;
 mod share;

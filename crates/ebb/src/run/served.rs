@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use ebb_dataplane::transport::Distribution;
 use ebb_host::{Host, Patience};
 use ebb_policy::units::Nanos;
-use ebb_policy::{Applied, InForce, IoSignals, OpSignals, Percentiles, Plant, Signals};
+use ebb_policy::{
+    Applied, InForce, IoSignals, OpSignals, Percentiles, Plant, Signal, Signals, Source,
+};
 
 use crate::out;
 use crate::serve::{self, Status};
@@ -73,6 +75,10 @@ impl Served {
         let before = std::mem::replace(&mut self.before, now);
         let since = self.before.as_ref().zip(before.as_ref()).and_then(|(now, b)| now.since(b));
         signals.io = since.unwrap_or_default();
+        // Nothing of it is the host's any more.
+        for of in [Signal::LatencyMean, Signal::ReadLatencyMean, Signal::WriteLatencyMean] {
+            signals.sources.set(of, 0, Source::default());
+        }
     }
 }
 

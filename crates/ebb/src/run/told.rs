@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::Result;
 use clap::Args;
-use ebb_host::Notice;
+use ebb_host::{Notice, Recalled};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Cycled, Decision, Names, Outcome, Topology};
 use ebb_record::Columns;
@@ -158,6 +158,33 @@ impl Teller {
         if !to.is_empty() {
             out::say(to);
         }
+        Ok(())
+    }
+
+    /// What came back between two cycles.
+    pub fn recalled(&self, recalled: &Recalled) -> Result<()> {
+        let mut entries: Vec<_> = recalled
+            .decisions
+            .iter()
+            .map(|(decision, outcome)| Entry { decision: *decision, outcome: *outcome })
+            .collect();
+        entries.iter_mut().for_each(|entry| entry.decision.at += self.before);
+        let Some(time_s) = entries.first().map(|entry| entry.decision.at.seconds()) else {
+            return Ok(());
+        };
+        let (mut to, text) = (String::new(), &*recalled.text);
+        match (self.tell.quiet, self.tell.json) {
+            (true, _) => return Ok(()),
+            (false, true) => {
+                entries.iter().try_for_each(|entry| self.json(&mut to, entry))?;
+                line(&mut to, &Event::Notice { time_s, of: "recall".to_owned(), text })?;
+            }
+            (false, false) => {
+                entries.chunk_by(are_alike).try_for_each(|alike| self.text(&mut to, alike))?;
+                writeln!(to, "{time_s:10.1} s  {text}")?;
+            }
+        }
+        out::say(to);
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use rustix::fs::{FileType, fstat};
 use super::RunArgs;
 use super::config::Config;
 use super::estimate::{Core, Saved, Shadow};
+use super::latency::Latency;
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
 use super::signals::Signals;
@@ -126,6 +127,7 @@ impl<'a> Work<'a> {
     /// Runs until told to end, or the machine is another; sets everything back.
     pub fn run(mut self, signals: &mut Signals) -> Result<(Ended, Config)> {
         self.teller.summary(Nanos::ZERO, &parts(&self.host, &self.config))?;
+        self.say_latency()?;
         let done = self.cycles(signals);
         let told = self.sum_up();
         let set_back = self.state.as_ref().map_or(Ok(()), |state| {
@@ -162,8 +164,13 @@ impl<'a> Work<'a> {
             // What was missed, asleep or stopped, is not made up for.
             next = next.max(Instant::now());
             while let Some(left) = next.checked_duration_since(Instant::now()) {
-                if !self.wait(signals, left)? {
+                // While cores are parked, a crowd is not to wait for the next cycle.
+                let pace = self.host.pace().filter(|pace| *pace < left);
+                if !self.wait(signals, pace.unwrap_or(left))? {
                     return Ok(Ended::Told);
+                }
+                if let Some(recalled) = pace.and_then(|_| self.host.look()) {
+                    self.teller.recalled(&recalled)?;
                 }
                 if left.is_zero() {
                     break;
@@ -204,7 +211,24 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Says what users' latency is.
+    fn say_latency(&self) -> Result<()> {
+        let owned = registry::owned(&self.config.policy)?;
+        match Latency::of(&self.config, &self.host).text(&owned) {
+            Some(text) => self.teller.summary(self.host.now(), &text),
+            None => Ok(()),
+        }
+    }
+
     fn sum_up(&self) -> Result<()> {
+        let (looks, cost) = self.host.looks();
+        if looks > 0 {
+            let text = format!(
+                "recall: looked for a crowd {looks} times, {:.0} us of CPU time each",
+                cost.micros()
+            );
+            self.teller.summary(self.host.now(), &text)?;
+        }
         let would = self.state.is_none();
         match self.saved.text(would, &self.config.profile) {
             Some(text) => self.teller.summary(self.host.now(), &text),
@@ -244,9 +268,10 @@ impl<'a> Work<'a> {
         if config.serve != self.config.serve {
             self.served = config.serve.map(Served::new).transpose()?;
         }
+        let is_other = config.serve != self.config.serve;
         (self.config, self.held) = (config, held);
         out::note("the configuration is taken");
-        Ok(())
+        if is_other { self.say_latency() } else { Ok(()) }
     }
 
     fn follow_schedule(&mut self) -> Result<()> {
@@ -357,5 +382,6 @@ fn pipe() -> Option<OwnedFd> {
 fn make(config: &Config, held: InEffect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
     let InEffect { plf, ssd_budget } = held;
     let settings = Settings { plf, ssd_budget, curve: config.curve()? };
-    Ok((registry::make(&config.policy, host.topology(), &settings)?, settings))
+    let policy = Latency::of(config, host).policy(&config.policy);
+    Ok((registry::make(&policy, host.topology(), &settings)?, settings))
 }

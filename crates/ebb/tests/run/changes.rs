@@ -55,8 +55,10 @@ impl<'a> Daemon<'a> {
     fn waits(&self, file: &str, is: &str) {
         let begun = Instant::now();
         while self.copy.get(file).trim() != is {
-            let now = self.copy.get(file);
-            assert!(begun.elapsed() < Duration::from_secs(20), "{file}: '{now}' and not '{is}'");
+            let (now, said) = (self.copy.get(file), &self.said);
+            let told = || Vec::from_iter(self.lines.try_iter());
+            let is_soon = begun.elapsed() < Duration::from_secs(20);
+            assert!(is_soon, "{file}: '{now}' and not '{is}'; {said:?} {:?}", told());
             thread::sleep(Duration::from_millis(10));
         }
     }

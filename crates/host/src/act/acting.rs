@@ -22,7 +22,7 @@ use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 
 /// Controls that nothing on a host carries out.
-const NOWHERE: [Control; 2] = [Control::JobSocket, Control::Recall];
+const NOWHERE: [Control; 1] = [Control::JobSocket];
 
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
@@ -51,6 +51,14 @@ impl Domain {
         let writes = min.into_iter().chain([self.max]).map(|at| (at, format!("{lowest:.0}")));
         let bounds = self.cpus.first().map(|cpu| (*cpu, lowest));
         Some(Attempt { writes: writes.collect(), bounds })
+    }
+
+    /// The ceiling in force as a share of the one found.
+    fn speed(&self, steering: &Steering) -> f64 {
+        let khz = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
+        let speed = khz(steering.now(self.max)) / khz(steering.found(self.max));
+        // What cannot be told, and what is raised, is no saving.
+        if speed < 1.0 { speed } else { 1.0 }
     }
 
     /// Whether nothing runs there: it cannot be asked or set then.
@@ -147,6 +155,25 @@ impl Acting {
     pub fn active(&self, group: usize) -> u16 {
         let active = self.parking.as_ref().map(|parking| parking.active(group, &self.steering));
         active.unwrap_or(self.cores[group])
+    }
+
+    /// The ceilings in force of the cores of `group` as a share of those found, in the mean.
+    #[must_use]
+    pub fn speed(&self, group: usize) -> f64 {
+        let its = self.domains.iter().filter(|domain| domain.groups.contains(&group));
+        let speeds = its.map(|domain| (domain.cpus.len() as f64, domain.speed(&self.steering)));
+        let (count, sum) =
+            speeds.fold((0.0, 0.0), |(n, sum), (cpus, speed)| (n + cpus, sum + cpus * speed));
+        if count > 0.0 { sum / count } else { 1.0 }
+    }
+
+    /// How many CPUs are parked, and how many others are kept below the frequency found.
+    #[must_use]
+    pub fn saving(&self) -> (usize, usize) {
+        let parked = self.parking.as_ref().map_or(0, |parking| parking.count(&self.steering));
+        let slowed = self.domains.iter().filter(|domain| domain.speed(&self.steering) < 1.0);
+        let slowed = slowed.map(|domain| domain.cpus.len()).sum::<usize>();
+        (parked, slowed.saturating_sub(parked))
     }
 
     /// The CPUs that are offline because their cores are parked.
@@ -301,23 +328,7 @@ impl Acting {
             let nowhere = || refused(given.group(group).active < *cores);
             tell(Control::ActiveCores, group, parked.unwrap_or_else(nowhere));
         }
-        let offline = self.resting();
-        for domain in 0..self.domains.len() {
-            if self.domains[domain].rests(&offline) {
-                continue;
-            }
-            let outcome = self.set_frequency(domain, given, now);
-            if outcome == Outcome::Done {
-                continue;
-            }
-            let Domain { groups, socket, .. } = &self.domains[domain];
-            groups.iter().for_each(|group| tell(Control::Frequency, *group, outcome));
-            if let Some(socket) = socket.map(usize::from)
-                && socket < given.frequency_cap.len()
-            {
-                tell(Control::FrequencyCap, socket, outcome);
-            }
-        }
+        self.set_frequencies(given, now, tell);
         self.set_drives(given, now, tell);
         for (drive, idle) in self.idle.iter().enumerate() {
             let asked = given.idle_wake.at(drive).given;
@@ -337,6 +348,29 @@ impl Acting {
         }
     }
 
+    /// Brings back at once the cores and frequencies that `all` asks for, and tells what became of
+    /// them. Frequencies come first: they are asked for in microseconds.
+    pub fn recall(
+        &mut self,
+        all: &InForce,
+        now: Nanos,
+        tell: &mut impl FnMut(Control, usize, Outcome),
+    ) {
+        // A new share of patience, as each cycle has.
+        self.steering.check(0, now, |_| false);
+        let offline = self.resting();
+        for domain in 0..self.domains.len() {
+            if !self.domains[domain].rests(&offline) {
+                let limits = self.limits(domain, all);
+                limits.iter().for_each(|(at, value)| self.steering.ask(*at, value.as_deref()));
+            }
+        }
+        let back = self.parking.as_mut().map(|it| it.recall(all, &mut self.steering, now));
+        let cores = back.unwrap_or_default();
+        (0..self.cores.len()).for_each(|group| tell(Control::ActiveCores, group, cores));
+        self.set_frequencies(all, now, tell);
+    }
+
     fn set_background(&mut self, given: &InForce, now: Nanos) -> Outcome {
         let races = given.background() == BackgroundMode::Race;
         let set = |outcome, (at, value): &(usize, String)| {
@@ -346,9 +380,43 @@ impl Acting {
         self.race.iter().fold(nowhere, set)
     }
 
+    fn set_frequencies(
+        &mut self,
+        given: &InForce,
+        now: Nanos,
+        tell: &mut impl FnMut(Control, usize, Outcome),
+    ) {
+        let offline = self.resting();
+        for domain in 0..self.domains.len() {
+            if self.domains[domain].rests(&offline) {
+                continue;
+            }
+            let outcome = self.set_frequency(domain, given, now);
+            if outcome == Outcome::Done {
+                continue;
+            }
+            let Domain { groups, socket, .. } = &self.domains[domain];
+            groups.iter().for_each(|group| tell(Control::Frequency, *group, outcome));
+            if let Some(socket) = socket.map(usize::from)
+                && socket < given.frequency_cap.len()
+            {
+                tell(Control::FrequencyCap, socket, outcome);
+            }
+        }
+    }
+
+    fn set_frequency(&mut self, domain: usize, given: &InForce, now: Nanos) -> Outcome {
+        let limits = self.limits(domain, given);
+        limits.into_iter().fold(Outcome::Done, |outcome, (at, value)| {
+            worse(outcome, self.steering.set(at, value.as_deref(), now))
+        })
+    }
+
+    /// What the limits of a domain are to be, in this order.
+    ///
     /// The highest frequency that any group asks of a domain, below the ceiling of its socket.
     /// It is a ceiling, not a pin; one that is no lower than the ceiling found is released.
-    fn set_frequency(&mut self, domain: usize, given: &InForce, now: Nanos) -> Outcome {
+    fn limits(&self, domain: usize, given: &InForce) -> [(usize, Option<String>); 2] {
         let Domain { max, min, groups, socket, range, .. } = &self.domains[domain];
         let (max, min) = (*max, *min);
         let mut asked = groups.iter().map(|group| given.frequency.at(*group).given);
@@ -358,7 +426,7 @@ impl Acting {
             .filter(|at| socket.is_none_or(|socket| usize::from(socket) == *at));
         let caps = caps.filter_map(|at| given.frequency_cap.at(at).given);
         let ceiling = caps.chain(asked).reduce(Hertz::min);
-        let steering = &mut self.steering;
+        let steering = &self.steering;
         let khz = |text: &str| text.parse::<f64>().unwrap_or_default();
         let (lowest, highest) = *range;
         let ceiling = ceiling.map(|hertz| hertz.max(lowest).min(highest).0 / 1e3);
@@ -369,14 +437,11 @@ impl Acting {
         let text = |khz: Option<f64>| khz.map(|khz| format!("{khz:.0}"));
         // The maximum may never come below the minimum in between.
         let least = floor.unwrap_or(khz(steering.found(min)));
-        let order = if least > khz(steering.now(max)) {
+        if least > khz(steering.now(max)) {
             [(max, text(ceiling)), (min, text(floor))]
         } else {
             [(min, text(floor)), (max, text(ceiling))]
-        };
-        order.into_iter().fold(Outcome::Done, |outcome, (at, value)| {
-            worse(outcome, steering.set(at, value.as_deref(), now))
-        })
+        }
     }
 
     /// Lower caps first, so that their sum is within the budget after each write; where one is not

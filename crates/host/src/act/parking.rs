@@ -128,6 +128,24 @@ impl Parking {
         (cores.len() - cores.iter().filter(rests).count()) as u16
     }
 
+    /// How many CPUs are parked.
+    #[must_use]
+    pub fn count(&self, steering: &Steering) -> usize {
+        let parked = self.parked(steering);
+        let cpus = self.groups.iter().flatten().flat_map(|core| &core.cpus);
+        cpus.filter(|cpu| parked.contains(cpu) && !self.away.contains(cpu)).count()
+    }
+
+    /// Brings all cores back at once, as `all` asks for. Where no binding is lost with that, what
+    /// tasks are bound to can wait for the next cycle.
+    pub fn recall(&mut self, all: &InForce, steering: &mut Steering, now: Nanos) -> Outcome {
+        if self.tasks.are_kept() {
+            self.keep_from(&[], steering, now).0
+        } else {
+            self.set(all, steering, now)
+        }
+    }
+
     /// Parks what is not to be active.
     pub fn set(&mut self, given: &InForce, steering: &mut Steering, now: Nanos) -> Outcome {
         let (outcome, trouble) = match self.planned(given, steering, now) {
@@ -178,20 +196,8 @@ impl Parking {
 
     /// Puts the plan in force, and what went wrong.
     fn put(&mut self, steering: &mut Steering, now: Nanos) -> (Outcome, Option<String>) {
-        let parked = &*self.plan.1;
-        let (outcome, trouble) = match &mut self.how {
-            How::Cpusets(cpusets) => cpusets.set(parked, steering, now),
-            // None that others have taken offline is brought back.
-            How::Offline { at, .. } if parked.is_empty() && self.away.is_empty() => {
-                (steering.set(*at, None, now), None)
-            }
-            How::Offline { at, found, .. } => {
-                let all: BTreeSet<u16> =
-                    parked.iter().chain(&*found).chain(&self.away).copied().collect();
-                (steering.set(*at, Some(&cpu_list(&Vec::from_iter(all))), now), None)
-            }
-        };
-        let is_over = parked.is_empty() && self.tasks.have_all();
+        let (outcome, trouble) = self.keep_from(&self.plan.1.clone(), steering, now);
+        let is_over = self.plan.1.is_empty() && self.tasks.have_all();
         if is_over || trouble.is_some() {
             return (outcome, trouble);
         }
@@ -205,6 +211,27 @@ impl Parking {
         // What they are bound to now tells Ebb's doing from their owners', after a kill as well.
         let saved = self.save(self.tasks.all()).map_err(|error| error.to_string());
         (outcome, settled.and(saved).err())
+    }
+
+    /// Keeps everybody from `parked`.
+    fn keep_from(
+        &mut self,
+        parked: &[u16],
+        steering: &mut Steering,
+        now: Nanos,
+    ) -> (Outcome, Option<String>) {
+        match &mut self.how {
+            How::Cpusets(cpusets) => cpusets.set(parked, steering, now),
+            // None that others have taken offline is brought back.
+            How::Offline { at, .. } if parked.is_empty() && self.away.is_empty() => {
+                (steering.set(*at, None, now), None)
+            }
+            How::Offline { at, found, .. } => {
+                let all: BTreeSet<u16> =
+                    parked.iter().chain(&*found).chain(&self.away).copied().collect();
+                (steering.set(*at, Some(&cpu_list(&Vec::from_iter(all))), now), None)
+            }
+        }
     }
 
     fn save(&mut self, saved: Vec<Bound>) -> Result<(), StateError> {

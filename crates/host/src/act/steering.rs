@@ -282,6 +282,16 @@ impl Steering {
         self.put(at, value, now)
     }
 
+    /// Writes what [`Self::set`] will set next, without waiting for it to come true: where many
+    /// places are to be set at once, none waits for another.
+    pub fn ask(&mut self, at: usize, value: Option<&str>) {
+        let held = &mut self.held[at];
+        if let (Ok(knob), true, false) = (&mut held.knob, held.touched, held.yielded) {
+            // What goes wrong shows when it is set.
+            let _ = knob.write(&self.sys, value.unwrap_or(&held.original.found));
+        }
+    }
+
     fn put(&mut self, at: usize, value: Option<&str>, now: Nanos) -> Outcome {
         let held = &mut self.held[at];
         if held.yielded {

@@ -234,6 +234,16 @@ impl Tasks {
         own.map(usual).filter(|own: &Vec<u16>| !own.is_empty()).collect()
     }
 
+    /// Whether this kernel keeps what tasks are bound to, whatever CPUs their groups get: Linux 6.2
+    /// and later. One that does not say which it is does not.
+    #[must_use]
+    pub fn are_kept(&self) -> bool {
+        let release = self.sys.text("proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
+        (next(), next()) >= (6, 2)
+    }
+
     /// Whether nothing is parked that a task could be bound to.
     #[must_use]
     pub fn have_all(&self) -> bool {

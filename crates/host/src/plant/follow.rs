@@ -134,6 +134,7 @@ impl Host {
         let present = Layout { groups: layout.groups.iter().map(here).collect(), ..layout.clone() };
         self.sensors.follow(machine, &present, &more);
         self.jobs.follow(machine);
+        self.crowd.follow(machine);
         for (at, _) in &parts.drives {
             self.drives[*at] = DriveWatch::new(machine, &layout.drives[*at]);
         }

@@ -1,7 +1,9 @@
 //! What a cycle senses.
 
+pub mod crowd;
 pub mod drive_watch;
 pub mod gauge;
 pub mod jobs;
+pub mod run_queue;
 pub mod sensors;
 pub mod watched;

@@ -28,6 +28,9 @@ const FASTEST: u32 = 100_000;
 const CLOCK: f64 = 2.0;
 /// Air in which a server can run, in °C.
 const INLETS: RangeInclusive<f64> = -40.0..=70.0;
+/// A tick of `/proc/stat`: the kernel reports 100 a second on every architecture that servers have
+/// (`USER_HZ`).
+const TICK: Nanos = Nanos::from_millis(10);
 /// Of so many cores of a group the frequency is read: they follow one request.
 const SAMPLED: usize = 4;
 
@@ -195,6 +198,14 @@ impl Sensors {
         self.read_pressure(signals);
         self.read_power(signals);
         self.read_cooling(signals);
+    }
+
+    /// Time for which these CPUs were busy in the period.
+    #[must_use]
+    pub fn busy(&self, cpus: impl Iterator<Item = u16>) -> Nanos {
+        let ticks = cpus.filter_map(|cpu| self.ticks.get(usize::from(cpu)));
+        let busy = ticks.map(|(now, before)| now.busy.saturating_sub(before.busy)).sum::<u64>();
+        Nanos(busy.saturating_mul(TICK.0))
     }
 
     fn read_cores(&mut self, signals: &mut Signals, active: impl Fn(usize) -> u16) {
