@@ -55,7 +55,9 @@ fn every_signal_is_played_as_the_table_says() {
                     "as it is" | "its sensors, with lag and steps" => near(is, known, 0.0),
                     "rounded to 1 W" => known.fract() == 0.0 && near(is, known, 0.5),
                     "up to 0.2 % from what was set" => near(is, known, 0.002 * is),
-                    of if of.starts_with("of the busiest core in ticks") => {
+                    of if of.starts_with("of the busiest core in ticks")
+                        && *signal == Signal::CoresBusiest =>
+                    {
                         near(is, known, 0.5 * TICK.seconds() / PERIOD.seconds() + 1e-12)
                     }
                     // Of these the next tests tell.

@@ -21,6 +21,8 @@ const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 /// `include/uapi/linux/sched.h`: SCHED_DEADLINE. Such a thread is never bound.
 pub const DEADLINE: u32 = 6;
 
+/// CPUs of a core at most, on servers that Linux takes offline core by core.
+const THREADS: usize = 2;
 /// So often at most is looked at all tasks, and so long is waited in between.
 const LOOKS: usize = 10;
 const NAP: Duration = Duration::from_millis(20);
@@ -110,7 +112,8 @@ impl Tasks {
         }
         // What is not sure is as it was.
         for bound in self.bound.values_mut() {
-            if let Some(known) = before.get(&bound.task).filter(|known| known.start == bound.start) {
+            if let Some(known) = before.get(&bound.task).filter(|known| known.start == bound.start)
+            {
                 *bound = Bound { group: bound.group.take(), ..known.clone() };
             }
         }
@@ -160,11 +163,11 @@ impl Tasks {
         let stat = Stat::of(&self.sys, task)?;
         let text = cpu_list(&is);
         if let Some(known) = before.get(&number).filter(|known| known.start == stat.start) {
+            let group = group.clone().or_else(|| self.group(task));
             // Somebody has bound it anew. What is free was not set so, but forgotten.
-            let anew = !free && !self.is_same(&is, &known.now);
+            let anew = !self.is_forgotten(&is, group.as_deref()) && !self.is_same(&is, &known.now);
             let cpus = if anew { text.clone() } else { known.cpus.clone() };
             let now = if anew { text } else { known.now.clone() };
-            let group = group.or_else(|| self.group(task));
             return Some(Bound { cpus, now, group, ..known.clone() });
         }
         if free || stat.flags & PF_NO_SETAFFINITY != 0 || stat.policy == DEADLINE {
@@ -214,6 +217,15 @@ impl Tasks {
     fn is_free(&mut self, is: &[u16], group: Option<&str>) -> bool {
         let all = self.cpus_of(group).to_vec();
         self.is_everywhere(is) || group.is_some() && self.online(is) == self.online(&all)
+    }
+
+    /// Whether a task whose own CPUs are known may run on all of its group, for Linux has forgotten
+    /// them; all but a core that has just come, which it is told of a little later.
+    fn is_forgotten(&mut self, is: &[u16], group: Option<&str>) -> bool {
+        let all = self.cpus_of(group).to_vec();
+        let lacks = self.online(&all).iter().filter(|cpu| !is.contains(cpu)).count();
+        let others = self.online(is).iter().any(|cpu| !all.contains(cpu));
+        self.is_free(is, group) || lacks <= THREADS && !others && lacks < all.len() - lacks
     }
 
     fn is_same(&self, is: &[u16], list: &str) -> bool {
@@ -286,7 +298,8 @@ impl Tasks {
         let all: Vec<_> = all.into_iter().filter(|cpu| !parked.contains(cpu)).collect();
         let own = left(bound, &all);
         if self.online(&is) != self.online(&own) {
-            let ours = self.is_free(&is, bound.group.as_deref()) || self.is_same(&is, &bound.now);
+            let group = bound.group.as_deref();
+            let ours = self.is_forgotten(&is, group) || self.is_same(&is, &bound.now);
             let is_it = |stat: Stat| stat.start == bound.start && stat.policy != DEADLINE;
             if !ours || !Stat::of(&self.sys, &task).is_some_and(is_it) {
                 return Ok(());

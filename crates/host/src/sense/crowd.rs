@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use ebb_policy::live::WATCH;
 use ebb_policy::units::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,7 +18,7 @@ use crate::find::machine::Machine;
 use crate::sense::watched::Watched;
 
 /// The pace where that is cheap enough: two looks within the 10 ms in which cores are to be back.
-const FASTEST: Duration = Duration::from_millis(4);
+const FASTEST: Duration = Duration::from_nanos(WATCH.0);
 /// What a parked or slowed CPU saves at least, as a share of what a working one draws: the step
 /// from its deepest idle state to parked (`generic-1u`: 0.05 of 4.6 W). Looking for a crowd may
 /// take a [`PART`] of that.

@@ -3,6 +3,7 @@
 
 use std::ops::RangeInclusive;
 
+use ebb_policy::live::TICK;
 use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
 
@@ -28,9 +29,6 @@ const FASTEST: u32 = 100_000;
 const CLOCK: f64 = 2.0;
 /// Air in which a server can run, in °C.
 const INLETS: RangeInclusive<f64> = -40.0..=70.0;
-/// A tick of `/proc/stat`: the kernel reports 100 a second on every architecture that servers have
-/// (`USER_HZ`).
-const TICK: Nanos = Nanos::from_millis(10);
 /// Of so many cores of a group the frequency is read: they follow one request.
 const SAMPLED: usize = 4;
 

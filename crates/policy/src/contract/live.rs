@@ -10,14 +10,15 @@ use super::units::{Nanos, Watts};
 pub const PACE: Nanos = Nanos::from_secs(10);
 /// Pace for drives that measure their power, over a second each time.
 pub const METER: Nanos = Nanos::from_secs(1);
-/// Linux counts the time of CPUs in `USER_HZ`.
+/// A tick of `/proc/stat`: Linux reports 100 a second on every architecture that servers have
+/// (`USER_HZ`).
 pub const TICK: Nanos = Nanos::from_millis(10);
 /// How far `scaling_cur_freq` is from what was set where it is measured (APERF/MPERF).
 pub const FREQUENCY_SPREAD: f64 = 0.002;
 /// Step of meters of a server's power (ACPI, IPMI).
 pub const METER_STEP: Watts = Watts(1.0);
 /// How often it is looked whether parked cores are missed.
-pub const WATCH: Nanos = Nanos::from_millis(2);
+pub const WATCH: Nanos = Nanos::from_millis(4);
 
 /// How a server knows some signals.
 #[derive(Debug, Clone, Copy)]
@@ -70,9 +71,10 @@ pub const SENSES: &[Sense] = {
         ),
         known(
             &[LatencyMean, ReadLatencyMean, WriteLatencyMean],
-            "the same, from the block layer to the drive's answer; with `serve` of its clients",
+            "the same, from the block layer to the drive's answer, and what tasks lose on CPUs \
+             (`/proc/schedstat`, `/proc/stat`); with `serve` of its clients",
             CYCLE,
-            "time of commands at the drives; with `served` the requests' own",
+            "commands at the drives and waiting for cores; with `served` the requests' own",
         ),
         Sense {
             signals: &[
@@ -110,9 +112,9 @@ pub const SENSES: &[Sense] = {
         known(&[CoresActive], "what was set", CYCLE, "as it is"),
         known(
             &[CoresUtilisation, CoresBusiest],
-            "`/proc/stat`",
+            "`/proc/stat`: a core that polls is busy",
             CYCLE,
-            "of the busiest core in ticks of 10 ms",
+            "of the busiest core in ticks of 10 ms; of cores that poll 1, unless `served`",
         ),
         known(
             &[CoresFrequency],
@@ -166,16 +168,16 @@ pub const ACTS: &[Act] = {
         act(Frequency, "`scaling_max_freq`, a ceiling for the governor found", "as it is"),
         act(
             Recall,
-            "a watcher that looks every 2 ms while cores are parked or slowed",
-            "looked for every 2 ms",
+            "a watcher that looks every 4 ms while cores are parked or slowed, more rarely where few are",
+            "looked for every 4 ms, by the twin's own queues",
         ),
         act(PowerState, "Feature 02h", "as it is"),
-        act(IdleWake, "`pm_qos_latency_tolerance_us`", "as it is"),
+        act(IdleWake, "`pm_qos_latency_tolerance_us`, never above the one found", "as it is"),
         Act { control: Background, by: None, played: "refused" },
         act(FanDuty, "hwmon", "as it is"),
         act(FrequencyCap, "`scaling_max_freq`", "as it is"),
         act(JobShare, "`cpu.max`", "as it is"),
-        act(JobSocket, "`cpuset.cpus` of its group", "as it is"),
+        Act { control: JobSocket, by: None, played: "as it is" },
         act(Admit, "`cgroup.freeze` of batch jobs", "as it is"),
     ]
 };

@@ -12,9 +12,11 @@
 //! | `air.rs` | the air that the fans give, and its resistance to heat |
 //! | `load.rs` | how busy the processors are |
 //! | `asked.rs` | what is known of a drive between two questions |
+//! | `cpus.rs` | what users lose on CPUs |
 
 pub(crate) mod air;
 mod asked;
+mod cpus;
 pub(crate) mod drives;
 pub(crate) mod estimate;
 pub(crate) mod load;
@@ -24,6 +26,7 @@ pub(crate) mod stuck;
 pub(crate) mod thresholds;
 
 pub use asked::{Answers, Asked, DriveHealth};
+pub use cpus::add_cpus;
 pub use estimate::{Estimate, Estimator};
 pub use thresholds::{EMERGENCY, RED_LINE, SET_POINT, Thresholds};
 

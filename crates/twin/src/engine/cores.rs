@@ -18,6 +18,7 @@ use super::idle::Idle;
 use super::io::{Io, Ios, Kind, NONE, mix};
 use super::prefetch::prefetch;
 use super::quota::Quota;
+use super::waiting::Waiting;
 use crate::outcome::CoreTime;
 use crate::profile::{Cpu, Profile, Stage, Wait};
 
@@ -82,8 +83,11 @@ struct Group {
     watt_ns: f64,
     /// Waits for work by polling; cores for jobs leave that to the operating system.
     polls: bool,
-    /// Useful time of its cores since the start, ns.
+    /// Useful time of its cores since the start, ns, and up to the last report.
     busy: u64,
+    told: u64,
+    /// Works that wait for one of its cores.
+    waiting: Waiting,
 }
 
 /// All cores.
@@ -164,6 +168,8 @@ impl Cores {
                 watt_ns: 0.0,
                 polls: profile.cpu.wait == Wait::Poll && stage.role != CoreRole::Compute,
                 busy: 0,
+                told: 0,
+                waiting: Waiting::default(),
                 stage,
             });
             let core = Core {
@@ -294,6 +300,7 @@ impl Cores {
             self.run(events, now + wake, index, work);
             return true;
         }
+        self.groups[core.group as usize].waiting.begins(now);
         if user {
             core.users.push_back(work)
         } else {
@@ -339,6 +346,7 @@ impl Cores {
         }
         // From work to work a core draws the same: that is booked when it rests.
         if let Some(next) = next {
+            self.groups[core.group as usize].waiting.ends(now);
             self.run(events, now, index, next);
         } else {
             self.book(index, now);
@@ -484,7 +492,9 @@ impl Cores {
                     kept += 1;
                 } else {
                     self.cores[from].load -= 1;
-                    self.groups[self.cores[from].group as usize].load -= 1;
+                    let group = &mut self.groups[self.cores[from].group as usize];
+                    group.load -= 1;
+                    group.waiting.ends(now);
                     self.enqueue(events, now, joined, work, true);
                 }
             }

@@ -14,6 +14,7 @@ use ebb_trace::Op;
 use super::device::Device;
 use super::events::{Event, Events};
 use super::io::{DriveCommand, Ios, Queue};
+use super::waiting::Waiting;
 
 /// One drive and the commands that wait for a place in its queue.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ pub(super) struct DriveQueue {
     read: u64,
     written: u64,
     /// Reads and writes, as the operating system counts them.
-    block: [Block; 2],
+    completed: [u64; 2],
+    waited: [Waiting; 2],
 }
 
 /// Commands of one kind at the block layer (Linux: `/proc/diskstats`).
@@ -45,24 +47,6 @@ pub(super) struct Block {
     pub(super) completed: u64,
     /// What they took, from where they were sent to the drive or had to wait for it, ns.
     pub(super) time: u64,
-    /// That wait, or are under way on a disk, and up to when their time is counted.
-    open: u64,
-    since: u64,
-}
-
-impl Block {
-    #[inline]
-    fn pass(&mut self, now: u64) {
-        self.time += self.open * (now - std::mem::replace(&mut self.since, now));
-    }
-    fn begins(&mut self, now: u64) {
-        self.pass(now);
-        self.open += 1;
-    }
-    fn ends(&mut self, now: u64) {
-        self.pass(now);
-        self.open -= 1;
-    }
 }
 
 impl DriveQueue {
@@ -79,16 +63,17 @@ impl DriveQueue {
             busy: 0,
             read: 0,
             written: 0,
-            block: [Block::default(); 2],
+            completed: [0; 2],
+            waited: [Waiting::default(); 2],
         }
     }
 
-    /// What the block layer counts of this kind of command; the others have none.
+    /// Which of both the block layer counts a command as.
     #[inline]
-    fn block(&mut self, op: Op) -> Option<&mut Block> {
+    fn kind(op: Op) -> Option<usize> {
         match op {
-            Op::Read => Some(&mut self.block[0]),
-            Op::Write => Some(&mut self.block[1]),
+            Op::Read => Some(0),
+            Op::Write => Some(1),
             Op::Trim | Op::Flush => None,
         }
     }
@@ -107,8 +92,8 @@ impl DriveQueue {
         if self.waiting.is_empty() {
             self.await_room(events, ios[io].drive);
         }
-        if let Some(block) = self.block(ios[io].op) {
-            block.begins(now);
+        if let Some(kind) = Self::kind(ios[io].op) {
+            self.waited[kind].begins(now);
         }
         self.waiting.push(ios, io);
     }
@@ -116,8 +101,8 @@ impl DriveQueue {
     /// The next one that waits.
     fn next(&mut self, ios: &Ios, now: u64) -> Option<u32> {
         let next = self.waiting.pop(ios)?;
-        if let Some(block) = self.block(ios[next].op) {
-            block.ends(now);
+        if let Some(kind) = Self::kind(ios[next].op) {
+            self.waited[kind].ends(now);
         }
         Some(next)
     }
@@ -127,9 +112,9 @@ impl DriveQueue {
         self.work_until(now);
         assert!(self.open > 0, "a disk ends what it was sent");
         self.open -= 1;
-        if let Some(block) = self.block(ios[io].op) {
-            block.ends(now);
-            block.completed += 1;
+        if let Some(kind) = Self::kind(ios[io].op) {
+            self.waited[kind].ends(now);
+            self.completed[kind] += 1;
         }
         if let Some(next) = self.next(ios, now) {
             self.begin(ios, events, now, next);
@@ -173,8 +158,8 @@ impl DriveQueue {
         }
         self.count(now, command);
         self.open += 1;
-        if let Some(block) = self.block(command.op) {
-            block.begins(now);
+        if let Some(kind) = Self::kind(command.op) {
+            self.waited[kind].begins(now);
         }
         self.device.submit(command, events, now, io);
     }
@@ -186,9 +171,9 @@ impl DriveQueue {
         self.count(now, command);
         self.last_end = self.last_end.max(end);
         self.ends.push(Reverse(end));
-        if let Some(block) = self.block(command.op) {
-            block.completed += 1;
-            block.time += end - now;
+        if let Some(kind) = Self::kind(command.op) {
+            self.completed[kind] += 1;
+            self.waited[kind].add(end - now);
         }
         Some(end)
     }
@@ -211,7 +196,7 @@ impl DriveQueue {
 
     /// Commands under way and waiting.
     pub(super) fn there(&self, now: u64) -> u64 {
-        let waiting: u64 = self.block.iter().map(|block| block.open).sum();
+        let waiting: u64 = self.waited.iter().map(|waited| waited.count).sum();
         waiting + self.ends.iter().filter(|end| end.0 > now).count() as u64
     }
 
@@ -226,11 +211,9 @@ impl DriveQueue {
         let joules = total - std::mem::replace(&mut self.joules, total);
         self.work_until(now);
         let busy = std::mem::take(&mut self.busy);
-        let done = self.block.each_mut().map(|block| {
-            block.pass(now);
-            let done = *block;
-            (block.completed, block.time) = (0, 0);
-            done
+        let done = [0, 1].map(|kind| Block {
+            completed: std::mem::take(&mut self.completed[kind]),
+            time: self.waited[kind].take(now),
         });
         let time = (done[0].time + done[1].time) as f64;
         let signals = DriveSignals {

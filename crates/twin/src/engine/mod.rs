@@ -26,6 +26,7 @@ mod prefetch;
 mod quota;
 mod senses;
 mod supply;
+mod waiting;
 mod weather;
 
 use std::collections::VecDeque;

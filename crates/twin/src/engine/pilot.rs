@@ -89,7 +89,7 @@ impl Engine<'_> {
             for (signal, state) in signals.drives.iter_mut().zip(self.array.states()) {
                 signal.state = Some(*state);
             }
-            senses.see(signals, &self.array);
+            senses.see(signals, &self.array, &mut self.cores);
             signals.io = IoSignals::default();
         }
     }
@@ -128,7 +128,7 @@ impl Engine<'_> {
         }
         self.meter.outcome.cores.add(self.cores.take_time());
         if let Some(senses) = &mut self.senses {
-            senses.see(signals, &self.array);
+            senses.see(signals, &self.array, &mut self.cores);
         }
     }
 

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::live::{FREQUENCY_SPREAD, METER_STEP, TICK};
-use ebb_policy::sense::{Answers, Asked, DriveHealth};
+use ebb_policy::sense::{Answers, Asked, DriveHealth, add_cpus};
 use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_policy::{
     Applied, Control, DriveSignals, GroupSignals, InForce, IoSignals, OpSignals, Origin, Outcome,
@@ -14,6 +14,7 @@ use ebb_policy::{
 };
 
 use super::array::Array;
+use super::cores::Cores;
 use super::drive_queue::Block;
 use crate::profile::{DriveModel, Profile};
 
@@ -80,7 +81,7 @@ impl Senses {
     }
 
     /// Makes of what is true what a host would have sensed of the period that ends now.
-    pub(super) fn see(&mut self, signals: &mut Signals, array: &Array) {
+    pub(super) fn see(&mut self, signals: &mut Signals, array: &Array, cores: &mut Cores) {
         signals.sources.all(Origin::Measured);
         let (block, in_flight) = array.block(signals.now.0);
         let before = std::mem::replace(&mut self.in_flight, in_flight);
@@ -91,6 +92,13 @@ impl Senses {
             let op = |at: usize| op(block[at].completed, moved[at], block[at].time);
             let whole = |of: fn(&Block) -> u64| block.iter().map(of).sum();
             signals.io = io([op(0), op(1)], whole(|op| op.time), (before, in_flight));
+            add_cpus(signals, Some(cores.lost(signals.now.0)));
+            // To an operating system a core that polls is busy, and nothing waits for it.
+            for (group, signal) in signals.groups.iter_mut().enumerate() {
+                if cores.polls(group) {
+                    (signal.utilisation, signal.busiest) = (Some(1.0), Some(1.0));
+                }
+            }
         }
         signals.background_pending = None;
         let wall = signals.power.total;

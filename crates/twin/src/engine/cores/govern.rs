@@ -1,7 +1,7 @@
 //! What a frequency governor sees of the cores and sets.
 
-use ebb_policy::GroupSetting;
 use ebb_policy::units::Hertz;
+use ebb_policy::{CoreRole, GroupSetting};
 
 use super::super::events::Events;
 use super::{Cores, Group};
@@ -37,5 +37,19 @@ impl Cores {
         *needed = step.unwrap_or(Hertz(f64::INFINITY));
         let as_asked = GroupSetting { active: *active, frequency: *asked };
         self.apply(events, now, group, as_asked);
+    }
+
+    /// What was lost since the last report on the cores that serve users: by waiting for one, and
+    /// by their ceilings, ns.
+    pub(in super::super) fn lost(&mut self, now: u64) -> f64 {
+        let highest = self.highest_frequency();
+        let serving = self.groups.iter_mut().filter(|group| group.stage.role != CoreRole::Compute);
+        serving
+            .map(|group| {
+                let busy = group.busy - std::mem::replace(&mut group.told, group.busy);
+                let speed = (group.asked / highest).min(1.0);
+                group.waiting.take(now) as f64 + busy as f64 * (1.0 - speed)
+            })
+            .sum()
     }
 }
