@@ -497,6 +497,8 @@ fn a_configuration_is_checked_with_file_and_line() {
         ("contest = \"fight\"", "reassert"),
         ("profile = \"nonesuch\"", "nonesuch"),
         ("serve = \"localhost\"", "127.0.0.1:9091"),
+        ("plf = 0.1\ntail = \"50 %\"", "line 2: tail: the kernel counts no percentiles"),
+        ("policy = \"eadc\"\ntail = \"50 %\"", "line 2: tail: eadc does not keep it"),
         ("[hold]\ndrive_power = \"700 W\"", "655 W"),
         ("[[job]]\ncgroup = \"a\"\nclass = \"batch\"", "line 3: unknown variant `batch`"),
         ("policy = ", "line 1"),

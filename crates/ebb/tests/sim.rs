@@ -40,6 +40,14 @@ fn json_keeps_its_contract() {
 }
 
 #[test]
+fn a_tail_is_for_who_keeps_it() {
+    let args = ["sim", "--policy", "native", "--policy", "ondemand", "--tail", "50%"];
+    let (code, error) = fails(&args);
+    assert_eq!(code, 2);
+    assert!(error.contains("--tail is for pacer and its variants"), "{error}");
+}
+
+#[test]
 fn faults_are_listed_with_their_times_and_repeat() {
     let folder = tempfile::tempdir().unwrap();
     let decisions = path(folder.path(), "decisions.jsonl");

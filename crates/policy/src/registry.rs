@@ -18,6 +18,8 @@ pub use stated::Stated;
 pub struct Settings {
     /// `plf`: tolerated relative increase of the mean I/O latency (PACER §IV-C).
     pub plf: f64,
+    /// Tolerated relative increase of the 99th percentile, where it is sensed; any when `None`.
+    pub tail: Option<f64>,
     /// Power the drives' caps may sum to; every drive in state 0 when `None`.
     pub ssd_budget: Option<Watts>,
     /// Disk throughput by fan duty (EADC Fig. 5); disks that do not feel the fans when `None`.
@@ -26,7 +28,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { plf: 0.2, ssd_budget: None, curve: None }
+        Self { plf: 0.2, tail: None, ssd_budget: None, curve: None }
     }
 }
 
@@ -283,7 +285,15 @@ const fn names_of<P, const N: usize>(params: [Param<P>; N]) -> [&'static str; N]
 }
 
 fn params(settings: &Settings, stated: &Stated) -> PacerParams {
-    stated.applied(PARAMS, PacerParams::for_plf(settings.plf))
+    let params = PacerParams { tail: settings.tail, ..PacerParams::for_plf(settings.plf) };
+    stated.applied(PARAMS, params)
+}
+
+/// Whether a part of `name`, `a+b`, keeps [`Settings::tail`].
+#[must_use]
+pub fn keeps_tail(name: &str) -> bool {
+    let takes = |part: &str| entry(part).is_ok_and(|entry| entry.takes == PACER);
+    names(name).any(takes)
 }
 
 fn pacer(

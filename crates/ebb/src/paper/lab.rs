@@ -100,7 +100,8 @@ impl Lab {
         let native = || -> Box<dyn Policy> { Box::new(Native) };
         let (policy, operator) = match experiment.steer {
             Steer::Policy(name) => {
-                let settings = Settings { plf, ssd_budget, curve: experiment.curve.clone() };
+                let settings =
+                    Settings { plf, tail: None, ssd_budget, curve: experiment.curve.clone() };
                 (registry::make(name, topology, &settings)?, None)
             }
             Steer::Fans(duty) => (native(), Some(hold_fans(topology, duty))),

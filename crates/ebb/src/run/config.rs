@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan, StatedJob};
 use ebb_policy::cooling::Curve;
-use ebb_policy::registry::Settings;
+use ebb_policy::registry::{Settings, keeps_tail};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Control, CoreRole, PERIOD, QosClass, Steward};
 use ebb_twin::Profile;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::de::{DeTable, DeValue};
 
 use super::schedule::{InEffect, Span};
-use super::share::{ratio, tolerance};
+use super::share::{ratio, some_tolerance, tolerance};
 use crate::exit::usage;
 
 /// Where it is.
@@ -36,6 +36,9 @@ pub struct Config {
     /// Tolerated rise of the mean latency.
     #[serde(deserialize_with = "tolerance")]
     pub plf: f64,
+    /// Tolerated rise of the 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some_tolerance")]
+    pub tail: Option<f64>,
     /// Most that the caps of all drives may sum to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssd_budget: Option<Watts>,
@@ -181,6 +184,7 @@ impl Default for Config {
             policy: "pacer".to_owned(),
             apply: false,
             plf: Settings::default().plf,
+            tail: None,
             ssd_budget: None,
             curve: None,
             serve: None,
@@ -294,6 +298,14 @@ impl Config {
             return no("machine.min_cores", " = 0: a group keeps one core at least".to_owned());
         }
         self.check_fans().map_err(about("machine.fans"))?;
+        if self.tail.is_some() && !keeps_tail(&self.policy) {
+            return no("tail", format!(": {} does not keep it; pacer does", self.policy));
+        }
+        if self.tail.is_some() && self.serve.is_none() {
+            let why = ": the kernel counts no percentiles; an `ebb serve` on this host does: set \
+                       serve to the address of its metrics, or leave tail out";
+            return no("tail", why.to_owned());
+        }
         let needs_budget = owned == [Control::PowerState];
         let budgeted = self.ssd_budget.is_some() || self.schedule.iter().any(|s| s.has_budget());
         if needs_budget && !budgeted {
@@ -424,7 +436,8 @@ mod tests {
             },
         );
         let all: Config = toml::from_str(&all).unwrap();
-        assert!(all.ssd_budget.is_some() && all.curve.is_some() && all.serve.is_some());
+        assert!(all.tail.is_some() && all.ssd_budget.is_some());
+        assert!(all.curve.is_some() && all.serve.is_some());
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
         assert!(!all.machine.fans.is_empty() && !all.job.is_empty());
         assert!(all.hold.energy_preference.is_some());

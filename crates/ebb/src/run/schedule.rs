@@ -4,7 +4,7 @@ use ebb_policy::units::Watts;
 use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::share::tolerance;
+use super::share::some_tolerance;
 
 /// A time of day and what holds in it. Where two cover the same time, the later one in the file
 /// holds.
@@ -45,10 +45,6 @@ impl<'de> Deserialize<'de> for Clock {
             _ => Err(de::Error::custom(format!("'{text}' is no time of day: write \"22:00\""))),
         }
     }
-}
-
-fn some_tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    tolerance(from).map(Some)
 }
 
 impl Span {

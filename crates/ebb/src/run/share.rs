@@ -25,6 +25,11 @@ pub fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     parse_ratio(&Written::deserialize(from)?.text()).map_err(de::Error::custom)
 }
 
+/// Reads one that need not be there.
+pub fn some_tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    tolerance(from).map(Some)
+}
+
 /// Reads a `plf`.
 pub fn tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     parse_tolerance(&Written::deserialize(from)?.text()).map_err(de::Error::custom)

@@ -381,7 +381,7 @@ fn pipe() -> Option<OwnedFd> {
 
 fn make(config: &Config, held: InEffect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
     let InEffect { plf, ssd_budget } = held;
-    let settings = Settings { plf, ssd_budget, curve: config.curve()? };
+    let settings = Settings { plf, tail: config.tail, ssd_budget, curve: config.curve()? };
     let policy = Latency::of(config, host).policy(&config.policy);
     Ok((registry::make(&policy, host.topology(), &settings)?, settings))
 }

@@ -40,6 +40,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "SHARE", value_parser = parse_tolerance, default_value = "0.2")]
     pub plf: f64,
 
+    /// How much the 99th percentile of the latency may rise, as 0.5 or 50%, for pacer and its
+    /// variants [default: they keep the mean alone].
+    #[arg(long, value_name = "SHARE", value_parser = parse_tolerance)]
+    pub tail: Option<f64>,
+
     /// Power budget of all drives together, such as "224 W". Enforced for every policy except
     /// native, the uncapped reference.
     #[arg(long, value_name = "POWER")]

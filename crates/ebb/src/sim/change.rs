@@ -41,6 +41,7 @@ impl Change {
     pub fn applied(&self, before: &Settings) -> Settings {
         Settings {
             plf: self.plf.unwrap_or(before.plf),
+            tail: before.tail,
             ssd_budget: self.ssd_budget.or(before.ssd_budget),
             curve: before.curve.clone(),
         }
@@ -55,8 +56,11 @@ mod tests {
     fn a_change_is_read_and_the_rest_stays() {
         let change = Change::parse("20 s: plf 10%, ssd-budget 150 W").unwrap();
         assert_eq!(change.at, Nanos::from_secs(20));
-        let before = Settings { plf: 0.2, ssd_budget: Some(Watts(200.0)), curve: None };
-        let settings = |plf, watts| Settings { plf, ssd_budget: Some(Watts(watts)), curve: None };
+        let before = Settings { ssd_budget: Some(Watts(200.0)), ..Settings::default() };
+        let settings = |plf, watts| {
+            let ssd_budget = Some(Watts(watts));
+            Settings { plf, ssd_budget, ..Settings::default() }
+        };
         assert_eq!(change.applied(&before), settings(0.1, 150.0));
         assert_eq!(Change::parse("1 min:plf 0.3").unwrap().applied(&before), settings(0.3, 200.0));
         for wrong in ["", "20 s", "20: plf 1", "20 s:", "20 s: plf", "20 s: plf x", "20 s: seed 2"]

@@ -121,8 +121,14 @@ impl Plan {
                 policies.join(", ")
             )));
         }
+        if args.tail.is_some() && !policies.iter().any(|name| registry::keeps_tail(name)) {
+            return Err(usage(format!(
+                "--tail is for pacer and its variants; of --policy {} none keeps it",
+                policies.join(", ")
+            )));
+        }
         let curve = args.curve.as_deref().map(read_curve).transpose()?;
-        let settings = Settings { plf: args.plf, ssd_budget, curve };
+        let settings = Settings { plf: args.plf, tail: args.tail, ssd_budget, curve };
         let changes = changes(&args.change, &settings);
         for settings in iter::once(&settings).chain(changes.iter().map(|(_, settings)| settings)) {
             // A wrong name is told even where nothing says yet what to run.

@@ -243,6 +243,7 @@ fn refuse(args: &SimArgs) -> Result<()> {
         ("--ssd-budget", args.ssd_budget.is_some()),
         ("--change", !args.change.is_empty()),
         ("--curve", args.curve.is_some()),
+        ("--tail", args.tail.is_some()),
         ("--faults", args.faults.is_some()),
         ("--pressure", args.workload.pressure.is_some()),
         ("--timeseries", args.output.timeseries.is_some()),

@@ -38,7 +38,16 @@ pub fn rand_rw(pressure: f64) -> Poisson {
 }
 
 fn measured(profile: &Profile, policy: &str, plf: f64, pressure: f64) -> Outcome {
-    let settings = Settings { plf, ..Settings::default() };
+    with_tail(profile, policy, (plf, None), pressure)
+}
+
+fn with_tail(
+    profile: &Profile,
+    policy: &str,
+    (plf, tail): (f64, Option<f64>),
+    pressure: f64,
+) -> Outcome {
+    let settings = Settings { plf, tail, ..Settings::default() };
     let policy = make(policy, &profile.topology(), &settings).unwrap();
     let workload = Workload::Open(Box::new(rand_rw(pressure)));
     let job = Run { warmup: SETTLED, ..job(profile, policy, workload, Some(END)) };
@@ -66,6 +75,21 @@ fn plf_is_kept_after_settling_and_energy_saved() {
             }
         }
     }
+}
+
+#[test]
+fn a_tail_that_is_stated_is_kept() {
+    let profile = dorado();
+    let p99 = |policy: &str, tail: Option<f64>| {
+        let outcome = with_tail(&profile, policy, (1.0, tail), 0.1);
+        outcome.latency.value_at_quantile(0.99) as f64
+    };
+    let native = p99("native", None);
+    let (free, kept) = (p99("pacer", None) / native, p99("pacer", Some(0.2)) / native);
+    println!("p99 {free:.3} of native, {kept:.3} with a tail of 20 %");
+    assert!(free > 1.3, "{free}: nothing that would have to be kept");
+    // The policy sees the 99th percentiles of single periods, in steps of an eighth.
+    assert!(kept <= 1.2 + 0.05, "{kept}");
 }
 
 #[test]

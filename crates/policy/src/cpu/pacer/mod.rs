@@ -85,6 +85,8 @@ pub struct Pacer {
     care: Option<Care>,
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
+    /// The 99th percentile then, where it is sensed.
+    tail_baseline: Option<f64>,
     learned_at: Nanos,
     /// How long the baseline, and a floor, is to be trusted.
     trusted_for: Nanos,
@@ -121,6 +123,7 @@ impl Pacer {
             ceilings: Ceilings::new(groups, params.stable_thresh),
             care: None,
             l_baseline: 0.0,
+            tail_baseline: None,
             learned_at: Nanos::ZERO,
             trusted_for: params.baseline_age,
             kept: native.clone(),

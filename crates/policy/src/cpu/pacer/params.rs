@@ -23,6 +23,9 @@ pub(super) const LEARNING_SHARE: u64 = 20;
 pub struct PacerParams {
     /// `plf`: tolerated relative increase of the mean latency, 0 to 10. Stated: 0.2 (§V).
     pub plf: f64,
+    /// Tolerated relative increase of the 99th percentile, up to 10, where that is sensed; any
+    /// where `None`. Ours: the paper promises the mean alone.
+    pub tail: Option<f64>,
     /// `n`: length of one latency window. Ours: 1 s, two control periods.
     pub window: Nanos,
     /// Completions a window needs; it grows until it has them. Ours: 200, which puts the mean of
@@ -88,6 +91,7 @@ impl PacerParams {
     pub fn for_plf(plf: f64) -> Self {
         Self {
             plf,
+            tail: None,
             window: Nanos::from_secs(1),
             window_requests: 200,
             window_longest: Nanos::from_secs(10),
@@ -115,6 +119,7 @@ impl PacerParams {
     pub fn validate(&self) -> Result<(), PolicyError> {
         let within = PolicyError::within;
         within("plf", self.plf, 0.0, 10.0, "0 to 10")?;
+        within("tail", self.tail.unwrap_or(1.0), 0.001, 10.0, "0.1% to 1000%")?;
         let seconds = self.window.seconds();
         within("window", seconds, 0.5, 3600.0, "500 ms to 1 h")?;
         let longest = self.window_longest.seconds();

@@ -6,9 +6,9 @@ use plant::{Loop, Plant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Signals;
 use crate::topology::{CoreRole, GroupSpec, Topology};
 use crate::units::Hertz;
+use crate::{Percentiles, Signals};
 
 fn pacer(plant: Plant, plf: f64, adaptors: Adaptors) -> Loop<Pacer> {
     let params = PacerParams { adaptors, ..PacerParams::for_plf(plf) };
@@ -410,4 +410,32 @@ fn a_saving_that_ends_in_a_burst_is_not_repeated_at_once() {
     assert!(is_native(&run));
     run.run(100);
     assert!(run.groups()[0].active > taken, "{:?}", run.groups());
+}
+
+/// A 99th percentile of which the CPUs make four times as much as of the mean, kept to its own
+/// share where one is stated.
+#[test]
+fn the_tail_is_kept_where_it_is_stated() {
+    let p99 = |plant: &Plant, mean: f64| plant.other + 4.0 * (mean - plant.other);
+    let risen = |tail: Option<f64>| {
+        let plant = Plant::new(20e3);
+        let native = p99(&plant, plant.native_latency());
+        let params = PacerParams { tail, ..PacerParams::for_plf(0.5) };
+        let policy = Pacer::new(&plant.topology, params).unwrap();
+        let mut run = Loop::new(plant, policy);
+        let mut sum = 0.0;
+        for period in 0..600 {
+            let tail = p99(&run.plant, run.plant.latency(&run.groups()));
+            sum += if period < 400 { 0.0 } else { tail / native / 200.0 };
+            run.step_with(|signals| {
+                let p99 = Nanos::from_seconds(tail);
+                signals.io.percentiles = Some(Percentiles { p50: p99, p99, p999: p99 });
+            });
+        }
+        assert!(!is_native(&run), "{tail:?} saves nothing");
+        sum
+    };
+    let (free, kept) = (risen(None), risen(Some(0.3)));
+    assert!(free > 1.5, "{free}: nothing that would have to be kept");
+    assert!((1.15..1.3).contains(&kept), "{kept}");
 }

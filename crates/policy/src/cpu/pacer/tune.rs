@@ -111,15 +111,27 @@ impl Pacer {
 
     /// `loss_cur`, and what it may well be.
     fn losses(&mut self, l_cur: f64) -> (f64, f64) {
+        let tail = self.tail_loss();
         let Some(care) = &mut self.care else {
-            let loss = loss::loss_cur(l_cur, self.l_baseline);
+            let loss = loss::loss_cur(l_cur, self.l_baseline).max(tail);
             return (loss, loss);
         };
         let high = care.high(l_cur, self.windows.l_div(), self.windows.since_change());
         let ops = self.windows.ops();
         care.see(high, self.windows.load(), self.l_baseline, &ops);
         let l_baseline = care.baseline(self.l_baseline, &ops);
-        (loss::loss_cur(l_cur, l_baseline), loss::loss_cur(high, care.low(l_baseline)))
+        let (loss, at_worst) =
+            (loss::loss_cur(l_cur, l_baseline), loss::loss_cur(high, care.low(l_baseline)));
+        (loss.max(tail), at_worst.max(tail))
+    }
+
+    /// What the 99th percentile has risen by, as the loss of the mean that takes the same share of
+    /// what is tolerated of it.
+    fn tail_loss(&self) -> f64 {
+        let known = self.windows.tail().zip(self.tail_baseline).zip(self.params.tail);
+        known.map_or(f64::NEG_INFINITY, |((tail_cur, baseline), tail)| {
+            loss::loss_cur(tail_cur, baseline) * self.params.plf / tail
+        })
     }
 
     fn learn(&mut self, l_avg: f64, now: Nanos) {
@@ -128,6 +140,7 @@ impl Pacer {
             care.learn(l_avg, self.windows.l_div(), of, &self.windows.ops());
         }
         (self.l_baseline, self.learned_at) = (l_avg, now);
+        self.tail_baseline = self.windows.tail();
         self.ceilings.learn();
         let (age, took) = (self.params.baseline_age, self.windows.span());
         self.trusted_for = match &self.care {

@@ -108,6 +108,8 @@ struct Open {
     span: Nanos,
     requests: u64,
     latency_sum: f64,
+    /// Requests whose 99th percentile is known, and the sum of it over them.
+    tail: (f64, f64),
     ops: Ops,
     load: Load,
     /// Per group, core-seconds of useful work and the seconds for which it is known.
@@ -117,6 +119,7 @@ struct Open {
 impl Open {
     fn clear(&mut self) {
         (self.span, self.requests, self.latency_sum) = (Nanos::ZERO, 0, 0.0);
+        self.tail = (0.0, 0.0);
         (self.ops, self.load) = (Ops::default(), Load::default());
         self.work.fill((0.0, 0.0));
     }
@@ -132,6 +135,8 @@ pub(super) struct Windows {
     skip: bool,
     /// Ring of `l_i` in ns.
     latency: Vec<f64>,
+    /// Ring of 99th percentiles in ns.
+    tails: Vec<Option<f64>>,
     /// Ring of the windows' lengths.
     spans: Vec<Nanos>,
     /// Ring of reads and writes.
@@ -155,6 +160,7 @@ impl Windows {
             open: Open { work: vec![(0.0, 0.0); groups], ..Open::default() },
             skip: true,
             latency: vec![0.0; params.windows],
+            tails: vec![None; params.windows],
             spans: vec![Nanos::ZERO; params.windows],
             ops: vec![Ops::default(); params.windows],
             loads: vec![Load::default(); params.windows],
@@ -187,6 +193,10 @@ impl Windows {
         self.open.span += signals.period;
         self.open.requests = self.open.requests.saturating_add(requests);
         self.open.latency_sum += requests as f64 * latency;
+        if let Some(percentiles) = signals.io.percentiles.filter(|_| requests > 0) {
+            self.open.tail.0 += requests as f64;
+            self.open.tail.1 += requests as f64 * percentiles.p99.0 as f64;
+        }
         self.open.ops.add(&Ops::of(&signals.io));
         self.open.load.add(&Load::of(&signals.io));
         for (group, work) in signals.groups.iter().zip(&mut self.open.work) {
@@ -207,6 +217,8 @@ impl Windows {
     fn close(&mut self) {
         let groups = self.open.work.len();
         self.latency[self.next] = self.open.latency_sum / self.open.requests as f64;
+        let (requests, sum) = self.open.tail;
+        self.tails[self.next] = (requests > 0.0).then(|| sum / requests);
         self.spans[self.next] = self.open.span;
         self.ops[self.next] = self.open.ops;
         self.loads[self.next] = self.open.load;
@@ -246,6 +258,13 @@ impl Windows {
     /// `l_avg` in ns. Only meaningful once [`Windows::add`] has returned true, as the rest.
     pub fn l_avg(&self) -> f64 {
         self.current().map(|window| self.latency[window]).sum::<f64>() / self.unchanged as f64
+    }
+
+    /// The 99th percentile in ns, mean over the windows since the last change that know it.
+    pub fn tail(&self) -> Option<f64> {
+        let known = self.current().filter_map(|window| self.tails[window]);
+        let (sum, count) = known.fold((0.0, 0.0), |(sum, n), tail| (sum + tail, n + 1.0));
+        (count > 0.0).then_some(sum / count)
     }
 
     /// Requests and bytes per second since the last change.
