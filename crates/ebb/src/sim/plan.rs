@@ -10,7 +10,7 @@ use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
 use ebb_trace::Workload;
 use ebb_trace::generate::{Job, PartDevices, WorkloadSpec};
 use ebb_twin::faults::Faults;
-use ebb_twin::profile::Governor;
+use ebb_twin::profile::{Governor, Wait};
 use ebb_twin::{AsHost, Change};
 
 use super::args::SimArgs;
@@ -180,6 +180,14 @@ impl Plan {
             return Err(usage(format!(
                 "--faults breaks sensors and fans, which profile '{}' does not model: choose one \
                  with a [thermal] section, such as thermal-1u",
+                self.server.profile.name
+            )));
+        }
+        let polls = self.server.profile.cpu.wait == Wait::Poll;
+        if self.senses.is_some_and(|senses| !senses.served) && polls {
+            return Err(usage(format!(
+                "the cores of profile '{}' poll: to Linux they are busy all the time, and `ebb run` \
+                 leaves them alone unless `ebb serve` tells it of their load: --as-host served",
                 self.server.profile.name
             )));
         }

@@ -112,9 +112,9 @@ pub const SENSES: &[Sense] = {
         known(&[CoresActive], "what was set", CYCLE, "as it is"),
         known(
             &[CoresUtilisation, CoresBusiest],
-            "`/proc/stat`: a core that polls is busy",
+            "`/proc/stat`, where a core that polls is busy: those are left out of groups",
             CYCLE,
-            "of the busiest core in ticks of 10 ms; of cores that poll 1, unless `served`",
+            "of the busiest core in ticks of 10 ms",
         ),
         known(
             &[CoresFrequency],

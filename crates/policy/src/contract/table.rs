@@ -143,7 +143,7 @@ fn live(page: &mut String) {
     page.push_str(
         "\n## On a server\n\n\
          Where signals come from on a server, how often, and what the twin plays of that with \
-         [`ebb sim --as-host`](simulate.md). Host and twin\ntake their paces from this table \
+         [`ebb sim --as-host`](models/server.md#as-on-a-server). Host and twin\ntake their paces from this table \
          (`live.rs`); tests hold both to it.\n\n\
          | signals | from | every | as-host |\n|---|---|---|---|\n",
     );

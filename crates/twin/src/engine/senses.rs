@@ -93,12 +93,6 @@ impl Senses {
             let whole = |of: fn(&Block) -> u64| block.iter().map(of).sum();
             signals.io = io([op(0), op(1)], whole(|op| op.time), (before, in_flight));
             add_cpus(signals, Some(cores.lost(signals.now.0)));
-            // To an operating system a core that polls is busy, and nothing waits for it.
-            for (group, signal) in signals.groups.iter_mut().enumerate() {
-                if cores.polls(group) {
-                    (signal.utilisation, signal.busiest) = (Some(1.0), Some(1.0));
-                }
-            }
         }
         signals.background_pending = None;
         let wall = signals.power.total;
