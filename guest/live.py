@@ -1,0 +1,230 @@
+"""What each policy changes on the running server: watts at the wall, true in the twin behind the
+hardware, and the latency of fio, in pairs of blocks with the policy and without it."""
+
+import contextlib
+import hashlib
+import random
+import re
+import time
+from pathlib import Path
+
+import paired
+import server
+from acting import start_fio, stop_fio
+from bed import HARDWARE, Failure, expect, until
+from steps import PATIENCE
+from trial import Machine, joules
+
+# What fio does on each drive.
+LOADS = {
+    "idle": None,
+    "steady": "--iodepth=4 --rate_iops=30",
+    "bursty": "--iodepth=4 --thinktime=2s --thinktime_blocks=60",
+    "closed": "--iodepth=4",
+}
+# Each request with its time of day, so that those of the counted part are known.
+LOGGED = "--disable_slat=1 --disable_clat=1 --log_unix_epoch=1 --write_lat_log=/tmp/{}"
+# Without `ebb run`: the governor found, or the one that never saves.
+UNMANAGED = {"none": "schedutil", "performance": "performance"}
+POLICIES = ["native", "performance", "pacer", "pacer-plus", "pacman", "pacman-plus", "eadc",
+            "pacer-plus+pacman-plus+eadc"]
+FEW = [("idle", "pacer"), ("steady", "pacman")]
+# Some drives must be capped: all four uncapped are 100 W (drive.toml).
+BUDGET = "82 W"
+# The start of each block that does not count, seconds.
+WASHOUT_S = 10.0
+# How much longer `ebb run` may take to its own end than a block.
+SPARE_S = 600.0
+
+
+class Bed(server.Bed):
+    """The same server."""
+
+
+def arguments(parser):
+    """The options of this part."""
+    group = parser.add_argument_group("--only live")
+    group.add_argument("--blocks", type=int, metavar="PAIRS",
+                       help="pairs of blocks of a cell [default: 8, short: 3]")
+    group.add_argument("--block-seconds", type=float, metavar="S",
+                       help="length, of which 10 s do not count [default: 40, short: 20]")
+    group.add_argument("--cells", metavar="LOAD:POLICY,...",
+                       help=f"loads are {', '.join(LOADS)} [default: all loads and policies]")
+    group.add_argument("--reference", choices=["native", "none"], default="native",
+                       help="without a policy ebb run observes, or does not run "
+                       "[default: native]")
+    group.add_argument("--plf", type=float, default=50, metavar="PERCENT",
+                       help="tolerated loss of latency [default: 50]")
+    group.add_argument("--minutes", type=float,
+                       help="in a random order, begin no cell after so many")
+    group.add_argument("--results", type=Path, metavar="DIR",
+                       help="where pairs are kept; those there are not run again "
+                       "[default: with the logs]")
+
+
+def cells(args):
+    """What is compared: loads and policies."""
+    if args.cells:
+        named = re.split(f",(?=(?:{'|'.join(LOADS)}):)", args.cells)
+        chosen = [tuple(name.partition(":")[::2]) for name in named]
+        for load, policy in chosen:
+            expect(load in LOADS and policy, f"--cells {args.cells}: {load}:{policy} is no cell")
+    elif args.short:
+        chosen = FEW
+    else:
+        chosen = [(load, policy) for load in LOADS for policy in POLICIES]
+    chosen = [cell for cell in chosen if cell[1] != args.reference]
+    if args.minutes:
+        random.Random(args.seed).shuffle(chosen)
+    return chosen
+
+
+def digest(bed):
+    """Of all that a number depends on but the guest's image."""
+    files = *server.programs(bed), HARDWARE / "server.toml", HARDWARE / "drive.toml"
+    hashes = b"".join(hashlib.sha256(Path(file).read_bytes()).digest() for file in files)
+    return hashlib.sha256(hashes).hexdigest()[:16]
+
+
+def live(bed):
+    """no policy takes more watts at the wall than none, or more latency than stated"""
+    args, chosen = bed.args, cells(bed.args)
+    args.blocks = args.blocks or (3 if args.short else paired.ENOUGH)
+    args.block_seconds = args.block_seconds or (20.0 if args.short else 40.0)
+    expect(args.block_seconds > WASHOUT_S, f"blocks must be longer than {WASHOUT_S:g} s")
+    settings = {
+        "seed": args.seed, "kernel": bed.image.name, "digest": digest(bed), "plf": args.plf,
+        "reference": args.reference, "block_s": args.block_seconds, "washout_s": WASHOUT_S,
+        "budget": BUDGET, "loads": LOADS,
+    }
+    folder = args.results or bed.folder / "live"
+    results = paired.Results(folder, settings)
+    begun, faults = time.monotonic(), []
+    for cell in chosen:
+        if args.minutes and time.monotonic() - begun > 60 * args.minutes:
+            print("# the time is over; later cells are not run", flush=True)
+            break
+        try:
+            run(bed, cell, results)
+        except Failure as failure:
+            faults.append(f"{':'.join(cell)}: {failure}")
+            print("# " + faults[-1].replace("\n", "\n# "), flush=True)
+            # Ends it all where the guest is gone.
+            bed.guest.run("true")
+            continue
+        told = row(results, cell, args)
+        print(f"# {told.line()}", flush=True)
+        faults += [f"{':'.join(cell)}: {fault}" for fault in told.faults or ()]
+        write(folder, results, args, bed.image.name)
+    expect(not faults, "\n".join(faults))
+
+
+def row(results, cell, args):
+    return paired.Row(cell, list(results.of(cell).values()), args.plf, cell[1] not in UNMANAGED)
+
+
+def write(folder, results, args, image):
+    """Writes the table of all cells so far."""
+    rows = [row(results, cell, args) for cell in sorted(results.pairs)]
+    about = "\n".join(f"* {name}: {value}" for name, value in results.settings.items()
+                      if name != "loads")
+    (folder / f"{image}-{args.reference}-{args.seed}.md").write_text(paired.table(rows, about))
+
+
+def run(bed, cell, results):
+    """Runs those pairs of a cell that are missing."""
+    (load, policy), args = cell, bed.args
+    missing = [pair for pair in range(args.blocks) if pair not in results.of(cell)]
+    if not missing:
+        return
+    # Every cell begins as cold as the others.
+    bed.guest.run("""[ ! -e /tmp/physics.pid ] || kill $(cat /tmp/physics.pid) || true
+        mkdir -p /var/lib/ebb""")
+    budget = f'ssd_budget = "{BUDGET}"' if "pacman" in policy else ""
+    bed.guest.run(f"""cat > /tmp/ebb.toml << 'END'\nplf = "{args.plf:g} %"\n{budget}\nEND""")
+    bed.start_physics(every=0.2)
+    # Loads programs and warms the server up.
+    block(bed, load, args.reference)
+    first = random.Random(f"{args.seed} {load} {policy}").randrange(2)
+    for pair in missing:
+        arms = [args.reference, policy]
+        if (pair + first) % 2:
+            arms.reverse()
+        seen = {arm: block(bed, load, arm) for arm in arms}
+        results.add(load, policy, pair, seen[args.reference], seen[policy])
+
+
+def block(bed, load, arm):
+    """A block: what was seen in the part of it that counts."""
+    length, folder = bed.args.block_seconds, "/sys/devices/system/cpu/cpufreq/policy*"
+    bed.guest.run(f"""for policy in {folder}; do
+            echo {UNMANAGED.get(arm, "schedutil")} > $policy/scaling_governor
+        done""")
+    with loaded(bed, load), managed(bed, arm) as ask:
+        begun = float(bed.guest.run("date +%s.%N"))
+        edges = begun + WASHOUT_S, begun + length
+        time.sleep(length)
+        until("the block is over", lambda: bed.truth()[-1]["unix"] > edges[1], PATIENCE)
+        interruptions = ask()
+    truth = bed.truth()
+    spent = joules(truth, "wall_joules", edges[1]) - joules(truth, "wall_joules", edges[0])
+    count, mean = latency(bed, edges) if LOADS[load] else (0, None)
+    return {"watts": spent / (edges[1] - edges[0]), "latency_ms": mean, "requests": count,
+            "interruptions": interruptions, "begun": begun}
+
+
+@contextlib.contextmanager
+def loaded(bed, load):
+    """fio on all drives, or nothing."""
+    if LOADS[load] is None:
+        yield
+        return
+    bed.guest.run("rm -f /tmp/load*")
+    for drive in range(server.DRIVES):
+        name = f"load{drive}"
+        options = f"--rw=randrw --bs=4k {LOADS[load]} {LOGGED.format(name)}"
+        start_fio(bed, name, drive, options)
+    try:
+        yield
+    finally:
+        stop_fio(bed)
+
+
+@contextlib.contextmanager
+def managed(bed, arm):
+    """`ebb run` as an arm has it; yields what must be asked at the end of the block."""
+    if arm in UNMANAGED:
+        yield lambda: 0
+        return
+    machine, acts = Machine(bed, arm), arm != "native"
+    try:
+        with machine.block(acts, bed.args.block_seconds + SPARE_S):
+            yield lambda: interrupted(bed, acts)
+    finally:
+        if acts:
+            machine.restore()
+
+
+def interrupted(bed, acts):
+    """How often it gave up acting; it must still run, and have acted at all."""
+    told = bed.guest.run("""if [ -e /tmp/code ]; then
+            echo "ebb run ended with code $(cat /tmp/code)"; tail -n 20 /tmp/notes; exit 1
+        fi
+        grep -o '"state":"[^"]*"' /tmp/said || true""")
+    states = re.findall('"state":"(.*)"', told)
+    usual = "acting" if acts else "observing"
+    expect(usual in states, f"it was never {usual}: {states}")
+    return sum(state not in ("starting", usual) for state in states)
+
+
+def latency(bed, edges):
+    """Requests that ended between these moments, and their mean latency in ms."""
+    # Each line: time of day in ms, latency in ns, and more.
+    count, total = map(float, bed.guest.run(f"""awk -F, '
+        $1 >= {edges[0] * 1e3:.0f} && $1 < {edges[1] * 1e3:.0f} {{ count++; total += $2 }}
+        END {{ printf "%d %.0f", count, total }}' /tmp/load*_lat.1.log""").split())
+    expect(count > 0, "fio was answered no request")
+    return int(count), total / count / 1e6
+
+
+SHORT = STEPS = [server.boot, live, server.farewell]
