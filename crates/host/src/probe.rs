@@ -1,5 +1,6 @@
 //! What this machine can sense and steer, in the terms of the table of signals and controls.
 
+mod drives;
 mod idle_wake;
 mod jobs;
 
@@ -22,7 +23,7 @@ use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
 use crate::sense::crowd::runnable;
 use crate::sense::run_queue::{PATH, RunQueues};
-use crate::sense::sensors::{standby, waited};
+use crate::sense::sensors::waited;
 use crate::sys::Absent;
 
 /// One signal or control of one part.
@@ -280,25 +281,15 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
         }
         S::DriveTemperature
         | S::DriveUtilisation
-        | S::DriveOutstanding
+        | S::DriveTime
         | S::DriveReadBytes
         | S::DriveWrittenBytes => {
             for drive in &machine.drives {
-                drive_signal(machine, drive, signal, list);
+                drives::signal(machine, drive, signal, list);
             }
             "no drive in sys/block"
         }
-        S::DriveStandby => {
-            for drive in &machine.drives {
-                let Some(path) = drive.runtime_file() else { continue };
-                let is = machine.sys.text(&path).and_then(|status| {
-                    let stopped = standby(&status).map(|is| f64::from(u8::from(is)));
-                    stopped.ok_or_else(|| machine.sys.nonsense(&path, &status, "a known state"))
-                });
-                list.read(Some(drive_name(drive)), path, is);
-            }
-            "no hard disk"
-        }
+        S::DriveStandby => drives::stopped(machine, list),
         S::JobCpu | S::JobBytes | S::JobRunning | S::JobWaiting | S::JobAge => jobs::NONE,
     }
 }
@@ -490,31 +481,6 @@ fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
         }
     }
     NO_FREQUENCIES
-}
-
-fn drive_signal(machine: &Machine, drive: &Drive, signal: Signal, list: &mut List) {
-    let of = Some(drive_name(drive));
-    if signal == Signal::DriveTemperature {
-        // Not read here: each reading is a command to the drive, and may wake it.
-        let path = machine
-            .drive_chip(drive)
-            .and_then(|chip| chip.temperatures.first().map(|(input, _)| chip.file(input)));
-        let missing = path.is_none().then(|| "no chip; modprobe drivetemp for SATA".to_owned());
-        return list.add(of, path, None, missing);
-    }
-    let counters = drive.counters(&machine.sys);
-    let value = counters.map(|counters| match signal {
-        Signal::DriveReadBytes => counters.read_bytes as f64,
-        Signal::DriveWrittenBytes => counters.written_bytes as f64,
-        _ => 0.0,
-    });
-    let value_of = |value: Result<f64, Absent>| match (signal, value) {
-        (Signal::DriveUtilisation | Signal::DriveOutstanding, Ok(_)) => (None, None),
-        (_, Ok(value)) => (Some(value), None),
-        (_, Err(absent)) => (None, Some(absent.to_string())),
-    };
-    let (value, missing) = value_of(value);
-    list.add(of, Some(drive.counters_file()), value, missing);
 }
 
 fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) -> &'static str {

@@ -56,7 +56,7 @@ fn every_signal_can_be_read() {
     signals.jobs[0].present = true;
     for drive in &mut signals.drives {
         (drive.temperature, drive.utilisation) = (Some(Celsius(40.0)), Some(0.5));
-        drive.outstanding = Some(0.7);
+        drive.time = Some(PERIOD);
         (drive.read_bytes, drive.written_bytes) = (Some(4096), Some(4096));
         drive.standby = Some(true);
     }

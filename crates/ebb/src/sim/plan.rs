@@ -173,6 +173,18 @@ impl Plan {
         self.duration.map_or(Ok(()), |duration| options::something_counts(self.warmup, duration))
     }
 
+    fn check_senses(&self) -> Result<()> {
+        let polls = self.server.profile.cpu.wait == Wait::Poll;
+        if polls && self.senses.is_some_and(|senses| !senses.served) {
+            return Err(usage(format!(
+                "the cores of profile '{}' poll: to Linux they are busy all the time, and `ebb \
+                 run` leaves them alone unless `ebb serve` tells their load: --as-host served",
+                self.server.profile.name
+            )));
+        }
+        Ok(())
+    }
+
     /// Refuses what no run could do, before any run starts.
     fn check(&self) -> Result<()> {
         self.check_times()?;
@@ -183,14 +195,7 @@ impl Plan {
                 self.server.profile.name
             )));
         }
-        let polls = self.server.profile.cpu.wait == Wait::Poll;
-        if self.senses.is_some_and(|senses| !senses.served) && polls {
-            return Err(usage(format!(
-                "the cores of profile '{}' poll: to Linux they are busy all the time, and `ebb run` \
-                 leaves them alone unless `ebb serve` tells it of their load: --as-host served",
-                self.server.profile.name
-            )));
-        }
+        self.check_senses()?;
         if self.maximum.is_none() && self.needs_maximum() {
             return Ok(()); // Built and checked once the maximum is known.
         }

@@ -256,10 +256,7 @@ impl Sensors {
                     (busy / f64::from(drive.namespaces)).min(1.0)
                 };
                 signal.utilisation = done.as_ref().map(share).filter(|_| signals.period.0 > 0);
-                let time = |done: &Counters| done.read_time.seconds() + done.write_time.seconds();
-                let of_period = |time: f64| time / signals.period.seconds();
-                let outstanding = done.as_ref().map(time).map(of_period);
-                signal.outstanding = outstanding.filter(|_| signals.period.0 > 0);
+                signal.time = done.as_ref().map(|done| done.read_time + done.write_time);
                 signal.read_bytes = done.as_ref().map(|done| done.read_bytes);
                 signal.written_bytes = done.as_ref().map(|done| done.written_bytes);
             }

@@ -124,7 +124,7 @@ pub const SENSES: &[Sense] = {
         ),
         known(
             &[DrivePower],
-            "health log of drives that measure it; else modelled by state and commands outstanding",
+            "health log of drives that measure it; else modelled by state and the time of commands",
             METER,
             "asked by the same code; `meters` says that they measure it, `idle-power` that they \
              state it at rest",
@@ -136,7 +136,7 @@ pub const SENSES: &[Sense] = {
             "asked by the same code",
         ),
         known(
-            &[DriveUtilisation, DriveOutstanding, DriveReadBytes, DriveWrittenBytes],
+            &[DriveUtilisation, DriveTime, DriveReadBytes, DriveWrittenBytes],
             "`/proc/diskstats`",
             CYCLE,
             "as it is",
@@ -168,7 +168,8 @@ pub const ACTS: &[Act] = {
         act(Frequency, "`scaling_max_freq`, a ceiling for the governor found", "as it is"),
         act(
             Recall,
-            "a watcher that looks every 4 ms while cores are parked or slowed, more rarely where few are",
+            "a watcher that looks every 4 ms while cores are parked or slowed, more rarely where \
+             few are",
             "looked for every 4 ms, by the twin's own queues",
         ),
         act(PowerState, "Feature 02h", "as it is"),

@@ -98,9 +98,9 @@ macro_rules! signals {
             DriveUtilisation drive_utilisation Share Drive Mean
                 "Share of the period in which it had a command to serve."
                 |s, at| s.drives.get(at)?.utilisation;
-            DriveOutstanding drive_outstanding Count Drive Sum
-                "Commands that it had to serve at a time, on average."
-                |s, at| s.drives.get(at)?.outstanding;
+            DriveTime drive_time Seconds Drive Sum
+                "Time that all of its commands took in the period, added up."
+                |s, at| Some(s.drives.get(at)?.time?.seconds());
             DriveReadBytes drive_read_bytes Bytes Drive Sum "Read from it, for whatever purpose."
                 |s, at| Some(s.drives.get(at)?.read_bytes? as f64);
             DriveWrittenBytes drive_written_bytes Bytes Drive Sum

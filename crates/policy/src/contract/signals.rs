@@ -107,8 +107,9 @@ pub struct DriveSignals {
     /// Share of the period in which it had a command to serve, 0 to 1 (`io_ticks` of Linux's
     /// `/proc/diskstats`).
     pub utilisation: Option<f64>,
-    /// Commands that it had to serve at a time, on average: their times added up, by the period.
-    pub outstanding: Option<f64>,
+    /// Time that all of its commands took in the period, added up: as many as it had to serve at a
+    /// time on average, times the period.
+    pub time: Option<Nanos>,
     /// Bytes read from it, by whomever.
     pub read_bytes: Option<u64>,
     /// Bytes written to it, by whomever.

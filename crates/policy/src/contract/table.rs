@@ -143,8 +143,8 @@ fn live(page: &mut String) {
     page.push_str(
         "\n## On a server\n\n\
          Where signals come from on a server, how often, and what the twin plays of that with \
-         [`ebb sim --as-host`](models/server.md#as-on-a-server). Host and twin\ntake their paces from this table \
-         (`live.rs`); tests hold both to it.\n\n\
+         [`ebb sim --as-host`](models/server.md#as-on-a-server).\nHost and twin take their paces \
+         from this table (`live.rs`); tests hold both to it.\n\n\
          | signals | from | every | as-host |\n|---|---|---|---|\n",
     );
     for Sense { signals, from, pace, played } in SENSES {

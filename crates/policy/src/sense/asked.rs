@@ -76,6 +76,7 @@ impl Asked {
         }
         let age = |at: Option<Nanos>| at.map_or(Nanos::ZERO, |at| now.saturating_sub(at));
         let measured = |at| Source { age: age(at), origin: Origin::Measured };
+        let period = signals.period;
         let sources = &mut signals.sources;
         let signal = &mut signals.drives[at];
         signal.state = self.state.map(|(_, state)| state);
@@ -91,7 +92,7 @@ impl Asked {
         }
         // One that rests is as it was when it was last asked, after it had come to rest.
         let rests = self.rests_since_asked().then_some(metered).flatten();
-        signal.power = rests.or_else(|| self.model(signal));
+        signal.power = rests.or_else(|| self.model(signal, period));
         let source = Source { age: Nanos::ZERO, origin: Origin::Modelled };
         sources.set(Signal::DrivePower, at, source);
     }
@@ -123,8 +124,10 @@ impl Asked {
     /// its state. How much of that it uses is the utilisation of a server in whose queue so many
     /// are on average, `n / (1 + n)` (M/M/1): a single command at a time keeps a drive busy and
     /// does not use it up.
-    fn model(&self, signal: &DriveSignals) -> Option<Watts> {
-        let outstanding = signal.outstanding.or(signal.utilisation)?;
+    fn model(&self, signal: &DriveSignals, period: Nanos) -> Option<Watts> {
+        let outstanding = signal.time.map(|time| time.seconds() / period.seconds());
+        let known = outstanding.filter(|outstanding| outstanding.is_finite());
+        let outstanding = known.or(signal.utilisation)?;
         let used = outstanding / (1.0 + outstanding);
         let state = usize::from(self.state.map_or(0, |(_, state)| state));
         let most = self.states.get(state).map(|state| state.max_power)?;
@@ -226,7 +229,7 @@ mod tests {
                 self.truths[drive].busy = busy;
                 let signal = &mut signals.drives[drive];
                 signal.utilisation = Some(f64::from(u8::from(busy)));
-                signal.outstanding = Some(if busy { 32.0 } else { 0.0 });
+                signal.time = Some(if busy { Nanos(32 * PERIOD.0) } else { Nanos::ZERO });
                 signal.read_bytes = Some(if busy { 1 << 30 } else { 0 });
                 signal.written_bytes = Some(0);
                 self.asked[drive].read(signals, drive, Some(&mut self.truths[drive]));

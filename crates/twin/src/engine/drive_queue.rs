@@ -215,13 +215,12 @@ impl DriveQueue {
             completed: std::mem::take(&mut self.completed[kind]),
             time: self.waited[kind].take(now),
         });
-        let time = (done[0].time + done[1].time) as f64;
         let signals = DriveSignals {
             power: (length > 0).then(|| Watts(joules / (length as f64 * 1e-9))),
             state: Some(state),
             temperature: None,
             utilisation: (length > 0).then(|| busy as f64 / length as f64),
-            outstanding: (length > 0).then(|| time / length as f64),
+            time: Some(Nanos(done[0].time + done[1].time)),
             read_bytes: Some(std::mem::take(&mut self.read)),
             written_bytes: Some(std::mem::take(&mut self.written)),
             standby: None,

@@ -6,16 +6,16 @@
 //! next = 1.25 · f_max · util
 //! ```
 //!
-//! where `util` is the share of the time that a core is busy, scaled by its frequency, as a mean that
-//! halves in 32 ms (PELT). Each core has its own there; the cores of a group share one here, by
-//! their mean. The boost for tasks that wait for a disk is left out: those of a target that is
+//! where `util` is the share of the time that a core is busy, scaled by its frequency, as a mean
+//! that halves in 32 ms (PELT). Each core has its own there; the cores of a group share one here,
+//! by their mean. The boost for tasks that wait for a disk is left out: those of a target that is
 //! polled or driven by its network have none.
 
 use ebb_policy::units::Nanos;
 
 use super::cores::Cores;
 use super::events::{Event, Events};
-use crate::profile::Governor;
+use crate::profile::{Governor, Profile};
 
 /// How often it looks: with `acpi-cpufreq`, the longest that drivers have (`transition_delay_us`).
 const INTERVAL: Nanos = Nanos::from_millis(10);
@@ -40,13 +40,14 @@ pub(super) struct Governing {
 }
 
 impl Governing {
-    /// The one that a server with so many groups was found with, where it does anything.
-    pub(super) fn new(governor: Governor, groups: usize, events: &mut Events) -> Option<Self> {
-        if governor == Governor::Performance {
+    /// The one that a server was found with, where it does anything.
+    pub(super) fn new(profile: &Profile, events: &mut Events) -> Option<Self> {
+        if profile.cpu.governor == Governor::Performance {
             return None;
         }
         events.push(INTERVAL.0, Event::Governor);
-        Some(Self { groups: vec![Group::default(); groups], last: 0 })
+        let groups = vec![Group::default(); profile.stages_and_jobs().count()];
+        Some(Self { groups, last: 0 })
     }
 
     /// Looks at the cores and sets what they need.

@@ -238,14 +238,9 @@ impl<'a> Engine<'a> {
         if jobs.is_some() {
             events.push(0, Event::Slice);
         }
-        let governor = profile.cpu.governor;
-        let governing = Governing::new(governor, topology.groups.len(), &mut events);
+        let governing = Governing::new(profile, &mut events);
         let cache = profile.cache.as_ref();
         let until = duration.map_or(NEVER, |duration| duration.0);
-        let mut cores = Cores::new(profile, seed);
-        if run.senses.is_some() {
-            cores.look_every(WATCH);
-        }
         let engine = Self {
             now: 0,
             period_start: 0,
@@ -258,7 +253,7 @@ impl<'a> Engine<'a> {
             events,
             ios: Ios::default(),
             network: Network::new(profile, seed),
-            cores,
+            cores: Cores::new(profile, seed).watched(run.senses.map(|_| WATCH)),
             array: Array::new(profile, model, seed),
             worn: vec![Wear::default(); usize::from(profile.drives.count)],
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),

@@ -7,9 +7,10 @@ use super::super::events::{Event, Events};
 use super::{Cores, Group};
 
 impl Cores {
-    /// Looks only so often whether cores are crowded, as a host does.
-    pub(in super::super) fn look_every(&mut self, pace: Nanos) {
-        self.watch = pace.0;
+    /// The same, looked at only so often whether they are crowded, as a host does.
+    pub(in super::super) fn watched(mut self, pace: Option<Nanos>) -> Self {
+        self.watch = pace.map_or(0, |pace| pace.0);
+        self
     }
 
     /// Sets above which load of each active core all of a group come back, at which frequency.
