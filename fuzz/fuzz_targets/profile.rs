@@ -68,6 +68,7 @@ fuzz_target!(|input: &[u8]| {
             workload,
             jobs: Vec::new(),
             faults: None,
+            senses: None,
             seed: 1,
             duration: Some(Nanos::from_millis(1200)),
             warmup: Nanos::ZERO,
