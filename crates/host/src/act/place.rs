@@ -61,7 +61,7 @@ pub enum Place {
         drive: String,
     },
     /// The longest wake-up of the idle states that the kernel lets a drive enter by itself (APST):
-    /// [`TOLERANCE`] of its controller.
+    /// `pm_qos_latency_tolerance_us` of its controller.
     IdleWake {
         /// Model and serial number of its controller.
         drive: String,
