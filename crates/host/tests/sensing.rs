@@ -1,6 +1,8 @@
 //! What a cycle senses of whole machines.
 
 use ebb_host::{Host, Stated};
+use ebb_policy::live::SENSES;
+use ebb_policy::table::SIGNALS;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Control, CoreRole, Origin, Plant, Signal, Signals};
 
@@ -61,6 +63,40 @@ fn a_period_is_the_change_of_counters() {
     assert_eq!((socket.temperature, socket.at), (Celsius(64.0), signals.now));
     assert_eq!(signals.cooling.inlet.unwrap().temperature, Celsius(25.0));
     assert_eq!(signals.cooling.fans[1].duty, Some(1.0));
+}
+
+/// The host senses what the table says that a server does (`policy/contract/live.rs`).
+#[test]
+fn what_is_sensed_is_what_the_table_says() {
+    let tree = intel();
+    load(&tree, 16, 1, |_| 0);
+    disks(&tree, 1);
+    let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    load(&tree, 16, 2, |_| 20);
+    disks(&tree, 2);
+    tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 500);
+    tree.put("sys/class/powercap/intel-rapl:1/energy_uj", 12_345_678 + 700);
+    host.sense(&mut signals);
+    let is_known = |signal: &Signal| {
+        let row = &SIGNALS[*signal as usize];
+        let parts = signals.sources.parts(*signal);
+        (0..parts).any(|at| (row.read)(&signals, at).is_some())
+    };
+    // This copy of a machine has no pressure, no job, no hard disk, and writes nothing.
+    use Signal as S;
+    let lacks = [
+        &[S::CpuPressure, S::IoPressure, S::MemoryPressure, S::DriveStandby][..],
+        &[S::WriteLatencyMean],
+        &[S::JobCpu, S::JobBytes, S::JobRunning, S::JobWaiting, S::JobAge],
+    ]
+    .concat();
+    for sense in SENSES {
+        for signal in sense.signals.iter().filter(|signal| !lacks.contains(signal)) {
+            assert_eq!(is_known(signal), sense.from.is_some(), "{signal:?}");
+        }
+    }
 }
 
 /// A drive that is reached over two paths, which are busy in turn.

@@ -96,7 +96,8 @@ pub const SENSES: &[Sense] = {
         unknown(&[BackgroundPending]),
         known(&[Power], "a wall meter", CYCLE, "rounded to 1 W"),
         known(&[CpuPower], "RAPL", CYCLE, "as it is"),
-        unknown(&[SsdPower, FanPower]),
+        known(&[SsdPower], "the sum of the drives'", CYCLE, "the same sum"),
+        unknown(&[FanPower]),
         known(
             &[CpuPressure, IoPressure, MemoryPressure],
             "`/proc/pressure`",
@@ -173,12 +174,16 @@ pub const ACTS: &[Act] = {
             "looked for every 4 ms, by the twin's own queues",
         ),
         act(PowerState, "Feature 02h", "as it is"),
-        act(IdleWake, "`pm_qos_latency_tolerance_us`, never above the one found", "as it is"),
+        act(
+            IdleWake,
+            "`pm_qos_latency_tolerance_us`",
+            "never above the one found, as without `machine.raise_limits`",
+        ),
         Act { control: Background, by: None, played: "refused" },
         act(FanDuty, "hwmon", "as it is"),
         act(FrequencyCap, "`scaling_max_freq`", "as it is"),
         act(JobShare, "`cpu.max`", "as it is"),
         Act { control: JobSocket, by: None, played: "as it is" },
-        act(Admit, "`cgroup.freeze` of batch jobs", "as it is"),
+        act(Admit, "`cgroup.freeze` of noncritical jobs that come", "as it is"),
     ]
 };

@@ -55,7 +55,11 @@ impl Engine<'_> {
         let taken =
             |(drive, _): &(usize, _)| applied.of(Control::PowerState, *drive) == Outcome::Done;
         let writes: Vec<_> = writes.filter(taken).collect();
-        self.array.set_idle_wake(self.now, given.idle_wake.values());
+        // A host lets drives rest no deeper than they were found.
+        let found = self.profile.drives.idle_wake.filter(|_| self.senses.is_some());
+        let most = |wake: Nanos| found.map_or(wake, |found| wake.min(found));
+        let wakes = given.idle_wake.values().map(|wake| wake.map(most));
+        self.array.set_idle_wake(self.now, wakes);
         self.array.plan(writes.into_iter(), &mut self.events, self.now);
         let mut mode = given.background();
         if self.senses.is_some() && mode == BackgroundMode::Race {

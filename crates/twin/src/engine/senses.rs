@@ -97,9 +97,10 @@ impl Senses {
         signals.background_pending = None;
         let wall = signals.power.total;
         let wall = wall.map(|power| Watts((power / METER_STEP).round() * METER_STEP.0));
-        signals.power = PowerSignals { total: wall, ssd: None, fans: None, ..signals.power };
+        signals.power = PowerSignals { total: wall, fans: None, ..signals.power };
         self.see_cores(&mut signals.groups, signals.period);
         self.see_drives(signals);
+        signals.power.ssd = signals.drives.iter().map(|drive| drive.power).sum();
     }
 
     fn see_cores(&mut self, groups: &mut [GroupSignals], period: Nanos) {

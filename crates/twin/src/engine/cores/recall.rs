@@ -21,9 +21,9 @@ impl Cores {
     /// Whether more wait for the cores in use of a group than are to.
     #[inline]
     pub(super) fn is_crowded(&self, group: usize) -> bool {
-        let Group { recall, active, frequency, load, stage, .. } = &self.groups[group];
+        let Group { recall, active, asked, load, stage, .. } = &self.groups[group];
         recall.is_some_and(|(most, highest)| {
-            (*active < stage.cores || *frequency < highest)
+            (*active < stage.cores || *asked < highest)
                 && *load > most.saturating_mul(u32::from(*active))
         })
     }
