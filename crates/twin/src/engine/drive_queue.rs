@@ -35,9 +35,9 @@ pub(super) struct DriveQueue {
     /// Bytes read and written since its last report.
     read: u64,
     written: u64,
-    /// Reads and writes, as the operating system counts them.
-    completed: [u64; 2],
-    waited: [Waiting; 2],
+    /// Commands of each kind ([`Op`]), as the operating system counts them.
+    completed: [u64; 4],
+    waited: [Waiting; 4],
 }
 
 /// Commands of one kind at the block layer (Linux: `/proc/diskstats`).
@@ -63,18 +63,8 @@ impl DriveQueue {
             busy: 0,
             read: 0,
             written: 0,
-            completed: [0; 2],
-            waited: [Waiting::default(); 2],
-        }
-    }
-
-    /// Which of both the block layer counts a command as.
-    #[inline]
-    fn kind(op: Op) -> Option<usize> {
-        match op {
-            Op::Read => Some(0),
-            Op::Write => Some(1),
-            Op::Trim | Op::Flush => None,
+            completed: [0; 4],
+            waited: [Waiting::default(); 4],
         }
     }
 
@@ -92,18 +82,14 @@ impl DriveQueue {
         if self.waiting.is_empty() {
             self.await_room(events, ios[io].drive);
         }
-        if let Some(kind) = Self::kind(ios[io].op) {
-            self.waited[kind].begins(now);
-        }
+        self.waited[ios[io].op as usize].begins(now);
         self.waiting.push(ios, io);
     }
 
     /// The next one that waits.
     fn next(&mut self, ios: &Ios, now: u64) -> Option<u32> {
         let next = self.waiting.pop(ios)?;
-        if let Some(kind) = Self::kind(ios[next].op) {
-            self.waited[kind].ends(now);
-        }
+        self.waited[ios[next].op as usize].ends(now);
         Some(next)
     }
 
@@ -112,10 +98,8 @@ impl DriveQueue {
         self.work_until(now);
         assert!(self.open > 0, "a disk ends what it was sent");
         self.open -= 1;
-        if let Some(kind) = Self::kind(ios[io].op) {
-            self.waited[kind].ends(now);
-            self.completed[kind] += 1;
-        }
+        self.waited[ios[io].op as usize].ends(now);
+        self.completed[ios[io].op as usize] += 1;
         if let Some(next) = self.next(ios, now) {
             self.begin(ios, events, now, next);
         }
@@ -158,9 +142,7 @@ impl DriveQueue {
         }
         self.count(now, command);
         self.open += 1;
-        if let Some(kind) = Self::kind(command.op) {
-            self.waited[kind].begins(now);
-        }
+        self.waited[command.op as usize].begins(now);
         self.device.submit(command, events, now, io);
     }
 
@@ -171,10 +153,8 @@ impl DriveQueue {
         self.count(now, command);
         self.last_end = self.last_end.max(end);
         self.ends.push(Reverse(end));
-        if let Some(kind) = Self::kind(command.op) {
-            self.completed[kind] += 1;
-            self.waited[kind].add(end - now);
-        }
+        self.completed[command.op as usize] += 1;
+        self.waited[command.op as usize].add(end - now);
         Some(end)
     }
 
@@ -211,9 +191,9 @@ impl DriveQueue {
         let joules = total - std::mem::replace(&mut self.joules, total);
         self.work_until(now);
         let busy = std::mem::take(&mut self.busy);
-        let done = [0, 1].map(|kind| Block {
-            completed: std::mem::take(&mut self.completed[kind]),
-            time: self.waited[kind].take(now),
+        let done = [Op::Read, Op::Write].map(|op| Block {
+            completed: std::mem::take(&mut self.completed[op as usize]),
+            time: self.waited[op as usize].take(now),
         });
         let signals = DriveSignals {
             power: (length > 0).then(|| Watts(joules / (length as f64 * 1e-9))),
