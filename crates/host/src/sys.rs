@@ -64,6 +64,11 @@ impl Absent {
             _ => Self::Failed { path, error: error.to_string() },
         }
     }
+
+    /// Whether there is nothing to ask now.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::Away { .. })
+    }
 }
 
 /// The kernel's files under a root.

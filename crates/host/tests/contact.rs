@@ -64,6 +64,26 @@ fn what_is_refused_is_not_used_and_what_does_not_bind_is_named() {
     assert_eq!(tree.get(&format!("{CHIP}/pwm1_enable")), "2");
 }
 
+/// A part that leaves while it is tried has refused nothing: it is used once it is back.
+#[test]
+fn what_leaves_in_between_is_tried_another_time() {
+    let tree = intel();
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::open(folder.path()).unwrap();
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    let (here, away) = (tree.path().join(CHIP), tree.path().join("away"));
+    fs::rename(&here, &away).unwrap();
+    let trials = host.contact(&state);
+    assert_eq!(trials[1].verdict, Verdict::Gone, "{trials:?}");
+    let _ = host.follow();
+    fs::rename(&away, &here).unwrap();
+    let _ = host.follow();
+    let applied = cycle(&mut host, |request| request.fan_duty.ask(0, 0.5, "test:"));
+    assert_eq!(applied.of(Control::FanDuty, 0), Outcome::Done);
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    assert_eq!(host.contact(&state).len(), 3, "all are tried with the part there");
+}
+
 /// A board on which PWM 1 drives what tachometer 2 counts, and the other way round; tachometer 3
 /// counts a fan that nothing steers.
 fn crossed() -> Tree {

@@ -38,6 +38,8 @@ pub enum Verdict {
     Refused(String),
     /// It reads back, and nothing follows.
     DoesNotBind(String),
+    /// It left before it could be tried, which says nothing of what it takes.
+    Gone,
 }
 
 /// One kind of control, where it was tried, and what became of it.
@@ -58,6 +60,7 @@ impl std::fmt::Display for Trial {
             Verdict::Works => write!(f, "{of} works ({place})"),
             Verdict::Refused(why) => write!(f, "{of} is refused and not used: {place}: {why}"),
             Verdict::DoesNotBind(why) => write!(f, "{of} does not bind: {place}: {why}"),
+            Verdict::Gone => write!(f, "{of} could not be tried: {place} has gone"),
         }
     }
 }
@@ -91,8 +94,11 @@ impl Contact {
         serde_json::from_str(&text).ok().filter(|contact: &Self| contact.of == of)
     }
 
-    /// Remembers it. Where that fails, the next start tries again.
+    /// Remembers it, if it is whole. Where that fails, the next start tries again.
     pub fn save(&self, folder: &Path) {
+        if self.trials.iter().any(|trial| trial.verdict == Verdict::Gone) {
+            return;
+        }
         if let Ok(text) = serde_json::to_string_pretty(self) {
             let _ = std::fs::write(folder.join(FILE), text + "\n");
         }
@@ -119,9 +125,9 @@ pub fn attempt(
     for attempt in attempts.into_iter().take(TRIES) {
         let place = steering.place(attempt.writes.first()?.0).to_string();
         let verdict = one(&attempt, machine, steering);
-        let is_refused = matches!(verdict, Verdict::Refused(_));
+        let is_known = matches!(verdict, Verdict::Works | Verdict::DoesNotBind(_));
         last = Some(Trial { of: of.to_owned(), place, verdict });
-        if !is_refused {
+        if is_known {
             break;
         }
     }
@@ -143,7 +149,10 @@ fn one(attempt: &Attempt, machine: &Machine, steering: &mut Steering) -> Verdict
     let back = attempt.writes.iter().rev();
     let back = back.fold(true, |done, (at, _)| set(steering, *at, None) && done);
     let said = steering.notices().into_iter().map(|notice| notice.text).collect::<Vec<_>>();
+    let mut is_gone =
+        |(at, _): &(usize, String)| steering.read(*at).is_err_and(|absent| absent.is_gone());
     match (taken && back, unbound) {
+        (false, _) if attempt.writes.iter().any(&mut is_gone) => Verdict::Gone,
         (false, _) => Verdict::Refused(said.join("; ")),
         (true, Some(why)) => Verdict::DoesNotBind(why),
         (true, None) => Verdict::Works,
