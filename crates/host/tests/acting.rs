@@ -383,6 +383,39 @@ fn cores_go_offline_where_that_is_asked_for() {
     assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
 }
 
+/// What others take offline while cores are parked is theirs at every end, a kill as well; what
+/// they bring back until then is not taken from them.
+#[test]
+fn what_others_take_offline_meanwhile_stays_so() {
+    let tree = intel();
+    let online = |cpu: u16| format!("sys/devices/system/cpu/cpu{cpu}/online");
+    for cpu in 1..16 {
+        tree.put(&online(cpu), 1);
+    }
+    let stated = Stated { park_by: ParkBy::Offline, ..Stated::default() };
+    let mut bench = Bench::stated(tree, &stated, Leave::Restore, Held::default());
+    let mut request = bench.request();
+    request.active_cores.ask(0, 1, "test:");
+    bench.apply(&request);
+    let offline = |bench: &Bench| -> Vec<u16> {
+        (1..16).filter(|cpu| bench.tree.get(&online(*cpu)) == "0").collect()
+    };
+    let change = |bench: &mut Bench, cpu: u16, is: u8| {
+        bench.tree.put(&online(cpu), is);
+        let all = (0..16).filter(|cpu| *cpu == 0 || bench.tree.get(&online(*cpu)) == "1");
+        let all: Vec<_> = all.map(|cpu| cpu.to_string()).collect();
+        bench.tree.put("sys/devices/system/cpu/online", all.join(","));
+        bench.host.follow();
+        assert_eq!(bench.apply(&request).of(Control::ActiveCores, 0), Outcome::Done);
+    };
+    assert_eq!(offline(&bench).len(), 12);
+    change(&mut bench, 8, 0);
+    change(&mut bench, 12, 0);
+    change(&mut bench, 8, 1);
+    bench.restore();
+    assert_eq!(offline(&bench), [12]);
+}
+
 /// Somebody has set 0.8 to 2 GHz, for heat or power: asked for more is released, and a minimum goes
 /// only out of the way of a lower ceiling.
 #[test]

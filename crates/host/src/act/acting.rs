@@ -198,7 +198,7 @@ impl Acting {
             }
         }
         if let Some(parking) = &mut self.parking {
-            parking.follow(away);
+            parking.follow(away, &mut self.steering);
         }
     }
 

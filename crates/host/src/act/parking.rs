@@ -39,11 +39,9 @@ fn kept(machine: &Machine) -> Vec<Vec<u16>> {
 #[derive(Debug)]
 enum How {
     Cpusets(Cpusets),
-    /// Where that is set, the CPUs that others had taken offline, and sets of CPUs of which one
-    /// always stays.
+    /// Where that is set, and sets of CPUs of which one always stays.
     Offline {
         at: usize,
-        found: Vec<u16>,
         kept: Vec<Vec<u16>>,
     },
 }
@@ -79,9 +77,7 @@ impl Parking {
         let how = match layout.park_by {
             ParkBy::Cpuset => How::Cpusets(Cpusets::new(machine, steering)?),
             ParkBy::Offline => {
-                let at = steering.find(&Place::Offline)?;
-                let found = cpus(steering.found(at)).unwrap_or_default();
-                How::Offline { at, found, kept: kept(machine) }
+                How::Offline { at: steering.find(&Place::Offline)?, kept: kept(machine) }
             }
         };
         let (plan, saved, trouble) = Default::default();
@@ -102,12 +98,21 @@ impl Parking {
         }
     }
 
-    /// Takes in which CPUs others have taken offline by now: their cores are parked as it is.
-    pub fn follow(&mut self, away: &[u16]) {
-        if self.away != away {
-            self.away = away.to_vec();
-            // What was planned was for other cores.
-            self.plan.0.clear();
+    /// Takes in which CPUs others have taken offline by now: their cores are parked as it is, and
+    /// no end brings them back.
+    pub fn follow(&mut self, away: &[u16], steering: &mut Steering) {
+        if self.away == away {
+            return;
+        }
+        self.away = away.to_vec();
+        // What was planned was for other cores.
+        self.plan.0.clear();
+        if let How::Offline { at, .. } = self.how
+            && let Ok(offline) = steering.read(at)
+        {
+            let mut theirs = cpus(&offline).unwrap_or_default();
+            theirs.retain(|cpu| away.contains(cpu) || !self.plan.1.contains(cpu));
+            steering.changed(at, cpu_list(&theirs));
         }
     }
 
@@ -222,14 +227,12 @@ impl Parking {
     ) -> (Outcome, Option<String>) {
         match &mut self.how {
             How::Cpusets(cpusets) => cpusets.set(parked, steering, now),
-            // None that others have taken offline is brought back.
-            How::Offline { at, .. } if parked.is_empty() && self.away.is_empty() => {
-                (steering.set(*at, None, now), None)
-            }
-            How::Offline { at, found, .. } => {
-                let all: BTreeSet<u16> =
-                    parked.iter().chain(&*found).chain(&self.away).copied().collect();
-                (steering.set(*at, Some(&cpu_list(&Vec::from_iter(all))), now), None)
+            How::Offline { at, .. } => {
+                let theirs = cpus(steering.found(*at)).unwrap_or_default();
+                let all: BTreeSet<u16> = parked.iter().copied().chain(theirs).collect();
+                let all = cpu_list(&Vec::from_iter(all));
+                let value = (!parked.is_empty()).then_some(all.as_str());
+                (steering.set(*at, value, now), None)
             }
         }
     }

@@ -245,21 +245,25 @@ impl Steering {
         }
     }
 
+    /// Takes in that others have changed what is to be left at a place: it is `found` now.
+    pub fn changed(&mut self, at: usize, found: String) {
+        let original = &mut self.held[at].original;
+        original.found = found;
+        if let Err(error) = self.state.save_one(&self.boot, &original.place, Some(original)) {
+            self.note(at, format!("it cannot be set back to what others have made it: {error}"));
+        }
+    }
+
     /// Sets a place whoever else sets it, each time anew: for an emergency. What somebody else has
     /// set there meanwhile is what was found.
     pub fn insist(&mut self, at: usize, value: &str, now: Nanos) -> Outcome {
         let is = self.read(at);
         let held = &mut self.held[at];
         if held.yielded {
-            if let Ok(is) = &is {
-                held.original.found.clone_from(is);
-            }
             held.yielded = false;
             // What can do no harm is set even where that cannot be saved.
-            let original = &held.original;
-            if let Err(error) = self.state.save_one(&self.boot, &original.place, Some(original)) {
-                self.note(at, format!("it cannot be set back after the emergency: {error}"));
-            }
+            let found = is.clone().unwrap_or_else(|_| held.original.found.clone());
+            self.changed(at, found);
         }
         let held = &mut self.held[at];
         held.insisted = true;
