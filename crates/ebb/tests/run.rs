@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -342,6 +342,25 @@ fn a_worker_without_its_supervisor_sets_everything_back() {
     let mut error = String::new();
     while told.read_line(&mut error).unwrap() > 0 {}
     assert!(error.contains("the supervisor is gone"), "{error}");
+    assert_eq!(copy.all(), before);
+}
+
+/// The fan is at full speed and in Ebb's hands when the sweep is killed.
+#[test]
+fn a_sweep_that_is_killed_is_set_back() {
+    let copy = Copy::new();
+    let before = copy.all();
+    let args = copy.args(&["probe", "--fans", "--sweep", "--yes", "--settle", "20 s"]);
+    let mut sweep = Command::new(env!("CARGO_BIN_EXE_ebb")).args(args).spawn().unwrap();
+    let begun = Instant::now();
+    while copy.get(&format!("{CHIP}/pwm1")).trim() != "255" {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the sweep does not begin");
+        thread::sleep(Duration::from_millis(10));
+    }
+    sweep.kill().unwrap();
+    sweep.wait().unwrap();
+    assert_ne!(copy.all(), before);
+    prints(&str(&copy.args(&["restore"])));
     assert_eq!(copy.all(), before);
 }
 

@@ -1,8 +1,7 @@
 //! What the kernel lets only some processes do, and which of that this process may
 //! (capabilities(7)).
 
-use std::sync::OnceLock;
-
+use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 
 /// One that Ebb needs for something.
@@ -40,12 +39,11 @@ impl Capability {
         }
     }
 
-    /// Whether this process has it. Where the kernel does not say, it may.
+    /// Whether this thread has it. Where the kernel does not say, it may.
     #[must_use]
     pub fn is_there(self) -> bool {
-        static EFFECTIVE: OnceLock<CapabilitySet> = OnceLock::new();
-        let effective = || capabilities(None).map_or(CapabilitySet::all(), |sets| sets.effective);
-        EFFECTIVE.get_or_init(effective).contains(match self {
+        let effective = capabilities(None).map_or(CapabilitySet::all(), |sets| sets.effective);
+        effective.contains(match self {
             Self::DacOverride => CapabilitySet::DAC_OVERRIDE,
             Self::SysAdmin => CapabilitySet::SYS_ADMIN,
             Self::SysNice => CapabilitySet::SYS_NICE,
@@ -55,14 +53,15 @@ impl Capability {
     /// What to do about a refusal: nobody is told to get what they have.
     #[must_use]
     pub fn remedy(self) -> String {
-        remedy(self.name(), self.is_there())
+        remedy(self.name(), self.is_there(), geteuid().is_root())
     }
 }
 
-fn remedy(name: &str, is_there: bool) -> String {
-    match is_there {
-        true => format!("{name} is there, so the kernel refuses it to everybody here"),
-        false => format!("it needs {name}: use sudo, or AmbientCapabilities={name} of systemd"),
+fn remedy(name: &str, is_there: bool, is_root: bool) -> String {
+    match (is_there, is_root) {
+        (true, _) => format!("{name} is there, so the kernel refuses it to everybody here"),
+        (_, true) => format!("this root lacks {name}: give it to the container or the unit"),
+        _ => format!("run as root, or with {name} (AmbientCapabilities= of systemd)"),
     }
 }
 
@@ -72,8 +71,10 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_asked_for() {
-        assert!(remedy("CAP_X", false).contains("needs CAP_X"));
-        assert!(!remedy("CAP_X", true).contains("need"));
+        assert!(remedy("CAP_X", false, false).contains("run as root, or with CAP_X"));
+        for (is_there, is_root) in [(true, false), (true, true), (false, true)] {
+            assert!(!remedy("CAP_X", is_there, is_root).contains("as root"));
+        }
         // As /proc/self/status has it, bit by bit (include/uapi/linux/capability.h).
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();

@@ -199,13 +199,13 @@ impl Host {
         let of: Vec<_> = of.chain(drives.iter().filter_map(|drive| drive.id.clone())).collect();
         let Some(acting) = &mut self.acting else { return Vec::new() };
         let works = |trial: &Trial| trial.verdict == Verdict::Works;
-        let known = Contact::load(state.path(), &of);
+        let known = Contact::load(state, &of);
         let is_known = known.is_some();
         let contact = known.unwrap_or_else(|| {
             let trials = acting.contact(&self.machine, &self.topology);
             Contact { of, trials }
         });
-        contact.save(state.path());
+        contact.save(state);
         acting.refuse(&contact);
         contact.trials.into_iter().filter(|trial| !is_known || !works(trial)).collect()
     }

@@ -1,9 +1,16 @@
 //! Machines as people have reported them: what `sensors -u` and listings of sysfs say there.
 
-use ebb_host::{Found, Host, Report, Stated};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+
+use ebb_host::{Contest, Found, Host, Report, State, Stated};
 use ebb_policy::units::{Celsius, Hertz, Watts};
 use ebb_policy::{Control, Guard, Limits, Plant, Request, Signals};
+use rustix::process::{Uid, geteuid};
+use rustix::thread::set_thread_res_uid;
 
+use crate::fans::{act, cycle};
 use crate::tree::{Tree, ampere};
 
 /// What is found of `name`: the file, its value, and whether it counts.
@@ -338,6 +345,66 @@ fn what_boost_reaches_is_the_highest_frequency() {
     let host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
     assert_eq!(host.topology().frequencies, [1.5e9, 2.0e9, 2.45e9, 3.529e9].map(Hertz));
     assert_eq!(host.topology().frequency_at_least(Hertz(3.5e9)), Hertz(3.529e9));
+}
+
+/// Eight CPUs of fast cores with two threads each, eight of slow ones with one.
+#[test]
+fn a_ceiling_above_what_some_cores_reach_is_their_own_highest() {
+    let tree = Tree::new();
+    tree.put("sys/devices/system/cpu/online", "0-15");
+    for cpu in 0..16_u16 {
+        let folder = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        let twin = format!("{}-{}", cpu & !1, cpu | 1);
+        let threads = if cpu < 8 { twin } else { cpu.to_string() };
+        tree.put(&format!("{folder}/physical_package_id"), 0);
+        tree.put(&format!("{folder}/core_cpus_list"), threads);
+        let highest = if cpu < 8 { 5_400_000 } else { 4_100_000 };
+        tree.policy(cpu, &cpu.to_string(), "intel_pstate", (800_000, highest));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::open(folder.path()).unwrap();
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    assert_eq!(host.topology().groups.iter().map(|group| group.cores).sum::<u16>(), 12);
+    cycle(&mut host, |request| request.frequency.ask(0, Hertz(4.8e9), "test:"));
+    let limit = |cpu: u16| {
+        tree.get(&format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq"))
+    };
+    assert_eq!([limit(0), limit(12)], ["4800000", "4100000"]);
+}
+
+/// Kernels before 6.13 say `<unknown>` of the clock of a CPU that is offline.
+#[test]
+fn cpus_that_are_offline_are_no_cores() {
+    let tree = server(1);
+    tree.put("sys/devices/system/cpu/online", "0-1,3");
+    tree.put("sys/devices/system/cpu/cpufreq/policy2/scaling_cur_freq", "<unknown>");
+    let report = Report::new(&tree.machine(), &[]);
+    assert_eq!((report.cpus, report.cores), (3, 3));
+    assert_eq!(sensed(&tree).1, "");
+}
+
+/// Since Linux 5.10 RAPL is root's alone.
+#[test]
+fn what_only_root_may_read_is_named_with_the_remedy() {
+    let tree = server(1);
+    tree.zone("intel-rapl:0", "package-0", 262_143_328_850);
+    let file = tree.path().join("sys/class/powercap/intel-rapl:0/energy_uj");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let told = thread::scope(|scope| {
+        let as_nobody = || {
+            if geteuid().is_root() {
+                let nobody = Uid::from_raw(65534);
+                set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            reasons(&tree, "cpu_power")
+        };
+        scope.spawn(as_nobody).join().unwrap()
+    });
+    assert!(
+        told.contains("energy_uj: not permitted; run as root, or with CAP_DAC_OVERRIDE"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -4,7 +4,6 @@
 //! What was found on a start of the machine holds for that start, as long as its parts are the
 //! same: it is remembered beside the originals.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use ebb_policy::{Control, Outcome};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
+use crate::act::originals::State;
 use crate::act::steering::Steering;
 use crate::find::machine::Machine;
 
@@ -87,20 +87,19 @@ impl Contact {
         Control::ALL.iter().filter(|control| self.is_refused(control.row().name))
     }
 
-    /// What is remembered of `of` in `folder`.
+    /// What is remembered of `of` in `state`.
     #[must_use]
-    pub fn load(folder: &Path, of: &[String]) -> Option<Self> {
-        let text = std::fs::read_to_string(folder.join(FILE)).ok()?;
-        serde_json::from_str(&text).ok().filter(|contact: &Self| contact.of == of)
+    pub fn load(state: &State, of: &[String]) -> Option<Self> {
+        serde_json::from_slice(&state.other(FILE)?).ok().filter(|contact: &Self| contact.of == of)
     }
 
     /// Remembers it, if it is whole. Where that fails, the next start tries again.
-    pub fn save(&self, folder: &Path) {
+    pub fn save(&self, state: &State) {
         if self.trials.iter().any(|trial| trial.verdict == Verdict::Gone) {
             return;
         }
         if let Ok(text) = serde_json::to_string_pretty(self) {
-            let _ = std::fs::write(folder.join(FILE), text + "\n");
+            let _ = state.put_other(FILE, &(text + "\n"));
         }
     }
 }

@@ -269,6 +269,20 @@ impl State {
         owned::remove(&self.folder, FILE).map_err(|source| StateError::Io { path, source })
     }
 
+    /// What else was put beside it as `name`; nothing where others may write it.
+    #[must_use]
+    pub fn other(&self, name: &str) -> Option<Vec<u8>> {
+        owned::read(&self.folder, &self.path, name).ok().flatten()
+    }
+
+    /// Puts `text` beside it as `name`.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn put_other(&self, name: &str, text: &str) -> std::io::Result<()> {
+        owned::put(&self.folder, name, |file| file.write_all(text.as_bytes()))
+    }
+
     fn write(&self, all: &Originals) -> Result<(), StateError> {
         assert_eq!(all.schema, SCHEMA, "what is saved is of this version");
         let path = self.path.join(FILE);
