@@ -153,8 +153,8 @@ def deadlines(bed):
         {DUMP}\ndump > /tmp/before""")
     expect(len(sugov(bed)) == 8, f"schedutil has no threads of its own here: {sugov(bed)}")
     bed.guest.run(HOTPLUG.format(seed=bed.args.seed))
-    parked = 0
-    for cycle in range(bed.args.cycles):
+    cycles = bed.args.cycles
+    for cycle in bed.results.left("cycle", count=cycles):
         signal = "KILL" if cycle % 3 == 2 else "TERM"
         told = bed.guest.run(f"""/tmp/tools/ebb run --apply --config /tmp/ebb.toml > /tmp/said 2>&1 &
             supervisor=$!
@@ -166,18 +166,19 @@ def deadlines(bed):
             wait $supervisor || true
             while grep -lxE 'ebb|exe' /proc/[0-9]*/comm > /dev/null 2>&1; do sleep 0.1; done
             for try in $(seq 20); do /tmp/tools/ebb restore >> /tmp/said 2>&1 && break || sleep 0.5; done""")
-        parked += bool(told)
+        bed.results.add("cycle", cycle, parked=bool(told))
         if cycle % 20 == 19:
-            print(f"# {cycle + 1} of {bed.args.cycles} cycles", flush=True)
+            print(f"# {cycle + 1} of {cycles} cycles", flush=True)
     before, after = bed.guest.run(f"""touch /tmp/enough
         until [ -e /tmp/stopped ]; do sleep 0.1; done
         /tmp/tools/ebb restore >> /tmp/said 2>&1
         {DUMP}\ndump > /tmp/after
         cat /tmp/before; echo ===; cat /tmp/after""").split("===\n")
-    print(f"# cores were parked in {parked} of {bed.args.cycles} cycles")
+    parked = sum(record["parked"] for record in bed.results.of("cycle").values())
+    print(f"# cores were parked in {parked} of {cycles} cycles")
     wrong = {name: cpus for name, cpus in sugov(bed).items() if name != f"sugov:{cpus}"}
     expect(not wrong, f"bound elsewhere: {wrong}")
-    expect(parked > bed.args.cycles / 2, "too often nothing was parked: there was nothing to prove")
+    expect(parked > cycles / 2, "too often nothing was parked: there was nothing to prove")
     same(before, after, bed.guest.run("cat /tmp/said"))
     bed.guest.run("""paste <(ls -d /sys/devices/system/cpu/cpufreq/policy*) /tmp/governors |
         while read policy governor; do echo $governor > $policy/scaling_governor; done""")
@@ -243,7 +244,7 @@ def ends(bed):
     bed.guest.run(f"""mkdir -p /var/lib/ebb /sys/fs/cgroup/user.slice
         cat > /tmp/ebb.toml << 'END'\n{trials.CONFIG}\nEND""")
     start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
-    changed = trials.run(bed, bed.args.seed, bed.args.trials)
+    changed = trials.run(bed, bed.args.seed, bed.args.trials, bed.results)
     stop_fio(bed)
     print(f"# {bed.args.trials} trials of seed {bed.args.seed}; {changed} found changed controls")
     expect(changed > 0, "nothing was changed in any trial: there was nothing to prove")

@@ -2,16 +2,15 @@
 hardware, and the latency of fio, in pairs of blocks with the policy and without it."""
 
 import contextlib
-import hashlib
 import random
 import re
 import time
-from pathlib import Path
 
 import paired
 import server
 from acting import start_fio, stop_fio
-from bed import HARDWARE, Failure, expect, until
+from bed import Failure, expect, until
+from results import Results
 from steps import PATIENCE
 from trial import Machine, joules
 
@@ -57,9 +56,6 @@ def arguments(parser):
                        help="tolerated loss of latency [default: 50]")
     group.add_argument("--minutes", type=float,
                        help="in a random order, begin no cell after so many")
-    group.add_argument("--results", type=Path, metavar="DIR",
-                       help="where pairs are kept; those there are not run again "
-                       "[default: with the logs]")
 
 
 def cells(args):
@@ -79,13 +75,6 @@ def cells(args):
     return chosen
 
 
-def digest(bed):
-    """Of all that a number depends on but the guest's image."""
-    files = *server.programs(bed), HARDWARE / "server.toml", HARDWARE / "drive.toml"
-    hashes = b"".join(hashlib.sha256(Path(file).read_bytes()).digest() for file in files)
-    return hashlib.sha256(hashes).hexdigest()[:16]
-
-
 def live(bed):
     """no policy takes more watts at the wall than none, or more latency than stated"""
     args, chosen = bed.args, cells(bed.args)
@@ -93,12 +82,12 @@ def live(bed):
     args.block_seconds = args.block_seconds or (20.0 if args.short else 40.0)
     expect(args.block_seconds > WASHOUT_S, f"blocks must be longer than {WASHOUT_S:g} s")
     settings = {
-        "seed": args.seed, "kernel": bed.image.name, "digest": digest(bed), "plf": args.plf,
+        "seed": args.seed, "kernel": bed.image.name, "digest": server.digest(bed), "plf": args.plf,
         "reference": args.reference, "block_s": args.block_seconds, "washout_s": WASHOUT_S,
         "budget": BUDGET, "loads": LOADS,
     }
     folder = args.results or bed.folder / "live"
-    results = paired.Results(folder, settings)
+    results = Results(folder / "pairs.jsonl", settings)
     begun, faults = time.monotonic(), []
     for cell in chosen:
         if args.minutes and time.monotonic() - begun > 60 * args.minutes:
@@ -120,12 +109,12 @@ def live(bed):
 
 
 def row(results, cell, args):
-    return paired.Row(cell, list(results.of(cell).values()), args.plf, cell[1] not in UNMANAGED)
+    return paired.Row(cell, list(results.of(*cell).values()), args.plf, cell[1] not in UNMANAGED)
 
 
 def write(folder, results, args, image):
     """Writes the table of all cells so far."""
-    rows = [row(results, cell, args) for cell in sorted(results.pairs)]
+    rows = [row(results, cell, args) for cell in sorted({run[:2] for run in results.told})]
     about = "\n".join(f"* {name}: {value}" for name, value in results.settings.items()
                       if name != "loads")
     (folder / f"{image}-{args.reference}-{args.seed}.md").write_text(paired.table(rows, about))
@@ -134,12 +123,11 @@ def write(folder, results, args, image):
 def run(bed, cell, results):
     """Runs those pairs of a cell that are missing."""
     (load, policy), args = cell, bed.args
-    missing = [pair for pair in range(args.blocks) if pair not in results.of(cell)]
+    missing = results.left(*cell, count=args.blocks)
     if not missing:
         return
     # Every cell begins as cold as the others.
-    bed.guest.run("""[ ! -e /tmp/physics.pid ] || kill $(cat /tmp/physics.pid) || true
-        mkdir -p /var/lib/ebb""")
+    bed.guest.run("mkdir -p /var/lib/ebb")
     budget = f'ssd_budget = "{BUDGET}"' if "pacman" in policy else ""
     bed.guest.run(f"""cat > /tmp/ebb.toml << 'END'\nplf = "{args.plf:g} %"\n{budget}\nEND""")
     bed.start_physics(every=0.2)
@@ -151,7 +139,7 @@ def run(bed, cell, results):
         if (pair + first) % 2:
             arms.reverse()
         seen = {arm: block(bed, load, arm) for arm in arms}
-        results.add(load, policy, pair, seen[args.reference], seen[policy])
+        results.add(load, policy, pair, **{"without": seen[args.reference], "with": seen[policy]})
 
 
 def block(bed, load, arm):

@@ -1,7 +1,5 @@
-"""Blocks in pairs, with a policy and without: what is kept of them, what they say, and whether that
-is good enough."""
+"""Blocks in pairs, with a policy and without: what they say, and whether that is good enough."""
 
-import json
 import statistics
 
 # Student's t, 95 % from below, of one degree of freedom up to thirty: the ends of 90 %.
@@ -13,38 +11,6 @@ ENOUGH = 8
 # How much more power at the wall a policy may be found to take, %: of the interval's upper end,
 # for noise that eight pairs leave, and of the mean of fewer.
 WALL, WALL_OF_FEW = 1.0, 2.0
-
-
-class Results:
-    """The pairs of a folder, a line of JSON each. A run goes on where one of the same settings
-    ended."""
-
-    def __init__(self, folder, settings):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file, self.settings, self.pairs = folder / "pairs.jsonl", settings, {}
-        text = self.file.read_text() if self.file.exists() else ""
-        if text and not text.endswith("\n"):
-            # It was killed within a line; the next must not go on there.
-            text = text[:text.rfind("\n") + 1]
-            self.file.write_text(text)
-        for record in map(json.loads, text.splitlines()):
-            if record["settings"] == settings:
-                self.put(record)
-
-    def put(self, record):
-        self.pairs.setdefault((record["load"], record["policy"]), {})[record["pair"]] = record
-
-    def add(self, load, policy, pair, without, acting):
-        """Keeps a pair of blocks."""
-        record = {"load": load, "policy": policy, "pair": pair, "without": without,
-                  "with": acting, "settings": self.settings}
-        with self.file.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-        self.put(record)
-
-    def of(self, cell):
-        """Pairs of a cell that are there, by number."""
-        return self.pairs.get(cell, {})
 
 
 def interval(values):

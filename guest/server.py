@@ -1,6 +1,7 @@
 """The guest as the server: a kernel with frequencies, idle states, energy counters, fans and
 temperatures of our own, and drives with power states."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from acting import cores, deadlines, drives, ends, fans, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from likeness import likeness
 from replaying import replay
+from results import Results
 from steps import HOST, PATIENCE
 
 DRIVES = 4
@@ -24,6 +26,10 @@ class Bed:
         self.targets = []
         # What was true so far.
         self.told = []
+        # What long steps have told; another guest goes on with them.
+        self.results = Results(args.results and args.results / "server.jsonl", {
+            "seed": args.seed, "kernel": image.name, "digest": digest(self),
+        })
 
     def hwmon(self, name):
         """The folder of the first chip of that name."""
@@ -36,6 +42,7 @@ class Bed:
         """Lets the twin be the server; it tells the truth every so many seconds."""
         self.told = []
         self.guest.run(f"""cat > /tmp/server.toml << 'END'\n{(HARDWARE / profile).read_text()}\nEND
+            [ ! -e /tmp/physics.pid ] || kill $(cat /tmp/physics.pid) || true
             : > /tmp/truth
             setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults {every} \\
             > /tmp/truth 2> /tmp/physics < /dev/null &
@@ -56,6 +63,14 @@ class Bed:
             if target.alive():
                 target.kill()
 
+    def renew(self):
+        """Begins again with another guest."""
+        self.close()
+        self.guest, self.targets = None, []
+        self.folder = self.folder.with_name(self.folder.name + "+")
+        for step in SETUP:
+            step(self)
+
 
 def programs(bed):
     """What the guest runs of Ebb: the command and the physics."""
@@ -63,6 +78,13 @@ def programs(bed):
     if not hardware.exists():
         raise Failure(f"{hardware}: not there; cargo build -p ebb-twin --example hardware")
     return bed.args.ebb, hardware
+
+
+def digest(bed):
+    """Of all that a number depends on but the guest's image."""
+    files = *programs(bed), HARDWARE / "server.toml", HARDWARE / "drive.toml"
+    hashes = b"".join(hashlib.sha256(Path(file).read_bytes()).digest() for file in files)
+    return hashlib.sha256(hashes).hexdigest()[:16]
 
 
 def serve_drive(bed, number):
@@ -79,19 +101,26 @@ def boot(bed):
     bed.folder.mkdir()
     drive = tools(bed.folder, *programs(bed))
     bed.guest = Guest(bed.image, bed.folder, SERVER, [drive])
+    for number in range(DRIVES):
+        serve_drive(bed, number)
+    begin(bed)
+
+
+def begin(bed):
+    """What a start of the machine needs: its hardware, its drives, and tasks that are bound."""
     bed.guest.run(f"""mkdir -p /tmp/tools /etc/nvme
         mount -o ro /dev/vdb /tmp/tools
         echo {HOST} > /etc/nvme/hostnqn
         cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
         modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
-    for number in range(DRIVES):
-        drive = serve_drive(bed, number)
+    for drive in bed.targets:
         bed.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
     disks = "ls -d /sys/block/nvme[0-9]n* | wc -l"
     until("all drives are there", lambda: bed.guest.run(disks) == str(DRIVES), PATIENCE)
     answers(bed, "cat /sys/devices/system/cpu/cpu*/topology/physical_package_id", *"00001111")
     # Somebody's tasks and the kernel's that are bound to CPUs; others may end under grep.
-    bed.guest.run("""for cpus in 2 5-6 4-7 0,7; do
+    bed.guest.run("""rm -f /tmp/bound /tmp/physics.pid
+        for cpus in 2 5-6 4-7 0,7; do
             setsid taskset -c $cpus setpriv --reuid=nobody sh -c 'while sleep 1; do :; done' \\
                 > /dev/null 2>&1 < /dev/null &
             echo $! >> /tmp/bound
@@ -257,6 +286,8 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
+# What a step needs that is run again on another guest.
+SETUP = [boot, physics]
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, farewell]
 # And those in which `ebb run` acts.
 STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, replay, farewell]

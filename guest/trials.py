@@ -147,14 +147,13 @@ class Trial:
         return settings(before) != settings(between)
 
 
-def run(bed, seed, count):
+def run(bed, seed, count, results):
     """Runs so many trials; how many had anything set when `ebb run` was killed."""
-    changed = 0
-    for number in range(count):
+    for number in results.left("trial", count=count):
         try:
-            changed += Trial(bed, seed, number).run()
+            results.add("trial", number, changed=Trial(bed, seed, number).run())
         except Failure as failure:
             raise Failure(f"trial {number} of seed {seed}: {failure}") from None
         if number % 20 == 19:
             print(f"# {number + 1} of {count} trials", flush=True)
-    return changed
+    return sum(record["changed"] for record in results.of("trial").values())

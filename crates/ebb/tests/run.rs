@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,6 +20,7 @@ use crate::serve::Serve;
 
 mod changes;
 mod jobs;
+mod kills;
 mod log;
 mod recall;
 
@@ -126,23 +127,31 @@ pub fn str(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
 }
 
-/// The worker of a supervisor.
-fn worker(supervisor: &Child) -> Pid {
+/// The worker of a supervisor, once it has begun.
+fn worker_of(supervisor: &Child) -> Option<Pid> {
     let id = supervisor.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-    Pid::from_raw(children.trim().parse().unwrap()).unwrap()
+    Pid::from_raw(children.trim().parse().ok()?)
+}
+
+fn worker(supervisor: &Child) -> Pid {
+    worker_of(supervisor).unwrap()
 }
 
 /// The supervisor first stops: it does not see the worker die.
 pub fn kill_both(mut supervisor: Child) {
-    let worker = worker(&supervisor);
-    let gone = pidfd_open(worker, PidfdFlags::empty()).unwrap();
-    kill_process(Pid::from_child(&supervisor), Signal::STOP).unwrap();
-    kill_process(worker, Signal::KILL).unwrap();
+    let id = Pid::from_child(&supervisor);
+    kill_process(id, Signal::STOP).unwrap();
+    waitpid(Some(id), WaitOptions::UNTRACED).unwrap();
+    let worker = worker_of(&supervisor);
+    let gone = worker.map(|worker| pidfd_open(worker, PidfdFlags::empty()).unwrap());
+    worker.into_iter().for_each(|worker| kill_process(worker, Signal::KILL).unwrap());
     supervisor.kill().unwrap();
     supervisor.wait().unwrap();
     // It has the lock until the kernel has taken it apart.
-    poll(&mut [PollFd::new(&gone, PollFlags::IN)], None).unwrap();
+    for gone in &gone {
+        poll(&mut [PollFd::new(gone, PollFlags::IN)], None).unwrap();
+    }
 }
 
 pub fn ends(child: Child) -> (Option<i32>, String) {

@@ -1,7 +1,7 @@
 //! First contact: before a policy starts, each kind of control is tried in one place, read back and
 //! given back. What refuses is not used; a limit that reads back and does not bind is named.
 //!
-//! What was found on a start of the machine holds for that start, as long as its parts are the
+//! Where all was taken, that holds for this start of the machine, as long as its parts are the
 //! same: it is remembered beside the originals.
 
 use std::thread;
@@ -93,9 +93,12 @@ impl Contact {
         serde_json::from_slice(&state.other(FILE)?).ok().filter(|contact: &Self| contact.of == of)
     }
 
-    /// Remembers it, if it is whole. Where that fails, the next start tries again.
+    /// Remembers it, if everything was taken: a refusal may have had a reason of that moment.
+    /// Where that fails, the next start tries again.
     pub fn save(&self, state: &State) {
-        if self.trials.iter().any(|trial| trial.verdict == Verdict::Gone) {
+        let is_taken =
+            |trial: &Trial| matches!(trial.verdict, Verdict::Works | Verdict::DoesNotBind(_));
+        if !self.trials.iter().all(is_taken) {
             return;
         }
         if let Ok(text) = serde_json::to_string_pretty(self) {
