@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 ADDRESS = "127.0.0.1"
@@ -61,8 +62,17 @@ class Target:
                     self.namespaces += 1
                 case ["listening", "on", address]:
                     self.port = int(address.rpartition(":")[2])
+                    if "--metrics" not in self.command:
+                        return
+                case ["metrics", "on", url]:
+                    self.metrics = url
                     return
         raise Failure(f"`ebb serve` ended: {self.log.read_text().strip()}")
+
+    def status(self):
+        """What it says of itself, if it serves metrics."""
+        with urllib.request.urlopen(self.metrics.replace("/metrics", "/status"), timeout=60) as told:
+            return json.load(told)
 
     def connections(self):
         """How many there are, by the kernel's tables."""

@@ -68,15 +68,16 @@ def settings(dump):
     return all
 
 
-def same(before, after, otherwise=""):
-    """Fails unless both dumps say the same, of all that is in both or can stay."""
+def same(before, after, otherwise="", boots=False):
+    """Fails unless both dumps say the same, of all that is in both or can stay. After other `boots`
+    all tasks are others."""
     before, after = settings(before), settings(after)
     names = before.keys() | after.keys()
     # Tasks begin and end.
     names = {name for name in names
-             if not name.startswith("/proc/") or name in before and name in after}
+             if not name.startswith("/proc/") or name in before and name in after and not boots}
     lines = [f"{what}: {before.get(what)} -> {after.get(what)}"
              for what in sorted(names) if before.get(what) != after.get(what)]
     expect(not lines, "\n".join([*lines[:40], otherwise]))
     tasks = sum(name.startswith("/proc/") for name in names)
-    expect(len(names) - tasks > 200 and tasks > 20, f"only {len(names)} are in both dumps")
+    expect(len(names) - tasks > 200 and (boots or tasks > 20), f"only {len(names)} are in both dumps")

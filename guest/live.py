@@ -151,14 +151,27 @@ def block(bed, load, arm):
     with loaded(bed, load), managed(bed, arm) as ask:
         begun = float(bed.guest.run("date +%s.%N"))
         edges = begun + WASHOUT_S, begun + length
-        time.sleep(length)
+        time.sleep(WASHOUT_S)
+        before = drawn(bed)
+        time.sleep(length - WASHOUT_S)
+        drives = drawn(bed) - before
         until("the block is over", lambda: bed.truth()[-1]["unix"] > edges[1], PATIENCE)
-        interruptions = ask()
+        told = ask()
     truth = bed.truth()
     spent = joules(truth, "wall_joules", edges[1]) - joules(truth, "wall_joules", edges[0])
+    # The twin of the server takes its drives as constant; who serves them knows what they drew.
+    constant = sum(truth[-1]["drives"]) * (edges[1] - edges[0])
+    spent += (drives - constant) * truth[-1]["drive_watt"]
     count, mean = latency(bed, edges) if LOADS[load] else (0, None)
-    return {"watts": spent / (edges[1] - edges[0]), "latency_ms": mean, "requests": count,
-            "interruptions": interruptions, "begun": begun}
+    return {"watts": spent / (edges[1] - edges[0]), "drives_w": drives / (edges[1] - edges[0]),
+            "latency_ms": mean, "requests": count,
+            "begun": begun, **told}
+
+
+def drawn(bed):
+    """What the drives have drawn so far, joules (modelled, by who serves them)."""
+    statuses = [target.status() for target in bed.targets]
+    return sum(drive["energy_modelled_j"] for status in statuses for drive in status["drives"])
 
 
 @contextlib.contextmanager
@@ -182,7 +195,7 @@ def loaded(bed, load):
 def managed(bed, arm):
     """`ebb run` as an arm has it; yields what must be asked at the end of the block."""
     if arm in UNMANAGED:
-        yield lambda: 0
+        yield lambda: {"interruptions": 0, "cpu_s": 0.0}
         return
     machine, acts = Machine(bed, arm), arm != "native"
     try:
@@ -194,15 +207,19 @@ def managed(bed, arm):
 
 
 def interrupted(bed, acts):
-    """How often it gave up acting; it must still run, and have acted at all."""
+    """How often it gave up acting, and what CPU time it took; it must still run, and have acted at
+    all."""
     told = bed.guest.run("""if [ -e /tmp/code ]; then
             echo "ebb run ended with code $(cat /tmp/code)"; tail -n 20 /tmp/notes; exit 1
         fi
+        { cat /proc/[0-9]*/stat 2> /dev/null || true; } \\
+            | awk '$2 ~ /[(](ebb|exe)[)]/ { ticks += $14 + $15 } END { print ticks / 100 }'
         grep -o '"state":"[^"]*"' /tmp/said || true""")
     states = re.findall('"state":"(.*)"', told)
     usual = "acting" if acts else "observing"
     expect(usual in states, f"it was never {usual}: {states}")
-    return sum(state not in ("starting", usual) for state in states)
+    return {"interruptions": sum(state not in ("starting", usual) for state in states),
+            "cpu_s": float(told.partition("\n")[0])}
 
 
 def latency(bed, edges):

@@ -63,12 +63,17 @@ class Bed:
             if target.alive():
                 target.kill()
 
+    @property
+    def setup(self):
+        """What a step needs that is run again on another guest."""
+        return [boot, physics]
+
     def renew(self):
         """Begins again with another guest."""
         self.close()
         self.guest, self.targets = None, []
         self.folder = self.folder.with_name(self.folder.name + "+")
-        for step in SETUP:
+        for step in self.setup:
             step(self)
 
 
@@ -90,17 +95,18 @@ def digest(bed):
 def serve_drive(bed, number):
     """Starts a drive of the server, by this machine."""
     nqn = f"nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-00000000010{number}"
-    options = ["--scheduler", "interrupt", "--nqn", nqn, "--namespace"]
-    bed.targets.append(Target(bed.args.ebb, bed.folder, f"drive{number}", *options,
-                              f"modelled:64MiB,lazy,drive={HARDWARE / 'drive.toml'}"))
+    bed.targets.append(Target(
+        bed.args.ebb, bed.folder, f"drive{number}", "--scheduler", "interrupt", "--nqn", nqn,
+        "--metrics", f"{ADDRESS}:0", "--namespace",
+        f"modelled:64MiB,lazy,drive={HARDWARE / 'drive.toml'}"))
     return bed.targets[-1]
 
 
-def boot(bed):
+def boot(bed, disks=()):
     """the server boots with two sockets and drives; its hardware is registered"""
     bed.folder.mkdir()
     drive = tools(bed.folder, *programs(bed))
-    bed.guest = Guest(bed.image, bed.folder, SERVER, [drive])
+    bed.guest = Guest(bed.image, bed.folder, SERVER, [drive, *disks])
     for number in range(DRIVES):
         serve_drive(bed, number)
     begin(bed)
@@ -286,8 +292,6 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
-# What a step needs that is run again on another guest.
-SETUP = [boot, physics]
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, farewell]
 # And those in which `ebb run` acts.
 STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, replay, farewell]

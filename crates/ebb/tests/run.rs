@@ -149,8 +149,8 @@ pub fn kill_both(mut supervisor: Child) {
     supervisor.kill().unwrap();
     supervisor.wait().unwrap();
     // It has the lock until the kernel has taken it apart.
-    for gone in &gone {
-        poll(&mut [PollFd::new(gone, PollFlags::IN)], None).unwrap();
+    if let Some(gone) = gone {
+        poll(&mut [PollFd::new(&gone, PollFlags::IN)], None).unwrap();
     }
 }
 

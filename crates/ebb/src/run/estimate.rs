@@ -1,10 +1,9 @@
 //! What a policy saves, or would save, on this machine: modelled, by the power of a core in a
 //! profile of the twin.
 
-use ebb_host::Host;
 use ebb_policy::units::{Hertz, Joules, Nanos, Watts};
 use ebb_policy::{
-    Applied, InForce, IoSignals, Origin, Percentiles, Plant, Signal, Signals, Source,
+    Applied, InForce, IoSignals, Origin, Percentiles, Plant, Signal, Signals, Source, Topology,
 };
 use ebb_twin::Profile;
 
@@ -65,6 +64,17 @@ impl Core {
     }
 }
 
+/// What steered a group's frequency when the machine was found.
+#[derive(Debug, Clone, Copy)]
+pub struct Governed<'a> {
+    /// The governor.
+    pub governor: &'a str,
+    /// The driver below it.
+    pub driver: &'a str,
+    /// The lowest frequency.
+    pub lowest: Hertz,
+}
+
 /// The speeds, as shares of the highest, at which the governor found would run cores that have work
 /// for `mean` of their time at full speed, and the busiest for `most`: the least and the most.
 /// schedutil leaves a quarter of headroom above the work (`kernel/sched/cpufreq_schedutil.c`), the
@@ -96,9 +106,15 @@ fn work(signals: &Signals, group: usize, highest: Hertz) -> Option<(f64, f64)> {
 }
 
 impl Saved {
-    /// Adds a period in which `signals` were sensed under what was in force.
-    pub fn add(&mut self, core: &Core, host: &Host, signals: &Signals) {
-        let topology = host.topology();
+    /// Adds a period in which `signals` were sensed under what was in force; `found` says what
+    /// steered each group.
+    pub fn add<'a>(
+        &mut self,
+        core: &Core,
+        topology: &Topology,
+        found: impl Fn(usize) -> Option<Governed<'a>>,
+        signals: &Signals,
+    ) {
         let highest = topology.max_frequency();
         let mut saved = [Watts(0.0); 2];
         for (group, spec) in topology.groups.iter().enumerate() {
@@ -107,9 +123,9 @@ impl Saved {
             let Some(((speed, busy), active)) = known else { return };
             let (cores, active) = (f64::from(spec.cores), f64::from(active));
             let busiest = signal.busiest.map_or(busy / cores, |share| share * speed);
-            let natively = host.governor(group).map_or([1.0; 2], |found| {
+            let natively = found(group).map_or([1.0; 2], |found| {
                 let lowest = found.lowest / highest;
-                native_speeds(&found.governor, &found.driver, busy / cores, busiest, lowest)
+                native_speeds(found.governor, found.driver, busy / cores, busiest, lowest)
             });
             let each = |native: f64, idle: Watts| {
                 core.power(cores, cores, native, busy, idle)
@@ -142,10 +158,7 @@ impl Saved {
     }
 }
 
-/// The machine under a policy that only watches: what is decided is not done, so what would follow
-/// from it is modelled; where nothing is decided, everything is as sensed. The work stays what it
-/// is and comes to fewer and slower cores; all of the latency is taken to be theirs, more than is
-/// true of any server, so that a saving is rather understated.
+/// The machine under a policy that only watches: what is decided is not done.
 pub struct Shadow<'a> {
     /// The machine.
     pub machine: Watched<'a>,
@@ -154,52 +167,59 @@ pub struct Shadow<'a> {
 impl Plant for Shadow<'_> {
     fn sense(&mut self, signals: &mut Signals) {
         self.machine.sense(signals);
-        let topology = self.machine.host.topology();
-        let highest = topology.max_frequency();
-        let mut stretch = 1.0_f64;
-        for group in 0..topology.groups.len() {
-            let given = &signals.in_force;
-            let given = (given.active_cores.at(group).given, given.frequency.at(group).given);
-            let known = work(signals, group, highest).filter(|_| given != (None, None));
-            let Some((was, busy)) = known else { continue };
-            let signal = &mut signals.groups[group];
-            let active = given.0.or(signal.active).unwrap_or(1);
-            let frequency = given.1.or(signal.frequency).unwrap_or(highest);
-            let speed = (frequency / highest).clamp(0.05, 1.0);
-            let before = signal.utilisation.unwrap_or_default();
-            let after = busy / (f64::from(active.max(1)) * speed);
-            let wait = |load: f64| 1.0 / (1.0 - load.min(SATURATED));
-            stretch = stretch.max(wait(after) / wait(before) * was / speed);
-            signal.busiest = signal.busiest.map(|busiest| {
-                (busiest * after / before.max(f64::MIN_POSITIVE)).clamp(after.min(1.0), 1.0)
-            });
-            signal.utilisation = Some(after.min(1.0));
-            (signal.active, signal.frequency) = (Some(active), Some(frequency));
-            for of in [Signal::CoresUtilisation, Signal::CoresBusiest, Signal::CoresFrequency] {
-                modelled(signals, of, group);
-            }
-        }
-        if stretch > 1.0 {
-            lengthen(signals, stretch);
-        }
-        let mut total = signals.power.ssd;
-        for (drive, spec) in topology.drives.iter().enumerate() {
-            let Some(state) = signals.in_force.power_state.at(drive).given else { continue };
-            let signal = &mut signals.drives[drive];
-            if let Some(power) = &mut signal.power {
-                let capped = power.min(spec.cap(state));
-                total = total.map(|total| total - (*power - capped));
-                *power = capped;
-            }
-            signal.state = Some(state);
-            modelled(signals, Signal::DrivePower, drive);
-            modelled(signals, Signal::DriveState, drive);
-            modelled(signals, Signal::SsdPower, 0);
-        }
-        signals.power.ssd = total;
+        imagine(signals, self.machine.host.topology());
     }
 
     fn apply(&mut self, _: &InForce, _: &mut Applied) {}
+}
+
+/// Models what would follow from what is in force in `signals`, which were sensed without it; where
+/// nothing is, everything is as sensed. The work stays what it is and comes to fewer and slower
+/// cores; all of the latency is taken to be theirs, more than is true of any server, so that a
+/// saving is rather understated.
+fn imagine(signals: &mut Signals, topology: &Topology) {
+    let highest = topology.max_frequency();
+    let mut stretch = 1.0_f64;
+    for group in 0..topology.groups.len() {
+        let given = &signals.in_force;
+        let given = (given.active_cores.at(group).given, given.frequency.at(group).given);
+        let known = work(signals, group, highest).filter(|_| given != (None, None));
+        let Some((was, busy)) = known else { continue };
+        let signal = &mut signals.groups[group];
+        let active = given.0.or(signal.active).unwrap_or(1);
+        let frequency = given.1.or(signal.frequency).unwrap_or(highest);
+        let speed = (frequency / highest).clamp(0.05, 1.0);
+        let before = signal.utilisation.unwrap_or_default();
+        let after = busy / (f64::from(active.max(1)) * speed);
+        let wait = |load: f64| 1.0 / (1.0 - load.min(SATURATED));
+        stretch = stretch.max(wait(after) / wait(before) * was / speed);
+        signal.busiest = signal.busiest.map(|busiest| {
+            (busiest * after / before.max(f64::MIN_POSITIVE)).clamp(after.min(1.0), 1.0)
+        });
+        signal.utilisation = Some(after.min(1.0));
+        (signal.active, signal.frequency) = (Some(active), Some(frequency));
+        for of in [Signal::CoresUtilisation, Signal::CoresBusiest, Signal::CoresFrequency] {
+            modelled(signals, of, group);
+        }
+    }
+    if stretch > 1.0 {
+        lengthen(signals, stretch);
+    }
+    let mut total = signals.power.ssd;
+    for (drive, spec) in topology.drives.iter().enumerate() {
+        let Some(state) = signals.in_force.power_state.at(drive).given else { continue };
+        let signal = &mut signals.drives[drive];
+        if let Some(power) = &mut signal.power {
+            let capped = power.min(spec.cap(state));
+            total = total.map(|total| total - (*power - capped));
+            *power = capped;
+        }
+        signal.state = Some(state);
+        modelled(signals, Signal::DrivePower, drive);
+        modelled(signals, Signal::DriveState, drive);
+        modelled(signals, Signal::SsdPower, 0);
+    }
+    signals.power.ssd = total;
 }
 
 /// All of users' latencies, so many times as long.
@@ -227,6 +247,9 @@ fn modelled(signals: &mut Signals, signal: Signal, part: usize) {
     let age = Nanos::ZERO;
     signals.sources.set(signal, part, Source { age, origin: Origin::Modelled });
 }
+
+#[cfg(test)]
+mod shadow;
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use rustix::fs::{FileType, fstat};
 
 use super::RunArgs;
 use super::config::Config;
-use super::estimate::{Core, Saved, Shadow};
+use super::estimate::{Core, Governed, Saved, Shadow};
 use super::latency::Latency;
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
@@ -195,7 +195,13 @@ impl<'a> Work<'a> {
         } else {
             self.cycle.step(&mut Shadow { machine })
         };
-        self.saved.add(&self.core, &self.host, cycled.signals);
+        let host = &self.host;
+        let found = |group: usize| {
+            let policy = host.governor(group)?;
+            let (governor, driver) = (&*policy.governor, &*policy.driver);
+            Some(Governed { governor, driver, lowest: policy.lowest })
+        };
+        self.saved.add(&self.core, host.topology(), found, cycled.signals);
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         self.teller.cycle(&cycled, &notices, failing)?;

@@ -30,6 +30,8 @@ pub struct Server {
     /// Of the whole server at the wall, W, and since the start, J.
     wall: f64,
     wall_joules: f64,
+    /// What one more watt of a drive adds there.
+    drive_watt: f64,
     /// The faults in force, as they were told.
     faults: String,
 }
@@ -80,6 +82,7 @@ impl Server {
             drive_watts: vec![ready; drives],
             wall: 0.0,
             wall_joules: 0.0,
+            drive_watt: 1.0,
             faults: String::new(),
             profile,
             thermal,
@@ -157,7 +160,7 @@ impl Server {
             socket.sensor.observe(now, self.network.die(number));
         }
         self.inlet.observe(now, self.thermal.inlet.0);
-        self.wall = self.at_the_wall(fans);
+        (self.wall, self.drive_watt) = self.at_the_wall(fans);
         self.wall_joules += self.wall * seconds;
         self.sensed()
     }
@@ -243,13 +246,15 @@ impl Server {
         sum / steps
     }
 
-    fn at_the_wall(&self, fans: f64) -> f64 {
+    /// The watts at the wall, and what one more watt of a drive adds there.
+    fn at_the_wall(&self, fans: f64) -> (f64, f64) {
         let board = &self.profile.board;
         let sockets: f64 = self.sockets.iter().map(|socket| socket.watts).sum();
         let drives: f64 = self.drive_watts.iter().sum();
         let delivered =
             sockets + drives + fans + board.memory.0 + board.nic.0 + board.fans.0 + board.other.0;
-        delivered / self.profile.psu.efficiency(Watts(delivered))
+        let wall = |delivered: f64| delivered / self.profile.psu.efficiency(Watts(delivered));
+        (wall(delivered), wall(delivered + 1.0) - wall(delivered))
     }
 
     fn sensed(&mut self) -> String {
@@ -290,6 +295,7 @@ impl Server {
             now.seconds()
         ) + &format!(r#""watts":{watts:?},"wall_joules":{},"#, self.wall_joules)
             + &format!(r#""readings":{readings:?},"duties":{:?},"#, self.duties)
-            + &format!(r#""speeds":{speeds:?},"wall":{},"joules":{joules}}}"#, self.wall)
+            + &format!(r#""speeds":{speeds:?},"wall":{},"joules":{joules},"#, self.wall)
+            + &format!(r#""drives":{:?},"drive_watt":{}}}"#, self.drive_watts, self.drive_watt)
     }
 }

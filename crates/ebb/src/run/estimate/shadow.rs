@@ -1,0 +1,162 @@
+//! The estimate against the truth: servers of the twin run natively, with a host's senses; what
+//! `ebb run` would say of a policy that it only watches, beside what that policy saves there.
+
+use std::env;
+
+use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::Nanos;
+use ebb_policy::{Cycle, Limits};
+use ebb_trace::generate::{Overrides, Rate, WorkloadSpec, load};
+use ebb_twin::profile::Governor;
+use ebb_twin::{AsHost, Observer, Outcome, Run, Sample};
+
+use super::*;
+use crate::server::Server;
+
+/// Servers of unlike power, none of which polls.
+const SERVERS: [&str; 6] =
+    ["generic-1u", "dorado-6000", "asg-1115s", "pass-10", "converged-1u", "silver-980pro"];
+const LENGTH: Nanos = Nanos::from_secs(15);
+
+/// A load, by its share of the most that the server does of it.
+struct Load {
+    name: String,
+    spec: WorkloadSpec,
+    pressure: f64,
+}
+
+/// Steady, bursty, small and large, light and heavy.
+fn loads() -> Vec<Load> {
+    let open = |name: String, access: &str, shape: &str, pressure: f64| {
+        let text = format!(
+            "name = \"{name}\"\n[[arrivals]]\nname = \"{name}\"\nrate = \"1000 IOPS\"\n\
+             gaps = \"exponential\"\nstreams = 64\naccess = {{ {access} }}\n{shape}"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("load.toml");
+        std::fs::write(&file, text).unwrap();
+        Load { name, spec: load(file).unwrap(), pressure }
+    };
+    let small = "block = \"8 KiB\", read = 0.7";
+    let steady = [0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7];
+    let steady = steady.map(|p| open(format!("steady-{p}"), small, "", p));
+    let bursts =
+        [(3.0, 9.0, 0.1), (3.0, 9.0, 0.3), (3.0, 9.0, 0.6), (0.5, 1.5, 0.2), (0.5, 1.5, 0.5)];
+    let bursts = bursts.map(|(on, off, p)| {
+        let shape = format!(
+            "[arrivals.shape.on-off]\non = \"{on} s\"\noff = \"{off} s\"\nfloor = \"10 %\"\nspread = \"60 %\"\n"
+        );
+        open(format!("bursts-{on}-{off}-{p}"), small, &shape, p)
+    });
+    let writes = [0.05, 0.2, 0.5];
+    let writes =
+        writes.map(|p| open(format!("writes-{p}"), "block = \"4 KiB\", read = 0.0", "", p));
+    let large = [0.1, 0.3];
+    let large = large.map(|p| open(format!("large-{p}"), "block = \"128 KiB\", read = 0.9", "", p));
+    let reads = [0.1, 0.4];
+    let reads = reads.map(|p| open(format!("reads-{p}"), "block = \"4 KiB\", read = 1.0", "", p));
+    steady.into_iter().chain(bursts).chain(writes).chain(large).chain(reads).collect()
+}
+
+/// What was sensed in each period.
+#[derive(Default)]
+struct Seen(Vec<Signals>);
+
+impl Observer for Seen {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        self.0.push(sample.cycled.signals.clone());
+    }
+}
+
+fn run(server: &Server, spec: &WorkloadSpec, policy: &str, length: Nanos) -> (Seen, Outcome) {
+    let settings = Settings { plf: 0.2, ..Settings::default() };
+    let mut seen = Seen::default();
+    let outcome = ebb_twin::run(
+        Run {
+            profile: &server.profile,
+            policy: make(policy, &server.topology, &settings).unwrap(),
+            operator: None,
+            limits: Limits::default(),
+            ssd_budget: None,
+            changes: Vec::new(),
+            workload: spec.build(&server.context(spec, 1)).unwrap(),
+            jobs: Vec::new(),
+            seed: 1,
+            duration: Some(length),
+            warmup: Nanos::ZERO,
+            faults: None,
+            senses: Some(AsHost::default()),
+        },
+        &mut seen,
+    );
+    (seen, outcome.unwrap())
+}
+
+/// The machine of an observer: what was sensed natively, period by period.
+struct Replayed<'a> {
+    seen: std::slice::Iter<'a, Signals>,
+    topology: &'a Topology,
+}
+
+impl Plant for Replayed<'_> {
+    fn sense(&mut self, signals: &mut Signals) {
+        let in_force = std::mem::replace(&mut signals.in_force, InForce::new(self.topology));
+        *signals = Signals { in_force, ..self.seen.next().unwrap().clone() };
+        imagine(signals, self.topology);
+    }
+    fn apply(&mut self, _: &InForce, _: &mut Applied) {}
+}
+
+/// What an observer says of `policy`, and what it saves, in watts.
+fn told_and_true(server: &Server, spec: &WorkloadSpec, policy: &str) -> ([f64; 2], f64) {
+    let (seen, native) = run(server, spec, "native", LENGTH);
+    let settings = Settings { plf: 0.2, ..Settings::default() };
+    let watched = make(policy, &server.topology, &settings).unwrap();
+    let mut cycle = Cycle::new(&server.topology, watched, Limits::default());
+    let mut plant = Replayed { seen: seen.0.iter(), topology: &server.topology };
+    let core = Core::new(&server.profile);
+    let lowest = server.topology.frequencies[0];
+    let found = |_| Some(Governed { governor: "schedutil", driver: "acpi-cpufreq", lowest });
+    let mut saved = Saved::default();
+    for _ in &seen.0 {
+        let cycled = cycle.step(&mut plant);
+        saved.add(&core, &server.topology, found, cycled.signals);
+    }
+    let (_, acting) = run(server, spec, policy, LENGTH);
+    let cpu = |outcome: &Outcome| outcome.energy.cpu / LENGTH;
+    let told = saved.energy.map(|energy| (energy / saved.time).0);
+    (told, (cpu(&native) - cpu(&acting)).0)
+}
+
+#[test]
+fn what_is_printed_holds() {
+    let all = env::var_os("EBB_SHADOW").is_some();
+    let (mut held, mut count, mut widths) = (0, 0, Vec::new());
+    for name in SERVERS.iter().take(if all { 6 } else { 1 }) {
+        let mut server = Server::load(name).unwrap();
+        server.profile.cpu.governor = Governor::Schedutil;
+        for Load { name: of, spec, pressure } in
+            loads().into_iter().step_by(if all { 1 } else { 5 })
+        {
+            let (_, full) = run(&server, &spec.clone().saturating(), "native", Nanos::from_secs(3));
+            let rate = Some(Rate::Iops(full.iops() * pressure));
+            let spec = spec.with(&Overrides { rate, ..Default::default() }).unwrap();
+            let ([least, most], is) = told_and_true(&server, &spec, "pacer");
+            let holds = least <= is && is <= most;
+            held += usize::from(holds);
+            count += 1;
+            let middle = f64::midpoint(least, most);
+            widths.push((most - middle) / middle.abs().max(1e-9));
+            crate::out::note(format_args!(
+                "{name:14} {of:20} told {least:7.2} to {most:7.2} W, true {is:7.2} W{}",
+                if holds { "" } else { "  <- outside" }
+            ));
+        }
+    }
+    widths.sort_by(f64::total_cmp);
+    crate::out::note(format_args!(
+        "{held} of {count} hold; half-width {:.0} % in the median",
+        widths[widths.len() / 2] * 100.0
+    ));
+    assert!(held * 20 >= count * 17, "{held} of {count}");
+}
