@@ -1,9 +1,11 @@
 //! What a policy saves, or would save, on this machine: modelled, by the power of a core in a
 //! profile of the twin.
 
+use ebb_host::Host;
 use ebb_policy::units::{Hertz, Joules, Nanos, Watts};
 use ebb_policy::{
-    Applied, InForce, IoSignals, Origin, Percentiles, Plant, Signal, Signals, Source, Topology,
+    Applied, GroupSignals, InForce, IoSignals, Origin, Percentiles, Plant, Signal, Signals, Source,
+    Topology,
 };
 use ebb_twin::Profile;
 
@@ -75,63 +77,111 @@ pub struct Governed<'a> {
     pub lowest: Hertz,
 }
 
-/// The speeds, as shares of the highest, at which the governor found would run cores that have work
-/// for `mean` of their time at full speed, and the busiest for `most`: the least and the most.
-/// schedutil leaves a quarter of headroom above the work (`kernel/sched/cpufreq_schedutil.c`), the
-/// older governors no less; the firmware's own choice is not known.
-fn native_speeds(governor: &str, driver: &str, mean: f64, most: f64, lowest: f64) -> [f64; 2] {
-    let headroom = |work: f64| (1.25 * work).clamp(lowest.min(1.0), 1.0);
-    match governor {
-        "performance" => [1.0, 1.0],
-        "powersave" if !driver.contains("pstate") => [lowest, lowest],
-        "schedutil" | "ondemand" | "conservative" => [headroom(mean), headroom(most)],
-        _ => [headroom(mean), 1.0],
+impl Governed<'_> {
+    /// The speeds, as shares of `highest`, at which it would run cores that have work for `mean`
+    /// of their time at full speed, and the busiest for `most`: the least and the most. Where its
+    /// `headroom` above the work was seen, by that; schedutil leaves a quarter
+    /// (`kernel/sched/cpufreq_schedutil.c`), the older governors no less; the firmware's own
+    /// choice is not known.
+    fn speeds(&self, mean: f64, most: f64, headroom: Option<f64>, highest: Hertz) -> [f64; 2] {
+        let lowest = (self.lowest / highest).min(1.0);
+        let above = |work: f64, headroom: f64| (headroom * work).clamp(lowest, 1.0);
+        match (self.governor, headroom) {
+            ("performance", _) => [1.0, 1.0],
+            ("powersave", _) if !self.driver.contains("pstate") => [lowest, lowest],
+            (_, Some(headroom)) => [above(mean, headroom); 2],
+            ("schedutil" | "ondemand" | "conservative", _) => {
+                [above(mean, 1.25), above(most, 1.25)]
+            }
+            _ => [above(mean, 1.25), 1.0],
+        }
+    }
+
+    /// The speed that it gives cores with `times` the work each that they had at speed `was`.
+    fn follows(&self, was: f64, times: f64, highest: Hertz) -> f64 {
+        match self.governor {
+            "performance" => was,
+            "powersave" if !self.driver.contains("pstate") => was,
+            _ => (was * times).clamp((self.lowest / highest).min(1.0), 1.0),
+        }
     }
 }
 
+/// A group at work.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Runs {
+    /// Cores that take work.
+    active: f64,
+    /// Their speed as a share of the highest.
+    speed: f64,
+    /// Their work, in cores at full speed.
+    busy: f64,
+    /// The work of the busiest of them.
+    most: f64,
+}
+
+impl Runs {
+    /// What was sensed of a group.
+    fn of(signal: &GroupSignals, highest: Hertz) -> Option<Self> {
+        let speed = signal.frequency.map_or(1.0, |of| (of / highest).clamp(0.05, 1.0));
+        let (active, share) = (f64::from(signal.active?), signal.utilisation?);
+        let most = signal.busiest.unwrap_or(share) * speed;
+        Some(Self { active, speed, busy: share * active * speed, most })
+    }
+}
+
+/// What is in force of a group's cores and frequency.
+fn given(in_force: &InForce, group: usize) -> (Option<u16>, Option<Hertz>) {
+    (in_force.active_cores.at(group).given, in_force.frequency.at(group).given)
+}
+
 /// What was saved so far against the governor found, at least and at most.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Saved {
     /// Time that it is known of.
     time: Nanos,
     /// Energy that the cores would have taken besides: the bounds.
     energy: [Joules; 2],
-}
-
-/// One group in numbers: its speed as a share of the highest, and its work in cores at full speed.
-fn work(signals: &Signals, group: usize, highest: Hertz) -> Option<(f64, f64)> {
-    let signal = &signals.groups[group];
-    let speed = signal.frequency.map_or(1.0, |frequency| (frequency / highest).clamp(0.05, 1.0));
-    Some((speed, signal.utilisation? * f64::from(signal.active?) * speed))
+    /// How much faster than its work needs each group's governor last let it run by itself.
+    headroom: Vec<Option<f64>>,
 }
 
 impl Saved {
-    /// Adds a period in which `signals` were sensed under what was in force; `found` says what
-    /// steered each group.
+    /// Adds a period in which `signals` were sensed under what was in force, or modelled as if it
+    /// had been beside what each group then did `natively`; `found` says what steers it.
     pub fn add<'a>(
         &mut self,
         core: &Core,
         topology: &Topology,
+        natively: &[Option<Runs>],
         found: impl Fn(usize) -> Option<Governed<'a>>,
         signals: &Signals,
     ) {
         let highest = topology.max_frequency();
+        self.headroom.resize(topology.groups.len(), None);
         let mut saved = [Watts(0.0); 2];
         for (group, spec) in topology.groups.iter().enumerate() {
-            let signal = &signals.groups[group];
-            let known = work(signals, group, highest).zip(signal.active);
-            let Some(((speed, busy), active)) = known else { return };
-            let (cores, active) = (f64::from(spec.cores), f64::from(active));
-            let busiest = signal.busiest.map_or(busy / cores, |share| share * speed);
-            let natively = found(group).map_or([1.0; 2], |found| {
-                let lowest = found.lowest / highest;
-                native_speeds(found.governor, found.driver, busy / cores, busiest, lowest)
-            });
-            let each = |native: f64, idle: Watts| {
-                core.power(cores, cores, native, busy, idle)
-                    - core.power(cores, active, speed, busy, idle)
+            let Some(runs) = Runs::of(&signals.groups[group], highest) else { return };
+            let cores = f64::from(spec.cores);
+            let native = match natively.get(group).copied().flatten() {
+                Some(native) => [native; 2],
+                None if given(&signals.in_force, group) == (None, None) => {
+                    self.headroom[group] = Some(runs.speed * runs.active / runs.busy.max(1e-9));
+                    [runs; 2]
+                }
+                None => {
+                    let most = runs.most.max(runs.busy / cores);
+                    let speeds = found(group).map_or([1.0; 2], |found| {
+                        found.speeds(runs.busy / cores, most, self.headroom[group], highest)
+                    });
+                    speeds.map(|speed| Runs { active: cores, speed, ..runs })
+                }
             };
-            let all = natively.map(|native| core.idle.map(|idle| each(native, idle)));
+            let each = |native: &Runs, idle: Watts| {
+                let power = |of: &Runs| core.power(cores, of.active, of.speed, of.busy, idle);
+                power(native) - power(&runs)
+            };
+            let all = native.map(|native| core.idle.map(|idle| each(&native, idle)));
             let all = all.as_flattened().iter().copied();
             saved[0] += all.clone().reduce(Watts::min).unwrap_or_default();
             saved[1] += all.reduce(Watts::max).unwrap_or_default();
@@ -162,42 +212,59 @@ impl Saved {
 pub struct Shadow<'a> {
     /// The machine.
     pub machine: Watched<'a>,
+    /// What each group does without it.
+    pub natively: &'a mut Vec<Option<Runs>>,
 }
 
 impl Plant for Shadow<'_> {
     fn sense(&mut self, signals: &mut Signals) {
         self.machine.sense(signals);
-        imagine(signals, self.machine.host.topology());
+        let host = &*self.machine.host;
+        *self.natively = imagine(signals, host.topology(), |group| governed(host, group));
     }
 
     fn apply(&mut self, _: &InForce, _: &mut Applied) {}
 }
 
+/// What steered the frequency of `group` of a host when it was found.
+pub fn governed(host: &Host, group: usize) -> Option<Governed<'_>> {
+    let policy = host.governor(group)?;
+    let (governor, driver) = (&*policy.governor, &*policy.driver);
+    Some(Governed { governor, driver, lowest: policy.lowest })
+}
+
 /// Models what would follow from what is in force in `signals`, which were sensed without it; where
 /// nothing is, everything is as sensed. The work stays what it is and comes to fewer and slower
 /// cores; all of the latency is taken to be theirs, more than is true of any server, so that a
-/// saving is rather understated.
-fn imagine(signals: &mut Signals, topology: &Topology) {
+/// saving is rather understated. Returns what each group did.
+fn imagine<'a>(
+    signals: &mut Signals,
+    topology: &Topology,
+    found: impl Fn(usize) -> Option<Governed<'a>>,
+) -> Vec<Option<Runs>> {
     let highest = topology.max_frequency();
     let mut stretch = 1.0_f64;
-    for group in 0..topology.groups.len() {
-        let given = &signals.in_force;
-        let given = (given.active_cores.at(group).given, given.frequency.at(group).given);
-        let known = work(signals, group, highest).filter(|_| given != (None, None));
-        let Some((was, busy)) = known else { continue };
+    let natively = signals.groups.iter().map(|signal| Runs::of(signal, highest));
+    let natively: Vec<_> = natively.collect();
+    for (group, native) in natively.iter().enumerate() {
+        let (cores, ceiling) = given(&signals.in_force, group);
+        let known = native.filter(|_| (cores, ceiling) != (None, None));
+        let Some(Runs { active: were, speed: was, busy, .. }) = known else { continue };
         let signal = &mut signals.groups[group];
-        let active = given.0.or(signal.active).unwrap_or(1);
-        let frequency = given.1.or(signal.frequency).unwrap_or(highest);
-        let speed = (frequency / highest).clamp(0.05, 1.0);
+        let active = cores.or(signal.active).unwrap_or(1).max(1);
+        let times = were / f64::from(active);
+        let follows = found(group).map_or(was, |found| found.follows(was, times, highest));
+        let ceiling = ceiling.map_or(1.0, |ceiling| (ceiling / highest).clamp(0.05, 1.0));
+        let speed = follows.min(ceiling);
         let before = signal.utilisation.unwrap_or_default();
-        let after = busy / (f64::from(active.max(1)) * speed);
+        let after = busy / (f64::from(active) * speed);
         let wait = |load: f64| 1.0 / (1.0 - load.min(SATURATED));
         stretch = stretch.max(wait(after) / wait(before) * was / speed);
         signal.busiest = signal.busiest.map(|busiest| {
             (busiest * after / before.max(f64::MIN_POSITIVE)).clamp(after.min(1.0), 1.0)
         });
         signal.utilisation = Some(after.min(1.0));
-        (signal.active, signal.frequency) = (Some(active), Some(frequency));
+        (signal.active, signal.frequency) = (Some(active), Some(highest * speed));
         for of in [Signal::CoresUtilisation, Signal::CoresBusiest, Signal::CoresFrequency] {
             modelled(signals, of, group);
         }
@@ -205,6 +272,12 @@ fn imagine(signals: &mut Signals, topology: &Topology) {
     if stretch > 1.0 {
         lengthen(signals, stretch);
     }
+    cap(signals, topology);
+    natively
+}
+
+/// Drives draw at most what their power state lets them.
+fn cap(signals: &mut Signals, topology: &Topology) {
     let mut total = signals.power.ssd;
     for (drive, spec) in topology.drives.iter().enumerate() {
         let Some(state) = signals.in_force.power_state.at(drive).given else { continue };
@@ -269,10 +342,14 @@ mod tests {
 
     #[test]
     fn the_reference_is_the_governor_found() {
-        let speeds = |governor, driver| native_speeds(governor, driver, 0.2, 0.6, 0.3);
-        assert_eq!(speeds("performance", "acpi-cpufreq"), [1.0, 1.0]);
-        assert_eq!(speeds("powersave", "acpi-cpufreq"), [0.3, 0.3]);
-        assert_eq!(speeds("schedutil", "acpi-cpufreq"), [0.3, 0.75]);
-        assert_eq!(speeds("powersave", "intel_pstate"), [0.3, 1.0]);
+        let speeds = |governor, driver, headroom| {
+            let found = Governed { governor, driver, lowest: Hertz(0.9e9) };
+            found.speeds(0.2, 0.6, headroom, Hertz(3e9))
+        };
+        assert_eq!(speeds("performance", "acpi-cpufreq", Some(2.0)), [1.0, 1.0]);
+        assert_eq!(speeds("powersave", "acpi-cpufreq", None), [0.3, 0.3]);
+        assert_eq!(speeds("schedutil", "acpi-cpufreq", None), [0.3, 0.75]);
+        assert_eq!(speeds("schedutil", "acpi-cpufreq", Some(2.0)), [0.4, 0.4]);
+        assert_eq!(speeds("powersave", "intel_pstate", None), [0.3, 1.0]);
     }
 }

@@ -17,7 +17,7 @@ use rustix::fs::{FileType, fstat};
 
 use super::RunArgs;
 use super::config::Config;
-use super::estimate::{Core, Governed, Saved, Shadow};
+use super::estimate::{Core, Saved, Shadow, governed};
 use super::latency::Latency;
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
@@ -190,18 +190,15 @@ impl<'a> Work<'a> {
     fn once(&mut self) -> Result<()> {
         self.follow_schedule()?;
         let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
+        let mut natively = Vec::new();
         let cycled = if self.state.is_some() {
             self.cycle.step(&mut machine)
         } else {
-            self.cycle.step(&mut Shadow { machine })
+            self.cycle.step(&mut Shadow { machine, natively: &mut natively })
         };
-        let host = &self.host;
-        let found = |group: usize| {
-            let policy = host.governor(group)?;
-            let (governor, driver) = (&*policy.governor, &*policy.driver);
-            Some(Governed { governor, driver, lowest: policy.lowest })
-        };
-        self.saved.add(&self.core, host.topology(), found, cycled.signals);
+        let (host, signals) = (&self.host, cycled.signals);
+        let found = |group| governed(host, group);
+        self.saved.add(&self.core, host.topology(), &natively, found, signals);
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         self.teller.cycle(&cycled, &notices, failing)?;
