@@ -8,6 +8,7 @@ use ebb_policy::{
     Topology,
 };
 use ebb_twin::Profile;
+use ebb_twin::profile::Wait;
 
 use super::served::Watched;
 
@@ -36,10 +37,19 @@ pub struct Core {
     fixed: Watts,
     dynamic: Watts,
     exponent: f64,
-    /// In the deepest idle state and in the shallowest: which ones this server's cores use between
-    /// requests is not known.
-    idle: [Watts; 2],
+    /// Without work, in the deepest idle state and in the shallowest: which ones this server's
+    /// cores use between requests is not known.
+    idle: [Idle; 2],
     parked: Watts,
+}
+
+/// A core without work.
+#[derive(Debug, Clone, Copy)]
+enum Idle {
+    /// In an idle state.
+    Sleeps(Watts),
+    /// It looks for work, with this share of a busy one's dynamic power.
+    Polls(f64),
 }
 
 impl Core {
@@ -47,21 +57,29 @@ impl Core {
     pub fn new(profile: &Profile) -> Self {
         let cpu = &profile.cpu;
         let powers = || cpu.idle_states.iter().map(|state| state.power);
-        let idle = [powers().reduce(Watts::min), powers().reduce(Watts::max)];
+        let idle = match cpu.wait {
+            Wait::Sleep => [powers().reduce(Watts::min), powers().reduce(Watts::max)],
+            Wait::Poll => [None; 2],
+        };
         Self {
             fixed: cpu.core_static,
             dynamic: cpu.core_dynamic,
             exponent: cpu.frequency_exponent,
-            idle: idle.map(|power| power.unwrap_or(cpu.core_static)),
+            idle: idle.map(|power| power.map_or(Idle::Polls(cpu.poll_share), Idle::Sleeps)),
             parked: cpu.parked,
         }
     }
 
     /// Of `active` of `cores` that share work of `busy` cores at the highest frequency, at `speed`
-    /// of it, each drawing `idle` while it has none.
-    fn power(&self, cores: f64, active: f64, speed: f64, busy: f64, idle: Watts) -> Watts {
+    /// of it, each `idle` while it has none.
+    fn power(&self, cores: f64, active: f64, speed: f64, busy: f64, idle: Idle) -> Watts {
         let working = (busy / speed).min(active);
-        let working_power = self.fixed + self.dynamic * speed.powf(self.exponent);
+        let dynamic = self.dynamic * speed.powf(self.exponent);
+        let working_power = self.fixed + dynamic;
+        let idle = match idle {
+            Idle::Sleeps(power) => power,
+            Idle::Polls(share) => self.fixed + dynamic * share,
+        };
         working_power * working + idle * (active - working) + self.parked * (cores - active)
     }
 }
@@ -177,7 +195,7 @@ impl Saved {
                     speeds.map(|speed| Runs { active: cores, speed, ..runs })
                 }
             };
-            let each = |native: &Runs, idle: Watts| {
+            let each = |native: &Runs, idle: Idle| {
                 let power = |of: &Runs| core.power(cores, of.active, of.speed, of.busy, idle);
                 power(native) - power(&runs)
             };
@@ -196,14 +214,20 @@ impl Saved {
         if self.time == Nanos::ZERO {
             return None;
         }
-        let [least, most] = self.energy.map(|energy| (energy / self.time).0);
+        // None is printed as -0.0.
+        let watts =
+            |energy: Joules| Some((energy / self.time).0).filter(|watts| watts.abs() >= 0.05);
+        let [least, most] = self.energy.map(|energy| watts(energy).unwrap_or_default());
         let verb = if would { "would save" } else { "saved" };
         let head = format!("estimate, with the cores of {profile}, against the governor found:");
-        if least.abs() < 0.05 && most.abs() < 0.05 {
+        if [least, most] == [0.0; 2] {
             return Some(format!("{head} {verb} nothing"));
         }
+        // A policy that only watches goes less far than it would: see `imagine`.
+        let more = if would { " or more" } else { "" };
         Some(format!(
-            "{head} {verb} {least:.1} to {most:.1} W of the cores' power; ebb-lab trial measures it"
+            "{head} {verb} {least:.1} to {most:.1} W{more} of the cores' power; ebb-lab trial \
+             measures it"
         ))
     }
 }
