@@ -60,6 +60,9 @@ def settings(dump):
         # The board moves a duty that is its own.
         if re.search(r"/pwm\d$", name) and all.get(f"{name}_enable") == ["2"]:
             del all[name]
+        # Interrupts, and their threads, go to another CPU for good when theirs goes offline.
+        elif all[name][0].startswith("Name:\tirq/"):
+            del all[name]
         # Workers of workqueues, those that rescue others among them, go to where there is work.
         elif name.startswith("flags "):
             if int(all.pop(name)[0]) & PF_WQ_WORKER:

@@ -10,9 +10,8 @@
 //!                                                                       yielded
 //! ```
 //!
-//! A place that was yielded is its new owner's until Ebb starts anew: it is on disk no more, so
-//! that no end overwrites it. Only in an emergency it is taken again, with what its owner has set
-//! as what was found. A value is what is read back of it: drivers round.
+//! A yielded place is its new owner's until Ebb starts anew: it is on disk no more, so no end writes
+//! it. An emergency takes it, with its owner's value as what was found. Values are as read back.
 
 use std::time::Duration;
 
@@ -501,8 +500,7 @@ mod tests {
         }
         fn saved(&self) -> Option<String> {
             let state = State::open(self.folder.path()).unwrap();
-            let saved = state.load().unwrap()?.originals.pop()?;
-            Some(saved.found)
+            Some(state.load().unwrap()?.originals.pop()?.found)
         }
         fn other(&self, value: &str) {
             fs::write(self.root.path().join(LIMIT), value).unwrap();
