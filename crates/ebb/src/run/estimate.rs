@@ -115,6 +115,13 @@ impl Governed<'_> {
         }
     }
 
+    /// How much faster than its work needs it lets a group run; at the lowest speed that is not to
+    /// be seen.
+    fn headroom(&self, runs: &Runs, highest: Hertz) -> Option<f64> {
+        let is_free = runs.busy > 0.0 && runs.speed > 1.05 * (self.lowest / highest);
+        is_free.then(|| runs.speed * runs.active / runs.busy)
+    }
+
     /// The speed that it gives cores with `times` the work each that they had at speed `was`.
     fn follows(&self, was: f64, times: f64, highest: Hertz) -> f64 {
         match self.governor {
@@ -184,7 +191,8 @@ impl Saved {
             let native = match natively.get(group).copied().flatten() {
                 Some(native) => [native; 2],
                 None if given(&signals.in_force, group) == (None, None) => {
-                    self.headroom[group] = Some(runs.speed * runs.active / runs.busy.max(1e-9));
+                    let seen = found(group).and_then(|found| found.headroom(&runs, highest));
+                    self.headroom[group] = seen.or(self.headroom[group]);
                     [runs; 2]
                 }
                 None => {

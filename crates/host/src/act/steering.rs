@@ -10,8 +10,8 @@
 //!                                                                       yielded
 //! ```
 //!
-//! A yielded place is its new owner's until Ebb starts anew: it is on disk no more, so no end writes
-//! it. An emergency takes it, with its owner's value as what was found. Values are as read back.
+//! A yielded place is its new owner's until Ebb starts anew: it is on disk no more, and no end
+//! writes it. An emergency takes it; its owner's value is then what was found. Drivers round.
 
 use std::time::Duration;
 
