@@ -121,8 +121,10 @@ def begin(bed):
         modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
     for drive in bed.targets:
         bed.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
-    disks = "ls -d /sys/block/nvme[0-9]n* | wc -l"
-    until("all drives are there", lambda: bed.guest.run(disks) == str(DRIVES), PATIENCE)
+    # Those of a machine that was reset are connected anew at first.
+    disks = "ls -d /sys/block/nvme[0-9]n* | wc -l; grep -sc live /sys/class/nvme/nvme?/state | grep -c :1"
+    until("all drives answer", lambda: bed.guest.attempt(disks)[1].split() == [str(DRIVES)] * 2,
+          PATIENCE)
     answers(bed, "cat /sys/devices/system/cpu/cpu*/topology/physical_package_id", *"00001111")
     # Somebody's tasks and the kernel's that are bound to CPUs; others may end under grep.
     bed.guest.run("""rm -f /tmp/bound /tmp/physics.pid

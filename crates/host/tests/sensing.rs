@@ -26,14 +26,20 @@ fn disks(tree: &Tree, rounds: u64) {
     tree.put("proc/diskstats", ["nvme0n1", "nvme1n1"].map(line).concat());
 }
 
-#[test]
-fn a_period_is_the_change_of_counters() {
-    let tree = intel();
-    load(&tree, 16, 1, |_| 0);
-    disks(&tree, 1);
+/// A host that has sensed once, and what.
+fn begun(tree: &Tree) -> (Host, Signals) {
+    load(tree, 16, 1, |_| 0);
+    disks(tree, 1);
     let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
     let mut signals = Signals::new(host.topology());
     host.sense(&mut signals);
+    (host, signals)
+}
+
+#[test]
+fn a_period_is_the_change_of_counters() {
+    let tree = intel();
+    let (mut host, mut signals) = begun(&tree);
     assert_eq!(signals.io.completed, None, "nothing is known of no time");
     assert_eq!(signals.period, Nanos::ZERO, "nor is anything missing in it");
     load(&tree, 16, 2, |cpu| if cpu % 8 == 3 { 80 } else { 20 });
@@ -69,11 +75,7 @@ fn a_period_is_the_change_of_counters() {
 #[test]
 fn what_is_sensed_is_what_the_table_says() {
     let tree = intel();
-    load(&tree, 16, 1, |_| 0);
-    disks(&tree, 1);
-    let mut host = Host::new(tree.with_drives(), &Stated::default(), Control::ALL).unwrap();
-    let mut signals = Signals::new(host.topology());
-    host.sense(&mut signals);
+    let (mut host, mut signals) = begun(&tree);
     load(&tree, 16, 2, |_| 20);
     disks(&tree, 2);
     tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 500);

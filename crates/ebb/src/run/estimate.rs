@@ -70,6 +70,10 @@ impl Core {
         }
     }
 
+    fn polls(&self) -> bool {
+        matches!(self.idle, [Idle::Polls(_), _])
+    }
+
     /// Of `active` of `cores` that share work of `busy` cores at the highest frequency, at `speed`
     /// of it, each `idle` while it has none.
     fn power(&self, cores: f64, active: f64, speed: f64, busy: f64, idle: Idle) -> Watts {
@@ -97,16 +101,23 @@ pub struct Governed<'a> {
 
 impl Governed<'_> {
     /// The speeds, as shares of `highest`, at which it would run cores that have work for `mean`
-    /// of their time at full speed, and the busiest for `most`: the least and the most. Where its
-    /// `headroom` above the work was seen, by that; schedutil leaves a quarter
-    /// (`kernel/sched/cpufreq_schedutil.c`), the older governors no less; the firmware's own
-    /// choice is not known.
-    fn speeds(&self, mean: f64, most: f64, headroom: Option<f64>, highest: Hertz) -> [f64; 2] {
+    /// of their time at full speed, and the busiest for `most`: the least and the most. A core
+    /// that `polls` is always busy to it. Where its `headroom` above the work was seen, by that;
+    /// schedutil leaves a quarter (`kernel/sched/cpufreq_schedutil.c`), the older governors no
+    /// less; the firmware's own choice is not known.
+    fn speeds(
+        &self,
+        (mean, most): (f64, f64),
+        polls: bool,
+        headroom: Option<f64>,
+        highest: Hertz,
+    ) -> [f64; 2] {
         let lowest = (self.lowest / highest).min(1.0);
         let above = |work: f64, headroom: f64| (headroom * work).clamp(lowest, 1.0);
         match (self.governor, headroom) {
             ("performance", _) => [1.0, 1.0],
             ("powersave", _) if !self.driver.contains("pstate") => [lowest, lowest],
+            _ if polls => [1.0, 1.0],
             (_, Some(headroom)) => [above(mean, headroom); 2],
             ("schedutil" | "ondemand" | "conservative", _) => {
                 [above(mean, 1.25), above(most, 1.25)]
@@ -198,7 +209,8 @@ impl Saved {
                 None => {
                     let most = runs.most.max(runs.busy / cores);
                     let speeds = found(group).map_or([1.0; 2], |found| {
-                        found.speeds(runs.busy / cores, most, self.headroom[group], highest)
+                        let work = (runs.busy / cores, most);
+                        found.speeds(work, core.polls(), self.headroom[group], highest)
                     });
                     speeds.map(|speed| Runs { active: cores, speed, ..runs })
                 }
@@ -376,7 +388,7 @@ mod tests {
     fn the_reference_is_the_governor_found() {
         let speeds = |governor, driver, headroom| {
             let found = Governed { governor, driver, lowest: Hertz(0.9e9) };
-            found.speeds(0.2, 0.6, headroom, Hertz(3e9))
+            found.speeds((0.2, 0.6), false, headroom, Hertz(3e9))
         };
         assert_eq!(speeds("performance", "acpi-cpufreq", Some(2.0)), [1.0, 1.0]);
         assert_eq!(speeds("powersave", "acpi-cpufreq", None), [0.3, 0.3]);

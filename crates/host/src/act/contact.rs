@@ -42,6 +42,13 @@ pub enum Verdict {
     Gone,
 }
 
+impl Verdict {
+    /// Whether what was written was taken.
+    fn is_taken(&self) -> bool {
+        matches!(self, Self::Works | Self::DoesNotBind(_))
+    }
+}
+
 /// One kind of control, where it was tried, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
@@ -96,9 +103,7 @@ impl Contact {
     /// Remembers it, if everything was taken: a refusal may have had a reason of that moment.
     /// Where that fails, the next start tries again.
     pub fn save(&self, state: &State) {
-        let is_taken =
-            |trial: &Trial| matches!(trial.verdict, Verdict::Works | Verdict::DoesNotBind(_));
-        if !self.trials.iter().all(is_taken) {
+        if !self.trials.iter().all(|trial| trial.verdict.is_taken()) {
             return;
         }
         if let Ok(text) = serde_json::to_string_pretty(self) {
@@ -127,9 +132,9 @@ pub fn attempt(
     for attempt in attempts.into_iter().take(TRIES) {
         let place = steering.place(attempt.writes.first()?.0).to_string();
         let verdict = one(&attempt, machine, steering);
-        let is_known = matches!(verdict, Verdict::Works | Verdict::DoesNotBind(_));
+        let is_taken = verdict.is_taken();
         last = Some(Trial { of: of.to_owned(), place, verdict });
-        if is_known {
+        if is_taken {
             break;
         }
     }

@@ -127,14 +127,15 @@ pub(crate) fn remember(sys: &Sys, state: &Path) -> Result<(), StateError> {
     owned::put(&folder, STATE, put).map_err(at(&path.join(STATE)))
 }
 
-/// Forgets it, where it was `state`.
+/// Forgets it, where it is no other than `state`.
 pub(crate) fn forget(sys: &Sys, state: &Path) {
-    let known = remembered(sys).ok().flatten();
-    if known.is_none() || known != fs::canonicalize(state).ok() {
-        return;
-    }
     let path = sys.path(FOLDER);
-    let _ = fs::remove_file(path.join(STATE));
+    let Ok(folder) = owned::folder(&path) else { return };
+    match remembered(sys) {
+        Ok(known) if known.is_none() || known == fs::canonicalize(state).ok() => {}
+        _ => return,
+    }
+    let _ = owned::remove(&folder, STATE);
     if sys.is_fixture() {
         // A copy is left as it was.
         let _ = fs::remove_dir(&path);

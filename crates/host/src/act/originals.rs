@@ -154,8 +154,7 @@ impl State {
     /// Where it cannot be used, or others may write in it.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let folder = owned::make(path)?;
-        // What one that was killed had not finished.
-        let _ = owned::remove(&folder, &owned::unfinished(FILE));
+        let _ = owned::discard(&folder, FILE);
         Ok(Self { path: path.to_owned(), folder: Arc::new(folder) })
     }
 

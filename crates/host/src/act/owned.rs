@@ -162,8 +162,8 @@ pub fn put(
     name: &str,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
+    discard(folder, name)?;
     let new = unfinished(name);
-    remove(folder, &new)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(folder, &*new, flags, Mode::RUSR | Mode::WUSR)?);
     write(&mut file)?;
@@ -172,11 +172,24 @@ pub fn put(
     Ok(fsync(folder)?)
 }
 
-/// Removes `name` from `folder`, if it is there.
+/// Removes `name` from `folder`, if it is there, and what was not finished of it.
 ///
 /// # Errors
 /// Where it cannot be removed.
 pub fn remove(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    discard(folder, name)?;
+    unlink(folder, name)
+}
+
+/// Removes what somebody who was killed had not finished of `name`.
+///
+/// # Errors
+/// Where it cannot be removed.
+pub fn discard(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    unlink(folder, &unfinished(name))
+}
+
+fn unlink(folder: &OwnedFd, name: &str) -> io::Result<()> {
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) => Ok(fsync(folder)?),
         Err(rustix::io::Errno::NOENT) => Ok(()),
@@ -185,6 +198,6 @@ pub fn remove(folder: &OwnedFd, name: &str) -> io::Result<()> {
 }
 
 /// What a file is called until it is whole.
-pub fn unfinished(name: &str) -> String {
+fn unfinished(name: &str) -> String {
     format!("{name}.new")
 }
