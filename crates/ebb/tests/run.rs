@@ -211,7 +211,8 @@ fn samples_say_what_is_modelled() {
     let (values, modelled) = last("native");
     assert_eq!(modelled, [""; 0], "{values}");
     assert_eq!(values["resource_volume_cores_frequency_hz"], 1.2e9, "{values}");
-    let (values, modelled) = last("pacer");
+    let (values, modelled) = last("constant(cores=0.5)");
+    assert_eq!(values["resource_volume_cores_active"], 2.0, "{values}");
     let of_core = |of: &str| Value::from(format!("resource_volume_cores_{of}"));
     assert!(modelled.contains(&of_core("frequency_hz")), "{modelled:?} {values}");
     assert!(modelled.contains(&of_core("utilisation")), "{modelled:?} {values}");

@@ -272,9 +272,11 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
         S::InletTemperature | S::SocketTemperature | S::FanReportedDuty | S::FanSpeed => {
             heat(machine, fans, signal, list)
         }
-        S::CoresActive | S::CoresUtilisation | S::CoresBusiest | S::CoresFrequency => {
-            cores(machine, signal, list)
-        }
+        S::CoresActive
+        | S::CoresUtilisation
+        | S::CoresBusiest
+        | S::CoresWakes
+        | S::CoresFrequency => cores(machine, signal, list),
         S::DriveState | S::DrivePower | S::SsdPower => {
             controllers(machine, list, |_| None);
             NO_CONTROLLER

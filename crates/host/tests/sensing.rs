@@ -46,6 +46,8 @@ fn a_period_is_the_change_of_counters() {
     disks(&tree, 2);
     tree.put("sys/class/powercap/intel-rapl:0/energy_uj", 12_345_678 + 500);
     tree.put("sys/class/powercap/intel-rapl:1/energy_uj", 12_345_678 + 700);
+    tree.put("sys/devices/system/cpu/cpu0/cpuidle/state1/usage", 5_030);
+    tree.put("sys/devices/system/cpu/cpu0/cpuidle/state3/usage", 5_070);
     host.sense(&mut signals);
     assert!(signals.period > Nanos::ZERO);
     let group = signals.groups[0];
@@ -53,6 +55,7 @@ fn a_period_is_the_change_of_counters() {
     assert_eq!((group.active, group.busiest), (Some(8), Some(1.0)));
     assert!((group.utilisation.unwrap() - (0.4 * 14.0 + 1.0 * 2.0) / 16.0).abs() < 1e-9);
     assert_eq!(group.frequency, Some(Hertz(0.8e9)));
+    assert_eq!((group.wakes, signals.groups.get(1)), (Some(100.0), None));
     assert_eq!((signals.io.completed, signals.io.in_flight), (Some(200), Some(6)));
     assert_eq!(signals.io.reads.mean_latency, Some(Nanos::from_millis(3)));
     assert_eq!(signals.io.writes.completed, Some(0));

@@ -111,6 +111,7 @@ impl Tree {
             .put(&format!("{folder}/latency"), exit)
             .put(&format!("{folder}/residency"), residency)
             .put(&format!("{folder}/disable"), 0)
+            .put(&format!("{folder}/usage"), 5_000)
     }
 
     /// An energy counter.

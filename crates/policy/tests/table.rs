@@ -54,6 +54,7 @@ fn every_signal_can_be_read() {
     signals.io.reads = OpSignals { completed, bytes, mean_latency, percentiles };
     signals.io.writes = signals.io.reads;
     signals.jobs[0].present = true;
+    signals.groups[0].wakes = Some(300.0);
     for drive in &mut signals.drives {
         (drive.temperature, drive.utilisation) = (Some(Celsius(40.0)), Some(0.5));
         drive.time = Some(PERIOD);

@@ -15,6 +15,15 @@ use super::served::Watched;
 /// Beyond this utilisation the model of waiting says nothing any more.
 const SATURATED: f64 = 0.98;
 
+/// A frequency is read with an error of no more, as a share.
+const READ: f64 = 0.005;
+
+/// How far, as shares, the truth may lie below and above what is estimated of a policy that acts.
+const ACTED: [f64; 2] = [0.1, 0.1];
+/// The same of one that only watches: on some servers fewer cores need less time for the same work,
+/// on others more. By the servers and loads of `shadow.rs`.
+const WATCHED: [f64; 2] = [0.25, 0.35];
+
 /// What grows where cores are fewer and slower.
 const LATENCIES: &[Signal] = &[
     Signal::LatencyMean,
@@ -31,60 +40,107 @@ const LATENCIES: &[Signal] = &[
     Signal::WriteLatencyP999,
 ];
 
-/// Power of a core, by the `[cpu]` section of a profile.
-#[derive(Debug, Clone, Copy)]
+/// What is other of fewer and slower cores.
+const CORES: &[Signal] =
+    &[Signal::CoresUtilisation, Signal::CoresBusiest, Signal::CoresWakes, Signal::CoresFrequency];
+
+/// Power of the cores, by the `[cpu]` section of a profile.
+#[derive(Debug, Clone)]
 pub struct Core {
     fixed: Watts,
     dynamic: Watts,
     exponent: f64,
-    /// Without work, in the deepest idle state and in the shallowest: which ones this server's
-    /// cores use between requests is not known.
-    idle: [Idle; 2],
+    rest: Rest,
     parked: Watts,
+    /// What the packages draw besides at the highest frequency of the fastest group.
+    uncore: Watts,
 }
 
 /// A core without work.
-#[derive(Debug, Clone, Copy)]
-enum Idle {
-    /// In an idle state.
-    Sleeps(Watts),
+#[derive(Debug, Clone)]
+enum Rest {
+    /// Falls into idle states: the seconds after which each pays, and its power.
+    Sleeps(Vec<(f64, Watts)>),
     /// It looks for work, with this share of a busy one's dynamic power.
     Polls(f64),
+}
+
+/// How long cores rest at a time, and how the governor of idle states chooses one: the bounds.
+#[derive(Debug, Clone, Copy)]
+enum Chooser {
+    /// At random; it knows how long beforehand.
+    Foresees,
+    /// At random; it goes deeper as the core rests.
+    Falls,
+    /// Each time as long; it goes deeper as the core rests.
+    FallsRegularly,
+}
+
+impl Chooser {
+    const ALL: [Self; 3] = [Self::Foresees, Self::Falls, Self::FallsRegularly];
+
+    /// The share of a core's rest that comes later than `after` seconds from its begin, or that it
+    /// spends in states for such; each `gap` seconds in the mean. Where that is not known, all of
+    /// it or none.
+    fn longer(self, after: f64, gap: Option<f64>) -> f64 {
+        match (self, gap.map(|gap| after / gap)) {
+            (Self::Foresees, None) => 1.0,
+            (_, None) => 0.0,
+            (Self::Foresees, Some(times)) => (1.0 + times) * (-times).exp(),
+            (Self::Falls, Some(times)) => (-times).exp(),
+            (Self::FallsRegularly, Some(times)) => (1.0 - times).max(0.0),
+        }
+    }
 }
 
 impl Core {
     /// A core of `profile`.
     pub fn new(profile: &Profile) -> Self {
         let cpu = &profile.cpu;
-        let powers = || cpu.idle_states.iter().map(|state| state.power);
-        let idle = match cpu.wait {
-            Wait::Sleep => [powers().reduce(Watts::min), powers().reduce(Watts::max)],
-            Wait::Poll => [None; 2],
-        };
+        let states = cpu.idle_states.iter().map(|state| (state.after.seconds(), state.power));
         Self {
             fixed: cpu.core_static,
             dynamic: cpu.core_dynamic,
             exponent: cpu.frequency_exponent,
-            idle: idle.map(|power| power.map_or(Idle::Polls(cpu.poll_share), Idle::Sleeps)),
+            rest: match cpu.wait {
+                Wait::Sleep => Rest::Sleeps(states.collect()),
+                Wait::Poll => Rest::Polls(cpu.poll_share),
+            },
             parked: cpu.parked,
+            uncore: cpu.uncore_dynamic,
         }
     }
 
     fn polls(&self) -> bool {
-        matches!(self.idle, [Idle::Polls(_), _])
+        matches!(self.rest, Rest::Polls(_))
     }
 
-    /// Of `active` of `cores` that share work of `busy` cores at the highest frequency, at `speed`
-    /// of it, each `idle` while it has none.
-    fn power(&self, cores: f64, active: f64, speed: f64, busy: f64, idle: Idle) -> Watts {
-        let working = (busy / speed).min(active);
-        let dynamic = self.dynamic * speed.powf(self.exponent);
-        let working_power = self.fixed + dynamic;
-        let idle = match idle {
-            Idle::Sleeps(power) => power,
-            Idle::Polls(share) => self.fixed + dynamic * share,
+    /// At `speed`, a share of the highest.
+    fn dynamic(&self, all: Watts, speed: f64) -> Watts {
+        all * speed.powf(self.exponent)
+    }
+
+    /// Of a core at `speed` while it has no work, `gap` seconds at a time in the mean. Where that
+    /// is not known, in the deepest of its states or in the shallowest.
+    fn idle(&self, speed: f64, gap: Option<f64>, chooser: Chooser) -> Watts {
+        let states = match &self.rest {
+            Rest::Polls(share) => return self.fixed + self.dynamic(self.dynamic, speed) * *share,
+            Rest::Sleeps(states) => states,
         };
-        working_power * working + idle * (active - working) + self.parked * (cores - active)
+        let mut power = states.first().map_or(self.fixed, |(_, power)| *power);
+        for pair in states.windows(2) {
+            power += (pair[1].1 - pair[0].1) * chooser.longer(pair[1].0, gap);
+        }
+        power
+    }
+
+    /// Of a group of so many cores.
+    fn power(&self, cores: f64, runs: &Runs, chooser: Chooser) -> Watts {
+        let Runs { active, speed, busy, gap, .. } = *runs;
+        let working = (busy / speed).min(active);
+        let each = self.fixed + self.dynamic(self.dynamic, speed);
+        let idle = self.idle(speed, gap, chooser);
+        each * working + idle * (active - working) + self.parked * (cores - active)
     }
 }
 
@@ -100,11 +156,25 @@ pub struct Governed<'a> {
 }
 
 impl Governed<'_> {
+    /// The speed, as a share of the highest, that it keeps whatever the work.
+    fn keeps(&self, lowest: f64) -> Option<f64> {
+        match self.governor {
+            "performance" => Some(1.0),
+            "powersave" if !self.driver.contains("pstate") => Some(lowest),
+            _ => None,
+        }
+    }
+
+    /// What it leaves above the work by its definition: schedutil a quarter
+    /// (`kernel/sched/cpufreq_schedutil.c`), the older governors no less; the firmware's own
+    /// choice is not known.
+    fn defined(&self) -> Option<f64> {
+        matches!(self.governor, "schedutil" | "ondemand" | "conservative").then_some(1.25)
+    }
+
     /// The speeds, as shares of `highest`, at which it would run cores that have work for `mean`
     /// of their time at full speed, and the busiest for `most`: the least and the most. A core
-    /// that `polls` is always busy to it. Where its `headroom` above the work was seen, by that;
-    /// schedutil leaves a quarter (`kernel/sched/cpufreq_schedutil.c`), the older governors no
-    /// less; the firmware's own choice is not known.
+    /// that `polls` is always busy to it. Where its `headroom` above the work was seen, by that.
     fn speeds(
         &self,
         (mean, most): (f64, f64),
@@ -114,15 +184,12 @@ impl Governed<'_> {
     ) -> [f64; 2] {
         let lowest = (self.lowest / highest).min(1.0);
         let above = |work: f64, headroom: f64| (headroom * work).clamp(lowest, 1.0);
-        match (self.governor, headroom) {
-            ("performance", _) => [1.0, 1.0],
-            ("powersave", _) if !self.driver.contains("pstate") => [lowest, lowest],
+        match (self.keeps(lowest), headroom, self.defined()) {
+            (Some(speed), ..) => [speed; 2],
             _ if polls => [1.0, 1.0],
-            (_, Some(headroom)) => [above(mean, headroom); 2],
-            ("schedutil" | "ondemand" | "conservative", _) => {
-                [above(mean, 1.25), above(most, 1.25)]
-            }
-            _ => [above(mean, 1.25), 1.0],
+            (_, Some(headroom), _) => [above(mean, headroom); 2],
+            (_, _, Some(defined)) => [above(mean, defined), above(most, defined)],
+            _ => [above(mean, 1.0), 1.0],
         }
     }
 
@@ -133,13 +200,19 @@ impl Governed<'_> {
         is_free.then(|| runs.speed * runs.active / runs.busy)
     }
 
-    /// The speed that it gives cores with `times` the work each that they had at speed `was`.
-    fn follows(&self, was: f64, times: f64, highest: Hertz) -> f64 {
-        match self.governor {
-            "performance" => was,
-            "powersave" if !self.driver.contains("pstate") => was,
-            _ => (was * times).clamp((self.lowest / highest).min(1.0), 1.0),
+    /// The speed that it gives `active` cores with the work of a group that it lets run so. At the
+    /// lowest speed it may leave less above the work than is seen.
+    fn follows(&self, native: &Runs, active: f64, highest: Hertz) -> f64 {
+        let lowest = (self.lowest / highest).min(1.0);
+        if self.keeps(lowest).is_some() || native.busy == 0.0 {
+            return native.speed;
         }
+        let seen = native.speed * native.active / native.busy;
+        let headroom = match self.headroom(native, highest) {
+            Some(headroom) => headroom,
+            None => self.defined().map_or(seen, |defined| defined.min(seen)),
+        };
+        (headroom * native.busy / active).clamp(lowest, 1.0)
     }
 }
 
@@ -154,21 +227,37 @@ pub struct Runs {
     busy: f64,
     /// The work of the busiest of them.
     most: f64,
+    /// Seconds for which one of them has no work, in the mean; none where nobody counts them.
+    gap: Option<f64>,
 }
 
 impl Runs {
-    /// What was sensed of a group.
-    fn of(signal: &GroupSignals, highest: Hertz) -> Option<Self> {
+    /// What was sensed of a group in a period.
+    fn of(signal: &GroupSignals, period: Nanos, highest: Hertz) -> Option<Self> {
         let speed = signal.frequency.map_or(1.0, |of| (of / highest).clamp(0.05, 1.0));
+        let speed = if speed > 1.0 - READ { 1.0 } else { speed };
         let (active, share) = (f64::from(signal.active?), signal.utilisation?);
         let most = signal.busiest.unwrap_or(share) * speed;
-        Some(Self { active, speed, busy: share * active * speed, most })
+        let gap = signal.wakes.map(|wakes| (1.0 - share).max(0.0) * period.seconds() / wakes);
+        let gap = gap.filter(|gap| *gap > 0.0);
+        Some(Self { active, speed, busy: share * active * speed, most, gap })
+    }
+
+    /// The same work on other cores: where it comes at random, each rests the longer the more
+    /// there are.
+    fn on(&self, active: f64, speed: f64) -> Self {
+        Self { active, speed, gap: self.gap.map(|gap| gap * active / self.active), ..*self }
     }
 }
 
-/// What is in force of a group's cores and frequency.
-fn given(in_force: &InForce, group: usize) -> (Option<u16>, Option<Hertz>) {
-    (in_force.active_cores.at(group).given, in_force.frequency.at(group).given)
+/// What is in force of a group's cores and frequency, where it limits them.
+fn limits(in_force: &InForce, topology: &Topology, group: usize) -> (Option<u16>, Option<Hertz>) {
+    let InForce { active_cores, frequency, .. } = in_force;
+    let (all, highest) = (topology.groups[group].cores, topology.max_frequency());
+    (
+        active_cores.at(group).given.filter(|cores| *cores < all),
+        frequency.at(group).given.filter(|ceiling| *ceiling < highest),
+    )
 }
 
 /// What was saved so far against the governor found, at least and at most.
@@ -196,12 +285,15 @@ impl Saved {
         let highest = topology.max_frequency();
         self.headroom.resize(topology.groups.len(), None);
         let mut saved = [Watts(0.0); 2];
+        // Of the fastest group: natively at least and at most, and now.
+        let (mut fastest, mut now) = ([0.0_f64; 2], 0.0_f64);
         for (group, spec) in topology.groups.iter().enumerate() {
-            let Some(runs) = Runs::of(&signals.groups[group], highest) else { return };
+            let signal = &signals.groups[group];
+            let Some(runs) = Runs::of(signal, signals.period, highest) else { return };
             let cores = f64::from(spec.cores);
             let native = match natively.get(group).copied().flatten() {
                 Some(native) => [native; 2],
-                None if given(&signals.in_force, group) == (None, None) => {
+                None if limits(&signals.in_force, topology, group) == (None, None) => {
                     let seen = found(group).and_then(|found| found.headroom(&runs, highest));
                     self.headroom[group] = seen.or(self.headroom[group]);
                     [runs; 2]
@@ -212,42 +304,49 @@ impl Saved {
                         let work = (runs.busy / cores, most);
                         found.speeds(work, core.polls(), self.headroom[group], highest)
                     });
-                    speeds.map(|speed| Runs { active: cores, speed, ..runs })
+                    speeds.map(|speed| runs.on(cores, speed))
                 }
             };
-            let each = |native: &Runs, idle: Idle| {
-                let power = |of: &Runs| core.power(cores, of.active, of.speed, of.busy, idle);
-                power(native) - power(&runs)
-            };
-            let all = native.map(|native| core.idle.map(|idle| each(&native, idle)));
+            let all = native.map(|native| {
+                let power = |of, chooser| core.power(cores, of, chooser);
+                Chooser::ALL.map(|chooser| power(&native, chooser) - power(&runs, chooser))
+            });
             let all = all.as_flattened().iter().copied();
             saved[0] += all.clone().reduce(Watts::min).unwrap_or_default();
             saved[1] += all.reduce(Watts::max).unwrap_or_default();
+            now = now.max(runs.speed);
+            for (fastest, native) in fastest.iter_mut().zip(native) {
+                *fastest = fastest.max(native.speed);
+            }
+        }
+        for (saved, fastest) in saved.iter_mut().zip(fastest) {
+            *saved += core.dynamic(core.uncore, fastest) - core.dynamic(core.uncore, now);
         }
         self.time += signals.period;
         self.energy[0] += saved[0] * signals.period;
         self.energy[1] += saved[1] * signals.period;
     }
 
+    /// Mean power, at least and at most, of who `would` save it or has; none where none is known.
+    fn range(&self, would: bool) -> Option<[Watts; 2]> {
+        let [below, above] = if would { WATCHED } else { ACTED };
+        let [least, most] = self.energy;
+        let wider = [least.0 - least.0.abs() * below, most.0 + most.0.abs() * above];
+        (self.time > Nanos::ZERO).then(|| wider.map(|energy| Joules(energy) / self.time))
+    }
+
     /// As a sentence; none where nothing is known.
     pub fn text(&self, would: bool, profile: &str) -> Option<String> {
-        if self.time == Nanos::ZERO {
-            return None;
-        }
         // None is printed as -0.0.
-        let watts =
-            |energy: Joules| Some((energy / self.time).0).filter(|watts| watts.abs() >= 0.05);
-        let [least, most] = self.energy.map(|energy| watts(energy).unwrap_or_default());
+        let shown = |watts: Watts| if watts.0.abs() < 0.05 { 0.0 } else { watts.0 };
+        let [least, most] = self.range(would)?.map(shown);
         let verb = if would { "would save" } else { "saved" };
         let head = format!("estimate, with the cores of {profile}, against the governor found:");
         if [least, most] == [0.0; 2] {
             return Some(format!("{head} {verb} nothing"));
         }
-        // A policy that only watches goes less far than it would: see `imagine`.
-        let more = if would { " or more" } else { "" };
         Some(format!(
-            "{head} {verb} {least:.1} to {most:.1} W{more} of the cores' power; ebb-lab trial \
-             measures it"
+            "{head} {verb} {least:.1} to {most:.1} W of the cores' power; ebb-lab trial measures it"
         ))
     }
 }
@@ -279,45 +378,60 @@ pub fn governed(host: &Host, group: usize) -> Option<Governed<'_>> {
 
 /// Models what would follow from what is in force in `signals`, which were sensed without it; where
 /// nothing is, everything is as sensed. The work stays what it is and comes to fewer and slower
-/// cores; all of the latency is taken to be theirs, more than is true of any server, so that a
-/// saving is rather understated. Returns what each group did.
+/// cores; a request waits for all of the CPU time that it takes, more than is true of any server,
+/// so that a saving is rather understated. Returns what each group did.
 fn imagine<'a>(
     signals: &mut Signals,
     topology: &Topology,
     found: impl Fn(usize) -> Option<Governed<'a>>,
 ) -> Vec<Option<Runs>> {
     let highest = topology.max_frequency();
-    let mut stretch = 1.0_f64;
-    let natively = signals.groups.iter().map(|signal| Runs::of(signal, highest));
+    let mut longer = Longer { times: 1.0, by: signals.io.completed.map(|_| 0.0) };
+    let period = signals.period;
+    let natively = signals.groups.iter().map(|signal| Runs::of(signal, period, highest));
     let natively: Vec<_> = natively.collect();
     for (group, native) in natively.iter().enumerate() {
-        let (cores, ceiling) = given(&signals.in_force, group);
+        let (cores, ceiling) = limits(&signals.in_force, topology, group);
         let known = native.filter(|_| (cores, ceiling) != (None, None));
-        let Some(Runs { active: were, speed: was, busy, .. }) = known else { continue };
+        let Some(native @ Runs { speed: was, busy, .. }) = known else { continue };
         let signal = &mut signals.groups[group];
         let active = cores.or(signal.active).unwrap_or(1).max(1);
-        let times = were / f64::from(active);
-        let follows = found(group).map_or(was, |found| found.follows(was, times, highest));
+        let follows =
+            found(group).map_or(was, |found| found.follows(&native, active.into(), highest));
         let ceiling = ceiling.map_or(1.0, |ceiling| (ceiling / highest).clamp(0.05, 1.0));
         let speed = follows.min(ceiling);
         let before = signal.utilisation.unwrap_or_default();
         let after = busy / (f64::from(active) * speed);
-        let wait = |load: f64| 1.0 / (1.0 - load.min(SATURATED));
-        stretch = stretch.max(wait(after) / wait(before) * was / speed);
+        let (is, was) = (took(after, active.into()) / speed, took(before, native.active) / was);
+        longer.times = longer.times.max(is / was);
+        if let (Some(by), Some(requests)) = (&mut longer.by, signals.io.completed) {
+            let each = busy * period.seconds() / requests.max(1) as f64;
+            *by += each * (is - was).max(0.0);
+        }
         signal.busiest = signal.busiest.map(|busiest| {
             (busiest * after / before.max(f64::MIN_POSITIVE)).clamp(after.min(1.0), 1.0)
         });
         signal.utilisation = Some(after.min(1.0));
+        let gap = native.on(active.into(), speed).gap;
+        signal.wakes = gap.map(|gap| (1.0 - after).max(0.0) * period.seconds() / gap);
         (signal.active, signal.frequency) = (Some(active), Some(highest * speed));
-        for of in [Signal::CoresUtilisation, Signal::CoresBusiest, Signal::CoresFrequency] {
-            modelled(signals, of, group);
+        for of in CORES {
+            modelled(signals, *of, group);
         }
     }
-    if stretch > 1.0 {
-        lengthen(signals, stretch);
+    if longer.times > 1.0 {
+        longer.lengthen(signals);
     }
     cap(signals, topology);
     natively
+}
+
+/// How many times its own CPU time a piece of work takes where so many `cores` are busy for a share
+/// `load` of their time: it waits for whichever is free first (Sakasegawa, An approximation formula
+/// L_q = α·ρ^β/(1 − ρ), 1977).
+fn took(load: f64, cores: f64) -> f64 {
+    let load = load.min(SATURATED);
+    1.0 + load.powf((2.0 * (cores + 1.0)).sqrt() - 1.0) / (cores * (1.0 - load))
 }
 
 /// Drives draw at most what their power state lets them.
@@ -339,24 +453,39 @@ fn cap(signals: &mut Signals, topology: &Topology) {
     signals.power.ssd = total;
 }
 
-/// All of users' latencies, so many times as long.
-fn lengthen(signals: &mut Signals, times: f64) {
-    let longer = |latency: Nanos| Nanos::from_seconds(latency.seconds() * times);
-    let IoSignals { mean_latency, percentiles, reads, writes, .. } = &mut signals.io;
-    for (mean, percentiles) in [
-        (mean_latency, percentiles),
-        (&mut reads.mean_latency, &mut reads.percentiles),
-        (&mut writes.mean_latency, &mut writes.percentiles),
-    ] {
-        *mean = mean.map(longer);
-        *percentiles = percentiles.map(|Percentiles { p50, p99, p999 }| Percentiles {
-            p50: longer(p50),
-            p99: longer(p99),
-            p999: longer(p999),
-        });
-    }
-    for of in LATENCIES {
-        modelled(signals, *of, 0);
+/// What requests take longer on fewer and slower cores.
+struct Longer {
+    /// So many times as long, where all of it is the cores'.
+    times: f64,
+    /// By so many seconds in the mean; none where requests are not counted.
+    by: Option<f64>,
+}
+
+impl Longer {
+    /// All of users' latencies: the least that both allow. A wait in a queue is distributed
+    /// exponentially, so that of one request in n it is ln n of the mean.
+    fn lengthen(&self, signals: &mut Signals) {
+        let longer = |latency: Nanos, of_mean: f64| {
+            let was = latency.seconds();
+            let by = self.by.map_or(f64::INFINITY, |by| by * of_mean);
+            Nanos::from_seconds((was * self.times).min(was + by))
+        };
+        let IoSignals { mean_latency, percentiles, reads, writes, .. } = &mut signals.io;
+        for (mean, percentiles) in [
+            (mean_latency, percentiles),
+            (&mut reads.mean_latency, &mut reads.percentiles),
+            (&mut writes.mean_latency, &mut writes.percentiles),
+        ] {
+            *mean = mean.map(|mean| longer(mean, 1.0));
+            *percentiles = percentiles.map(|Percentiles { p50, p99, p999 }| Percentiles {
+                p50: longer(p50, 2_f64.ln()),
+                p99: longer(p99, 100_f64.ln()),
+                p999: longer(p999, 1000_f64.ln()),
+            });
+        }
+        for of in LATENCIES {
+            modelled(signals, *of, 0);
+        }
     }
 }
 
@@ -375,13 +504,29 @@ mod tests {
     #[test]
     fn fewer_and_slower_cores_draw_less_for_the_same_work() {
         let core = Core::new(&Profile::load("generic-1u").unwrap());
-        for idle in core.idle {
-            let at = |active: f64, speed: f64| core.power(24.0, active, speed, 3.0, idle).0;
+        let gaps = [None, Some(1e-4), Some(f64::INFINITY)];
+        for (chooser, gap) in Chooser::ALL.into_iter().flat_map(|one| gaps.map(|gap| (one, gap))) {
+            let all = Runs { active: 24.0, speed: 1.0, busy: 3.0, most: 0.2, gap };
+            let at = |active, speed| core.power(24.0, &all.on(active, speed), chooser).0;
             assert!(at(24.0, 1.0) >= at(6.0, 1.0));
             assert!(at(6.0, 1.0) > at(6.0, 0.6));
             // Work that does not fit keeps all active cores busy and no more.
-            assert!((at(2.0, 1.0) - core.power(24.0, 2.0, 1.0, 2.0, idle).0).abs() < 1e-9);
+            let full = Runs { busy: 2.0, ..all.on(2.0, 1.0) };
+            assert!((at(2.0, 1.0) - core.power(24.0, &full, chooser).0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn a_core_that_rests_longer_rests_deeper() {
+        let core = Core::new(&Profile::load("generic-1u").unwrap());
+        for chooser in Chooser::ALL {
+            let at = |gap: f64| core.idle(1.0, Some(gap), chooser).0;
+            assert!((at(1e-9) - 1.0).abs() < 1e-6, "C1");
+            assert!((at(f64::INFINITY) - 0.1).abs() < 1e-6, "C6");
+            assert!([1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1].windows(2).all(|g| at(g[0]) >= at(g[1])));
+        }
+        let at = Chooser::ALL.map(|chooser| core.idle(1.0, Some(6e-4), chooser).0);
+        assert!(at.is_sorted() && at[0] > 0.1 && at[2] < 0.71, "{at:?}");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Cpu {
 /// One idle state of a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleState {
+    /// Its folder, below the root.
+    pub folder: String,
     /// The driver's name, such as `C1E`.
     pub name: String,
     /// Longest time to leave it.
@@ -232,7 +234,8 @@ fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
 fn idle_states(sys: &Sys, cpu: u16) -> Vec<IdleState> {
     let folder = format!("{ROOT}/cpu{cpu}/cpuidle");
     let state = |name: &String| {
-        let file = |what: &str| format!("{folder}/{name}/{what}");
+        let folder = format!("{folder}/{name}");
+        let file = |what: &str| format!("{folder}/{what}");
         let micros =
             |what: &str| sys.number::<u32>(file(what)).map(|n| Nanos::from_micros(n.into()));
         Some(IdleState {
@@ -240,6 +243,7 @@ fn idle_states(sys: &Sys, cpu: u16) -> Vec<IdleState> {
             exit: micros("latency").ok()?,
             residency: micros("residency").unwrap_or_default(),
             disabled: sys.number::<u8>(file("disable")).is_ok_and(|disable| disable != 0),
+            folder,
         })
     };
     sys.numbered(&folder, "state").iter().filter_map(state).collect()

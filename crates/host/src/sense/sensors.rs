@@ -10,10 +10,11 @@ use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
 use crate::act::knob::Place;
 use crate::act::steering::Notice;
 use crate::find::chips::TEMPERATURES;
+use crate::find::cpus::{Cpu, IdleState};
 use crate::find::drives::{Counters, Drive};
 use crate::find::energy::{Meter, Zone};
 use crate::find::fans::Fan;
-use crate::find::layout::Layout;
+use crate::find::layout::{Core, DriveParts, Layout};
 use crate::find::machine::Machine;
 use crate::find::meters::{MOST, Meters};
 use crate::sense::gauge::Gauge;
@@ -29,7 +30,8 @@ const FASTEST: u32 = 100_000;
 const CLOCK: f64 = 2.0;
 /// Air in which a server can run, in °C.
 const INLETS: RangeInclusive<f64> = -40.0..=70.0;
-/// Of so many cores of a group the frequency is read: they follow one request.
+/// Of so many cores of a group the frequency is read, for they follow one request, and how often
+/// they wake.
 const SAMPLED: usize = 4;
 
 /// Time since the start, for which a CPU was busy and at all, in ticks.
@@ -70,6 +72,8 @@ pub struct Sensors {
     /// CPUs of each core of each group.
     groups: Vec<Vec<Vec<u16>>>,
     frequencies: Vec<Vec<Watched>>,
+    /// How often cores of each group have left each of their idle states.
+    wakes: Vec<Vec<Counted>>,
     /// The highest frequency of any core.
     fastest: Hertz,
     drives: Vec<DriveSensor>,
@@ -86,6 +90,47 @@ pub struct Sensors {
     notices: Vec<Notice>,
     /// Duty and tachometer.
     fans: Vec<(Watched, Option<Watched>)>,
+}
+
+/// The first threads of those cores of a group that are asked: the first ones, which are the last
+/// to be parked.
+fn asked<'a>(machine: &'a Machine, cores: &'a [Core]) -> impl Iterator<Item = &'a Cpu> {
+    let cpus = &machine.cpus.cpus;
+    let first = |core: &Core| cpus.iter().find(|cpu| cpu.number == core.cpus[0]);
+    cores.iter().take(SAMPLED).filter_map(first)
+}
+
+/// Their frequencies.
+fn clocks(machine: &Machine, cores: &[Core]) -> Vec<Watched> {
+    let file = |cpu: &Cpu| {
+        let policy = &machine.cpus.policies[cpu.policy?];
+        Some(Watched::new(&machine.sys, &format!("{}/scaling_cur_freq", policy.folder)))
+    };
+    asked(machine, cores).filter_map(file).collect()
+}
+
+/// How often they have left their idle states.
+fn wakes(machine: &Machine, cores: &[Core]) -> Vec<Counted> {
+    let usage = |state: &IdleState| Watched::new(&machine.sys, &format!("{}/usage", state.folder));
+    let counted = |cpu: &Cpu| Counted { files: cpu.idle.iter().map(usage).collect(), before: None };
+    asked(machine, cores).map(counted).collect()
+}
+
+/// Counters of one kind.
+#[derive(Debug)]
+struct Counted {
+    files: Vec<Watched>,
+    before: Option<u64>,
+}
+
+impl Counted {
+    /// By how much they have grown, all together, since they were last read.
+    fn grown(&mut self) -> Option<u64> {
+        let sum = self.files.iter_mut().map(|file| file.number::<u64>().ok());
+        let now = sum.reduce(|sum, more| sum?.checked_add(more?)).flatten();
+        let before = std::mem::replace(&mut self.before, now)?;
+        now?.checked_sub(before)
+    }
 }
 
 /// The block devices of one drive.
@@ -105,16 +150,7 @@ impl Sensors {
     pub fn new(machine: &Machine, layout: &Layout) -> Self {
         let sys = &machine.sys;
         let file = |path: String| Watched::new(sys, &path);
-        let frequency = |cpu: u16| {
-            let cpu = machine.cpus.cpus.iter().find(|one| one.number == cpu)?;
-            let policy = &machine.cpus.policies[cpu.policy?];
-            Some(file(format!("{}/scaling_cur_freq", policy.folder)))
-        };
-        // The first cores are the last to be parked.
-        let sampled = |cores: &Vec<crate::find::layout::Core>| {
-            cores.iter().take(SAMPLED).filter_map(|core| frequency(core.cpus[0])).collect()
-        };
-        let drive = |parts: &crate::find::layout::DriveParts| DriveSensor {
+        let drive = |parts: &DriveParts| DriveSensor {
             counted: parts.drive.counted.clone(),
             namespaces: parts.drive.namespaces,
             runtime: parts.drive.runtime_file().map(file),
@@ -148,7 +184,8 @@ impl Sensors {
                 .iter()
                 .map(|cores| cores.iter().map(|core| core.cpus.clone()).collect())
                 .collect(),
-            frequencies: layout.groups.iter().map(sampled).collect(),
+            frequencies: layout.groups.iter().map(|cores| clocks(machine, cores)).collect(),
+            wakes: layout.groups.iter().map(|cores| wakes(machine, cores)).collect(),
             fastest: machine
                 .cpus
                 .policies
@@ -232,6 +269,12 @@ impl Sensors {
             let read: Vec<u64> =
                 files.filter_map(|file| file.number().ok()).filter(is_clock).collect();
             let mean = read.iter().sum::<u64>() as f64 / read.len() as f64;
+            // Of parked ones too, for they may come back.
+            let grown = self.wakes[group].iter_mut().map(Counted::grown).enumerate();
+            let (sum, count) = grown
+                .filter_map(|(core, grown)| grown.filter(|_| core < usize::from(active)))
+                .fold((0, 0_u32), |(sum, count), grown| (sum + grown, count + 1));
+            signal.wakes = (count > 0).then(|| sum as f64 / f64::from(count));
             signal.frequency = (!read.is_empty()).then_some(Hertz(mean * 1e3));
         }
     }

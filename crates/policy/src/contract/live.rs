@@ -118,6 +118,12 @@ pub const SENSES: &[Sense] = {
             "of the busiest core in ticks of 10 ms",
         ),
         known(
+            &[CoresWakes],
+            "`cpuidle` of four cores",
+            CYCLE,
+            "of all cores; none of those that poll",
+        ),
+        known(
             &[CoresFrequency],
             "`scaling_cur_freq` of four cores",
             CYCLE,

@@ -81,6 +81,9 @@ macro_rules! signals {
                 |s, at| s.groups.get(at)?.utilisation;
             CoresBusiest cores_busiest Share CoreGroup Max "The same of the busiest core."
                 |s, at| s.groups.get(at)?.busiest;
+            CoresWakes cores_wakes Count CoreGroup Mean
+                "Times that an active core left an idle state."
+                |s, at| s.groups.get(at)?.wakes;
             CoresFrequency cores_frequency Hertz CoreGroup Mean
                 "Frequency at the end of the period."
                 |s, at| Some(s.groups.get(at)?.frequency?.0);

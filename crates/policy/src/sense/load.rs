@@ -105,7 +105,7 @@ mod tests {
         let mut signals = Signals::new(&topology);
         for (group, frequency) in signals.groups.iter_mut().zip([1e9, 2e9]) {
             let utilisation = Some(3.0 * cpu / 8.0);
-            *group = GroupSignals { active: Some(8), utilisation, busiest: None, frequency: None };
+            *group = GroupSignals { active: Some(8), utilisation, ..GroupSignals::default() };
             group.frequency = Some(Hertz(frequency));
         }
         for (number, job) in signals.jobs.iter_mut().enumerate() {

@@ -58,7 +58,7 @@ pub fn absurd_group(
     spec: &GroupSpec,
     highest: Hertz,
 ) -> Option<&'static str> {
-    let GroupSignals { active, utilisation, busiest, frequency } = *group;
+    let GroupSignals { active, utilisation, busiest, frequency, .. } = *group;
     let clock = |f: Hertz| (0.0..=highest.0 * MAX_FREQUENCY_FACTOR).contains(&f.0);
     if active.is_some_and(|active| active > spec.cores) {
         Some("guard:absurd-core-count")

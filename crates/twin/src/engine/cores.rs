@@ -52,6 +52,17 @@ struct Core {
     booked: u64,
     /// Useful time in this period, nanoseconds.
     busy: u64,
+    /// Times that it ran out of work in this period.
+    rests: u32,
+}
+
+impl Core {
+    /// There is no more work.
+    #[inline]
+    fn rest(&mut self, now: u64) {
+        (self.running, self.idle_since) = (NONE, now);
+        self.rests += 1;
+    }
 }
 
 /// One group: the cores of a stage.
@@ -183,6 +194,7 @@ impl Cores {
                 idle_since: 0,
                 booked: 0,
                 busy: 0,
+                rests: 0,
             };
             cores.extend(std::iter::repeat_n(core, count));
         }
@@ -350,7 +362,7 @@ impl Cores {
             self.run(events, now, index, next);
         } else {
             self.book(index, now);
-            (self.cores[index].running, self.cores[index].idle_since) = (NONE, now);
+            self.cores[index].rest(now);
         }
         (finished, next.map(|next| next.io))
     }
@@ -513,7 +525,7 @@ impl Cores {
     /// The job leaves the core.
     pub(super) fn stop_job(&mut self, core: usize, now: u64) {
         self.book(core, now);
-        (self.cores[core].running, self.cores[core].idle_since) = (NONE, now);
+        self.cores[core].rest(now);
     }
     pub(super) fn highest_frequency(&self) -> Hertz {
         *self.cpu.frequencies.last().unwrap_or(&Hertz(1e9))
@@ -565,17 +577,20 @@ impl Cores {
     pub(super) fn sense(&mut self, length: u64, signals: &mut [GroupSignals]) {
         for (group, signal) in self.groups.iter().zip(signals) {
             let cores = &mut self.cores[group.first..group.first + usize::from(group.stage.cores)];
-            let (mut sum, mut most) = (0, 0);
+            let (mut sum, mut most, mut rests) = (0, 0, 0);
+            let of = length * u64::from(group.active);
             for core in cores.iter_mut() {
                 let busy = std::mem::take(&mut core.busy);
+                rests += std::mem::take(&mut core.rests);
                 sum += busy;
                 most = most.max(busy);
             }
             let share = |busy: u64, of: u64| (of > 0).then(|| (busy as f64 / of as f64).min(1.0));
             *signal = GroupSignals {
                 active: Some(group.active),
-                utilisation: share(sum, length * u64::from(group.active)),
+                utilisation: share(sum, of),
                 busiest: share(most, length),
+                wakes: (length > 0 && !group.polls).then(|| rests as f64 / f64::from(group.active)),
                 frequency: Some(group.frequency),
             };
         }

@@ -116,6 +116,7 @@ impl Plant {
                 active: Some(control.active),
                 utilisation: Some(u),
                 busiest: Some(u),
+                wakes: None,
                 frequency: Some(control.frequency),
             };
         }
