@@ -21,7 +21,7 @@ use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
 use crate::find::cpus::Policy;
 use crate::find::hwmon::Chip;
-use crate::find::layout::{Impossible, Layout, ParkBy, Stated};
+use crate::find::layout::{DriveParts, Impossible, Layout, ParkBy, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
 use crate::sense::crowd::Crowd;
@@ -127,8 +127,8 @@ impl Host {
         &self.machine
     }
 
-    /// What an operator should know before it starts: fans that are left alone, and ceilings of
-    /// frequencies.
+    /// What an operator should know before it starts: fans that are left alone, ceilings of
+    /// frequencies, drives that are capped by a limit.
     #[must_use]
     pub fn remarks(&self, owned: &[Control]) -> Vec<String> {
         let owns = |control| owned.contains(&control);
@@ -139,6 +139,9 @@ impl Host {
         }
         if owns(Control::IdleWake) && !self.layout.raise_limits {
             remarks.extend(idle_wake::off(&self.machine, &self.layout));
+        }
+        if owns(Control::PowerState) {
+            remarks.extend(self.layout.drives.iter().filter_map(DriveParts::limit_remark));
         }
         remarks.extend(self.layout.job_remarks(&self.topology));
         remarks

@@ -250,6 +250,38 @@ fn what_is_to_be_left_safe_is_left_safe() {
     assert_eq!(bench.tree.get("dev/nvme0"), "0");
 }
 
+/// A drive that takes a power limit is capped in steps of a watt, whatever limit was found.
+#[test]
+fn a_power_limit_is_a_cap_in_small_steps() {
+    for found in [0, 2 << 16 | 2_030, 1 << 16 | 60_000] {
+        let tree = intel();
+        tree.with_drives();
+        tree.put("dev/nvme1-23", found);
+        let before = tree.settings();
+        let mut bench = Bench::with(tree, Leave::Restore, Held::default());
+        let caps = bench.host.topology().drives.iter().map(|drive| drive.operational().len());
+        assert_eq!(caps.collect::<Vec<_>>(), [3, 17], "25 to 9 W");
+        let remarks = bench.host.remarks(&[Control::PowerState]);
+        let is_said =
+            |remark: &String| remark.ends_with("states 0 to 16 are limits of 25 W to 9 W");
+        assert!(remarks.iter().any(is_said), "{remarks:?}");
+        let mut request = bench.request();
+        request.power_state.ask(0, 1, "test:");
+        request.power_state.ask(1, 10, "test:");
+        let applied = bench.apply(&request);
+        assert_eq!(applied.of(Control::PowerState, 1), Outcome::Done);
+        let is = |file: &str| bench.tree.get(file);
+        assert_eq!((is("dev/nvme0"), is("dev/nvme1")), ("1".to_owned(), "0".to_owned()));
+        assert_eq!(is("dev/nvme1-23"), (2 << 16 | 1_500).to_string());
+        let mut signals = Signals::new(bench.host.topology());
+        bench.host.sense(&mut signals);
+        assert_eq!((signals.drives[0].state, signals.drives[1].state), (Some(1), Some(10)));
+        bench.restore();
+        assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
+        assert_eq!(bench.tree.get("dev/nvme1-23"), found.to_string());
+    }
+}
+
 #[test]
 fn what_the_operator_holds_is_held_and_set_back() {
     let tree = intel();
@@ -276,7 +308,8 @@ fn what_the_operator_holds_is_held_and_set_back() {
         background: vec!["backup.slice".to_owned()],
     };
     let held = holds.places(&tree.with_drives()).unwrap();
-    let mut bench = Bench::with(tree, Leave::Restore, held);
+    let stated = Stated { holds_drive_power: true, ..Stated::default() };
+    let mut bench = Bench::stated(tree, &stated, Leave::Restore, held);
     let mut request = bench.request();
     request.ask_background(BackgroundMode::Race, "test:");
     assert_eq!(bench.apply(&request).of(Control::Background, 0), Outcome::Done);

@@ -373,7 +373,17 @@ impl Config {
         let Machine { min_cores, park_by, min_duty, raise_limits, ref groups, .. } = self.machine;
         let groups = groups.iter().map(group).collect::<Result<_>>()?;
         let (fans, jobs) = (self.fans(), self.jobs());
-        Ok(Stated { groups, min_cores, min_duty, park_by, raise_limits, fans, jobs })
+        let holds_drive_power = self.hold.drive_power.is_some();
+        Ok(Stated {
+            groups,
+            min_cores,
+            min_duty,
+            park_by,
+            raise_limits,
+            fans,
+            jobs,
+            holds_drive_power,
+        })
     }
 
     /// The fans as stated.

@@ -13,13 +13,14 @@ use crate::act::jobs::Jobs;
 use crate::act::knob::Place;
 use crate::act::originals::State;
 use crate::act::parking::Parking;
-use crate::act::places::{fan_places, limit};
+use crate::act::places::{cap_place, fan_places, limit};
 use crate::act::steering::{Notice, Steering, worse};
 use crate::act::tasks::Tasks;
 use crate::find::fans::Fan;
 use crate::find::jobs::Seen;
 use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
+use crate::nvme::Cap;
 
 /// Controls that nothing on a host carries out.
 const NOWHERE: [Control; 1] = [Control::JobSocket];
@@ -75,7 +76,7 @@ pub struct Acting {
     cores: Vec<u16>,
     parking: Option<Parking>,
     domains: Vec<Domain>,
-    drives: Vec<Option<usize>>,
+    drives: Vec<Option<(usize, Cap)>>,
     idle: Vec<Option<IdleWake>>,
     jobs: Jobs,
     fans: Vec<Option<FanControl>>,
@@ -127,7 +128,8 @@ impl Acting {
             Some(FanControl::new(find(&duty)?, mode, fan.tachometer.is_some()))
         };
         let drive = |parts: &crate::find::layout::DriveParts| {
-            find(&Place::PowerState { drive: parts.drive.id.clone()? })
+            let cap = Cap::of(parts.identity.as_ref()?);
+            Some((find(&cap_place(&cap, parts.drive.id.clone()?))?, cap))
         };
         let idle = |parts: &crate::find::layout::DriveParts| {
             let at = find(&idle_wake::place(parts)?)?;
@@ -220,8 +222,9 @@ impl Acting {
     /// The power state that was written last to a drive and read back, and when.
     #[must_use]
     pub fn power_state(&self, drive: usize) -> Option<(Nanos, PowerState)> {
-        let (at, state) = self.steering.read_back(self.drives[drive]?)?;
-        Some((at, state.parse().ok()?))
+        let (place, cap) = self.drives[drive].as_ref()?;
+        let (at, value) = self.steering.read_back(*place)?;
+        Some((at, cap.state(value.parse().ok()?)))
     }
 
     /// See [`crate::Host::notices`].
@@ -244,11 +247,11 @@ impl Acting {
         let frequency = attempt(of(Control::Frequency), tries, machine, steering);
         let tries: Vec<_> = fans.iter().flatten().map(|fan| fan.attempt(steering)).collect();
         let fan = attempt(of(Control::FanDuty), tries, machine, steering);
-        let next = |(at, spec): (&Option<usize>, &DriveSpec)| {
-            let at = (*at)?;
-            let is_other = |state: &PowerState| state.to_string() != steering.found(at);
-            let state = (1..spec.operational().len() as PowerState).find(is_other)?;
-            Some(Attempt { writes: vec![(at, state.to_string())], bounds: None })
+        let next = |(drive, spec): (&Option<(usize, Cap)>, &DriveSpec)| {
+            let (at, cap) = drive.as_ref()?;
+            let values = (1..spec.operational().len() as PowerState).map(|state| cap.text(state));
+            let value = { values }.find(|value| value != steering.found(*at))?;
+            Some(Attempt { writes: vec![(*at, value)], bounds: None })
         };
         let tries: Vec<_> = drives.iter().zip(&topology.drives).filter_map(next).collect();
         let drive = attempt(of(Control::PowerState), tries, machine, steering);
@@ -307,7 +310,9 @@ impl Acting {
     ) {
         let checked = CHECKED.max(self.steering.count() / CHECKED_PARTS);
         let (drives, offline) = (&self.drives, self.resting());
-        let drive = |place: usize| drives.iter().position(|at| *at == Some(place));
+        let drive = |place: usize| {
+            drives.iter().position(|at| at.as_ref().is_some_and(|(at, _)| *at == place))
+        };
         let rests = |place: usize| {
             let its = self.domains.iter().find(|domain| [domain.max, domain.min].contains(&place));
             its.is_some_and(|domain| domain.rests(&offline))
@@ -453,22 +458,22 @@ impl Acting {
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
         let steering = &mut self.steering;
-        let number = |text: &str| text.parse::<PowerState>().unwrap_or_default();
         let mut taken = true;
         for lower in [true, false] {
-            for (drive, at) in self.drives.iter().enumerate() {
+            for (drive, cap) in self.drives.iter().enumerate() {
                 let asked = given.power_state.at(drive).given;
-                let Some(at) = *at else {
+                let Some((at, cap)) = cap else {
                     tell(Control::PowerState, drive, refused(asked.is_some()));
                     continue;
                 };
+                let (at, number) = (*at, |text: &str| cap.state(text.parse().unwrap_or_default()));
                 let to = asked.unwrap_or_else(|| number(steering.found(at)));
                 let lowers = to > number(steering.now(at));
                 if lowers != lower {
                     continue;
                 }
                 let outcome = if lower || taken {
-                    let value = asked.map(|state| state.to_string());
+                    let value = asked.map(|state| cap.text(state));
                     steering.set(at, value.as_deref(), now)
                 } else {
                     Outcome::Refused

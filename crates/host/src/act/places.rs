@@ -12,6 +12,7 @@ use crate::find::cpus::Policy;
 use crate::find::fans::Fan;
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
+use crate::nvme::Cap;
 
 /// Places that one control is set in, all of them or none: a fan's mode and duty, a domain's
 /// highest and lowest frequency.
@@ -123,7 +124,8 @@ pub fn units(
         if let Some(drive) = parts.drive.id.clone()
             && spec.operational().len() > 1
         {
-            let place = Steered::new(Place::PowerState { drive }, Safe::Value("0".to_owned()));
+            let cap = parts.identity.as_ref().map_or(Cap::State, Cap::of);
+            let place = Steered::new(cap_place(&cap, drive), Safe::Value(cap.text(0)));
             all.push(Unit::of(Control::PowerState, vec![place]));
         }
         if owns(Control::IdleWake)
@@ -154,6 +156,15 @@ pub fn fan_unit(machine: &Machine, fan: &Fan) -> Unit {
 #[must_use]
 pub fn limit(policy: &Policy, which: &str) -> Place {
     Place::File { path: format!("{}/scaling_{which}_freq", policy.folder) }
+}
+
+/// The place of a drive's cap.
+#[must_use]
+pub fn cap_place(cap: &Cap, drive: String) -> Place {
+    match cap {
+        Cap::State => Place::PowerState { drive },
+        Cap::Limit(_) => Place::PowerLimit { drive },
+    }
 }
 
 /// The place of a fan's duty, and that of its mode where it has one.

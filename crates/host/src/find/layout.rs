@@ -12,7 +12,7 @@ use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
 use crate::find::jobs::{self, StatedJob};
 use crate::find::machine::Machine;
-use crate::nvme::{Admin, Identity};
+use crate::nvme::{Admin, Cap, Identity};
 
 /// Frequencies of a driver that takes any are offered in such steps.
 const STEP: Hertz = Hertz(100e6);
@@ -66,6 +66,8 @@ pub struct Stated {
     pub raise_limits: bool,
     /// Control groups that are jobs.
     pub jobs: Vec<StatedJob>,
+    /// Whether the operator holds the drives' power limit: no policy sets it then.
+    pub holds_drive_power: bool,
 }
 
 impl Default for Stated {
@@ -78,6 +80,7 @@ impl Default for Stated {
             fans: Vec::new(),
             raise_limits: false,
             jobs: Vec::new(),
+            holds_drive_power: false,
         }
     }
 }
@@ -148,9 +151,21 @@ impl DriveParts {
                 let (entry, exit) = (Nanos::ZERO, Nanos::ZERO);
                 vec![PowerStateSpec { max_power, operational: true, entry, exit }]
             }
-            (None, Some(identity)) => identity.states.clone(),
+            (None, Some(identity)) => Cap::of(identity).states(identity),
             (None, None) => Vec::new(),
         }
+    }
+
+    /// What an operator should know of its cap.
+    #[must_use]
+    pub fn limit_remark(&self) -> Option<String> {
+        let Cap::Limit(limits) = Cap::of(self.identity.as_ref()?) else { return None };
+        let (most, least) = (limits.first()?, limits.last()?);
+        Some(format!(
+            "{} is capped by its power limit: states 0 to {} are limits of {most} to {least}",
+            self.drive.id.as_ref().unwrap_or(&self.drive.name),
+            limits.len() - 1
+        ))
     }
 
     /// What counts for it in a budget where no power state says so, and what says so; `None` of a
@@ -200,7 +215,10 @@ impl Layout {
     ) -> Result<(Self, Topology), Impossible> {
         let owns = |control| owned.contains(&control);
         let groups = groups(machine, stated)?;
-        let drives = drives(machine);
+        let mut drives = drives(machine);
+        for identity in drives.iter_mut().filter_map(|parts| parts.identity.as_mut()) {
+            identity.limits_power &= !stated.holds_drive_power;
+        }
         let steers_fans = owns(Control::FanDuty);
         let fans = if steers_fans { Fans::found(machine, &stated.fans) } else { Fans::default() };
         let steers_heat = owns(Control::FanDuty) || owns(Control::FrequencyCap);

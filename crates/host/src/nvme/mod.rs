@@ -1,5 +1,6 @@
 //! NVMe drives by their admin commands: who they are, their power states, their health.
 
+mod cap;
 mod ioctl;
 mod patient;
 mod wire;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::sys::{Absent, Sys};
+pub use cap::Cap;
 pub use ioctl::Ioctl;
 pub use patient::Patient;
 pub use wire::{Health, Identity, power_limit};

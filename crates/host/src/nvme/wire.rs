@@ -99,6 +99,11 @@ pub fn power_limit(power: Watts) -> Option<u32> {
     (1.0..=f64::from(u16::MAX)).contains(&hundredths).then_some(2 << 16 | hundredths as u32)
 }
 
+/// The power limit that the feature says; none where it says none.
+pub fn limited(value: u32) -> Option<Watts> {
+    scaled(value as u16, (value >> 16) as u8 & 3)
+}
+
 fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }

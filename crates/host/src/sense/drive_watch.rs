@@ -10,7 +10,10 @@ use crate::find::chips::TEMPERATURES;
 use crate::find::layout::DriveParts;
 use crate::find::machine::Machine;
 use crate::find::meters::MOST;
-use crate::nvme::{Admin, Identity, POWER_MANAGEMENT, POWER_STATE_BITS, Patient};
+use crate::nvme::{
+    Admin, Cap, Identity, POWER_LIMIT, POWER_LIMIT_BITS, POWER_MANAGEMENT, POWER_STATE_BITS,
+    Patient,
+};
 
 /// Over a second a drive draws no more than so many times what its fastest state says.
 const MOST_FACTOR: f64 = 3.0;
@@ -27,6 +30,7 @@ pub struct DriveWatch {
 struct Drive {
     admin: Patient,
     identity: Option<Identity>,
+    cap: Cap,
     /// That it says nonsense: what is yet to be told, and whether it was.
     notice: Option<Notice>,
     said: bool,
@@ -39,8 +43,10 @@ impl DriveWatch {
         let controller = parts.drive.controller.as_ref().filter(|_| parts.identity.is_some());
         let admin = controller.and_then(|name| machine.open_nvme(name).ok());
         let identity = parts.identity.clone();
-        let (states, idle) = identity.clone().map(|it| (it.states, it.idle)).unwrap_or_default();
-        let drive = |admin| Drive { admin, identity, notice: None, said: false };
+        let cap = identity.as_ref().map_or(Cap::State, Cap::of);
+        let of = |identity: &Identity| (cap.states(identity), cap.idle(identity));
+        let (states, idle) = identity.as_ref().map(of).unwrap_or_default();
+        let drive = |admin| Drive { admin, identity, cap, notice: None, said: false };
         Self { asked: Asked::new(states, idle), drive: admin.map(drive) }
     }
 
@@ -69,8 +75,11 @@ impl DriveWatch {
 
 impl Answers for Drive {
     fn state(&mut self) -> Option<PowerState> {
-        let value = self.admin.feature(POWER_MANAGEMENT).ok()?;
-        Some((value & POWER_STATE_BITS) as PowerState)
+        let (feature, bits) = match self.cap {
+            Cap::State => (POWER_MANAGEMENT, POWER_STATE_BITS),
+            Cap::Limit(_) => (POWER_LIMIT, POWER_LIMIT_BITS),
+        };
+        Some(self.cap.state(self.admin.feature(feature).ok()? & bits))
     }
 
     /// Without what no drive can say: it is absent, and named once.

@@ -1,0 +1,131 @@
+//! How a drive's cap is set: by its power state, or, where it takes a power limit (NVMe Base 2.3,
+//! Feature 23h), by that, in steps between the caps of its power states.
+
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{PowerState, PowerStateSpec};
+
+use crate::nvme::wire::{Identity, limited, power_limit};
+
+/// From one step of a limit to the next.
+const STEP: Watts = Watts(1.0);
+
+/// What a policy's power states are of a drive.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cap {
+    /// Its own.
+    State,
+    /// Limits, from the highest to the lowest.
+    Limit(Vec<Watts>),
+}
+
+impl Cap {
+    /// Of a drive with this identity. One with a single cap says nothing of the lowest limit that
+    /// it takes.
+    #[must_use]
+    pub fn of(identity: &Identity) -> Self {
+        let caps = identity.states.iter().filter(|state| state.operational);
+        let caps = || caps.clone().map(|state| state.max_power);
+        let (most, least) = (caps().reduce(Watts::max), caps().reduce(Watts::min));
+        let (Some(most), Some(least)) = (most, least) else { return Self::State };
+        let is_limited = |cap: Watts| power_limit(cap).is_some();
+        if !identity.limits_power || least >= most || ![most, least].into_iter().all(is_limited) {
+            return Self::State;
+        }
+        let steps = ((most - least) / STEP).ceil().min(f64::from(PowerState::MAX) / 2.0);
+        let step = |number: u32| most - (most - least) * (f64::from(number) / steps);
+        Self::Limit((0..=steps as u32).map(step).collect())
+    }
+
+    /// The states that a policy sees of a drive with this identity.
+    #[must_use]
+    pub fn states(&self, identity: &Identity) -> Vec<PowerStateSpec> {
+        let Self::Limit(limits) = self else { return identity.states.clone() };
+        let (entry, exit) = (Nanos::ZERO, Nanos::ZERO);
+        let limit = |max_power: &Watts| {
+            let max_power = *max_power;
+            PowerStateSpec { max_power, operational: true, entry, exit }
+        };
+        let idle = identity.states.iter().filter(|state| !state.operational);
+        limits.iter().map(limit).chain(idle.cloned()).collect()
+    }
+
+    /// What a drive that rests draws in each of these.
+    #[must_use]
+    pub fn idle(&self, identity: &Identity) -> Vec<Option<Watts>> {
+        let Self::Limit(limits) = self else { return identity.idle.clone() };
+        let own = identity.idle.iter().zip(&identity.states);
+        let idle = own.filter(|(_, state)| !state.operational).map(|(idle, _)| *idle);
+        let awake = identity.idle.first().copied().flatten();
+        vec![awake; limits.len()].into_iter().chain(idle).collect()
+    }
+
+    /// What is written there for a state.
+    #[must_use]
+    pub fn text(&self, state: PowerState) -> String {
+        let Self::Limit(limits) = self else { return state.to_string() };
+        let last = limits.last().copied().unwrap_or_default();
+        let limit = limits.get(usize::from(state)).copied().unwrap_or(last);
+        power_limit(limit).unwrap_or_default().to_string()
+    }
+
+    /// The state that a value stands for: of a limit between two steps that above it, for the drive
+    /// may draw so much.
+    #[must_use]
+    pub fn state(&self, value: u32) -> PowerState {
+        let Self::Limit(limits) = self else { return value as PowerState };
+        let Some(limit) = limited(value) else { return 0 };
+        // Limits are in hundredths of a watt.
+        let above = limits.iter().take_while(|step| step.0 + 0.005 >= limit.0).count();
+        above.saturating_sub(1) as PowerState
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(caps: &[f64], limits_power: bool) -> Identity {
+        let state = |watts: &f64| PowerStateSpec {
+            max_power: Watts(*watts),
+            operational: *watts > 5.0,
+            entry: Nanos::ZERO,
+            exit: Nanos::ZERO,
+        };
+        Identity {
+            serial: String::new(),
+            model: String::new(),
+            states: caps.iter().map(state).collect(),
+            idle: caps.iter().map(|watts| Some(Watts(watts / 10.0))).collect(),
+            warning: None,
+            limits_power,
+            apst: false,
+        }
+    }
+
+    #[test]
+    fn a_limit_is_set_in_steps_between_the_drives_own_caps() {
+        let drive = identity(&[25.0, 14.0, 8.5, 2.0], true);
+        let cap = Cap::of(&drive);
+        let states = cap.states(&drive);
+        let caps: Vec<_> = states.iter().map(|state| state.max_power.0).collect();
+        assert_eq!((caps.len(), caps[0], caps[17], caps[18]), (19, 25.0, 8.5, 2.0));
+        assert!(caps.windows(2).all(|pair| pair[0] > pair[1]));
+        assert!(!states[18].operational);
+        assert_eq!(cap.idle(&drive)[17..], [Some(Watts(2.5)), Some(Watts(0.2))]);
+        for state in 0..18 {
+            assert_eq!(cap.state(cap.text(state).parse().unwrap()), state);
+        }
+        // No limit, one above all, between two steps, below all.
+        let of = |watts: f64| cap.state(power_limit(Watts(watts)).unwrap());
+        assert_eq!((cap.state(0), of(40.0), of(24.5), of(5.0)), (0, 0, 0, 17));
+    }
+
+    #[test]
+    fn others_have_their_own_states() {
+        for drive in [identity(&[25.0, 14.0], false), identity(&[25.0, 2.0], true)] {
+            let cap = Cap::of(&drive);
+            assert_eq!((&cap, cap.states(&drive)), (&Cap::State, drive.states.clone()));
+            assert_eq!((cap.text(1), cap.state(1)), ("1".to_owned(), 1));
+        }
+    }
+}
