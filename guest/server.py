@@ -120,7 +120,10 @@ def begin(bed):
         cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
         modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
     for drive in bed.targets:
-        bed.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
+        # After a reset the emulator's network still has the connections of before, and one in
+        # some thirty new ones was not answered.
+        connect = f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}"
+        bed.guest.run(f"{connect} || {connect}")
     # Those of a machine that was reset are connected anew at first.
     disks = "ls -d /sys/block/nvme[0-9]n* | wc -l; grep -sc live /sys/class/nvme/nvme?/state | grep -c :1"
     until("all drives answer", lambda: bed.guest.attempt(disks)[1].split() == [str(DRIVES)] * 2,

@@ -232,13 +232,13 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// What was sensed of a group in a period.
-    fn of(signal: &GroupSignals, period: Nanos, highest: Hertz) -> Option<Self> {
+    /// What was sensed of a group.
+    fn of(signal: &GroupSignals, highest: Hertz) -> Option<Self> {
         let speed = signal.frequency.map_or(1.0, |of| (of / highest).clamp(0.05, 1.0));
         let speed = if speed > 1.0 - READ { 1.0 } else { speed };
         let (active, share) = (f64::from(signal.active?), signal.utilisation?);
         let most = signal.busiest.unwrap_or(share) * speed;
-        let gap = signal.wakes.map(|wakes| (1.0 - share).max(0.0) * period.seconds() / wakes);
+        let gap = signal.wakes.map(|wakes| (1.0 - share).max(0.0) / wakes);
         let gap = gap.filter(|gap| *gap > 0.0);
         Some(Self { active, speed, busy: share * active * speed, most, gap })
     }
@@ -289,7 +289,7 @@ impl Saved {
         let (mut fastest, mut now) = ([0.0_f64; 2], 0.0_f64);
         for (group, spec) in topology.groups.iter().enumerate() {
             let signal = &signals.groups[group];
-            let Some(runs) = Runs::of(signal, signals.period, highest) else { return };
+            let Some(runs) = Runs::of(signal, highest) else { return };
             let cores = f64::from(spec.cores);
             let native = match natively.get(group).copied().flatten() {
                 Some(native) => [native; 2],
@@ -388,7 +388,7 @@ fn imagine<'a>(
     let highest = topology.max_frequency();
     let mut longer = Longer { times: 1.0, by: signals.io.completed.map(|_| 0.0) };
     let period = signals.period;
-    let natively = signals.groups.iter().map(|signal| Runs::of(signal, period, highest));
+    let natively = signals.groups.iter().map(|signal| Runs::of(signal, highest));
     let natively: Vec<_> = natively.collect();
     for (group, native) in natively.iter().enumerate() {
         let (cores, ceiling) = limits(&signals.in_force, topology, group);
@@ -413,7 +413,7 @@ fn imagine<'a>(
         });
         signal.utilisation = Some(after.min(1.0));
         let gap = native.on(active.into(), speed).gap;
-        signal.wakes = gap.map(|gap| (1.0 - after).max(0.0) * period.seconds() / gap);
+        signal.wakes = gap.map(|gap| (1.0 - after).max(0.0) / gap);
         (signal.active, signal.frequency) = (Some(active), Some(highest * speed));
         for of in CORES {
             modelled(signals, *of, group);

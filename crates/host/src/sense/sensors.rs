@@ -252,6 +252,7 @@ impl Sensors {
             let (now, before) = *self.ticks.get(usize::from(cpu)).filter(|_| known)?;
             now.share(before)
         };
+        let period = signals.period;
         for (group, signal) in signals.groups.iter_mut().enumerate() {
             let active = active(group);
             signal.active = Some(active);
@@ -274,7 +275,8 @@ impl Sensors {
             let (sum, count) = grown
                 .filter_map(|(core, grown)| grown.filter(|_| core < usize::from(active)))
                 .fold((0, 0_u32), |(sum, count), grown| (sum + grown, count + 1));
-            signal.wakes = (count > 0).then(|| sum as f64 / f64::from(count));
+            let second = f64::from(count) * period.seconds();
+            signal.wakes = (second > 0.0).then(|| sum as f64 / second);
             signal.frequency = (!read.is_empty()).then_some(Hertz(mean * 1e3));
         }
     }

@@ -81,7 +81,7 @@ macro_rules! signals {
                 |s, at| s.groups.get(at)?.utilisation;
             CoresBusiest cores_busiest Share CoreGroup Max "The same of the busiest core."
                 |s, at| s.groups.get(at)?.busiest;
-            CoresWakes cores_wakes Count CoreGroup Mean
+            CoresWakes cores_wakes PerSecond CoreGroup Mean
                 "Times that an active core left an idle state."
                 |s, at| s.groups.get(at)?.wakes;
             CoresFrequency cores_frequency Hertz CoreGroup Mean

@@ -91,7 +91,7 @@ pub struct GroupSignals {
     pub utilisation: Option<f64>,
     /// The same for the busiest core of the group.
     pub busiest: Option<f64>,
-    /// Times that a core left an idle state, mean over the active cores.
+    /// Times a second that a core left an idle state, mean over the active cores.
     pub wakes: Option<f64>,
     /// Current frequency.
     pub frequency: Option<Hertz>,

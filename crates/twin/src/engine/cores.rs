@@ -590,7 +590,7 @@ impl Cores {
                 active: Some(group.active),
                 utilisation: share(sum, of),
                 busiest: share(most, length),
-                wakes: (length > 0 && !group.polls).then(|| rests as f64 / f64::from(group.active)),
+                wakes: (of > 0 && !group.polls).then(|| f64::from(rests) / of as f64 * 1e9),
                 frequency: Some(group.frequency),
             };
         }
