@@ -250,10 +250,14 @@ fn what_is_to_be_left_safe_is_left_safe() {
     assert_eq!(bench.tree.get("dev/nvme0"), "0");
 }
 
-/// A drive that takes a power limit is capped in steps of a watt, whatever limit was found.
+/// A drive that takes a power limit is capped in steps of a watt, and never above the limit found.
 #[test]
 fn a_power_limit_is_a_cap_in_small_steps() {
-    for found in [0, 2 << 16 | 2_030, 1 << 16 | 60_000] {
+    let (none, some, below_all) = (0, 2 << 16 | 2_030, 1 << 16 | 60_000);
+    let fifteen = 2 << 16 | 1_500;
+    for (found, set, state) in
+        [(none, fifteen, 10), (some, fifteen, 10), (below_all, below_all, 16)]
+    {
         let tree = intel();
         tree.with_drives();
         tree.put("dev/nvme1-23", found);
@@ -270,15 +274,17 @@ fn a_power_limit_is_a_cap_in_small_steps() {
         request.power_state.ask(1, 10, "test:");
         let applied = bench.apply(&request);
         assert_eq!(applied.of(Control::PowerState, 1), Outcome::Done);
-        let is = |file: &str| bench.tree.get(file);
-        assert_eq!((is("dev/nvme0"), is("dev/nvme1")), ("1".to_owned(), "0".to_owned()));
-        assert_eq!(is("dev/nvme1-23"), (2 << 16 | 1_500).to_string());
+        let is = |bench: &Bench, file: &str| bench.tree.get(file);
+        assert_eq!((is(&bench, "dev/nvme0"), is(&bench, "dev/nvme1")), ("1".into(), "0".into()));
+        assert_eq!(is(&bench, "dev/nvme1-23"), set.to_string());
         let mut signals = Signals::new(bench.host.topology());
         bench.host.sense(&mut signals);
-        assert_eq!((signals.drives[0].state, signals.drives[1].state), (Some(1), Some(10)));
+        assert_eq!((signals.drives[0].state, signals.drives[1].state), (Some(1), Some(state)));
+        request.power_state.ask(1, 0, "test:");
+        bench.apply(&request);
+        assert_eq!(is(&bench, "dev/nvme1-23"), found.to_string());
         bench.restore();
         assert_eq!(changed(&bench.tree, &before), Vec::<String>::new());
-        assert_eq!(bench.tree.get("dev/nvme1-23"), found.to_string());
     }
 }
 

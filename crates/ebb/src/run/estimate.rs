@@ -196,22 +196,17 @@ impl Governed<'_> {
     /// How much faster than its work needs it lets a group run; at the lowest speed that is not to
     /// be seen.
     fn headroom(&self, runs: &Runs, highest: Hertz) -> Option<f64> {
-        let is_free = runs.busy > 0.0 && runs.speed > 1.05 * (self.lowest / highest);
-        is_free.then(|| runs.speed * runs.active / runs.busy)
+        runs.headroom().filter(|_| runs.speed > 1.05 * (self.lowest / highest))
     }
 
     /// The speed that it gives `active` cores with the work of a group that it lets run so. At the
     /// lowest speed it may leave less above the work than is seen.
     fn follows(&self, native: &Runs, active: f64, highest: Hertz) -> f64 {
         let lowest = (self.lowest / highest).min(1.0);
-        if self.keeps(lowest).is_some() || native.busy == 0.0 {
-            return native.speed;
-        }
-        let seen = native.speed * native.active / native.busy;
-        let headroom = match self.headroom(native, highest) {
-            Some(headroom) => headroom,
-            None => self.defined().map_or(seen, |defined| defined.min(seen)),
-        };
+        let moves = native.headroom().filter(|_| self.keeps(lowest).is_none());
+        let Some(seen) = moves else { return native.speed };
+        let at_most = || self.defined().map_or(seen, |defined| defined.min(seen));
+        let headroom = self.headroom(native, highest).unwrap_or_else(at_most);
         (headroom * native.busy / active).clamp(lowest, 1.0)
     }
 }
@@ -241,6 +236,11 @@ impl Runs {
         let gap = signal.wakes.map(|wakes| (1.0 - share).max(0.0) / wakes);
         let gap = gap.filter(|gap| *gap > 0.0);
         Some(Self { active, speed, busy: share * active * speed, most, gap })
+    }
+
+    /// How much faster than their work needs they run; none without work.
+    fn headroom(&self) -> Option<f64> {
+        (self.busy > 0.0).then(|| self.speed * self.active / self.busy)
     }
 
     /// The same work on other cores: where it comes at random, each rests the longer the more

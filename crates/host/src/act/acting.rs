@@ -128,7 +128,7 @@ impl Acting {
             Some(FanControl::new(find(&duty)?, mode, fan.tachometer.is_some()))
         };
         let drive = |parts: &crate::find::layout::DriveParts| {
-            let cap = Cap::of(parts.identity.as_ref()?);
+            let cap = parts.cap();
             Some((find(&cap_place(&cap, parts.drive.id.clone()?))?, cap))
         };
         let idle = |parts: &crate::find::layout::DriveParts| {
@@ -241,7 +241,7 @@ impl Acting {
 
     /// Tries each kind of control in one place and gives it back.
     pub fn contact(&mut self, machine: &Machine, topology: &Topology) -> Vec<Trial> {
-        let Self { steering, domains, fans, drives, idle, constant, .. } = self;
+        let Self { steering, domains, fans, drives, idle, constant, raises, .. } = self;
         let of = |control: Control| control.row().name;
         let tries: Vec<_> = domains.iter().filter_map(|domain| domain.attempt(steering)).collect();
         let frequency = attempt(of(Control::Frequency), tries, machine, steering);
@@ -249,8 +249,10 @@ impl Acting {
         let fan = attempt(of(Control::FanDuty), tries, machine, steering);
         let next = |(drive, spec): (&Option<(usize, Cap)>, &DriveSpec)| {
             let (at, cap) = drive.as_ref()?;
-            let values = (1..spec.operational().len() as PowerState).map(|state| cap.text(state));
-            let value = { values }.find(|value| value != steering.found(*at))?;
+            let found = steering.found(*at);
+            let may = |state: &PowerState| cap.may(*state, found, *raises);
+            let states = (1..spec.operational().len() as PowerState).filter(may);
+            let value = states.map(|state| cap.text(state)).find(|value| value != found)?;
             Some(Attempt { writes: vec![(*at, value)], bounds: None })
         };
         let tries: Vec<_> = drives.iter().zip(&topology.drives).filter_map(next).collect();
@@ -467,7 +469,9 @@ impl Acting {
                     continue;
                 };
                 let (at, number) = (*at, |text: &str| cap.state(text.parse().unwrap_or_default()));
-                let to = asked.unwrap_or_else(|| number(steering.found(at)));
+                let found = steering.found(at);
+                let asked = asked.filter(|state| cap.may(*state, found, self.raises));
+                let to = asked.unwrap_or_else(|| number(found));
                 let lowers = to > number(steering.now(at));
                 if lowers != lower {
                     continue;

@@ -124,7 +124,7 @@ pub fn units(
         if let Some(drive) = parts.drive.id.clone()
             && spec.operational().len() > 1
         {
-            let cap = parts.identity.as_ref().map_or(Cap::State, Cap::of);
+            let cap = parts.cap();
             let place = Steered::new(cap_place(&cap, drive), Safe::Value(cap.text(0)));
             all.push(Unit::of(Control::PowerState, vec![place]));
         }

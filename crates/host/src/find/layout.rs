@@ -151,15 +151,21 @@ impl DriveParts {
                 let (entry, exit) = (Nanos::ZERO, Nanos::ZERO);
                 vec![PowerStateSpec { max_power, operational: true, entry, exit }]
             }
-            (None, Some(identity)) => Cap::of(identity).states(identity),
+            (None, Some(identity)) => self.cap().states(identity),
             (None, None) => Vec::new(),
         }
+    }
+
+    /// How its cap is set.
+    #[must_use]
+    pub fn cap(&self) -> Cap {
+        self.identity.as_ref().map_or(Cap::State, Cap::of)
     }
 
     /// What an operator should know of its cap.
     #[must_use]
     pub fn limit_remark(&self) -> Option<String> {
-        let Cap::Limit(limits) = Cap::of(self.identity.as_ref()?) else { return None };
+        let Cap::Limit(limits) = self.cap() else { return None };
         let (most, least) = (limits.first()?, limits.last()?);
         Some(format!(
             "{} is capped by its power limit: states 0 to {} are limits of {most} to {least}",

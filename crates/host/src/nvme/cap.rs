@@ -68,6 +68,13 @@ impl Cap {
         power_limit(limit).unwrap_or_default().to_string()
     }
 
+    /// Whether a state may be asked for where `found` was: a limit found is kept, unless limits may
+    /// be raised.
+    #[must_use]
+    pub fn may(&self, state: PowerState, found: &str, raises: bool) -> bool {
+        *self == Self::State || raises || state > self.state(found.parse().unwrap_or_default())
+    }
+
     /// The state that a value stands for: of a limit between two steps that above it, for the drive
     /// may draw so much.
     #[must_use]

@@ -43,7 +43,7 @@ impl DriveWatch {
         let controller = parts.drive.controller.as_ref().filter(|_| parts.identity.is_some());
         let admin = controller.and_then(|name| machine.open_nvme(name).ok());
         let identity = parts.identity.clone();
-        let cap = identity.as_ref().map_or(Cap::State, Cap::of);
+        let cap = parts.cap();
         let of = |identity: &Identity| (cap.states(identity), cap.idle(identity));
         let (states, idle) = identity.as_ref().map(of).unwrap_or_default();
         let drive = |admin| Drive { admin, identity, cap, notice: None, said: false };

@@ -117,12 +117,7 @@ pub const SENSES: &[Sense] = {
             CYCLE,
             "of the busiest core in ticks of 10 ms",
         ),
-        known(
-            &[CoresWakes],
-            "`cpuidle` of four cores",
-            CYCLE,
-            "of all cores; none of those that poll",
-        ),
+        known(&[CoresWakes], "`usage` of the idle states of four cores", CYCLE, "as it is"),
         known(
             &[CoresFrequency],
             "`scaling_cur_freq` of four cores",

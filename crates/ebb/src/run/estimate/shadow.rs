@@ -13,7 +13,7 @@ use ebb_twin::{AsHost, Observer, Outcome, Run, Sample};
 use super::*;
 use crate::server::Server;
 
-/// Servers of unlike power, none of which polls.
+/// Servers of unlike power: of three the cores poll, of one PACER has nothing to spare.
 const SERVERS: [&str; 6] =
     ["generic-1u", "dorado-6000", "asg-1115s", "pass-10", "converged-1u", "silver-980pro"];
 const LENGTH: Nanos = Nanos::from_secs(10);
@@ -197,7 +197,7 @@ fn what_is_printed_holds() {
     assert!(wrong.is_empty(), "{wrong:?}");
     let half_widths = half_widths.map(median);
     crate::out::note(format_args!("half-widths, in the median: {half_widths:.2?}"));
-    assert!(!all || half_widths.iter().all(|median| *median <= 0.3), "{half_widths:?}");
+    assert!(named != "all" || half_widths.iter().all(|median| *median <= 0.3), "{half_widths:?}");
 }
 
 fn median(mut of: Vec<f64>) -> f64 {
