@@ -105,11 +105,16 @@ def serve_drive(bed, number):
 def boot(bed, disks=()):
     """the server boots with two sockets and drives; its hardware is registered"""
     bed.folder.mkdir()
-    drive = tools(bed.folder, *programs(bed))
-    bed.guest = Guest(bed.image, bed.folder, SERVER, [drive, *disks])
+    bed.drives = [tools(bed.folder, *programs(bed)), *disks]
+    switch_on(bed)
     for number in range(DRIVES):
         serve_drive(bed, number)
     begin(bed)
+
+
+def switch_on(bed):
+    """Starts the machine; its disks are as they were left."""
+    bed.guest = Guest(bed.image, bed.folder, SERVER, bed.drives)
 
 
 def begin(bed):
@@ -120,11 +125,7 @@ def begin(bed):
         cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
         modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
     for drive in bed.targets:
-        # After a reset the emulator's network still has the connections of before, and one in
-        # some thirty new ones was not answered.
-        connect = f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}"
-        bed.guest.run(f"{connect} || {connect}")
-    # Those of a machine that was reset are connected anew at first.
+        bed.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
     disks = "ls -d /sys/block/nvme[0-9]n* | wc -l; grep -sc live /sys/class/nvme/nvme?/state | grep -c :1"
     until("all drives answer", lambda: bed.guest.attempt(disks)[1].split() == [str(DRIVES)] * 2,
           PATIENCE)
