@@ -29,9 +29,9 @@ def _names(names, sign=""):
     return " ".join(f"{sign} -name '{name}'" for name in names)
 
 
-# Defines dump, which prints all of it.
+# Defines dump, which prints all of it, but of keyboards, whose numbers are others after a start.
 DUMP = f"""dump() {{
-    find {" ".join(TREES)} -type f -perm /444 {_names(VOLATILE, "!")} -print0 \\
+    find {" ".join(TREES)} -name input -prune -o -type f -perm /444 {_names(VOLATILE, "!")} -print0 \\
         | sort -z | xargs -0 grep -s '' || true
     find /sys/block/*/device/power /sys/class/nvme/*/power /sys/class/nvme/*/device/power -maxdepth 1 \\
         -type f -perm /444 {_names(VOLATILE, "!")} -print0 2> /dev/null \\
