@@ -164,6 +164,77 @@ fn a_group_that_goes_is_no_job_until_it_is_back_and_begins_anew() {
     assert_eq!(bench.tree.get(&file(SCRUB, "cpu.max")), "80000 100000");
 }
 
+/// Says where the threads of a group run, and what they are bound to.
+fn threads(tree: &Tree, group: &str, on: &[(u32, u16, &str)]) {
+    let names: Vec<_> = on.iter().map(|(thread, ..)| thread.to_string()).collect();
+    tree.put(&file(group, "cgroup.threads"), names.join("\n"));
+    for (thread, cpu, bound) in on {
+        let mut fields = vec!["0".to_owned(); 44];
+        (fields[0], fields[36]) = ("R".to_owned(), cpu.to_string());
+        tree.put(&format!("proc/{thread}/stat"), format!("{thread} (a b) {}", fields.join(" ")))
+            .put(&format!("proc/{thread}/status"), format!("Cpus_allowed_list:\t{bound}"));
+    }
+}
+
+/// The CPUs of `intel()` on each socket.
+const HERE: &str = "0-3,8-11";
+const THERE: &str = "4-7,12-15";
+
+#[test]
+fn a_job_is_moved_for_as_long_as_that_is_asked_and_keeps_its_list() {
+    let tree = intel();
+    group(&tree, SCRUB, 1);
+    tree.put(&file(SCRUB, "cpuset.cpus"), "1-2,4-6")
+        .put(&file(SCRUB, "cpuset.cpus.effective"), "1-2,4-6");
+    threads(&tree, SCRUB, &[(300, 2, "1-2,4-6"), (301, 9, "1-2,4-6"), (302, 5, "1-2,4-6")]);
+    let mut bench = bench(tree);
+    let list = |bench: &Bench| bench.tree.get(&file(SCRUB, "cpuset.cpus"));
+    let to = |socket: u16| move |request: &mut Request| request.job_socket.ask(0, socket, "test:");
+    let (signals, applied) = cycle(&mut bench, to(1));
+    assert_eq!(signals.jobs[0].socket, 0, "two of its three threads run there");
+    assert_eq!((list(&bench), applied.of(Control::JobSocket, 0)), ("4-6".into(), Outcome::Done));
+    threads(&bench.tree, SCRUB, &[(300, 4, "4-6"), (301, 4, "4-6"), (302, 5, "4-6")]);
+    let (signals, _) = cycle(&mut bench, |_| {});
+    assert_eq!(signals.jobs[0].socket, 1);
+    assert_eq!(list(&bench), "1-2,4-6", "it has moved: from now on it may go where it likes");
+    threads(&bench.tree, SCRUB, &[(300, 4, "1-2,4-6")]);
+    cycle(&mut bench, to(0));
+    assert_eq!(list(&bench), "1-2");
+    let (_, applied) = cycle(&mut bench, to(2));
+    assert_eq!(applied.of(Control::JobSocket, 0), Outcome::Done, "no such socket: none is asked");
+    cycle(&mut bench, to(0));
+    // As after a kill.
+    bench.restore();
+    assert_eq!(list(&bench), "1-2,4-6");
+}
+
+#[test]
+fn a_job_stays_where_its_list_or_its_threads_binding_could_not_be_given_back() {
+    let remedy = "systemctl set-property scrub.service AllowedCPUs=0-15";
+    for (list, bound, says) in [
+        ("", "0-15", remedy),
+        (HERE, HERE, "one socket alone"),
+        (THERE, THERE, "one socket alone"),
+        ("0-15", "3", "threads are bound"),
+    ] {
+        let tree = intel();
+        group(&tree, SCRUB, 1);
+        tree.put(&file(SCRUB, "cpuset.cpus"), list)
+            .put(&file(SCRUB, "cpuset.cpus.effective"), list);
+        threads(&tree, SCRUB, &[(300, 3, bound)]);
+        let mut bench = bench(tree);
+        cycle(&mut bench, |_| {});
+        assert_eq!(bench.host.notices(), [], "nobody asks");
+        let ask = |request: &mut Request| request.job_socket.ask(0, 1, "test:");
+        cycle(&mut bench, ask);
+        let (_, applied) = cycle(&mut bench, ask);
+        assert_eq!(applied.of(Control::JobSocket, 0), Outcome::Refused, "{list:?}");
+        assert_eq!(bench.tree.get(&file(SCRUB, "cpuset.cpus")), list);
+        let said: Vec<_> = bench.host.notices().into_iter().map(|notice| notice.text).collect();
+        assert!(said.len() == 1 && said[0].contains(says), "{said:?}");
+    }
+}
+
 #[test]
 fn without_a_controller_that_control_is_refused_and_named() {
     let tree = intel();

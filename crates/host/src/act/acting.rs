@@ -22,9 +22,6 @@ use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 use crate::nvme::Cap;
 
-/// Controls that nothing on a host carries out.
-const NOWHERE: [Control; 1] = [Control::JobSocket];
-
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
 const CHECKED_PARTS: usize = 20;
@@ -348,7 +345,7 @@ impl Acting {
             self.steering.set(*at, Some(value), now);
         }
         tell(Control::Background, 0, self.set_background(given, now));
-        for control in NOWHERE.iter().chain(&self.refused).copied() {
+        for control in self.refused.iter().copied() {
             for part in 0..given.count(control) {
                 tell(control, part, refused(given.is_given(control, part)));
             }

@@ -47,6 +47,19 @@ pub fn lists_below(sys: &Sys, group: &str) -> Vec<Vec<u16>> {
     lists.filter(|list| !list.is_empty()).collect()
 }
 
+/// The first threads of `group` and of those below it, `most` at most.
+#[must_use]
+pub fn threads(sys: &Sys, group: &str, most: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut folders = vec![format!("{CGROUPS}/{group}")];
+    while let Some(folder) = folders.pop().filter(|_| all.len() < most) {
+        let threads = sys.text(format!("{folder}/cgroup.threads")).unwrap_or_default();
+        all.extend(threads.lines().take(most - all.len()).map(str::to_owned));
+        folders.extend(sys.folders(&folder).into_iter().map(|name| format!("{folder}/{name}")));
+    }
+    all
+}
+
 /// Whether the root group hands a controller on.
 pub fn is_on(sys: &Sys, controller: &str) -> bool {
     let on = sys.text(format!("{CGROUPS}/cgroup.subtree_control")).unwrap_or_default();

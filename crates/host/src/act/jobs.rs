@@ -1,5 +1,6 @@
 //! Jobs, which are control groups (`Documentation/admin-guide/cgroup-v2.rst`): what share of the
-//! time each may run (`cpu.max`), and whether those that come may start (`cgroup.freeze`).
+//! time each may run (`cpu.max`), on which socket (`cpuset.cpus`), and whether those that come may
+//! start (`cgroup.freeze`).
 //!
 //! ```text
 //!            has tasks, and its class is not admitted
@@ -15,6 +16,7 @@
 use ebb_policy::units::Nanos;
 use ebb_policy::{Control, InForce, Outcome, QosClass};
 
+use crate::act::groups;
 use crate::act::knob::{CGROUPS, Knob, Place};
 use crate::act::originals::{Leave, Original, State};
 use crate::act::owned::StateError;
@@ -22,13 +24,14 @@ use crate::act::steering::{Steering, worse};
 use crate::find::jobs::{Seen, turn_on};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
-use crate::sys::{Absent, Sys};
+use crate::sys::{Absent, Sys, cpu_list, cpus};
 
 /// The class whose jobs may be held still.
 pub const WAITS: QosClass = QosClass::Noncritical;
 /// The files of a job.
 pub const QUOTA: &str = "cpu.max";
 pub const FREEZE: &str = "cgroup.freeze";
+pub const CPUSET: &str = "cpuset.cpus";
 /// A period may overshoot by the jitter of its two ends, as the guard has it: a job that keeps one
 /// core busy needs no second one.
 const JITTER: f64 = 0.05;
@@ -41,6 +44,8 @@ pub struct Jobs {
     sys: Sys,
     boot: String,
     state: State,
+    /// CPUs of each socket.
+    sockets: Vec<Vec<u16>>,
     jobs: Vec<Job>,
     /// Whether they were seen before: those that are there from the start run.
     begun: bool,
@@ -54,6 +59,7 @@ struct Job {
     /// The group whose places are in hand, and these.
     taken: Option<u64>,
     quota: Option<usize>,
+    cpuset: Option<usize>,
     freeze: Option<usize>,
     /// The most cores that it kept busy while nothing held it back.
     cores: Option<f64>,
@@ -62,6 +68,9 @@ struct Job {
     runs: bool,
     /// What stood in the way last; it is told once.
     trouble: Option<String>,
+    /// Why it stays on its sockets, and whether that was told: only where it is asked to move.
+    stays: Option<String>,
+    is_told: bool,
 }
 
 impl Jobs {
@@ -74,14 +83,18 @@ impl Jobs {
             seen: Seen::default(),
             taken: None,
             quota: None,
+            cpuset: None,
             freeze: None,
             cores: None,
             free: false,
             runs: false,
             trouble: None,
+            stays: None,
+            is_told: false,
         });
-        let boot = machine.boot().unwrap_or_default();
-        Self { sys: machine.sys.clone(), boot, state, jobs: jobs.collect(), begun: false }
+        let (sys, boot) = (machine.sys.clone(), machine.boot().unwrap_or_default());
+        let (sockets, jobs) = (sockets(machine), jobs.collect());
+        Self { sys, boot, state, sockets, jobs, begun: false }
     }
 
     /// Hears what was seen of them in the period that ends now, and takes those that have come in
@@ -89,7 +102,8 @@ impl Jobs {
     pub fn sensed(&mut self, seen: &[Seen], steering: &mut Steering) {
         for (job, seen) in self.jobs.iter_mut().zip(seen) {
             job.sensed(*seen);
-            let looked = job.look((&self.sys, &self.boot, &self.state), steering);
+            let disk = (&self.sys, &*self.boot, &self.state);
+            let looked = job.look(disk, &self.sockets, steering);
             job.note(looked, steering);
         }
     }
@@ -106,6 +120,9 @@ impl Jobs {
         for (slot, job) in self.jobs.iter_mut().enumerate() {
             let asked = given.job_share.at(slot).given;
             tell(Control::JobShare, slot, job.set_share(asked, steering, now));
+            let asked = given.job_socket.at(slot).given;
+            let cpus = asked.and_then(|socket| self.sockets.get(usize::from(socket)));
+            tell(Control::JobSocket, slot, job.move_to(cpus, &self.sys, steering, now));
             let outcome = job.admit(!self.begun || given.admits(job.class), steering, now);
             if job.class == WAITS {
                 waits = Some(waits.map_or(outcome, |other| worse(other, outcome)));
@@ -133,7 +150,10 @@ impl Job {
     }
 
     fn place(&self, file: &str) -> Place {
-        Place::File { path: format!("{CGROUPS}/{}/{file}", self.group) }
+        match file {
+            CPUSET => Place::Cpuset { group: self.group.clone() },
+            _ => Place::File { path: format!("{CGROUPS}/{}/{file}", self.group) },
+        }
     }
 
     /// Takes the places of a group that has come in hand, which are on disk when this returns, and
@@ -141,19 +161,24 @@ impl Job {
     fn look(
         &mut self,
         (sys, boot, state): (&Sys, &str, &State),
+        sockets: &[Vec<u16>],
         steering: &mut Steering,
     ) -> Result<Option<String>, StateError> {
         if self.taken == self.seen.group {
             return Ok(self.trouble.clone());
         }
-        for at in [self.quota.take(), self.freeze.take()].into_iter().flatten() {
+        let taken = [self.quota.take(), self.cpuset.take(), self.freeze.take()];
+        for at in taken.into_iter().flatten() {
             state.forget(steering.place(at))?;
             steering.forget(at);
         }
         let (mut new, mut trouble) = (Vec::new(), None);
         if self.seen.group.is_some() {
+            self.stays = stays(sys, &self.group, sockets);
+            let cpuset = self.stays.is_none().then(|| self.original(sys, CPUSET));
             let freeze = (self.class == WAITS).then(|| self.original(sys, FREEZE));
-            for original in [Some(self.original(sys, QUOTA)), freeze].into_iter().flatten() {
+            for original in [Some(self.original(sys, QUOTA)), cpuset, freeze].into_iter().flatten()
+            {
                 match original {
                     Ok(original) => new.push(original),
                     Err(reason) => trouble = trouble.or(Some(reason)),
@@ -164,20 +189,30 @@ impl Job {
         let saved = if new.is_empty() { Vec::new() } else { state.save(boot, new)?.originals };
         // One that an earlier start has not given back is there as it was found then.
         for original in saved.into_iter().filter(|saved| places.contains(&saved.place)) {
-            let Place::File { path } = &original.place else { continue };
-            let (knob, freezes) = (Knob::of_group(sys, path), original.place.freezes());
+            let (knob, place) = (self.knob(sys, &original.place), original.place.clone());
             let at = Some(steering.take(original, knob));
-            if freezes { self.freeze = at } else { self.quota = at }
+            match place {
+                Place::Cpuset { .. } => self.cpuset = at,
+                place if place.freezes() => self.freeze = at,
+                _ => self.quota = at,
+            }
         }
         (self.taken, self.free) = (self.seen.group, false);
         Ok(trouble)
     }
 
+    fn knob(&self, sys: &Sys, place: &Place) -> Result<Knob, Absent> {
+        match place {
+            Place::File { path } => Knob::of_group(sys, path),
+            _ => Knob::cpuset(sys, &self.group),
+        }
+    }
+
     /// What is to be given back to a group.
     fn original(&self, sys: &Sys, file: &str) -> Result<Original, String> {
         let place = self.place(file);
-        let read = Knob::of_group(sys, &format!("{CGROUPS}/{}/{file}", self.group))
-            .and_then(|mut knob| knob.settable(sys).and_then(|()| knob.read(sys)));
+        let read = self.knob(sys, &place);
+        let read = read.and_then(|mut knob| knob.settable(sys).and_then(|()| knob.read(sys)));
         let found = read.map_err(|absent| match absent {
             Absent::Missing(_) if file == QUOTA => format!(
                 "no share of the time can be set: there is no {QUOTA}, for the cpu controller is \
@@ -213,6 +248,37 @@ impl Job {
         outcome
     }
 
+    /// Moves the job to those of its CPUs that are among `to`, for as long as that is asked. What
+    /// its threads are bound to Linux before 6.2 forgets then, so those that are stay.
+    fn move_to(
+        &mut self,
+        to: Option<&Vec<u16>>,
+        sys: &Sys,
+        steering: &mut Steering,
+        now: Nanos,
+    ) -> Outcome {
+        let to = to.filter(|_| self.seen.present);
+        let Some(at) = self.cpuset else { return self.stay(to.is_some(), steering) };
+        let Some(to) = to else { return steering.set(at, None, now) };
+        if !steering.is_set(at) && has_bound(sys, &self.group) {
+            self.stays = Some("some of its threads are bound to CPUs of their own".to_owned());
+            return self.stay(true, steering);
+        }
+        let mut own = cpus(steering.found(at)).unwrap_or_default();
+        own.retain(|cpu| to.contains(cpu));
+        if own.is_empty() { Outcome::Refused } else { steering.set(at, Some(&cpu_list(&own)), now) }
+    }
+
+    /// Does not move it, and tells why, once, where that was `asked`.
+    fn stay(&mut self, asked: bool, steering: &mut Steering) -> Outcome {
+        if let Some(reason) = self.stays.as_ref().filter(|_| asked && !self.is_told) {
+            let text = format!("it stays on the sockets that it is on: {reason}");
+            steering.tell(self.place(CPUSET), text);
+            self.is_told = true;
+        }
+        refused(asked)
+    }
+
     /// Lets a job that has come start, or holds it still.
     fn admit(&mut self, admits: bool, steering: &mut Steering, now: Nanos) -> Outcome {
         self.runs = self.seen.present && (self.runs || admits);
@@ -226,6 +292,48 @@ impl Job {
 
 fn refused(asked: bool) -> Outcome {
     if asked { Outcome::Refused } else { Outcome::Done }
+}
+
+/// The CPUs of each socket.
+pub fn sockets(machine: &Machine) -> Vec<Vec<u16>> {
+    let mut all = Vec::new();
+    for cpu in &machine.cpus.cpus {
+        let socket = usize::from(cpu.socket);
+        all.resize_with(all.len().max(socket + 1), Vec::new);
+        all[socket].push(cpu.number);
+    }
+    all
+}
+
+/// Why a job stays on the sockets that it is on; `None` where it can be moved and moved back.
+pub fn stays(sys: &Sys, group: &str, sockets: &[Vec<u16>]) -> Option<String> {
+    if sockets.len() < 2 {
+        return Some("there is one socket only".to_owned());
+    }
+    if !group.contains('/') {
+        return Some("its list of CPUs keeps it from parked cores: name a group below it".into());
+    }
+    let own = sys.cpus(format!("{CGROUPS}/{group}/{CPUSET}")).unwrap_or_default();
+    let on = sockets.iter().filter(|cpus| cpus.iter().any(|cpu| own.contains(cpu))).count();
+    match (own.is_empty(), on) {
+        (true, _) => {
+            let mut all = sockets.concat();
+            all.sort_unstable();
+            let list = turn_on(group, &format!("AllowedCPUs={}", cpu_list(&all)));
+            Some(format!(
+                "it has no list of CPUs of its own, which could not be taken back; {list}"
+            ))
+        }
+        (_, 0 | 1) => Some("its list of CPUs has those of one socket alone".to_owned()),
+        _ => None,
+    }
+}
+
+/// Whether a thread of a group is bound to fewer CPUs than the group has.
+fn has_bound(sys: &Sys, group: &str) -> bool {
+    let all = sys.cpus(format!("{CGROUPS}/{group}/cpuset.cpus.effective")).unwrap_or_default();
+    let threads = groups::threads(sys, group, usize::MAX);
+    threads.iter().any(|thread| sys.affinity(thread).is_ok_and(|own| own.len() < all.len()))
 }
 
 /// The quota of a job that needs `cores` and may run for `share` of the time, in whole percent;

@@ -50,7 +50,7 @@ pub enum Place {
     },
     /// The list of CPUs that the tasks of a control group may use.
     Cpuset {
-        /// The group's name, directly below the root.
+        /// Its path below the root.
         group: String,
     },
     /// The CPUs that are offline (`Documentation/core-api/cpu_hotplug.rst`).
@@ -248,7 +248,7 @@ impl Place {
             Self::Chip { file, .. } => of(&CHIPS, file),
             Self::Disk { file, .. } => of(&DISKS, file),
             Self::Controller { name } => (name == "cpuset").then_some(Word(&["on", "off"])),
-            Self::Cpuset { group } => (is_name(group) && !group.contains('/')).then_some(Cpus),
+            Self::Cpuset { group } => group.split('/').all(is_name).then_some(Cpus),
             Self::Offline => Some(Cpus),
             Self::PowerState { .. } => Some(Number(POWER_STATE_BITS.into())),
             Self::IdleWake { .. } => Some(Tolerance),
@@ -376,7 +376,7 @@ mod tests {
         for name in ["../../../../../x", "pwm1/x", "pwm", "temp1_input", "pwm1_enable2", "fan1"] {
             assert!(!chip(name).is_listed(), "{name}");
         }
-        for group in ["", "..", "../x", "a/b"] {
+        for group in ["", "..", "../x", "a//b", "a/../b"] {
             assert!(!Place::Cpuset { group: group.to_owned() }.is_listed(), "{group}");
         }
         assert!(!Place::Controller { name: "memory".to_owned() }.is_listed());

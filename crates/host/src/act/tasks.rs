@@ -381,6 +381,8 @@ pub struct Stat {
     parent: u32,
     flags: u64,
     start: u64,
+    /// The CPU that it ran on last.
+    pub cpu: u16,
     /// What it is scheduled by.
     pub policy: u32,
 }
@@ -399,8 +401,9 @@ impl Stat {
         let parent = fields.nth(1)?.parse().ok()?;
         let flags = fields.nth(4)?.parse().ok()?;
         let start = fields.nth(12)?.parse().ok()?;
-        let policy = fields.nth(18).and_then(|policy| policy.parse().ok()).unwrap_or_default();
-        Some(Self { name, parent, flags, start, policy })
+        let cpu = fields.nth(16).and_then(|cpu| cpu.parse().ok()).unwrap_or_default();
+        let policy = fields.nth(1).and_then(|policy| policy.parse().ok()).unwrap_or_default();
+        Some(Self { name, parent, flags, start, cpu, policy })
     }
 
     /// Whether it is a thread of the kernel.

@@ -4,7 +4,7 @@ use ebb_policy::{Control, Signal};
 
 use super::List;
 use crate::act::groups::CGROUPS;
-use crate::act::jobs::{FREEZE, QUOTA, WAITS};
+use crate::act::jobs::{CPUSET, FREEZE, QUOTA, WAITS, sockets, stays};
 use crate::find::jobs::{StatedJob, turn_on};
 use crate::find::machine::Machine;
 use crate::sense::jobs::{drives, field, moved};
@@ -77,25 +77,30 @@ pub(super) fn control(
     let sys = &machine.sys;
     for job in jobs {
         let of = job.title().to_owned();
-        let file = if control == Control::Admit { FREEZE } else { QUOTA };
+        let file = match control {
+            Control::Admit => FREEZE,
+            Control::JobSocket => CPUSET,
+            _ => QUOTA,
+        };
         let path = format!("{CGROUPS}/{}/{file}", job.group);
+        let there = sys.has(format!("{CGROUPS}/{}", job.group));
         let missing = match control {
-            Control::JobSocket => Some("Ebb does not move control groups between sockets".into()),
             Control::Admit if job.class != WAITS => Some(format!(
                 "of class {}: only {} jobs are held back",
                 job.class.name(),
                 WAITS.name()
             )),
-            _ if !sys.has(format!("{CGROUPS}/{}", job.group)) => None,
+            _ if !there => None,
             Control::JobShare if !sys.has(&path) => {
                 Some(format!("no {file}; {}", turn_on(&job.group, "CPUWeight=100")))
             }
-            _ => {
-                list.steer(machine, of, path, Ok(1.0));
-                continue;
-            }
+            Control::JobSocket => stays(sys, &job.group, &sockets(machine)),
+            _ => None,
         };
-        list.add(Some(of), Some(path), None, missing);
+        match missing {
+            None if there => list.steer(machine, of, path, Ok(1.0)),
+            missing => list.add(Some(of), Some(path), None, missing),
+        }
     }
     NONE
 }

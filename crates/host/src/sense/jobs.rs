@@ -1,18 +1,24 @@
 //! What jobs do: control groups that the operator names as such
 //! (`Documentation/admin-guide/cgroup-v2.rst`). A group is a job for as long as it has tasks.
 
+use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{JobSignals, Signals};
 
+use crate::act::groups;
 use crate::act::knob::{CGROUPS, Place};
 use crate::act::steering::Notice;
+use crate::act::tasks::Stat;
 use crate::find::jobs::{Seen, StatedJob, turn_on};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
 use crate::sense::watched::Watched;
 use crate::sys::{Absent, Sys};
+
+/// Threads of a job that are asked where they run.
+const ASKED: usize = 8;
 
 /// The jobs of a machine.
 #[derive(Debug)]
@@ -34,7 +40,6 @@ struct Job {
     seen: Seen,
     /// When it came, for all that is known.
     since: Option<Nanos>,
-    socket: u16,
     events: Watched,
     freeze: Watched,
     cpu: Watched,
@@ -109,7 +114,6 @@ impl Job {
             io: file("io.stat"),
             seen: Seen::default(),
             since: None,
-            socket: 0,
             used: None,
             moved: None,
             told: false,
@@ -137,10 +141,7 @@ impl Job {
             (self.since, self.used, self.moved) = (None, None, None);
             return JobSignals::default();
         }
-        let since = *self.since.get_or_insert_with(|| {
-            self.socket = socket(sys, &self.job.group, sockets);
-            now
-        });
+        let since = *self.since.get_or_insert(now);
         let used = self.cpu.text().ok().and_then(|text| field(text, "usage_usec"));
         let before = std::mem::replace(&mut self.used, used);
         let busy = used.zip(before).and_then(|(now, before)| now.checked_sub(before));
@@ -154,7 +155,7 @@ impl Job {
         JobSignals {
             present,
             class: self.job.class,
-            socket: self.socket,
+            socket: socket(sys, &self.job.group, sockets),
             cpu: self.seen.cores.unwrap_or(0.0).min(1.0),
             disk_bytes: bytes.unwrap_or(0),
             waiting,
@@ -197,14 +198,24 @@ pub fn drives(machine: &Machine) -> Vec<String> {
     names.filter_map(|name| machine.sys.text(format!("sys/block/{name}/dev")).ok()).collect()
 }
 
-/// The socket of the first CPU that a group may use: of its own list, or of the nearest group above
-/// it that has one.
+/// The socket that most threads of a group ran on last, the first of several. Where there is none
+/// to ask, that of the first CPU that the group may use: of its own list, or of the nearest group
+/// above it that has one.
 fn socket(sys: &Sys, group: &str, sockets: &[(u16, u16)]) -> u16 {
+    let of = |cpu: u16| Some(sockets.iter().find(|(one, _)| *one == cpu)?.1);
+    if sockets.iter().all(|(_, socket)| *socket == sockets[0].1) {
+        return sockets.first().map_or(0, |(_, socket)| *socket);
+    }
+    let threads = groups::threads(sys, group, ASKED);
+    let on: Vec<_> = threads.iter().filter_map(|task| of(Stat::of(sys, task)?.cpu)).collect();
+    let count = |socket: u16| on.iter().filter(|other| **other == socket).count();
+    if let Some(most) = on.iter().copied().max_by_key(|one| (count(*one), Reverse(*one))) {
+        return most;
+    }
     let mut group = Some(group);
     while let Some(name) = group {
         if let Ok(cpus) = sys.cpus(format!("{CGROUPS}/{name}/cpuset.cpus.effective")) {
-            let first = cpus.first().and_then(|cpu| sockets.iter().find(|(one, _)| one == cpu));
-            return first.map_or(0, |(_, socket)| *socket);
+            return cpus.first().and_then(|cpu| of(*cpu)).unwrap_or(0);
         }
         group = name.rsplit_once('/').map(|(above, _)| above);
     }

@@ -184,7 +184,7 @@ pub const ACTS: &[Act] = {
         act(FanDuty, "hwmon", "as it is"),
         act(FrequencyCap, "`scaling_max_freq`", "as it is"),
         act(JobShare, "`cpu.max`", "as it is"),
-        Act { control: JobSocket, by: None, played: "as it is" },
+        act(JobSocket, "`cpuset.cpus`", "as it is"),
         act(Admit, "`cgroup.freeze` of noncritical jobs that come", "as it is"),
     ]
 };
