@@ -239,6 +239,32 @@ def fans(bed):
     bed.guest.run("rm /tmp/faults; kill $(cat /tmp/spinners)")
 
 
+def jobs(bed):
+    """two jobs on one socket: a policy moves one to the other by its list of CPUs, and gives it back"""
+    groups = ["batch.slice/scrub", "batch.slice/index"]
+    bed.guest.run(f"""cd /sys/fs/cgroup
+        echo +cpuset > cgroup.subtree_control; mkdir batch.slice
+        echo +cpuset > batch.slice/cgroup.subtree_control
+        cpu=1
+        for group in {" ".join(groups)}; do
+            mkdir $group; echo 0-7 > $group/cpuset.cpus
+            setsid sh -c "echo \\$\\$ > $group/cgroup.procs; taskset -pc $cpu \\$\\$
+                taskset -pc 0-7 \\$\\$; while :; do :; done" > /dev/null 2>&1 < /dev/null &
+            cpu=2
+        done
+        until [ "$(cat batch.slice/*/cgroup.procs | wc -l)" = 2 ]; do sleep 0.1; done""")
+    named = "".join(f'[[job]]\ncgroup = "{group}"\nclass = "noncritical"\n' for group in groups)
+    with Running(bed, f'policy = "dlb"\n{named}'):
+        # The 39th field of a task's stat is the CPU that it is on.
+        where = " ".join(f"$(cat /sys/fs/cgroup/{group}/cgroup.procs)" for group in groups)
+        until("each job has a socket of its own", lambda: sorted(int(cpu) // 4 for cpu in bed.guest.run(
+            f"for task in {where}; do cut -d' ' -f39 /proc/$task/stat; done").split()) == [0, 1], PATIENCE)
+    bed.guest.run(f"""cd /sys/fs/cgroup
+        kill -KILL {where}
+        until rmdir {" ".join(groups)} batch.slice 2> /dev/null; do sleep 0.1; done
+        echo -cpuset > cgroup.subtree_control""")
+
+
 def ends(bed):
     """however `ebb run` ends, at random moments, every control is back"""
     bed.guest.run(f"""mkdir -p /var/lib/ebb /sys/fs/cgroup/user.slice

@@ -5,7 +5,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from acting import cores, deadlines, drives, ends, fans, offline
+from acting import cores, deadlines, drives, ends, fans, jobs, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from likeness import likeness
 from replaying import replay
@@ -300,4 +300,4 @@ def farewell(bed):
 
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], cores, offline, drives, fans, likeness, replay, farewell]
+STEPS = [*SHORT[:-1], cores, offline, drives, fans, jobs, likeness, replay, farewell]
