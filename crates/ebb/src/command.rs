@@ -51,7 +51,7 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Show the status of a running `ebb serve --metrics`.
     Status(StatusArgs),
-    /// Measure how fan speed slows down the disks of a simulated server (EADC's curve).
+    /// Measure how fan speed slows down disks, simulated or on this machine (EADC's curve).
     Characterise(CharacteriseArgs),
     /// Print a shipped server or drive model, to copy and change.
     Profile(ProfileArgs),

@@ -8,6 +8,7 @@
 mod args;
 mod characterise;
 mod command;
+mod curve;
 mod exit;
 mod flow;
 mod input;

@@ -2,6 +2,8 @@
 
 use crate::common::{fails, json, prints, valid};
 
+mod here;
+
 const SHORT: [&str; 4] = ["--pause", "20 s", "--step", "20%"];
 
 #[test]

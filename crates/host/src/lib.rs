@@ -25,6 +25,7 @@ mod probe;
 mod sense;
 mod sys;
 
+pub use act::by_hand::{HeldFans, SweepError};
 pub use act::contact::{Trial, Verdict};
 pub use act::cpusets::{Parkable, parkable};
 pub use act::groups::outside;
@@ -35,7 +36,7 @@ pub use act::owned::{StateError, is_ours};
 pub use act::place::Place;
 pub use act::restore::{Outcome as RestoreOutcome, Restoration, Restored, restore};
 pub use act::steering::{Contest, Notice};
-pub use act::sweep::{SweepError, sweep};
+pub use act::sweep::sweep;
 pub use act::tasks::Bound;
 pub use capability::Capability;
 pub use find::chips::Of;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ebb_host::{Contest, State, SweepError, Verdict, sweep};
+use ebb_host::{Contest, Fans, HeldFans, State, SweepError, Verdict, sweep};
 use ebb_policy::units::Hertz;
 use ebb_policy::{Control, Outcome};
 
@@ -160,4 +160,63 @@ fn a_sweep_finds_the_pairs_and_puts_everything_back() {
     fs::remove_file(tree.path().join("sys/class/hwmon/hwmon0/temp1_input")).unwrap();
     assert!(matches!(swept(&tree, &state, |_| ()), Err(SweepError::Blind)));
     assert_eq!(fan(&tree), before);
+}
+
+/// Two fans that are held, a disk whose temperature the kernel shows.
+fn holding() -> Tree {
+    let tree = Tree::new();
+    tree.cpus(1, 4, 1);
+    tree.chip(0, "coretemp", "coretemp.0", &[("temp1_input", "40000")]);
+    let mut files = vec![("fan1_input", "3000"), ("pwm1", "120"), ("pwm1_enable", "5")];
+    files.extend([("fan2_input", "3000"), ("pwm2", "100"), ("pwm2_enable", "1")]);
+    tree.chip(3, "nct6798", "nct6775.656", &files);
+    tree.chip(4, "drivetemp", "0:0:0:0", &[("temp1_input", "35000"), ("temp1_crit", "58000")]);
+    tree.put("sys/block/sda/size", "8")
+        .put("sys/block/sda/queue/rotational", "1")
+        .put("sys/devices/0:0:0:0/wwid", "naa.5000c500d5f1a2b3")
+        .link("sys/block/sda/device", "../../devices/0:0:0:0");
+    tree
+}
+
+/// All of a board's fans at one duty, and back to what each was, whatever happens meanwhile.
+#[test]
+fn held_fans_are_watched_and_given_back() {
+    let tree = holding();
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::open(folder.path()).unwrap();
+    let fans = |tree: &Tree| {
+        ["pwm1", "pwm1_enable", "pwm2", "pwm2_enable"]
+            .map(|file| tree.get(&format!("{CHIP}/{file}")))
+    };
+    // The board moves the duty of the first itself.
+    let given_back = ["128", "5", "100", "1"];
+    let machine = tree.machine();
+    let ours = Fans::found(&machine, &[]).fans;
+    let drives: Vec<_> = machine.drives.iter().collect();
+    let take = || HeldFans::take(&machine, &state, &ours, &drives);
+    for (file, value, back, says) in [
+        ("", "", "", ""),
+        ("sys/class/hwmon/hwmon0/temp1_input", "81000", "40000", "temp1 of coretemp is at 81"),
+        ("sys/class/hwmon/hwmon4/temp1_input", "53000", "35000", "sda is at 53"),
+        (&format!("{CHIP}/fan2_input"), "0", "3000", "stood still at 50 % duty"),
+        (&format!("{CHIP}/pwm2"), "77", "100", "somebody else sets it"),
+        (&format!("{CHIP}/pwm1_enable"), "2", "5", "somebody else sets it"),
+    ] {
+        let mut held = take().unwrap();
+        held.set(0.5).unwrap();
+        assert_eq!(fans(&tree), ["128", "1", "128", "1"]);
+        assert_eq!(held.look().unwrap().len(), 2);
+        if !file.is_empty() {
+            tree.put(file, value);
+            let error = (0..4).find_map(|_| held.look().err()).unwrap();
+            assert!(error.to_string().contains(says), "{error}");
+            tree.put(file, back);
+        }
+        held.give_back().unwrap();
+        assert_eq!((fans(&tree), state.load().unwrap()), (given_back.map(str::to_owned), None));
+    }
+    // Nothing is taken where it is warm already, or where one could not be given back.
+    tree.put("sys/class/hwmon/hwmon4/temp1_input", "56000");
+    assert!(matches!(take(), Err(SweepError::Hot { .. })));
+    assert_eq!((fans(&tree), state.load().unwrap()), (given_back.map(str::to_owned), None));
 }

@@ -18,7 +18,7 @@ mod report;
 mod requests;
 mod stream;
 mod tally;
-mod target;
+pub mod target;
 mod text;
 
 use std::time::{Duration, Instant};

@@ -422,7 +422,7 @@ impl Config {
     /// # Errors
     /// A file that is none.
     pub fn curve(&self) -> Result<Option<Curve>> {
-        self.curve.as_deref().map(crate::characterise::read_curve).transpose()
+        self.curve.as_deref().map(crate::curve::read).transpose()
     }
 }
 

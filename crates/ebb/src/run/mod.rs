@@ -6,14 +6,13 @@ mod latency;
 mod schedule;
 mod served;
 mod share;
-mod signals;
-mod supervisor;
+pub mod signals;
+pub mod supervisor;
 mod systemd;
 mod told;
 mod work;
 
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -100,11 +99,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let config = args.config()?;
     out::detach().context("no thread to write the log with")?;
     if args.worker {
-        let supervisor = std::io::stdin().as_fd().try_clone_to_owned();
-        let supervisor = UnixStream::from(supervisor.context("cannot reach the supervisor")?);
-        // A supervisor that is stopped is not waited for.
-        supervisor.set_nonblocking(true).context("cannot reach the supervisor")?;
-        return work(args, &config, Some(&supervisor));
+        return work(args, &config, Some(&supervisor::of_worker()?));
     }
     let machine = args.machine()?;
     for one in conflicts(&machine.sys) {
@@ -122,7 +117,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
                 "{file} can be read only once: --apply takes the configuration from a regular file"
             )));
         }
-        return supervisor::supervise(args, &machine, Duration::from_nanos(config.period.0));
+        let period = Duration::from_nanos(config.period.0);
+        // It refuses to begin with 2.
+        return supervisor::supervise(&args.state, &machine, period, &[2]);
     }
     work(args, &config, None)
 }

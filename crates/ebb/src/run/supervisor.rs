@@ -7,9 +7,10 @@
 //! every start of the machine (`packaging/systemd`).
 
 use std::io::{BufRead, BufReader, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +21,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::RunArgs;
 use super::systemd::Systemd;
 use crate::{out, restore};
 
@@ -32,15 +32,16 @@ const START: Duration = Duration::from_secs(60);
 /// A worker that was told to end, or killed, is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Acts on the machine by a worker, until told to end.
-pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<()> {
+/// Acts on the machine by a worker, until told to end. It is heard of once in each `period`, and
+/// has said itself why it ended with one of the codes `told`.
+pub fn supervise(folder: &Path, machine: &Machine, period: Duration, told: &[i32]) -> Result<()> {
     let lock = Lock::take(&machine.sys).context("nothing was changed")?;
-    let state = State::open(&args.state).context("nothing was changed")?;
+    let state = State::open(folder).context("nothing was changed")?;
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
     let silence = SILENCE.max(period * PERIODS);
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
-    restore::others(machine, &args.state)?;
+    restore::others(machine, folder)?;
     // What an earlier start has left is nobody's choice: it is set back before anything else. What
     // fails stays saved, and this one begins from what was found then.
     if let Err(error) = restore::all(machine, &state, None) {
@@ -67,18 +68,35 @@ pub fn supervise(args: &RunArgs, machine: &Machine, period: Duration) -> Result<
     let _ = forward.join();
     match ended {
         Some(status) if status.success() && silent.is_none() => Ok(()),
-        // It refused to begin, and said why.
-        Some(status) if status.code() == Some(2) => {
-            out::finish();
-            std::process::exit(2)
-        }
         ended => {
+            if let Some(code) = ended.and_then(|status| status.code())
+                && told.contains(&code)
+            {
+                // It has set all back, as far as it could.
+                if let Err(error) = restore::all(machine, &state, None) {
+                    out::note(format_args!("{error:#}"));
+                }
+                out::finish();
+                std::process::exit(code)
+            }
             let how = ended.map_or("does not end".to_owned(), |status| status.to_string());
             out::note(format_args!("the worker ended before its time ({how}); setting all back"));
             restore::all(machine, &state, None)?;
             bail!("the worker ended before its time: {how}");
         }
     }
+}
+
+/// The supervisor of this process, a worker.
+///
+/// # Errors
+/// Where it has none.
+pub fn of_worker() -> Result<UnixStream> {
+    let supervisor = std::io::stdin().as_fd().try_clone_to_owned();
+    let supervisor = UnixStream::from(supervisor.context("cannot reach the supervisor")?);
+    // A supervisor that is stopped is not waited for.
+    supervisor.set_nonblocking(true).context("cannot reach the supervisor")?;
+    Ok(supervisor)
 }
 
 fn worker(socket: UnixStream) -> std::io::Result<Child> {

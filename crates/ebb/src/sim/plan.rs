@@ -17,7 +17,7 @@ use super::args::SimArgs;
 use super::change::Change as Stated;
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
-use crate::characterise::read_curve;
+use crate::curve;
 use crate::exit::usage;
 use crate::input::{Traces, Watch};
 use crate::progress::Progress;
@@ -127,7 +127,7 @@ impl Plan {
                 policies.join(", ")
             )));
         }
-        let curve = args.curve.as_deref().map(read_curve).transpose()?;
+        let curve = args.curve.as_deref().map(curve::read).transpose()?;
         let settings = Settings { plf: args.plf, tail: args.tail, ssd_budget, curve };
         let changes = changes(&args.change, &settings);
         for settings in iter::once(&settings).chain(changes.iter().map(|(_, settings)| settings)) {

@@ -28,9 +28,9 @@ const SETTLED: Nanos = Nanos::from_secs(10);
 const STEP: f64 = 0.25;
 const ANSWER: f64 = 0.05;
 /// So many of 255 are more than any chip rounds, and no matter to the air.
-const A_LITTLE: u8 = 13;
+pub(super) const A_LITTLE: u8 = 13;
 /// The manual mode (`Documentation/hwmon/sysfs-interface.rst`).
-const MANUAL: &str = "1";
+pub(super) const MANUAL: &str = "1";
 
 /// Who steers it.
 #[derive(Debug, Clone, PartialEq)]
@@ -216,7 +216,8 @@ impl FanControl {
     }
 }
 
-fn steps(share: f64) -> String {
+/// A duty as chips count it.
+pub(super) fn steps(share: f64) -> String {
     ((share.clamp(0.0, 1.0) * 255.0).ceil() as u8).to_string()
 }
 

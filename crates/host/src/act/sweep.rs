@@ -6,60 +6,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ebb_policy::Control;
-use ebb_policy::units::Celsius;
 
-use crate::act::knob::{Knob, Place};
-use crate::act::lock;
+use crate::act::by_hand::{Heat, SweepError, read, save, set_back, write};
+use crate::act::fan::MANUAL;
+use crate::act::knob::Place;
 use crate::act::originals::{Leave, Original, State};
-use crate::act::owned::StateError;
 use crate::act::places::{fan_places, fan_unit};
-use crate::act::restore::{self, Restored, restore};
 use crate::find::fans::{Fan, Fans};
 use crate::find::machine::Machine;
-use crate::sys::Absent;
 
 /// The duty of the slower part: no server is too warm at it for seconds.
-const SLOWER: &str = "153";
+const SLOWER: u8 = 153;
 /// A tachometer that falls by this share, and comes back, follows.
 const FOLLOWS: f64 = 0.1;
-/// What is not exceeded meanwhile; less where the hardware throttles earlier, with a margin.
-const HOT: Celsius = Celsius(80.0);
-const MARGIN: f64 = 15.0;
 /// Time from one look at the temperatures to the next.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Why a sweep ended before its time. Everything is set back.
-#[derive(Debug, thiserror::Error)]
-pub enum SweepError {
-    /// The state folder cannot be used; nothing was changed.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// Nothing says how warm it is; nothing was changed.
-    #[error("no temperature of a processor to watch; modprobe coretemp (Intel) or k10temp (AMD)")]
-    Blind,
-    /// It is too warm.
-    #[error("{of} is at {now:.0}, the sweep ends at {most:.0}; try again when the machine is idle")]
-    Hot {
-        /// The sensor.
-        of: String,
-        /// Its reading.
-        now: Celsius,
-        /// The limit.
-        most: Celsius,
-    },
-    /// A fan stood still.
-    #[error("{of} stood still at a duty of 60 %; see to it before ebb steers fans")]
-    Stopped {
-        /// The tachometer.
-        of: String,
-    },
-    /// The operator has ended it.
-    #[error("ended before its time")]
-    Interrupted,
-    /// Something was not set back and stays saved.
-    #[error("{0} could not be set back; ebb restore tries again")]
-    Left(String),
-}
 
 /// Tries the fans of which it is not known whether and how they answer, `settle` long at each duty;
 /// `tell` hears of each. The pairs found are in what is returned; fans that answer to no PWM stay
@@ -75,10 +36,7 @@ pub fn sweep(
     tell: &mut dyn FnMut(String),
 ) -> Result<Fans, SweepError> {
     let mut fans = Fans::found(machine, &[]);
-    let heat = Heat::of(machine);
-    if heat.0.is_empty() {
-        return Err(SweepError::Blind);
-    }
+    let heat = Heat::of(machine)?;
     heat.check(machine)?;
     // What an earlier start has left is nobody's choice.
     set_back(machine, state)?;
@@ -94,8 +52,7 @@ pub fn sweep(
             Err(notice) => tell(format!("{}: {}", notice.place, notice.text)),
         }
     }
-    state.save(&machine.boot().unwrap_or_default(), found)?;
-    lock::remember(&machine.sys, state.path())?;
+    save(machine, state, found)?;
     let mut one = |fan: &mut Fan| {
         let bench = Bench { machine, heat: &heat, settle, stopped };
         let follows = bench.try_one(fan)?;
@@ -113,41 +70,6 @@ pub fn sweep(
     done.map(|()| fans)
 }
 
-fn set_back(machine: &Machine, state: &State) -> Result<(), SweepError> {
-    let back = restore(machine, state, None)?;
-    let failed = |one: &&Restored| matches!(one.outcome, restore::Outcome::Failed { .. });
-    let failed: Vec<_> =
-        back.places.iter().filter(failed).map(|one| one.place.to_string()).collect();
-    if failed.is_empty() { Ok(()) } else { Err(SweepError::Left(failed.join(", "))) }
-}
-
-/// The temperatures that are watched: name, file, limit.
-struct Heat(Vec<(String, String, Celsius)>);
-
-impl Heat {
-    fn of(machine: &Machine) -> Self {
-        let watched = machine.socket_sensors().into_iter().flatten().map(|(at, input)| {
-            let (chip, input) = (&machine.chips[at], input.as_str());
-            let throttle = chip.throttle(&machine.sys, input).map(|at| Celsius(at.0 - MARGIN));
-            let most = throttle.map_or(HOT, |most| most.min(HOT));
-            (format!("{input} of {}", chip.name), chip.file(input), most)
-        });
-        Self(watched.collect())
-    }
-
-    /// A reading that is lost is one that is too high.
-    fn check(&self, machine: &Machine) -> Result<(), SweepError> {
-        for (of, file, most) in &self.0 {
-            let now = machine.sys.number::<i64>(file).map(|millis| Celsius(millis as f64 / 1e3));
-            let now = now.unwrap_or(Celsius(f64::INFINITY));
-            if now >= *most {
-                return Err(SweepError::Hot { of: of.clone(), now, most: *most });
-            }
-        }
-        Ok(())
-    }
-}
-
 /// What one fan is tried with.
 struct Bench<'a> {
     machine: &'a Machine,
@@ -161,12 +83,13 @@ impl Bench<'_> {
     /// before the next one is tried.
     fn try_one(&self, fan: &Fan) -> Result<Option<String>, SweepError> {
         let (duty, mode) = fan_places(self.machine, fan);
-        let before = [Some(&duty), mode.as_ref()].map(|place| place.map(|one| self.read(one)));
+        let before = [Some(&duty), mode.as_ref()];
+        let before = before.map(|place| place.map(|one| read(self.machine, one)));
         let speeds = self.at_each(fan, &duty, mode.as_ref());
         for (place, value) in [Some(&duty), mode.as_ref()].into_iter().zip(before) {
             if let (Some(place), Some(Ok(value))) = (place, value) {
                 // Whatever fails here is set back at the end of all.
-                let _ = self.write(place, &value);
+                let _ = write(self.machine, place, &value);
             }
         }
         let Ok([full, slower, again]) = <[_; 3]>::try_from(speeds?) else { return Ok(None) };
@@ -177,7 +100,8 @@ impl Bench<'_> {
             let least = full.min(again);
             let fall = (least - slower) / least.max(1.0);
             if fall >= FOLLOWS && slower == 0.0 {
-                return Err(SweepError::Stopped { of: tachometer });
+                let duty = f64::from(SLOWER) / 255.0;
+                return Err(SweepError::Stopped { of: tachometer, duty });
             }
             if fall >= FOLLOWS && most.as_ref().is_none_or(|(known, _)| fall > *known) {
                 most = Some((fall, tachometer));
@@ -194,9 +118,9 @@ impl Bench<'_> {
         mode: Option<&Place>,
     ) -> Result<Vec<Vec<(String, f64)>>, SweepError> {
         let mut speeds = Vec::new();
-        for value in ["255", SLOWER, "255"] {
-            let set = mode.map_or(Ok(()), |mode| self.write(mode, "1"));
-            if set.and_then(|()| self.write(duty, value)).is_err() {
+        for value in [255, SLOWER, 255] {
+            let set = mode.map_or(Ok(()), |mode| write(self.machine, mode, MANUAL));
+            if set.and_then(|()| write(self.machine, duty, &value.to_string())).is_err() {
                 break;
             }
             self.wait()?;
@@ -212,14 +136,6 @@ impl Bench<'_> {
             (input.clone(), speed)
         };
         chip.fans.iter().map(speed).collect()
-    }
-
-    fn read(&self, place: &Place) -> Result<String, Absent> {
-        Knob::find(self.machine, place)?.read(&self.machine.sys)
-    }
-
-    fn write(&self, place: &Place, value: &str) -> Result<(), Absent> {
-        Knob::find(self.machine, place)?.write(&self.machine.sys, value)
     }
 
     fn wait(&self) -> Result<(), SweepError> {

@@ -105,6 +105,17 @@ impl Drive {
         matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc"))
     }
 
+    /// Whether it is on a bus of the server, SATA or SAS, and no disk on USB, iSCSI or Fibre
+    /// Channel, which also are SCSI disks to the kernel.
+    #[must_use]
+    pub fn is_sata_or_sas(&self, sys: &Sys) -> bool {
+        let target = std::fs::read_link(sys.path(format!("{BLOCKS}/{}", self.name)));
+        let target = target.unwrap_or_default();
+        let place = target.to_string_lossy();
+        let is_other = ["/usb", "/session", "/rport-"].iter().any(|bus| place.contains(bus));
+        self.name.starts_with("sd") && !is_other
+    }
+
     /// The folder of its controller's device, of an NVMe drive.
     #[must_use]
     pub fn controller_folder(&self) -> Option<String> {

@@ -1,75 +1,21 @@
-//! `ebb characterise`: how fast a server's disks are at each fan speed, the curve that EADC uses
-//! (Fig. 5). In the twin only; docs/cli.md says what a real machine would need.
-
-use std::io::Write;
-use std::path::{Path, PathBuf};
+//! The sweep in the twin: the server runs once at each fan duty.
 
 use anyhow::Result;
-use clap::Args;
-use serde::{Deserialize, Serialize};
-use toml::Spanned;
+use serde::Serialize;
 
-use ebb_policy::cooling::{Curve, CurveError};
+use ebb_policy::cooling::Curve;
 use ebb_policy::cpu::Native;
-use ebb_policy::units::{Nanos, parse_ratio};
-use ebb_policy::{Limits, PERIOD, Request, Topology};
-use ebb_trace::files;
+use ebb_policy::units::Nanos;
+use ebb_policy::{Limits, Request, Topology};
 use ebb_trace::generate;
 use ebb_twin::{Observer, Run, Sample};
 
+use super::{CharacteriseArgs, duties, ending};
 use crate::exit::usage;
-use crate::interrupt;
-use crate::out;
-use crate::output;
 use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::server::Server;
-
-/// Options of `ebb characterise`.
-///
-/// Runs the server once at each fan duty while the disks do nothing but random writes, and prints
-/// what is left of their throughput at each.
-#[derive(Debug, Args)]
-pub struct CharacteriseArgs {
-    /// Server: a shipped profile with fans and hard disks, or a TOML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "eadc-e6")]
-    profile: String,
-    /// Step between fan duties, as 0.1 or 10%
-    #[arg(long, value_name = "SHARE", value_parser = parse_ratio, default_value = "10%")]
-    step: f64,
-    /// Time measured at each duty, after half as long to settle
-    #[arg(long, value_name = "TIME", default_value = "20 s")]
-    pause: Nanos,
-    /// Seed of everything random
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    seed: u64,
-    /// Write the curve to this TOML file, for `ebb sim --curve`
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Concurrent runs; the results are the same for any number [default: all cores]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// No progress
-    #[arg(long, short)]
-    quiet: bool,
-}
-
-/// A curve as it is kept in a file.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CurveFile<Points> {
-    /// Where it comes from, for people.
-    #[serde(default)]
-    source: String,
-    /// (fan duty, share of the most that the disks did), by rising duty.
-    points: Points,
-}
-
-/// Points with their places in the text.
-type Placed = Spanned<Vec<Spanned<(f64, f64)>>>;
+use crate::{curve, interrupt, out};
 
 /// One step of a sweep.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -96,16 +42,7 @@ struct Report<'a> {
 
 /// Sweeps and prints.
 pub fn run(args: &CharacteriseArgs) -> Result<()> {
-    if let Some(path) = &args.out {
-        output::check("--out", path)?;
-    }
     interrupt::watch()?;
-    if !(0.01..=0.5).contains(&args.step) {
-        return Err(usage(format!("--step {}: give a share from 1% to 50%", args.step)));
-    }
-    if args.pause < PERIOD {
-        return Err(usage(format!("--pause {}: give at least {PERIOD}", args.pause)));
-    }
     let server = Server::load(&args.profile)?;
     let inertia = server.profile.fans.as_ref().map_or(Nanos::ZERO, |fans| fans.inertia);
     // Half of it for three time constants: 95 % of the way to the new speed.
@@ -125,9 +62,8 @@ pub fn run(args: &CharacteriseArgs) -> Result<()> {
     let curve = curve_of(&steps)?;
     if let Some(path) = &args.out {
         let source = format!("simulated: ebb characterise --profile {}", args.profile);
-        let points: Vec<_> = steps.iter().map(|step| (step.duty, step.throughput)).collect();
-        let text = toml::to_string(&CurveFile { source, points })?;
-        output::write(path, |to| Ok(to.write_all(text.as_bytes())?))?;
+        let points = steps.iter().map(|step| (step.duty, step.throughput)).collect();
+        curve::write(path, source, points)?;
     }
     if args.json {
         let report = Report {
@@ -154,15 +90,7 @@ fn text(profile: &str, steps: &[Step], curve: &Curve) -> String {
         let megabytes = step.bytes_per_second * 1e-6;
         text.push_str(&format!("{duty:6.0} % {megabytes:10.1} {share:8.0} %     {bar}\n"));
     }
-    text.push_str(&if curve.knee() < 1.0 {
-        format!(
-            "\nDisks feel the fans above {:.0} %: EADC keeps them there while disks are busy.\n",
-            100.0 * curve.knee()
-        )
-    } else {
-        "\nDisks do not feel the fans: temperature alone decides.\n".to_owned()
-    });
-    text
+    text + &ending(curve)
 }
 
 /// A sweep of the fans.
@@ -194,10 +122,7 @@ impl Sweep<'_> {
                 server.profile.name
             )));
         };
-        let least = fan.min_duty;
-        let steps = ((1.0 - least) / self.step - 1e-9).ceil() as usize;
-        let duties: Vec<_> =
-            (0..=steps).rev().map(|n| (1.0 - n as f64 * self.step).max(least)).collect();
+        let duties: Vec<_> = duties(fan.min_duty, self.step).rev().collect();
         let bar = self.progress.bar("fan sweep", Some(duties.len() as u64));
         let rates = in_parallel(duties.len(), self.threads, |index| {
             let rate = self.write(server, duties[index]);
@@ -317,30 +242,6 @@ pub fn curve_of(steps: &[Step]) -> Result<Curve> {
     Ok(Curve::new(steps.iter().map(|step| (step.duty, step.throughput)).collect())?)
 }
 
-/// Reads a curve that `ebb characterise --out` wrote.
-///
-/// # Errors
-/// A file that cannot be read or is no curve.
-pub fn read_curve(path: &Path) -> Result<Curve> {
-    let text = files::text(path)
-        .map_err(|error| usage(format!("{}: cannot read the curve: {error}", path.display())))?;
-    let CurveFile::<Placed> { points, .. } = toml::from_str(&text)
-        .map_err(|error| usage(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
-    let all = points.span().start;
-    let (points, places): (Vec<_>, Vec<_>) =
-        points.into_inner().into_iter().map(|point| (*point.as_ref(), point.span().start)).unzip();
-    Curve::new(points).map_err(|error| {
-        let place = match error {
-            CurveError::Range { point, .. }
-            | CurveError::Order { point, .. }
-            | CurveError::Rising { point, .. } => places.get(point - 1).copied(),
-            CurveError::Short(_) => None,
-        };
-        let line = 1 + text[..place.unwrap_or(all)].matches('\n').count();
-        usage(format!("{}:{line}: {error}", path.display()))
-    })
-}
-
 /// All fans held at one duty.
 pub fn hold_fans(topology: &Topology, duty: f64) -> Request {
     let mut request = Request::new(topology);
@@ -352,8 +253,6 @@ pub fn hold_fans(topology: &Topology, duty: f64) -> Request {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -365,29 +264,5 @@ mod tests {
         assert!(!message.contains("too hot"), "{message}");
         held.reason = Some("guard:hot-drive");
         assert!(told(&held).contains("too hot"));
-    }
-
-    #[test]
-    fn a_curve_comes_back_from_its_file_and_a_wrong_one_is_told_with_its_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("curve.toml");
-        fs::write(&path, "points = [[0.2, 1.0], [0.5, 0.97], [1.0, 0.4]]\n").unwrap();
-        assert_eq!(read_curve(&path).unwrap().throughput(1.0), 0.4);
-        for (text, line, says) in [
-            ("points = [[0.2, 0.5], [0.5, 0.9]]", 1, "faster fans do not speed disks up"),
-            ("points = [\n[0.2, 0.5],\n[0.5, 0.9],\n]", 3, "faster fans do not speed disks up"),
-            ("source = \"x\"\n\npoints = [\n[0.5, 0.5],\n[0.2, 0.5]]", 5, "order the points"),
-            ("points = [\n[0.2, 0.5],\n# more\n[0.5, nan]]", 4, "throughput is NaN"),
-            ("points = [\n[0.2, 0.5], [0.5, 0.4],\n[40, 0.3]]", 3, "duty is 40"),
-            ("# none\npoints = [[0.2, 0.5]]", 2, "at least two"),
-            ("\npoint = []", 2, "unknown field"),
-        ] {
-            fs::write(&path, text).unwrap();
-            let message = read_curve(&path).unwrap_err().to_string();
-            let place = format!("curve.toml:{line}: ");
-            // The TOML reader tells the line in its own words.
-            let told = message.contains(&place) || message.contains(&format!("line {line},"));
-            assert!(told && message.contains(says), "{message}");
-        }
     }
 }

@@ -1,0 +1,182 @@
+//! What a sweep on this machine has found.
+
+use std::fmt::Write;
+
+use ebb_policy::cooling::Curve;
+use serde::Serialize;
+
+use super::super::ending;
+use super::disks::Disk;
+use super::steps::{Measured, Steps};
+
+/// Two means that are further apart than so many standard errors differ.
+const ERRORS: f64 = 2.0;
+
+/// One point of the curve.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    duty: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rpm: Option<f64>,
+    bytes_per_second: f64,
+    /// The same as a share of the most at any duty.
+    throughput: f64,
+    /// Standard error of that share.
+    spread: f64,
+    /// Each disk's bytes per second.
+    disk_bytes_per_second: Vec<f64>,
+}
+
+/// A disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Named {
+    name: String,
+    model: String,
+    id: String,
+}
+
+impl Named {
+    /// One.
+    pub fn new(name: &str, model: &str, id: &str) -> Self {
+        Self { name: name.to_owned(), model: model.to_owned(), id: id.to_owned() }
+    }
+}
+
+/// How much full speed has changed from the first measurement to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Drift {
+    /// As a share of the first.
+    share: f64,
+    /// Up to so much may be noise.
+    noise: f64,
+}
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    schema: u32,
+    simulated: bool,
+    disks: Vec<Named>,
+    fans: &'a [String],
+    seed: u64,
+    steps: Vec<Point>,
+    drift: Drift,
+    /// Duty at which disks begin to feel the fans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    knee: Option<f64>,
+    /// Why there is no curve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    #[serde(skip)]
+    curve: Option<Curve>,
+}
+
+impl<'a> Report<'a> {
+    /// Of all measurements of a sweep, which has three at least.
+    pub fn new(disks: &[Disk], steps: &'a Steps) -> Self {
+        let named = |Disk { drive, id, .. }: &Disk| Named::new(&drive.name, &drive.model, id);
+        Self::of(disks.iter().map(named).collect(), steps)
+    }
+
+    /// The same of disks by their names.
+    pub fn of(disks: Vec<Named>, steps: &'a Steps) -> Self {
+        let (points, drift) = points(steps.done());
+        let curve = Curve::new(points.iter().map(|one| (one.duty, one.throughput)).collect());
+        let (curve, refused) = match curve {
+            Ok(curve) => (Some(curve), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self {
+            schema: 1,
+            simulated: false,
+            disks,
+            fans: &steps.of().fans,
+            seed: steps.of().seed,
+            steps: points,
+            drift,
+            knee: curve.as_ref().map(Curve::knee),
+            refused,
+            curve,
+        }
+    }
+
+    /// The curve's points.
+    pub fn points(&self) -> Vec<(f64, f64)> {
+        self.steps.iter().map(|point| (point.duty, point.throughput)).collect()
+    }
+
+    /// Where the curve comes from.
+    pub fn source(&self) -> String {
+        let disks = self.disks.iter().map(|disk| format!("{} {}", disk.model, disk.id));
+        let disks: Vec<_> = disks.map(|disk| disk.trim().to_owned()).collect();
+        format!("measured: ebb characterise --here: random reads of {}", disks.join(", "))
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let disks: Vec<_> = self.disks.iter().map(|disk| disk.name.as_str()).collect();
+        let (disks, fans) = (disks.join(", "), self.fans.join(", "));
+        let mut text = format!("Measured here: random reads of {disks}\nFans: {fans}\n\n");
+        text.push_str("fan duty      rpm       MB/s  of the most  spread\n");
+        for point in &self.steps {
+            let bar = "━".repeat((point.throughput * 40.0).round() as usize);
+            let rpm = point.rpm.map_or("-".to_owned(), |rpm| format!("{rpm:.0}"));
+            let (duty, megabytes) = (100.0 * point.duty, point.bytes_per_second * 1e-6);
+            let (share, spread) = (100.0 * point.throughput, 100.0 * point.spread);
+            let _ = writeln!(
+                text,
+                "{duty:6.0} % {rpm:>8} {megabytes:10.2} {share:10.1} % {spread:5.1} %  {bar}"
+            );
+        }
+        if let Some(drift) = self.drift.told() {
+            let _ = writeln!(text, "\n{drift}");
+        }
+        match (&self.curve, &self.refused) {
+            (Some(curve), _) => text.push_str(&ending(curve)),
+            (None, refused) => {
+                let _ = writeln!(text, "\nNo curve: {}", refused.as_deref().unwrap_or_default());
+            }
+        }
+        text
+    }
+}
+
+impl Drift {
+    fn told(self) -> Option<String> {
+        (self.share.abs() > self.noise).then(|| {
+            format!(
+                "Drift: at full speed the disks did {:+.1} % at the end, more than the noise of \
+                 {:.1} %. Something\nelse has changed meanwhile, such as temperature: measure \
+                 again.",
+                100.0 * self.share,
+                100.0 * self.noise
+            )
+        })
+    }
+}
+
+/// By rising duty; the first and the last are of one duty and become one.
+fn points(done: &[Measured]) -> (Vec<Point>, Drift) {
+    let mean = |one: f64, other: f64| (one + other) / 2.0;
+    let (first, last) = (&done[0], &done[done.len() - 1]);
+    let noise = ERRORS * first.error.hypot(last.error);
+    let base = first.rate().max(f64::MIN_POSITIVE);
+    let drift = Drift { share: (last.rate() - first.rate()) / base, noise: noise / base };
+    let full = Measured {
+        duty: first.duty,
+        rpm: first.rpm.zip(last.rpm).map(|(one, other)| mean(one, other)),
+        disks: first.disks.iter().zip(&last.disks).map(|(a, b)| mean(*a, *b)).collect(),
+        error: first.error.hypot(last.error) / 2.0,
+    };
+    let all: Vec<_> = [&full].into_iter().chain(&done[1..done.len() - 1]).collect();
+    let most = all.iter().map(|step| step.rate()).fold(f64::MIN_POSITIVE, f64::max);
+    let point = |step: &&Measured| Point {
+        duty: step.duty,
+        rpm: step.rpm,
+        bytes_per_second: step.rate(),
+        throughput: step.rate() / most,
+        spread: step.error / most,
+        disk_bytes_per_second: step.disks.clone(),
+    };
+    (all.iter().rev().map(point).collect(), drift)
+}
