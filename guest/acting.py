@@ -76,10 +76,15 @@ def stop_fio(bed):
         while grep -lx fio /proc/[0-9]*/comm 2> /dev/null | grep -q .; do sleep 0.1; done""")
 
 
-def states(bed):
-    """The drives' power states, as nvme-cli reads them."""
-    told = bed.guest.run("for drive in /dev/nvme?; do nvme get-feature $drive -f 2; done")
+def feature(bed, number, drive="?"):
+    """A feature of all drives or one, as nvme-cli reads it."""
+    told = bed.guest.run(f"for drive in /dev/nvme{drive}; do nvme get-feature $drive -f {number}; done")
     return [int(line.rpartition("value:")[2].split(",")[0], 16) for line in told.splitlines()]
+
+
+def states(bed):
+    """The drives' power states."""
+    return feature(bed, 2)
 
 
 def written(bed, drive):
@@ -99,12 +104,41 @@ def drives(bed):
         until("none is capped", lambda: states(bed) == [0] * 4, PATIENCE)
         fast = written(bed, 0)
         ebb.reload('policy = "pacman"\nssd_budget = "64 W"')
-        until("all are capped", lambda: states(bed) == [2] * 4, PATIENCE)
+        # One by its power limit.
+        until("all are capped", lambda: states(bed) == [2, 2, 2, 0], PATIENCE)
         slow = written(bed, 0)
     stop_fio(bed)
     print(f"# {fast / 1e6:.0f} MB/s in state 0, {slow / 1e6:.0f} MB/s in state 2 (modelled drives)")
     # (25 - 6.8) W against (11 - 6.8) W for writing; the emulated guest may reach less of the first.
     expect(slow < fast * 0.6, f"{fast} and {slow} bytes per second: the cap does not show")
+
+
+def limits(bed):
+    """PACMAN moves a drive's power limit between its states' caps, throughput follows, and it ends as found"""
+    def limit():
+        scale, value = divmod(*feature(bed, "0x23", drive), 1 << 16)
+        expect(scale == 2, f"the limit is not in hundredths of a watt: scale {scale}")
+        return value / 100
+
+    drive, found = trials.LIMITED, 22
+    set_limit = f"nvme set-feature /dev/nvme{drive} -f 0x23 -v"
+    bed.guest.refuses(f"{set_limit} {2 << 16 | 1099} 2>&1", "0x13e", "0x413e")
+    bed.guest.run(f"{set_limit} {2 << 16 | found * 100}")
+    start_fio(bed, "writes", drive, "--rw=write --bs=128k --iodepth=8")
+    rates = []
+    # All but 20 W, which the guest's disk may draw, are for the four drives.
+    with Running(bed, 'policy = "pacman"\nssd_budget = "120 W"') as ebb:
+        for budget, (least, most) in (120, (found, found)), (70, (12, 14)), (64, (11, 11)):
+            ebb.reload(f'policy = "pacman"\nssd_budget = "{budget} W"')
+            until(f"the limit is {least} to {most} W", lambda: least <= limit() <= most, PATIENCE)
+            rates.append((limit(), written(bed, drive)))
+    expect(limit() == found, f"the limit found was {found} W, it is {limit()} W")
+    stop_fio(bed)
+    bed.guest.run(f"{set_limit} 0")
+    print("# " + ", ".join(f"{rate / 1e6:.1f} MB/s within {watts:g} W" for watts, rate in rates))
+    # (22 - 6.8) W, at least (12 - 6.8) W and (11 - 6.8) W for writing.
+    expect(rates[2][1] < rates[0][1] * 0.6, "the limit does not show in what is written")
+    expect(rates[2][1] < rates[1][1] * 0.9, "a limit between the states' caps does not show")
 
 
 def cores(bed):
@@ -272,5 +306,8 @@ def ends(bed):
     start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
     changed = trials.run(bed, bed.args.seed, bed.args.trials, bed.results)
     stop_fio(bed)
+    # Ebb leaves this drive the power state that the last trial found.
+    bed.guest.run(f"""{trials.DRIVE}
+        for feature in 2 0x23; do nvme set-feature $(drive {trials.LIMITED}) -f $feature -v 0; done""")
     print(f"# {bed.args.trials} trials of seed {bed.args.seed}; {changed} found changed controls")
     expect(changed > 0, "nothing was changed in any trial: there was nothing to prove")

@@ -1,5 +1,5 @@
 """What a guest is set to: every file that can be read below the trees that Ebb may touch, what every
-task is bound to, and every drive's power state. Two dumps must be equal byte for byte."""
+task is bound to, and every drive's power state and limit. Two dumps must be equal byte for byte."""
 
 import re
 
@@ -44,7 +44,10 @@ DUMP = f"""dump() {{
         /proc/[0-9]*/stat 2> /dev/null || true
     for drive in /sys/class/nvme/nvme*; do
         [ -e $drive ] || continue
-        echo "drive $(tr : _ < $drive/subsysnqn): $(nvme get-feature /dev/${{drive##*/}} -f 2 || true)"
+        for feature in 2 0x23; do
+            echo "drive $(tr : _ < $drive/subsysnqn) $feature:" \
+                "$(nvme get-feature /dev/${{drive##*/}} -f $feature 2> /dev/null || true)"
+        done
     done
 }}
 """

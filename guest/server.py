@@ -5,12 +5,13 @@ import hashlib
 import json
 from pathlib import Path
 
-from acting import cores, deadlines, drives, ends, fans, jobs, offline
+from acting import cores, deadlines, drives, ends, fans, jobs, limits, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from likeness import likeness
 from replaying import replay
 from results import Results
 from steps import HOST, PATIENCE
+from trials import LIMITED
 
 DRIVES = 4
 CPUS = range(8)
@@ -95,10 +96,15 @@ def digest(bed):
 def serve_drive(bed, number):
     """Starts a drive of the server, by this machine."""
     nqn = f"nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-00000000010{number}"
+    model = HARDWARE / "drive.toml"
+    if number == LIMITED:
+        text = model.read_text().replace("[drive]\n", "[drive]\npower_limit = true\n", 1)
+        model = bed.folder / "limited.toml"
+        model.write_text(text)
     bed.targets.append(Target(
         bed.args.ebb, bed.folder, f"drive{number}", "--scheduler", "interrupt", "--nqn", nqn,
         "--metrics", f"{ADDRESS}:0", "--namespace",
-        f"modelled:64MiB,lazy,drive={HARDWARE / 'drive.toml'}"))
+        f"modelled:64MiB,lazy,drive={model}"))
     return bed.targets[-1]
 
 
@@ -300,4 +306,4 @@ def farewell(bed):
 
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], cores, offline, drives, fans, jobs, likeness, replay, farewell]
+STEPS = [*SHORT[:-1], cores, offline, drives, limits, fans, jobs, likeness, replay, farewell]

@@ -24,6 +24,8 @@ ENDS = {
         start; sleep $pause; find_worker
         kill -KILL $supervisor $worker || true""", # It refuses to start beside the other's worker.
 }
+# The drive that takes a power limit.
+LIMITED = 3
 # The controller of the drive of that number, which a new connection may have given another name.
 DRIVE = """drive() {
             local at=$(grep -lE "00000000010$1\$" /sys/class/nvme/nvme*/subsysnqn)
@@ -64,6 +66,9 @@ class Trial:
             # One that leaves comes back in its first state, without Ebb as well.
             state = 0 if drive == self.leaves else self.random.randrange(3)
             lines.append(f"nvme set-feature $(drive {drive}) -f 2 -v {state}")
+        # Nor does its limit stay.
+        limit = 0 if self.leaves == LIMITED else choose([0, 2 << 16 | self.random.randrange(1100, 2500)])
+        lines.append(f"nvme set-feature $(drive {LIMITED}) -f 0x23 -v {limit}")
         # The controller is off, or on with lists: a group that has none cannot have none again.
         # There a CPU that goes makes Linux before 6.2 forget what tasks are bound to, without Ebb.
         lines.append("cd /sys/fs/cgroup\necho -cpuset > cgroup.subtree_control")

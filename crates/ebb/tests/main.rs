@@ -21,6 +21,7 @@ mod paper_storage_servers;
 mod peer;
 mod pipes;
 mod polled;
+mod power_limit;
 mod probe;
 mod profile;
 mod qos;
@@ -32,4 +33,7 @@ mod serve;
 mod sim;
 mod tidy;
 mod trace;
+#[allow(dead_code, reason = "the host's tests use the rest")]
+#[path = "../../host/tests/tree.rs"]
+mod tree;
 mod trip;

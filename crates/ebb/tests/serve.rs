@@ -13,7 +13,7 @@ use crate::common::{ebb, fails, json, path, prints, valid};
 /// A running `ebb serve` with metrics; killed when dropped.
 pub struct Serve {
     child: Child,
-    address: String,
+    pub address: String,
     pub metrics: String,
 }
 

@@ -34,7 +34,7 @@ pub use contract::source::{Origin, Source, Sources};
 pub use contract::topology::{
     CoreRole, DriveSpec, FanSpec, GroupSpec, PowerState, PowerStateSpec, Topology,
 };
-pub use contract::{live, table, topology, units};
+pub use contract::{ladder, live, table, topology, units};
 pub use cycle::{Cycle, Cycled, PERIOD, Plant};
 pub use guard::{Guard, Limits};
 

@@ -57,7 +57,7 @@ pub struct AdminQueue {
 
 impl Drop for AdminQueue {
     fn drop(&mut self) {
-        self.reset_power_state();
+        self.reset_power();
         self.subsystem.remove(&self.association);
     }
 }
@@ -230,7 +230,7 @@ impl AdminQueue {
     /// A controller level reset (Base 3.7.2): all but what belongs to the association.
     pub(super) fn reset(&mut self) {
         self.features = Features::default();
-        self.reset_power_state();
+        self.reset_power();
         self.events.reset(&self.subsystem);
         self.association.set_write_cache(true);
         let granted = self.subsystem.config.max_io_queues;

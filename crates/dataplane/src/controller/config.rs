@@ -54,7 +54,7 @@ pub struct PowerState {
     pub is_operational: bool,
 }
 
-/// Power management (feature 02h) of what the subsystem stands on.
+/// Power management (features 02h and 23h) of what the subsystem stands on.
 pub trait PowerControl: Send + Sync {
     /// Goes to power state `state`, which exists.
     ///
@@ -63,6 +63,10 @@ pub trait PowerControl: Send + Sync {
     fn set(&self, state: u8) -> Result<(), Status>;
     /// The power state it is in.
     fn get(&self) -> u8;
+    /// Whether it takes a power limit.
+    fn takes_limit(&self) -> bool;
+    /// Draws no more than this in any state; `None` ends the limit. Asked only if it takes one.
+    fn limit(&self, power: Option<Watts>);
 }
 
 /// How the subsystem is.
@@ -279,6 +283,17 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// What sets a power limit, if anything does.
+    pub(super) fn limiter(&self) -> Option<&dyn PowerControl> {
+        self.power.as_deref().filter(|power| power.takes_limit())
+    }
+
+    /// The lowest power limit that leaves an operational state.
+    pub(super) fn least_limit(&self) -> Option<Watts> {
+        let states = self.power_states.iter().filter(|state| state.is_operational);
+        states.map(|state| state.max_power).reduce(Watts::min)
     }
 
     /// MDTS: a power of two of pages.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 
 use super::answer::Answer;
 use super::association::Kind;
@@ -13,7 +13,7 @@ use crate::wire::log::warning;
 use crate::wire::{Sqe, Status};
 
 /// Features there are, of either kind of controller.
-pub(super) const ALL: [u8; 10] = [
+pub(super) const ALL: [u8; 11] = [
     feature::ARBITRATION,
     feature::POWER_MANAGEMENT,
     feature::TEMPERATURE_THRESHOLD,
@@ -23,16 +23,9 @@ pub(super) const ALL: [u8; 10] = [
     feature::WRITE_ATOMICITY,
     feature::ASYNC_EVENTS,
     feature::KEEP_ALIVE_TIMER,
+    feature::POWER_LIMIT,
     feature::HOST_IDENTIFIER,
 ];
-
-/// Whether a kind of controller has a feature (Base Figures 24 and 30).
-pub(super) fn is_supported(kind: Kind, id: u8) -> bool {
-    match kind {
-        Kind::Io => ALL.contains(&id),
-        Kind::Discovery => matches!(id, feature::ASYNC_EVENTS | feature::KEEP_ALIVE_TIMER),
-    }
-}
 
 /// Whether a host can set it.
 pub(super) fn is_changeable(id: u8) -> bool {
@@ -59,7 +52,27 @@ impl Default for Features {
     }
 }
 
+/// The power limit, which all controllers share.
+#[derive(Debug, Default)]
+pub(super) struct PowerLimit {
+    /// As it was set; 0 for none.
+    value: u32,
+    /// By which controller, plus one; zero for none.
+    by: u32,
+}
+
 impl AdminQueue {
+    /// Whether this controller has a feature (Base Figures 24 and 30).
+    pub(super) fn has_feature(&self, id: u8) -> bool {
+        match (self.association.kind, id) {
+            (Kind::Io, feature::POWER_LIMIT) => self.subsystem.config.limiter().is_some(),
+            (Kind::Io, id) => ALL.contains(&id),
+            (Kind::Discovery, id) => {
+                matches!(id, feature::ASYNC_EVENTS | feature::KEEP_ALIVE_TIMER)
+            }
+        }
+    }
+
     /// How the subsystem is, judged by this controller's thresholds too (Base 5.27.1.3).
     pub(super) fn condition(&self) -> Condition {
         let mut condition = self.subsystem.config.condition();
@@ -74,7 +87,7 @@ impl AdminQueue {
     pub(super) fn get_feature(&self, sqe: &Sqe, direction: Direction) -> Result<Answer, Status> {
         let id = sqe.cdw(10) as u8;
         let select = Select::of(sqe.cdw(10)).ok_or(Status::INVALID_FIELD)?;
-        if !is_supported(self.association.kind, id) {
+        if !self.has_feature(id) {
             return Err(Status::INVALID_FIELD);
         }
         if id == feature::HOST_IDENTIFIER && matches!(select, Select::Current) {
@@ -105,6 +118,7 @@ impl AdminQueue {
             feature::WRITE_ATOMICITY => features.atomicity,
             feature::ASYNC_EVENTS => features.events,
             feature::KEEP_ALIVE_TIMER => self.keep_alive(),
+            feature::POWER_LIMIT => super::lock(&self.subsystem.power_limit).value,
             id => self.default_value(id, cdw11)?,
         })
     }
@@ -135,7 +149,7 @@ impl AdminQueue {
     /// Set Features: dword 0 of its answer.
     pub(super) fn set_feature(&mut self, sqe: &Sqe, now: Nanos) -> Result<u64, Status> {
         let (id, value) = (sqe.cdw(10) as u8, sqe.cdw(11));
-        if !is_supported(self.association.kind, id) {
+        if !self.has_feature(id) {
             return Err(Status::INVALID_FIELD);
         }
         if sqe.cdw(10) >> 31 != 0 {
@@ -172,6 +186,7 @@ impl AdminQueue {
                 self.set_keep_alive(value, now);
                 done
             }
+            feature::POWER_LIMIT => self.set_power_limit(value).and(done),
             feature::HOST_IDENTIFIER => Err(Status::SEQUENCE_ERROR), // Fixed by Connect.
             _ => Err(Status::FEATURE_NOT_CHANGEABLE),
         }
@@ -192,9 +207,22 @@ impl AdminQueue {
         Ok(())
     }
 
-    /// The power state is not kept over a reset of the controller that has set it, nor does it
-    /// outlive the controller (Base 3.7.2).
-    pub(super) fn reset_power_state(&self) {
+    /// PLV and PLS.
+    fn set_power_limit(&self, value: u32) -> Result<(), Status> {
+        let config = &self.subsystem.config;
+        let power = power_limit(value).ok_or(Status::INVALID_FIELD)?;
+        if let (Some(power), Some(least)) = (power, config.least_limit())
+            && power < least
+        {
+            return Err(Status::INVALID_POWER_LIMIT);
+        }
+        self.limit(&mut super::lock(&self.subsystem.power_limit), power, value);
+        Ok(())
+    }
+
+    /// Power state and limit are not kept over a reset of the controller that has set them, nor do
+    /// they outlive the controller (Base 3.7.2).
+    pub(super) fn reset_power(&self) {
         let ours = self.power_key();
         let taken = self.subsystem.powered_by.compare_exchange(
             ours,
@@ -206,6 +234,17 @@ impl AdminQueue {
             // One that refuses stays as it is; there is nobody to tell.
             let _ = power.set(0);
         }
+        let mut limit = super::lock(&self.subsystem.power_limit);
+        if limit.by == ours {
+            self.limit(&mut limit, None, 0);
+        }
+    }
+
+    fn limit(&self, limit: &mut PowerLimit, power: Option<Watts>, value: u32) {
+        if let Some(limiter) = self.subsystem.config.limiter() {
+            limiter.limit(power);
+        }
+        *limit = PowerLimit { value, by: self.power_key() };
     }
 
     fn power_key(&self) -> u32 {
@@ -232,6 +271,18 @@ impl AdminQueue {
 const fn queues(count: u16) -> u32 {
     let less_one = count.saturating_sub(1) as u32;
     less_one | less_one << 16
+}
+
+/// A power limit, `Some(None)` for no limit: PLV of zero. PLS is the scale of idle power in power
+/// state descriptors.
+fn power_limit(value: u32) -> Option<Option<Watts>> {
+    let per_watt = match value >> 16 {
+        1 => 10_000.0,
+        2 => 100.0,
+        0 if value == 0 => return Some(None),
+        _ => return None,
+    };
+    Some(Some(Watts(f64::from(value as u16) / per_watt)).filter(|power| power.0 > 0.0))
 }
 
 enum Threshold {

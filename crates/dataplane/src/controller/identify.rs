@@ -157,7 +157,7 @@ impl AdminQueue {
         Controller {
             kind: 1,
             sharing: 1 << 1 | u8::from(several_ports),
-            attributes: 1.into(),
+            attributes: (1 | u32::from(config.limiter().is_some()) << 20).into(),
             abort_limit: 3,
             firmware_slots: 1 | 1 << 1,
             log_attributes: 1 << 1 | 1 << 2 | 1 << 5,

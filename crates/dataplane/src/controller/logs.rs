@@ -8,7 +8,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::association::Kind;
 use super::connect::ADMIN_DEPTH;
-use super::{AdminQueue, Direction, features, io};
+use super::{AdminQueue, Direction, io};
 use crate::wire::command;
 use crate::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use crate::wire::identify::{padded, terminated};
@@ -75,7 +75,7 @@ impl AdminQueue {
             id::FIRMWARE_SLOTS => Ok(self.firmware_page()),
             id::COMMANDS_AND_EFFECTS if request.command_set != 0 => Err(Status::INVALID_FIELD),
             id::COMMANDS_AND_EFFECTS => Ok(self.command_page()),
-            id::FEATURES_AND_EFFECTS => Ok(table(256, feature_effects)),
+            id::FEATURES_AND_EFFECTS => Ok(table(256, |feature| self.feature_effects(feature))),
             id::MANAGEMENT_COMMANDS => Ok(vec![0; 4096]), // There are none.
             _ => Ok(self.discovery_page()),
         }
@@ -125,6 +125,14 @@ impl AdminQueue {
         page.extend(table(256, command_effects));
         page.resize(4096, 0);
         page
+    }
+
+    /// FSUPP and the scope.
+    fn feature_effects(&self, id: u8) -> u32 {
+        use crate::wire::feature::{POWER_LIMIT, POWER_MANAGEMENT};
+        let is_shared = matches!(id, POWER_MANAGEMENT | POWER_LIMIT);
+        let scope = if is_shared { SUBSYSTEM_SCOPE } else { CONTROLLER_SCOPE };
+        u32::from(self.has_feature(id)) * (1 | scope)
     }
 
     /// A record per address for the subsystem, if this host may have it, and for the discovery
@@ -178,14 +186,6 @@ fn command_effects(opcode: u8) -> u32 {
     use command::io::{DATASET_MANAGEMENT, WRITE, WRITE_ZEROES};
     let changes = matches!(opcode, WRITE | WRITE_ZEROES | DATASET_MANAGEMENT);
     u32::from(io::is_supported(opcode)) * (1 | u32::from(changes) << 1 | NAMESPACE_SCOPE)
-}
-
-/// FSUPP and the scope.
-fn feature_effects(id: u8) -> u32 {
-    use crate::wire::feature::POWER_MANAGEMENT;
-    let is_shared = id == POWER_MANAGEMENT;
-    let scope = if is_shared { SUBSYSTEM_SCOPE } else { CONTROLLER_SCOPE };
-    u32::from(features::is_supported(Kind::Io, id)) * (1 | scope)
 }
 
 fn discovery_entry(kind: u8, nqn: &str, port: u16, address: SocketAddr) -> DiscoveryEntry {

@@ -52,6 +52,7 @@ use ebb_policy::units::Nanos;
 
 use self::association::{Association, Host, Kind, lock};
 use self::counters::Ledger;
+use self::features::PowerLimit;
 use crate::device::Geometry;
 
 /// Time in which a host enables its controller, or must give way when others want one.
@@ -98,6 +99,7 @@ pub struct Subsystem {
     generation: AtomicU64,
     /// The controller by which the power state was set last, plus one; zero for none.
     powered_by: AtomicU32,
+    power_limit: Mutex<PowerLimit>,
     ledger: Ledger,
 }
 
@@ -144,6 +146,7 @@ impl Subsystem {
             addresses: Mutex::new(addresses),
             generation: AtomicU64::new(1),
             powered_by: AtomicU32::new(0),
+            power_limit: Mutex::default(),
             ledger: Ledger::default(),
             config,
         }))

@@ -9,7 +9,7 @@ use super::slot::{Completion, MOST};
 use super::{Direction, Error, Identity, Namespace, Queue};
 use crate::wire::command::{FABRICS, admin, fabrics};
 use crate::wire::pdu::Digests;
-use crate::wire::{Sqe, Status};
+use crate::wire::{Sqe, Status, feature};
 
 /// Commands outstanding on the admin queue: we ask one thing at a time.
 const ADMIN_DEPTH: u16 = 32;
@@ -106,7 +106,7 @@ impl Controller {
         this.entries = (capabilities as u16) as usize + 1;
         this.enable(capabilities)?;
         let page = 4096_u64 << (capabilities >> 48 & 0xf);
-        this.identity = Identity::parse(&this.identify(1, 0)?, page);
+        this.identity = Identity::parse(&this.identify_controller()?, page);
         Ok(this)
     }
 
@@ -173,6 +173,14 @@ impl Controller {
         self.run("Property Set", sqe, Direction::None, Vec::new()).map(drop)
     }
 
+    /// The whole of what the controller says of itself (Identify, CNS 01h).
+    ///
+    /// # Errors
+    /// When the target does not answer.
+    pub fn identify_controller(&mut self) -> Result<Vec<u8>, Error> {
+        self.identify(1, 0)
+    }
+
     fn identify(&mut self, cns: u32, nsid: u32) -> Result<Vec<u8>, Error> {
         let mut sqe = Sqe::new(admin::IDENTIFY, 0);
         sqe.nsid = nsid.into();
@@ -223,13 +231,31 @@ impl Controller {
     /// # Errors
     /// When an answer is missing or wrong.
     pub fn set_queues(&mut self, count: u16) -> Result<u16, Error> {
-        let mut sqe = Sqe::new(admin::SET_FEATURES, 0);
         let less_one = u32::from(count.max(1) - 1);
-        sqe.set_cdw(10, 0x07);
-        sqe.set_cdw(11, less_one | less_one << 16);
-        let result = self.run("Set Features", sqe, Direction::None, Vec::new())?.result;
+        let result = self.set_feature(feature::NUMBER_OF_QUEUES, less_one | less_one << 16)?;
         let granted = (result as u16).min((result >> 16) as u16);
         Ok(granted.saturating_add(1).min(count.max(1)))
+    }
+
+    /// A feature's current value (Get Features).
+    ///
+    /// # Errors
+    /// When the target has no such feature, or does not answer.
+    pub fn feature(&mut self, feature: u8) -> Result<u32, Error> {
+        let mut sqe = Sqe::new(admin::GET_FEATURES, 0);
+        sqe.set_cdw(10, feature.into());
+        Ok(self.run("Get Features", sqe, Direction::None, Vec::new())?.result as u32)
+    }
+
+    /// Sets a feature, not to be saved; returns what is answered (Set Features).
+    ///
+    /// # Errors
+    /// When the target refuses it, or does not answer.
+    pub fn set_feature(&mut self, feature: u8, value: u32) -> Result<u32, Error> {
+        let mut sqe = Sqe::new(admin::SET_FEATURES, 0);
+        sqe.set_cdw(10, feature.into());
+        sqe.set_cdw(11, value);
+        Ok(self.run("Set Features", sqe, Direction::None, Vec::new())?.result as u32)
     }
 
     /// Shows the target that we are alive.

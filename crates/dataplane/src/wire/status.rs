@@ -67,6 +67,8 @@ impl Status {
     pub const FEATURE_NOT_SAVEABLE: Self = Self::specific(0x0d);
     /// The feature cannot be changed.
     pub const FEATURE_NOT_CHANGEABLE: Self = Self::specific(0x0e);
+    /// The power limit prohibits all operational power states (Base 2.3).
+    pub const INVALID_POWER_LIMIT: Self = Self::specific(0x3e);
     /// Too many asynchronous event requests outstanding.
     pub const ASYNC_EVENT_LIMIT: Self = Self::specific(0x05);
     /// Too many aborts outstanding.

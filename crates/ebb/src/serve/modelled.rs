@@ -12,7 +12,7 @@ use std::time::Instant;
 use ebb_dataplane::controller::{PowerControl, PowerState};
 use ebb_dataplane::device::{self, Channel, Device, Done, Geometry, Io, Op, Spec};
 use ebb_dataplane::wire::Status;
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 use ebb_twin::DriveFile;
 use ebb_twin::drive::{Drive, DriveProfile};
 use rustix::time::{
@@ -237,29 +237,36 @@ impl Channel for ModelledChannel {
     }
 }
 
-/// Sets the power state of all modelled drives of a subsystem.
+/// Sets the power state and the power limit of all modelled drives of a subsystem.
 pub struct Power {
     drives: Vec<Arc<Model>>,
     first: Arc<Model>,
+    takes_limit: bool,
 }
 
 impl Power {
     /// For the first modelled drive's states, which all have; `None` without one.
     ///
     /// # Errors
-    /// When the drives are of kinds with different states: a controller has one set of them.
+    /// When the drives are of kinds with different states, or only some take a power limit: a
+    /// controller has one set of them.
     pub fn of(drives: &[Arc<Modelled>]) -> anyhow::Result<Option<(Arc<Self>, Vec<PowerState>)>> {
         let Some(first) = drives.first() else { return Ok(None) };
         let states = first.power_states();
-        if let Some(other) = drives.iter().find(|drive| drive.power_states() != states) {
+        let takes_limit = first.profile.power_limit;
+        let differs = |drive: &&Arc<Modelled>| {
+            drive.power_states() != states || drive.profile.power_limit != takes_limit
+        };
+        if let Some(other) = drives.iter().find(differs) {
             let (one, other) = (&first.profile.name, &other.profile.name);
             return Err(usage(format!(
-                "modelled drives {one} and {other} have different power states, and a controller \
-                 has one set; serve them by two processes"
+                "modelled drives {one} and {other} have different power states or limits, and a \
+                 controller has one set; serve them by two processes"
             )));
         }
         let models = drives.iter().map(|drive| drive.model.clone()).collect();
-        Ok(Some((Arc::new(Self { drives: models, first: first.model.clone() }), states)))
+        let power = Self { drives: models, first: first.model.clone(), takes_limit };
+        Ok(Some((Arc::new(power), states)))
     }
 }
 
@@ -275,6 +282,17 @@ impl PowerControl for Power {
     fn get(&self) -> u8 {
         // I/O takes a drive out of a non-operational state, so the drive knows best.
         self.first.drive().power_state()
+    }
+
+    fn takes_limit(&self) -> bool {
+        self.takes_limit
+    }
+
+    fn limit(&self, power: Option<Watts>) {
+        for model in &self.drives {
+            let now = model.now();
+            model.drive().set_power_limit(now, power);
+        }
     }
 }
 
@@ -342,6 +360,47 @@ mod tests {
         read(&device, 4000);
         let real = read(&device, 4000);
         assert!(real.0 as f64 > 0.8 * slow.0 as f64, "{real:?} {slow:?}");
+    }
+
+    #[test]
+    fn a_power_limit_is_kept_for_real() {
+        let mut parts = Parts::parse("4MiB").unwrap();
+        parts.profile.power_limit = true;
+        let device = Arc::new(Modelled::open(parts, &|_| {}).unwrap());
+        let (power, _) = Power::of(std::slice::from_ref(&device)).unwrap().unwrap();
+        assert!(power.takes_limit());
+        let limit = Watts(11.5); // Between the two lowest states, of 14 and 9 W.
+        let mut drive = Drive::new(&device.profile, SEED);
+        let virtually = |drive: &mut Drive, from: u64| {
+            read_virtually(drive, Nanos::from_secs(from), 4000);
+            read_virtually(drive, Nanos::from_secs(from + 10), 4000)
+        };
+        let fast = virtually(&mut drive, 0);
+        drive.set_power_limit(Nanos::from_secs(20), Some(limit));
+        let slow = virtually(&mut drive, 30);
+        assert!(slow.0 > 2 * fast.0, "{slow:?} {fast:?}");
+        power.limit(Some(limit));
+        read(&device, 4000);
+        let (begin, before) = (device.model.now(), device.reading().joules);
+        // A busy machine can only be slower than the model.
+        let real = read(&device, 4000);
+        let drawn = device.reading().joules - before;
+        let most = limit.0 * (device.model.now() - begin).seconds();
+        assert!(real.0 as f64 > 0.8 * slow.0 as f64, "{real:?} {slow:?}");
+        assert!(drawn <= most, "{drawn} J of {most}");
+        assert_eq!(power.get(), 0, "the power state is another matter");
+    }
+
+    #[test]
+    fn drives_of_one_controller_take_limits_or_do_not() {
+        let open = |power_limit: bool| {
+            let mut parts = Parts::parse("4MiB").unwrap();
+            parts.profile.power_limit = power_limit;
+            Arc::new(Modelled::open(parts, &|_| {}).unwrap())
+        };
+        let error = Power::of(&[open(true), open(false)]).err().unwrap().to_string();
+        assert!(error.contains("power states or limits"), "{error}");
+        assert!(Power::of(&[open(true), open(true)]).is_ok());
     }
 
     #[test]

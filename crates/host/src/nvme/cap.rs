@@ -1,13 +1,10 @@
 //! How a drive's cap is set: by its power state, or, where it takes a power limit (NVMe Base 2.3,
 //! Feature 23h), by that, in steps between the caps of its power states.
 
-use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{PowerState, PowerStateSpec};
+use ebb_policy::units::Watts;
+use ebb_policy::{PowerState, PowerStateSpec, ladder};
 
 use crate::nvme::wire::{Identity, limited, power_limit};
-
-/// From one step of a limit to the next.
-const STEP: Watts = Watts(1.0);
 
 /// What a policy's power states are of a drive.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,34 +16,19 @@ pub enum Cap {
 }
 
 impl Cap {
-    /// Of a drive with this identity. One with a single cap says nothing of the lowest limit that
-    /// it takes.
+    /// Of a drive with this identity.
     #[must_use]
     pub fn of(identity: &Identity) -> Self {
-        let caps = identity.states.iter().filter(|state| state.operational);
-        let caps = || caps.clone().map(|state| state.max_power);
-        let (most, least) = (caps().reduce(Watts::max), caps().reduce(Watts::min));
-        let (Some(most), Some(least)) = (most, least) else { return Self::State };
-        let is_limited = |cap: Watts| power_limit(cap).is_some();
-        if !identity.limits_power || least >= most || ![most, least].into_iter().all(is_limited) {
-            return Self::State;
-        }
-        let steps = ((most - least) / STEP).ceil().min(f64::from(PowerState::MAX) / 2.0);
-        let step = |number: u32| most - (most - least) * (f64::from(number) / steps);
-        Self::Limit((0..=steps as u32).map(step).collect())
+        let limits = identity.limits_power.then(|| ladder::limits(&identity.states)).flatten();
+        let is_said = |limit: &Watts| power_limit(*limit).is_some();
+        limits.filter(|limits| limits.iter().all(is_said)).map_or(Self::State, Self::Limit)
     }
 
     /// The states that a policy sees of a drive with this identity.
     #[must_use]
     pub fn states(&self, identity: &Identity) -> Vec<PowerStateSpec> {
         let Self::Limit(limits) = self else { return identity.states.clone() };
-        let (entry, exit) = (Nanos::ZERO, Nanos::ZERO);
-        let limit = |max_power: &Watts| {
-            let max_power = *max_power;
-            PowerStateSpec { max_power, operational: true, entry, exit }
-        };
-        let idle = identity.states.iter().filter(|state| !state.operational);
-        limits.iter().map(limit).chain(idle.cloned()).collect()
+        ladder::states(limits, &identity.states)
     }
 
     /// What a drive that rests draws in each of these.
@@ -89,6 +71,8 @@ impl Cap {
 
 #[cfg(test)]
 mod tests {
+    use ebb_policy::units::Nanos;
+
     use super::*;
 
     fn identity(caps: &[f64], limits_power: bool) -> Identity {

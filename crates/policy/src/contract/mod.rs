@@ -19,6 +19,7 @@
 //! | `in_force.rs` | what the guard gave, with the reason; what became of it |
 //! | `policy.rs` | what a controller is |
 //! | `topology.rs` | what a plant has |
+//! | `ladder.rs` | a drive's power limits as the power states that a policy sees |
 //! | `names.rs` | the names of its parts |
 //! | `class.rs` | classes of jobs |
 //! | `units.rs` | units as types |
@@ -26,6 +27,7 @@
 pub mod class;
 pub mod control;
 pub mod in_force;
+pub mod ladder;
 pub mod live;
 pub mod names;
 pub mod policy;

@@ -89,6 +89,8 @@ pub struct Drive {
     /// Rate in force, the slower of two during a change.
     ns_per_nj: f64,
     caps: Box<[Cap]>,
+    /// The power limit as such a rate; 0 for none.
+    limit_ns_per_nj: f64,
     /// As last set; in force once no change is under way.
     state: PowerState,
     change: Option<Change>,
@@ -147,6 +149,7 @@ impl Drive {
             regulation: profile.controller.regulation.0 as f64,
             ns_per_nj: caps.first().map_or(1.0, |cap| cap.ns_per_nj),
             caps,
+            limit_ns_per_nj: 0.0,
             state: 0,
             change: None,
             change_at: NEVER,

@@ -1,7 +1,7 @@
 //! What one drive model can do and what it draws, as read from a TOML `[drive]` table.
 
 use ebb_policy::units::{Bytes, Joules, Nanos, Watts};
-use ebb_policy::{DriveSpec, PowerStateSpec};
+use ebb_policy::{DriveSpec, PowerStateSpec, ladder};
 use serde::{Deserialize, Serialize};
 
 use crate::drive_file::{DriveFile, DriveHeat};
@@ -28,6 +28,9 @@ pub struct DriveProfile {
     pub power: BasePower,
     /// NVMe power states, fastest first.
     pub states: Vec<State>,
+    /// Takes a power limit (NVMe Base 2.3, Feature 23h).
+    #[serde(default)]
+    pub power_limit: bool,
     /// Autonomous idle states, shallowest first.
     #[serde(default)]
     pub idle: Vec<Idle>,
@@ -230,6 +233,20 @@ impl DriveProfile {
             limit,
             rotational: false,
         }
+    }
+
+    /// The drive as policies set it: the steps of its power limit, if it takes one, are its states.
+    pub(crate) fn in_steps(self) -> Self {
+        let own = self.spec().states;
+        let Some(limits) = self.power_limit.then(|| ladder::limits(&own)).flatten() else {
+            return self;
+        };
+        let state = |spec: PowerStateSpec| {
+            let PowerStateSpec { max_power, operational, entry, exit } = spec;
+            State { max_power, operational, entry, exit }
+        };
+        let states = ladder::states(&limits, &own).into_iter().map(state).collect();
+        Self { states, ..self }
     }
 
     fn check_shape(&self) -> Result<(), String> {

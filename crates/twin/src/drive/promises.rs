@@ -3,6 +3,7 @@
 use super::tests::{closed_loop, profile};
 use super::*;
 use crate::DriveFile;
+use ebb_policy::units::Watts;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -52,6 +53,72 @@ fn more_power_never_means_less_throughput() {
             }
         }
     }
+}
+
+#[test]
+fn a_power_limit_lies_between_the_power_states() {
+    for name in ["pm1743", "generic-nvme"] {
+        let profile = profile(name);
+        let caps: Vec<_> = profile.states.iter().filter(|state| state.operational).collect();
+        for (mix, next) in mixes() {
+            let run = |set: &dyn Fn(&mut Drive) -> Nanos| {
+                let mut drive = Drive::new(&profile, 3);
+                let from = set(&mut drive);
+                closed_loop(&mut drive, 64, from, Nanos::from_millis(300), next)
+            };
+            let state = |ps: usize| run(&|drive| drive.set_power_state(Nanos::ZERO, ps as u8));
+            let limited = |limit: Watts| {
+                run(&|drive| {
+                    drive.set_power_limit(Nanos::ZERO, Some(limit));
+                    Nanos::ZERO
+                })
+            };
+            for (ps, pair) in caps.windows(2).enumerate() {
+                let limit = (pair[0].max_power + pair[1].max_power) * 0.5;
+                let (above, between, below) = (state(ps), limited(limit), state(ps + 1));
+                let what = format!("{name}, {mix}, {limit}: {above:?} {between:?} {below:?}");
+                assert!(between.1 <= limit + Watts(1e-6), "{what}");
+                assert!(between.0 <= 1.005 * above.0 && below.0 <= 1.005 * between.0, "{what}");
+                // Where the upper state's cap binds, less power is less throughput.
+                if above.1 > pair[0].max_power - Watts(0.1) {
+                    assert!(between.0 < 0.99 * above.0 && between.1 < above.1, "{what}");
+                    assert!(below.0 < 0.99 * between.0 && below.1 < between.1, "{what}");
+                }
+                let own = limited(pair[1].max_power);
+                assert!((own.0 / below.0 - 1.0).abs() < 0.01, "{what}: {own:?} at its cap");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_power_limit_holds_at_once_in_any_state_and_ends() {
+    let profile = profile("pm1743");
+    let mut drive = Drive::new(&profile, 3);
+    for count in 0..40_000 {
+        drive.submit(Nanos::ZERO, Op::Write, count * (1 << 20), 1 << 20);
+    }
+    let mut second = 0;
+    let mut next = |drive: &mut Drive| {
+        second += 1;
+        mean_watts(drive, (second - 1) * SECOND, second * SECOND)
+    };
+    let at = |second: u64| Nanos(second * SECOND);
+    let free = next(&mut drive);
+    drive.set_power_limit(at(1), Some(Watts(16.5)));
+    let limited = next(&mut drive);
+    assert!(free > 20.0 && (16.0..=16.5 + 1e-6).contains(&limited), "{free} {limited}");
+    // A deeper state holds below it; a shallower one does not lift it.
+    drive.set_power_state(at(2), 3);
+    assert!(next(&mut drive) <= 14.0 + 1e-6);
+    drive.set_power_state(at(3), 0);
+    assert!((16.0..=16.5 + 1e-6).contains(&next(&mut drive)));
+    // No lower than the lowest state's cap.
+    drive.set_power_limit(at(4), Some(Watts(0.5)));
+    assert!((8.5..=9.0 + 1e-6).contains(&next(&mut drive)));
+    drive.set_power_limit(at(5), None);
+    let again = next(&mut drive);
+    assert!((free..=25.0 + 1e-6).contains(&again), "{again} {free}");
 }
 
 /// The twin's own check of the number that NVMe defines: any 10 s at full load.

@@ -1,7 +1,7 @@
 //! NVMe power states: what each allows, and how the drive moves between them.
 
 use ebb_policy::PowerState;
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 
 use super::meter::Meter;
 use super::profile::State;
@@ -62,7 +62,7 @@ impl Drive {
         self.blocked_until = self.blocked_until.max(at);
         if new.operational {
             // Never above either state's limit while neither is surely in force.
-            self.limit(now.0, self.ns_per_nj.max(new.ns_per_nj / self.throttle));
+            self.limit(now.0, self.ns_per_nj.max(self.rate(new)));
         }
         if at == now.0 {
             self.finish_change();
@@ -79,7 +79,7 @@ impl Drive {
         let cap = self.caps[usize::from(to)];
         if cap.operational {
             self.meter.set_ceiling(f64::INFINITY);
-            self.limit(at, cap.ns_per_nj / self.throttle);
+            self.limit(at, self.rate(cap));
         } else {
             self.stop_round(at);
             self.meter.set_ceiling(cap.max_power);
@@ -104,8 +104,30 @@ impl Drive {
         let cap = self.caps[usize::from(self.state)];
         // A change under way takes the new share up when it is in force.
         if self.change.is_none() && cap.operational {
-            self.limit(now, cap.ns_per_nj / share);
+            self.limit(now, self.rate(cap));
         }
+    }
+
+    /// Set Features, Power Limit: the most that the drive draws in any operational state, from the
+    /// call on; no limit when `None`. One below the lowest operational state's cap counts as that.
+    pub fn set_power_limit(&mut self, now: Nanos, limit: Option<Watts>) {
+        let now = now.0.max(self.clock);
+        self.advance(now);
+        let operational = self.caps.iter().filter(|cap| cap.operational);
+        let least = operational.map(|cap| cap.max_power).fold(f64::INFINITY, f64::min);
+        let rate = |limit: Watts| 1.0 / self.meter.flow_within(limit.0.max(least));
+        self.limit_ns_per_nj = limit.map_or(0.0, rate);
+        let cap = self.caps[usize::from(self.state)];
+        if cap.operational {
+            // While a change is under way neither its states' limits are exceeded.
+            let floor = self.change.map_or(0.0, |_| self.ns_per_nj);
+            self.limit(now, self.rate(cap).max(floor));
+        }
+    }
+
+    /// Rate at which a state's cap, the power limit and heat let energy be earned.
+    fn rate(&self, cap: Cap) -> f64 {
+        cap.ns_per_nj.max(self.limit_ns_per_nj) / self.throttle
     }
 
     /// Changes the rate at which energy is earned, for pending work too.

@@ -20,11 +20,20 @@ fn every_shipped_profile_is_valid_and_reads_back() {
     assert_eq!(DriveProfile::builtin("floppy"), None);
 }
 
-/// One step of a random history: a pause, then a command or a change of power state.
+/// One step of a random history: a pause, then a command or a change of power state or limit.
 #[derive(Debug, Clone)]
 enum Step {
     Submit { pause: u64, op: Op, page: u64, bytes: u32 },
     State { pause: u64, ps: u8 },
+    Limit { pause: u64, watts: Option<f64> },
+}
+
+impl Step {
+    fn pause(&self) -> u64 {
+        let (Self::Submit { pause, .. } | Self::State { pause, .. } | Self::Limit { pause, .. }) =
+            self;
+        *pause
+    }
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -36,7 +45,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => (pause.clone(), op, 0u64..1 << 28, bytes)
             .prop_map(|(pause, op, page, bytes)| Step::Submit { pause, op, page, bytes }),
-        1 => (pause, 0u8..8).prop_map(|(pause, ps)| Step::State { pause, ps }),
+        1 => (pause.clone(), 0u8..8).prop_map(|(pause, ps)| Step::State { pause, ps }),
+        1 => (pause, prop::option::of(0.0..30.0))
+            .prop_map(|(pause, watts)| Step::Limit { pause, watts }),
     ]
 }
 
@@ -61,7 +72,7 @@ proptest! {
         let mut once = Drive::new(&profile(name), 1);
         let (mut now, mut before) = (0, 0.0);
         for step in steps {
-            let (Step::Submit { pause, .. } | Step::State { pause, .. }) = step;
+            let pause = step.pause();
             for part in [now + pause / 3, now + pause / 2, now + pause] {
                 let energy = often.energy(Nanos(part)).0;
                 prop_assert!(energy >= before);
@@ -77,6 +88,11 @@ proptest! {
                     often.set_power_state(Nanos(now), ps),
                     once.set_power_state(Nanos(now), ps),
                 ),
+                Step::Limit { watts, .. } => {
+                    often.set_power_limit(Nanos(now), watts.map(Watts));
+                    once.set_power_limit(Nanos(now), watts.map(Watts));
+                    (Nanos(now), Nanos(now))
+                }
             };
             prop_assert!(a >= Nanos(now));
             prop_assert_eq!(a, b);
@@ -86,8 +102,8 @@ proptest! {
         prop_assert!((a - b).abs() <= 1e-9 * b, "{} {}", a, b);
     }
 
-    /// Mean power stays within the cap of the state in force, over every period however short,
-    /// and never falls below the deepest idle power.
+    /// Mean power stays within the cap of the state and the limit in force, over every period
+    /// however short, and never falls below the deepest idle power.
     #[test]
     fn power_stays_within_the_state(
         name in names(),
@@ -97,9 +113,12 @@ proptest! {
         let mut drive = Drive::new(&profile, 1);
         let floor = profile.idle.last().map_or(profile.power.ready, |idle| idle.power);
         let cap = |ps: u8| profile.spec().cap(ps);
-        let (mut now, mut allowed) = (0, cap(0));
+        let least = cap(u8::MAX);
+        let (mut now, mut state, mut limit) = (0, 0, None);
         for step in steps {
-            let (Step::Submit { pause, .. } | Step::State { pause, .. }) = step;
+            let pause = step.pause();
+            let within_limit = |ps| limit.map_or(cap(ps), |limit| cap(ps).min(limit));
+            let allowed = within_limit(state);
             let before = drive.energy(Nanos(now));
             now += pause;
             let (drawn, span) = (drive.energy(Nanos(now)) - before, Nanos(pause));
@@ -110,15 +129,17 @@ proptest! {
                     drive.submit(Nanos(now), op, page * 4096, bytes);
                 }
                 Step::State { ps, .. } => {
-                    let old = allowed;
-                    let ps = ps.min(profile.states.len() as u8 - 1);
+                    state = ps.min(profile.states.len() as u8 - 1);
                     let done = drive.set_power_state(Nanos(now), ps);
                     let during = Nanos(done.0 - now);
                     let before = drive.energy(Nanos(now));
                     now = done.0;
                     let drawn = drive.energy(done) - before;
-                    allowed = cap(ps);
-                    prop_assert!(within(drawn, old.max(allowed) * during));
+                    prop_assert!(within(drawn, allowed.max(within_limit(state)) * during));
+                }
+                Step::Limit { watts, .. } => {
+                    limit = watts.map(|watts| Watts(watts).max(least));
+                    drive.set_power_limit(Nanos(now), watts.map(Watts));
                 }
             }
         }

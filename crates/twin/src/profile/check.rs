@@ -111,7 +111,7 @@ impl Profile {
         if let Some(thermal) = &mut self.thermal {
             thermal.drive.inherit(model.heat());
         }
-        self.model = Some(self.behind_port(model)?);
+        self.model = Some(self.behind_port(model)?.in_steps());
         Ok(())
     }
 
@@ -391,6 +391,26 @@ mod tests {
         assert_eq!((topology.drives[0].cap(0).0, topology.drives[0].cap(1).0), (25.0, 12.0));
         let refused = with("X2").unwrap_err().to_string();
         assert!(refused.contains("X2") && refused.contains("my.toml:"), "{refused}");
+    }
+
+    #[test]
+    fn a_drive_that_takes_a_power_limit_has_its_steps_for_states() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let drive = include_str!("../../profiles/drives/generic-nvme.toml");
+        let limited = drive.replacen("[drive]\n", "[drive]\npower_limit = true\n", 1);
+        std::fs::write(at("drive.toml"), limited).unwrap();
+        let own = Profile::load("generic-1u").unwrap();
+        let model = format!("model = \"{}\"", own.drives.model);
+        let text = Profile::shipped_text("generic-1u").unwrap();
+        let text = text.replacen(&model, "model = \"drive.toml\"", 1);
+        std::fs::write(at("my.toml"), text).unwrap();
+        let profile = Profile::load(at("my.toml").to_str().unwrap()).unwrap();
+        let drive = &profile.topology().drives[0];
+        let own = &own.topology().drives[0];
+        let watts = (own.cap(0) - own.cap(u8::MAX)).0;
+        assert_eq!(drive.operational().len(), watts.ceil() as usize + 1);
+        assert_eq!((drive.cap(0), drive.cap(u8::MAX)), (own.cap(0), own.cap(u8::MAX)));
     }
 
     #[test]

@@ -73,6 +73,14 @@ impl DriveModel {
         }
     }
 
+    /// The drive as policies set it ([`DriveProfile::in_steps`]).
+    pub(crate) fn in_steps(self) -> Self {
+        match self {
+            Self::Ssd(profile) => Self::Ssd(profile.in_steps()),
+            Self::Hdd(profile) => Self::Hdd(profile),
+        }
+    }
+
     /// What an SSD draws with nothing to do, before any idle state.
     #[must_use]
     pub fn ready(&self) -> Option<Watts> {

@@ -97,6 +97,40 @@ proptest! {
     }
 }
 
+/// The same server, whose drives take a power limit.
+fn limited() -> Profile {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = include_str!("../../profiles/drives/pm1743.toml");
+    let drive = drive.replacen("[drive]\n", "[drive]\npower_limit = true\n", 1);
+    std::fs::write(folder.path().join("drive.toml"), drive).unwrap();
+    let text = Profile::shipped_text("asg-1115s").unwrap();
+    let file = folder.path().join("my.toml");
+    std::fs::write(&file, text.replacen("\"pm1743\"", "\"drive.toml\"", 1)).unwrap();
+    Profile::load(file.to_str().unwrap()).unwrap()
+}
+
+/// Between the sums of their own caps (18 and 21 W), drives that take limits use the budget up.
+#[test]
+fn limits_serve_more_within_a_budget_between_the_states() {
+    let budget = 16.0 * 19.9;
+    let workload = || saturating(2 << 20, 0.0, &[Demand::All]);
+    let run = |profile: &Profile, policy: &str| {
+        let (outcome, caps) = capped(profile, policy, budget, workload(), Nanos::from_secs(11));
+        assert_eq!(outcome.over_budget, Nanos::ZERO, "{policy}: {} W", caps.sum_excess);
+        assert!(caps.drive_excess <= ROUNDING, "{policy}: {} W", caps.drive_excess);
+        assert!(outcome.most_capped.0 <= budget + ROUNDING, "{policy}: {}", outcome.most_capped);
+        (outcome.most_capped.0, outcome.iops())
+    };
+    let (own, limited) = (Profile::load("asg-1115s").unwrap(), limited());
+    for policy in ["sspc", "pacman-plus"] {
+        let (states, limits) = (run(&own, policy), run(&limited, policy));
+        assert!(limits.0 > budget - 16.0, "{policy}: {limits:?} of {budget} W");
+        assert!(limits.1 >= states.1 * (1.0 - NOISE), "{policy}: {limits:?} {states:?}");
+    }
+    let (states, limits) = (run(&own, "sspc"), run(&limited, "sspc"));
+    assert!(limits.1 > states.1 * 1.03, "a uniform cap: {limits:?} {states:?}");
+}
+
 /// A budget that is just what the caps sum to, with every drive at its cap: the tightest case.
 #[test]
 fn drives_at_their_caps_are_not_over_a_budget_of_the_same_sum() {

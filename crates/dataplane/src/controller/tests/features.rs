@@ -1,7 +1,5 @@
 //! Features, and the events that health raises.
 
-use std::sync::Mutex;
-
 use super::*;
 use crate::device;
 use crate::wire::log::warning;
@@ -52,9 +50,78 @@ fn a_power_state_ends_with_a_reset_of_the_controller_that_has_set_it() {
     assert_eq!(is(&mut second), 0);
 }
 
+/// A subsystem that takes a power limit.
+fn limited() -> (Arc<Plant>, Arc<Subsystem>) {
+    let plant = Arc::new(Plant { takes_limit: true, ..Plant::default() });
+    (plant.clone(), Subsystem::new(Config { power: Some(plant), ..config() }).unwrap())
+}
+
+#[test]
+fn a_power_limit_is_set_and_read_where_there_is_one() {
+    let (set, get) = (admin::SET_FEATURES, admin::GET_FEATURES);
+    let mut without = enabled(&subsystem(), NQN);
+    assert_eq!(u32_at(&identify(&mut without, 1, 0).unwrap(), 96) & 1 << 20, 0);
+    assert_eq!(feature(&mut without, get, 0x23, 0), Err(Status::INVALID_FIELD));
+    assert_eq!(feature(&mut without, set, 0x23, 2 << 16 | 1_000), Err(Status::INVALID_FIELD));
+
+    let (plant, subsystem) = limited();
+    let mut admin = enabled(&subsystem, NQN);
+    let mut other = enabled(&subsystem, NQN);
+    assert_eq!(u32_at(&identify(&mut admin, 1, 0).unwrap(), 96), 1 | 1 << 20);
+    let effects = log(&mut admin, 0x12, 0, 1024).unwrap();
+    assert_eq!(u32_at(&effects, 4 * 0x23), u32_at(&effects, 4 * 2), "of the subsystem");
+    let limit = || plant.limit.lock().unwrap().map(|power| power.0);
+    let lowest = 1 << 16 | 35_000;
+    // In either scale; the lowest that leaves a state (3.5 W); above all; none.
+    for (value, power) in [
+        (2 << 16 | 1_234, Some(12.34)),
+        (lowest, Some(3.5)),
+        (2 << 16 | 0xffff, Some(655.35)),
+        (2 << 16, None),
+        (2 << 16 | 2_000, Some(20.0)),
+        (0, None),
+    ] {
+        assert_eq!(feature(&mut admin, set, 0x23, value), Ok(0));
+        assert_eq!((feature(&mut other, get, 0x23, 0), limit()), (Ok(value), power));
+    }
+    feature(&mut admin, set, 0x23, lowest).unwrap();
+    for (value, status) in [
+        (1 << 16 | 34_999, Status::INVALID_POWER_LIMIT),
+        (2 << 16 | 349, Status::INVALID_POWER_LIMIT),
+        (1_000, Status::INVALID_FIELD),
+        (3 << 16 | 1_000, Status::INVALID_FIELD),
+        (1 << 18 | 2 << 16 | 1_000, Status::INVALID_FIELD),
+    ] {
+        assert_eq!(feature(&mut admin, set, 0x23, value), Err(status), "{value:#x}");
+        assert_eq!((feature(&mut admin, get, 0x23, 0), limit()), (Ok(lowest), Some(3.5)));
+    }
+}
+
+#[test]
+fn a_power_limit_ends_with_a_reset_of_the_controller_that_has_set_it() {
+    let (plant, subsystem) = limited();
+    let mut first = enabled(&subsystem, NQN);
+    let mut second = enabled(&subsystem, NQN);
+    let set = |admin: &mut _| feature(admin, admin::SET_FEATURES, 0x23, 2 << 16 | 1_000).unwrap();
+    let limit = || plant.limit.lock().unwrap().map(|power| power.0);
+    // The state of another is not its matter.
+    feature(&mut second, admin::SET_FEATURES, 0x02, 1).unwrap();
+    set(&mut first);
+    configure(&mut second, 0);
+    configure(&mut second, ENABLE);
+    assert_eq!((limit(), plant.get()), (Some(10.0), 0), "another one's reset");
+    configure(&mut first, 0);
+    assert_eq!(limit(), None);
+    assert_eq!(feature(&mut second, admin::GET_FEATURES, 0x23, 0), Ok(0));
+    configure(&mut first, ENABLE);
+    set(&mut first);
+    drop(first);
+    assert_eq!(limit(), None);
+}
+
 #[test]
 fn features_have_current_default_and_saved_values_and_capabilities() {
-    let subsystem = subsystem();
+    let (_, subsystem) = limited();
     let mut admin = enabled(&subsystem, NQN);
     for id in super::super::features::ALL {
         let id = u32::from(id);

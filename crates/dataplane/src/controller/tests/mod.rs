@@ -1,7 +1,7 @@
 //! Controllers as hosts drive them, orderly and not.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::{Nanos, Watts};
 use zerocopy::{FromZeros, IntoBytes};
@@ -54,6 +54,8 @@ fn namespace(id: u32, block_size: u32, blocks: u64) -> Namespace {
 #[derive(Default)]
 struct Plant {
     state: AtomicU8,
+    takes_limit: bool,
+    limit: Mutex<Option<Watts>>,
     warning: AtomicU8,
     kelvins: AtomicU16,
 }
@@ -65,6 +67,12 @@ impl PowerControl for Plant {
     }
     fn get(&self) -> u8 {
         self.state.load(Ordering::Relaxed)
+    }
+    fn takes_limit(&self) -> bool {
+        self.takes_limit
+    }
+    fn limit(&self, power: Option<Watts>) {
+        *self.limit.lock().unwrap() = power;
     }
 }
 
