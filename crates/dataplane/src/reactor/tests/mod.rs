@@ -91,9 +91,6 @@ impl Task for Recorder {
         seen.polling.store(false, Ordering::Release);
         events as usize
     }
-    fn depth(&self) -> u32 {
-        0
-    }
     fn requests(&self) -> u64 {
         self.seen.events()
     }
