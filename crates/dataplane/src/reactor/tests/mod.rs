@@ -3,6 +3,7 @@
 mod memory;
 mod moves;
 mod ring;
+pub mod simulation;
 mod start;
 mod waits;
 
