@@ -55,7 +55,8 @@ pub trait Task: Send {
     /// found nothing to do. `now` is the time since the runtime started.
     fn poll(&mut self, now: Nanos) -> usize;
 
-    /// Where it shows, while it works, the requests that it knows to wait; asked once, at the start.
+    /// Where it shows, while it works, the requests that it knows to wait. Asked once, at the
+    /// start.
     fn waiting(&self) -> Waiting {
         Waiting::default()
     }

@@ -304,9 +304,9 @@ impl<N: Network> Group<N> {
         count
     }
 
-    /// Requests that have come and wait for this thread to take them up: in bytes read and not taken,
-    /// and one at least on each connection that has bytes to read. Not those that wait for a buffer
-    /// or for their host to read its answers: no core makes them faster.
+    /// Requests that have come and wait for this thread to take them up: in bytes read and not
+    /// taken, and one at least on each connection that has bytes to read. Not those that wait for a
+    /// buffer or for their host to read its answers: no core makes them faster.
     fn known(&self) -> u32 {
         let peers = self.waiting.iter().filter_map(|index| self.peers.get(*index)?.as_ref());
         peers.filter(|peer| peer.is_waiting).map(|peer| peer.connection.known()).sum()

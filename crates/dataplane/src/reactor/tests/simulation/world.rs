@@ -71,7 +71,10 @@ impl Scheduler for Watched {
         steps.fine += 1;
         steps.waiting = queues.threads.iter().map(|queue| queue.depth).sum();
         steps.most_waiting = steps.most_waiting.max(steps.waiting);
-        let is_burst = |shift: &Shift| matches!(shift, Shift::Move { reason, .. } if reason.ends_with(":burst"));
+        let is_burst = |shift: &Shift| match shift {
+            Shift::Move { reason, .. } => reason.ends_with(":burst"),
+            Shift::Wait { .. } | Shift::Speed { .. } => false,
+        };
         if placement.shifts().iter().any(is_burst) {
             let used: BTreeSet<_> = placement.core_of().iter().collect();
             let number = steps.fine;
