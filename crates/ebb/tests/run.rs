@@ -22,6 +22,7 @@ mod changes;
 mod jobs;
 mod kills;
 mod log;
+mod reactors;
 mod recall;
 
 /// Four cores, two fans of the board, a warm socket, a disk.
@@ -311,6 +312,8 @@ fn users_io_is_what_ebb_serve_counts() {
     let (code, told) = ends(child);
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("users' I/O is not known: no status from 127.0.0.1:"), "{told}");
+    // It runs on a core that the policy has as well.
+    assert!(told.contains("which the policy steers too: give it its cores, machine.reactors"));
 }
 
 #[test]

@@ -222,6 +222,13 @@ fn groups_are_checked() {
     let host = made(&[&[0, 1, 8, 9], &[4, 5]]).unwrap();
     assert_eq!(host.topology().groups.iter().map(|g| g.cores).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(host.topology().groups[1].socket, Some(1));
+    // Both CPUs of a core are those of the reactors on it.
+    let reactors = |cpus: &[u16]| Stated { reactors: cpus.to_vec(), ..Stated::default() };
+    let host = Host::new(intel().machine(), &reactors(&[8, 1]), Control::ALL).unwrap();
+    assert_eq!(host.topology().groups[0].cores, 6);
+    let claimed = Stated { reactors: vec![8], ..stated(&[&[4, 5], &[0, 1]]) };
+    let error = Host::new(intel().machine(), &claimed, Control::ALL).unwrap_err().to_string();
+    assert!(error.contains("CPU 0 is in group 2"), "{error}");
     for (wrong, says) in
         [(&[&[0, 77][..]][..], "CPU 77"), (&[&[0], &[0]], "two groups"), (&[&[8]], "no cores")]
     {

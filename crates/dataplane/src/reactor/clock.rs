@@ -17,6 +17,10 @@ impl Clock {
     /// Time since the start.
     #[must_use]
     pub fn now(&self) -> Nanos {
+        #[cfg(test)]
+        if let Some(now) = super::tests::simulation::now() {
+            return now;
+        }
         Nanos(self.0.elapsed().as_nanos() as u64)
     }
 }

@@ -38,6 +38,11 @@ pub(super) struct State {
     at: Nanos,
     /// End of the last poll that found work.
     worked: Nanos,
+    /// The thread whose poll is next in this round, whether one was polled, and whether any found
+    /// work or left or came.
+    next: usize,
+    polled: bool,
+    found: bool,
     published: Nanos,
     totals: CoreTotals,
 }
@@ -49,33 +54,55 @@ impl State {
             wait,
             at: Nanos::ZERO,
             worked: Nanos::ZERO,
+            next: 0,
+            polled: false,
+            found: false,
             published: Nanos::ZERO,
             totals: CoreTotals::default(),
         }
     }
 }
 
+/// A sleep until the next round.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    pub how: Sleep,
+    /// When it ends if nothing wakes the core.
+    pub until: Option<Nanos>,
+}
+
 impl Reactor {
     /// Polls, sleeps and obeys until it is told to stop; returns itself with its threads.
     pub fn run(mut self) -> Self {
-        self.state.at = self.shared.clock.now();
-        self.state.worked = self.state.at;
+        self.begin();
         while !self.shared.stop.load(Ordering::Acquire) {
-            self.obey();
-            self.receive();
-            let found = self.round();
-            self.steer();
-            self.publish();
-            if found {
-                self.state.worked = self.state.at;
-            } else {
-                self.rest();
+            if let Some(rest) = self.turn() {
+                self.sleep(rest);
             }
         }
         self
     }
 
-    fn post(&self) -> &Post {
+    pub fn begin(&mut self) {
+        self.state.at = self.shared.clock.now();
+        self.state.worked = self.state.at;
+    }
+
+    /// One poll and all that is done between polls, for a round may last for hundreds of fine
+    /// periods where many requests wait. How to sleep, at the end of a round that found nothing.
+    pub fn turn(&mut self) -> Option<Rest> {
+        self.obey();
+        self.receive();
+        self.steer();
+        let is_over = self.poll();
+        self.publish();
+        if !is_over || std::mem::take(&mut self.state.found) {
+            return None;
+        }
+        self.rest()
+    }
+
+    pub fn post(&self) -> &Post {
         self.shared.post(self.core)
     }
 
@@ -90,6 +117,7 @@ impl Reactor {
         for index in (0..self.threads.len()).rev() {
             if self.shared.home(self.threads[index].index) != self.core {
                 let thread = self.threads.swap_remove(index);
+                self.state.found = true; // Another may have taken its place in this round.
                 self.send(thread);
             }
         }
@@ -129,50 +157,64 @@ impl Reactor {
             }
         }
         if arrived {
+            self.state.found = true;
             self.spend(false);
         }
     }
 
-    /// Polls every thread once; whether any found work.
-    fn round(&mut self) -> bool {
-        let (mut any, mut polled) = (false, false);
-        self.state.totals.polled = self.state.at;
-        for index in 0..self.threads.len() {
-            let now = self.state.at;
-            let thread = &mut self.threads[index];
+    /// Polls the next thread of the round; whether the round is over.
+    fn poll(&mut self) -> bool {
+        if self.state.next == 0 {
+            (self.state.totals.polled, self.state.polled) = (self.state.at, false);
+        }
+        let now = self.state.at;
+        while let Some(thread) = self.threads.get_mut(self.state.next) {
+            let index = self.state.next;
+            self.state.next += 1;
             if thread.timed && thread.due.is_none_or(|due| now < due) {
                 continue;
+            }
+            if thread.took {
+                self.shared.threads[usize::from(thread.index)].look(now);
             }
             let found = thread.task.poll(now) > 0;
             if thread.timed {
                 thread.due = thread.task.deadline();
             }
             let spent = self.spend(found);
-            self.account(index, found, spent);
-            any |= found;
-            polled = true;
+            self.account(index, found, now, spent);
+            if found {
+                (self.state.found, self.state.worked) = (true, self.state.at);
+            }
+            self.state.polled = true;
+            break;
         }
-        if !polled {
+        if self.state.next < self.threads.len() {
+            return false;
+        }
+        if !self.state.polled {
             std::hint::spin_loop();
             self.spend(false);
         }
-        any
+        self.state.next = 0;
+        true
     }
 
-    /// Publishes what a poll changed.
-    fn account(&self, index: usize, found: bool, spent: Nanos) {
-        let thread = &self.threads[index];
+    /// Publishes what a poll from `begun` on changed.
+    fn account(&mut self, index: usize, found: bool, begun: Nanos, spent: Nanos) {
+        let thread = &mut self.threads[index];
+        let gap = begun.saturating_sub(std::mem::replace(&mut thread.looked, begun));
+        if !found && !thread.took {
+            return;
+        }
         let counters = &self.shared.threads[usize::from(thread.index)];
-        let depth = counters.depth.load(Ordering::Relaxed);
+        let taken = if found { thread.task.taken() } else { 0 };
+        thread.took = taken > 0;
+        counters.look(begun);
+        counters.took(taken, gap);
         if found {
             ThreadCounters::add(&counters.busy, spent.0);
             counters.requests.store(thread.task.requests(), Ordering::Relaxed);
-        }
-        if found || depth > 0 {
-            let now = thread.task.depth();
-            if now != depth {
-                counters.depth.store(now, Ordering::Relaxed);
-            }
         }
     }
 
@@ -201,36 +243,27 @@ impl Reactor {
         }
     }
 
-    /// Nothing was found: waits as ordered.
-    fn rest(&mut self) {
+    /// Nothing was found: how to wait, as ordered.
+    fn rest(&mut self) -> Option<Rest> {
         let (wait, now) = (self.state.wait, self.state.at);
-        let deadline = self.deadline(wait);
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            return;
+        let until = self.deadline(wait);
+        if until.is_some_and(|until| until <= now) {
+            return None;
         }
         match wait {
-            Wait::Poll => {}
             // A store wakes a dozing core, I/O does not: it must keep polling what it has.
             Wait::Doze | Wait::Halt if self.threads.iter().all(|thread| thread.timed) => {
-                self.sleep(Sleep::Doze, |core| {
-                    core.waiter.wait(&core.post().bell, deadline, || core.has_mail());
-                });
+                Some(Rest { how: Sleep::Doze, until })
             }
-            Wait::Doze | Wait::Halt => {}
+            Wait::Poll | Wait::Doze | Wait::Halt => None,
             Wait::Block { spin } => {
-                if now - self.state.worked >= spin && self.watch_all() {
-                    let timeout = deadline.map(|deadline| deadline - now);
-                    self.sleep(Sleep::Block, |core| {
-                        core.gate.block(&core.post().bell, timeout, || core.has_mail());
-                    });
-                }
+                let blocks = now - self.state.worked >= spin && self.watch_all();
+                blocks.then_some(Rest { how: Sleep::Block, until })
             }
             Wait::Nap { nap } => {
-                let end =
-                    deadline.unwrap_or(Nanos(u64::MAX)).min(Nanos(now.0.saturating_add(nap.0)));
-                self.sleep(Sleep::Nap, |core| {
-                    core.waiter.nap(&core.post().bell, end, || core.has_mail());
-                });
+                let end = Nanos(now.0.saturating_add(nap.0));
+                let until = Some(until.map_or(end, |until| until.min(end)));
+                Some(Rest { how: Sleep::Nap, until })
             }
         }
     }
@@ -246,7 +279,7 @@ impl Reactor {
     }
 
     /// What has been published for this core since it last looked.
-    fn has_mail(&self) -> bool {
+    pub fn has_mail(&self) -> bool {
         !self.inbox.is_empty()
             || self.post().orders.0.load(Ordering::Acquire) != self.state.orders
             || self.shared.stop.load(Ordering::Acquire)
@@ -272,14 +305,31 @@ impl Reactor {
         true
     }
 
-    fn sleep(&mut self, how: Sleep, act: impl FnOnce(&Self)) {
-        let since = self.state.at;
+    fn sleep(&mut self, Rest { how, until }: Rest) {
+        self.fall_asleep(how);
+        let (bell, has_mail) = (&self.post().bell, || self.has_mail());
+        match how {
+            Sleep::Doze => self.waiter.wait(bell, until, has_mail),
+            Sleep::Block => {
+                self.gate.block(bell, until.map(|until| until - self.state.at), has_mail);
+            }
+            Sleep::Nap => self.waiter.nap(bell, until, has_mail),
+        }
+        self.awake(how);
+    }
+
+    /// Says that it sleeps from now on.
+    pub fn fall_asleep(&mut self, how: Sleep) {
         self.state.totals.sleeps[how as usize] += 1;
-        self.post().counters.publish(&self.state.totals, Some((how, since)));
-        act(self);
-        self.state.at = self.shared.clock.now();
-        self.state.totals.asleep[how as usize] += self.state.at - since;
-        self.state.published = self.state.at;
+        self.post().counters.publish(&self.state.totals, Some((how, self.state.at)));
+    }
+
+    /// Counts the sleep that is over.
+    pub fn awake(&mut self, how: Sleep) {
+        let now = self.shared.clock.now();
+        let slept = now - std::mem::replace(&mut self.state.at, now);
+        self.state.totals.asleep[how as usize] += slept;
+        self.state.published = now;
         self.post().counters.publish(&self.state.totals, None);
     }
 }

@@ -1,9 +1,12 @@
 //! What each core and thread has done, written by its reactor alone and read by anyone.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use ebb_policy::reactor::Core;
 use ebb_policy::units::Nanos;
+
+use super::sync::Padded;
 
 /// A way of being asleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,11 +126,34 @@ impl CoreCounters {
     }
 }
 
+/// Requests that a task knows to wait for it: it writes, while it works, and anyone reads.
+#[derive(Debug, Clone, Default)]
+pub struct Waiting(Arc<Padded<AtomicU32>>);
+
+impl Waiting {
+    /// Shows `count`. The line stays with its readers while nothing changes.
+    pub fn set(&self, count: u32) {
+        if self.get() != count {
+            self.0.0.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// What was last shown.
+    #[must_use]
+    pub fn get(&self) -> u32 {
+        self.0.0.load(Ordering::Relaxed)
+    }
+}
+
 /// What a thread publishes; its owner writes, the hand-over through a ring orders the writers.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct ThreadCounters {
-    pub depth: AtomicU32,
+    pub waiting: Waiting,
+    /// When the last poll began.
+    looked: AtomicU64,
+    /// Requests that the last poll took up (upper half), and nanoseconds since the one before.
+    took: AtomicU64,
     pub core: AtomicU16,
     pub busy: AtomicU64,
     pub requests: AtomicU64,
@@ -135,9 +161,39 @@ pub(super) struct ThreadCounters {
 }
 
 impl ThreadCounters {
+    /// Of a task that shows what waits for it in `waiting`, and is on `core`.
+    pub fn new(waiting: Waiting, core: Core) -> Self {
+        Self { waiting, core: AtomicU16::new(core), ..Self::default() }
+    }
+
     /// Adds to a counter that only the caller writes.
     pub fn add(counter: &AtomicU64, more: u64) {
         counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+
+    /// A poll begins, at `now`.
+    pub fn look(&self, now: Nanos) {
+        self.looked.store(now.0, Ordering::Relaxed);
+    }
+
+    /// The poll that began at [`Self::look`] took up so many requests, `gap` after the one before.
+    pub fn took(&self, requests: u32, gap: Nanos) {
+        let gap = gap.0.clamp(1, u32::MAX.into());
+        self.took.store(u64::from(requests) << 32 | gap, Ordering::Relaxed);
+    }
+
+    /// Requests that wait at `now`: those that the task knows of, and those that have come since
+    /// it looked. To see these would take a system call: as many are assumed as the last poll took
+    /// up, in proportion to the time since it began, and no more.
+    pub fn depth(&self, now: Nanos) -> u32 {
+        let known = self.waiting.get();
+        let took = self.took.load(Ordering::Relaxed);
+        let (requests, gap) = (took >> 32, took & u64::from(u32::MAX));
+        if requests == 0 {
+            return known;
+        }
+        let since = now.0.saturating_sub(self.looked.load(Ordering::Relaxed)).min(gap);
+        known.saturating_add((requests * since / gap) as u32)
     }
 
     pub fn owner(&self) -> Core {
@@ -161,6 +217,22 @@ mod tests {
         );
         counters.publish(&totals, None);
         assert_eq!(counters.read(Nanos(200)), (totals, None));
+    }
+
+    #[test]
+    fn what_waits_is_what_is_known_and_what_has_come_since_the_last_look() {
+        let thread = ThreadCounters::default();
+        let at = |micros| thread.depth(Nanos::from_micros(micros));
+        assert_eq!(at(5), 0);
+        thread.waiting.set(3);
+        assert_eq!(at(5), 3);
+        thread.look(Nanos::from_micros(10));
+        thread.took(8, Nanos::from_micros(4));
+        assert_eq!([10, 11, 12, 14, 1000].map(at), [3, 5, 7, 11, 11]);
+        thread.waiting.set(0);
+        thread.look(Nanos::from_micros(20));
+        thread.took(0, Nanos::from_micros(10));
+        assert_eq!([20, 25, 1000].map(at), [0; 3], "a queue that was found empty is none");
     }
 
     #[test]

@@ -39,7 +39,7 @@ use std::os::fd::BorrowedFd;
 use ebb_policy::units::Nanos;
 
 pub use clock::Clock;
-pub use counters::{CoreTotals, Sleep};
+pub use counters::{CoreTotals, Sleep, Waiting};
 pub use error::Error;
 pub use log::Record;
 pub use runtime::{Config, Runtime};
@@ -55,9 +55,16 @@ pub trait Task: Send {
     /// found nothing to do. `now` is the time since the runtime started.
     fn poll(&mut self, now: Nanos) -> usize;
 
-    /// Requests that have arrived and are not yet taken up; asked after a poll and published for
-    /// the scheduler's fine step.
-    fn depth(&self) -> u32;
+    /// Where it shows, while it works, the requests that it knows to wait. Asked once, at the
+    /// start.
+    fn waiting(&self) -> Waiting {
+        Waiting::default()
+    }
+
+    /// Requests that the last poll took up.
+    fn taken(&self) -> u32 {
+        0
+    }
 
     /// Requests completed since the start: what somebody waits for, not what keeps a connection
     /// alive. A scheduler takes a server without for idle.

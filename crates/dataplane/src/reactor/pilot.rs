@@ -96,7 +96,7 @@ impl Pilot {
 
     fn fine(&mut self, now: Nanos, shared: &Shared) {
         for (index, (thread, queue)) in shared.threads.iter().zip(&mut self.queues).enumerate() {
-            queue.depth = thread.depth.load(Ordering::Relaxed);
+            queue.depth = thread.depth(now);
             queue.requests = thread.requests.load(Ordering::Relaxed);
             let polled = shared.post(self.placement.core_of()[index]).counters.polled();
             queue.since_poll = Nanos(now.0.saturating_sub(polled.0));
@@ -123,7 +123,7 @@ impl Pilot {
             let requests = thread.requests.load(Ordering::Relaxed);
             let before =
                 std::mem::replace(&mut self.threads_before[index], Before { busy, requests });
-            let depth = thread.depth.load(Ordering::Relaxed);
+            let depth = thread.depth(now);
             self.threads[index] = ThreadLoad {
                 busy: Nanos(busy.saturating_sub(before.busy)),
                 requests: requests.saturating_sub(before.requests),

@@ -329,9 +329,6 @@ impl Task for Traveller {
         self.last = Some((here, self.clock.now()));
         0
     }
-    fn depth(&self) -> u32 {
-        0
-    }
     fn requests(&self) -> u64 {
         0
     }

@@ -3,12 +3,12 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::sync::mpsc::{Receiver as Channel, Sender as Report, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use ebb_policy::reactor::{Core, Placement, Scheduler};
+use ebb_policy::reactor::{Core, Machine, Placement, Scheduler};
 use ebb_policy::units::Nanos;
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
@@ -19,7 +19,7 @@ use super::door;
 use super::log::Log;
 use super::pilot::Pilot;
 use super::ring::ring;
-use super::shared::{Lightweight, Post, Shared, Watch};
+use super::shared::{Lightweight, Post, Shared};
 use super::snapshot::{Monitor, Snapshot};
 use super::topology;
 use super::wait::{Strategy, Waiter};
@@ -78,22 +78,9 @@ impl Runtime {
         let clock = Clock::start();
         let waiter = Waiter::new(strategy, clock)?;
 
-        let mut scheduler = config.scheduler;
-        let mut placement = Placement::even(machine);
-        scheduler.start(&mut placement);
-        let (shared, reactors) = build(&config.cpus, &placement, waiter, clock, strategy)?;
-        let mut reactors = reactors;
-        for (index, mut task) in tasks.into_iter().enumerate() {
-            task.begin(clock);
-            let core = placement.core_of()[index];
-            let timed = task.timed();
-            let due = if timed { task.deadline() } else { None };
-            let index = index as u16;
-            let thread = Lightweight { index, task, timed, due, watch: Watch::No };
-            shared.threads[usize::from(index)].core.store(core, Ordering::Relaxed);
-            reactors[usize::from(core)].threads.push(thread);
-        }
-        reactors[0].pilot = Some(Pilot::new(scheduler, placement, config.coarse));
+        let Config { cpus, scheduler, coarse, .. } = config;
+        let means = Means { waiter, clock, strategy };
+        let (shared, reactors) = build(&cpus, machine, scheduler, coarse, tasks, means)?;
         Self::launch(shared, reactors)
     }
 
@@ -182,15 +169,26 @@ impl Drop for Runtime {
     }
 }
 
-/// The cores' addresses and reactors, without threads yet.
+/// What cores wait by.
+#[derive(Clone, Copy)]
+pub(super) struct Means {
+    pub waiter: Waiter,
+    pub clock: Clock,
+    pub strategy: Strategy,
+}
+
+/// The reactors with their tasks where the scheduler starts them, and what they share.
 pub(super) fn build(
     cpus: &[usize],
-    placement: &Placement,
-    waiter: Waiter,
-    clock: Clock,
-    strategy: Strategy,
+    machine: Machine,
+    mut scheduler: Box<dyn Scheduler>,
+    coarse: Nanos,
+    tasks: Vec<Box<dyn Task>>,
+    Means { waiter, clock, strategy }: Means,
 ) -> Result<(Arc<Shared>, Vec<Reactor>), Error> {
-    let count = placement.core_of().len();
+    let mut placement = Placement::even(machine);
+    scheduler.start(&mut placement);
+    let count = tasks.len();
     let (mut posts, mut ends) = (Vec::with_capacity(cpus.len()), Vec::with_capacity(cpus.len()));
     for (&cpu, &wait) in cpus.iter().zip(placement.waits()) {
         let (door, gate) = door::pair().map_err(refused("open event files", cpu))?;
@@ -198,12 +196,13 @@ pub(super) fn build(
         posts.push(Post::new(cpu, door, sender, wait));
         ends.push((gate, inbox, wait));
     }
+    let owned = tasks.iter().zip(placement.core_of());
     let shared = Arc::new(Shared {
         clock,
         strategy,
         posts: posts.into(),
         homes: placement.core_of().iter().map(|&core| AtomicU16::new(core)).collect(),
-        threads: (0..count).map(|_| ThreadCounters::default()).collect(),
+        threads: owned.map(|(task, core)| ThreadCounters::new(task.waiting(), *core)).collect(),
         stop: AtomicBool::new(false),
         log: Mutex::new(Log::new()),
         unmet_speeds: AtomicU64::new(0),
@@ -218,7 +217,13 @@ pub(super) fn build(
         threads: Vec::with_capacity(count),
         state: State::new(wait),
     };
-    let reactors = ends.into_iter().enumerate().map(reactor).collect();
+    let mut reactors: Vec<_> = ends.into_iter().enumerate().map(reactor).collect();
+    for (index, mut task) in tasks.into_iter().enumerate() {
+        task.begin(clock);
+        let core = usize::from(placement.core_of()[index]);
+        reactors[core].threads.push(Lightweight::new(index as u16, task));
+    }
+    reactors[0].pilot = Some(Pilot::new(scheduler, placement, coarse));
     Ok((shared, reactors))
 }
 

@@ -33,8 +33,19 @@ pub(super) struct Lightweight {
     pub timed: bool,
     /// When a timed poller is due.
     pub due: Option<Nanos>,
+    /// When its last poll began, and whether that took up requests.
+    pub looked: Nanos,
+    pub took: bool,
     /// Whether the gate of its core watches its file.
     pub watch: Watch,
+}
+
+impl Lightweight {
+    pub fn new(index: Thread, task: Box<dyn Task>) -> Self {
+        let timed = task.timed();
+        let due = if timed { task.deadline() } else { None };
+        Self { index, task, timed, due, looked: Nanos::ZERO, took: false, watch: Watch::No }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

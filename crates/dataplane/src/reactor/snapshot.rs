@@ -36,7 +36,7 @@ pub struct ThreadState {
     pub busy: Nanos,
     /// Requests it has completed.
     pub requests: u64,
-    /// Requests that have arrived and are not taken up, after its last poll.
+    /// Requests that wait, as the scheduler sees them.
     pub depth: u32,
     /// Times it has moved.
     pub moves: u64,
@@ -76,7 +76,7 @@ impl Monitor {
             core: thread.owner(),
             busy: Nanos(thread.busy.load(Ordering::Relaxed)),
             requests: thread.requests.load(Ordering::Relaxed),
-            depth: thread.depth.load(Ordering::Relaxed),
+            depth: thread.depth(at),
             moves: thread.moves.load(Ordering::Relaxed),
         };
         let threads: Vec<ThreadState> = shared.threads.iter().map(thread).collect();

@@ -151,12 +151,12 @@ impl Waiter {
 
     /// Sleeps at least until `end` unless `bell` is rung: hybrid polling's nap. Spins for none
     /// of it.
-    pub fn nap(&self, bell: &Bell, end: Nanos, published: impl FnOnce() -> bool) {
+    pub fn nap(&self, bell: &Bell, end: Option<Nanos>, published: impl FnOnce() -> bool) {
         let means = match self.means {
             Means::Futex { .. } | Means::Spin => Means::Futex { spin: Nanos::ZERO },
             hardware @ Means::Hardware(_) => hardware,
         };
-        Self { means, ..*self }.wait(bell, Some(end), published);
+        Self { means, ..*self }.wait(bell, end, published);
     }
 
     /// Goes to sleep as [`Waiter::wait`] and straight out again, with nothing to wait for: what
@@ -273,7 +273,7 @@ mod tests {
             waiter.wait(&bell, Some(deadline), || false);
             assert!(clock.now() >= deadline, "{}", strategy.name());
             let end = clock.now() + Nanos::from_micros(50);
-            waiter.nap(&bell, end, || false);
+            waiter.nap(&bell, Some(end), || false);
             assert!(clock.now() >= end && bell.is_rung(), "{}", strategy.name());
         }
     }

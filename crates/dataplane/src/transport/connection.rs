@@ -63,6 +63,8 @@ pub(super) struct Connection {
     left: Vec<u8>,
     /// Bytes of `left` that are taken meanwhile.
     left_taken: usize,
+    /// Commands in bytes read and not taken.
+    unread: u32,
     pub sender: Sender,
     pub commands: Commands,
 }
@@ -79,6 +81,7 @@ impl Connection {
             stalled: None,
             left: Vec::new(),
             left_taken: 0,
+            unread: 0,
             sender: Sender::default(),
             commands: Commands::new(tag),
         }
@@ -102,6 +105,12 @@ impl Connection {
     /// Whether it can go on with what is left when it has its turn.
     pub fn wants_turn(&self) -> bool {
         !self.left.is_empty() && self.stalled.is_none() && !self.sender.is_full()
+    }
+
+    /// Requests that are known to wait on a connection that waits for its turn: where it has bytes
+    /// to read, one at least.
+    pub fn known(&self) -> u32 {
+        self.unread.max(1)
     }
 
     /// Bytes of memory for what is left to take.
@@ -153,11 +162,15 @@ impl Connection {
     /// Takes the bytes of `input`, and keeps those that cannot be taken now.
     pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) {
         assert!(self.left.is_empty(), "bytes are taken in their order");
+        self.unread = self.receiver.commands_in(input);
         match self.take(input, context) {
             Ok(taken) if self.phase != Phase::Ending => {
                 self.left.extend_from_slice(&input[taken..]);
             }
             result => self.end_on(result.map(|_| ()), context),
+        }
+        if self.left.is_empty() {
+            self.unread = 0; // Nothing but a header that has not come to its end.
         }
     }
 
@@ -186,7 +199,7 @@ impl Connection {
         if self.left_taken < left.len() && self.phase != Phase::Ending {
             self.left = left;
         } else {
-            self.left_taken = 0;
+            (self.left_taken, self.unread) = (0, 0);
         }
         Ok(())
     }
@@ -244,7 +257,7 @@ impl Connection {
     fn finish(&mut self, context: &Context<'_>) {
         self.phase = Phase::Ending;
         self.deadline = Some(context.now + context.limits.handshake);
-        (self.stalled, self.left) = (None, Vec::new());
+        (self.stalled, self.left, self.unread) = (None, Vec::new(), 0);
     }
 
     /// Takes bytes of `input`; how many.
@@ -330,6 +343,8 @@ impl Connection {
             (Phase::New, Kind::IcReq) => self.initialize(context)?,
             (Phase::Joining, Kind::CapsuleCmd) => self.joining(frame)?,
             (Phase::Ready, Kind::CapsuleCmd) => {
+                self.unread = self.unread.saturating_sub(1);
+                context.known.set(context.behind + self.unread);
                 let sqe = self.sqe()?;
                 let is_checked = frame.data_length > 0 && !frame.data_digest;
                 let here = rest.get(..frame.data_length).filter(|_| is_checked);

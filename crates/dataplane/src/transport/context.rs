@@ -10,6 +10,7 @@ use ebb_policy::units::Nanos;
 use super::Limits;
 use crate::controller::{Namespace, Subsystem};
 use crate::device::{Channel, Done, Io, Loan, Pool};
+use crate::reactor::Waiting;
 
 /// What a connection works with and does not own.
 pub(super) struct Context<'a> {
@@ -23,6 +24,9 @@ pub(super) struct Context<'a> {
     pub others: u32,
     /// Commands of its host that are done in slices and have none under way: connection and slot.
     pub long: &'a mut VecDeque<u64>,
+    /// Where the group shows what waits, and what of it waits behind this connection.
+    pub known: &'a Waiting,
+    pub behind: u32,
     pub now: Nanos,
 }
 

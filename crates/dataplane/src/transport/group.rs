@@ -17,7 +17,7 @@ use super::service::Service;
 use super::turns::{Hosts, STRANGERS};
 use crate::controller::Subsystem;
 use crate::device::{Done, Pool};
-use crate::reactor::{Clock, Task};
+use crate::reactor::{Clock, Task, Waiting};
 
 /// Bytes read from a socket at once.
 const READ: usize = 256 << 10;
@@ -102,7 +102,12 @@ pub struct Group<N: Network = Sockets> {
     /// Connections that were worked on and may have something to say.
     dirty: Vec<usize>,
     next_tick: Nanos,
-    depth: u32,
+    /// Requests that are known and not taken up: see [`Group::known`].
+    known: Waiting,
+    /// Of these, those of connections that come later in this round.
+    behind: u32,
+    /// Commands taken up in the last poll.
+    taken: u32,
     /// I/O commands answered.
     requests: u64,
 }
@@ -160,7 +165,9 @@ impl<N: Network> Group<N> {
             starved: VecDeque::new(),
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
-            depth: 0,
+            known: Waiting::default(),
+            behind: 0,
+            taken: 0,
             requests: 0,
         })
     }
@@ -190,13 +197,15 @@ impl<N: Network> Group<N> {
         now: Nanos,
         act: impl FnOnce(&mut Peer<N::Stream>, &mut Context<'_>) -> T,
     ) -> Option<T> {
-        let Self { subsystem, limits, pool, channels, .. } = self;
+        let Self { subsystem, limits, pool, channels, known, behind, .. } = self;
         let peer = self.peers.get_mut(index)?.as_mut()?;
         let bytes = if subsystem.hosts() > 1 { TURN } else { TURN_ALONE };
         let host = self.hosts.in_turn(peer.host, bytes);
         let others = host.buffers - peer.connection.buffers();
         let (turn, long) = (&mut host.turn, &mut host.long);
-        let mut context = Context { subsystem, limits, pool, channels, turn, others, long, now };
+        let (known, behind) = (&*known, *behind);
+        let mut context =
+            Context { subsystem, limits, pool, channels, turn, others, long, known, behind, now };
         self.left -= peer.connection.left();
         let result = act(peer, &mut context);
         self.left += peer.connection.left();
@@ -295,13 +304,24 @@ impl<N: Network> Group<N> {
         count
     }
 
+    /// Requests that have come and wait for this thread to take them up: in bytes read and not
+    /// taken, and one at least on each connection that has bytes to read. Not those that wait for a
+    /// buffer or for their host to read its answers: no core makes them faster.
+    fn known(&self) -> u32 {
+        let peers = self.waiting.iter().filter_map(|index| self.peers.get(*index)?.as_ref());
+        peers.filter(|peer| peer.is_waiting).map(|peer| peer.connection.known()).sum()
+    }
+
     /// One round: who waits goes on, as far as its host's turn goes.
     fn serve(&mut self, now: Nanos) {
         self.hosts.next_round();
+        self.behind = self.known();
+        self.known.set(self.behind);
         for _ in 0..self.waiting.len() {
             let Some(index) = self.waiting.pop_front() else { break };
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             peer.is_waiting = false;
+            self.behind = self.behind.saturating_sub(peer.connection.known());
             let is_over = self.with(index, now, |_, context| *context.turn == 0);
             if is_over == Some(false) {
                 self.with(index, now, |peer, context| peer.connection.resume(context));
@@ -322,7 +342,8 @@ impl<N: Network> Group<N> {
                 return Ok(0); // The network will tell again.
             }
             let most = if is_roomy && !peer.connection.expects_data() { READ } else { PIECE };
-            let buffer = &mut read[..most.min(*context.turn as usize)];
+            let room = most.min(*context.turn as usize);
+            let buffer = &mut read[..room];
             let direct = peer.connection.destination();
             let direct_length = direct.as_ref().map_or(0, |direct| direct.len());
             let result = match direct {
@@ -343,6 +364,8 @@ impl<N: Network> Group<N> {
             if direct_length > 0 {
                 peer.connection.arrived(count.min(direct_length), context);
             }
+            // It had as much as there was room for: the network need not tell that it has more.
+            peer.has_input = count == direct_length + room;
             let rest = count.saturating_sub(direct_length);
             peer.connection.receive(&buffer[..rest], context);
             Ok(count)
@@ -404,7 +427,7 @@ impl<N: Network> Group<N> {
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             peer.is_dirty = false;
             let commands = &mut peer.connection.commands;
-            self.depth += std::mem::take(&mut commands.received);
+            self.taken += std::mem::take(&mut commands.received);
             answered += std::mem::take(&mut commands.answered);
             if !commands.timed.is_empty() {
                 self.requests += commands.timed.len() as u64;
@@ -424,7 +447,7 @@ impl<N: Network> Group<N> {
                 self.close(index);
                 continue;
             }
-            if peer.connection.wants_turn() {
+            if peer.connection.wants_turn() || peer.has_input && peer.connection.wants_input() {
                 wait(&mut self.waiting, index, &mut peer.is_waiting);
             }
             if peer.connection.is_starved() {
@@ -500,7 +523,7 @@ impl<N: Network> Task for Group<N> {
     }
 
     fn poll(&mut self, now: Nanos) -> usize {
-        self.depth = 0;
+        self.taken = 0;
         if self.is_deserted() {
             self.accept(now);
             if self.is_deserted() {
@@ -519,14 +542,19 @@ impl<N: Network> Task for Group<N> {
             count += self.feed(now);
             self.flush(now);
         }
+        self.known.set(self.known());
         if count > 0 {
             self.counters.under_way.store(self.channels.under_way(), Ordering::Relaxed);
         }
         count + self.waiting.len()
     }
 
-    fn depth(&self) -> u32 {
-        self.depth
+    fn waiting(&self) -> Waiting {
+        self.known.clone()
+    }
+
+    fn taken(&self) -> u32 {
+        self.taken
     }
 
     fn requests(&self) -> u64 {

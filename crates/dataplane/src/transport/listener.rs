@@ -91,10 +91,6 @@ impl Task for Listener {
         BATCH
     }
 
-    fn depth(&self) -> u32 {
-        0
-    }
-
     fn requests(&self) -> u64 {
         0
     }

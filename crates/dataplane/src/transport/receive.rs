@@ -1,6 +1,6 @@
 //! From a stream of bytes to PDUs: collects one header at a time, says where its data goes.
 
-use crate::wire::pdu::{COMMON, CapsuleCmd, Common, DIGEST, Digests, Fatal, Frame};
+use crate::wire::pdu::{COMMON, CapsuleCmd, Common, DIGEST, Digests, Fatal, Frame, Kind};
 use zerocopy::FromBytes;
 
 /// The longest part before the data: PDO is one byte.
@@ -95,6 +95,28 @@ impl Receiver {
         Ok(Some(frame))
     }
 
+    /// Commands that `input`, the bytes that come next, holds at least the begin of, as the lengths
+    /// in the headers say. A header cut within its first bytes hides what comes behind it.
+    pub fn commands_in(&self, input: &[u8]) -> u32 {
+        let frame = self.frame.as_ref();
+        let digest = if frame.is_some_and(|frame| frame.data_digest) { DIGEST } else { 0 };
+        let is_command = |kind| u32::from(kind == Kind::CapsuleCmd as u8);
+        let (mut at, mut count) = match (self.stage, frame) {
+            (Stage::Head, Some(frame)) => (frame.total - self.have, is_command(frame.kind as u8)),
+            (Stage::Head, None) if self.have > 0 => return 0,
+            (Stage::Head, None) => (0, 0),
+            (Stage::Data(left), _) => (left + digest, 0),
+            (Stage::Digest, _) => (DIGEST - self.have, 0),
+        };
+        while let Some((common, _)) =
+            input.get(at..).and_then(|rest| Common::ref_from_prefix(rest).ok())
+        {
+            count += is_command(common.kind);
+            at += (common.plen.get() as usize).max(COMMON);
+        }
+        count
+    }
+
     /// Where the parts of the PDU are whose common header has been collected.
     fn frame(&mut self) -> Result<Frame, Fatal> {
         if let Some(frame) = self.frame {
@@ -170,6 +192,34 @@ mod tests {
         pdu::put_header(&mut transfer, Transfer { common, ..zero }.as_bytes());
         transfer.resize(transfer.len() + 900, 4);
         vec![capsule(0), transfer, capsule(512), capsule(0)]
+    }
+
+    /// Wherever the stream is cut, the commands that are still to be taken are known.
+    #[test]
+    fn commands_are_counted_before_they_are_taken() {
+        for header in [false, true] {
+            let digests = Digests { header, data: false };
+            let mut receiver = Receiver::new(4096);
+            receiver.digests = digests;
+            let (stream, mut commands) = (pdus(digests).concat(), 3);
+            for at in 0..stream.len() {
+                let is_hidden = (1..COMMON).contains(&receiver.have) && receiver.frame.is_none();
+                let expected = if is_hidden { 0 } else { commands };
+                assert_eq!(receiver.commands_in(&stream[at..]), expected, "{digests:?} at {at}");
+                let mut input = &stream[at..=at];
+                match receiver.stage() {
+                    Stage::Data(_) => receiver.took(input),
+                    _ => match receiver.header(&mut input).unwrap() {
+                        Some(frame) => commands -= u32::from(frame.kind == Kind::CapsuleCmd),
+                        None => continue,
+                    },
+                }
+                if receiver.stage() == Stage::Head {
+                    receiver.next();
+                }
+            }
+            assert_eq!(commands, 0);
+        }
     }
 
     proptest! {

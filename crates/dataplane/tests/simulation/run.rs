@@ -89,6 +89,9 @@ impl World {
         if sleeps && (count > 0 || work() != before) {
             self.scene.fail("a group had work that nothing would have woken it for");
         }
+        if count == 0 && target.group.waiting().get() > 0 {
+            self.scene.fail("requests are said to wait where none is found");
+        }
         target.sleeps = count == 0;
         self.scene.polls[number] += 1;
         let free = target.group.free_buffers() as u64;

@@ -49,6 +49,28 @@ fn a_host_that_only_keeps_its_connection_alive_asks_for_nothing() {
     shown(2);
 }
 
+/// Reads of more than a host may have moved in one round: the others wait for the next ones.
+#[test]
+fn commands_that_wait_between_polls_are_seen_until_they_are_taken_up() {
+    let server = Server::start(Limits::default());
+    let (_admin, mut peer) = Peer::pair(&server, Digests::default());
+    assert_eq!(peer.read(1, 0, 8).len(), 8 * 512);
+    assert_eq!(server.most_waiting.get(), 0, "one at a time waits for nobody");
+    let reads =
+        (0..31).map(|cid| peer.capsule(transfer(io::READ, cid, 0, 256, sgl::TRANSPORT), &[]));
+    let reads: Vec<u8> = reads.flatten().collect();
+    peer.send(&reads);
+    let mut left = 31 * 256 * 512;
+    while left > 0 {
+        left -= peer.pdu().unwrap().data.len();
+    }
+    let most = server.most_waiting.get();
+    assert!((1..31).contains(&most), "{most} of 31 seen to wait");
+    while server.waiting.get() > 0 {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn large_writes_are_asked_for_and_may_come_in_pieces() {
     let server = Server::start(Limits::default());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ebb_dataplane::controller::{Config, Namespace, Subsystem};
 use ebb_dataplane::device::{Device, Spec, open};
-use ebb_dataplane::reactor::Task;
+use ebb_dataplane::reactor::{Task, Waiting};
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
 use ebb_policy::units::Nanos;
 
@@ -21,6 +21,9 @@ pub struct Server {
     pub places: Arc<Places>,
     /// Requests, as a scheduler sees them.
     pub requests: Arc<AtomicU64>,
+    /// Of these, those that wait, and the most that ever waited from one poll to the next.
+    pub waiting: Waiting,
+    pub most_waiting: Waiting,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -49,18 +52,21 @@ impl Server {
         let stopping = stop.clone();
         let requests = Arc::new(AtomicU64::new(0));
         let shown = requests.clone();
+        let (waiting, most_waiting) = (group.waiting(), Waiting::default());
+        let (wait, most) = (waiting.clone(), most_waiting.clone());
         let thread = thread::spawn(move || {
             let start = Instant::now();
             while !stopping.load(Ordering::Relaxed) {
                 let now = Nanos(start.elapsed().as_nanos() as u64);
                 let found = listener.poll(now) + group.poll(now);
+                most.set(most.get().max(wait.get()));
                 shown.store(group.requests(), Ordering::Release);
                 if found == 0 {
                     thread::sleep(Duration::from_micros(20));
                 }
             }
         });
-        Self { address, places, requests, stop, thread: Some(thread) }
+        Self { address, places, requests, waiting, most_waiting, stop, thread: Some(thread) }
     }
 }
 

@@ -81,6 +81,9 @@ pub struct Machine {
     pub min_duty: f64,
     /// Whether frequencies may be raised above the ceilings found.
     pub raise_limits: bool,
+    /// CPUs that `ebb serve` runs on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reactors: Option<String>,
     /// Core groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CoreGroup>,
@@ -207,6 +210,7 @@ impl Default for Machine {
             park_by: ParkBy::default(),
             min_duty: MIN_DUTY,
             raise_limits: false,
+            reactors: None,
             groups: Vec::new(),
             fans: Vec::new(),
         }
@@ -217,6 +221,11 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
     let text = String::deserialize(from)?;
     let wrong = |_| format!("serve = \"{text}\": write ADDRESS:PORT, such as 127.0.0.1:9091");
     text.parse().map(Some).map_err(wrong).map_err(de::Error::custom)
+}
+
+fn cpus(key: &str, list: &str) -> Result<Vec<u16>> {
+    let cpus = ebb_host::cpus(list).filter(|cpus| !cpus.is_empty());
+    cpus.ok_or_else(|| usage(format!("{key} = \"{list}\": write such as \"0-15\"")))
 }
 
 /// What is wrong with a value, and the key that it stands under.
@@ -326,6 +335,7 @@ impl Config {
         }
         Profile::load(&self.profile).map_err(anyhow::Error::from).map_err(about("profile"))?;
         self.curve().map_err(about("curve"))?;
+        self.reactors().map_err(about("machine.reactors"))?;
         self.stated().map_err(about("machine.groups")).map(drop)
     }
 
@@ -364,18 +374,17 @@ impl Config {
     /// CPUs that are no list.
     pub fn stated(&self) -> Result<Stated> {
         let group = |group: &CoreGroup| {
-            let cpus = ebb_host::cpus(&group.cpus).filter(|cpus| !cpus.is_empty());
-            let wrong = || {
-                usage(format!("machine.groups: cpus = \"{}\": write such as \"0-15\"", group.cpus))
-            };
-            Ok(Group { role: group.role, cpus: cpus.ok_or_else(wrong)? })
+            let cpus = cpus("machine.groups: cpus", &group.cpus)?;
+            Ok(Group { role: group.role, cpus })
         };
-        let Machine { min_cores, park_by, min_duty, raise_limits, ref groups, .. } = self.machine;
-        let groups = groups.iter().map(group).collect::<Result<_>>()?;
+        let Machine { min_cores, park_by, min_duty, raise_limits, .. } = self.machine;
+        let groups = self.machine.groups.iter().map(group).collect::<Result<_>>()?;
+        let reactors = self.reactors()?;
         let (fans, jobs) = (self.fans(), self.jobs());
         let holds_drive_power = self.hold.drive_power.is_some();
         Ok(Stated {
             groups,
+            reactors,
             min_cores,
             min_duty,
             park_by,
@@ -384,6 +393,12 @@ impl Config {
             jobs,
             holds_drive_power,
         })
+    }
+
+    /// The CPUs that `ebb serve` runs on.
+    fn reactors(&self) -> Result<Vec<u16>> {
+        let list = self.machine.reactors.as_deref();
+        Ok(list.map(|list| cpus("machine.reactors", list)).transpose()?.unwrap_or_default())
     }
 
     /// The fans as stated.
@@ -449,6 +464,7 @@ mod tests {
         assert!(all.tail.is_some() && all.ssd_budget.is_some());
         assert!(all.curve.is_some() && all.serve.is_some());
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
+        assert!(all.machine.reactors.is_some());
         assert!(!all.machine.fans.is_empty() && !all.job.is_empty());
         assert!(all.hold.energy_preference.is_some());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ebb_dataplane::transport::Distribution;
-use ebb_host::{Host, Patience};
+use ebb_host::{Host, Layout, Patience};
 use ebb_policy::units::Nanos;
 use ebb_policy::{
     Applied, InForce, IoSignals, OpSignals, Percentiles, Plant, Signal, Signals, Source,
@@ -27,6 +27,8 @@ pub struct Served {
     before: Option<Counts>,
     /// Why nothing is known, as it was told.
     trouble: Option<String>,
+    /// The CPUs that it runs on and policies steer, as it was told.
+    contested: Vec<usize>,
 }
 
 /// What was done since the server's start.
@@ -54,11 +56,30 @@ impl Served {
     pub fn new(address: SocketAddr) -> Result<Self> {
         let server = Patience::new("ebb served", address, DEADLINE);
         let server = server.context("no thread to ask ebb serve with")?;
-        Ok(Self { address, server, before: None, trouble: None })
+        Ok(Self { address, server, before: None, trouble: None, contested: Vec::new() })
+    }
+
+    /// Says which of the CPUs that the server runs on policies steer, too.
+    fn say_contested(&mut self, status: &Status, layout: &Layout) {
+        let steered = |cpu: &usize| {
+            let cores = layout.groups.iter().flatten();
+            cores.flat_map(|core| &core.cpus).any(|one| usize::from(*one) == *cpu)
+        };
+        let contested: Vec<_> = status.cores.iter().map(|core| core.cpu).filter(steered).collect();
+        if contested != self.contested && !contested.is_empty() {
+            let all: Vec<_> = status.cores.iter().map(|core| core.cpu.to_string()).collect();
+            out::note(format_args!(
+                "ebb serve runs on CPU {}, which the policy steers too: give it its cores, \
+                 machine.reactors = \"{}\"",
+                contested.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+                all.join(","),
+            ));
+        }
+        self.contested = contested;
     }
 
     /// Fills in users' I/O of the period; nothing where the server does not say.
-    fn read(&mut self, signals: &mut Signals) {
+    fn read(&mut self, signals: &mut Signals, layout: &Layout) {
         let status = match self.server.ask(|address| serve::ask(*address)) {
             Ok(status) => status.map_err(|error| format!("{error:#}")),
             Err(silence) => Err(format!("ebb serve at {}: {silence}", self.address)),
@@ -70,6 +91,9 @@ impl Served {
                 None => out::note(format_args!("users' I/O is known again, from {}", self.address)),
             }
             self.trouble = trouble;
+        }
+        if let Ok(status) = &status {
+            self.say_contested(status, layout);
         }
         let now = status.ok().map(|status| Counts::of(&status));
         let before = std::mem::replace(&mut self.before, now);
@@ -166,7 +190,7 @@ impl Plant for Watched<'_> {
     fn sense(&mut self, signals: &mut Signals) {
         self.host.sense(signals);
         if let Some(served) = &mut self.served {
-            served.read(signals);
+            served.read(signals, self.host.layout());
         }
     }
 

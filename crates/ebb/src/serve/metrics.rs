@@ -196,7 +196,7 @@ impl Scrape {
             out.counts(&family, rows.collect())?;
         }
         let gauges: [(Family, Of<f64>); 3] = [
-            (family("thread_queue_depth", "Commands that arrived in the last poll."), |thread| {
+            (family("thread_queue_depth", "Commands that wait to be taken up."), |thread| {
                 thread.depth.into()
             }),
             (family("thread_core", "The core a thread is on, from 0, the main one."), |thread| {

@@ -165,7 +165,7 @@ pub struct Connections {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Queues {
-    /// Commands that arrived in the last polls.
+    /// Commands that wait for threads to take them up.
     pub network: u64,
     /// Requests that the devices have.
     pub devices: u64,

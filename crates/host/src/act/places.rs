@@ -112,7 +112,9 @@ pub fn units(
                 ["max", "min"].map(|which| Steered::new(limit(policy, which), Safe::Found));
             Unit::of(Control::Frequency, places.into())
         };
-        all.extend(machine.cpus.policies.iter().map(domain));
+        // One that a reactor's core belongs to is the reactor's.
+        let is_free = |policy: &&Policy| policy.cpus.iter().all(|c| !layout.reactors.contains(c));
+        all.extend(machine.cpus.policies.iter().filter(is_free).map(domain));
     }
     if owns(Control::ActiveCores) {
         let place = Steered::new(parking::place(layout.park_by), Safe::Found);

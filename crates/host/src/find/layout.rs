@@ -54,6 +54,8 @@ pub enum ParkBy {
 pub struct Stated {
     /// Core groups; one of all cores where there are none.
     pub groups: Vec<Group>,
+    /// CPUs that `ebb serve` runs its reactors on: theirs alone.
+    pub reactors: Vec<u16>,
     /// Cores of each group that are never parked.
     pub min_cores: u16,
     /// Smallest duty at which all fans turn.
@@ -74,6 +76,7 @@ impl Default for Stated {
     fn default() -> Self {
         Self {
             groups: Vec::new(),
+            reactors: Vec::new(),
             min_cores: 1,
             min_duty: MIN_DUTY,
             park_by: ParkBy::default(),
@@ -108,6 +111,26 @@ pub enum Impossible {
         /// The group, from 1.
         group: usize,
     },
+    /// A CPU of the reactors that is not there.
+    #[error("CPU {cpu} is not online")]
+    NoReactor {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// A core that reactors and a group claim.
+    #[error(
+        "CPU {cpu} is in group {group}, and its core belongs to ebb serve (machine.reactors): a \
+         core has one owner"
+    )]
+    Claimed {
+        /// The group, from 1.
+        group: usize,
+        /// The CPU.
+        cpu: u16,
+    },
+    /// The reactors have all cores.
+    #[error("ebb serve has all cores, and policies have none: leave them one at least")]
+    NoneLeft,
     /// A job that Ebb is a part of.
     #[error("\"{group}\" has this process in it, which would hold itself back: name another group")]
     Own {
@@ -120,7 +143,11 @@ impl Impossible {
     /// The key of the configuration that it stands under.
     #[must_use]
     pub fn key(&self) -> &'static str {
-        if matches!(self, Self::Own { .. }) { "job" } else { "machine.groups" }
+        match self {
+            Self::Own { .. } => "job",
+            Self::NoReactor { .. } | Self::NoneLeft => "machine.reactors",
+            _ => "machine.groups",
+        }
     }
 }
 
@@ -194,6 +221,8 @@ impl DriveParts {
 pub struct Layout {
     /// Cores of each group; those that are parked last come first.
     pub groups: Vec<Vec<Core>>,
+    /// CPUs of the cores that `ebb serve` owns: nothing of them is set.
+    pub reactors: BTreeSet<u16>,
     /// How they are parked.
     pub park_by: ParkBy,
     /// Drives.
@@ -220,7 +249,8 @@ impl Layout {
         owned: &[Control],
     ) -> Result<(Self, Topology), Impossible> {
         let owns = |control| owned.contains(&control);
-        let groups = groups(machine, stated)?;
+        let reactors = reactors(machine, stated)?;
+        let groups = groups(machine, stated, &reactors)?;
         let mut drives = drives(machine);
         for identity in drives.iter_mut().filter_map(|parts| parts.identity.as_mut()) {
             identity.limits_power &= !stated.holds_drive_power;
@@ -235,7 +265,7 @@ impl Layout {
         if let Some(job) = jobs::own(&machine.sys, &jobs) {
             return Err(Impossible::Own { group: job.group.clone() });
         }
-        let layout = Self { groups, park_by, raise_limits, drives, fans, sockets, jobs };
+        let layout = Self { groups, reactors, park_by, raise_limits, drives, fans, sockets, jobs };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
         Ok((layout, topology))
     }
@@ -299,15 +329,31 @@ impl Layout {
     }
 }
 
+/// All CPUs of the cores that reactors run on: what is set of one is set of its sibling.
+fn reactors(machine: &Machine, stated: &Stated) -> Result<BTreeSet<u16>, Impossible> {
+    let mut all = BTreeSet::new();
+    for cpu in &stated.reactors {
+        let found = machine.cpus.cpus.iter().find(|one| one.number == *cpu);
+        all.extend(&found.ok_or(Impossible::NoReactor { cpu: *cpu })?.siblings);
+    }
+    Ok(all)
+}
+
 /// Cores by group, those of the last socket first: a socket without active cores rests as a whole.
-fn groups(machine: &Machine, stated: &Stated) -> Result<Vec<Vec<Core>>, Impossible> {
+fn groups(
+    machine: &Machine,
+    stated: &Stated,
+    reactors: &BTreeSet<u16>,
+) -> Result<Vec<Vec<Core>>, Impossible> {
     let core = |cpu: &Cpu| Core { cpus: cpu.siblings.clone(), socket: cpu.socket };
     let order = |mut cores: Vec<Core>| {
         cores.sort_by_key(|core| (core.socket, core.cpus.clone()));
         cores
     };
     if stated.groups.is_empty() {
-        return Ok(vec![order(machine.cpus.cores().map(core).collect())]);
+        let free = machine.cpus.cores().filter(|cpu| !reactors.contains(&cpu.number));
+        let all = order(free.map(core).collect());
+        return if all.is_empty() { Err(Impossible::NoneLeft) } else { Ok(vec![all]) };
     }
     let mut taken = BTreeSet::new();
     let mut groups = Vec::new();
@@ -318,6 +364,9 @@ fn groups(machine: &Machine, stated: &Stated) -> Result<Vec<Vec<Core>>, Impossib
             }
             if !taken.insert(*cpu) {
                 return Err(Impossible::Twice { cpu: *cpu });
+            }
+            if reactors.contains(cpu) {
+                return Err(Impossible::Claimed { group: index + 1, cpu: *cpu });
             }
         }
         let cores = machine.cpus.cores().filter(|cpu| group.cpus.contains(&cpu.number));

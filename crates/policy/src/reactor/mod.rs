@@ -126,7 +126,8 @@ pub struct Period<'a> {
 /// One thread's network queue at a fine step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Queue {
-    /// Requests that have arrived and are not yet taken up.
+    /// Requests that wait now: they have come, and nothing but a core is wanted to take them up.
+    /// A plant that cannot look into its network between polls estimates those it has not seen.
     pub depth: u32,
     /// How long ago its core last polled it.
     pub since_poll: Nanos,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use ebb_policy::reactor::{ENTRIES, Parts, Sandman, by_name};
+use ebb_policy::reactor::{ENTRIES, Parts, Placement, Queues, Sandman, by_name};
 
 use super::*;
 
@@ -15,7 +15,15 @@ fn small() -> Profile {
 }
 
 fn shown_with(profile: &Profile, scheduler: Box<dyn Scheduler>, load: Load) -> Shown {
-    let (duration, warmup) = (Nanos::from_millis(400), Nanos::from_millis(200));
+    shown_until(profile, scheduler, load, (Nanos::from_millis(400), Nanos::from_millis(200)))
+}
+
+fn shown_until(
+    profile: &Profile,
+    scheduler: Box<dyn Scheduler>,
+    load: Load,
+    (duration, warmup): (Nanos, Nanos),
+) -> Shown {
     let software = Software::Target;
     run(Setup { profile, scheduler, load, software, duration, warmup, seed: 3 }).unwrap()
 }
@@ -28,6 +36,41 @@ fn shown(name: &str, rate: f64) -> Shown {
     let profile = small();
     let scheduler = by_name(name, &profile.machine()).unwrap();
     shown_with(&profile, scheduler, steady(rate))
+}
+
+/// All threads on one worker; what the fine steps see of their queues.
+#[derive(Default)]
+struct Looker(std::sync::Arc<std::sync::Mutex<Vec<(Nanos, u32)>>>);
+
+impl Scheduler for Looker {
+    fn name(&self) -> &'static str {
+        "looker"
+    }
+    fn start(&mut self, placement: &mut Placement) {
+        (0..placement.machine().threads).for_each(|one| placement.move_thread(one, 1, "test:one"));
+    }
+    fn fine_period(&self) -> Option<Nanos> {
+        Some(Nanos::from_micros(10))
+    }
+    fn fine(&mut self, queues: &Queues<'_>, _: &mut Placement) {
+        let waiting = queues.threads.iter().map(|queue| queue.depth).sum();
+        self.0.lock().unwrap().push((queues.now, waiting));
+    }
+}
+
+#[test]
+fn the_fine_step_sees_what_waits_and_nothing_once_that_is_served() {
+    let looker = Looker::default();
+    let seen = looker.0.clone();
+    // Four times what one core serves, for 2 ms, then as long nothing.
+    let steps = vec![(Nanos::from_millis(2), 4e6), (SECOND, 0.0)];
+    let load = Load::Steps { steps, writes: 0.0 };
+    let shown = shown_until(&small(), Box::new(looker), load, (SECOND, Nanos::ZERO));
+    assert!(shown.answered == shown.arrived && shown.arrived > 6000, "{}", shown.arrived);
+    let seen = seen.lock().unwrap();
+    let in_burst = seen.iter().rfind(|(at, _)| *at < Nanos::from_millis(2)).unwrap();
+    assert!(u64::from(in_burst.1) > shown.arrived / 2, "{in_burst:?} of {}", shown.arrived);
+    assert_eq!(seen.last().unwrap().1, 0);
 }
 
 /// Watts of the server with nothing to do under this scheduler.

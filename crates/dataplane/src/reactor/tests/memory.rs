@@ -6,12 +6,10 @@ use std::thread;
 use ebb_policy::reactor::{CoreSpec, Machine, Placement, Scheduler, Wait};
 use ebb_policy::units::Nanos;
 
+use super::super::Strategy;
 use super::super::clock::Clock;
-use super::super::pilot::Pilot;
-use super::super::runtime::build;
-use super::super::shared::{Lightweight, Watch};
+use super::super::runtime::{Means, build};
 use super::super::wait::Waiter;
-use super::super::{Strategy, Task};
 use super::{Recorder, Script, Seen};
 
 /// Cores, and threads on them.
@@ -42,23 +40,16 @@ fn allocations(wait: Wait) -> Vec<u64> {
     let strategy = Strategy::Futex { spin: Nanos::from_micros(1) };
     let waiter = Waiter::new(strategy, clock).unwrap();
     let cores = vec![CoreSpec { sibling: None, node: 0 }; CORES];
-    let mut placement = Placement::even(Machine { cores, threads: THREADS });
-    let mut scheduler = restless(wait);
-    scheduler.start(&mut placement);
-    let (shared, mut reactors) = build(&[0; CORES], &placement, waiter, clock, strategy).unwrap();
+    let machine = Machine { cores, threads: THREADS };
     let seen: Vec<_> = (0..THREADS).map(|number| Seen::new(number.into())).collect();
-    for (index, seen) in seen.iter().enumerate() {
-        // Timed pollers come round however their core waits, the others when there are events.
-        let timed = index % 2 == 0;
-        let recorder = Recorder { period: timed.then_some(PERIOD), ..Recorder::new(seen) };
-        let core = placement.core_of()[index];
-        let (task, index): (Box<dyn Task>, _) = (recorder.boxed(), index as u16);
-        shared.threads[usize::from(index)].core.store(core, Ordering::Relaxed);
-        let due = timed.then_some(Nanos::ZERO);
-        let thread = Lightweight { index, task, timed, due, watch: Watch::No };
-        reactors[usize::from(core)].threads.push(thread);
-    }
-    reactors[0].pilot = Some(Pilot::new(scheduler, placement, Nanos::from_millis(1)));
+    // Timed pollers come round however their core waits, the others when there are events.
+    let timed = |index: usize| index.is_multiple_of(2).then_some(PERIOD);
+    let task = |(index, seen)| Recorder { period: timed(index), ..Recorder::new(seen) }.boxed();
+    let tasks = seen.iter().enumerate().map(task).collect();
+    let means = Means { waiter, clock, strategy };
+    let coarse = Nanos::from_millis(1);
+    let (shared, reactors) =
+        build(&[0; CORES], machine, restless(wait), coarse, tasks, means).unwrap();
     let threads: Vec<_> = reactors
         .into_iter()
         .map(|reactor| {

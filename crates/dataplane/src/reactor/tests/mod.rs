@@ -3,6 +3,7 @@
 mod memory;
 mod moves;
 mod ring;
+pub mod simulation;
 mod start;
 mod waits;
 
@@ -90,9 +91,6 @@ impl Task for Recorder {
         seen.polls.fetch_add(1, Ordering::AcqRel);
         seen.polling.store(false, Ordering::Release);
         events as usize
-    }
-    fn depth(&self) -> u32 {
-        0
     }
     fn requests(&self) -> u64 {
         self.seen.events()

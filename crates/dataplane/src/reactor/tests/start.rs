@@ -60,9 +60,6 @@ impl Task for Bomb {
     fn poll(&mut self, _: Nanos) -> usize {
         panic!("a task's own fault")
     }
-    fn depth(&self) -> u32 {
-        0
-    }
     fn requests(&self) -> u64 {
         0
     }
