@@ -7,6 +7,7 @@ use clap::{Arg, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use ebb_policy::units::{Bytes, Nanos, Watts};
+use ebb_trace::Columns;
 use ebb_trace::generate::{Rate, Share};
 
 use crate::characterise::CharacteriseArgs;
@@ -77,7 +78,8 @@ pub enum Command {
     },
 }
 
-/// The command line. A quantity may begin with a hyphen: "-5 W" is a wrong power, not an option.
+/// The command line. A quantity may begin with a hyphen: "-5 W" is a wrong power, not an option,
+/// and "-,time" columns the first of which is not used.
 pub fn command() -> clap::Command {
     quantities(Cli::command())
 }
@@ -86,7 +88,8 @@ fn quantities(command: clap::Command) -> clap::Command {
     fn is<T: 'static>(arg: &Arg) -> bool {
         arg.get_value_parser().type_id() == TypeId::of::<T>()
     }
-    let numbers = [is::<f64>, is::<Nanos>, is::<Watts>, is::<Bytes>, is::<Rate>, is::<Share>];
+    let numbers =
+        [is::<f64>, is::<Nanos>, is::<Watts>, is::<Bytes>, is::<Rate>, is::<Share>, is::<Columns>];
     let names: Vec<String> =
         command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let command = command.mut_args(|arg| {

@@ -106,6 +106,10 @@ fn units_are_said_by_columns_and_told_where_they_are_taken() {
     let info = json(&[&["trace", "info", &trace], &columns[..]].concat());
     valid("trace-info-1", &info);
     assert_eq!((&info["seconds"], &info["files"][0]["format"]), (&0.1.into(), &"columns".into()));
+    fs::write(&trace, "7 0.5 8 8 R\n7 0.6 16 8 W\n").unwrap();
+    let columns = "-,time:s,offset:sectors,size:sectors,op";
+    let info = json(&["trace", "info", &trace, "--columns", columns, "--json"]);
+    assert_eq!((&info["requests"], &info["reads"]), (&2.into(), &1.into()));
     let (code, error) = fails(&["trace", "info", &trace, "--columns", "time,offset,size,op"]);
     assert!(code == 2 && error.contains("'time' has no unit"), "{error}");
     let disksim = path(folder.path(), "ssd.trace");

@@ -302,7 +302,7 @@ fn heat(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'st
         Signal::InletTemperature => {
             for chip in &machine.chips {
                 if let Some(input) = chip.inlet_input() {
-                    let value = chip.temperature(&machine.sys, input).map(|t| t.0);
+                    let value = chip.air(&machine.sys, input).map(|t| t.0);
                     list.read(None, chip.file(input), value);
                 }
             }

@@ -55,6 +55,7 @@ fn media_are_no_drives() {
         Disk { name: "sdd", files: &[("device/type", "7")] },
         Disk { name: "sde", files: &[("device/model", "LUN 00 Media 0"), ("ro", "1")] },
         Disk { name: "sdf", files: &[("device/model", "File-Stor Gadget")] },
+        Disk { name: "pmem0", files: &[] },
         Disk { name: "sdg", files: &[("size", "0")] },
         // A port that takes drives in while it runs; a host-managed disk.
         Disk { name: "sdh", files: &[("device/vendor", "ATA     "), ("removable", "1")] },
@@ -149,8 +150,8 @@ fn two_drives_never_share_a_name() {
         assert_eq!(ids.len(), 2);
         assert_ne!(ids[0], ids[1]);
     }
-    let same = [("device/wwid", "naa.5000000000000001"), ("device/vpd_pg80", "A")];
-    let other = [("device/wwid", "naa.5000000000000001"), ("device/vpd_pg80", "B")];
+    let same = [("device/wwid", "naa.5000000000000001"), ("device/vpd_pg80", "\0\u{1}\0$A")];
+    let other = [("device/wwid", "naa.5000000000000001"), ("device/vpd_pg80", "\0\u{1}\0$B")];
     let tree = with(&[Disk { name: "sda", files: &same }, Disk { name: "sdb", files: &other }]);
     assert_eq!(tree.machine().drives.len(), 2, "their serial numbers belie the name");
     let blank =

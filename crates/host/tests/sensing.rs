@@ -8,10 +8,10 @@ use ebb_policy::{Control, CoreRole, Origin, Plant, Signal, Signals};
 
 use crate::tree::{Tree, amd, intel, kunpeng};
 
-/// CPU `n` was busy for `busy(n)` of 100 ticks more.
+/// CPU `n` was busy for `busy(n)` of 100 ticks in each round but the first, in which it rested.
 fn load(tree: &Tree, cpus: u16, rounds: u64, busy: impl Fn(u16) -> u64) {
     let line = |cpu: u16| {
-        let busy = busy(cpu) * rounds;
+        let busy = busy(cpu) * (rounds - 1);
         format!("cpu{cpu} {busy} 0 0 {} 0 0 0 0 0 0\n", 100 * rounds - busy)
     };
     let lines: String = (0..cpus).map(line).collect();
@@ -51,9 +51,8 @@ fn a_period_is_the_change_of_counters() {
     host.sense(&mut signals);
     assert!(signals.period > Nanos::ZERO);
     let group = signals.groups[0];
-    // The first reading was of 100 ticks at rest.
-    assert_eq!((group.active, group.busiest), (Some(8), Some(1.0)));
-    assert!((group.utilisation.unwrap() - (0.4 * 14.0 + 1.0 * 2.0) / 16.0).abs() < 1e-9);
+    assert_eq!((group.active, group.busiest), (Some(8), Some(0.8)));
+    assert!((group.utilisation.unwrap() - (0.2 * 14.0 + 0.8 * 2.0) / 16.0).abs() < 1e-9);
     assert_eq!(group.frequency, Some(Hertz(0.8e9)));
     assert!((group.wakes.unwrap() * signals.period.seconds() - 100.0).abs() < 1e-6);
     assert_eq!((signals.io.completed, signals.io.in_flight), (Some(200), Some(6)));
@@ -154,6 +153,44 @@ fn a_disk_that_the_kernel_has_stopped_is_in_standby() {
     tree.put("sys/block/sda/device/power/runtime_status", "active");
     host.sense(&mut signals);
     assert_eq!(signals.drives[0].standby, Some(false));
+}
+
+/// A device that sysfs calls `cciss!c0d0` is `cciss/c0d0` in `/proc/diskstats`.
+#[test]
+fn a_drive_with_a_slash_in_its_name_is_counted() {
+    let tree = Tree::new();
+    tree.cpus(1, 2, 1)
+        .put("sys/block/cciss!c0d0/size", 4_096)
+        .put("sys/block/cciss!c0d0/queue/rotational", 1)
+        .put("sys/block/cciss!c0d0/device/uevent", "");
+    let disks = |reads: u64| {
+        let line = format!("104 0 cciss/c0d0 {reads} 0 {} 1 0 0 0 0 0 1 1\n", 8 * reads);
+        tree.put("proc/diskstats", line);
+    };
+    disks(10);
+    let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    disks(17);
+    host.sense(&mut signals);
+    let read: Vec<_> = signals.drives.iter().filter_map(|drive| drive.read_bytes).collect();
+    assert_eq!((read, signals.io.completed), (vec![7 * 4_096], Some(7)));
+}
+
+/// On some processors the control temperature is up to 49 K above the die's
+/// (`Documentation/hwmon/k10temp.rst`).
+#[test]
+fn a_temperature_for_the_control_of_fans_is_not_a_die_s() {
+    let tctl = [("temp1_input", "95000"), ("temp1_label", "Tctl")];
+    let tdie = [("temp2_input", "68000"), ("temp2_label", "Tdie")];
+    for (files, is) in [(&[tctl, tdie].concat(), 68.0), (&tctl.to_vec(), 95.0)] {
+        let tree = Tree::new();
+        tree.cpus(1, 4, 1).chip(0, "k10temp", "0000:00:18.3", files);
+        let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+        let mut signals = Signals::new(host.topology());
+        host.sense(&mut signals);
+        assert_eq!(signals.cooling.sockets[0].unwrap().temperature.0, is);
+    }
 }
 
 #[test]

@@ -118,6 +118,12 @@ pub fn driver(name: &str) -> Option<&'static str> {
     find(name).map(|row| row.driver)
 }
 
+/// Whether `label` is of a temperature that is for the control of fans alone where there is a true
+/// one: on some processors it is 10 to 49 K above that (`Documentation/hwmon/k10temp.rst`).
+pub fn is_for_control(label: &str) -> bool {
+    label.eq_ignore_ascii_case("tctl")
+}
+
 /// Whether `label` of the chip `name`, of a processor, is of an input for a whole one.
 pub fn is_whole(name: &str, label: &str) -> bool {
     let label = label.to_ascii_lowercase();
@@ -127,3 +133,10 @@ pub fn is_whole(name: &str, label: &str) -> bool {
 /// What a sensor can say, in °C. One that is not connected says 255, -128 or the like, one that is
 /// not powered 0: a processor is warmer than the air.
 pub const TEMPERATURES: RangeInclusive<f64> = 1.0..=150.0;
+
+/// Air in which a server can run, in °C.
+pub const INLETS: RangeInclusive<f64> = -40.0..=70.0;
+
+/// No fan turns faster, in 1/min: the fastest ones of one rack unit reach 38,000. A tachometer that
+/// saw one pulse or noise says more, one that answers with all bits set 65,535.
+pub const FASTEST: u32 = 60_000;

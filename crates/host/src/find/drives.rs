@@ -31,8 +31,17 @@ pub struct Drive {
     pub bytes: u64,
     /// The controller of an NVMe namespace, such as `nvme0`.
     pub controller: Option<String>,
-    /// How the controller is reached: `pcie`, `tcp`, `rdma`.
+    /// How it is reached: an NVMe controller by `pcie`, `tcp`, `rdma`, `fc`, a SCSI disk by `usb`,
+    /// `iscsi`, `fc`, where it is not a bus of the server.
     pub transport: Option<String>,
+}
+
+/// How a SCSI disk is reached where it is not by SATA or SAS.
+fn scsi_transport(sys: &Sys, name: &str) -> Option<&'static str> {
+    let place = std::fs::read_link(sys.path(format!("{BLOCKS}/{name}"))).ok()?;
+    let place = place.to_string_lossy();
+    let ways = [("/usb", "usb"), ("/session", "iscsi"), ("/rport-", "fc")];
+    Some(ways.iter().find(|(part, _)| place.contains(part))?.1)
 }
 
 impl Drive {
@@ -62,9 +71,10 @@ impl Drive {
         let bytes = sectors.saturating_mul(512);
         let controller = sys.numbered(format!("{folder}/device"), "nvme").into_iter().next();
         let controller = controller.or_else(|| controller_of(&name));
-        let transport = controller
-            .as_ref()
-            .and_then(|controller| sys.text(format!("sys/class/nvme/{controller}/transport")).ok());
+        let transport = match &controller {
+            Some(controller) => sys.text(format!("sys/class/nvme/{controller}/transport")).ok(),
+            None => scsi_transport(sys, &name).map(str::to_owned),
+        };
         let marks = Marks::found(sys, &name, controller.as_deref(), bytes);
         let drive = Self {
             id: marks.id(&model, controller.is_some()),
@@ -102,18 +112,14 @@ impl Drive {
     /// Whether it is reached over a network.
     #[must_use]
     pub fn is_remote(&self) -> bool {
-        matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc"))
+        matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc" | "iscsi"))
     }
 
     /// Whether it is on a bus of the server, SATA or SAS, and no disk on USB, iSCSI or Fibre
     /// Channel, which also are SCSI disks to the kernel.
     #[must_use]
-    pub fn is_sata_or_sas(&self, sys: &Sys) -> bool {
-        let target = std::fs::read_link(sys.path(format!("{BLOCKS}/{}", self.name)));
-        let target = target.unwrap_or_default();
-        let place = target.to_string_lossy();
-        let is_other = ["/usb", "/session", "/rport-"].iter().any(|bus| place.contains(bus));
-        self.name.starts_with("sd") && !is_other
+    pub fn is_sata_or_sas(&self) -> bool {
+        self.name.starts_with("sd") && self.transport.is_none()
     }
 
     /// The folder of its controller's device, of an NVMe drive.

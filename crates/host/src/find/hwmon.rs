@@ -1,8 +1,10 @@
 //! Temperatures, fans and power meters (`Documentation/hwmon/sysfs-interface.rst`).
 
+use std::ops::RangeInclusive;
+
 use ebb_policy::units::{Celsius, Rpm};
 
-use crate::find::chips::{self, Of, TEMPERATURES};
+use crate::find::chips::{self, FASTEST, INLETS, Of, TEMPERATURES};
 use crate::sys::{Absent, Sys};
 
 /// Where Linux has its chips.
@@ -98,9 +100,26 @@ impl Chip {
     /// # Errors
     /// Why there is none: what a sensor says that is not connected is no temperature either.
     pub fn temperature(&self, sys: &Sys, input: &str) -> Result<Celsius, Absent> {
+        self.celsius(sys, input, &TEMPERATURES)
+    }
+
+    /// The temperature of the air at the inlet.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn air(&self, sys: &Sys, input: &str) -> Result<Celsius, Absent> {
+        self.celsius(sys, input, &INLETS)
+    }
+
+    fn celsius(
+        &self,
+        sys: &Sys,
+        input: &str,
+        good: &RangeInclusive<f64>,
+    ) -> Result<Celsius, Absent> {
         let file = self.file(input);
         let celsius = sys.number::<i64>(&file)? as f64 / 1e3;
-        if self.is_faulty(sys, input) || !TEMPERATURES.contains(&celsius) {
+        if self.is_faulty(sys, input) || !good.contains(&celsius) {
             return Err(sys.nonsense(file, &format!("{celsius} °C"), "what a good sensor says"));
         }
         Ok(Celsius(celsius))
@@ -125,7 +144,12 @@ impl Chip {
     /// # Errors
     /// Why there is none.
     pub fn speed(&self, sys: &Sys, fan: &str) -> Result<Rpm, Absent> {
-        Ok(Rpm(f64::from(sys.number::<u32>(self.file(fan))?)))
+        let file = self.file(fan);
+        let speed = sys.number::<u32>(&file)?;
+        if speed > FASTEST {
+            return Err(sys.nonsense(file, &speed.to_string(), "what a good sensor says"));
+        }
+        Ok(Rpm(f64::from(speed)))
     }
 
     /// A fan's PWM duty, 0 to 1.
@@ -160,7 +184,11 @@ impl Chip {
         let good: Vec<_> = self.temperatures.iter().filter(good).collect();
         let is_whole = |(_, label): &&&(String, String)| chips::is_whole(&self.name, label);
         let whole: Vec<_> = good.iter().filter(is_whole).copied().collect();
-        let inputs = if whole.is_empty() { good } else { whole };
+        let mut inputs = if whole.is_empty() { good } else { whole };
+        let is_true = |(_, label): &(String, String)| !chips::is_for_control(label);
+        if inputs.iter().any(|input| is_true(input)) {
+            inputs.retain(|input| is_true(input));
+        }
         inputs.into_iter().map(|(input, _)| input.as_str()).collect()
     }
 

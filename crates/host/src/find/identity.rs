@@ -7,8 +7,8 @@ pub const BLOCKS: &str = "sys/block";
 
 /// SCSI device types that are disks: direct access, simplified, host-managed zones (SPC-6).
 const DISKS: [u8; 3] = [0, 14, 20];
-/// Block devices that are no drives, or parts of one: optical, floppy, flash of the board.
-const NO_DRIVES: [&str; 4] = ["sr", "scd", "fd", "mtdblock"];
+/// Block devices that are no drives, or parts of one: optical, floppy, flash of the board, memory.
+const NO_DRIVES: [&str; 5] = ["sr", "scd", "fd", "mtdblock", "pmem"];
 /// Whose media a management controller offers from elsewhere, as a disk on USB.
 const VIRTUAL: [&str; 6] = ["ami", "aten", "idrac", "insyde", "peppercon", "openbmc"];
 
@@ -78,7 +78,8 @@ impl Marks {
         let text = |file: &str| {
             let text = sys.text(format!("{BLOCKS}/{name}/{file}")).ok()?;
             // Vital product data begins with four bytes that are no text (SPC-6).
-            let text: String = text.chars().filter(|c| !c.is_control()).collect();
+            let header = if file.ends_with("vpd_pg80") { 4 } else { 0 };
+            let text: String = text.chars().skip(header).filter(|c| !c.is_control()).collect();
             Some(text.trim().to_owned()).filter(|text| says_something(text))
         };
         let first = |files: &[&str]| files.iter().find_map(|file| text(file));

@@ -1,15 +1,13 @@
 //! What a cycle senses: counters and their changes since the cycle before, temperatures, power.
 //! Files stay open; nothing here wakes a drive that sleeps.
 
-use std::ops::RangeInclusive;
-
 use ebb_policy::live::TICK;
 use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
 
 use crate::act::knob::Place;
 use crate::act::steering::Notice;
-use crate::find::chips::TEMPERATURES;
+use crate::find::chips::{FASTEST, INLETS, TEMPERATURES};
 use crate::find::cpus::{Cpu, IdleState};
 use crate::find::drives::{Counters, Drive};
 use crate::find::energy::{Meter, Zone};
@@ -23,13 +21,8 @@ use crate::sys::Sys;
 
 /// No processor draws more over a period: four times what the largest does.
 const PACKAGE: Watts = Watts(2_000.0);
-/// No fan turns faster: twice the speed of the fastest ones of one rack unit. A tachometer that saw
-/// one pulse or noise says more.
-const FASTEST: u32 = 100_000;
 /// No clock is faster than so many times the highest that can be set.
 const CLOCK: f64 = 2.0;
-/// Air in which a server can run, in °C.
-const INLETS: RangeInclusive<f64> = -40.0..=70.0;
 /// Of so many cores of a group the frequency is read, for they follow one request, and how often
 /// they wake.
 const SAMPLED: usize = 4;
@@ -38,7 +31,9 @@ const SAMPLED: usize = 4;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Ticks {
     busy: u64,
-    all: u64,
+    idle: u64,
+    /// Idle as well, while a task that ran there waits for I/O.
+    waiting: u64,
 }
 
 impl Ticks {
@@ -49,16 +44,19 @@ impl Ticks {
         for (tick, field) in ticks.iter_mut().zip(fields) {
             *tick = field.parse().ok()?;
         }
-        let all = ticks.iter().fold(0_u64, |sum, tick| sum.saturating_add(*tick));
-        let idle = ticks[3].saturating_add(ticks[4]);
-        Some(Self { busy: all.saturating_sub(idle), all })
+        let [user, nice, system, idle, waiting, rest @ ..] = ticks;
+        let busy = [user, nice, system].into_iter().chain(rest).fold(0, u64::saturating_add);
+        Some(Self { busy, idle, waiting })
     }
 
-    /// Share of the time since `before`; `None` without any, or where a counter went back.
+    /// Share of the time since `before`; `None` without any, or where a counter went back. That of
+    /// waiting may (proc_stat(5)): no time is known of it then.
     fn share(self, before: Self) -> Option<f64> {
-        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
         let busy = self.busy.checked_sub(before.busy)?;
-        Some((busy as f64 / all as f64).min(1.0))
+        let idle = self.idle.checked_sub(before.idle)?;
+        let idle = idle.saturating_add(self.waiting.saturating_sub(before.waiting));
+        let all = busy.saturating_add(idle);
+        (all > 0).then(|| busy as f64 / all as f64)
     }
 }
 
@@ -151,7 +149,7 @@ impl Sensors {
         let sys = &machine.sys;
         let file = |path: String| Watched::new(sys, &path);
         let drive = |parts: &DriveParts| DriveSensor {
-            counted: parts.drive.counted.clone(),
+            counted: counted(&parts.drive),
             namespaces: parts.drive.namespaces,
             runtime: parts.drive.runtime_file().map(file),
             now: None,
@@ -209,7 +207,7 @@ impl Sensors {
     pub fn follow(&mut self, machine: &Machine, layout: &Layout, more: &[&Drive]) {
         let mut new = Self::new(machine, layout);
         new.drives.extend(more.iter().map(|drive| DriveSensor {
-            counted: drive.counted.clone(),
+            counted: counted(drive),
             namespaces: drive.namespaces,
             runtime: None,
             now: None,
@@ -434,6 +432,11 @@ fn cpu_lines(text: &str, ticks: &mut Vec<(Ticks, Ticks)>) -> bool {
     any
 }
 
+/// What the kernel calls a drive's block devices there: sysfs has `!` for `/`.
+fn counted(drive: &Drive) -> Vec<String> {
+    drive.counted.iter().map(|name| name.replace('!', "/")).collect()
+}
+
 /// Finds the drives' counters in `/proc/diskstats`: numbers of the device, its name, its counters.
 fn disk_lines(text: &str, drives: &mut [DriveSensor]) {
     for line in text.lines() {
@@ -495,8 +498,11 @@ mod tests {
 
     #[test]
     fn counters_that_go_back_are_no_share() {
-        let (more, less) = (Ticks { busy: 5, all: 9 }, Ticks { busy: 4, all: 12 });
-        assert_eq!(less.share(more), None);
+        let before = Ticks { busy: 5, idle: 4, waiting: 50 };
+        assert_eq!(Ticks { busy: 4, idle: 8, ..before }.share(before), None);
+        assert_eq!(Ticks { busy: 6, idle: 3, ..before }.share(before), None);
+        let back = Ticks { busy: 6, idle: 7, waiting: 0 };
+        assert_eq!(back.share(before), Some(0.25), "that of waiting for I/O may");
     }
 
     #[test]

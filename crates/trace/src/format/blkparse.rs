@@ -129,29 +129,36 @@ impl Blkparse {
         columns: &mut Columns<'_>,
         op: Op,
     ) -> Result<Option<(Op, u64, u64)>, Reason> {
-        let is_end = |text: &&[u8]| text.starts_with(b"[") || text.starts_with(b"(");
         let flush = matches!(op, Op::Flush | Op::Write).then_some((Op::Flush, 0, 0));
-        let Some(sector) = columns.next().filter(|text| !is_end(text)) else { return Ok(flush) };
+        let Some(sector) = self.next(columns)? else { return Ok(flush) };
         let sector = field::unsigned(sector, "sector")?;
-        match columns.next() {
+        match self.next(columns)? {
             Some(b"+") => {}
-            text if text.as_ref().is_none_or(is_end) => return Ok(None),
-            text => {
-                let text = shown(text.unwrap_or_default());
-                return Err(format!("'+' was expected after the sector, not '{text}'"));
+            None => return Ok(None),
+            Some(text) => {
+                return Err(format!("'+' was expected after the sector, not '{}'", shown(text)));
             }
         }
         let size = field::sectors(columns.unsigned("size")?, "size")?;
-        match columns.next() {
-            Some(text) if is_end(&text) => self.has_process = true,
-            Some(text) => return Err(format!("a column too many: '{}'", shown(text))),
-            None if self.has_process => {
-                return Err("the line ends before its process, such as [dd]: cut off".to_owned());
-            }
-            None => {}
+        if let Some(text) = self.next(columns)? {
+            return Err(format!("a column too many: '{}'", shown(text)));
         }
         let offset = field::sectors(sector, "sector")?;
         Ok(if size == 0 { flush } else { Some((op, offset, size)) })
+    }
+
+    /// The next column; `None` at the process, or at the end of a line without one.
+    fn next<'a>(&mut self, columns: &mut Columns<'a>) -> Result<Option<&'a [u8]>, Reason> {
+        match columns.next() {
+            Some(text) if text.starts_with(b"[") || text.starts_with(b"(") => {
+                self.has_process = true;
+                Ok(None)
+            }
+            None if self.has_process => {
+                Err("the line ends before its process, such as [dd]: cut off".to_owned())
+            }
+            text => Ok(text),
+        }
     }
 }
 

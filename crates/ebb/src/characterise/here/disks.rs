@@ -34,7 +34,7 @@ pub fn choose(args: &HereArgs, machine: &Machine, known: Option<&[String]>) -> R
     }
     let is_wanted = |drive: &&Drive| match known {
         Some(known) => drive.id.as_ref().is_some_and(|id| known.contains(id)),
-        None => drive.rotational && drive.is_sata_or_sas(&machine.sys),
+        None => drive.rotational && drive.is_sata_or_sas(),
     };
     if places.is_empty() {
         for drive in machine.drives.iter().filter(is_wanted) {

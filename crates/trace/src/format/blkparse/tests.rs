@@ -124,8 +124,10 @@ fn zones_and_unknown_actions_are_told_apart() {
 fn a_line_that_is_cut_off_is_no_request() {
     let mut parser = Blkparse::default();
     assert!(parser.line(b"8,0 1 1 0.1 7 Q W 8 + 256 [x]").is_ok());
-    let reason = parser.line(b"8,0 1 1 0.1 7 Q W 8 + 25").unwrap_err();
-    assert!(reason.contains("cut off"), "{reason}");
+    for line in ["Q W 8 + 25", "Q W 8 +", "Q R 8", "Q W"] {
+        let reason = parser.line(format!("8,0 1 1 0.1 7 {line}").as_bytes()).unwrap_err();
+        assert!(reason.contains("cut off") || line.ends_with('+'), "{line}: {reason}");
+    }
 }
 
 #[test]
