@@ -57,7 +57,8 @@ data! {
         resume: [u8; 8],
         /// OAES, bytes 92-95: optional asynchronous events.
         events: U32,
-        /// CTRATT, bytes 96-99: bit 0, host identifiers have 128 bits; bit 20, power limit (Base 2.3).
+        /// CTRATT, bytes 96-99: bit 0, host identifiers have 128 bits; bit 20, a power limit (Base
+        /// 2.3).
         attributes: U32,
         /// Bytes 100-110.
         reserved_100: [u8; 11],

@@ -13,7 +13,7 @@ const STEP: Watts = Watts(1.0);
 pub fn limits(own: &[PowerStateSpec]) -> Option<Vec<Watts>> {
     let caps = || own.iter().filter(|state| state.operational).map(|state| state.max_power);
     let (most, least) = (caps().reduce(Watts::max)?, caps().reduce(Watts::min)?);
-    let steps = ((most - least) / STEP).ceil().min(f64::from(PowerState::MAX) / 2.0);
+    let steps = ((most - least) / STEP).ceil().min(f64::from(PowerState::MAX / 2));
     let step = |number: u32| most - (most - least) * (f64::from(number) / steps);
     (least < most).then(|| (0..=steps as u32).map(step).collect())
 }
