@@ -186,7 +186,8 @@ impl AdminQueue {
                 self.set_keep_alive(value, now);
                 done
             }
-            feature::POWER_LIMIT => self.set_power_limit(value).and(done),
+            // nvme-cli 3 has it in dword 13.
+            feature::POWER_LIMIT => self.set_power_limit(value | sqe.cdw(13)).and(done),
             feature::HOST_IDENTIFIER => Err(Status::SEQUENCE_ERROR), // Fixed by Connect.
             _ => Err(Status::FEATURE_NOT_CHANGEABLE),
         }

@@ -16,7 +16,7 @@ use rustix::ioctl::{self, Ioctl as Call, IoctlOutput, Opcode};
 
 use crate::capability::Capability;
 use crate::nvme::wire::{HEALTH, IDENTIFY};
-use crate::nvme::{Admin, Health, Identity};
+use crate::nvme::{Admin, Health, Identity, POWER_LIMIT};
 use crate::sys::{Absent, Sys};
 
 /// `struct nvme_admin_cmd`.
@@ -137,7 +137,9 @@ impl Admin for Ioctl {
 
     fn set_feature(&mut self, feature: u8, value: u32) -> Result<(), Absent> {
         let (cdw10, cdw11) = (u32::from(feature), value);
-        let command = Command { opcode: SET_FEATURES, cdw10, cdw11, ..Command::default() };
+        // nvme-cli 3 has a power limit in dword 13. What is read back tells what was taken.
+        let cdw13 = if feature == POWER_LIMIT { value } else { 0 };
+        let command = Command { opcode: SET_FEATURES, cdw10, cdw11, cdw13, ..Command::default() };
         self.submit(command, &mut []).map(drop)
     }
 

@@ -84,7 +84,11 @@ fn a_power_limit_is_set_and_read_where_there_is_one() {
         assert_eq!(feature(&mut admin, set, 0x23, value), Ok(0));
         assert_eq!((feature(&mut other, get, 0x23, 0), limit()), (Ok(value), power));
     }
-    feature(&mut admin, set, 0x23, lowest).unwrap();
+    let mut sqe = Sqe::new(set, 3);
+    sqe.set_cdw(10, 0x23);
+    sqe.set_cdw(13, lowest);
+    assert!(done(&mut admin, &sqe).0.is_success());
+    assert_eq!(limit(), Some(3.5), "as nvme-cli 3 has it");
     for (value, status) in [
         (1 << 16 | 34_999, Status::INVALID_POWER_LIMIT),
         (2 << 16 | 349, Status::INVALID_POWER_LIMIT),
