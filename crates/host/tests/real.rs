@@ -423,15 +423,16 @@ fn air_that_no_server_takes_in_is_no_inlet() {
 #[test]
 fn a_speed_that_no_fan_or_core_has_is_none() {
     let tree = crate::tree::intel();
-    tree.put("sys/class/hwmon/hwmon3/fan1_input", 1_350_000);
     for core in 0..8 {
         let file = format!("sys/devices/system/cpu/cpufreq/policy{core}/scaling_cur_freq");
         tree.put(&file, if core == 0 { "4294967295" } else { "1200000" });
     }
-    let (signals, _) = sensed(&tree);
+    let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+    let mut signals = Signals::new(host.topology());
+    tree.put("sys/class/hwmon/hwmon3/fan1_input", 1_350_000);
+    host.sense(&mut signals);
     assert_eq!(signals.cooling.fans[0].speed, None);
     assert_eq!(signals.groups[0].frequency, Some(Hertz(1.2e9)));
-    let host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
     let mut guard = Guard::new(host.topology(), Limits::default());
     guard.enforce(&Request::new(host.topology()), &signals);
     assert_eq!(guard.native(), None);
