@@ -68,9 +68,9 @@ struct Job {
     runs: bool,
     /// What stood in the way last; it is told once.
     trouble: Option<String>,
-    /// Why it stays on its sockets, and whether that was told: only where it is asked to move.
+    /// Why it stays on its sockets, and what of that was told: only where it is asked to move.
     stays: Option<String>,
-    is_told: bool,
+    told: Option<String>,
 }
 
 impl Jobs {
@@ -90,7 +90,7 @@ impl Jobs {
             runs: false,
             trouble: None,
             stays: None,
-            is_told: false,
+            told: None,
         });
         let (sys, boot) = (machine.sys.clone(), machine.boot().unwrap_or_default());
         let (sockets, jobs) = (sockets(machine), jobs.collect());
@@ -271,10 +271,13 @@ impl Job {
 
     /// Does not move it, and tells why, once, where that was `asked`.
     fn stay(&mut self, asked: bool, steering: &mut Steering) -> Outcome {
-        if let Some(reason) = self.stays.as_ref().filter(|_| asked && !self.is_told) {
+        if asked
+            && self.stays != self.told
+            && let Some(reason) = &self.stays
+        {
             let text = format!("it stays on the sockets that it is on: {reason}");
             steering.tell(self.place(CPUSET), text);
-            self.is_told = true;
+            self.told.clone_from(&self.stays);
         }
         refused(asked)
     }
