@@ -159,7 +159,7 @@ fn keep(bench: &mut Bench, queue: Queue, controller: u16) {
 
 fn administer(admin: &mut AdminQueue, sqe: &Sqe, now: Nanos) {
     let direction = admin.direction(sqe);
-    if let Reply::Done { status, data, .. } = admin.command(sqe, now) {
+    if let Reply::Done { status, data, .. } = admin.command(sqe, &[], now) {
         let most = direction.map_or(0, |direction| direction.to_host() as usize);
         assert!(data.len() <= most && (status.is_success() || data.is_empty()));
     }

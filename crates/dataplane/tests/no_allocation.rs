@@ -54,7 +54,7 @@ fn queues() -> (AdminQueue, IoQueue) {
         panic!("not an admin queue")
     };
     let enable = fabrics_command(fabrics::PROPERTY_SET, [0, 0x14, 0x0046_0001]);
-    admin.command(&enable, Nanos::ZERO);
+    admin.command(&enable, &[], Nanos::ZERO);
     let Queue::Io(io) = connect(&subsystem, 1, admin.controller_id()) else {
         panic!("not an I/O queue")
     };

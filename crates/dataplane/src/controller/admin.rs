@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ebb_policy::units::Nanos;
 
@@ -9,6 +10,8 @@ use super::answer::Answer;
 use super::association::{Association, Kind};
 use super::events::Events;
 use super::features::Features;
+#[cfg(doc)]
+use super::features::takes_data;
 use super::properties::{Flushes, Properties};
 use super::{Direction, Subsystem};
 use crate::wire::command::{FABRICS, admin, fabrics};
@@ -152,9 +155,8 @@ impl AdminQueue {
         Direction::of(sqe, most.max(super::ADMIN_IN_CAPSULE), super::ADMIN_IN_CAPSULE)
     }
 
-    /// Runs a command of which all data has arrived. None of those there are looks at data from
-    /// the host.
-    pub fn command(&mut self, sqe: &Sqe, now: Nanos) -> Reply {
+    /// Runs a command of which all data has arrived: `data`, where [it matters](takes_data).
+    pub fn command(&mut self, sqe: &Sqe, data: &[u8], now: Nanos) -> Reply {
         self.last_command = now;
         let done = self.direction(sqe).and_then(|direction| {
             if sqe.opcode == admin::ASYNC_EVENT_REQUEST {
@@ -162,7 +164,7 @@ impl AdminQueue {
             }
             let answer = match sqe.opcode {
                 FABRICS => self.fabrics(sqe),
-                _ => self.administer(sqe, direction, now),
+                _ => self.administer(sqe, data, direction, now),
             };
             let is_at_work = self.properties.is_ready() && !self.properties.is_shut_down();
             self.idle_since = if is_at_work { None } else { self.idle_since.or(Some(now)) };
@@ -194,6 +196,7 @@ impl AdminQueue {
     fn administer(
         &mut self,
         sqe: &Sqe,
+        data: &[u8],
         direction: Direction,
         now: Nanos,
     ) -> Result<Answer, Status> {
@@ -204,7 +207,7 @@ impl AdminQueue {
             admin::IDENTIFY => self.identify(sqe, direction).map(Answer::data),
             admin::GET_LOG_PAGE => self.log_page(sqe, direction, now).map(Answer::data),
             admin::GET_FEATURES => self.get_feature(sqe, direction),
-            admin::SET_FEATURES => self.set_feature(sqe, now).map(Answer::result),
+            admin::SET_FEATURES => self.set_feature(sqe, data, now).map(Answer::result),
             admin::ABORT => Ok(Answer::result(self.abort(sqe).into())),
             _ => {
                 self.last_keep_alive = now;
@@ -233,7 +236,8 @@ impl AdminQueue {
         self.reset_power();
         self.events.reset(&self.subsystem);
         self.association.set_write_cache(true);
+        self.association.retries_later.store(false, Ordering::Relaxed);
         let granted = self.subsystem.config.max_io_queues;
-        self.association.granted.store(granted, std::sync::atomic::Ordering::Release);
+        self.association.granted.store(granted, Ordering::Release);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebb_policy::units::Nanos;
@@ -57,6 +57,8 @@ pub(super) struct Association {
     /// Read by I/O queues with every command, so all of it is in one word: whether the write
     /// cache is off, whether I/O queues may be, and which generation of them.
     flags: AtomicU32,
+    /// The host obeys retry delays (feature 16h, ACRE).
+    pub retries_later: AtomicBool,
     /// I/O queues the host may make (feature 07h).
     pub granted: AtomicU16,
     /// I/O queues and what they run by.
@@ -83,6 +85,7 @@ impl Association {
             host,
             born,
             flags: AtomicU32::new(0),
+            retries_later: AtomicBool::new(false),
             granted: AtomicU16::new(granted),
             queues: Mutex::default(),
             errors: Mutex::default(),

@@ -8,12 +8,13 @@ use super::answer::Answer;
 use super::association::Kind;
 use super::events::{DISCOVERY_CHANGED, HEALTH_WARNINGS};
 use super::{AdminQueue, Condition, Direction};
+use crate::wire::command::admin;
 use crate::wire::feature::{self, Select};
 use crate::wire::log::warning;
 use crate::wire::{Sqe, Status};
 
 /// Features there are, of either kind of controller.
-pub(super) const ALL: [u8; 11] = [
+pub(super) const ALL: [u8; 12] = [
     feature::ARBITRATION,
     feature::POWER_MANAGEMENT,
     feature::TEMPERATURE_THRESHOLD,
@@ -23,9 +24,19 @@ pub(super) const ALL: [u8; 11] = [
     feature::WRITE_ATOMICITY,
     feature::ASYNC_EVENTS,
     feature::KEEP_ALIVE_TIMER,
+    feature::HOST_BEHAVIOR,
     feature::POWER_LIMIT,
     feature::HOST_IDENTIFIER,
 ];
+
+/// Bytes of the host behavior support data structure (Base 5.27.1.18).
+const HOST_BEHAVIOR: usize = 512;
+
+/// Whether what the host sends with an admin command matters.
+#[must_use]
+pub fn takes_data(sqe: &Sqe) -> bool {
+    (sqe.opcode, sqe.cdw(10) as u8) == (admin::SET_FEATURES, feature::HOST_BEHAVIOR)
+}
 
 /// Whether a host can set it.
 pub(super) fn is_changeable(id: u8) -> bool {
@@ -93,6 +104,9 @@ impl AdminQueue {
         if id == feature::HOST_IDENTIFIER && matches!(select, Select::Current) {
             return self.host_identifier(sqe, direction);
         }
+        if id == feature::HOST_BEHAVIOR && !matches!(select, Select::Capabilities) {
+            return self.host_behavior(select, direction);
+        }
         let value = match select {
             Select::Current => self.current(id, sqe.cdw(11))?,
             // Nothing is saveable, and then Saved is the default (Base 5.15, SEL).
@@ -146,8 +160,31 @@ impl AdminQueue {
         fits.then_some(answer).ok_or(Status::DATA_SGL_LENGTH_INVALID)
     }
 
-    /// Set Features: dword 0 of its answer.
-    pub(super) fn set_feature(&mut self, sqe: &Sqe, now: Nanos) -> Result<u64, Status> {
+    /// ACRE alone.
+    fn host_behavior(&self, select: Select, direction: Direction) -> Result<Answer, Status> {
+        let is_set = self.association.retries_later.load(Ordering::Relaxed);
+        let mut data = vec![0; HOST_BEHAVIOR];
+        data[0] = u8::from(select == Select::Current && is_set);
+        let fits = direction.to_host() as usize >= data.len();
+        fits.then_some(Answer::data(data)).ok_or(Status::DATA_SGL_LENGTH_INVALID)
+    }
+
+    fn set_host_behavior(&self, data: &[u8]) -> Result<(), Status> {
+        let data = data.first_chunk::<HOST_BEHAVIOR>().ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+        if data[0] > 1 {
+            return Err(Status::INVALID_FIELD);
+        }
+        self.association.retries_later.store(data[0] == 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Set Features with the host's `data`: dword 0 of its answer.
+    pub(super) fn set_feature(
+        &mut self,
+        sqe: &Sqe,
+        data: &[u8],
+        now: Nanos,
+    ) -> Result<u64, Status> {
         let (id, value) = (sqe.cdw(10) as u8, sqe.cdw(11));
         if !self.has_feature(id) {
             return Err(Status::INVALID_FIELD);
@@ -186,6 +223,7 @@ impl AdminQueue {
                 self.set_keep_alive(value, now);
                 done
             }
+            feature::HOST_BEHAVIOR => self.set_host_behavior(data).and(done),
             // nvme-cli 3 has it in dword 13.
             feature::POWER_LIMIT => self.set_power_limit(value | sqe.cdw(13)).and(done),
             feature::HOST_IDENTIFIER => Err(Status::SEQUENCE_ERROR), // Fixed by Connect.

@@ -16,6 +16,9 @@ use crate::wire::{Cqe, Sqe, Status};
 
 /// CSI of the NVM command set.
 const NVM: u8 = 0;
+/// CRDT1, units of 100 ms: five tries, as many as Linux makes, last longer than its 30 s for a
+/// command, so that a device that comes back within them costs no application an error.
+const RETRY_DELAY: u16 = 61;
 /// NSID of all namespaces.
 const ALL_NAMESPACES: u32 = u32::MAX;
 
@@ -173,6 +176,7 @@ impl AdminQueue {
             command_capsule: ((size_of::<Sqe>() as u32 + config.in_capsule) / 16).into(),
             response_capsule: (size_of::<Cqe>() as u32 / 16).into(),
             fabric_commands: 1.into(),
+            retry_delays: [RETRY_DELAY.into(), 0.into(), 0.into()],
             power,
             ..self.common_controller()
         }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ebb_policy::units::Nanos;
 
@@ -14,6 +15,8 @@ use crate::wire::{Sqe, Status};
 
 /// Bytes of a Dataset Management range (NVM Figure 41).
 const RANGE: usize = 16;
+/// Ranges that there is room for.
+const MOST_RANGES: usize = 256;
 /// CAP.MPSMIN, the unit of WZSL.
 const PAGE: u64 = 4096;
 /// FUA, bit 30 of dword 12 of reads, compares and writes (NVM 3.2).
@@ -58,6 +61,17 @@ pub enum Plan {
 }
 
 impl Plan {
+    /// The namespace that it is for, by its index.
+    #[must_use]
+    pub const fn namespace(&self) -> Option<usize> {
+        match self {
+            Self::Device { namespace, .. }
+            | Self::Compare { namespace, .. }
+            | Self::Deallocate { namespace, .. } => Some(*namespace),
+            Self::Nothing => None,
+        }
+    }
+
     /// Whether the host's data is needed first.
     #[must_use]
     pub const fn takes_data(self) -> bool {
@@ -126,6 +140,12 @@ impl IoQueue {
     #[must_use]
     pub fn alive(&self, _now: Nanos) -> bool {
         !self.disconnected.get() && self.association.check(self.ticket).is_some()
+    }
+
+    /// Whether the host waits as long as it is told before it sends a command again (ACRE).
+    #[must_use]
+    pub fn retries_later(&self) -> bool {
+        self.association.retries_later.load(Ordering::Relaxed)
     }
 
     /// What to do for a command and which way its data goes. Does not allocate.
@@ -265,7 +285,8 @@ fn no_directive(sqe: &Sqe) -> Result<(), Status> {
 fn dataset_management(sqe: &Sqe, namespace: usize, data: Direction) -> Result<Plan, Status> {
     let ranges = (sqe.cdw(10) & 0xff) as u16 + 1;
     // Linux always sends room for all 256 ranges, so more data than ranges is fine.
-    if (data.from_host() as usize) < usize::from(ranges) * RANGE {
+    let given = data.from_host() as usize;
+    if given < usize::from(ranges) * RANGE || given > MOST_RANGES * RANGE {
         return Err(Status::DATA_SGL_LENGTH_INVALID);
     }
     if ranges > limits::RANGES.into() {

@@ -41,6 +41,7 @@ pub(crate) use connect::ADMIN_DEPTH;
 pub use connect::{Connected, Refusal};
 pub use counters::Totals;
 pub use direction::{ADMIN_IN_CAPSULE, Direction};
+pub use features::takes_data;
 pub use io::{IoQueue, Plan, check_ranges, range_at};
 
 use std::collections::{BTreeMap, BTreeSet};

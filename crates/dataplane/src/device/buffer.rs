@@ -1,9 +1,10 @@
 //! Data on its way between sockets and devices: page-aligned, from a bounded pool.
 #![allow(unsafe_code)] // Aligned memory that outlives the pool's borrower.
 
+use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -23,14 +24,31 @@ struct Slab {
     base: NonNull<u8>,
     bytes: usize,
     chunk: usize,
-    /// Indices of the chunks that nobody holds; the last used, whose cache lines are warm, on top.
-    free: Mutex<Vec<u32>>,
+    book: Mutex<Book>,
 }
+
+/// Who holds what.
+#[derive(Debug, Default)]
+struct Book {
+    /// Indices of the chunks that nobody holds; the last used, whose cache lines are warm, on top.
+    free: Vec<u32>,
+    /// Chunks charged to each account.
+    charged: Vec<u32>,
+}
+
+/// Of buffers that are charged to nobody.
+const NOBODY: u32 = u32::MAX;
 
 // SAFETY: `base` is only reached through `Buffer`s, each of which owns its chunk alone.
 unsafe impl Send for Slab {}
 // SAFETY: as above; the free list has its lock.
 unsafe impl Sync for Slab {}
+
+impl Slab {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Drop for Slab {
     fn drop(&mut self) {
@@ -41,23 +59,20 @@ impl Drop for Slab {
 }
 
 impl Pool {
-    /// `count` buffers of `bytes` each, rounded up to whole pages.
+    /// `count` buffers of `bytes` each, rounded up to whole pages; neither is zero.
     ///
-    /// # Panics
-    /// When `count` or `bytes` is zero, or the system has no address space for their product.
-    #[must_use]
-    pub fn new(count: u32, bytes: usize) -> Self {
+    /// # Errors
+    /// When the system has no address space for their product.
+    pub fn new(count: u32, bytes: usize) -> io::Result<Self> {
         let chunk = bytes.next_multiple_of(ALIGNMENT);
         let total = chunk.saturating_mul(count as usize);
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // Not the allocator: its zeroed memory of such alignment is memory touched.
         // SAFETY: a new mapping where the kernel likes, so nothing is mapped over.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), total, protection, flags) };
-        let base = base.ok().and_then(|base| NonNull::new(base.cast()));
-        assert!(base.is_some(), "no memory for a pool of {count} buffers of {bytes} bytes");
-        let base = base.unwrap_or(NonNull::dangling());
-        let free = Mutex::new((0..count).rev().collect());
-        Self { slab: Arc::new(Slab { base, bytes: total, chunk, free }) }
+        let base = NonNull::new(base?.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let book = Mutex::new(Book { free: (0..count).rev().collect(), charged: Vec::new() });
+        Ok(Self { slab: Arc::new(Slab { base, bytes: total, chunk, book }) })
     }
 
     /// A buffer of `length` bytes with unspecified content, or `None` while all are in use.
@@ -66,17 +81,43 @@ impl Pool {
     /// When `length` is more than a buffer of this pool holds.
     #[must_use]
     pub fn take(&self, length: usize) -> Option<Buffer> {
+        self.take_for(NOBODY, length)
+    }
+
+    /// The same, charged to `account` until it comes back, whoever holds it meanwhile.
+    ///
+    /// # Panics
+    /// As [`Pool::take`].
+    #[must_use]
+    pub fn take_for(&self, account: u32, length: usize) -> Option<Buffer> {
         assert!(length <= self.slab.chunk, "{length} bytes from chunks of {}", self.slab.chunk);
-        let mut free = self.slab.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = free.pop()?;
-        drop(free);
-        Some(Buffer { slab: self.slab.clone(), index, start: 0, length })
+        let mut book = self.slab.book();
+        let index = book.free.pop()?;
+        if account != NOBODY {
+            let account = account as usize;
+            if book.charged.len() <= account {
+                book.charged.resize(account + 1, 0);
+            }
+            book.charged[account] += 1;
+        }
+        drop(book);
+        Some(Buffer { slab: self.slab.clone(), index, account, start: 0, length })
+    }
+
+    /// Buffers that nobody holds, and those charged to `accounts`, each of which `counts` says
+    /// whether it counts.
+    #[must_use]
+    pub fn charged(&self, accounts: Range<u32>, counts: impl Fn(u32) -> bool) -> (u32, u32) {
+        let book = self.slab.book();
+        let of = |account: &u32| book.charged.get(*account as usize).copied();
+        let charged = accounts.filter(|account| counts(*account)).filter_map(|one| of(&one)).sum();
+        (book.free.len() as u32, charged)
     }
 
     /// Buffers that nobody holds.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.slab.free.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.slab.book().free.len()
     }
 
     /// The whole memory, for registration with a ring: address and bytes.
@@ -91,6 +132,7 @@ impl Pool {
 pub struct Buffer {
     slab: Arc<Slab>,
     index: u32,
+    account: u32,
     /// Where the visible part begins in the chunk.
     start: usize,
     length: usize,
@@ -131,7 +173,11 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.slab.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+        let mut book = self.slab.book();
+        book.free.push(self.index);
+        if self.account != NOBODY {
+            book.charged[self.account as usize] -= 1;
+        }
     }
 }
 
@@ -141,7 +187,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_separate_and_come_back() {
-        let pool = Pool::new(3, 5000);
+        let pool = Pool::new(3, 5000).unwrap();
         let mut held: Vec<_> = (0..3).map(|_| pool.take(5000).unwrap()).collect();
         assert!(pool.take(1).is_none());
         for (index, buffer) in held.iter_mut().enumerate() {
@@ -160,5 +206,21 @@ mod tests {
         assert!(last[..96].iter().all(|byte| *byte != 9) && last[96..].iter().all(|b| *b == 9));
         drop((pool, held));
         last[0] = 1; // The memory lives as long as its last buffer.
+    }
+
+    #[test]
+    fn what_is_charged_to_an_account_is_its_own_until_it_comes_back() {
+        let pool = Pool::new(4, 4096).unwrap();
+        let held: Vec<_> = [7, 2, 7].map(|account| pool.take_for(account, 1).unwrap()).into();
+        let all = |_| true;
+        assert_eq!((pool.charged(7..8, all), pool.charged(0..8, all)), ((1, 2), (1, 3)));
+        assert_eq!(pool.charged(0..9, |account| account != 7), (1, 1));
+        drop((held, pool.take(1)));
+        assert_eq!(pool.charged(0..9, all), (4, 0));
+    }
+
+    #[test]
+    fn no_address_space_is_an_error() {
+        assert!(Pool::new(u32::MAX, usize::MAX / 2).is_err());
     }
 }

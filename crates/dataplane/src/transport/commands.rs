@@ -2,8 +2,6 @@
 
 mod answer;
 
-use std::collections::VecDeque;
-
 use ebb_policy::units::Nanos;
 use zerocopy::IntoBytes;
 
@@ -11,13 +9,15 @@ use super::context::Context;
 use super::send::Sender;
 use super::service::Answered;
 use super::slots::{Payload, Slot, Slots, State};
-use crate::controller::{self, Connected, Direction, Plan, Queue, Reply};
+use crate::controller::{self, Connected, Direction, Plan, Queue, Reply, takes_data};
 use crate::device::{Done, Io, Op};
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Kind, flag};
 use crate::wire::{Cqe, Sqe, Status};
 
-/// In the place of a slot, of which no queue has so many: the flushes of a shutdown.
+/// In the place of a slot, of which no queue has so many: the flushes of a shutdown, and a command
+/// that waits for a buffer where it stands in the stream.
 const FLUSHES: u16 = u16::MAX;
+pub(super) const STREAM: u16 = u16::MAX - 1;
 
 /// The answering half of a queue.
 pub(super) struct Commands {
@@ -30,10 +30,6 @@ pub(super) struct Commands {
     alignment: usize,
     /// Entries of the submission queue; its head in answers. `None` without flow control.
     head: Option<(u16, u16)>,
-    /// Commands without a buffer.
-    starved: VecDeque<u16>,
-    /// Buffers of commands that are not answered.
-    buffers: u32,
     /// Commands that wait for data that the host was asked for.
     asked: u16,
     /// Commands received since the last look, and answered since the beginning.
@@ -52,8 +48,6 @@ impl Commands {
             digests: Digests::default(),
             alignment: 4,
             head: None,
-            starved: VecDeque::new(),
-            buffers: 0,
             asked: 0,
             received: 0,
             answered: 0,
@@ -63,7 +57,8 @@ impl Commands {
 
     /// The most bytes of memory that a queue of `depth` commands takes, without buffers.
     pub const fn most_memory(depth: usize) -> usize {
-        depth * (Slots::ENTRY + size_of::<u16>() + size_of::<Answered>())
+        // Each may wait in a queue that grows by doubling.
+        depth * (Slots::ENTRY + 2 * size_of::<u64>() + size_of::<Answered>())
     }
 
     /// Which connection a device request belongs to.
@@ -80,7 +75,6 @@ impl Commands {
     pub fn begin(&mut self, connected: Connected) -> u16 {
         self.slots = Slots::new(connected.depth);
         self.head = connected.flow_control.then_some((connected.depth, 1 % connected.depth));
-        self.starved.reserve_exact(usize::from(connected.depth));
         self.timed.reserve_exact(usize::from(connected.depth));
         self.queue = Some(connected.queue);
         self.head()
@@ -101,10 +95,6 @@ impl Commands {
         matches!(self.queue, Some(Queue::Io(_)))
     }
 
-    pub fn is_starved(&self) -> bool {
-        !self.starved.is_empty()
-    }
-
     /// Whether this is an I/O queue whose controller is gone.
     fn is_cut_off(&self, now: Nanos) -> bool {
         matches!(&self.queue, Some(Queue::Io(io)) if !io.alive(now))
@@ -113,11 +103,6 @@ impl Commands {
     /// Where the data of `slot` goes; `None`: nowhere.
     pub fn payload(&mut self, slot: u16) -> Option<&mut [u8]> {
         self.slots.get(slot)?.payload.bytes_mut()
-    }
-
-    /// Buffers that commands of this queue hold.
-    pub fn buffers(&self) -> u32 {
-        self.buffers
     }
 
     /// Whether the host was asked for data that has not come yet.
@@ -171,7 +156,7 @@ impl Commands {
             Direction::ToHost { length } => (length, false),
             Direction::FromHost { length, in_capsule } => (length, in_capsule && length > 0),
         };
-        *context.turn = context.turn.saturating_sub(direction.to_host());
+        context.host.turn = context.host.turn.saturating_sub(direction.to_host());
         if let Some(plan) = plan
             && self.at_once(&sqe, plan, length, here, sender, context)
         {
@@ -181,17 +166,28 @@ impl Commands {
         let state = if from_host { State::Receiving } else { State::Working };
         let mut slot = Slot::new(sqe, state, length, context.now);
         slot.plan = plan;
-        let has_buffers = give_buffers(&mut slot, is_here, &mut self.buffers, sender, context);
-        if !has_buffers && is_here {
-            return Ok(None);
+        let lane = context.lane(plan.as_ref());
+        let supplied = context.supply(&mut slot, is_here);
+        match supplied {
+            Err(_) if is_here && self.gives_up(lane, context) => {
+                self.count();
+                let status = Status::COMMAND_INTERRUPTED;
+                self.answer(Cqe::new(cid, status, 0, self.head()), sender);
+                return Ok(Some(None));
+            }
+            Err(kind) if is_here => {
+                if !context.resumes {
+                    context.host.starve(lane, kind, self.tag | u64::from(STREAM));
+                }
+                return Ok(None);
+            }
+            Err(_) => slot.state = State::Starved,
+            Ok(()) => {}
         }
         self.count();
-        if !has_buffers {
-            slot.state = State::Starved;
-        }
         let index = self.slots.insert(slot).ok_or(Fatal::LimitExceeded)?;
-        if !has_buffers {
-            self.starved.push_back(index);
+        if let Err(kind) = supplied {
+            context.host.starve(lane, kind, self.tag | u64::from(index));
             return Ok(Some(None));
         }
         if is_here {
@@ -199,6 +195,13 @@ impl Commands {
         }
         self.start(index, sender, context);
         Ok(Some(None))
+    }
+
+    /// Whether the stream must not wait for a buffer of a command in it: the namespace's device is
+    /// stalled, and the host will try again later.
+    fn gives_up(&self, lane: usize, context: &Context<'_>) -> bool {
+        let may_delay = matches!(&self.queue, Some(Queue::Io(io)) if io.retries_later());
+        may_delay && context.channels.is_stalled(lane)
     }
 
     fn count(&mut self) {
@@ -309,7 +312,8 @@ impl Commands {
         slot.state = State::Working;
         let tag = self.tag | u64::from(index);
         if slot.is_long() {
-            return context.long.push_back(tag);
+            let lane = context.lane(slot.plan.as_ref());
+            return context.host.wait_for_slice(lane, tag);
         }
         let one = |op, lba, blocks, buffer| Io { tag, op, lba, blocks, buffer };
         match slot.plan {
@@ -318,13 +322,13 @@ impl Commands {
                 let buffer =
                     if let Payload::Pooled(buffer) = payload { Some(buffer) } else { None };
                 slot.pending = 1;
-                context.channels.submit(namespace, one(op, lba, blocks, buffer));
+                context.channels.submit(namespace, one(op, lba, blocks, buffer), context.now);
             }
             Some(Plan::Compare { namespace, durable, lba, blocks }) => {
                 slot.pending = 1;
                 let buffer = slot.compared.take();
                 let read = Op::Read { durable };
-                context.channels.submit(namespace, one(read, lba, blocks, buffer));
+                context.channels.submit(namespace, one(read, lba, blocks, buffer), context.now);
             }
             Some(Plan::Deallocate { .. } | Plan::Nothing) | None => self.complete(index, sender),
         }
@@ -334,12 +338,11 @@ impl Commands {
         let Some(slot) = self.slots.get(index) else { return };
         let Some(Queue::Admin(admin)) = &mut self.queue else { return };
         slot.state = State::Working;
-        let reply = admin.command(&slot.sqe, context.now);
+        let reply = admin.command(&slot.sqe, slot.payload.bytes(), context.now);
         self.flush(context);
         if let Reply::Done { status, result, data } = reply
             && let Some(mut slot) = self.slots.remove(index)
         {
-            self.buffers -= slot.held;
             if status.is_success()
                 && !data.is_empty()
                 && let Payload::Pooled(mut buffer) = std::mem::take(&mut slot.payload)
@@ -358,7 +361,7 @@ impl Commands {
         let (tag, op) = (self.tag | u64::from(FLUSHES), Op::Flush);
         for namespace in 0..admin.begin_flushes() {
             let flush = Io { tag, op, lba: 0, blocks: 0, buffer: None };
-            context.channels.submit(namespace, flush);
+            context.channels.submit(namespace, flush, context.now);
         }
     }
 
@@ -383,7 +386,8 @@ impl Commands {
         match slot.slice(most).filter(|_| slot.status.is_success()) {
             Some((op, lba, blocks)) => {
                 slot.pending = 1;
-                context.channels.submit(namespace, Io { tag, op, lba, blocks, buffer: None });
+                let slice = Io { tag, op, lba, blocks, buffer: None };
+                context.channels.submit(namespace, slice, context.now);
                 true
             }
             None => {
@@ -418,25 +422,24 @@ impl Commands {
             _ => {}
         }
         if slot.is_long() && slot.status.is_success() && !slot.is_sliced() {
-            return context.long.push_back(done.tag);
+            let lane = context.lane(slot.plan.as_ref());
+            return context.host.wait_for_slice(lane, done.tag);
         }
         self.complete(index, sender);
     }
 
-    /// Gives buffers to starved commands, oldest first, while there are any for this queue.
-    pub fn resume(&mut self, sender: &mut Sender, context: &mut Context<'_>) {
-        while let Some(index) = self.starved.front().copied() {
-            if let Some(slot) = self.slots.get(index) {
-                let from_host = slot.plan.is_some_and(|plan| plan.takes_data());
-                slot.state = if from_host { State::Receiving } else { State::Working };
-                if !give_buffers(slot, false, &mut self.buffers, sender, context) {
-                    slot.state = State::Starved;
-                    return;
-                }
+    /// Goes on with a command that waited for buffers; false: there are still none for it.
+    pub fn resume(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) -> bool {
+        if let Some(slot) = self.slots.get(index).filter(|slot| slot.state == State::Starved) {
+            let from_host = slot.plan.map_or(takes_data(&slot.sqe), |plan| plan.takes_data());
+            slot.state = if from_host { State::Receiving } else { State::Working };
+            if context.supply(slot, false).is_err() {
+                slot.state = State::Starved;
+                return false;
             }
-            self.starved.pop_front();
             self.start(index, sender, context);
         }
+        true
     }
 
     /// Answers that became ready by themselves; false once the controller is gone.
@@ -453,38 +456,4 @@ impl Commands {
         }
         self.queue.as_ref().is_some_and(|queue| queue.alive(now))
     }
-}
-
-/// Gives a command the buffers it needs; whether there were any for it. `held` counts those of its
-/// queue; `is_here`: its data is the next in the stream.
-///
-/// A host may hold as many buffers as it leaves to others (dynamic thresholds, Choudhury and Hahne
-/// 1998): one alone gets half of all, and one that keeps them leaves the other half. Data that is
-/// here already takes what there is, also of the reserve: what frees other buffers of this
-/// connection may stand behind it in the stream.
-fn give_buffers(
-    slot: &mut Slot,
-    is_here: bool,
-    held: &mut u32,
-    sender: &Sender,
-    context: &Context<'_>,
-) -> bool {
-    let needed = slot.needs();
-    if needed == 0 {
-        return true;
-    }
-    let reserve = if is_here { 0 } else { context.limits.reserve() };
-    let left = (context.pool.available() as u32).saturating_sub(reserve);
-    let share = context.others + *held + sender.buffers();
-    if left < needed || !is_here && share > 0 && share >= left {
-        return false;
-    }
-    let length = slot.length as usize;
-    let (first, second) =
-        (context.pool.take(length), if needed > 1 { context.pool.take(length) } else { None });
-    slot.payload = first.map_or(Payload::None, Payload::Pooled);
-    slot.compared = second;
-    slot.held = needed;
-    *held += needed;
-    true
 }

@@ -12,7 +12,7 @@ use ebb_policy::units::Nanos;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Limits;
-use super::commands::Commands;
+use super::commands::{Commands, STREAM};
 use super::context::Context;
 use super::receive::{Receiver, Stage};
 use super::send::Sender;
@@ -65,6 +65,8 @@ pub(super) struct Connection {
     left_taken: usize,
     /// Commands in bytes read and not taken.
     unread: u32,
+    /// Its host has a number: what it holds is on that host's account.
+    pub is_known: bool,
     pub sender: Sender,
     pub commands: Commands,
 }
@@ -82,6 +84,7 @@ impl Connection {
             left: Vec::new(),
             left_taken: 0,
             unread: 0,
+            is_known: true, // Strangers hold nothing.
             sender: Sender::default(),
             commands: Commands::new(tag),
         }
@@ -118,19 +121,9 @@ impl Connection {
         self.left.capacity()
     }
 
-    /// Buffers it holds.
-    pub fn buffers(&self) -> u32 {
-        self.commands.buffers() + self.sender.buffers()
-    }
-
     /// Whether it has nothing more to say and may be closed.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Ending && self.sender.is_empty()
-    }
-
-    /// Whether it waits for a buffer.
-    pub fn is_starved(&self) -> bool {
-        self.stalled.is_some() || self.commands.is_starved()
     }
 
     /// Whether data that was asked for is on its way: what is read ahead of it is copied once more.
@@ -174,11 +167,21 @@ impl Connection {
         }
     }
 
-    /// Goes on with what waited for buffers, as far as there are any, and with what was left.
+    /// Goes on with what was left.
     pub fn resume(&mut self, context: &mut Context<'_>) {
-        self.commands.resume(&mut self.sender, context);
-        let result = self.resume_stalled(context).and_then(|()| self.resume_left(context));
+        let result = self.resume_left(context);
         self.end_on(result, context);
+    }
+
+    /// Goes on with the command in `slot`, or that in the stream, which waited for buffers; false:
+    /// there are still none for it.
+    pub fn resume_starved(&mut self, slot: u16, context: &mut Context<'_>) -> bool {
+        if slot != STREAM {
+            return self.commands.resume(slot, &mut self.sender, context);
+        }
+        let result = self.resume_stalled(context);
+        self.end_on(result, context);
+        self.stalled.is_none() // What is left has its turn.
     }
 
     fn resume_stalled(&mut self, context: &mut Context<'_>) -> Result<(), Fatal> {
@@ -218,7 +221,8 @@ impl Connection {
             (Phase::Ready, _) => None,
             (_, deadline) => deadline,
         };
-        let patience = if is_short && self.buffers() > 0 { limits.patience } else { limits.stall };
+        let holds = self.sender.buffers() > 0 || self.commands.expects_data();
+        let patience = if is_short && holds { limits.patience } else { limits.stall };
         let waited = self.sender.waiting(now).max(self.commands.waiting(now));
         waited < patience && self.deadline.is_none_or(|deadline| now < deadline)
     }
@@ -266,7 +270,8 @@ impl Connection {
         while !rest.is_empty() && self.phase != Phase::Ending {
             match self.receiver.stage() {
                 Stage::Head => {
-                    if !self.receiver.is_inside() && (*context.turn == 0 || self.sender.is_full()) {
+                    let may_begin = context.host.turn > 0 && !self.sender.is_full();
+                    if !self.receiver.is_inside() && !(may_begin && self.is_known) {
                         break;
                     }
                     let Some(frame) = self.receiver.header(&mut rest)? else { continue };
@@ -343,7 +348,9 @@ impl Connection {
             (Phase::New, Kind::IcReq) => self.initialize(context)?,
             (Phase::Joining, Kind::CapsuleCmd) => self.joining(frame)?,
             (Phase::Ready, Kind::CapsuleCmd) => {
-                self.unread = self.unread.saturating_sub(1);
+                if !context.resumes {
+                    self.unread = self.unread.saturating_sub(1);
+                }
                 context.known.set(context.behind + self.unread);
                 let sqe = self.sqe()?;
                 let is_checked = frame.data_length > 0 && !frame.data_digest;
@@ -425,7 +432,7 @@ impl Connection {
         let answer = match joined {
             Ok(connected) => {
                 let id = u64::from(connected.controller_id);
-                self.phase = Phase::Ready;
+                (self.phase, self.is_known) = (Phase::Ready, false);
                 self.deadline = None;
                 let mut connected = connected;
                 if let (Queue::Admin(admin), Some(local)) = (&mut connected.queue, self.local) {

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ebb_policy::units::Nanos;
 
 use super::Limits;
+use super::commands::STREAM;
 use super::connection::Connection;
 use super::context::{Channels, Context};
+use super::ledger::{Account, Kind, Ledger};
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::places::Places;
 use super::service::Service;
 use super::turns::{Hosts, STRANGERS};
 use crate::controller::Subsystem;
-use crate::device::{Done, Pool};
+use crate::device::Done;
 use crate::reactor::{Clock, Task, Waiting};
 
 /// Bytes read from a socket at once.
@@ -30,6 +32,8 @@ pub(super) const MOST_LEFT: usize = LEFT + 2 * READ;
 /// Bytes that a host may move in one round while it is alone, and while it is not.
 const TURN_ALONE: u32 = 1 << 20;
 const TURN: u32 = 64 << 10;
+/// Slices of long commands submitted in one round.
+const SLICES: usize = 16;
 /// Time between looks at deadlines.
 const TICK: Nanos = Nanos::from_millis(500);
 /// Connections of one group: what their place in a tag holds.
@@ -70,9 +74,8 @@ struct Peer<S> {
     host: usize,
     /// It has bytes to read.
     has_input: bool,
-    /// It is in `Group::waiting`, `Group::starved` and `Group::dirty`.
+    /// It is in `Group::waiting` and `Group::dirty`.
     is_waiting: bool,
-    is_starved: bool,
     is_dirty: bool,
 }
 
@@ -80,7 +83,7 @@ struct Peer<S> {
 pub struct Group<N: Network = Sockets> {
     subsystem: Arc<Subsystem>,
     limits: Limits,
-    pool: Pool,
+    ledger: Ledger,
     channels: Channels,
     network: N,
     counters: Arc<Counters>,
@@ -95,10 +98,10 @@ pub struct Group<N: Network = Sockets> {
     left: usize,
     done: Vec<Done>,
     hosts: Hosts,
+    /// Commands that waited for buffers are looked at again.
+    resumes: bool,
     /// Connections that wait for their turn.
     waiting: VecDeque<usize>,
-    /// Connections that wait for buffers.
-    starved: VecDeque<usize>,
     /// Connections that were worked on and may have something to say.
     dirty: Vec<usize>,
     next_tick: Nanos,
@@ -139,15 +142,16 @@ impl<N: Network> Group<N> {
         limits: Limits,
         places: Arc<Places>,
     ) -> io::Result<Self> {
-        assert!(limits.buffers >= 4, "two for a Compare, as many in reserve");
-        let pool = Pool::new(limits.buffers, limits.buffer());
-        let channels = Channels::open(&subsystem, &pool)?;
+        assert!(limits.buffers >= 4, "two for a Compare, as many for others");
+        let ledger = Ledger::new(&limits, subsystem.namespaces().len())?;
+        let channels = Channels::open(&subsystem, &ledger, limits.silence)?;
         channels.wake_fds().try_for_each(|fd| network.watch_device(fd))?;
         let namespaces = subsystem.namespaces().len();
         Ok(Self {
             subsystem,
             limits,
-            pool,
+            hosts: Hosts::new(ledger.lanes()),
+            ledger,
             channels,
             network,
             counters: Arc::default(),
@@ -160,9 +164,8 @@ impl<N: Network> Group<N> {
             read: vec![0; READ],
             left: 0,
             done: Vec::with_capacity(256),
-            hosts: Hosts::new(),
+            resumes: false,
             waiting: VecDeque::new(),
-            starved: VecDeque::new(),
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
             known: Waiting::default(),
@@ -184,10 +187,16 @@ impl<N: Network> Group<N> {
         self.service.clone()
     }
 
-    /// Buffers that no command holds.
+    /// Buffers for data that no command holds.
     #[must_use]
     pub fn free_buffers(&self) -> usize {
-        self.pool.available()
+        self.ledger.available(Kind::Data)
+    }
+
+    /// Buffers of all kinds that are held for hosts.
+    #[must_use]
+    pub fn held_buffers(&self) -> u32 {
+        self.hosts.numbers().map(|number| self.ledger.held_by(number)).sum()
     }
 
     /// Runs `act` on the connection `index` with what it works with.
@@ -197,19 +206,27 @@ impl<N: Network> Group<N> {
         now: Nanos,
         act: impl FnOnce(&mut Peer<N::Stream>, &mut Context<'_>) -> T,
     ) -> Option<T> {
-        let Self { subsystem, limits, pool, channels, known, behind, .. } = self;
+        let Self { subsystem, limits, ledger, channels, known, behind, .. } = self;
         let peer = self.peers.get_mut(index)?.as_mut()?;
         let bytes = if subsystem.hosts() > 1 { TURN } else { TURN_ALONE };
-        let host = self.hosts.in_turn(peer.host, bytes);
-        let others = host.buffers - peer.connection.buffers();
-        let (turn, long) = (&mut host.turn, &mut host.long);
+        let (number, resumes) = (peer.host, self.resumes);
+        let host = self.hosts.in_turn(number, bytes);
         let (known, behind) = (&*known, *behind);
-        let mut context =
-            Context { subsystem, limits, pool, channels, turn, others, long, known, behind, now };
+        let mut context = Context {
+            subsystem,
+            limits,
+            ledger,
+            channels,
+            host,
+            number,
+            resumes,
+            known,
+            behind,
+            now,
+        };
         self.left -= peer.connection.left();
         let result = act(peer, &mut context);
         self.left += peer.connection.left();
-        host.buffers = others + peer.connection.buffers();
         if !peer.is_dirty {
             peer.is_dirty = true;
             self.dirty.push(index);
@@ -251,7 +268,6 @@ impl<N: Network> Group<N> {
                 host: STRANGERS,
                 has_input: false,
                 is_waiting: false,
-                is_starved: false,
                 is_dirty: false,
             });
             add(&self.counters.connections, 1);
@@ -279,7 +295,7 @@ impl<N: Network> Group<N> {
     fn close(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index).and_then(Option::take) {
             self.left -= peer.connection.left();
-            self.hosts.leave(peer.host, peer.connection.buffers());
+            self.hosts.leave(peer.host, peer.connection.commands.tag());
             drop(peer);
             self.places.give();
             add(&self.counters.connections, u64::MAX);
@@ -322,7 +338,7 @@ impl<N: Network> Group<N> {
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             peer.is_waiting = false;
             self.behind = self.behind.saturating_sub(peer.connection.known());
-            let is_over = self.with(index, now, |_, context| *context.turn == 0);
+            let is_over = self.with(index, now, |_, context| context.host.turn == 0);
             if is_over == Some(false) {
                 self.with(index, now, |peer, context| peer.connection.resume(context));
                 self.read(index, now);
@@ -337,12 +353,12 @@ impl<N: Network> Group<N> {
         let mut read = std::mem::take(&mut self.read);
         let is_roomy = self.left < LEFT;
         let received = self.with(index, now, |peer, context| {
-            let may_read = peer.connection.wants_input() && *context.turn > 0;
+            let may_read = peer.connection.wants_input() && context.host.turn > 0;
             if !std::mem::take(&mut peer.has_input) || !may_read {
                 return Ok(0); // The network will tell again.
             }
             let most = if is_roomy && !peer.connection.expects_data() { READ } else { PIECE };
-            let room = most.min(*context.turn as usize);
+            let room = most.min(context.host.turn as usize);
             let buffer = &mut read[..room];
             let direct = peer.connection.destination();
             let direct_length = direct.as_ref().map_or(0, |direct| direct.len());
@@ -360,7 +376,7 @@ impl<N: Network> Group<N> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
                 Err(error) => return Err(error),
             };
-            *context.turn = context.turn.saturating_sub(count as u32);
+            context.host.turn = context.host.turn.saturating_sub(count as u32);
             if direct_length > 0 {
                 peer.connection.arrived(count.min(direct_length), context);
             }
@@ -378,20 +394,22 @@ impl<N: Network> Group<N> {
         }
     }
 
-    /// Submits one slice of a long command for each host that has some. How many.
+    /// Submits one slice of a long command for each host that has some, and few in all. How many.
     fn slice(&mut self, now: Nanos) -> usize {
         let mut count = 0;
-        for number in 0..self.hosts.count() {
-            while let Some(command) = self.hosts.next_slice(number) {
+        for number in self.hosts.numbers() {
+            while let Some((command, lane)) = self.hosts.next_slice(number) {
                 let submitted = self.with(index_of(command), now, |peer, context| {
-                    let is_its = peer.connection.commands.tag() == command & !0xffff;
-                    is_its && peer.connection.slice(command as u16, context)
+                    peer.connection.slice(command as u16, context)
                 });
                 if submitted == Some(true) {
-                    self.hosts.submitted(command, number);
+                    self.hosts.submitted(command, Account { host: number, lane });
                     count += 1;
                     break;
                 }
+            }
+            if count == SLICES {
+                break;
             }
         }
         count
@@ -400,7 +418,7 @@ impl<N: Network> Group<N> {
     /// Takes what the devices have done to the connections that asked for it.
     fn deliver(&mut self, now: Nanos) -> usize {
         let mut done = std::mem::take(&mut self.done);
-        self.channels.poll(&mut done);
+        self.channels.poll(&mut done, now);
         let count = done.len();
         for done in done.drain(..) {
             if done.buffer.is_none() {
@@ -435,23 +453,19 @@ impl<N: Network> Group<N> {
                 self.service.record(&commands.timed, *queued.get_or_insert_with(read));
                 commands.timed.clear();
             }
-            let (host, held) = (commands.host(), peer.connection.buffers());
             if peer.host == STRANGERS
-                && let Some(host) = host
+                && let Some(host) = commands.host()
             {
-                peer.host = self.hosts.enter(host, held);
+                peer.host = self.hosts.enter(host, |number| self.ledger.held_by(number) > 0);
+                peer.connection.is_known = true;
             }
             let sent = peer.connection.sender.flush(&mut peer.stream);
-            self.hosts.released(peer.host, held - peer.connection.buffers());
             if sent.is_err() || peer.connection.is_over() {
                 self.close(index);
                 continue;
             }
             if peer.connection.wants_turn() || peer.has_input && peer.connection.wants_input() {
                 wait(&mut self.waiting, index, &mut peer.is_waiting);
-            }
-            if peer.connection.is_starved() {
-                wait(&mut self.starved, index, &mut peer.is_starved);
             }
             self.watch(index);
         }
@@ -472,28 +486,66 @@ impl<N: Network> Group<N> {
         }
     }
 
-    /// Goes on with connections that waited for buffers, each in its turn. How many moved.
+    /// Goes on with commands that waited for buffers, as far as their hosts may have some. How many.
     fn feed(&mut self, now: Nanos) -> usize {
         let mut count = 0;
-        for _ in 0..self.starved.len() {
-            if self.pool.available() == 0 {
+        self.resumes = true;
+        for host in self.hosts.numbers() {
+            if !self.hosts.is_starving(host) {
+                continue;
+            }
+            for lane in 0..self.ledger.lanes() {
+                let account = Account { host, lane };
+                count += Kind::ALL
+                    .map(|kind| self.feed_account(account, kind, now))
+                    .iter()
+                    .sum::<usize>();
+            }
+        }
+        self.resumes = false;
+        count
+    }
+
+    fn feed_account(&mut self, account: Account, kind: Kind, now: Nanos) -> usize {
+        let mut count = 0;
+        let waiting = self.hosts.starved(account, kind);
+        // Of a stalled device: who waits in a stream is answered, so that others in it go on.
+        if waiting > 0 && self.channels.is_stalled(account.lane) {
+            for _ in 0..waiting {
+                let Some(command) = self.hosts.next_starved(account, kind) else { break };
+                if command as u16 == STREAM && self.resume(command, now) {
+                    count += 1;
+                } else {
+                    self.hosts.still_last(account, kind, command);
+                }
+            }
+            return count;
+        }
+        while self.hosts.starved(account, kind) > 0
+            && self.ledger.may(kind, account, 1, self.channels.loads())
+            && let Some(command) = self.hosts.next_starved(account, kind)
+        {
+            if !self.resume(command, now) {
+                self.hosts.still_first(account, kind, command);
                 break;
             }
-            let Some(index) = self.starved.pop_front() else { break };
-            let before = self.with(index, now, |peer, context| {
-                peer.is_starved = false;
-                let held = peer.connection.buffers();
-                peer.connection.resume(context);
-                held != peer.connection.buffers()
-            });
-            count += usize::from(before == Some(true));
+            count += 1;
         }
         count
     }
 
+    /// Goes on with a command that waited for buffers; false: there are none for it.
+    fn resume(&mut self, command: u64, now: Nanos) -> bool {
+        let resume = |peer: &mut Peer<_>, context: &mut Context<'_>| {
+            debug_assert_eq!(peer.connection.commands.tag(), command & !0xffff);
+            peer.connection.resume_starved(command as u16, context)
+        };
+        self.with(index_of(command), now, resume) != Some(false)
+    }
+
     fn tick(&mut self, now: Nanos) {
         self.next_tick = now + TICK;
-        let is_short = !self.starved.is_empty();
+        let is_short = self.hosts.anybody_starves();
         for index in 0..self.peers.len() {
             let tick = |peer: &mut Peer<_>, context: &mut Context<'_>| {
                 peer.connection.tick(is_short, context)
@@ -538,7 +590,7 @@ impl<N: Network> Task for Group<N> {
             self.tick(now);
         }
         self.flush(now);
-        if !self.starved.is_empty() {
+        if self.hosts.anybody_starves() {
             count += self.feed(now);
             self.flush(now);
         }

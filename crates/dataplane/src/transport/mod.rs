@@ -8,6 +8,7 @@ mod commands;
 mod connection;
 mod context;
 mod group;
+mod ledger;
 mod listener;
 mod network;
 mod places;
@@ -45,8 +46,10 @@ pub struct Limits {
     pub stall: Nanos,
     /// The same for a connection that holds buffers while another waits for one.
     pub patience: Nanos,
-    /// Buffers of `max_transfer` bytes for each group, four at least.
+    /// Buffers of each kind for each group, four at least; those for data of `max_transfer` bytes.
     pub buffers: u32,
+    /// A device that has requests and completes none for so long is stalled.
+    pub silence: Nanos,
 }
 
 impl Default for Limits {
@@ -60,6 +63,7 @@ impl Default for Limits {
             stall: Nanos::from_secs(30),
             patience: Nanos::from_secs(5),
             buffers: 256,
+            silence: Nanos::from_millis(500),
         }
     }
 }
@@ -76,11 +80,6 @@ impl Limits {
         self.in_capsule.max(self.max_h2c_data).max(ADMIN_IN_CAPSULE) as usize
     }
 
-    /// Buffers that only data which is here already gets: enough for a Compare.
-    fn reserve(&self) -> u32 {
-        (self.buffers / 8).max(2)
-    }
-
     /// Bytes of one buffer.
     fn buffer(&self) -> usize {
         self.max_transfer.max(ADMIN_IN_CAPSULE) as usize
@@ -93,7 +92,7 @@ impl Limits {
     pub fn most_memory(&self, groups: usize, depth: u16, block: u32) -> u64 {
         let depth = depth.max(crate::controller::ADMIN_DEPTH);
         let connection = group::most_memory_of_connection(depth.into()) as u64 + u64::from(block);
-        let buffers = u64::from(self.buffers).saturating_mul(self.buffer() as u64);
+        let buffers = ledger::Ledger::most_memory(self);
         let group = buffers.saturating_add(group::MOST_LEFT as u64);
         let connections = Places::most(self.connections).saturating_mul(connection);
         group.saturating_mul(groups as u64).saturating_add(connections)

@@ -300,7 +300,7 @@ mod tests {
             pieces in prop::collection::vec((0_u8..3, 0_usize..300), 0..100),
             appetite in prop::collection::vec(0_usize..1500, 0..60),
         ) {
-            let pool = Pool::new(100, 300);
+            let pool = Pool::new(100, 300).unwrap();
             let geometry = Geometry { block_size: 512, blocks: 300 };
             let mut disk = Ram::new(geometry, false).unwrap().open().unwrap();
             let (mut sender, mut expected) = (Sender::default(), Vec::new());

@@ -2,7 +2,8 @@
 
 use ebb_policy::units::Nanos;
 
-use crate::controller::{Plan, range_at};
+use super::ledger::Kind;
+use crate::controller::{Plan, range_at, takes_data};
 use crate::device::{Buffer, Op};
 use crate::wire::{Sqe, Status};
 
@@ -56,8 +57,6 @@ pub(super) struct Slot {
     pub payload: Payload,
     /// What the namespace holds, for Compare.
     pub compared: Option<Buffer>,
-    /// Buffers taken for it.
-    pub held: u32,
     /// Bytes of data to transfer, either way.
     pub length: u32,
     /// Bytes received from the host.
@@ -83,7 +82,6 @@ impl Slot {
             plan: None,
             payload: Payload::None,
             compared: None,
-            held: 0,
             length,
             received: 0,
             since,
@@ -94,19 +92,24 @@ impl Slot {
         }
     }
 
-    /// Buffers it takes before it can run. Data for admin commands and for hints that are not
-    /// taken is thrown away.
-    pub fn needs(&self) -> u32 {
+    /// The buffers it takes before it can run, if any, and of which kind; `is_here`: its data came
+    /// with it. Data that does not matter is thrown away.
+    pub fn wants(&self, is_here: bool) -> Option<(Kind, u32)> {
+        let data = if is_here { Kind::Capsule } else { Kind::Data };
         match self.plan {
-            _ if self.length == 0 => 0,
-            None => (self.state != State::Receiving).into(),
-            Some(Plan::Compare { .. }) => 2,
-            Some(Plan::Nothing) => 0,
-            Some(_) => 1,
+            _ if self.length == 0 => None,
+            None => {
+                let matters = self.state != State::Receiving || takes_data(&self.sqe);
+                matters.then_some((Kind::Admin, 1))
+            }
+            Some(Plan::Compare { .. }) => Some((data, 2)),
+            Some(Plan::Deallocate { .. }) => Some((Kind::List, 1)),
+            Some(Plan::Nothing) => None,
+            Some(_) => Some((data, 1)),
         }
     }
 
-    /// Whether the device does it in slices: it may take long and needs no buffer.
+    /// Whether the device does it in slices: it may take long and needs no transfer buffer.
     pub fn is_long(&self) -> bool {
         match self.plan {
             Some(Plan::Device { op, .. }) => !matches!(op, Op::Read { .. } | Op::Write { .. }),
@@ -222,7 +225,7 @@ mod tests {
     fn slices(plan: Plan, data: &[u8], most: u32) -> Vec<(u64, u32)> {
         let mut slot = Slot::new(Sqe::new(0, 1), State::Working, 0, Nanos::ZERO);
         slot.plan = Some(plan);
-        let mut buffer = Pool::new(1, 4096).take(data.len()).unwrap();
+        let mut buffer = Pool::new(1, 4096).unwrap().take(data.len()).unwrap();
         buffer.copy_from_slice(data);
         slot.payload = Payload::Pooled(buffer);
         std::iter::from_fn(|| slot.slice(most).map(|(_, lba, blocks)| (lba, blocks))).collect()

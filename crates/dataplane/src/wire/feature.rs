@@ -11,6 +11,7 @@ pub const NUMBER_OF_QUEUES: u8 = 0x07;
 pub const WRITE_ATOMICITY: u8 = 0x0a;
 pub const ASYNC_EVENTS: u8 = 0x0b;
 pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
+pub const HOST_BEHAVIOR: u8 = 0x16;
 /// Of Base 2.3.
 pub const POWER_LIMIT: u8 = 0x23;
 pub const HOST_IDENTIFIER: u8 = 0x81;

@@ -64,8 +64,12 @@ data! {
         reserved_100: [u8; 11],
         /// CNTRLTYPE, byte 111: 1 I/O, 2 discovery.
         kind: u8,
-        /// FGUID to reserved, bytes 112-255.
-        reserved_112: [u8; 144],
+        /// FGUID, bytes 112-127.
+        reserved_112: [u8; 16],
+        /// CRDT1 to CRDT3, bytes 128-133: times after which to try again, in units of 100 ms.
+        retry_delays: [U16; 3],
+        /// Bytes 134-255.
+        reserved_134: [u8; 122],
         /// OACS, bytes 256-257: optional admin commands.
         admin_commands: U16,
         /// ACL, byte 258: aborts at once, less one.

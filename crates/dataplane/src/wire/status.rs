@@ -1,7 +1,7 @@
 //! Completion status codes (Base Figures 94-98, NVM Figure 12).
 
 /// A status as in a completion queue entry: status code type and status code, with the
-/// *Do Not Retry* bit.
+/// *Do Not Retry* bit and the *Command Retry Delay*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// Status code type, 3 bits.
@@ -10,17 +10,20 @@ pub struct Status {
     pub code: u8,
     /// Whether trying again is pointless.
     pub no_retry: bool,
+    /// CRD: after which of the controller's times to try again (CRDT); zero for at once. Hosts
+    /// look at it once they have asked for it (ACRE).
+    pub retry_delay: u8,
 }
 
 impl Status {
     const fn generic(code: u8) -> Self {
-        Self { kind: 0, code, no_retry: code != 0 }
+        Self { kind: 0, code, no_retry: code != 0, retry_delay: 0 }
     }
     const fn specific(code: u8) -> Self {
-        Self { kind: 1, code, no_retry: true }
+        Self { kind: 1, code, no_retry: true, retry_delay: 0 }
     }
     const fn media(code: u8) -> Self {
-        Self { kind: 2, code, no_retry: true }
+        Self { kind: 2, code, no_retry: true, retry_delay: 0 }
     }
     /// The same, but worth trying again.
     #[must_use]
@@ -54,6 +57,8 @@ impl Status {
     pub const SGL_OFFSET_INVALID: Self = Self::generic(0x16);
     /// The namespace is write protected.
     pub const WRITE_PROTECTED: Self = Self::generic(0x20);
+    /// Not done, and worth trying again after the first of the controller's times.
+    pub const COMMAND_INTERRUPTED: Self = Self { retry_delay: 1, ..Self::generic(0x21).retry() };
     /// Beyond the end of the namespace.
     pub const LBA_OUT_OF_RANGE: Self = Self::generic(0x80);
     /// The namespace would have to grow.
@@ -101,7 +106,8 @@ impl Status {
     #[must_use]
     pub const fn to_field(self) -> u16 {
         let no_retry = if self.no_retry { 1 << 15 } else { 0 };
-        ((self.kind as u16 & 7) << 9) | ((self.code as u16) << 1) | no_retry
+        let retry_delay = (self.retry_delay as u16 & 3) << 12;
+        ((self.kind as u16 & 7) << 9) | ((self.code as u16) << 1) | retry_delay | no_retry
     }
     /// From the status field of a completion queue entry.
     #[must_use]
@@ -110,6 +116,7 @@ impl Status {
             kind: (field >> 9) as u8 & 7,
             code: (field >> 1) as u8,
             no_retry: field & (1 << 15) != 0,
+            retry_delay: (field >> 12) as u8 & 3,
         }
     }
     /// Whether the command was done.
@@ -125,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_field_holds_all_of_it() {
-        for field in (0..=u16::MAX).step_by(2).filter(|field| field & 0x7000 == 0) {
+        for field in (0..=u16::MAX).step_by(2).filter(|field| field & 0x4000 == 0) {
             assert_eq!(Status::from_field(field).to_field(), field);
         }
         assert_eq!(Status::COMPARE_FAILURE.to_field(), 0x850a);

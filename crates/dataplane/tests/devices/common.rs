@@ -13,7 +13,7 @@ pub struct Client {
 
 impl Client {
     pub fn new(device: &dyn Device) -> Self {
-        let pool = Pool::new(64, 2 << 20);
+        let pool = Pool::new(64, 2 << 20).unwrap();
         let mut channel = device.open().unwrap();
         channel.register(&pool);
         Self { channel, pool, block: device.geometry().block_size as usize }

@@ -88,7 +88,7 @@ impl Machine {
             power,
             faults: Faults::default(),
             block,
-            pool: Pool::new(BUFFERS, 16 << 10),
+            pool: Pool::new(BUFFERS, 16 << 10).unwrap(),
             sectors: vec![Sector::of(0); SECTORS],
             busy: vec![false; SECTORS],
             flights: HashMap::new(),

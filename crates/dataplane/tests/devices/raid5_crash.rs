@@ -79,7 +79,7 @@ impl Machine {
                 busy: vec![false; blocks],
                 version: 0,
             },
-            pool: Pool::new(64, 64 << 10),
+            pool: Pool::new(64, 64 << 10).unwrap(),
             options: Raid5Options {
                 chunk,
                 journal_slots: 5,

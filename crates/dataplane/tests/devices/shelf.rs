@@ -159,7 +159,11 @@ pub struct Client {
 
 impl Client {
     pub fn new(device: &dyn Device) -> Self {
-        Self { channel: device.open().unwrap(), pool: Pool::new(1, BLOCK), done: Vec::new() }
+        Self {
+            channel: device.open().unwrap(),
+            pool: Pool::new(1, BLOCK).unwrap(),
+            done: Vec::new(),
+        }
     }
 
     fn run(&mut self, op: Op, lba: u64, value: u8, keeper: &mut Keeper) -> Option<Done> {

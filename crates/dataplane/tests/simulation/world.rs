@@ -120,6 +120,7 @@ impl World {
             stall: Nanos::from_secs(10),
             patience: Nanos::from_secs(2),
             buffers: [16, 64, 256][random.random_range(0..3)],
+            ..Limits::default()
         };
         let groups = random.random_range(1..=3);
         let scene = Scene::new(plan.seed, groups, limits.connections, &steps);

@@ -43,12 +43,14 @@ const HOST: &str = "nqn.2026-11.org.example:host";
 pub struct Host {
     pub name: String,
     pub subsystem: &'static str,
+    /// Entries of its queues.
+    pub depth: u16,
 }
 
 impl Host {
     /// Connects to the subsystem.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), subsystem: NQN }
+        Self { name: name.to_owned(), subsystem: NQN, depth: 32 }
     }
 }
 
@@ -112,6 +114,25 @@ impl Peer {
         let (mut admin, id) = Self::joined_as(server, host, 0, 0xffff, digests);
         admin.configure(0x0046_0001); // 64 and 16 byte entries, enabled.
         (admin, id)
+    }
+
+    /// CAP.
+    pub fn capabilities(&mut self) -> u64 {
+        let mut get = Sqe::new(FABRICS, 1);
+        get.nsid = u32::from(fabrics::PROPERTY_GET).into();
+        get.set_cdw(10, 1); // Eight bytes, at offset zero.
+        self.roundtrip(get, &[]).cqe().result.get()
+    }
+
+    /// Identify: its 4096 bytes.
+    pub fn identify(&mut self, kind: u32, nsid: u32) -> Vec<u8> {
+        let mut sqe = transfer(admin::IDENTIFY, 2, 0, 8, sgl::TRANSPORT);
+        sqe.nsid = nsid.into();
+        sqe.set_cdw(10, kind);
+        sqe.set_cdw(11, 0);
+        let data = self.roundtrip(sqe, &[]).data;
+        assert!(self.pdu().unwrap().cqe().status().is_success());
+        data
     }
 
     /// Sets CC.
@@ -216,6 +237,14 @@ impl Peer {
         pdu.data
     }
 
+    /// Writes whole blocks, which the target asks for.
+    pub fn write_when_asked(&mut self, cid: u16, lba: u64, data: &[u8]) -> Status {
+        let blocks = data.len() as u32 / 512;
+        let r2t = self.roundtrip(transfer(io::WRITE, cid, lba, blocks, sgl::TRANSPORT), &[]);
+        self.send(&self.h2c_data(&r2t.transfer(), 0, data, true));
+        self.pdu().unwrap().cqe().status()
+    }
+
     /// Writes whole blocks in the capsule.
     pub fn write(&mut self, cid: u16, lba: u64, data: &[u8]) -> Status {
         let blocks = data.len() as u32 / 512;
@@ -252,7 +281,7 @@ fn connect_as(host: &Host, qid: u16, controller: u16) -> (Sqe, Vec<u8>) {
     sqe.sgl_length = 1024.into();
     sqe.sgl_identifier = sgl::IN_CAPSULE;
     sqe.set_cdw(10, u32::from(qid) << 16);
-    sqe.set_cdw(11, 31 | 1 << 18); // SQSIZE 32, flow control disabled.
+    sqe.set_cdw(11, u32::from(host.depth - 1) | 1 << 18); // SQSIZE, flow control disabled.
     let mut data = vec![0; 1024];
     data[..16].fill(7); // HOSTID
     data[16..18].copy_from_slice(&controller.to_le_bytes());

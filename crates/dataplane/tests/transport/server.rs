@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ebb_dataplane::controller::{Config, Namespace, Subsystem};
-use ebb_dataplane::device::{Device, Spec, open};
+use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Spec, open};
 use ebb_dataplane::reactor::{Task, Waiting};
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
 use ebb_policy::units::Nanos;
@@ -35,12 +35,18 @@ impl Server {
 
     /// One that serves `device`.
     pub fn of(device: Arc<dyn Device>, limits: Limits) -> Self {
-        let (uuid, nguid) = ([1; 16], [2; 16]);
-        let namespace = Namespace { id: 1, device, uuid, nguid, read_only: false };
-        let mut config = Config::new(NQN, vec![namespace]);
+        Self::of_all(vec![device], limits)
+    }
+
+    /// One that serves `devices`, as namespaces 1 and on.
+    pub fn of_all(devices: Vec<Arc<dyn Device>>, limits: Limits) -> Self {
+        let namespace = |(id, device)| {
+            let (uuid, nguid) = ([id as u8; 16], [id as u8 | 0x80; 16]);
+            Namespace { id, device, uuid, nguid, read_only: false }
+        };
+        let mut config = Config::new(NQN, (1..).zip(devices).map(namespace).collect());
         config.max_transfer = limits.max_transfer;
         config.in_capsule = limits.in_capsule;
-        config.max_queue_depth = 32;
         let subsystem = Subsystem::new(config).unwrap();
         let places = Arc::new(Places::new(limits.connections, 1));
         let mut group = Group::new(subsystem.clone(), limits, places.clone()).unwrap();
@@ -76,5 +82,51 @@ impl Drop for Server {
         let ended = self.thread.take().unwrap().join();
         // A test that fails already must not fail twice.
         assert!(ended.is_ok() || thread::panicking(), "the target panicked");
+    }
+}
+
+/// A device that takes requests and does nothing while it is shut.
+pub struct Valve {
+    inner: Arc<dyn Device>,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Valve {
+    /// Before `inner`, shut, and what opens it.
+    pub fn before(inner: Arc<dyn Device>) -> (Arc<Self>, Arc<AtomicBool>) {
+        let is_open = Arc::new(AtomicBool::new(false));
+        (Arc::new(Self { inner, is_open: is_open.clone() }), is_open)
+    }
+}
+
+impl Device for Valve {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+    fn describe(&self) -> String {
+        "a device that hangs".to_owned()
+    }
+    fn open(&self) -> std::io::Result<Box<dyn Channel>> {
+        let (inner, is_open) = (self.inner.open()?, self.is_open.clone());
+        Ok(Box::new(Pipe { inner, is_open, waiting: Vec::new() }))
+    }
+}
+
+struct Pipe {
+    inner: Box<dyn Channel>,
+    is_open: Arc<AtomicBool>,
+    waiting: Vec<Io>,
+}
+
+impl Channel for Pipe {
+    fn submit(&mut self, io: Io) {
+        self.waiting.push(io);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) -> usize {
+        if self.is_open.load(Ordering::Acquire) {
+            self.waiting.drain(..).for_each(|io| self.inner.submit(io));
+        }
+        self.inner.poll(done)
     }
 }

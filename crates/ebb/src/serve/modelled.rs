@@ -304,7 +304,7 @@ mod tests {
 
     /// Reads 128 KiB pieces, 64 at a time, until so many are done; how long that took.
     fn read(device: &Modelled, pieces: u64) -> Nanos {
-        let pool = Pool::new(64, 128 << 10);
+        let pool = Pool::new(64, 128 << 10).unwrap();
         let mut channel = device.open().unwrap();
         let (mut sent, mut done) = (0, Vec::new());
         let start = device.model.now();

@@ -227,3 +227,32 @@ fn a_lost_member_warns_hosts() {
     let warnings = log(&mut admin, 0x02, 0, 512).unwrap()[0];
     assert_eq!(warnings, warning::RELIABILITY | warning::READ_ONLY);
 }
+
+#[test]
+fn retry_delays_are_obeyed_by_hosts_that_say_so_until_the_next_reset() {
+    let subsystem = subsystem();
+    let mut admin = enabled(&subsystem, NQN);
+    let queue = try_io(&subsystem, &admin, 1).ok().unwrap();
+    assert_eq!(u16_at(&identify(&mut admin, 1, 0).unwrap(), 128), 61);
+    let set = |admin: &mut AdminQueue, value: u8, length: usize| {
+        let mut sqe = Sqe::new(admin::SET_FEATURES, 1);
+        sqe.flags = 0x40;
+        sqe.set_cdw(10, 0x16);
+        sqe.sgl_length = (length as u32).into();
+        sqe.sgl_identifier = 1;
+        assert!(takes_data(&sqe));
+        let mut data = vec![0; length];
+        data[0] = value;
+        match admin.command(&sqe, &data, NOW) {
+            Reply::Done { status, .. } => status,
+            Reply::Pending => panic!("held"),
+        }
+    };
+    assert!(!queue.retries_later());
+    assert_eq!(set(&mut admin, 1, 256), Status::DATA_SGL_LENGTH_INVALID);
+    assert_eq!(set(&mut admin, 2, 512), Status::INVALID_FIELD);
+    assert_eq!(set(&mut admin, 1, 512), Status::SUCCESS);
+    assert!(queue.retries_later());
+    configure(&mut admin, 0);
+    assert!(!queue.retries_later());
+}

@@ -166,7 +166,7 @@ fn silence_ends_an_association() {
     let io = try_io(&subsystem, &admin, 1).unwrap();
     let at = |seconds| Nanos(NOW.0 + Nanos::from_secs(seconds).0);
     assert!(admin.alive(at(1)) && !admin.alive(at(2)), "1.5 s is rounded up to 2 s");
-    admin.command(&Sqe::new(admin::KEEP_ALIVE, 1), at(1));
+    admin.command(&Sqe::new(admin::KEEP_ALIVE, 1), &[], at(1));
     assert!(admin.alive(at(2)) && !admin.alive(at(3)));
     assert_eq!(feature(&mut admin, admin::GET_FEATURES, 0x0f, 0), Ok(2000));
     assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x0f, 0), Ok(0));

@@ -112,7 +112,7 @@ fn controllers_that_are_never_enabled_lock_nobody_out() {
     // Alone it ends after two minutes, whatever else its host sends.
     let mut newcomer = newcomer;
     let end = later + Nanos::from_secs(120);
-    newcomer.command(&Sqe::new(admin::KEEP_ALIVE, 1), end - Nanos(1));
+    newcomer.command(&Sqe::new(admin::KEEP_ALIVE, 1), &[], end - Nanos(1));
     assert!(newcomer.alive(end - Nanos(1)) && !newcomer.alive(end));
 }
 

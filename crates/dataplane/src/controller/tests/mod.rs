@@ -154,7 +154,7 @@ fn try_io(subsystem: &Arc<Subsystem>, admin: &AdminQueue, queue: u16) -> Result<
 
 /// The answer to a command that is not held.
 fn done(admin: &mut AdminQueue, sqe: &Sqe) -> (Status, u64, Vec<u8>) {
-    match admin.command(sqe, NOW) {
+    match admin.command(sqe, &[], NOW) {
         Reply::Done { status, result, data } => (status, result, data),
         Reply::Pending => panic!("held: {sqe:?}"),
     }
@@ -220,7 +220,7 @@ fn feature(admin: &mut AdminQueue, opcode: u8, cdw10: u32, cdw11: u32) -> Result
 }
 
 fn hold(admin: &mut AdminQueue, cid: u16) -> Reply {
-    admin.command(&Sqe::new(admin::ASYNC_EVENT_REQUEST, cid), NOW)
+    admin.command(&Sqe::new(admin::ASYNC_EVENT_REQUEST, cid), &[], NOW)
 }
 
 fn u16_at(data: &[u8], at: usize) -> u16 {

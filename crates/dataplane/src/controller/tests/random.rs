@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn command(admin: &mut AdminQueue, sqe: &Sqe, now: Nanos) -> Result<(), TestCaseError> {
     let direction = admin.direction(sqe);
-    if let Reply::Done { status, data, .. } = admin.command(sqe, now) {
+    if let Reply::Done { status, data, .. } = admin.command(sqe, &[], now) {
         let most = direction.map_or(0, |direction| direction.to_host() as usize);
         prop_assert!(data.len() <= most, "{} bytes where {} fit", data.len(), most);
         prop_assert!(status.is_success() || data.is_empty());

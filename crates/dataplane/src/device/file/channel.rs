@@ -179,7 +179,11 @@ impl<K: Kernel> FileChannel<K> {
     fn push(&mut self, slot: u32) {
         let Some(flight) = &mut self.flights[slot as usize] else { return };
         if flight.step == Step::Zeros && flight.zeros.is_none() {
-            flight.zeros = Pool::new(1, ZEROS).take(ZEROS); // A fresh pool is zeros.
+            // A fresh pool is zeros.
+            flight.zeros = Pool::new(1, ZEROS).ok().and_then(|pool| pool.take(ZEROS));
+            if flight.zeros.is_none() {
+                return self.finish(slot, Status::INTERNAL_ERROR);
+            }
         }
         let call = flight.call();
         let (offset, length) = (flight.start + flight.filled, flight.bytes - flight.filled);

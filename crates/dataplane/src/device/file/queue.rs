@@ -42,7 +42,7 @@ impl FileQueue {
         mut fill: impl FnMut(&mut [u8]),
     ) -> io::Result<Self> {
         let mut ring = Ring::new(depth, file)?;
-        let pool = Pool::new(depth, bytes);
+        let pool = Pool::new(depth, bytes)?;
         ring.register(&pool);
         let mut buffers: Vec<_> = std::iter::from_fn(|| pool.take(bytes)).collect();
         buffers.iter_mut().for_each(|buffer| fill(buffer));

@@ -87,7 +87,7 @@ impl RaidChannel {
         array.join(&mailbox);
         let buffers = (ACTIVE * 2 * count) as u32;
         Ok(Self {
-            pool: Pool::new(buffers, PAGE + array.layout.chunk as usize),
+            pool: Pool::new(buffers, PAGE + array.layout.chunk as usize)?,
             members,
             asked: vec![0; count],
             mailbox,

@@ -27,7 +27,7 @@ impl Member {
     pub(super) fn open(device: &Arc<dyn Device>, most: usize) -> io::Result<Self> {
         Ok(Self {
             channel: device.open()?,
-            pool: Pool::new(1, most.max(2 * PAGE)),
+            pool: Pool::new(1, most.max(2 * PAGE))?,
             block: device.geometry().block_size.into(),
             done: Vec::new(),
             silent: None,

@@ -55,7 +55,6 @@ impl Commands {
     pub(super) fn complete(&mut self, index: u16, sender: &mut Sender) {
         let Some(slot) = self.slots.remove(index) else { return };
         assert_eq!(slot.pending, 0, "a command is answered when the device is done with it");
-        self.buffers -= slot.held;
         let success = slot.status.is_success();
         if let (Some(Queue::Io(io)), Some(plan)) = (&self.queue, &slot.plan) {
             io.account(&slot.sqe, plan, slot.status);

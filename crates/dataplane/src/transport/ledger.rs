@@ -1,0 +1,195 @@
+//! What hosts make a group hold: one rule for all of it, however the data comes.
+//!
+//! A host may hold as many buffers of a kind as it leaves to others, and so may the device of a
+//! namespace (dynamic thresholds, Choudhury and Hahne 1998): one alone gets half of them, and
+//! whoever keeps them leaves the other half. What a stalled device holds is not its hosts' doing:
+//! it counts for what they ask of that device, not for what they ask of others. Nobody overtakes
+//! a command of the same host for the same namespace that waits for the same kind.
+
+use std::io;
+
+use super::Limits;
+use crate::device::{Buffer, Pool};
+
+/// Bytes of a list of ranges (NVM 3.2.3: 256 of 16 bytes).
+const LIST: usize = 4096;
+/// Buffers for answers to admin commands.
+const ADMIN: u32 = 32;
+
+/// What buffers are for, told apart by who must act before they come back: one kind never waits
+/// for what another kind's holder does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Data that the host is asked for or takes: itself, and the device.
+    Data,
+    /// Data that came with its command: the device alone. What stands behind it in the stream may
+    /// be what frees the other kinds.
+    Capsule,
+    /// Ranges of a long command: the device, many times.
+    List,
+    /// An answer to an admin command: the host.
+    Admin,
+}
+
+impl Kind {
+    pub const ALL: [Self; 4] = [Self::Data, Self::Capsule, Self::List, Self::Admin];
+}
+
+/// On whose account a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Account {
+    /// The host's number in its group.
+    pub host: usize,
+    /// The namespace's index; the last one is for admin commands.
+    pub lane: usize,
+}
+
+/// How a namespace's device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Load {
+    /// Requests that it has.
+    pub under_way: u32,
+    /// It has some and completes none.
+    pub is_stalled: bool,
+}
+
+/// The buffers of a group.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pools: [Pool; 4],
+    /// Namespaces, and one.
+    lanes: usize,
+}
+
+impl Ledger {
+    /// For so many namespaces.
+    ///
+    /// # Errors
+    /// When the system has no address space for them.
+    pub fn new(limits: &Limits, namespaces: usize) -> io::Result<Self> {
+        let size = |kind| Self::size(limits, kind);
+        let pool = |kind| Pool::new(size(kind).0, size(kind).1);
+        let [data, capsule, list, admin] = Kind::ALL.map(pool);
+        Ok(Self { pools: [data?, capsule?, list?, admin?], lanes: namespaces + 1 })
+    }
+
+    /// Buffers of a kind, and bytes of each.
+    fn size(limits: &Limits, kind: Kind) -> (u32, usize) {
+        match kind {
+            Kind::Data => (limits.buffers, limits.buffer()),
+            Kind::Capsule => (limits.buffers, limits.in_capsule.max(1) as usize),
+            Kind::List => (limits.buffers, LIST),
+            Kind::Admin => (ADMIN, limits.buffer()),
+        }
+    }
+
+    /// Bytes of all of them.
+    pub fn most_memory(limits: &Limits) -> u64 {
+        let bytes = |kind| {
+            let (count, bytes) = Self::size(limits, kind);
+            u64::from(count).saturating_mul(bytes.next_multiple_of(4096) as u64)
+        };
+        Kind::ALL.map(bytes).into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// The buffers that go to and from devices.
+    pub fn device_pools(&self) -> &[Pool] {
+        &self.pools[..2]
+    }
+
+    /// The lane of admin commands.
+    pub fn admin_lane(&self) -> usize {
+        self.lanes - 1
+    }
+
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    fn accounts(&self, host: usize) -> std::ops::Range<u32> {
+        (host * self.lanes) as u32..((host + 1) * self.lanes) as u32
+    }
+
+    /// Whether `account` may have `count` more buffers of a kind; `loads` are the devices'.
+    pub fn may(&self, kind: Kind, account: Account, count: u32, loads: &[Load]) -> bool {
+        let accounts = self.accounts(account.host);
+        let first = accounts.start;
+        let counts = |one| {
+            let lane = (one - first) as usize;
+            lane == account.lane || loads.get(lane).is_none_or(|load| !load.is_stalled)
+        };
+        let (left, held) = self.pools[kind as usize].charged(accounts, counts);
+        let under_way = loads.get(account.lane).map_or(0, |load| load.under_way);
+        let shares = |held| held == 0 || held < left;
+        left >= count && shares(held) && shares(under_way)
+    }
+
+    /// Takes a buffer for `account`.
+    pub fn take(&self, kind: Kind, account: Account, length: u32) -> Option<Buffer> {
+        let number = self.accounts(account.host).start + account.lane as u32;
+        self.pools[kind as usize].take_for(number, length as usize)
+    }
+
+    /// Buffers that a host holds.
+    pub fn held_by(&self, host: usize) -> u32 {
+        self.pools.iter().map(|pool| pool.charged(self.accounts(host), |_| true).1).sum()
+    }
+
+    /// Buffers of a kind that nobody holds.
+    pub fn available(&self, kind: Kind) -> usize {
+        self.pools[kind as usize].available()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(buffers: u32) -> Ledger {
+        let limits = Limits { buffers, max_transfer: 4096, ..Limits::default() };
+        Ledger::new(&limits, 2).unwrap()
+    }
+
+    /// Takes data buffers while it may; they count as under way.
+    fn fill(ledger: &Ledger, account: Account, loads: &mut [Load]) -> Vec<Buffer> {
+        let mut held = Vec::new();
+        while ledger.may(Kind::Data, account, 1, loads) {
+            held.extend(ledger.take(Kind::Data, account, 4096));
+            loads[account.lane].under_way += 1;
+        }
+        held
+    }
+
+    #[test]
+    fn each_host_leaves_as_many_as_it_holds_and_every_other_gets_some() {
+        let (ledger, mut loads) = (ledger(64), [Load::default(); 2]);
+        let held: Vec<_> = (1..6)
+            .map(|host| {
+                let account = Account { host, lane: 0 };
+                // Not the device's limit here.
+                loads[0].under_way = 0;
+                fill(&ledger, account, &mut loads)
+            })
+            .collect();
+        assert_eq!(held[0].len(), 32);
+        assert!(held.iter().all(|held| !held.is_empty()), "{held:?}");
+        drop(held);
+        assert_eq!((1..6).map(|host| ledger.held_by(host)).sum::<u32>(), 0);
+    }
+
+    #[test]
+    fn a_stalled_device_keeps_its_share_and_nobody_pays_for_it_elsewhere() {
+        let (ledger, mut loads) = (ledger(64), [Load::default(); 2]);
+        let (hung, fine) = (Account { host: 1, lane: 0 }, Account { host: 1, lane: 1 });
+        let other = Account { host: 2, lane: 0 };
+        let held = fill(&ledger, hung, &mut loads);
+        assert_eq!(held.len(), 32);
+        assert!(!ledger.may(Kind::Data, other, 1, &loads), "the device has its share");
+        assert!(!ledger.may(Kind::Data, fine, 1, &loads), "the host has its share");
+        loads[0].is_stalled = true;
+        assert!(ledger.may(Kind::Data, fine, 1, &loads), "the host did not do it");
+        assert!(!ledger.may(Kind::Data, hung, 1, &loads));
+        assert!(ledger.may(Kind::Data, Account { host: 2, lane: 1 }, 1, &loads));
+        assert!(ledger.may(Kind::Capsule, fine, 1, &loads), "kinds do not wait for each other");
+    }
+}
