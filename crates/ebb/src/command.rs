@@ -18,6 +18,7 @@ use crate::profile::ProfileArgs;
 use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::run::{ConfigCommand, RunArgs};
+use crate::scrub::ScrubArgs;
 use crate::serve::{ServeArgs, StatusArgs};
 use crate::sim::SimArgs;
 use crate::trace::TraceCommand;
@@ -52,6 +53,8 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Show the status of a running `ebb serve --metrics`.
     Status(StatusArgs),
+    /// Compare parity with data in a RAID-5 array that no server has open.
+    Scrub(ScrubArgs),
     /// Measure how fan speed slows down disks, simulated or on this machine (EADC's curve).
     Characterise(CharacteriseArgs),
     /// Print a shipped server or drive model, to copy and change.

@@ -28,6 +28,7 @@ mod random;
 mod replay;
 mod restore;
 mod run;
+mod scrub;
 mod serve;
 mod server;
 mod sim;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => serve::show(&args),
+        Command::Scrub(args) => scrub::run(&args),
         Command::Characterise(args) => characterise::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Probe(args) => probe::run(&args),

@@ -19,8 +19,15 @@ pub struct Serve {
 
 impl Serve {
     pub fn start(more: &[&str]) -> Self {
+        Self::start_with(None, more)
+    }
+
+    /// Under the shell's `limit`.
+    pub fn start_with(limit: Option<&str>, more: &[&str]) -> Self {
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        let mut command = Command::new("sh");
+        let script = format!("{} && exec \"$0\" \"$@\"", limit.unwrap_or("true"));
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_ebb")]);
         command.args(fixed).args(["--namespace", "ram:8MiB"]).args(more);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -60,11 +67,32 @@ impl Serve {
         json(&[&fixed[..], &["--rw", rw, "--queue-depth", "4", "--json"]].concat());
     }
 
+    /// Writes random data to a namespace.
+    pub fn write_random(&self, namespace: u32) {
+        let namespace = namespace.to_string();
+        let fixed = ["load", "--connect", &self.address, "--wait", "--duration", "500 ms"];
+        let what =
+            ["--rw", "randwrite", "--block-size", "8KiB", "--namespace", &namespace, "--json"];
+        json(&[&fixed[..], &what].concat());
+    }
+
+    /// Ends it in order.
+    pub fn end(mut self) {
+        let id = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+
     /// The core has run: its energy, which is modelled, is above zero.
     fn wait_for_energy(&self) {
         while self.status()["cores"][0]["energy_modelled_j"].as_f64().unwrap() == 0.0 {
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Files that it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     pub fn status(&self) -> Value {

@@ -24,10 +24,10 @@ pub use error::Error;
 pub use file::{Answer, Call, FileChannel, FileDevice, FileOptions, FileQueue, Kernel, Medium};
 pub use health::{Failed, Health, Rebuilding};
 pub use null::Null;
-pub use raid5::{Keeper, Raid5, Raid5Options, Raid5Status};
+pub use raid5::{Checked, Fault, Finding, Keeper, Raid5, Raid5Options, Raid5Status};
 pub use ram::{Loan, Pinned, Ram};
 pub use room::room;
-pub use spec::{Spec, open, open_watched};
+pub use spec::{Spec, open, open_kept, open_watched};
 
 /// Size of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

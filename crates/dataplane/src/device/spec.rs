@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ebb_policy::units::Bytes;
 
 use super::{
-    Device, Error, FileDevice, FileOptions, Geometry, Null, Raid5, Raid5Options, Ram, raid5,
+    Device, Error, FileDevice, FileOptions, Geometry, Keeper, Null, Raid5, Raid5Options, Ram, raid5,
 };
 
 /// Bytes in a block where the text does not say.
@@ -245,27 +245,44 @@ pub fn open_watched(
             file
         }
         Spec::Raid5 { members, options } => {
-            let member = |(index, spec): (usize, &Spec)| {
-                let name = match spec {
-                    Spec::File(file) => file.path.display().to_string(),
-                    _ => format!("raid5 member {}", index + 1),
-                };
-                let device: Arc<dyn Device> = match spec {
-                    Spec::File(file) => Arc::new(FileDevice::open(file)?),
-                    _ => open_watched(spec, progress)?,
-                };
-                Ok((name, device))
-            };
-            // A drive that died has no file any more: that is what degraded is for.
-            let is_gone = |spec: &Spec| match spec {
-                Spec::File(file) => options.degraded && !file.path.exists() && !file.create,
-                _ => false,
-            };
-            let members = members.iter().enumerate().filter(|(_, spec)| !is_gone(spec));
-            let members = members.map(member);
-            Arc::new(Raid5::open(members.collect::<Result<_, Error>>()?, options)?)
+            Arc::new(Raid5::open(open_members(members, options, progress)?, options)?)
         }
     })
+}
+
+/// An array with its keeper in the caller's hands, for work on it that nobody else shares.
+///
+/// # Errors
+/// As of [`open`]; or it is no array.
+pub fn open_kept(spec: &Spec) -> Result<(Raid5, Keeper), Error> {
+    let Spec::Raid5 { members, options } = spec else {
+        return Err(Error::unfit("the device", "is no array; write raid5: and all its members"));
+    };
+    Raid5::open_kept(open_members(members, options, &|_| {})?, options)
+}
+
+fn open_members(
+    members: &[Spec],
+    options: &Raid5Options,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Vec<(String, Arc<dyn Device>)>, Error> {
+    let member = |(index, spec): (usize, &Spec)| {
+        let name = match spec {
+            Spec::File(file) => file.path.display().to_string(),
+            _ => format!("raid5 member {}", index + 1),
+        };
+        let device: Arc<dyn Device> = match spec {
+            Spec::File(file) => Arc::new(FileDevice::open(file)?),
+            _ => open_watched(spec, progress)?,
+        };
+        Ok((name, device))
+    };
+    // A drive that died has no file any more: that is what degraded is for.
+    let is_gone = |spec: &Spec| match spec {
+        Spec::File(file) => options.degraded && !file.path.exists() && !file.create,
+        _ => false,
+    };
+    members.iter().enumerate().filter(|(_, spec)| !is_gone(spec)).map(member).collect()
 }
 
 #[cfg(test)]

@@ -108,7 +108,9 @@ impl Channels {
         self.list[namespace].channel.store(lba, data)
     }
 
-    pub fn poll(&mut self, done: &mut Vec<Done>, now: Nanos) {
+    /// Takes what the devices have done; whether any has stalled or goes on again.
+    pub fn poll(&mut self, done: &mut Vec<Done>, now: Nanos) -> bool {
+        let mut is_new = false;
         let busy = self.list.iter_mut().zip(&mut self.loads).filter(|(_, load)| load.under_way > 0);
         for (way, load) in busy {
             let count = way.channel.poll(done) as u32;
@@ -117,8 +119,10 @@ impl Channels {
             if count > 0 {
                 way.since = now;
             }
-            load.is_stalled = load.under_way > 0 && now.saturating_sub(way.since) >= self.patience;
+            let waits = load.under_way > 0 && now.saturating_sub(way.since) >= self.patience;
+            is_new |= std::mem::replace(&mut load.is_stalled, waits) != waits;
         }
+        is_new
     }
 
     pub fn slice(&self, namespace: usize) -> u32 {

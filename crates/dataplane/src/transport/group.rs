@@ -418,7 +418,10 @@ impl<N: Network> Group<N> {
     /// Takes what the devices have done to the connections that asked for it.
     fn deliver(&mut self, now: Nanos) -> usize {
         let mut done = std::mem::take(&mut self.done);
-        self.channels.poll(&mut done, now);
+        if self.channels.poll(&mut done, now) {
+            let loads = self.channels.loads().iter().enumerate();
+            loads.for_each(|(at, load)| self.service.set_stalled(at, load.is_stalled));
+        }
         let count = done.len();
         for done in done.drain(..) {
             if done.buffer.is_none() {

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 
 use super::{Inbox, Places};
 use crate::reactor::Task;
@@ -24,6 +26,8 @@ pub struct Listener {
     next_poll: Nanos,
     places: Arc<Places>,
     refused: Arc<AtomicU64>,
+    /// A descriptor to give up for a newcomer where the system has no more.
+    spare: Option<OwnedFd>,
 }
 
 impl Listener {
@@ -48,6 +52,7 @@ impl Listener {
             next_poll: Nanos::ZERO,
             places,
             refused: Arc::default(),
+            spare: Some(spare()?),
         })
     }
 
@@ -66,6 +71,26 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// Closes the next newcomer, for whom there is no descriptor: in the backlog it would wake us
+    /// for ever.
+    fn refuse_one(&mut self) {
+        self.spare = None;
+        drop(self.socket.accept());
+        self.spare = spare().ok();
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    matches!(error, Some(Errno::MFILE | Errno::NFILE))
+}
+
+fn spare() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC)?)
+}
+
 impl Task for Listener {
     fn poll(&mut self, now: Nanos) -> usize {
         if now < self.next_poll {
@@ -73,8 +98,15 @@ impl Task for Listener {
         }
         self.next_poll = now + INTERVAL;
         for count in 0..BATCH {
-            // Out of descriptors, aborted by the peer, none there: all the same, later again.
-            let Ok((stream, _)) = self.socket.accept() else { return count };
+            let stream = match self.socket.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if is_out_of_files(&error) => {
+                    self.refuse_one();
+                    continue;
+                }
+                // Aborted by the peer, none there: all the same, later again.
+                Err(_) => return count,
+            };
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
                 continue;
             }

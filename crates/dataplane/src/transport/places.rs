@@ -25,7 +25,8 @@ impl Places {
     }
 
     /// The most connections there may be at one moment of places for `limit`.
-    pub(super) const fn most(limit: u32) -> u64 {
+    #[must_use]
+    pub const fn most(limit: u32) -> u64 {
         limit as u64 + NEWCOMERS
     }
 

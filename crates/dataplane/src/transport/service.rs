@@ -5,7 +5,7 @@
 //! noted as they are queued and recorded together, with one look at the clock.
 
 use std::ops::AddAssign;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
 
@@ -273,6 +273,8 @@ impl Answered {
 pub struct Service {
     latencies: [Histogram; Kind::COUNT],
     namespaces: Box<[[Cell; Kind::COUNT]]>,
+    /// Of each namespace, whether its device is stalled.
+    stalled: Box<[AtomicBool]>,
 }
 
 impl Service {
@@ -280,7 +282,19 @@ impl Service {
         Self {
             latencies: std::array::from_fn(|_| Histogram::new()),
             namespaces: (0..namespaces).map(|_| Default::default()).collect(),
+            stalled: (0..namespaces).map(|_| AtomicBool::new(false)).collect(),
         }
+    }
+
+    /// By the thread's owner alone.
+    pub(super) fn set_stalled(&self, namespace: usize, is_stalled: bool) {
+        self.stalled[namespace].store(is_stalled, Ordering::Relaxed);
+    }
+
+    /// Whether the device of a namespace has requests of this thread and completes none.
+    #[must_use]
+    pub fn is_stalled(&self, namespace: usize) -> bool {
+        self.stalled.get(namespace).is_some_and(|stalled| stalled.load(Ordering::Relaxed))
     }
 
     /// By the thread's owner alone.

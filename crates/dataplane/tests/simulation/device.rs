@@ -1,5 +1,5 @@
 //! A device that takes its time: does requests late and in any order, answers later still, fails
-//! some, and can be made to break its promises.
+//! some, hangs for a time, and can be made to break its promises.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,6 +39,8 @@ pub struct Nature {
     pub pause: u32,
     /// Some requests go on with this chance, in eighths, at each poll.
     pub eagerness: u32,
+    /// The steps from and to which it does nothing at all.
+    pub hangs: (u64, u64),
     pub lie: Option<Lie>,
 }
 
@@ -254,6 +256,10 @@ impl Channel for Lane {
     }
 
     fn poll(&mut self, done: &mut Vec<Done>) -> usize {
+        let (from, to) = self.watch.state().nature.hangs;
+        if (from..to).contains(&self.watch.steps.load(Ordering::Relaxed)) {
+            return 0;
+        }
         if self.pause > 0 {
             self.pause -= 1;
             return 0;

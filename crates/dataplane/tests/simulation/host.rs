@@ -1,7 +1,7 @@
 //! A host: an admin queue, I/O queues, a way of using them.
 
 use ebb_dataplane::wire::command::{FABRICS, admin, fabrics, io};
-use ebb_dataplane::wire::{Sqe, Status, property};
+use ebb_dataplane::wire::{Sqe, Status, feature, property};
 use ebb_policy::units::Nanos;
 use rand::RngExt;
 
@@ -235,6 +235,14 @@ impl Host {
             Work::Connect => admin.may_close = true,
             Work::Admin(wish::ENABLE) if answer.status.is_success() => {
                 (self.is_enabled, self.is_pausing) = (true, false);
+                if !self.discovers && scene.once_in(2) {
+                    // Obeys retry delays (ACRE).
+                    let mut sqe = Sqe::new(admin::SET_FEATURES, 0);
+                    sqe.set_cdw(10, feature::HOST_BEHAVIOR.into());
+                    let mut data = vec![0; 512];
+                    data[0] = 1;
+                    admin.submit(scene, sqe, (Work::Admin(wish::OTHER), 0), data, 0);
+                }
             }
             Work::Admin(wish::DISABLE) if answer.status.is_success() => {
                 self.end_queues(scene);

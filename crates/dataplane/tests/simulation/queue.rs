@@ -401,6 +401,7 @@ impl Queue {
         let what = [self.link.group as u64, self.number.into(), cid.into(), cqe.status.into()];
         scene.note("answer: group, queue, cid, status", what);
         scene.tally.longest = scene.tally.longest.max(scene.now.0 - command.since.0);
+        scene.tally.interrupted += u64::from(status == Status::COMMAND_INTERRUPTED);
         verify(scene, &command, status)?;
         Ok(Answer { work: command.work, status, result: cqe.result.get() })
     }

@@ -16,7 +16,7 @@ use super::world::World;
 const LOOK: u64 = 256;
 /// The most polls of its group in which a well-behaved host's command must be answered, R2T and
 /// slow wires included.
-const POLLS: u64 = 20_000;
+const POLLS: u64 = 5_000;
 /// Steps in which the well-behaved hosts' last commands, and then all connections, must end.
 const LAST: u64 = 200_000;
 

@@ -58,6 +58,8 @@ pub struct Tally {
     pub most_polls: u64,
     /// The longest one took, ns.
     pub longest: u64,
+    /// Commands to be tried again later, since their device hung.
+    pub interrupted: u64,
     pub connections: u64,
     pub restarts: u64,
 }
@@ -68,6 +70,7 @@ impl Tally {
         self.answered += other.answered;
         self.most_polls = self.most_polls.max(other.most_polls);
         self.longest = self.longest.max(other.longest);
+        self.interrupted += other.interrupted;
         self.connections += other.connections;
         self.restarts += other.restarts;
     }

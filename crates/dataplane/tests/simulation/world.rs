@@ -22,6 +22,8 @@ use super::stranger::Stranger;
 const BLOCKS: u64 = 192;
 /// Identifiers so far apart that no wrong bit makes one of another.
 const IDS: [u32; 4] = [0x001, 0x01e, 0x1f0, 0x30f];
+/// Steps without completions after which a device is stalled: more than a pause of one takes.
+const SILENCE: u64 = 5_000;
 /// Time between looks of the target at deadlines, and some for being late.
 const TICKS: Nanos = Nanos::from_millis(1500);
 
@@ -111,6 +113,7 @@ impl World {
     pub fn new(plan: Plan) -> Self {
         let steps = Arc::<AtomicU64>::default();
         let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
+        let pace = [2_000, 20_000, 200_000][random.random_range(0..3)];
         let limits = Limits {
             connections: 64,
             max_h2c_data: [4 << 10, 8 << 10, 128 << 10][random.random_range(0..3)],
@@ -120,7 +123,7 @@ impl World {
             stall: Nanos::from_secs(10),
             patience: Nanos::from_secs(2),
             buffers: [16, 64, 256][random.random_range(0..3)],
-            ..Limits::default()
+            silence: Nanos(pace * SILENCE),
         };
         let groups = random.random_range(1..=3);
         let scene = Scene::new(plan.seed, groups, limits.connections, &steps);
@@ -128,7 +131,7 @@ impl World {
             (0..plan.strangers).map(|_| Stranger::new(limits.handshake + TICKS)).collect();
         let mut world = Self {
             scene,
-            pace: [2_000, 20_000, 200_000][random.random_range(0..3)],
+            pace,
             polls_always: random.random(),
             limits,
             steps,
@@ -160,10 +163,14 @@ impl World {
     fn make_devices(&mut self, random: &mut Pcg64Mcg) {
         let eagerness = random.random_range(1..=7);
         let geometry = Geometry { block_size: BLOCK as u32, blocks: 4 << 20 };
-        let nature = Nature { eagerness, ..Nature::default() };
+        let from = random.random_range(0..self.plan.steps);
+        let length = random.random_range(0..=self.plan.steps / 4);
+        let hangs = if random.random() { (from, from + length) } else { (0, 0) };
+        let nature = Nature { eagerness, hangs, ..Nature::default() };
         let null = self.slow(Arc::new(Null::new(geometry)), random.random(), nature);
         let failure = if random.random() { 100 } else { 0 };
-        let flaky = Nature { failure, pause: 200, eagerness, lie: self.plan.lie };
+        let flaky =
+            Nature { failure, pause: 200, eagerness, lie: self.plan.lie, ..Nature::default() };
         let slow = self.slow(ram(BLOCKS), random.random(), flaky);
         self.devices = vec![null, ram(BLOCKS), slow];
         let spaces = [(geometry.blocks, false), (BLOCKS, false), (BLOCKS, failure > 0)];

@@ -86,16 +86,16 @@ pub fn named(error: &ConfigError) -> String {
 }
 
 /// Refuses limits that let hosts use more memory than the `namespaces` leave: a bound that cannot
-/// be kept is none.
+/// be kept is none. How much there is, if the system says.
 ///
 /// # Errors
 /// Says how much is there and which options say how much is needed.
-pub fn fit(namespaces: u64, hosts: u64) -> Result<()> {
+pub fn fit(namespaces: u64, hosts: u64) -> Result<Option<u64>> {
     match device::room() {
         Some(room) if namespaces.saturating_add(hosts) > room => {
             Err(too_much(namespaces, hosts, room))
         }
-        _ => Ok(()),
+        room => Ok(room),
     }
 }
 

@@ -229,8 +229,15 @@ impl Scrape {
         out.counts(&data.in_unit(Unit::Bytes), rows(|done| done.bytes))?;
         let errors = family("namespace_errors", "I/O commands that failed.");
         out.counts(&errors, rows(|done| done.errors))?;
+        let of = |namespace: &'_ Namespace| labels([("namespace", namespace.id.to_string())]);
+        let stalled = family(
+            "namespace_stalled",
+            "1 while a namespace's device has requests and completes none.",
+        );
+        let rows = self.0.namespaces.iter();
+        let rows = rows.map(|one| (of(one), f64::from(u8::from(one.stalled))));
+        out.gauges(&stalled, rows.collect())?;
         let arrays = || {
-            let of = |namespace: &'_ Namespace| labels([("namespace", namespace.id.to_string())]);
             let all = self.0.namespaces.iter();
             all.filter_map(move |one| one.health.as_ref().map(|health| (of(one), health)))
         };

@@ -29,6 +29,8 @@ use crate::out;
 
 /// Connections at once; for more, old ones are closed.
 const CONNECTIONS: usize = 64;
+/// Descriptors that serving them takes at most: a listener, an event loop, the connections.
+pub const DESCRIPTORS: u64 = CONNECTIONS as u64 + 8;
 /// Time for a request's header.
 const HEADER: Duration = Duration::from_secs(5);
 /// Time for a connection, which carries one request.

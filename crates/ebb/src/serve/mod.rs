@@ -7,6 +7,7 @@ mod metrics;
 mod metrics_http;
 mod modelled;
 mod options;
+mod resources;
 mod status;
 mod status_text;
 mod watch;
@@ -21,16 +22,17 @@ use ebb_dataplane::controller::{Config, Namespace, Subsystem};
 use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, topology};
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::usage;
 use crate::out;
 use crate::progress::Progress;
-use crate::text;
 
 use devices::{Devices, ModelledDrives};
 use energy::{Model, Rapl};
+use resources::Audit;
 use status::{Facts, GroupView, Observer};
 
 pub use metrics_http::ask;
@@ -52,7 +54,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let metrics = options.metrics.map(metrics_http::bind).transpose()?;
     let profile = energy::profile(options.power_profile.as_deref())?;
-    let Server { subsystem, machine, runtime, facts, most } =
+    let Server { subsystem, machine, runtime, facts, audit } =
         Server::start(&options, &Progress::new(false))?;
     // Until here a signal simply ends it: taking memory may last. From here on, in order.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
@@ -62,8 +64,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
              system chooses, as with static; ebb_frequency_requests_unmet_total counts them",
         );
     }
-    announce(&subsystem, most, &facts.listen)?;
-    watch::start(subsystem.namespaces())?;
+    announce(&subsystem, &audit, &facts.listen)?;
+    watch::start(subsystem.namespaces(), &facts.groups)?;
     if let Some((listener, address)) = metrics {
         let model = Model::new(profile, &machine);
         let rapl = rapl(options.powercap.as_deref());
@@ -71,7 +73,10 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         metrics_http::start(listener, observer)?;
         out::print(format_args!("metrics on http://{address}/metrics\n"))?;
     }
+    // Where systemd has started it; elsewhere nobody listens.
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
     signals.forever().next();
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
     conclude(&runtime.snapshot());
     drop(runtime.stop());
     Ok(())
@@ -84,8 +89,8 @@ pub struct Server {
     pub machine: Machine,
     runtime: Runtime,
     facts: Facts,
-    /// The most bytes that hosts can make it hold.
-    most: u64,
+    /// What it needs of what the system gives.
+    audit: Audit,
 }
 
 impl Server {
@@ -96,20 +101,29 @@ impl Server {
     pub fn start(options: &Options, progress: &Progress) -> anyhow::Result<Self> {
         let cpus = options.cpus()?;
         let threads = options.threads.map_or(THREADS_PER_CORE * cpus.len(), usize::from);
-        let limits = limits::of(options, threads)?;
+        let mut limits = limits::of(options, threads)?;
         // The listeners are threads too.
         let all = (threads + options.addresses().len()) as u16;
         let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
         let scheduler = scheduler(options, &machine)?;
         let plan = devices::Plan::read(&options.namespace)?;
         let config = limits::config(options, limits)?;
-        let most = limits.most_memory(threads, config.max_queue_depth, MOST_BLOCK);
-        limits::fit(plan.memory(), most)?;
+        let needs = resources::Plan {
+            namespaces: plan.memory(),
+            hosts: limits.most_memory(threads, config.max_queue_depth, MOST_BLOCK),
+            reactors: cpus.len() as u64,
+            listeners: options.addresses().len() as u64,
+            has_metrics: options.metrics.is_some(),
+        };
+        let mut audit = Audit::begin(&needs)?;
         let (subsystem, drives) = subsystem(config, plan.open(progress)?)?;
+        let of_groups = threads as u64 * files_of_group(&subsystem, limits)?;
+        let asked = options.max_connections.is_some();
+        limits.connections = audit.connections(&needs, of_groups, limits.connections, asked)?;
         let Target { tasks, mut facts } = target(options, limits, &subsystem, threads)?;
         (facts.scheduler, facts.drives) = (scheduler.name().to_owned(), drives);
         let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
-        Ok(Self { subsystem, machine, runtime, facts, most })
+        Ok(Self { subsystem, machine, runtime, facts, audit })
     }
 
     /// The first address it listens on.
@@ -169,6 +183,22 @@ fn subsystem(
     Ok((subsystem, devices.modelled))
 }
 
+/// Descriptors that a group opens, counted on one.
+fn files_of_group(subsystem: &Arc<Subsystem>, limits: Limits) -> anyhow::Result<u64> {
+    let before = resources::open_files()?;
+    let _group = group(subsystem, limits, &Arc::new(Places::new(1, 1)))?;
+    Ok(resources::open_files()?.saturating_sub(before))
+}
+
+fn group(
+    subsystem: &Arc<Subsystem>,
+    limits: Limits,
+    places: &Arc<Places>,
+) -> anyhow::Result<Group> {
+    let group = Group::new(subsystem.clone(), limits, places.clone());
+    group.context("cannot open the namespaces' devices")
+}
+
 /// The lightweight threads, and how to look at them from outside.
 struct Target {
     /// First the listeners, then the groups.
@@ -183,11 +213,8 @@ fn target(
     threads: usize,
 ) -> anyhow::Result<Target> {
     let places = Arc::new(Places::new(limits.connections, threads));
-    let mut groups = Vec::with_capacity(threads);
-    for _ in 0..threads {
-        let group = Group::new(subsystem.clone(), limits, places.clone());
-        groups.push(group.context("cannot open the namespaces' devices")?);
-    }
+    let groups = (0..threads).map(|_| group(subsystem, limits, &places));
+    let groups = groups.collect::<anyhow::Result<Vec<_>>>()?;
     let inboxes: Vec<_> = groups.iter().map(Group::inbox).collect();
     let mut facts = facts(subsystem, limits, &groups);
     let mut tasks: Vec<Box<dyn Task>> = Vec::new();
@@ -225,7 +252,7 @@ fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
     }
 }
 
-fn announce(subsystem: &Subsystem, most: u64, addresses: &[SocketAddr]) -> anyhow::Result<()> {
+fn announce(subsystem: &Subsystem, audit: &Audit, addresses: &[SocketAddr]) -> anyhow::Result<()> {
     let mut to = out::stdout();
     writeln!(to, "subsystem {}", subsystem.nqn())?;
     for namespace in subsystem.namespaces() {
@@ -235,7 +262,7 @@ fn announce(subsystem: &Subsystem, most: u64, addresses: &[SocketAddr]) -> anyho
         let what = namespace.device.describe();
         writeln!(to, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
     }
-    writeln!(to, "all hosts together may use {} of memory", text::bytes(most as f64))?;
+    writeln!(to, "{}", audit.table())?;
     for address in addresses {
         writeln!(to, "listening on {address}")?;
     }

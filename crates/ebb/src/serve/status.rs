@@ -116,6 +116,9 @@ pub struct Namespace {
     pub bytes: u64,
     pub block_size: u32,
     pub work: BTreeMap<String, Done>,
+    /// Its device has requests and completes none.
+    #[serde(default)]
+    pub stalled: bool,
     /// Of a device that can do without a part of itself.
     pub health: Option<Health>,
 }
@@ -372,7 +375,8 @@ impl Observer {
             let device = self.facts.devices.get(index).and_then(Weak::upgrade);
             let health = device.and_then(|device| device.health()).map(Health::from);
             let work = Kind::ALL.into_iter().map(done).collect();
-            Namespace { id, bytes, block_size, work, health }
+            let stalled = self.facts.groups.iter().any(|group| group.service.is_stalled(index));
+            Namespace { id, bytes, block_size, work, stalled, health }
         };
         self.facts.namespaces.iter().enumerate().map(namespace).collect()
     }

@@ -6,6 +6,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 
 use super::status::Status;
+use super::watch;
 use crate::text;
 
 /// Tables of cores, threads, namespaces, latencies, energy and the last changes.
@@ -33,6 +34,9 @@ pub fn text(status: &Status) -> String {
         let _ = writeln!(out, "\n{table}");
     }
     for namespace in &status.namespaces {
+        if namespace.stalled {
+            let _ = writeln!(out, "{}", watch::stalled(namespace.id));
+        }
         if let Some(health) = &namespace.health {
             let done = health.rebuilt_share.map(|share| format!(" ({} rebuilt)", percent(share)));
             let (id, done) = (namespace.id, done.unwrap_or_default());

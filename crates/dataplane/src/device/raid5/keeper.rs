@@ -38,7 +38,7 @@ pub struct Keeper {
     /// A member had no room for what others wait for.
     pub(super) stalled: bool,
     pub(super) sum: Vec<u8>,
-    part: Vec<u8>,
+    pub(super) part: Vec<u8>,
 }
 
 impl Keeper {

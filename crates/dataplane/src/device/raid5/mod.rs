@@ -23,6 +23,7 @@ mod owed;
 mod plan;
 mod recover;
 mod scarce;
+mod scrub;
 mod segment;
 mod space;
 mod steps;
@@ -37,6 +38,7 @@ use keeper::broken;
 use mailbox::LOOK;
 use owed::Owed;
 use recover::Recovery;
+pub use scrub::{Checked, Fault, Finding};
 use superblock::{Found, Superblock};
 
 /// How to assemble or make an array.
@@ -157,6 +159,12 @@ impl Raid5 {
     ) -> Result<(Self, Keeper), Error> {
         let (inner, keeper) = assemble(members, options)?;
         Ok((Self { inner: Arc::new(inner) }, keeper))
+    }
+
+    /// The members, by role.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.inner.names
     }
 
     /// How it is now.

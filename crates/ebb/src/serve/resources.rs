@@ -1,0 +1,233 @@
+//! What the system gives a server: looked at before it listens. What can be raised is raised; what
+//! does not fit is refused with the option or limit to change, not met later.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use ebb_dataplane::transport::Places;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::{limits, metrics_http};
+use crate::exit::usage;
+use crate::text;
+
+/// Descriptors for what comes and goes: counters that are read, a file that is looked up.
+const SPARE: u64 = 16;
+/// Descriptors of a listener and of a reactor.
+const LISTENER: u64 = 2;
+const REACTOR: u64 = 2;
+/// Address space of a thread: its stack and its heap.
+const THREAD: u64 = 10 << 20;
+/// Threads beside the reactors: the main one, metrics, health, and one that starts others.
+const THREADS: u64 = 4;
+
+/// Sizes that are known before anything is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Bytes of memory that the namespaces take.
+    pub namespaces: u64,
+    /// Bytes that hosts can make it hold.
+    pub hosts: u64,
+    pub reactors: u64,
+    pub listeners: u64,
+    pub has_metrics: bool,
+}
+
+/// One row of the table: what is needed of what there is.
+#[derive(Debug)]
+struct Row {
+    what: &'static str,
+    needed: String,
+    limit: String,
+    detail: String,
+}
+
+/// What was looked at.
+#[derive(Debug, Default)]
+pub struct Audit {
+    rows: Vec<Row>,
+}
+
+impl Audit {
+    /// Memory, address space and threads for `plan`.
+    ///
+    /// # Errors
+    /// Says what does not fit, and what to change.
+    pub fn begin(plan: &Plan) -> Result<Self> {
+        raise(Resource::Nofile, u64::MAX);
+        raise(Resource::Memlock, u64::MAX);
+        let mut audit = Self::default();
+        let room = limits::fit(plan.namespaces, plan.hosts)?;
+        let memory = plan.namespaces.saturating_add(plan.hosts);
+        let [hosts, namespaces] = [plan.hosts, plan.namespaces].map(bytes);
+        let detail = format!("{hosts} for all hosts together, {namespaces} for namespaces");
+        audit.row("memory", bytes(memory), room.map(bytes), detail);
+        audit.address_space(memory, plan.reactors + THREADS)?;
+        audit.threads(plan.reactors + THREADS)?;
+        let locked = getrlimit(Resource::Memlock).current.map(bytes);
+        let detail = "for buffers known to the kernel; with less it looks them up each time";
+        audit.row("locked memory", String::from("-"), locked, detail.to_owned());
+        Ok(audit)
+    }
+
+    fn address_space(&mut self, memory: u64, threads: u64) -> Result<()> {
+        let Some(limit) = getrlimit(Resource::As).current else { return Ok(()) };
+        let used = used_address_space().unwrap_or(0);
+        let needed = memory.saturating_add(threads * THREAD).saturating_add(used);
+        let [needs, has] = [needed, limit].map(bytes);
+        if needed > limit {
+            return Err(usage(format!(
+                "{needs} of address space are needed and the limit is {has}; raise it (ulimit -v, \
+                 LimitAS= of the unit), or lower --max-connections, --queue-depth, --threads, \
+                 --buffers or --max-transfer"
+            )));
+        }
+        self.row("address space", needs, Some(has), String::new());
+        Ok(())
+    }
+
+    fn threads(&mut self, needed: u64) -> Result<()> {
+        let left = threads_left(Path::new("/"));
+        if let Some(left) = left.filter(|left| *left < needed) {
+            return Err(usage(format!(
+                "{needed} threads are needed and the control group leaves {left}; raise pids.max \
+                 (TasksMax= of the unit) or give fewer --cores"
+            )));
+        }
+        self.row("threads", needed.to_string(), left.map(|left| left.to_string()), String::new());
+        Ok(())
+    }
+
+    /// Descriptors, once the namespaces are open and groups will open `of_groups` more: how many
+    /// connections there may be. Fewer than `wanted` where the limit is lower and nobody `asked`
+    /// for a number.
+    ///
+    /// # Errors
+    /// Says what does not fit, and what to change.
+    pub fn connections(
+        &mut self,
+        plan: &Plan,
+        of_groups: u64,
+        wanted: u32,
+        asked: bool,
+    ) -> Result<u32> {
+        let of_metrics = if plan.has_metrics { metrics_http::DESCRIPTORS } else { 0 };
+        let own = open_files()?
+            + of_groups
+            + plan.listeners * LISTENER
+            + plan.reactors * REACTOR
+            + of_metrics
+            + SPARE;
+        let needed = own + Places::most(wanted);
+        raise(Resource::Nofile, needed);
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let left = limit.saturating_sub(own + Places::most(0));
+        let fits = u32::try_from(left).unwrap_or(u32::MAX).min(wanted);
+        let remedy = format!("raise it (ulimit -n {needed}, LimitNOFILE={needed} of the unit)");
+        if fits == 0 || asked && fits < wanted {
+            return Err(usage(format!(
+                "{wanted} connections need {needed} file descriptors, of which {own} are the \
+                 server's own, and the limit is {limit}; {remedy}, or give at most \
+                 --max-connections {fits}"
+            )));
+        }
+        let mut detail = format!("{own} of its own, {} for connections", Places::most(fits));
+        if fits < wanted {
+            detail += &format!("; not {wanted} as by default: {remedy}");
+        }
+        let needs = own + Places::most(fits);
+        self.row("file descriptors", needs.to_string(), Some(limit.to_string()), detail);
+        Ok(fits)
+    }
+
+    fn row(&mut self, what: &'static str, needed: String, limit: Option<String>, detail: String) {
+        let limit = limit.unwrap_or_else(|| "no limit".to_owned());
+        self.rows.push(Row { what, needed, limit, detail });
+    }
+
+    /// All of it, for people.
+    pub fn table(&self) -> Table {
+        let rows = self
+            .rows
+            .iter()
+            .map(|row| [row.what, row.needed.as_str(), row.limit.as_str(), row.detail.as_str()]);
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.set_header(["resource", "needed at most", "there is", ""]).add_rows(rows);
+        for column in table.column_iter_mut().skip(1).take(2) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    text::bytes(bytes as f64)
+}
+
+/// Raises a soft limit to `wanted`, or as far as the system lets.
+fn raise(resource: Resource, wanted: u64) {
+    let Rlimit { current, maximum } = getrlimit(resource);
+    if current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    // Above the hard limit only the privileged may go; then the hard limit has to do.
+    let whole = Rlimit { current: Some(wanted), maximum: maximum.map(|most| most.max(wanted)) };
+    if wanted == u64::MAX || setrlimit(resource, whole).is_err() {
+        let _ = setrlimit(resource, Rlimit { current: maximum, maximum });
+    }
+}
+
+/// Descriptors that are open.
+///
+/// # Errors
+/// When the system does not say.
+pub fn open_files() -> Result<u64> {
+    let entries = fs::read_dir("/proc/self/fd").context("cannot count file descriptors")?;
+    Ok(entries.count() as u64 - 1) // One is the folder's.
+}
+
+/// Bytes of address space in use: `VmSize` of proc_pid_status(5).
+fn used_address_space() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// Threads that the control groups (version 2) around this process leave it.
+fn threads_left(root: &Path) -> Option<u64> {
+    let own = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mount = root.join("sys/fs/cgroup");
+    let inner = mount.join(own);
+    let left = |group: &Path| {
+        let read = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+        Some(read("pids.max")?.saturating_sub(read("pids.current")?))
+    };
+    inner.ancestors().take_while(|group| group.starts_with(&mount)).filter_map(left).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_control_groups_leave_of_threads_is_the_least_of_them() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/self/cgroup", "0::/a/b\n");
+        assert_eq!(threads_left(root.path()), None);
+        write("sys/fs/cgroup/a/b/pids.max", "max\n");
+        write("sys/fs/cgroup/a/pids.max", "100\n");
+        write("sys/fs/cgroup/a/pids.current", "40\n");
+        assert_eq!(threads_left(root.path()), Some(60));
+    }
+}

@@ -1,0 +1,61 @@
+//! `ebb serve` within what the system gives: raised where it can be, refused where it does not
+//! fit, and never met by surprise.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::process::{Command, Output};
+
+use crate::common::path;
+use crate::serve::Serve;
+
+/// `ebb serve` under the shell's `limit`, which refuses to start.
+fn refused(limit: &str, more: &[&str]) -> String {
+    let script = format!("{limit} && exec \"$0\" \"$@\"");
+    let fixed = ["serve", "--listen", "127.0.0.1:0", "--namespace", "ram:1MiB"];
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_ebb")]).args(fixed).args(more);
+    let Output { status, stderr, .. } = command.output().unwrap();
+    let error = String::from_utf8(stderr).unwrap();
+    assert!(status.code() == Some(2) && !error.contains("panicked"), "{limit}: {status} {error}");
+    error
+}
+
+#[test]
+fn limits_that_do_not_fit_are_refused_with_the_remedy() {
+    let error = refused("ulimit -n 200", &["--max-connections", "1024"]);
+    assert!(error.contains("LimitNOFILE=") && error.contains("--max-connections 1"), "{error}");
+    let error = refused("ulimit -n 30", &[]);
+    assert!(error.contains("LimitNOFILE="), "{error}");
+    for kib in [120, 150, 400].map(|mib| mib << 10) {
+        let error = refused(&format!("ulimit -v {kib}"), &["--threads", "8"]);
+        assert!(error.contains("LimitAS=") && error.contains("lower --max-con"), "{error}");
+    }
+}
+
+/// As many connections as it says fit, in whatever kinds of namespaces; and the metrics besides.
+#[test]
+fn every_connection_that_is_promised_finds_a_descriptor() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "disk.img");
+    let members = ["a", "b", "c"].map(|name| path(folder.path(), name));
+    let raid = format!("raid5:{},create,size=32MiB", members.join(","));
+    let file = format!("file:{file},create,size=1MiB");
+    let more = ["--namespace", &file, "--namespace", &raid, "--namespace", "modelled:1MiB"];
+    let serve = Serve::start_with(Some("ulimit -n 300"), &more);
+    let limit = serve.status()["connections"]["limit"].as_u64().unwrap();
+    assert!((50..250).contains(&limit), "{limit} connections of 300 descriptors");
+    let scrapers: Vec<_> = (0..64).map(|_| TcpStream::connect(&serve.metrics).unwrap()).collect();
+    // Strangers, who give way to each other once there are more than places.
+    let held: Vec<_> = (0..limit).map(|_| TcpStream::connect(&serve.address).unwrap()).collect();
+    while serve.status()["connections"]["open"] != limit {}
+    serve.load("randread");
+    assert_eq!(serve.descriptors().checked_sub(300), None, "{}", serve.descriptors());
+    drop((held, scrapers));
+    // Beyond what there is: refused, and served again later.
+    let beyond: Vec<_> = (0..1000).map(|_| TcpStream::connect(&serve.address).unwrap()).collect();
+    serve.load("randread");
+    for mut stream in beyond {
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read(&mut [0]);
+    }
+}
