@@ -210,8 +210,8 @@ const STACK: &str = "\
 
 #[test]
 fn a_volume_and_the_disk_below_it_count_once() {
-    assert_eq!(sums(STACK), ([0, 1, 0], [0, 131_072], 0, (1_054_720 + 256) * 512));
-    assert!(notes(STACK).starts_with("1 requests of 253,0 are not counted"), "{}", notes(STACK));
+    assert_eq!(sums(STACK), ([0, 1, 0], [0, 131_072], 0, (2048 + 256) * 512));
+    assert!(notes(STACK).starts_with("1 requests of 8,0 are not counted"), "{}", notes(STACK));
     same_elsewhere(STACK);
 }
 
