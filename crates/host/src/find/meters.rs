@@ -4,7 +4,7 @@
 use ebb_policy::units::Watts;
 
 use crate::find::chips::{self, Of};
-use crate::find::hwmon::Chip;
+use crate::find::hwmon::{Chip, fault};
 use crate::sys::Sys;
 
 /// What a power input measures.
@@ -170,6 +170,10 @@ impl Meters {
         for (driver, files, least) in kinds {
             let (mut sum, mut good, mut unread) = (Watts(0.0), Vec::new(), Vec::new());
             for file in files {
+                if let Some(fault) = fault(sys, &file) {
+                    left.push((file, format!("its driver (driver {driver}) reports {fault}")));
+                    continue;
+                }
                 match sys.number::<i64>(&file).map(|micros| Watts(micros as f64 / 1e6)) {
                     Ok(power) if (least..=MOST).contains(&power) => {
                         sum += power;
