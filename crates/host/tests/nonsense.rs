@@ -26,6 +26,13 @@ fn the_counter_of_one_socket_is_not_that_of_two() {
     assert!(signals.power.cpu.is_none() && said.contains(why), "{said}");
     let holds = Holds { package_power: Some(Watts(99.0)), ..Holds::default() };
     assert!(holds.places(&machine).unwrap_err().contains(why));
+    // The meter of one processor is no more.
+    let meter = [("power1_input", "50000000"), ("power1_label", "SVI2_P_Core")];
+    tree.chip(0, "zenpower", "0000:00:18.3", &meter);
+    assert!(reasons(&tree, "cpu_power").contains("zenpower measures fewer than 2 sockets"));
+    assert_eq!(sensed(&tree).0.power.cpu, None);
+    tree.chip(1, "zenpower", "0000:00:19.3", &meter);
+    assert_eq!(sensed(&tree).0.power.cpu, Some(Watts(100.0)));
     // Two dies of one socket are one socket.
     tree.zone("intel-rapl:0", "package-0-die-0", 9).zone("intel-rapl:1", "package-0-die-1", 9);
     assert_eq!(tree.machine().packages().count(), 0);
@@ -55,7 +62,7 @@ fn energy_zones_that_count_no_package_say_why() {
     tree.put(&format!("{ZONES}/intel-rapl:0/energy_uj"), 5);
     tree.put(&format!("{ZONES}/dtpm:0/name"), "soc");
     let why = reasons(&tree, "cpu_power");
-    assert!(why.contains("soc has a limit and no counter of energy"), "{why}");
+    assert!(!why.contains("dtpm"), "a limit is no counter: {why}");
     assert!(why.contains("intel-rapl:0/name: not there") && !why.contains("modprobe"), "{why}");
 
     // Beside a package psys is no fault.
@@ -173,8 +180,17 @@ fn a_virtual_disk_has_no_spindle() {
             .put(&format!("sys/block/{name}/queue/rotational"), 1)
             .put(&format!("sys/block/{name}/device/uevent"), "");
     }
+    for (name, vendor, model) in [
+        ("sda", "QEMU", "QEMU HARDDISK"),
+        ("sdb", "ATA", "VBOX HARDDISK"),
+        ("sdc", "Msft", "Virtual Disk"),
+    ] {
+        tree.disk(name, &format!("t10.{name}"));
+        let device = format!("sys/devices/ata/{}:0:0:0", name.as_bytes()[2] - b'a');
+        tree.put(&format!("{device}/vendor"), vendor).put(&format!("{device}/model"), model);
+    }
     let drives = Drive::found(&Sys::new(tree.path()));
-    assert_eq!(drives.len(), 3);
-    assert!(drives.iter().all(|drive| !drive.rotational && drive.is_remote()), "{drives:#?}");
+    assert_eq!(drives.len(), 6);
+    assert!(drives.iter().all(|drive| !drive.rotational && drive.is_virtual()), "{drives:#?}");
     assert!(reasons(&tree, "drive_standby").contains("no hard disk"));
 }

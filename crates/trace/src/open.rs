@@ -143,6 +143,9 @@ fn stream(
     let mut plain = unpacked(&packed, Box::new(magic.then(from)))
         .map_err(|source| TraceError::Io { file: name.clone(), source })?;
     let mut head = head_of(&mut plain, HEAD);
+    if head.bytes.starts_with(UTF8_MARK) {
+        head.bytes.drain(..UTF8_MARK.len());
+    }
     while !head.whole && head.error.is_none() && head.bytes.len() < PREFACE {
         let needed = (preface(&head.bytes) + HEAD).saturating_sub(head.bytes.len());
         if needed == 0 {
@@ -154,9 +157,6 @@ fn stream(
     let binary = options.format == Some(Format::Vscsi) || vscsi::version(&head.bytes).is_some();
     if let (false, Some(reason)) = (binary, foreign::packed(&head.bytes)) {
         return Err(TraceError::Format { file: name, reason });
-    }
-    if head.bytes.starts_with(UTF8_MARK) {
-        head.bytes.drain(..UTF8_MARK.len());
     }
     let format = match (options.columns, options.format) {
         (Some(_), _) => Format::Columns,
@@ -219,6 +219,9 @@ fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
         return Err(TraceError::Format { file: name.to_owned(), reason });
     }
     let what = match nearest(&head.bytes, head.whole) {
+        None if preface(&head.bytes) >= PREFACE => {
+            format!("its first {} KiB are comments or blank", PREFACE >> 10)
+        }
         None => "no known format fits its first lines".to_owned(),
         Some(Nearest { line, text, fault: None }) => {
             format!("no known format fits its first lines; line {line} is '{}'", shown(text))
@@ -321,9 +324,10 @@ mod tests {
         assert_eq!(plain.len(), 2);
         let mark = std::str::from_utf8(UTF8_MARK).unwrap();
         let heading = "device_id,opcode,offset,length,timestamp\n";
-        let licence = format!("# {}\n\n", "licence ".repeat(12)).repeat(2000);
+        let licence = format!("# {}\n\n", "licence ".repeat(12)).repeat(1000);
         assert!(licence.len() < PREFACE);
-        for before in [mark, "# from the archive\n\n  # 2020\n", heading, &licence] {
+        let marked = format!("{mark}{licence}").replace('\n', "\r\n");
+        for before in [mark, &marked, "# from the archive\n\n  # 2020\n", heading, &licence] {
             let text = format!("{before}{LINES}");
             assert_eq!(read(text.as_bytes(), None).unwrap(), plain, "{before}");
             assert_eq!(read(text.as_bytes(), Some(Format::Alibaba)).unwrap(), plain, "{before}");
@@ -335,10 +339,8 @@ mod tests {
     #[test]
     fn comments_that_do_not_end_are_no_format() {
         let text = "# none\n".repeat(PREFACE);
-        assert!(refused(text.as_bytes()).contains("no known format fits its first lines"));
-        // Bytes without a line end are no comment that goes on.
-        let head = vec![b' '; HEAD];
-        assert!(refused(&head.repeat(1000)).contains("no known format fits"));
+        assert!(refused(text.as_bytes()).contains("its first 256 KiB are comments or blank"));
+        assert!(refused(&vec![b' '; 4 * PREFACE]).contains("comments or blank"));
     }
 
     #[test]

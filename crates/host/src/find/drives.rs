@@ -36,6 +36,9 @@ pub struct Drive {
     pub transport: Option<String>,
 }
 
+/// What the virtual SCSI and ATA disks of hypervisors say of vendor or model first.
+const HYPERVISORS: [&str; 4] = ["QEMU", "VBOX", "VMware", "Msft"];
+
 /// How a SCSI disk is reached where it is not by SATA or SAS.
 fn scsi_transport(sys: &Sys, name: &str) -> Option<&'static str> {
     let place = std::fs::read_link(sys.path(format!("{BLOCKS}/{name}"))).ok()?;
@@ -71,7 +74,11 @@ impl Drive {
         let bytes = sectors.saturating_mul(512);
         let controller = sys.numbered(format!("{folder}/device"), "nvme").into_iter().next();
         let controller = controller.or_else(|| controller_of(&name));
-        let is_virtual = ["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix));
+        let vendor = sys.text(format!("{folder}/device/vendor")).unwrap_or_default();
+        let is_one = |said: &&str| HYPERVISORS.iter().any(|known| said.starts_with(known));
+        let is_virtual = controller.is_none()
+            && (["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix))
+                || [vendor.as_str(), &model].iter().any(is_one));
         let transport = match &controller {
             Some(controller) => sys.text(format!("sys/class/nvme/{controller}/transport")).ok(),
             None if is_virtual => Some("virtual".to_owned()),
@@ -113,11 +120,16 @@ impl Drive {
         format!("{BLOCKS}/{}/stat", self.counted.first().unwrap_or(&self.name))
     }
 
-    /// Whether another machine has and feeds it: it is reached over a network, or is a virtual disk
-    /// (virtio, Xen).
+    /// Whether it is reached over a network.
     #[must_use]
     pub fn is_remote(&self) -> bool {
-        matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc" | "iscsi" | "virtual"))
+        matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc" | "iscsi"))
+    }
+
+    /// Whether it is a hypervisor's: virtio, Xen, a virtual SCSI or ATA disk.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.transport.as_deref() == Some("virtual")
     }
 
     /// Whether it is on a bus of the server, SATA or SAS, and no disk on USB, iSCSI or Fibre

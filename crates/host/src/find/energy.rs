@@ -13,6 +13,10 @@ const ROOT: &str = "sys/class/powercap";
 const PSYS: &str = "psys counts what the board's maker chose, neither the packages nor the server; \
                     an update of the firmware or the kernel may bring their own counters";
 
+/// What it means that a zone is listed and has no files.
+const HIDDEN: &str = "it is listed and has no files: they are hidden from this container or \
+                      sandbox; run ebb on the host, or with the host's /sys";
+
 /// One zone, such as a package or its memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
@@ -45,24 +49,17 @@ impl Zone {
         zones
     }
 
-    /// The zone of a folder, or why it is none.
-    fn at(sys: &Sys, name: &str) -> Result<Self, String> {
+    /// The zone of a folder; without one why, unless it is only a limit.
+    fn at(sys: &Sys, name: &str) -> Result<Self, Option<String>> {
         let folder = format!("{ROOT}/{name}");
-        let counter = format!("{folder}/energy_uj");
-        if !sys.has(&folder) {
-            return Err("its link leads nowhere: the files are hidden from this container or \
-                        sandbox; run ebb on the host, or with the host's /sys"
-                .to_owned());
-        }
-        let name = sys.text(format!("{folder}/name")).map_err(|absent| {
-            format!(
-                "it does not say what it counts: {absent}; see what the kernel's log says of it"
-            )
-        })?;
+        let (counter, named) = (format!("{folder}/energy_uj"), format!("{folder}/name"));
         // Not readable without root since Linux 5.10; the zone is there all the same.
         if !sys.has(&counter) {
-            return Err(format!("{name} has a limit and no counter of energy"));
+            return Err((!sys.has(named)).then(|| HIDDEN.to_owned()));
         }
+        let name = sys.text(named).map_err(|absent| {
+            format!("it does not say what it counts: {absent}; see what the kernel's log says")
+        })?;
         let range = sys.number(format!("{folder}/max_energy_range_uj"));
         Ok(Self { folder, name, counter, range: range.ok().filter(|range| *range > 0) })
     }
@@ -76,7 +73,7 @@ impl Zone {
         let names = sys.names(ROOT).into_iter().filter(is_top);
         let why = |name: &String| match Self::at(sys, name) {
             Ok(zone) => (psys && zone.name == "psys").then(|| PSYS.to_owned()),
-            Err(why) => Some(why),
+            Err(why) => why,
         };
         names.filter_map(|name| Some((format!("{ROOT}/{name}"), why(&name)?))).collect()
     }

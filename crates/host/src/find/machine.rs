@@ -112,7 +112,7 @@ impl Machine {
     pub fn processor_meters(&self) -> Meters {
         match self.packages().next() {
             Some(_) => Meters::default(),
-            None => Meters::of_processors(&self.sys, &self.chips),
+            None => Meters::of_processors(&self.sys, &self.chips, self.cpus.sockets),
         }
     }
 

@@ -146,18 +146,34 @@ impl Meters {
         found
     }
 
-    /// Those of the processors, where nothing counts their energy.
+    /// Those of the processors of `sockets`, where nothing counts their energy: what fewer chips
+    /// measure is a part.
     #[must_use]
-    pub fn of_processors(sys: &Sys, chips: &[Chip]) -> Self {
+    pub fn of_processors(sys: &Sys, chips: &[Chip], sockets: u16) -> Self {
+        let mut part = Vec::new();
         let kinds = METERS.iter().map(|row| {
             let own = chips.iter().filter(|chip| row.chips.contains(&&*chip.name));
-            let files = own.flat_map(|chip| {
+            let files = own.map(|chip| -> Vec<String> {
                 let of = |(_, label): &&(String, String)| measures(chip, label) == Measures::Cpu;
-                chip.powers.iter().filter(of).map(|(input, _)| chip.power_file(sys, input))
+                let own = chip.powers.iter().filter(of);
+                own.map(|(input, _)| chip.power_file(sys, input)).collect()
             });
-            (row.driver, files.collect(), Watts(0.0))
+            let files: Vec<_> = files.filter(|files| !files.is_empty()).collect();
+            let is_whole = files.len() >= usize::from(sockets);
+            let files = files.concat();
+            if is_whole {
+                return (row.driver, files, Watts(0.0));
+            }
+            let why = format!(
+                "driver {} measures fewer than {sockets} sockets: a part, which stands for no whole",
+                row.driver
+            );
+            part.extend(files.into_iter().map(|file| (file, why.clone())));
+            (row.driver, Vec::new(), Watts(0.0))
         });
-        Self::first_of(sys, kinds)
+        let mut found = Self::first_of(sys, kinds);
+        found.left.extend(part);
+        found
     }
 
     /// The first kind of which any meter says something, by driver, files, and the least that each

@@ -43,8 +43,8 @@ impl EnergyCounter {
             // The first, or it went back.
             Ok(None) => return None,
             Ok(Some(Watts(0.0))) => {
-                "it stands still: absent until it moves. Virtual machines often have no other, and \
-                 firmware can turn it off; ebb probe says which other meters are here"
+                "it stands still: absent until it moves. Many virtual machines count nothing, and \
+                 firmware may have turned it off; ebb probe says which other meters are here"
                     .to_owned()
             }
             Ok(Some(power)) => format!("{power:.0} cannot be: absent until it says something else"),
