@@ -236,7 +236,8 @@ fn zone_appends_are_data() {
 #[test]
 fn rows_that_move_nothing_are_passed_over_and_counted() {
     for text in [
-        "fio version 3 iolog\n0 a add\n1 a read 0 0\n2 a write 4096 4096\n3 a trim 0 0\n4 a read 0 512\n",
+        "fio version 3 iolog\n0 a add\n1 a read 0 0\n2 a write 0 4096\n3 a trim 0 0\n\
+         4 a read 0 512\n",
         "1538323200,128,0,0,1063\n1538323200,0,8,1,1063\n1538323201,8,0,1,7\n1538323201,8,1,0,7\n",
         "0,1,0,W,0.5\n0,1,4096,W,0.5\n0,1,0,R,0.5\n0,1,512,R,0.7\n",
         "0.5 0 1000 0 1\n0.6 0 1001 8 0\n0.6 0 1001 0 1\n1.5 0 1001 1 1\n",

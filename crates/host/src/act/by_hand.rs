@@ -250,7 +250,7 @@ impl Held {
         let told = |absent: Absent| self.refused(absent.to_string());
         let mode = self.mode.as_ref().map(|mode| read(machine, mode)).transpose();
         let (mode, duty) = (mode.map_err(told)?, read(machine, &self.duty).map_err(told)?);
-        // The manual mode may read 0 then (`Knob::is_full`).
+        // The manual mode may read 0 then (`Knob::is_manual`).
         let is_full = mode.as_deref() == Some("0") && duty == "255";
         Ok((if is_full { Some(MANUAL.to_owned()) } else { mode }, duty))
     }

@@ -34,7 +34,7 @@ pub fn obstacle(sys: &Sys, group: &str, found: &str, ours: bool) -> Option<Strin
 }
 
 /// Why the unified hierarchy is there and has no cpuset, and what to do: `/proc/cgroups` has its
-/// hierarchy, 0 without one of its own, the number of its groups, and whether it is on (cgroups(7)).
+/// hierarchy, 0 without one of its own, its groups, and whether it is on (cgroups(7)).
 #[must_use]
 pub fn without_cpuset(sys: &Sys) -> &'static str {
     let text = sys.text("proc/cgroups").unwrap_or_default();

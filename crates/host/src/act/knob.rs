@@ -124,10 +124,13 @@ impl Knob {
         Ok(Self { at: At::Cpuset(Folder::open(sys, CGROUPS)?, group.to_owned()) })
     }
 
-    /// Whether it is the mode of a fan whose duty is 255: the manual mode may then read 0, none
-    /// (`reg_to_pwm_enable` of nct6775, `pwm_mode` of it87).
-    pub fn is_full(&mut self, sys: &Sys) -> bool {
+    /// Whether it is a fan's mode, `set` to manual, that reads 0 (none) while the duty is 255, as
+    /// some drivers show the manual mode (`reg_to_pwm_enable` of nct6775, `pwm_mode` of it87).
+    pub fn is_manual(&mut self, sys: &Sys, set: &str, read: &str) -> bool {
         let At::File(device, file, _) = &mut self.at else { return false };
+        if (set, read) != (MANUAL, "0") {
+            return false;
+        }
         let Some(duty) = file.strip_suffix(MODE) else { return false };
         let read = device.here(sys).and_then(|folder| folder.text(duty));
         read.is_ok_and(|duty| duty == "255")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::act::knob::{Knob, MANUAL, Place};
+use crate::act::knob::{Knob, Place};
 use crate::act::lock;
 use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
@@ -217,17 +217,14 @@ fn one(
         return Outcome::Already;
     }
     match knob.set(sys, last, |is| is == last, patience) {
-        Ok((before, after)) => {
-            let is_manual = last == MANUAL && after == "0" && knob.is_full(sys);
-            match after == last || is_manual {
-                true if before == after => Outcome::Already,
-                true => Outcome::Restored { from: before },
-                false => {
-                    let reason = format!("'{last}' was written, '{after}' is read back");
-                    Outcome::Failed { reason }
-                }
+        Ok((before, after)) => match after == last || knob.is_manual(sys, last, &after) {
+            true if before == after => Outcome::Already,
+            true => Outcome::Restored { from: before },
+            false => {
+                let reason = format!("'{last}' was written, '{after}' is read back");
+                Outcome::Failed { reason }
             }
-        }
+        },
         Err(absent) => without(sys, place, &absent, false),
     }
 }

@@ -316,7 +316,7 @@ impl Steering {
             return Outcome::Refused;
         }
         held.touched = true;
-        let written = self.write(at, &asked, now);
+        let written = self.write(at, &asked);
         let held = &mut self.held[at];
         match written {
             Ok(read) => {
@@ -365,7 +365,7 @@ impl Steering {
             return;
         }
         let (set, read) = (set.clone(), read.clone());
-        if is.as_ref().is_ok_and(|is| self.is_manual(at, &set, is, now)) {
+        if is.as_ref().is_ok_and(|is| self.is_as_set(at, &set, is, now)) {
             return;
         }
         let held = &mut self.held[at];
@@ -397,7 +397,7 @@ impl Steering {
             }
             Contest::Reassert if first => {
                 held.reasserted = Some(now);
-                let written = self.write(at, &set, now);
+                let written = self.write(at, &set);
                 let held = &mut self.held[at];
                 match written {
                     Ok(read) => {
@@ -420,27 +420,26 @@ impl Steering {
     }
 
     /// Writes, unless it is so already, and reads back.
-    fn write(&mut self, at: usize, value: &str, now: Nanos) -> Result<String, String> {
+    fn write(&mut self, at: usize, value: &str) -> Result<String, String> {
         let knob = self.held[at].knob.as_mut().map_err(|absent| absent.to_string())?;
         let set = knob.set(&self.sys, value, |read| is_near(value, read), &mut self.patience);
-        let (_, read) = set.map_err(|absent| absent.to_string())?;
-        if is_near(value, &read) || self.is_manual(at, value, &read, now) {
-            return Ok(read);
+        match set.map_err(|absent| absent.to_string())? {
+            (_, read) if is_near(value, &read) => Ok(read),
+            (_, read) if knob.is_manual(&self.sys, value, &read) => Ok(value.to_owned()),
+            (_, read) => Err(format!("'{value}' was written, '{read}' is read back")),
         }
-        Err(format!("'{value}' was written, '{read}' is read back"))
     }
 
-    /// Whether a fan's mode that is `set` to manual and reads 0 is manual all the same: its duty is
-    /// 255, or was so lately that the driver may not have looked since.
-    fn is_manual(&mut self, at: usize, set: &str, read: &str, now: Nanos) -> bool {
-        if (set, read) != (MANUAL, "0") {
-            return false;
-        }
+    /// Whether a fan's mode that reads otherwise than it is `set` is so all the same, or is so as
+    /// far as is known: its driver may not have looked since the duty was another.
+    fn is_as_set(&mut self, at: usize, set: &str, read: &str, now: Nanos) -> bool {
         let held = &mut self.held[at];
-        let is_full = held.knob.as_mut().is_ok_and(|knob| knob.is_full(&self.sys));
-        let duty = held.original.place.duty();
-        let duty = duty.and_then(|duty| self.read_back(self.find(&duty)?));
-        is_full || duty.is_some_and(|(then, _)| now.saturating_sub(then) < CACHED)
+        if held.knob.as_mut().is_ok_and(|knob| knob.is_manual(&self.sys, set, read)) {
+            return true;
+        }
+        let duty = held.original.place.duty().filter(|_| (set, read) == (MANUAL, "0"));
+        let written = duty.and_then(|duty| self.read_back(self.find(&duty)?));
+        written.is_some_and(|(then, _)| now.saturating_sub(then) < CACHED)
     }
 
     /// How many places do not take what they are given, or are somebody else's.

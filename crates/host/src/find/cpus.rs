@@ -14,8 +14,8 @@ const ROOT: &str = "sys/devices/system/cpu";
 const POSSIBLE: Hertz = Hertz(100e9);
 
 /// What to do about a domain that says nonsense.
-const DOMAIN: &str = "this domain is left alone: the kernel takes that from the firmware, which may \
-                      have an update";
+const DOMAIN: &str = "this domain is left alone: the kernel takes that from the firmware, which \
+                      may have an update";
 
 /// One logical CPU.
 #[derive(Debug, Clone, PartialEq)]

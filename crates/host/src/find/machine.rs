@@ -74,8 +74,8 @@ impl Machine {
         (with > 0 && with < all).then(|| {
             let own: Vec<_> = own.into_iter().collect();
             format!(
-                "of {all} sockets {with} has a counter ({}): a part, which stands for no whole; see \
-                 whether the firmware has turned it off for the others, or has an update",
+                "of {all} sockets {with} has a counter ({}): a part, which stands for no whole; \
+                 see whether the firmware has turned it off for the others, or has an update",
                 own.join(", ")
             )
         })

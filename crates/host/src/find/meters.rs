@@ -165,7 +165,8 @@ impl Meters {
                 return (row.driver, files, Watts(0.0));
             }
             let why = format!(
-                "driver {} measures fewer than {sockets} sockets: a part, which stands for no whole",
+                "driver {} measures fewer than {sockets} sockets: a part, which stands for no \
+                 whole",
                 row.driver
             );
             part.extend(files.into_iter().map(|file| (file, why.clone())));

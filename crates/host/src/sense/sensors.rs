@@ -310,14 +310,13 @@ impl Sensors {
         }
         let none = self.drives.iter().all(|drive| drive.now.is_none());
         let first = signals.period.0 == 0 || none;
-        if let Some(sum) = sum.filter(|sum| sum.miscounted && !self.miscounted) {
-            self.miscounted = sum.miscounted;
+        if sum.is_some_and(|sum| sum.miscounted) && !self.miscounted {
+            self.miscounted = true;
             self.notices.push(Notice {
                 place: Place::File { path: "proc/diskstats".to_owned() },
-                text:
-                    "requests under way are miscounted (below 0): absent for as long as they are; \
-                       an update of the kernel may mend it"
-                        .to_owned(),
+                text: "requests under way are miscounted (below 0): absent for as long as they \
+                       are; an update of the kernel may mend it"
+                    .to_owned(),
             });
         }
         signals.io = match sum {
