@@ -114,7 +114,7 @@ fn what_is_away_is_waited_for_or_given_up() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     valid("restore-1", &report);
     let waits = |one: &&Value| one["outcome"] == "pending";
-    assert_eq!(report["restored"].as_array().unwrap().iter().filter(waits).count(), 2, "{report}");
+    assert_eq!(report["restored"].as_array().unwrap().iter().filter(waits).count(), 4, "{report}");
     let output = ebb(&str(&copy.args(&["restore"])));
     let line = "pwm1_enable of nct6798 () waits for its device: nct6798 (): not there\n";
     assert!(text(&output.stdout).contains(line), "{output:?}");

@@ -205,6 +205,13 @@ impl List {
         self.add(of, Some(path), value.ok(), missing);
     }
 
+    /// What is here and cannot be used, and why.
+    fn left(&mut self, left: impl IntoIterator<Item = (String, String)>) {
+        for (path, why) in left {
+            self.add(None, Some(path), None, Some(why));
+        }
+    }
+
     /// What a file says, and may be told.
     fn steer(&mut self, machine: &Machine, of: String, path: String, value: Result<f64, Absent>) {
         let denied = !machine.sys.is_writable(&path);
@@ -351,7 +358,10 @@ fn counted(machine: &Machine, signal: Signal, list: &mut List) {
         Signal::WriteLatencyMean => write_time / writes.max(1.0),
         _ => sum(|c| c.in_flight as f64),
     };
-    list.add(None, Some("sys/block/*/stat".to_owned()), Some(value), None);
+    let miscounted = signal == Signal::InFlight && counters.iter().any(|c| c.miscounted);
+    let missing = miscounted.then(|| "the kernel has miscounted them (below 0)".to_owned());
+    let value = Some(value).filter(|_| !miscounted);
+    list.add(None, Some("sys/block/*/stat".to_owned()), value, missing);
 }
 
 fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
@@ -367,6 +377,7 @@ fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
                 let missing = zone.read(&machine.sys).err().map(|absent| absent.to_string());
                 list.add(Some(zone.name.clone()), Some(zone.counter.clone()), None, missing);
             }
+            list.left(machine.left_zones());
             meters(machine, machine.processor_meters(), list);
             hints(machine).1
         }
@@ -380,9 +391,7 @@ fn meters(machine: &Machine, found: Meters, list: &mut List) {
         let value = machine.sys.number::<u64>(&path).map(|micros| micros as f64 / 1e6);
         list.read(None, path, value);
     }
-    for (path, why) in found.left {
-        list.add(None, Some(path), None, Some(why));
-    }
+    list.left(found.left);
 }
 
 /// The hottest sensor of each socket, and the sensors of processors that say nonsense.
@@ -475,6 +484,7 @@ fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
                 let of = policy.folder.rsplit('/').next().map(str::to_owned);
                 list.read(of, path, value);
             }
+            list.left(machine.cpus.left.clone());
         }
         // Times since the start; their change is the utilisation.
         _ => {
@@ -490,8 +500,12 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
     match control {
         Control::ActiveCores => {
             let path = format!("{CGROUPS}/cgroup.controllers");
-            if sys.text(path).is_ok_and(|text| text.split_whitespace().any(|one| one == "cpuset")) {
-                active_cores(machine, list);
+            match sys.text(&path) {
+                Ok(text) if text.split_whitespace().any(|one| one == "cpuset") => {
+                    active_cores(machine, list);
+                }
+                Ok(_) => list.left([(path, groups::without_cpuset(sys).to_owned())]),
+                Err(_) => {}
             }
             "no cpuset in sys/fs/cgroup: mount the unified hierarchy (cgroup v2)"
         }
@@ -502,6 +516,7 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
                 let of = policy.folder.rsplit('/').next().unwrap_or_default().to_owned();
                 list.steer(machine, of, path, value);
             }
+            list.left(machine.cpus.left.clone());
             NO_FREQUENCIES
         }
         Control::PowerState => {

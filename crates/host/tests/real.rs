@@ -14,9 +14,9 @@ use crate::fans::{act, cycle};
 use crate::tree::{Tree, ampere};
 
 /// What is found of `name`: the file, its value, and whether it counts.
-type Row = (String, Option<f64>, bool);
+pub type Row = (String, Option<f64>, bool);
 
-fn rows(tree: &Tree, name: &str) -> Vec<Row> {
+pub fn rows(tree: &Tree, name: &str) -> Vec<Row> {
     let of = |one: &Found| {
         let path = one.path.clone().unwrap_or_default();
         let path = path.strip_prefix("sys/class/").unwrap_or(&path).to_owned();
@@ -26,9 +26,9 @@ fn rows(tree: &Tree, name: &str) -> Vec<Row> {
     report.signals.iter().filter(|one| one.name == name).map(of).collect()
 }
 
-fn reasons(tree: &Tree, name: &str) -> String {
+pub fn reasons(tree: &Tree, name: &str) -> String {
     let report = Report::new(&tree.machine(), &[]);
-    let own = report.signals.iter().filter(|one| one.name == name);
+    let own = report.signals.iter().chain(&report.controls).filter(|one| one.name == name);
     own.filter_map(|one| one.missing.clone()).collect::<Vec<_>>().join("; ")
 }
 
@@ -41,7 +41,7 @@ fn bad(path: &str) -> Row {
 }
 
 /// What two cycles sense, and what is said meanwhile.
-fn sensed(tree: &Tree) -> (Signals, String) {
+pub fn sensed(tree: &Tree) -> (Signals, String) {
     let mut host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
     let mut signals = Signals::new(host.topology());
     host.sense(&mut signals);
@@ -56,7 +56,7 @@ fn sockets(signals: &Signals) -> Vec<Option<f64>> {
 }
 
 /// `sockets` of four cores, Intel's driver.
-fn server(sockets: u16) -> Tree {
+pub fn server(sockets: u16) -> Tree {
     let tree = Tree::new();
     tree.cpus(sockets, 4, 1);
     for cpu in 0..sockets * 4 {
@@ -265,7 +265,8 @@ fn packages_are_those_that_the_kernel_names() {
     let zones: Vec<_> = zones.iter().map(String::as_str).zip(dies).collect();
     assert_eq!(names(&zones), dies);
     // Where the registers of the processor are out of reach, those in memory count.
-    assert_eq!(names(&[("intel-rapl-mmio:0", "package-0")]), ["package-0"]);
+    let mmio = [("intel-rapl-mmio:0", "package-0"), ("intel-rapl-mmio:1", "package-1")];
+    assert_eq!(names(&mmio), ["package-0", "package-1"]);
 }
 
 /// Linux 5.8 to 5.12 counted AMD's sockets among the chips.

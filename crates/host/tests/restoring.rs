@@ -123,8 +123,8 @@ fn what_is_away_is_waited_for_and_the_rest_is_set_back() {
     }
     let done = bench.restoration();
     assert_eq!(done.count(failed), 0, "{done:#?}");
-    // Two fans, of which the board moves one, two domains, one drive.
-    assert_eq!(done.count(pending), 3 + 4 + 1, "{done:#?}");
+    // Two fans, two domains, one drive.
+    assert_eq!(done.count(pending), 4 + 4 + 1, "{done:#?}");
     assert_eq!(bench.tree.get(LIMIT), "3400000");
     assert_eq!(bench.tree.get("dev/nvme0"), "0");
     assert!(remembered(&Sys::new(bench.tree.path())).unwrap().is_some());
@@ -137,16 +137,39 @@ fn what_is_away_is_waited_for_and_the_rest_is_set_back() {
     }
     assert_eq!(bench.tree.get("dev/nvme1"), "2");
     let done = bench.restoration();
-    assert_eq!(done.places.len(), 8);
+    assert_eq!(done.places.len(), 9);
     assert!(!done.places.iter().any(ebb_host::Restored::stays), "{done:#?}");
     fs::rename(at(&format!("{hwmon}/hwmon8")), at(&format!("{hwmon}/hwmon3"))).unwrap();
     fs::remove_file(at(&format!("{policies}/policy7/affected_cpus"))).unwrap();
-    // The board moves the duty by itself.
-    bench.tree.put("sys/class/hwmon/hwmon3/pwm1", 102).put("dev/log", "");
+    bench.tree.put("dev/log", "");
     let mut after = bench.tree.settings();
     after.retain(|file| !before.contains(file));
     assert_eq!(after, []);
     assert_eq!(remembered(&Sys::new(bench.tree.path())).unwrap(), None);
+}
+
+/// Chips take a duty in the manual mode alone, and some keep the last one in a mode of their own.
+#[test]
+fn a_duty_is_set_back_while_that_can_be_done() {
+    let duty = "sys/class/hwmon/hwmon3/pwm1";
+    for (found, is, then) in [
+        // Found with the board: its duty first.
+        (["90", "2"], ["128", "1"], ["90", "2"]),
+        // The board has it again, after a start or a sleep: it is the board's.
+        (["90", "2"], ["128", "2"], ["128", "2"]),
+        (["90", "2"], ["128", "5"], ["128", "2"]),
+        // Found by hand: its mode first, where that is another by now.
+        (["90", "1"], ["128", "1"], ["90", "1"]),
+        (["90", "1"], ["128", "5"], ["90", "1"]),
+        (["255", "0"], ["128", "1"], ["255", "0"]),
+    ] {
+        let tree = intel();
+        tree.put(duty, is[0]).put(MODE, is[1]);
+        let state = saved(&[(chip("pwm1"), found[0]), (chip("pwm1_enable"), found[1])]);
+        let done = set_back(&tree, state.path());
+        assert_eq!(done.count(failed), 0, "{done:#?}");
+        assert_eq!([tree.get(duty), tree.get(MODE)], then, "{found:?} {is:?}");
+    }
 }
 
 #[test]

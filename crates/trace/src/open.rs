@@ -8,7 +8,7 @@ use parquet::file::reader::ChunkReader;
 
 use crate::files::{self, Patient};
 use crate::foreign;
-use crate::format::field::shown;
+use crate::format::field::{is_comment, shown};
 use crate::format::{
     Columns, Detected, Format, Nearest, Records, detect, nearest, parquet as own, vscsi,
 };
@@ -17,8 +17,10 @@ use crate::input::{Lines, Vscsi};
 use crate::reader::Reader;
 use crate::request::{Source, TraceError};
 
-/// Bytes by which a format is detected.
+/// Bytes by which a format is detected, behind the comments at the start.
 const HEAD: usize = 1024;
+/// Comments that are passed over for that.
+const PREFACE: usize = 256 << 10;
 /// The name of standard input.
 pub const STDIN: &str = "-";
 
@@ -141,12 +143,20 @@ fn stream(
     let mut plain = unpacked(&packed, Box::new(magic.then(from)))
         .map_err(|source| TraceError::Io { file: name.clone(), source })?;
     let mut head = head_of(&mut plain, HEAD);
+    if head.bytes.starts_with(UTF8_MARK) {
+        head.bytes.drain(..UTF8_MARK.len());
+    }
+    while !head.whole && head.error.is_none() && head.bytes.len() < PREFACE {
+        let needed = (preface(&head.bytes) + HEAD).saturating_sub(head.bytes.len());
+        if needed == 0 {
+            break;
+        }
+        let more = head_of(&mut plain, needed);
+        head = head.and(more);
+    }
     let binary = options.format == Some(Format::Vscsi) || vscsi::version(&head.bytes).is_some();
     if let (false, Some(reason)) = (binary, foreign::packed(&head.bytes)) {
         return Err(TraceError::Format { file: name, reason });
-    }
-    if head.bytes.starts_with(UTF8_MARK) {
-        head.bytes.drain(..UTF8_MARK.len());
     }
     let format = match (options.columns, options.format) {
         (Some(_), _) => Format::Columns,
@@ -209,6 +219,9 @@ fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
         return Err(TraceError::Format { file: name.to_owned(), reason });
     }
     let what = match nearest(&head.bytes, head.whole) {
+        None if preface(&head.bytes) >= PREFACE => {
+            format!("its first {} KiB are comments or blank", PREFACE >> 10)
+        }
         None => "no known format fits its first lines".to_owned(),
         Some(Nearest { line, text, fault: None }) => {
             format!("no known format fits its first lines; line {line} is '{}'", shown(text))
@@ -243,7 +256,21 @@ fn head_of(from: &mut impl Read, size: usize) -> Head {
     Head { whole: error.is_none() && bytes.len() < size, bytes, error }
 }
 
+/// Bytes of the comments and blank lines that `head` begins with.
+fn preface(head: &[u8]) -> usize {
+    let is_text = |line: &&[u8]| !line.trim_ascii().is_empty() && !is_comment(line);
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let text = lines.by_ref().find(is_text).map_or(0, <[u8]>::len);
+    head.len() - text - lines.map(<[u8]>::len).sum::<usize>()
+}
+
 impl Head {
+    /// One head and what stands behind it.
+    fn and(mut self, more: Self) -> Self {
+        self.bytes.extend(more.bytes);
+        Self { bytes: self.bytes, ..more }
+    }
+
     /// The stream as if its head had not been taken, with the error at the place where it was.
     fn then<R: Read + Send + 'static>(self, rest: R) -> impl Read + Send {
         Cursor::new(self.bytes).chain(Failing(self.error)).chain(rest)
@@ -297,13 +324,23 @@ mod tests {
         assert_eq!(plain.len(), 2);
         let mark = std::str::from_utf8(UTF8_MARK).unwrap();
         let heading = "device_id,opcode,offset,length,timestamp\n";
-        for before in [mark, "# from the archive\n\n  # 2020\n", heading] {
+        let licence = format!("# {}\n\n", "licence ".repeat(12)).repeat(1000);
+        assert!(licence.len() < PREFACE);
+        let marked = format!("{mark}{licence}").replace('\n', "\r\n");
+        for before in [mark, &marked, "# from the archive\n\n  # 2020\n", heading, &licence] {
             let text = format!("{before}{LINES}");
             assert_eq!(read(text.as_bytes(), None).unwrap(), plain, "{before}");
             assert_eq!(read(text.as_bytes(), Some(Format::Alibaba)).unwrap(), plain, "{before}");
         }
         let all = format!("{mark}# a comment\n{heading}{LINES}# the end\n");
         assert_eq!(read(all.as_bytes(), None).unwrap(), plain);
+    }
+
+    #[test]
+    fn comments_that_do_not_end_are_no_format() {
+        let text = "# none\n".repeat(PREFACE);
+        assert!(refused(text.as_bytes()).contains("its first 256 KiB are comments or blank"));
+        assert!(refused(&vec![b' '; 4 * PREFACE]).contains("comments or blank"));
     }
 
     #[test]

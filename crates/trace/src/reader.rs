@@ -6,7 +6,7 @@ use ebb_policy::units::Nanos;
 
 use crate::format::{Fault, Format, Line, Records, in_sectors};
 use crate::order::Order;
-use crate::request::{LONGEST, LONGEST_SAID, Request, Source, TraceError};
+use crate::request::{LONGEST, LONGEST_SAID, Op, Request, Source, TraceError};
 
 /// Requests that one call of [`Source::fill`] appends at most.
 pub const BATCH: usize = 4096;
@@ -43,6 +43,8 @@ pub struct Reader {
     read: u64,
     ended: bool,
     skipped: Skipped,
+    /// Reads, writes and trims of 0 bytes, among those ignored.
+    empty: u64,
     /// The format was not named but detected.
     detected: bool,
 }
@@ -66,6 +68,7 @@ impl Reader {
             read: 0,
             ended: false,
             skipped: Skipped::default(),
+            empty: 0,
             detected: false,
         }
     }
@@ -100,7 +103,13 @@ impl Reader {
             let name = self.format;
             format!("read as {name}: {units}; --format or --columns for other units")
         });
-        units.into_iter().chain(self.records.notes()).collect()
+        let empty = (self.empty > 0).then(|| {
+            format!(
+                "{} reads, writes and trims of 0 bytes were passed over: they move nothing",
+                self.empty
+            )
+        });
+        units.into_iter().chain(self.records.notes()).chain(empty).collect()
     }
 
     /// Takes the next record into `batch` or the window; `false` at the end.
@@ -110,6 +119,12 @@ impl Reader {
             Ok(Some(Line::Header)) => return Ok(true),
             Ok(Some(Line::Other)) => {
                 self.skipped.ignored += 1;
+                return Ok(true);
+            }
+            // A transfer length of 0 is no error (SBC-4, 5.15).
+            Ok(Some(Line::Request(request))) if request.bytes == 0 && request.op != Op::Flush => {
+                self.skipped.ignored += 1;
+                self.empty += 1;
                 return Ok(true);
             }
             Ok(Some(Line::Request(request))) if self.is_doubtful(&request) => {
@@ -136,6 +151,9 @@ impl Reader {
         let mut reason = "there is no request in it".to_owned();
         if *ignored > 0 {
             reason.push_str(&format!("; {ignored} records are of another kind"));
+        }
+        if self.empty > 0 {
+            reason.push_str(&format!(", {} of them of size 0", self.empty));
         }
         if let Some((line, first)) = reasons.first() {
             reason.push_str(&format!("; {malformed} are malformed, the first at {line}: {first}"));

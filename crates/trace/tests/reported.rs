@@ -210,8 +210,8 @@ const STACK: &str = "\
 
 #[test]
 fn a_volume_and_the_disk_below_it_count_once() {
-    assert_eq!(sums(STACK), ([0, 1, 0], [0, 131_072], 0, (1_054_720 + 256) * 512));
-    assert!(notes(STACK).starts_with("1 requests of 253,0 are not counted"), "{}", notes(STACK));
+    assert_eq!(sums(STACK), ([0, 1, 0], [0, 131_072], 0, (2048 + 256) * 512));
+    assert!(notes(STACK).starts_with("1 requests of 8,0 are not counted"), "{}", notes(STACK));
     same_elsewhere(STACK);
 }
 
@@ -231,4 +231,27 @@ fn zone_appends_are_data() {
     assert_eq!(sums(&rows.join("\n")), right);
     let without: Vec<&str> = rows.into_iter().filter(|row| !row.contains("ZP")).collect();
     assert_eq!(sums(&without.join("\n")), right);
+}
+
+#[test]
+fn rows_that_move_nothing_are_passed_over_and_counted() {
+    for text in [
+        "fio version 3 iolog\n0 a add\n1 a read 0 0\n2 a write 0 4096\n3 a trim 0 0\n\
+         4 a read 0 512\n",
+        "1538323200,128,0,0,1063\n1538323200,0,8,1,1063\n1538323201,8,0,1,7\n1538323201,8,1,0,7\n",
+        "0,1,0,W,0.5\n0,1,4096,W,0.5\n0,1,0,R,0.5\n0,1,512,R,0.7\n",
+        "0.5 0 1000 0 1\n0.6 0 1001 8 0\n0.6 0 1001 0 1\n1.5 0 1001 1 1\n",
+    ] {
+        let (summary, reader) = read(text);
+        assert_eq!((summary.reads, summary.writes, summary.trims), (1, 1, 0), "{text}");
+        assert_eq!((summary.read_bytes, summary.written_bytes), (512, 4096), "{text}");
+        let said = reader.notes().join("\n");
+        assert!(said.contains("2 reads, writes and trims of 0 bytes were passed over"), "{said}");
+    }
+    let error = refused("0,1,0,W,0.5\n0,1,0,R,0.5\n");
+    assert!(
+        error.ends_with("no request in it; 2 records are of another kind, 2 of them of size 0")
+    );
+    let error = refused("0,1,512,R,0.5\n0,1,-512,R,0.5\n");
+    assert!(error.starts_with("t:2: size is negative: '-512'"), "{error}");
 }

@@ -214,10 +214,10 @@ impl Drives {
 /// Power of the packages as the machine is, and with every core busy.
 fn measured(machine: &Machine) -> Result<Measured> {
     if machine.packages().next().is_none() {
-        return Err(usage(
-            "--measure: no energy counters of packages in sys/class/powercap; modprobe \
-             intel_rapl_msr",
-        ));
+        let why =
+            machine.left_zones().into_iter().next().map(|(path, why)| format!("{path}: {why}"));
+        let none = "no energy counters of packages in sys/class/powercap; modprobe intel_rapl_msr";
+        return Err(usage(format!("--measure: {}", why.unwrap_or_else(|| none.to_owned()))));
     }
     out::note(format_args!("measuring: {MEASURED:?} as it is, {MEASURED:?} with all cores busy"));
     let idle = packages(machine)?;
@@ -247,6 +247,7 @@ fn packages(machine: &Machine) -> Result<Watts> {
         let mut sum = Some(Watts(0.0));
         for (zone, meter) in meters {
             let power = meter.power(now, zone.read(&machine.sys).map_err(anyhow::Error::from)?);
+            let power = power.filter(|power| power.0 > 0.0);
             sum = sum.and_then(|sum| Some(sum + power?));
         }
         Ok(sum)

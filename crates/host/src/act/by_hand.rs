@@ -5,8 +5,8 @@
 use ebb_policy::Control;
 use ebb_policy::units::{Celsius, Rpm};
 
-use crate::act::fan::{A_LITTLE, MANUAL, steps};
-use crate::act::knob::{Knob, Place};
+use crate::act::fan::{A_LITTLE, steps};
+use crate::act::knob::{Knob, MANUAL, Place};
 use crate::act::lock;
 use crate::act::originals::{Leave, Original, State};
 use crate::act::owned::StateError;
@@ -249,7 +249,10 @@ impl Held {
     fn now(&self, machine: &Machine) -> Result<(Option<String>, String), SweepError> {
         let told = |absent: Absent| self.refused(absent.to_string());
         let mode = self.mode.as_ref().map(|mode| read(machine, mode)).transpose();
-        Ok((mode.map_err(told)?, read(machine, &self.duty).map_err(told)?))
+        let (mode, duty) = (mode.map_err(told)?, read(machine, &self.duty).map_err(told)?);
+        // The manual mode may read 0 then (`Knob::is_manual`).
+        let is_full = mode.as_deref() == Some("0") && duty == "255";
+        Ok((if is_full { Some(MANUAL.to_owned()) } else { mode }, duty))
     }
 
     fn set(&mut self, machine: &Machine, duty: f64) -> Result<(), SweepError> {

@@ -13,6 +13,7 @@ use ebb_policy::Outcome;
 use ebb_policy::units::{Nanos, Rpm};
 
 use crate::act::contact::Attempt;
+use crate::act::knob::MANUAL;
 use crate::act::steering::{Steering, worse};
 use crate::find::conflicts;
 
@@ -29,8 +30,6 @@ const STEP: f64 = 0.25;
 const ANSWER: f64 = 0.05;
 /// So many of 255 are more than any chip rounds, and no matter to the air.
 pub(super) const A_LITTLE: u8 = 13;
-/// The manual mode (`Documentation/hwmon/sysfs-interface.rst`).
-pub(super) const MANUAL: &str = "1";
 
 /// Who steers it.
 #[derive(Debug, Clone, PartialEq)]
@@ -421,6 +420,29 @@ mod tests {
             assert_eq!(bench.cycle(4, Some(0.5), false).0, Outcome::Changed);
             assert!(bench.is(mode, duty), "{file} {:?}", bench.get("pwm1"));
         }
+    }
+
+    /// nct6775 and it87 say that the mode is none (0) while the duty is 255 by hand, the first of
+    /// them for 1.5 s longer.
+    #[test]
+    fn no_mode_at_full_duty_is_the_manual_mode() {
+        let mut bench = Bench::new();
+        bench.rival("pwm1", "255");
+        // Whatever they make of it when it is written.
+        for (second, share, said) in [(0, 1.0, "1"), (1, 1.0, "0"), (2, 1.0, "0"), (3, 0.9, "0")] {
+            let (outcome, notices) = bench.cycle(second, Some(share), false);
+            assert_eq!((outcome, notices.as_str()), (Outcome::Done, ""), "{second}");
+            bench.rival("pwm1_enable", said);
+        }
+        for second in [4, 5, 10] {
+            assert_eq!(bench.cycle(second, Some(0.9), false), (Outcome::Done, String::new()));
+            bench.rival("pwm1_enable", "1");
+        }
+        // At another duty it is somebody's doing.
+        bench.rival("pwm1_enable", "0");
+        assert!(bench.cycle(20, Some(0.9), false).1.contains("from '1' to '0'"));
+        bench.cycle(21, None, false);
+        assert!(bench.is("0", "230"), "theirs");
     }
 
     #[test]

@@ -33,6 +33,27 @@ pub fn obstacle(sys: &Sys, group: &str, found: &str, ours: bool) -> Option<Strin
     ))
 }
 
+/// Why the unified hierarchy is there and has no cpuset, and what to do: `/proc/cgroups` has its
+/// hierarchy, 0 without one of its own, its groups, and whether it is on (cgroups(7)).
+#[must_use]
+pub fn without_cpuset(sys: &Sys) -> &'static str {
+    let text = sys.text("proc/cgroups").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("cpuset"));
+    let line: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
+    match line[..] {
+        [_, _, "0"] => "cpuset is turned off: boot without cgroup_disable=cpuset",
+        [hierarchy, ..] if hierarchy != "0" => {
+            "cpuset belongs to cgroup v1: boot with systemd.unified_cgroup_hierarchy=1, or \
+             cgroup_no_v1=cpuset"
+        }
+        _ => {
+            "cgroup v2 is mounted and cpuset is not among its controllers: it is not delegated to \
+             this container, or belongs to cgroup v1; run ebb on the host, or boot with \
+             systemd.unified_cgroup_hierarchy=1"
+        }
+    }
+}
+
 /// User tasks in the root group, which no cpuset restricts.
 #[must_use]
 pub fn outside(sys: &Sys) -> usize {

@@ -111,7 +111,9 @@ impl Holds {
             let limits: Vec<_> =
                 machine.packages().filter_map(|zone| limit(machine, zone)).collect();
             if limits.is_empty() {
-                return Err("package_power: no package here has a long-term power limit".to_owned());
+                let none = "no package here has a long-term power limit".to_owned();
+                let why = machine.lacks_packages().unwrap_or(none);
+                return Err(format!("package_power: {why}"));
             }
             for path in limits {
                 hold(path, format!("{:.0}", power.0 * 1e6));

@@ -20,6 +20,10 @@ const CPUS: &str = "sys/devices/system/cpu";
 /// The controllers that the root control group hands on.
 const CONTROLLERS: &str = "cgroup.subtree_control";
 
+/// The manual mode of a fan (`Documentation/hwmon/sysfs-interface.rst`), and how its file ends.
+pub(super) const MANUAL: &str = "1";
+const MODE: &str = "_enable";
+
 /// The first nap of who waits for the kernel; each is twice as long as the one before, up to
 /// [`LONGEST_NAP`].
 const NAP: Duration = Duration::from_millis(1);
@@ -118,6 +122,28 @@ impl Knob {
     /// Where there are no control groups.
     pub fn cpuset(sys: &Sys, group: &str) -> Result<Self, Absent> {
         Ok(Self { at: At::Cpuset(Folder::open(sys, CGROUPS)?, group.to_owned()) })
+    }
+
+    /// Whether it is a fan's mode, `set` to manual, that reads 0 (none) while the duty is 255, as
+    /// some drivers show the manual mode (`reg_to_pwm_enable` of nct6775, `pwm_mode` of it87).
+    pub fn is_manual(&mut self, sys: &Sys, set: &str, read: &str) -> bool {
+        let At::File(device, file, _) = &mut self.at else { return false };
+        if (set, read) != (MANUAL, "0") {
+            return false;
+        }
+        let Some(duty) = file.strip_suffix(MODE) else { return false };
+        let read = device.here(sys).and_then(|folder| folder.text(duty));
+        read.is_ok_and(|duty| duty == "255")
+    }
+
+    /// Whether it is the duty of a fan that its chip steers, which is nobody else's to set.
+    pub fn is_steered(&mut self, sys: &Sys) -> bool {
+        let At::File(device, file, _) = &mut self.at else { return false };
+        if !file.starts_with("pwm") || file.ends_with(MODE) {
+            return false;
+        }
+        let mode = device.here(sys).and_then(|folder| folder.text(&format!("{file}{MODE}")));
+        mode.is_ok_and(|mode| mode.parse::<u32>().is_ok_and(|mode| mode > 1))
     }
 
     /// What it is set to.
@@ -408,6 +434,15 @@ fn set_offline(sys: &Sys, all: &Folder, list: &str) -> Result<(), Absent> {
     done
 }
 
+/// Whether what was read back is what was written, as far as drivers round: a fan's chip to a few
+/// steps, a processor to its own frequencies.
+pub(super) fn is_near(written: &str, read: &str) -> bool {
+    let numbers = (written.parse::<f64>(), read.parse::<f64>());
+    let (Ok(written), Ok(read)) = numbers else { return written == read };
+    let coarse = written >= 16.0;
+    written == read || coarse && (written - read).abs() <= (0.02 * written).max(4.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,5 +460,16 @@ mod tests {
         let mut patience = Duration::from_millis(5);
         let is = settled(|| Ok("1".to_owned()), |is| is == "2", &mut patience).unwrap();
         assert_eq!((is.as_str(), patience), ("1", Duration::ZERO));
+    }
+
+    #[test]
+    fn a_value_that_is_rounded_is_the_value() {
+        for (written, read, near) in
+            [("128", "127", true), ("128", "120", false), ("2000000", "1990000", true)]
+        {
+            assert_eq!(is_near(written, read), near, "{written} {read}");
+        }
+        assert!(!is_near("3", "2"), "a power state is not rounded");
+        assert!(is_near("4-7", "4-7") && !is_near("4-7", "root invalid"));
     }
 }

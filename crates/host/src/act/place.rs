@@ -227,6 +227,14 @@ impl Place {
         matches!(self, Self::File { path } if path.contains("/cpufreq/"))
     }
 
+    /// The duty of the fan whose mode it is.
+    #[must_use]
+    pub fn duty(&self) -> Option<Self> {
+        let Self::Chip { chip, device, file } = self else { return None };
+        let file = file.strip_suffix("_enable")?.to_owned();
+        Some(Self::Chip { chip: chip.clone(), device: device.clone(), file })
+    }
+
     /// Whether it is on the list.
     #[must_use]
     pub fn is_listed(&self) -> bool {

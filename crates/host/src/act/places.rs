@@ -4,7 +4,7 @@
 use ebb_policy::{Control, Topology};
 
 use crate::act::idle_wake;
-use crate::act::knob::{Knob, Place};
+use crate::act::knob::{Knob, MANUAL, Place};
 use crate::act::originals::{Leave, Original};
 use crate::act::parking;
 use crate::act::steering::Notice;
@@ -27,8 +27,6 @@ pub struct Unit {
 struct Steered {
     place: Place,
     safe: Safe,
-    /// Whether its value is the firmware's while it steers itself.
-    moves: bool,
 }
 
 /// What can do no harm in a place.
@@ -42,7 +40,7 @@ enum Safe {
 
 impl Steered {
     fn new(place: Place, safe: Safe) -> Self {
-        Self { place, safe, moves: false }
+        Self { place, safe }
     }
 }
 
@@ -89,7 +87,6 @@ impl Steered {
             Safe::Found => found.clone(),
             Safe::Value(value) => value.clone(),
         };
-        let leave = if leave == Leave::Restore && self.moves { Leave::Keep } else { leave };
         let original = Original { place: self.place.clone(), found, safe, leave };
         original.check().map(|()| original)
     }
@@ -144,14 +141,8 @@ pub fn units(
 pub fn fan_unit(machine: &Machine, fan: &Fan) -> Unit {
     let (duty, mode) = fan_places(machine, fan);
     let duty = Steered::new(duty, Safe::Value("255".to_owned()));
-    let Some((place, file)) = mode.zip(fan.mode_file(machine)) else {
-        return Unit::of(Control::FanDuty, vec![duty]);
-    };
-    // 0 is no control, 1 is manual; all others are the chip's own, which moves the duty
-    // (Documentation/hwmon/sysfs-interface.rst).
-    let moves = machine.sys.number::<u32>(&file).is_ok_and(|mode| mode > 1);
-    let mode = Steered::new(place, Safe::Value("1".to_owned()));
-    Unit::of(Control::FanDuty, vec![Steered { moves, ..duty }, mode])
+    let mode = mode.map(|mode| Steered::new(mode, Safe::Value(MANUAL.to_owned())));
+    Unit::of(Control::FanDuty, std::iter::once(duty).chain(mode).collect())
 }
 
 /// The place of a frequency limit.

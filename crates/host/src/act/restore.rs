@@ -182,10 +182,16 @@ fn every(machine: &Machine, all: &Originals, leave: Option<Leave>) -> Vec<Restor
         let to = original.last(leave).map(str::to_owned);
         done.push(Restored { place: original.place.clone(), to, outcome });
     }
-    // A limit may have stood in the way of another one: a minimum above the maximum of before.
+    // A limit may have stood in the way of another one: a minimum above the maximum of before. And
+    // a fan's mode may have changed its duty, or kept it from being set.
     for (original, restored) in all.originals.iter().zip(&mut done) {
-        if matches!(restored.outcome, Outcome::Failed { .. }) {
-            restored.outcome = one(machine, original, leave, &mut patience);
+        let has_failed = matches!(restored.outcome, Outcome::Failed { .. });
+        let was_set = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
+        if has_failed || was_set && matches!(original.place, Place::Chip { .. }) {
+            let again = one(machine, original, leave, &mut patience);
+            if has_failed || again != Outcome::Already {
+                restored.outcome = again;
+            }
         }
     }
     done
@@ -206,12 +212,19 @@ fn one(
         Ok(knob) => knob,
         Err(absent) => return without(sys, place, &absent, true),
     };
+    // Set before its mode was, or else the chip's own.
+    if knob.is_steered(sys) {
+        return Outcome::Already;
+    }
     match knob.set(sys, last, |is| is == last, patience) {
-        Ok((before, after)) if after == last && before == last => Outcome::Already,
-        Ok((before, after)) if after == last => Outcome::Restored { from: before },
-        Ok((_, after)) => {
-            Outcome::Failed { reason: format!("'{last}' was written, '{after}' is read back") }
-        }
+        Ok((before, after)) => match after == last || knob.is_manual(sys, last, &after) {
+            true if before == after => Outcome::Already,
+            true => Outcome::Restored { from: before },
+            false => {
+                let reason = format!("'{last}' was written, '{after}' is read back");
+                Outcome::Failed { reason }
+            }
+        },
         Err(absent) => without(sys, place, &absent, false),
     }
 }

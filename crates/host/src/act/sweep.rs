@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use ebb_policy::Control;
 
 use crate::act::by_hand::{Heat, SweepError, read, save, set_back, write};
-use crate::act::fan::MANUAL;
-use crate::act::knob::Place;
+use crate::act::knob::{MANUAL, Place};
 use crate::act::originals::{Leave, Original, State};
 use crate::act::places::{fan_places, fan_unit};
 use crate::find::fans::{Fan, Fans};

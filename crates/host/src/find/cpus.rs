@@ -13,6 +13,10 @@ const ROOT: &str = "sys/devices/system/cpu";
 /// No processor runs faster: a driver that says so is not believed.
 const POSSIBLE: Hertz = Hertz(100e9);
 
+/// What to do about a domain that says nonsense.
+const DOMAIN: &str = "this domain is left alone: the kernel takes that from the firmware, which \
+                      may have an update";
+
 /// One logical CPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cpu {
@@ -115,6 +119,8 @@ pub struct Cpus {
     pub sockets: u16,
     /// Their architecture.
     pub arch: Arch,
+    /// Frequency domains that cannot be steered, by their folders, and why.
+    pub left: Vec<(String, String)>,
 }
 
 impl Cpus {
@@ -130,11 +136,15 @@ impl Cpus {
             return Err(sys.nonsense(format!("{ROOT}/online"), "", "a list of CPUs"));
         }
         let cores = cores(sys, &online);
-        let policies: Vec<_> = sys
-            .numbered(format!("{ROOT}/cpufreq"), "policy")
-            .iter()
-            .filter_map(|name| policy(sys, &format!("{ROOT}/cpufreq/{name}")).ok())
-            .collect();
+        let (mut policies, mut left) = (Vec::new(), Vec::new());
+        for name in sys.numbered(format!("{ROOT}/cpufreq"), "policy") {
+            let folder = format!("{ROOT}/cpufreq/{name}");
+            match policy(sys, &folder) {
+                Ok(policy) => policies.push(policy),
+                Err(_) if rests(sys, &folder) => {}
+                Err(absent) => left.push((folder, format!("{absent}; {DOMAIN}"))),
+            }
+        }
         let package = |cpu: u16| {
             // -1 where the firmware does not say.
             let file = format!("{ROOT}/cpu{cpu}/topology/physical_package_id");
@@ -151,7 +161,8 @@ impl Cpus {
             Cpu { number, socket, siblings, policy, idle: idle_states(sys, number) }
         });
         let arch = Arch::found(sys, &policies);
-        Ok(Self { cpus: cpus.collect(), policies, sockets: packages.len() as u16, arch })
+        let (cpus, sockets) = (cpus.collect(), packages.len() as u16);
+        Ok(Self { cpus, policies, sockets, arch, left })
     }
 
     /// What becomes of ceilings below what the hardware can do, where there are any.
@@ -197,6 +208,12 @@ fn cores(sys: &Sys, online: &[u16]) -> BTreeMap<u16, Vec<u16>> {
     cores
 }
 
+/// Whether all CPUs of a frequency domain are offline: none of its files can be read.
+fn rests(sys: &Sys, folder: &str) -> bool {
+    let cpus = sys.text(format!("{folder}/related_cpus"));
+    matches!(cpus, Err(Absent::Failed { .. } | Absent::Away { .. }))
+}
+
 fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
     let hertz = |khz: u64| Hertz(khz as f64 * 1e3);
     let read = |name: &str| sys.number(format!("{folder}/{name}")).map(hertz);
@@ -208,7 +225,11 @@ fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
     steps.sort_by(|a, b| a.0.total_cmp(&b.0));
     steps.dedup();
     let (lowest, highest) = (read("cpuinfo_min_freq")?, read("cpuinfo_max_freq")?);
-    if !(Hertz(1.0)..=highest).contains(&lowest) || highest > POSSIBLE {
+    if lowest == Hertz(0.0) {
+        // Seen with tables of CPPC without a lowest frequency.
+        return Err(sys.nonsense(format!("{folder}/cpuinfo_min_freq"), "0", "a frequency"));
+    }
+    if lowest > highest || highest > POSSIBLE {
         let text = format!("{lowest} to {highest}");
         return Err(sys.nonsense(folder, &text, "a range of frequencies"));
     }

@@ -32,9 +32,12 @@ pub struct Drive {
     /// The controller of an NVMe namespace, such as `nvme0`.
     pub controller: Option<String>,
     /// How it is reached: an NVMe controller by `pcie`, `tcp`, `rdma`, `fc`, a SCSI disk by `usb`,
-    /// `iscsi`, `fc`, where it is not a bus of the server.
+    /// `iscsi`, `fc`, where it is not a bus of the server; `virtual` of a guest's.
     pub transport: Option<String>,
 }
+
+/// What the virtual SCSI and ATA disks of hypervisors say of vendor or model first.
+const HYPERVISORS: [&str; 4] = ["QEMU", "VBOX", "VMware", "Msft"];
 
 /// How a SCSI disk is reached where it is not by SATA or SAS.
 fn scsi_transport(sys: &Sys, name: &str) -> Option<&'static str> {
@@ -71,15 +74,23 @@ impl Drive {
         let bytes = sectors.saturating_mul(512);
         let controller = sys.numbered(format!("{folder}/device"), "nvme").into_iter().next();
         let controller = controller.or_else(|| controller_of(&name));
+        let vendor = sys.text(format!("{folder}/device/vendor")).unwrap_or_default();
+        let is_one = |said: &&str| HYPERVISORS.iter().any(|known| said.starts_with(known));
+        let is_virtual = controller.is_none()
+            && (["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix))
+                || [vendor.as_str(), &model].iter().any(is_one));
         let transport = match &controller {
             Some(controller) => sys.text(format!("sys/class/nvme/{controller}/transport")).ok(),
+            None if is_virtual => Some("virtual".to_owned()),
             None => scsi_transport(sys, &name).map(str::to_owned),
         };
         let marks = Marks::found(sys, &name, controller.as_deref(), bytes);
         let drive = Self {
             id: marks.id(&model, controller.is_some()),
             model,
-            rotational: sys.number::<u8>(format!("{folder}/queue/rotational")).ok()? == 1,
+            // What a guest is told of a virtual disk is the default, and none of it turns here.
+            rotational: sys.number::<u8>(format!("{folder}/queue/rotational")).ok()? == 1
+                && !is_virtual,
             bytes,
             controller,
             transport,
@@ -113,6 +124,12 @@ impl Drive {
     #[must_use]
     pub fn is_remote(&self) -> bool {
         matches!(self.transport.as_deref(), Some("tcp" | "rdma" | "fc" | "iscsi"))
+    }
+
+    /// Whether it is a hypervisor's: virtio, Xen, a virtual SCSI or ATA disk.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.transport.as_deref() == Some("virtual")
     }
 
     /// Whether it is on a bus of the server, SATA or SAS, and no disk on USB, iSCSI or Fibre
@@ -214,6 +231,15 @@ fn controller_of(name: &str) -> Option<String> {
     number.parse::<u32>().ok().map(|number| format!("nvme{number}"))
 }
 
+/// The field of what is under way.
+const UNDER_WAY: usize = 8;
+
+/// Requests under way; `None` of what the kernel says where its counter went below 0, as a number
+/// of 32 bits or of 64, with a sign or without.
+pub(crate) fn under_way(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|count| *count < 1 << 31)
+}
+
 /// What a drive did since it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
@@ -229,8 +255,10 @@ pub struct Counters {
     pub written_bytes: u64,
     /// Time that all writes took together.
     pub write_time: Nanos,
-    /// Requests under way.
+    /// Requests under way; 0 where that was miscounted.
     pub in_flight: u64,
+    /// Whether the kernel says of those what cannot be.
+    pub miscounted: bool,
     /// Time with any request under way.
     pub busy: Nanos,
 }
@@ -239,10 +267,16 @@ impl Counters {
     /// The fields of `/sys/block/*/stat`, or those of `/proc/diskstats` after the name; later
     /// kernels have more of them.
     pub(crate) fn parse<'a>(text: impl Iterator<Item = &'a str>) -> Option<Self> {
-        let mut fields = [0_u64; 10];
-        let mut text = text.map(str::parse);
-        for field in &mut fields {
-            *field = text.next()?.ok()?;
+        let (mut fields, mut miscounted, mut text) = ([0_u64; 10], false, text);
+        for (at, field) in fields.iter_mut().enumerate() {
+            let text = text.next()?;
+            if at != UNDER_WAY {
+                *field = text.parse().ok()?;
+                continue;
+            }
+            text.parse::<i128>().ok()?;
+            let counted = under_way(text);
+            (*field, miscounted) = (counted.unwrap_or_default(), counted.is_none());
         }
         let time = |millis: u64| millis.checked_mul(1_000_000).map(Nanos);
         let [reads, _, read, read_ms, writes, _, written, write_ms, in_flight, busy_ms] = fields;
@@ -254,6 +288,7 @@ impl Counters {
             written_bytes: written.checked_mul(512)?,
             write_time: time(write_ms)?,
             in_flight,
+            miscounted,
             busy: time(busy_ms)?,
         })
     }
@@ -269,6 +304,7 @@ impl Counters {
             written_bytes: self.written_bytes.saturating_add(other.written_bytes),
             write_time: time(self.write_time, other.write_time),
             in_flight: self.in_flight.saturating_add(other.in_flight),
+            miscounted: self.miscounted || other.miscounted,
             busy: time(self.busy, other.busy),
         }
     }
@@ -286,6 +322,7 @@ impl Counters {
             written_bytes: self.written_bytes.checked_sub(before.written_bytes)?,
             write_time: time(self.write_time, before.write_time)?,
             in_flight: self.in_flight,
+            miscounted: self.miscounted,
             busy: time(self.busy, before.busy)?,
         })
     }
@@ -304,8 +341,21 @@ mod tests {
         assert_eq!((counters.reads, counters.read_bytes), (7, 1024 * 512));
         assert_eq!((counters.writes, counters.written_bytes), (9, 4096 * 512));
         assert_eq!((counters.in_flight, counters.busy), (3, Nanos::from_millis(41)));
-        for wrong in ["", "1 2 3", "1 2 3 4 5 6 7 8 9 x", "1 2 99999999999999999999 4 5 6 7 8 9 10"]
-        {
+        for count in ["-1", "4294967295", "4294967290", "18446744073709551615"] {
+            let counters =
+                Counters::parse(text.replace("  3 ", &format!(" {count} ")).split_whitespace());
+            let counters = counters.unwrap();
+            assert_eq!((counters.in_flight, counters.miscounted), (0, true), "{count}");
+            assert_eq!((counters.writes, counters.busy), (9, Nanos::from_millis(41)));
+        }
+        for wrong in [
+            "",
+            "1 2 3",
+            "1 2 3 4 5 6 7 8 9 x",
+            "1 2 3 4 5 6 7 8 -1 x",
+            "1 2 3 4 5 6 -7 8 9 10",
+            "1 2 99999999999999999999 4 5 6 7 8 9 10",
+        ] {
             assert_eq!(Counters::parse(wrong.split_whitespace()), None, "{wrong}");
         }
     }

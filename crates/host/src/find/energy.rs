@@ -9,6 +9,14 @@ use crate::sys::{Absent, Sys};
 /// Where Linux has its zones.
 const ROOT: &str = "sys/class/powercap";
 
+/// What the zone of a whole board is.
+const PSYS: &str = "psys counts what the board's maker chose, neither the packages nor the server; \
+                    an update of the firmware or the kernel may bring their own counters";
+
+/// What it means that a zone is listed and has no files.
+const HIDDEN: &str = "it is listed and has no files: they are hidden from this container or \
+                      sandbox; run ebb on the host, or with the host's /sys";
+
 /// One zone, such as a package or its memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
@@ -27,17 +35,10 @@ impl Zone {
     /// there is none, the sockets of AMD's energy driver.
     #[must_use]
     pub fn found(sys: &Sys, chips: &[Chip]) -> Vec<Self> {
-        let zone = |name: &String| {
-            let folder = format!("{ROOT}/{name}");
-            let counter = format!("{folder}/energy_uj");
-            // Not readable without root since Linux 5.10; the zone is there all the same.
-            let name = sys.text(format!("{folder}/name")).ok().filter(|_| sys.has(&counter))?;
-            let range = sys.number(format!("{folder}/max_energy_range_uj"));
-            Some(Self { folder, name, counter, range: range.ok().filter(|range| *range > 0) })
-        };
         // `intel-rapl-mmio` counts the same joules a second time.
         let (mmio, others): (Vec<_>, Vec<_>) =
             sys.names(ROOT).into_iter().partition(|name| name.contains("mmio"));
+        let zone = |name: &String| Self::at(sys, name).ok();
         let mut zones: Vec<_> = others.iter().filter_map(zone).collect();
         if !zones.iter().any(Self::is_package) {
             zones.extend(mmio.iter().filter_map(zone));
@@ -46,6 +47,35 @@ impl Zone {
             zones.extend(chips.iter().flat_map(|chip| Self::of_chip(sys, chip)));
         }
         zones
+    }
+
+    /// The zone of a folder; without one why, unless it is only a limit.
+    fn at(sys: &Sys, name: &str) -> Result<Self, Option<String>> {
+        let folder = format!("{ROOT}/{name}");
+        let (counter, named) = (format!("{folder}/energy_uj"), format!("{folder}/name"));
+        // Not readable without root since Linux 5.10; the zone is there all the same.
+        if !sys.has(&counter) {
+            return Err((!sys.has(named)).then(|| HIDDEN.to_owned()));
+        }
+        let name = sys.text(named).map_err(|absent| {
+            format!("it does not say what it counts: {absent}; see what the kernel's log says")
+        })?;
+        let range = sys.number(format!("{folder}/max_energy_range_uj"));
+        Ok(Self { folder, name, counter, range: range.ok().filter(|range| *range > 0) })
+    }
+
+    /// What is listed and does not count energy, or that of a board alone where `psys` is to be
+    /// told, and why.
+    #[must_use]
+    pub fn left(sys: &Sys, psys: bool) -> Vec<(String, String)> {
+        // Without a colon it is a kind of zone, with two a part of a package.
+        let is_top = |name: &String| name.matches(':').count() == 1;
+        let names = sys.names(ROOT).into_iter().filter(is_top);
+        let why = |name: &String| match Self::at(sys, name) {
+            Ok(zone) => (psys && zone.name == "psys").then(|| PSYS.to_owned()),
+            Err(why) => why,
+        };
+        names.filter_map(|name| Some((format!("{ROOT}/{name}"), why(&name)?))).collect()
     }
 
     /// The sockets of `amd_energy`, whose counters of 64 bits start again after years.
@@ -66,6 +96,12 @@ impl Zone {
     #[must_use]
     pub fn is_package(&self) -> bool {
         self.name.starts_with("package-") || self.name.starts_with("Esocket")
+    }
+
+    /// The socket that it is of or in: `package-1` of `package-1-die-0`.
+    #[must_use]
+    pub fn socket(&self) -> &str {
+        self.name.split_once("-die-").map_or(&self.name, |(socket, _)| socket)
     }
 
     /// The counter, in microjoules.

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::find::chips::Of;
-use crate::find::hwmon::Chip;
+use crate::find::hwmon::{Chip, fault};
 use crate::find::machine::Machine;
 use crate::sys::Sys;
 
@@ -298,6 +298,9 @@ fn unseen(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
     match chip.speed(&machine.sys, tachometer) {
         Ok(speed) if speed.0 > 0.0 => None,
         Ok(_) => Some("its tachometer reads 0: nothing turns there"),
+        Err(_) if fault(&machine.sys, &chip.file(tachometer)).is_some() => {
+            Some("its tachometer has a fault: nobody would see it stop")
+        }
         Err(_) => Some("its tachometer cannot be read: nobody would see it stop"),
     }
 }

@@ -31,6 +31,18 @@ pub struct Chip {
     pub powers: Vec<(String, String)>,
 }
 
+/// Where the driver says whether the sensor of an input is broken or not connected.
+pub(crate) fn fault_file(input: &str) -> String {
+    format!("{}_fault", input.rsplit_once('_').map_or(input, |(input, _)| input))
+}
+
+/// That it says so of the file of an input.
+pub(crate) fn fault(sys: &Sys, input: &str) -> Option<String> {
+    let file = fault_file(input);
+    let is_one = sys.number::<u32>(&file).is_ok_and(|fault| fault != 0);
+    is_one.then(|| format!("a fault, by {}", file.rsplit('/').next().unwrap_or_default()))
+}
+
 impl Chip {
     /// All chips.
     #[must_use]
@@ -119,16 +131,13 @@ impl Chip {
     ) -> Result<Celsius, Absent> {
         let file = self.file(input);
         let celsius = sys.number::<i64>(&file)? as f64 / 1e3;
-        if self.is_faulty(sys, input) || !good.contains(&celsius) {
+        if let Some(fault) = fault(sys, &file) {
+            return Err(sys.nonsense(file, &fault, "what a good sensor says"));
+        }
+        if !good.contains(&celsius) {
             return Err(sys.nonsense(file, &format!("{celsius} °C"), "what a good sensor says"));
         }
         Ok(Celsius(celsius))
-    }
-
-    /// Whether the driver says that the sensor of an input is broken or not connected.
-    #[must_use]
-    pub fn is_faulty(&self, sys: &Sys, input: &str) -> bool {
-        sys.number(format!("{}/{input}_fault", self.folder)) == Ok(1)
     }
 
     /// Where the hardware slows itself down by this input; `None` where the chip does not say.
@@ -146,6 +155,9 @@ impl Chip {
     pub fn speed(&self, sys: &Sys, fan: &str) -> Result<Rpm, Absent> {
         let file = self.file(fan);
         let speed = sys.number::<u32>(&file)?;
+        if let Some(fault) = fault(sys, &file) {
+            return Err(sys.nonsense(file, &fault, "what a good sensor says"));
+        }
         if speed > FASTEST {
             return Err(sys.nonsense(file, &speed.to_string(), "what a good sensor says"));
         }

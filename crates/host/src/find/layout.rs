@@ -208,7 +208,8 @@ impl DriveParts {
         let states =
             self.identity.as_ref().map(|identity| &identity.states[..]).unwrap_or_default();
         let says = states.first().is_some_and(|state| state.operational && state.max_power.0 > 0.0);
-        match (says || self.drive.is_remote(), self.drive.rotational) {
+        let fed_elsewhere = self.drive.is_remote() || self.drive.is_virtual();
+        match (says || fed_elsewhere, self.drive.rotational) {
             (true, _) => None,
             (_, true) => Some((DISK, "above the data sheets of hard disks")),
             (_, false) => Some((BAY, "what a drive bay supplies")),

@@ -1,5 +1,7 @@
 //! All that was found on this machine.
 
+use std::collections::BTreeSet;
+
 use crate::find::chips::Of;
 use crate::find::cpus::Cpus;
 use crate::find::drives::Drive;
@@ -57,9 +59,46 @@ impl Machine {
         self.nvme.open(&self.sys, controller)
     }
 
-    /// Energy counters of whole sockets.
+    /// Energy counters of all sockets together; none where one of them has none.
     pub fn packages(&self) -> impl Iterator<Item = &Zone> {
-        self.zones.iter().filter(|zone| zone.is_package())
+        let is_whole = self.lacks_packages().is_none();
+        self.zones.iter().filter(move |zone| is_whole && zone.is_package())
+    }
+
+    /// Why the energy counters that there are are not those of the processors, but of a part.
+    #[must_use]
+    pub fn lacks_packages(&self) -> Option<String> {
+        let own = self.zones.iter().filter(|zone| zone.is_package()).map(Zone::socket);
+        let own: BTreeSet<_> = own.collect();
+        let (with, all) = (own.len(), usize::from(self.cpus.sockets));
+        (with > 0 && with < all).then(|| {
+            let own: Vec<_> = own.into_iter().collect();
+            format!(
+                "of {all} sockets {with} has a counter ({}): a part, which stands for no whole; \
+                 see whether the firmware has turned it off for the others, or has an update",
+                own.join(", ")
+            )
+        })
+    }
+
+    /// Energy counters that are listed and not used, and why.
+    #[must_use]
+    pub fn left_zones(&self) -> Vec<(String, String)> {
+        let packages = self.zones.iter().filter(|zone| zone.is_package());
+        let part = self.lacks_packages();
+        let part = packages.filter_map(|zone| Some((zone.counter.clone(), part.clone()?)));
+        let is_psys = self.packages().next().is_none();
+        part.chain(Zone::left(&self.sys, is_psys)).collect()
+    }
+
+    /// What is not sensed of the machine, and why, but what its drives and fans say themselves.
+    #[must_use]
+    pub fn left(&self) -> Vec<(String, String)> {
+        let mut all = self.cpus.left.clone();
+        all.extend(self.left_zones());
+        all.extend(self.wall_meters().left);
+        all.extend(self.processor_meters().left);
+        all
     }
 
     /// The meters of the whole server that it has.
@@ -73,7 +112,7 @@ impl Machine {
     pub fn processor_meters(&self) -> Meters {
         match self.packages().next() {
             Some(_) => Meters::default(),
-            None => Meters::of_processors(&self.sys, &self.chips),
+            None => Meters::of_processors(&self.sys, &self.chips, self.cpus.sockets),
         }
     }
 

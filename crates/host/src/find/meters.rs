@@ -4,7 +4,7 @@
 use ebb_policy::units::Watts;
 
 use crate::find::chips::{self, Of};
-use crate::find::hwmon::Chip;
+use crate::find::hwmon::{Chip, fault};
 use crate::sys::Sys;
 
 /// What a power input measures.
@@ -146,18 +146,35 @@ impl Meters {
         found
     }
 
-    /// Those of the processors, where nothing counts their energy.
+    /// Those of the processors of `sockets`, where nothing counts their energy: what fewer chips
+    /// measure is a part.
     #[must_use]
-    pub fn of_processors(sys: &Sys, chips: &[Chip]) -> Self {
+    pub fn of_processors(sys: &Sys, chips: &[Chip], sockets: u16) -> Self {
+        let mut part = Vec::new();
         let kinds = METERS.iter().map(|row| {
             let own = chips.iter().filter(|chip| row.chips.contains(&&*chip.name));
-            let files = own.flat_map(|chip| {
+            let files = own.map(|chip| -> Vec<String> {
                 let of = |(_, label): &&(String, String)| measures(chip, label) == Measures::Cpu;
-                chip.powers.iter().filter(of).map(|(input, _)| chip.power_file(sys, input))
+                let own = chip.powers.iter().filter(of);
+                own.map(|(input, _)| chip.power_file(sys, input)).collect()
             });
-            (row.driver, files.collect(), Watts(0.0))
+            let files: Vec<_> = files.filter(|files| !files.is_empty()).collect();
+            let is_whole = files.len() >= usize::from(sockets);
+            let files = files.concat();
+            if is_whole {
+                return (row.driver, files, Watts(0.0));
+            }
+            let why = format!(
+                "driver {} measures fewer than {sockets} sockets: a part, which stands for no \
+                 whole",
+                row.driver
+            );
+            part.extend(files.into_iter().map(|file| (file, why.clone())));
+            (row.driver, Vec::new(), Watts(0.0))
         });
-        Self::first_of(sys, kinds)
+        let mut found = Self::first_of(sys, kinds);
+        found.left.extend(part);
+        found
     }
 
     /// The first kind of which any meter says something, by driver, files, and the least that each
@@ -170,6 +187,10 @@ impl Meters {
         for (driver, files, least) in kinds {
             let (mut sum, mut good, mut unread) = (Watts(0.0), Vec::new(), Vec::new());
             for file in files {
+                if let Some(fault) = fault(sys, &file) {
+                    left.push((file, format!("its driver (driver {driver}) reports {fault}")));
+                    continue;
+                }
                 match sys.number::<i64>(&file).map(|micros| Watts(micros as f64 / 1e6)) {
                     Ok(power) if (least..=MOST).contains(&power) => {
                         sum += power;

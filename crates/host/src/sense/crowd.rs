@@ -14,6 +14,7 @@ use ebb_policy::live::WATCH;
 use ebb_policy::units::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::find::drives::under_way;
 use crate::find::machine::Machine;
 use crate::sense::watched::Watched;
 
@@ -165,7 +166,7 @@ pub fn runnable(text: &str) -> Option<u64> {
 /// Reads and writes in flight (`Documentation/ABI/stable/sysfs-block`).
 fn in_flight(text: &str) -> Option<u64> {
     let fields = text.split_ascii_whitespace();
-    fields.map(|field| field.parse::<u64>().ok()).try_fold(0, |sum: u64, n| sum.checked_add(n?))
+    fields.map(under_way).try_fold(0, |sum: u64, n| sum.checked_add(n?))
 }
 
 #[cfg(test)]
@@ -190,6 +191,8 @@ mod tests {
         assert_eq!(runnable("0.20 0.18 0.12 31/1080 11206"), Some(31));
         assert_eq!(runnable("0.20 0.18"), None);
         assert_eq!(in_flight("       2       15"), Some(17));
-        assert_eq!(in_flight("x"), None);
+        for nonsense in ["x", "4294967295 0", "0 -1"] {
+            assert_eq!(in_flight(nonsense), None);
+        }
     }
 }

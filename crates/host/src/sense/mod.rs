@@ -2,6 +2,7 @@
 
 pub mod crowd;
 pub mod drive_watch;
+pub mod energy;
 pub mod gauge;
 pub mod jobs;
 pub mod run_queue;

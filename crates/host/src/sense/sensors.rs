@@ -10,17 +10,15 @@ use crate::act::steering::Notice;
 use crate::find::chips::{FASTEST, INLETS, TEMPERATURES};
 use crate::find::cpus::{Cpu, IdleState};
 use crate::find::drives::{Counters, Drive};
-use crate::find::energy::{Meter, Zone};
 use crate::find::fans::Fan;
 use crate::find::layout::{Core, DriveParts, Layout};
 use crate::find::machine::Machine;
 use crate::find::meters::{MOST, Meters};
+use crate::sense::energy::EnergyCounter;
 use crate::sense::gauge::Gauge;
 use crate::sense::watched::Watched;
 use crate::sys::Sys;
 
-/// No processor draws more over a period: four times what the largest does.
-const PACKAGE: Watts = Watts(2_000.0);
 /// No clock is faster than so many times the highest that can be set.
 const CLOCK: f64 = 2.0;
 /// Of so many cores of a group the frequency is read, for they follow one request, and how often
@@ -77,7 +75,7 @@ pub struct Sensors {
     drives: Vec<DriveSensor>,
     /// For CPUs, I/O and memory: time that some task has waited, in µs, and before.
     pressure: [(Watched, Option<u64>); 3],
-    packages: Vec<(Watched, Meter)>,
+    packages: Vec<EnergyCounter>,
     /// Meters of processors whose energy nothing counts.
     processors: Vec<Gauge>,
     wall: Vec<Gauge>,
@@ -87,7 +85,9 @@ pub struct Sensors {
     inlets: Vec<Gauge>,
     notices: Vec<Notice>,
     /// Duty and tachometer.
-    fans: Vec<(Watched, Option<Watched>)>,
+    fans: Vec<(Watched, Option<Gauge>)>,
+    /// That requests under way were miscounted was said.
+    miscounted: bool,
 }
 
 /// The first threads of those cores of a group that are asked: the first ones, which are the last
@@ -155,7 +155,6 @@ impl Sensors {
             now: None,
             before: None,
         };
-        let package = |zone: &Zone| (file(zone.counter.clone()), Meter::new(zone));
         let heat = |path: String| Gauge::new(sys, path, (1e3, "°C"), TEMPERATURES);
         let socket = |inputs: &Vec<(usize, String)>| -> Vec<Gauge> {
             inputs.iter().map(|(chip, input)| heat(machine.chips[*chip].file(input))).collect()
@@ -163,11 +162,7 @@ impl Sensors {
         let inlets = machine.chips.iter().filter_map(|chip| Some(chip.file(chip.inlet_input()?)));
         let air = |path: String| Gauge::new(sys, path, (1e3, "°C"), INLETS);
         let (wall, processors) = (machine.wall_meters(), machine.processor_meters());
-        let left = wall.left.iter().chain(&processors.left);
-        let notice = |(path, text): &(String, String)| Notice {
-            place: Place::File { path: path.clone() },
-            text: text.clone(),
-        };
+        let notice = |(path, text)| Notice { place: Place::File { path }, text };
         let power = |meters: &Meters| -> Vec<Gauge> {
             let watts = (1e6, "W");
             let gauge = |path: &String| Gauge::new(sys, path.clone(), watts, 0.0..=MOST.0);
@@ -192,12 +187,13 @@ impl Sensors {
                 .fold(Hertz(0.0), |a, b| if b > a { b } else { a }),
             drives: layout.drives.iter().map(drive).collect(),
             pressure: PRESSURE.map(|name| (file(format!("proc/pressure/{name}")), None)),
-            packages: machine.packages().map(package).collect(),
+            packages: machine.packages().map(|zone| EnergyCounter::new(sys, zone)).collect(),
             processors: power(&processors),
             wall: power(&wall),
             sockets: layout.sockets.iter().map(socket).collect(),
             inlets: inlets.map(air).collect(),
-            notices: left.map(notice).collect(),
+            notices: machine.left().into_iter().map(notice).collect(),
+            miscounted: false,
             fans: fans(machine, layout, sys),
         }
     }
@@ -314,6 +310,15 @@ impl Sensors {
         }
         let none = self.drives.iter().all(|drive| drive.now.is_none());
         let first = signals.period.0 == 0 || none;
+        if sum.is_some_and(|sum| sum.miscounted) && !self.miscounted {
+            self.miscounted = true;
+            self.notices.push(Notice {
+                place: Place::File { path: "proc/diskstats".to_owned() },
+                text: "requests under way are miscounted (below 0): absent for as long as they \
+                       are; an update of the kernel may mend it"
+                    .to_owned(),
+            });
+        }
         signals.io = match sum {
             Some(sum) if !first => io(&sum, signals.io.in_flight),
             _ => IoSignals::default(),
@@ -332,14 +337,12 @@ impl Sensors {
     }
 
     fn read_power(&mut self, signals: &mut Signals) {
+        let notices = &mut self.notices;
         let mut cpu = Some(Watts(0.0)).filter(|_| !self.packages.is_empty());
-        for (file, meter) in &mut self.packages {
-            let power = file.number().ok().and_then(|counter| meter.power(signals.now, counter));
-            // A counter that stands still, or was set to something else.
-            let power = power.filter(|power| power.0 > 0.0 && *power <= PACKAGE);
+        for counter in &mut self.packages {
+            let power = counter.power(signals.now, notices);
             cpu = cpu.and_then(|sum| Some(sum + power?));
         }
-        let notices = &mut self.notices;
         signals.power.cpu = cpu.or_else(|| sum(&mut self.processors, notices));
         signals.power.total = sum(&mut self.wall, notices);
     }
@@ -361,9 +364,7 @@ impl Sensors {
         }
         for ((duty, speed), fan) in self.fans.iter_mut().zip(&mut signals.cooling.fans) {
             fan.duty = duty.number::<u8>().ok().map(|duty| f64::from(duty) / 255.0);
-            let turns = speed.as_mut().and_then(|file| file.number::<u32>().ok());
-            let turns = turns.filter(|turns| *turns <= FASTEST);
-            fan.speed = turns.map(|turns| Rpm(f64::from(turns)));
+            fan.speed = speed.as_mut().and_then(|gauge| gauge.read(notices)).map(Rpm);
         }
     }
 }
@@ -380,12 +381,12 @@ fn sum(meters: &mut [Gauge], notices: &mut Vec<Notice>) -> Option<Watts> {
     sum.filter(|sum| *sum > 0.0).map(Watts)
 }
 
-fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Option<Watched>)> {
+fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Option<Gauge>)> {
     let fan = |fan: &Fan| {
         let chip = &machine.chips[fan.chip];
-        let file = |path: String| Watched::new(sys, &path);
-        let tachometer = fan.tachometer.as_ref().map(|input| file(chip.file(input)));
-        (file(chip.duty_file(&fan.pwm)), tachometer)
+        let turns = |path: String| Gauge::new(sys, path, (1.0, "rpm"), 0.0..=f64::from(FASTEST));
+        let tachometer = fan.tachometer.as_ref().map(|input| turns(chip.file(input)));
+        (Watched::new(sys, &chip.duty_file(&fan.pwm)), tachometer)
     };
     layout.fans.fans.iter().map(fan).collect()
 }
@@ -464,7 +465,9 @@ fn io(done: &Counters, before: Option<u64>) -> IoSignals {
     let bytes = done.read_bytes.saturating_add(done.written_bytes);
     let time = done.read_time.0.saturating_add(done.write_time.0);
     let all = op(completed, Bytes(bytes), Nanos(time));
-    let grown = done.in_flight.saturating_sub(before.unwrap_or(done.in_flight));
+    let in_flight = (!done.miscounted).then_some(done.in_flight);
+    // What was miscounted hides what has arrived and was not completed.
+    let grown = in_flight.zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
     IoSignals {
         arrived: Some(completed.saturating_add(grown)),
         completed: all.completed,
@@ -472,7 +475,7 @@ fn io(done: &Counters, before: Option<u64>) -> IoSignals {
         mean_latency: all.mean_latency,
         max_latency: None,
         percentiles: None,
-        in_flight: Some(done.in_flight),
+        in_flight,
         reads: op(done.reads, Bytes(done.read_bytes), done.read_time),
         writes: op(done.writes, Bytes(done.written_bytes), done.write_time),
     }

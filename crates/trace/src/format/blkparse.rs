@@ -2,6 +2,7 @@
 
 mod stack;
 
+use super::SECTOR;
 use super::field::{self, Columns, Line, LineParser, Reason, Unknown, shown};
 use super::names::Names;
 use crate::request::{Op, Request};
@@ -33,7 +34,7 @@ const ACTIONS: [&[u8]; 19] = [
 ];
 /// For a message.
 const KNOWN: &str = "one of blkparse's (Q, G, I, D, C, ...)";
-/// Bytes that show which events a file has and which devices stand on which.
+/// Bytes that show which events a file has.
 const FORESIGHT: usize = 256 << 10;
 
 impl LineParser for Blkparse {
@@ -42,7 +43,7 @@ impl LineParser for Blkparse {
         let Event { at, device, process, action, mut columns } = event;
         self.events += 1;
         if action != self.stack.arrival() {
-            self.stack.see(device, action, columns);
+            self.stack.see(device, process, action, columns);
             return match ACTIONS.contains(&action) {
                 true => Ok(Line::Other),
                 false => self.unknown.count(action, "action", KNOWN),
@@ -54,7 +55,7 @@ impl LineParser for Blkparse {
         };
         let request = field::request(at, op, offset, size)?;
         self.arrivals += 1;
-        if !self.stack.counts(device) {
+        if !self.stack.counts(device, process, offset / SECTOR, size) {
             return Ok(Line::Other);
         }
         let device = self.devices.number(&[device])?;
@@ -69,7 +70,7 @@ impl LineParser for Blkparse {
         let complete = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
         for line in complete.split(|byte| *byte == b'\n') {
             if let Ok(Some(event)) = self.event(line.trim_ascii()) {
-                self.stack.foresee(event.device, event.action, event.columns);
+                self.stack.foresee(event.action);
             }
         }
         self.summary = false;

@@ -287,9 +287,6 @@ pub(crate) fn request(at: u64, op: Op, offset: u64, bytes: u64) -> Result<Reques
     let Ok(size) = u32::try_from(bytes) else {
         return Err(format!("size is {bytes} bytes; a request has less than 4 GiB"));
     };
-    if size == 0 && op != Op::Flush {
-        return Err("size is 0; a read, write or trim moves at least one byte".to_owned());
-    }
     if offset.checked_add(bytes).is_none() {
         return Err(format!("offset {offset} plus size {bytes} is beyond 2^64 bytes"));
     }
@@ -350,7 +347,6 @@ mod tests {
 
     #[test]
     fn requests_that_cannot_be_are_refused() {
-        assert!(request(0, Op::Read, 0, 0).unwrap_err().contains("size is 0"));
         assert!(request(0, Op::Flush, 0, 0).is_ok());
         assert!(request(0, Op::Read, 0, 1 << 32).unwrap_err().contains("4 GiB"));
         assert!(request(0, Op::Read, u64::MAX, 1).unwrap_err().contains("2^64"));

@@ -40,7 +40,6 @@ mod tests {
     fn faults_are_named() {
         for (line, said) in [
             ("1.5 0 0 16 1", "arrival time is not a whole number: '1.5'"),
-            ("1 0 0 0 1", "size is 0; a read, write or trim moves at least one byte"),
             ("1 0 0 8388608 1", "size is 4294967296 bytes; a request has less than 4 GiB"),
             ("1 0 36028797018963968 8 1", "start sector is too large: 36028797018963968 sectors"),
             ("1 0 0 8", "column 'type' is missing"),

@@ -45,7 +45,6 @@ mod tests {
     #[test]
     fn faults_are_named() {
         for (line, said) in [
-            ("0,1,0,W,0.5", "size is 0; a read, write or trim moves at least one byte"),
             ("0,1,512,W,-0.5", "timestamp is negative: '-0.5'"),
             ("0,1,512,W", "column 'timestamp' is missing"),
             ("0,1,512,W,0,551706", "a column too many: '551706'"),

@@ -81,7 +81,11 @@ fn pace(sink: &Sink, every: Duration, mut read: impl FnMut(&Sink) -> Result<(), 
 fn rapl(machine: &Machine, clock: Clock, every: Duration) -> Result<Running, String> {
     let zones: Vec<Zone> = machine.packages().cloned().collect();
     let sys = machine.sys.clone();
-    let Some(first) = zones.first() else { return Err("no energy counters here".to_owned()) };
+    let Some(first) = zones.first() else {
+        let why =
+            machine.left_zones().into_iter().next().map(|(file, why)| format!("{file}: {why}"));
+        return Err(why.unwrap_or_else(|| "no energy counters here".to_owned()));
+    };
     first.read(&sys).map_err(|absent| absent.to_string())?;
     let names: Vec<_> = zones.iter().map(|zone| zone.name.clone()).collect();
     let about = About {
@@ -91,19 +95,22 @@ fn rapl(machine: &Machine, clock: Clock, every: Duration) -> Result<Running, Str
         external: false,
     };
     let mut meters: Vec<_> = zones.into_iter().map(|zone| (Meter::new(&zone), zone)).collect();
-    let (mut joules, mut last) = (0.0, None);
+    let (mut joules, mut last) = (0.0, None::<Nanos>);
     let read = move |sink: &Sink| {
         let at = clock.now();
         let now = Nanos((at * 1e9) as u64);
         let mut watts = Some(0.0);
         for (meter, zone) in &mut meters {
-            let power = meter.power(now, zone.read(&sys)?);
+            let power = meter.power(now, zone.read(&sys)?).filter(|power| power.0 > 0.0);
             watts = watts.zip(power).map(|(sum, power)| sum + power.0);
         }
-        if let (Some(watts), Some(last)) = (watts, last) {
+        if let Some(last) = last.replace(now) {
+            let Some(watts) = watts else {
+                sink.skip("a counter stands still or went back");
+                return Ok(());
+            };
             joules += watts * (now.saturating_sub(last)).seconds();
         }
-        last = Some(now);
         sink.push(at, joules);
         Ok(())
     };

@@ -1,31 +1,32 @@
-//! Which events of a file are the arrivals, and of which devices: one request may be traced on
-//! each device of a stack (a volume, the disk below it).
+//! Which events of a file are the arrivals: one request may be traced on each device of a stack (a
+//! volume, the disk below it), and counts where it is seen at the top.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::format::field::{Columns, shown};
+use crate::format::field::{self, Columns, shown};
 
 type Device = Box<[u8]>;
+/// A device and a sector of it. A flush has no sector and a partition does not remap it: its key is
+/// the process in place of a device.
+type Place = (Device, u64);
 
-/// What the start of a file showed, and what became of it.
+/// What the file has shown so far.
 #[derive(Default)]
 pub(super) struct Stack {
-    /// Devices with queue events, at the start.
-    queued: BTreeSet<Device>,
-    /// Devices below each, by what was remapped (`A`), at the start.
-    below: BTreeMap<Device, BTreeSet<Device>>,
+    queued: bool,
     issued: bool,
     by_issue: bool,
-    /// Devices whose requests come again below them, and how many were passed over.
-    upper: BTreeMap<Device, u64>,
-    /// Devices whose requests counted, and those of them that were found to come again.
-    counted: BTreeSet<Device>,
-    twice: BTreeSet<Device>,
-    /// Where the last remapped request went, and from which device it came at first.
-    way: (Device, Device),
+    /// Devices that had an arrival: what is remapped from them has been seen.
+    seen: BTreeSet<Device>,
+    /// Where remapped requests are to arrive, from which device that was seen, and how many.
+    coming: HashMap<Place, (Device, u64)>,
+    /// Those that have not arrived for as many others as are kept: forgotten next.
+    older: HashMap<Place, (Device, u64)>,
+    /// Arrivals that are those of a device above once more: here, there, how many.
+    again: BTreeMap<(Device, Device), u64>,
 }
 
-/// Devices that are kept in mind.
+/// Devices that are kept in mind, and remapped requests on their way.
 const MOST: usize = 4096;
 
 impl Stack {
@@ -34,65 +35,56 @@ impl Stack {
         if self.by_issue { b"D" } else { b"Q" }
     }
 
-    /// Takes note of an event at the start of the file.
-    pub(super) fn foresee(&mut self, device: &[u8], action: &[u8], columns: Columns<'_>) {
+    /// Takes note of an action at the start of the file.
+    pub(super) fn foresee(&mut self, action: &[u8]) {
         self.issued |= action == b"D";
-        if action == b"Q" && self.queued.len() < MOST {
-            self.queued.insert(device.into());
-        }
-        if action == b"A"
-            && let Some(source) = source(columns)
-            && self.below.len() < MOST
-        {
-            self.below.entry(source.into()).or_default().insert(device.into());
-        }
+        self.queued |= action == b"Q";
     }
 
     /// Decides after the start of the file.
     pub(super) fn settle(&mut self) {
-        self.by_issue = self.queued.is_empty() && self.issued;
-        let comes_again = |device: &&Device| {
-            let mut found = BTreeSet::from([(*device).clone()]);
-            let mut open = vec![*device];
-            while let Some(next) = open.pop() {
-                for device in self.below.get(next).into_iter().flatten() {
-                    if found.insert(device.clone()) {
-                        open.push(device);
-                    }
+        self.by_issue = self.issued && !self.queued;
+    }
+
+    /// Whether an arrival counts: none that was seen on a device above does once more.
+    pub(super) fn counts(&mut self, device: &[u8], process: u32, sector: u64, bytes: u64) -> bool {
+        if !self.seen.contains(device) && self.seen.len() < MOST {
+            self.seen.insert(device.into());
+        }
+        let Some(above) = self.arrived(place(device, process, sector, bytes)) else { return true };
+        *self.again.entry((device.into(), above)).or_default() += 1;
+        false
+    }
+
+    /// The device that was seen above what arrives at a place now.
+    fn arrived(&mut self, place: Place) -> Option<Device> {
+        for coming in [&mut self.coming, &mut self.older] {
+            if let Some((above, count)) = coming.get_mut(&place) {
+                let above = above.clone();
+                *count -= 1;
+                if *count == 0 {
+                    coming.remove(&place);
                 }
+                return Some(above);
             }
-            found.remove(*device);
-            found.iter().any(|device| self.queued.contains(device))
-        };
-        let upper = self.queued.iter().filter(comes_again);
-        self.upper = upper.map(|device| (device.clone(), 0)).collect();
+        }
+        None
     }
 
-    /// Whether the requests of a device count, which has just had one.
-    pub(super) fn counts(&mut self, device: &[u8]) -> bool {
-        if let Some(passed) = self.upper.get_mut(device) {
-            *passed += 1;
-            return false;
-        }
-        if self.counted.len() < MOST && !self.counted.contains(device) {
-            self.counted.insert(device.into());
-        }
-        true
-    }
-
-    /// Takes note of an event that is no arrival.
-    pub(super) fn see(&mut self, device: &[u8], action: &[u8], columns: Columns<'_>) {
-        if action != b"A" || self.by_issue {
+    /// Takes note of an event that is no arrival: `W 4096 + 256 <- (253,0) 2048`, remapped.
+    pub(super) fn see(&mut self, device: &[u8], process: u32, action: &[u8], columns: Columns<'_>) {
+        if action != b"A" {
             return;
         }
-        let Some(source) = source(columns) else { return };
-        if *self.way.0 != *source {
-            self.way.1 = source.into();
+        let Some(Remap { to, sectors, from, sector }) = remap(columns) else { return };
+        let above = self.seen.get(from).cloned();
+        // A partition has no arrivals of its own.
+        let Some(above) = above.or_else(|| self.arrived((from.into(), sector))) else { return };
+        if self.coming.len() == MOST {
+            self.older = std::mem::take(&mut self.coming);
         }
-        self.way.0 = device.into();
-        if self.counted.contains(&self.way.1) && self.counted.contains(device) {
-            self.twice.insert(self.way.1.clone());
-        }
+        let place = place(device, process, to, sectors);
+        self.coming.entry(place).or_insert((above, 0)).1 += 1;
     }
 
     /// What to tell.
@@ -105,25 +97,39 @@ impl Stack {
                     .to_owned(),
             );
         }
-        for (device, passed) in self.upper.iter().filter(|(_, passed)| **passed > 0) {
-            let device = shown(device);
+        for ((device, above), count) in &self.again {
+            let (device, above) = (shown(device), shown(above));
             notes.push(format!(
-                "{passed} requests of {device} are not counted: they come again as requests of \
-                 the devices below it (remapped, A)"
-            ));
-        }
-        for device in self.twice.iter().map(|device| shown(device)) {
-            notes.push(format!(
-                "warning: requests of {device} come again as requests of the devices below it \
-                 (remapped, A), and both count; choose the devices when running blkparse"
+                "{count} requests of {device} are not counted: they are those of {above} once \
+                 more (remapped, A); for what a disk got, run blkparse on its files alone"
             ));
         }
         notes
     }
 }
 
-/// The device that an event was remapped from: `W 4096 + 256 <- (253,0) 2048`.
-fn source<'a>(mut columns: Columns<'a>) -> Option<&'a [u8]> {
-    columns.find(|text| *text == b"<-")?;
-    columns.next()?.strip_prefix(b"(")?.strip_suffix(b")")
+fn place(device: &[u8], process: u32, sector: u64, size: u64) -> Place {
+    match size {
+        0 => (process.to_string().into_bytes().into(), 0),
+        _ => (device.into(), sector),
+    }
+}
+
+/// Where a request went, its sectors, and where it came from.
+struct Remap<'a> {
+    to: u64,
+    sectors: u64,
+    from: &'a [u8],
+    sector: u64,
+}
+
+/// What stands behind the action of a remapping.
+fn remap<'a>(mut columns: Columns<'a>) -> Option<Remap<'a>> {
+    let mut number = || field::unsigned(columns.nth(1)?, "").ok();
+    // Behind the kind, and behind the plus.
+    let (to, sectors) = (number()?, number()?);
+    columns.next().filter(|text| *text == b"<-")?;
+    let from = columns.next()?.strip_prefix(b"(")?.strip_suffix(b")")?;
+    let sector = field::unsigned(columns.next()?, "").ok()?;
+    Some(Remap { to, sectors, from, sector })
 }

@@ -99,15 +99,57 @@ fn a_stack_of_devices_counts_once() {
  8,16 1 1 0.3 9 Q W 1 + 8 [dd]
 ";
     let (all, notes) = read(stack);
-    assert_eq!(all, [(200_000_000, Op::Write, 2560, 8), (300_000_000, Op::Write, 1, 8)]);
+    assert_eq!(all, [(0, Op::Write, 0, 8), (300_000_000, Op::Write, 1, 8)]);
     assert_eq!(notes.len(), 2, "{notes:?}");
-    // A partition has no queue events of its own.
-    let lower: String = stack.lines().skip(4).map(|line| format!("{line}\n")).collect();
-    assert_eq!(read(&lower).1, [""; 0]);
-    // Behind what was looked at before, it is told.
+    assert!(notes[1].starts_with("1 requests of 8,0 are not counted: they are those of 253,0"));
+    // A partition has no queue events of its own, nor has a volume that is not traced.
+    let lower: String = stack.lines().skip(3).map(|line| format!("{line}\n")).collect();
+    assert_eq!((read(&lower).0.len(), read(&lower).1), (2, vec![]));
+    // Wherever it stands in the file.
     let mut parser = Blkparse::default();
-    stack.lines().chain(stack.lines()).for_each(|line| drop(parser.line(line.as_bytes())));
-    assert!(parser.notes()[0].starts_with("warning: requests of 253,1 come"));
+    let requests = stack
+        .lines()
+        .chain(stack.lines())
+        .filter(|line| matches!(parser.line(line.as_bytes()), Ok(Line::Request(_))));
+    assert_eq!(requests.count(), 4);
+}
+
+#[test]
+fn a_volume_that_is_traced_in_part_loses_nothing() {
+    // 253,0 is on 8,0 and on a disk that is not traced; 8,0 has requests of its own.
+    let (all, notes) = read(
+        "\
+253,0 0 1 0.1 1 Q W 8 + 8 [a]
+253,0 0 2 0.2 1 Q W 16 + 8 [a]
+  8,0 0 3 0.2 1 A W 4096 + 8 <- (253,0) 16
+  8,0 0 4 0.3 2 Q W 512 + 8 [b]
+  8,0 0 5 0.3 1 Q W 4096 + 8 [a]
+  8,0 0 6 0.4 2 Q W 4096 + 8 [b]
+253,0 0 7 0.5 1 Q FWS [a]
+  8,2 0 8 0.5 1 A FWS 0 + 0 <- (253,0) 0
+  8,0 0 9 0.5 1 Q FWS [a]
+  8,0 0 9 0.6 1 Q FWS [a]
+",
+    );
+    let arrivals: Vec<_> = all.iter().map(|(at, ..)| at / 100_000_000).collect();
+    assert_eq!(arrivals, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].starts_with("2 requests of 8,0 are not counted"), "{notes:?}");
+}
+
+#[test]
+fn remapped_requests_that_do_not_arrive_are_forgotten() {
+    let mut parser = Blkparse::default();
+    assert!(parser.line(b"9,0 0 1 0.1 1 Q W 0 + 8 [a]").is_ok());
+    let mut line = |text: String| parser.line(text.as_bytes()).unwrap();
+    for sector in 0..100_000 {
+        line(format!("8,0 0 1 0.1 1 A W {sector} + 8 <- (9,0) 0"));
+    }
+    let mut counts = |sector| {
+        let line = line(format!("8,0 0 1 0.1 1 Q W {sector} + 8 [a]"));
+        matches!(line, Line::Request(_))
+    };
+    assert_eq!([0, 98_000, 99_999, 99_999].map(&mut counts), [true, false, false, true]);
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! What machines say wrong, or hide: named with its cause and what to do, and all else goes on.
+
+use std::fs;
+
+use ebb_host::{Drive, Holds, Sys};
+use ebb_policy::units::Watts;
+
+use crate::real::{reasons, rows, sensed, server};
+
+const ZONES: &str = "sys/class/powercap";
+
+fn names(found: &[(String, Option<f64>, bool)]) -> Vec<(&str, bool)> {
+    found.iter().map(|(path, _, good)| (path.rsplit('/').next().unwrap(), *good)).collect()
+}
+
+#[test]
+fn the_counter_of_one_socket_is_not_that_of_two() {
+    let tree = server(2);
+    tree.zone("intel-rapl:0", "package-0", 262_143_328_850);
+    let machine = tree.machine();
+    assert_eq!(machine.packages().count(), 0, "no sum is made of a part");
+    assert_eq!(names(&rows(&tree, "cpu_power")), [("energy_uj", false)]);
+    let why = "of 2 sockets 1 has a counter (package-0): a part";
+    assert!(reasons(&tree, "cpu_power").contains(why), "{}", reasons(&tree, "cpu_power"));
+    let (signals, said) = sensed(&tree);
+    assert!(signals.power.cpu.is_none() && said.contains(why), "{said}");
+    let holds = Holds { package_power: Some(Watts(99.0)), ..Holds::default() };
+    assert!(holds.places(&machine).unwrap_err().contains(why));
+    // The meter of one processor is no more.
+    let meter = [("power1_input", "50000000"), ("power1_label", "SVI2_P_Core")];
+    tree.chip(0, "zenpower", "0000:00:18.3", &meter);
+    assert!(reasons(&tree, "cpu_power").contains("zenpower measures fewer than 2 sockets"));
+    assert_eq!(sensed(&tree).0.power.cpu, None);
+    tree.chip(1, "zenpower", "0000:00:19.3", &meter);
+    assert_eq!(sensed(&tree).0.power.cpu, Some(Watts(100.0)));
+    // Two dies of one socket are one socket.
+    tree.zone("intel-rapl:0", "package-0-die-0", 9).zone("intel-rapl:1", "package-0-die-1", 9);
+    assert_eq!(tree.machine().packages().count(), 0);
+    tree.zone("intel-rapl:2", "package-1-die-0", 9);
+    assert_eq!(tree.machine().packages().count(), 3);
+    assert_eq!(reasons(&tree, "cpu_power"), "");
+}
+
+#[test]
+fn energy_zones_that_count_no_package_say_why() {
+    // A container that hides the files lists the links.
+    let tree = server(1);
+    for zone in ["intel-rapl", "intel-rapl:0", "intel-rapl:0:0"] {
+        tree.link(&format!("{ZONES}/{zone}"), "../../devices/virtual/powercap/none");
+    }
+    assert_eq!(names(&rows(&tree, "cpu_power")), [("intel-rapl:0", false)]);
+    let why = reasons(&tree, "cpu_power");
+    assert!(why.contains("hidden from this container") && !why.contains("modprobe"), "{why}");
+    assert!(sensed(&tree).1.contains("hidden from this container"));
+
+    let tree = server(1);
+    tree.zone("intel-rapl:0", "psys", 262_143_328_850);
+    let why = reasons(&tree, "cpu_power");
+    assert!(why.starts_with("psys counts what") && !why.contains("modprobe"), "{why}");
+
+    let tree = server(1);
+    tree.put(&format!("{ZONES}/intel-rapl:0/energy_uj"), 5);
+    tree.put(&format!("{ZONES}/dtpm:0/name"), "soc");
+    let why = reasons(&tree, "cpu_power");
+    assert!(!why.contains("dtpm"), "a limit is no counter: {why}");
+    assert!(why.contains("intel-rapl:0/name: not there") && !why.contains("modprobe"), "{why}");
+
+    // Beside a package psys is no fault.
+    let tree = server(1);
+    tree.zone("intel-rapl:0", "package-0", 9).zone("intel-rapl:1", "psys", 9);
+    assert_eq!((reasons(&tree, "cpu_power"), sensed(&tree).1), (String::new(), String::new()));
+}
+
+#[test]
+fn a_frequency_domain_that_says_nonsense_is_named_and_the_rest_goes_on() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy3";
+    for (file, text, says) in [
+        ("cpuinfo_min_freq", "0", "policy3/cpuinfo_min_freq: '0' is not a frequency"),
+        ("cpuinfo_max_freq", "<unknown>", "cpuinfo_max_freq: '<unknown>' is not a number"),
+        ("cpuinfo_max_freq", "700000", "is not a range of frequencies"),
+    ] {
+        let tree = server(1);
+        tree.put(&format!("{policy}/{file}"), text);
+        assert_eq!(tree.machine().cpus.policies.len(), 3);
+        for name in ["frequency_hz", "cores_frequency"] {
+            let why = reasons(&tree, name);
+            assert!(why.contains(says) && why.contains("this domain is left alone"), "{why}");
+        }
+        assert!(sensed(&tree).1.contains(says));
+    }
+    // One whose CPUs are offline is no fault: none of its files can be read.
+    let tree = server(1);
+    for file in fs::read_dir(tree.path().join(policy)).unwrap() {
+        let file = file.unwrap().path();
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(file).unwrap();
+    }
+    assert_eq!((reasons(&tree, "frequency_hz"), sensed(&tree).1), (String::new(), String::new()));
+}
+
+#[test]
+fn a_unified_hierarchy_without_cpuset_says_whose_it_is() {
+    let heading = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n";
+    for (line, says) in [
+        ("cpuset\t4\t12\t1", "belongs to cgroup v1"),
+        ("cpuset\t0\t12\t0", "cgroup_disable=cpuset"),
+        ("cpuset\t0\t12\t1", "not delegated to this container"),
+        ("cpu\t0\t12\t1", "not delegated to this container"),
+    ] {
+        let tree = server(1);
+        tree.put("proc/cgroups", format!("{heading}{line}"));
+        assert!(reasons(&tree, "active_cores").contains("mount the unified hierarchy"));
+        tree.put("sys/fs/cgroup/cgroup.controllers", "cpu io memory pids");
+        let why = reasons(&tree, "active_cores");
+        assert!(why.contains(says) && !why.contains("mount the"), "{why}");
+    }
+}
+
+#[test]
+fn a_sensor_with_a_fault_is_absent_and_named() {
+    let tree = server(1);
+    let heat = [("temp1_input", "51000"), ("temp1_label", "Package id 0")];
+    tree.chip(0, "coretemp", "coretemp.0", &heat);
+    let board = [
+        ("temp1_input", "21000"),
+        ("temp1_label", "Inlet"),
+        ("fan1_input", "480"),
+        ("pwm1", "120"),
+    ];
+    tree.chip(1, "nct7802", "1-002f", &board);
+    tree.chip(2, "power_meter", "ACPI000D:00", &[("power1_average", "412000000")]);
+    let (signals, said) = sensed(&tree);
+    assert!(signals.cooling.inlet.is_some() && signals.cooling.fans[0].speed.is_some());
+    assert_eq!((signals.power.total, said), (Some(Watts(412.0)), String::new()));
+    for (fault, signal) in [
+        ("hwmon0/temp1_fault", "socket_temperature"),
+        ("hwmon1/temp1_fault", "inlet_temperature"),
+        ("hwmon1/fan1_fault", "fan_speed"),
+        ("hwmon2/power1_fault", "power"),
+    ] {
+        let file = format!("sys/class/hwmon/{fault}");
+        tree.put(&file, 1);
+        assert!(rows(&tree, signal).iter().all(|(_, _, good)| !good), "{fault}");
+        assert!(reasons(&tree, signal).contains("a fault, by"), "{}", reasons(&tree, signal));
+        fs::remove_file(tree.path().join(file)).unwrap();
+    }
+    tree.put("sys/class/hwmon/hwmon1/fan1_fault", 1);
+    assert!(reasons(&tree, "fan_duty").contains("its tachometer has a fault"));
+    // One that comes while it is sensed is absent as long as it lasts.
+    tree.put("sys/class/hwmon/hwmon1/fan1_fault", 0);
+    tree.put("sys/class/hwmon/hwmon1/temp1_fault", 1);
+    let (signals, said) = sensed(&tree);
+    assert!(signals.cooling.inlet.is_none() && signals.cooling.fans[0].speed.is_some());
+    assert_eq!(said.matches("reports a fault").count(), 1, "{said}");
+}
+
+#[test]
+fn requests_that_are_miscounted_are_not_believed() {
+    let tree = server(1);
+    tree.disk("sda", "naa.5000c500d5f1a2b3");
+    for count in ["4294967295", "-1"] {
+        let counters = format!("100 0 800 50 300 0 2400 75 {count} 100 125");
+        tree.put("proc/diskstats", format!("8 0 sda {counters}"));
+        tree.put("sys/block/sda/stat", counters);
+        let found = rows(&tree, "in_flight");
+        assert_eq!(found, [("sys/block/*/stat".to_owned(), None, false)]);
+        assert_eq!(rows(&tree, "completed")[0].1, Some(400.0), "the others are good");
+        let (signals, said) = sensed(&tree);
+        assert_eq!((signals.io.in_flight, signals.io.completed), (None, Some(0)));
+        assert_eq!(said.matches("miscounted").count(), 1, "{said}");
+    }
+}
+
+/// virtio and Xen say of all disks that they turn, for nobody tells a guest.
+#[test]
+fn a_virtual_disk_has_no_spindle() {
+    let tree = server(1);
+    for name in ["vda", "xvda", "vdb"] {
+        tree.put(&format!("sys/block/{name}/size"), 4096)
+            .put(&format!("sys/block/{name}/queue/rotational"), 1)
+            .put(&format!("sys/block/{name}/device/uevent"), "");
+    }
+    for (name, vendor, model) in [
+        ("sda", "QEMU", "QEMU HARDDISK"),
+        ("sdb", "ATA", "VBOX HARDDISK"),
+        ("sdc", "Msft", "Virtual Disk"),
+    ] {
+        tree.disk(name, &format!("t10.{name}"));
+        let device = format!("sys/devices/ata/{}:0:0:0", name.as_bytes()[2] - b'a');
+        tree.put(&format!("{device}/vendor"), vendor).put(&format!("{device}/model"), model);
+    }
+    let drives = Drive::found(&Sys::new(tree.path()));
+    assert_eq!(drives.len(), 6);
+    assert!(drives.iter().all(|drive| !drive.rotational && drive.is_virtual()), "{drives:#?}");
+    assert!(reasons(&tree, "drive_standby").contains("no hard disk"));
+}
