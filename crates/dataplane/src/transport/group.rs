@@ -106,7 +106,7 @@ pub struct Group<N: Network = Sockets> {
     known: Waiting,
     /// Of these, those of connections that come later in this round.
     behind: u32,
-    /// Commands taken up in the last poll.
+    /// I/O commands taken up in the last poll.
     taken: u32,
     /// I/O commands answered.
     requests: u64,
