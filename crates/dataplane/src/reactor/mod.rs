@@ -71,6 +71,11 @@ pub trait Task: Send {
     /// alive. A scheduler takes a server without for idle.
     fn requests(&self) -> u64;
 
+    /// Time that these took since the start, together.
+    fn latency(&self) -> Nanos {
+        Nanos::ZERO
+    }
+
     /// Readable when [`Task::poll`] would find something, usually an epoll file of the task's
     /// own; the same file at every call, and no other task's. `None`: it must be polled always,
     /// and its core never blocks.

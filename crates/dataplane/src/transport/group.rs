@@ -561,6 +561,10 @@ impl<N: Network> Task for Group<N> {
         self.requests
     }
 
+    fn latency(&self) -> Nanos {
+        self.service.time()
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.network.wake_fd()
     }
