@@ -416,7 +416,7 @@ impl SandmanPlus {
             return;
         }
         if self.window.is_none() {
-            self.peak = 0.0;
+            (self.peak, self.high) = (0.0, queues.now);
             self.begin_window(queues);
         }
         let now = queues.now;

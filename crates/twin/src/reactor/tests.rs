@@ -166,19 +166,18 @@ fn a_steady_high_load_is_no_burst_for_sandman_plus() {
 fn short_bursts_that_follow_each_other_soon_do_not_move_threads_each_time() {
     // 1 ms of bursts every 50 ms.
     let (calm, burst) = (Nanos::from_millis(49), Nanos::from_millis(1));
-    for rate in [600e3, 1.2e6, 2.4e6] {
+    for rate in [600e3, 2.4e6] {
         let steps = || vec![(calm, 40e3), (burst, rate)];
         let run = |name: &str| {
             let profile = Profile::all_flash().unwrap();
             let scheduler = by_name(name, &profile.machine()).unwrap();
             let load = Load::Steps { steps: steps(), writes: 0.0 };
-            shown_until(&profile, scheduler, load, (Nanos::from_secs(4), SECOND))
+            shown_until(&profile, scheduler, load, (Nanos::from_secs(3), SECOND))
         };
         let (polled, plus) = (run("static"), run("sandman-plus"));
-        let (moves, p99) = (plus.moves / 3, plus.quantile(0.99) / polled.quantile(0.99));
+        let (moves, p99) = (plus.moves / 2, plus.quantile(0.99) / polled.quantile(0.99));
         let saved = 1.0 - plus.power() / polled.power();
-        eprintln!("{rate}: {moves} moves a second, p99 {p99}, saved {saved}");
-        assert!(moves <= 200, "{rate}: {moves} moves a second");
+        assert!(moves <= 100, "{rate}: {moves} moves a second");
         assert!(p99 <= 1.05, "{rate}: p99 times {p99}");
         assert!(saved > 0.0, "{rate}: {saved} saved");
     }

@@ -157,6 +157,17 @@ fn core_time_follows_the_load_and_requests_wait_no_longer_than_for_interrupts() 
 }
 
 #[test]
+fn requests_in_bunches_are_polled_for_no_more() {
+    // 1,000 a second: 50 us apart, in bunches of 20 or of 100.
+    for bunch in [20, 100] {
+        let at = |number: u64| Nanos(number / bunch * bunch * 1_000_000 + number % bunch * 50_000);
+        let events: Vec<_> = (1..5_000).map(|number| Event::Request(at(number))).collect();
+        let awake = run("sandman-plus", 1, true, &events, Nanos::from_secs(5)).awake;
+        assert!(awake <= 0.4, "bunches of {bunch}: {awake} of a core");
+    }
+}
+
+#[test]
 fn a_dense_stream_is_polled() {
     let learned = Nanos::from_millis(100);
     for rate in [10e3, 100e3] {
@@ -173,9 +184,12 @@ fn a_dense_stream_is_polled() {
 fn what_keeps_connections_alive_is_spun_for_by_nobody() {
     let length = Nanos::from_secs(10);
     // 200 hosts, each every 2.5 s.
-    let events = random(80.0, Nanos::ZERO, length).into_iter().map(Event::KeepAlive);
-    let awake = run("sandman-plus", 1, true, &events.collect::<Vec<_>>(), length).awake;
-    assert!(awake <= 0.01, "{awake} of a core");
+    let events: Vec<_> =
+        random(80.0, Nanos::ZERO, length).into_iter().map(Event::KeepAlive).collect();
+    let [plus, interrupt] =
+        ["sandman-plus", "interrupt"].map(|name| run(name, 1, true, &events, length).awake);
+    assert!(plus <= 0.01, "{plus} of a core");
+    assert!(plus <= 1.1 * interrupt, "{plus} of a core, {interrupt} by interrupts");
 }
 
 #[test]
