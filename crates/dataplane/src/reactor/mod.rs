@@ -61,8 +61,8 @@ pub trait Task: Send {
         Waiting::default()
     }
 
-    /// Requests that the last poll took up. What keeps a connection alive, or sets it up, is none: no
-    /// core polls on for more of it.
+    /// Requests that the last poll took up. What sets a connection up or keeps it alive is none:
+    /// no core polls on for more of it.
     fn taken(&self) -> u32 {
         0
     }

@@ -64,8 +64,8 @@ const DEEP_WAKE: Nanos = Nanos::from_micros(300);
 const ONSET: Nanos = Nanos(2 * DEEP_WAKE.0);
 /// How often is looked whether a burst is over. A pause in it that is shorter ends none.
 const WINDOW: Nanos = Nanos::from_millis(10);
-/// A burst that comes within so many times what its cores were held for has come too soon: they
-/// are held for twice as long from then on, at most a second.
+/// A burst that comes within so many times what the cores of the last were held for has come too
+/// soon: they are held for twice as long from then on, at most a second; else for half as long.
 const SOON: u64 = 16;
 const LONGEST_HOLD: Nanos = Nanos::from_secs(1);
 /// Weight of the newest period in what is learned.
@@ -201,9 +201,6 @@ impl SandmanPlus {
         let step = if self.spread > 0 { GROWTH } else { -DECLINE };
         self.buffer = (self.buffer + step).clamp(BUFFER.0, BUFFER.1);
         self.window = self.window.filter(|_| self.spread > 0 || self.holds(period.now));
-        if self.window.is_none() {
-            self.hold = Nanos(self.hold.0 / 2).max(WINDOW);
-        }
         let needed = f64::from(self.taken);
         self.reserve = (self.reserve * (1.0 - FORGET)).max(needed).max(1.0);
         (self.spread, self.taken) = (0, 0);
@@ -420,9 +417,10 @@ impl SandmanPlus {
             self.begin_window(queues);
         }
         let now = queues.now;
-        let soon = Nanos(SOON * self.hold.0);
-        if self.packed.take().is_some_and(|packed| now.saturating_sub(packed) < soon) {
-            self.hold = Nanos(2 * self.hold.0).min(LONGEST_HOLD);
+        if let Some(packed) = self.packed.take() {
+            let soon = now.saturating_sub(packed) < Nanos(SOON * self.hold.0);
+            let hold = if soon { 2 * self.hold.0 } else { self.hold.0 / 2 };
+            self.hold = Nanos(hold).clamp(WINDOW, LONGEST_HOLD);
         }
         self.spread += 1;
         if now.saturating_sub(self.burst.0) > ONSET {
