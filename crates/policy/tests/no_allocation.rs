@@ -45,7 +45,7 @@ fn an_allocation_is_seen() {
 fn no_reactor_scheduler_allocates_once_started() {
     const SECOND: Nanos = Nanos::from_secs(1);
     let core = |core: u16| CoreSpec { sibling: Some(core ^ 1), node: 0 };
-    let machine = Machine { cores: (0..16).map(core).collect(), threads: 64 };
+    let machine = Machine { cores: (0..16).map(core).collect(), threads: 64, wake: None };
     for entry in reactor::ENTRIES {
         let mut placement = Placement::even(machine.clone());
         let mut scheduler = reactor::by_name(entry.name, &machine).unwrap();
@@ -60,7 +60,8 @@ fn no_reactor_scheduler_allocates_once_started() {
                 for (thread, load) in threads.iter_mut().enumerate() {
                     let phase = (step / 7 + thread as u64) % 16;
                     let busy = Nanos(phase * phase * 1_000_000);
-                    *load = ThreadLoad { busy, requests: phase * 1000, peak_depth: phase as u32 };
+                    let (requests, latency, peak_depth) = (phase * 1000, busy, phase as u32);
+                    *load = ThreadLoad { busy, requests, latency, peak_depth };
                     queues[thread].depth = (phase * phase / 4) as u32;
                 }
                 cores.fill(CoreLoad::default());

@@ -36,7 +36,7 @@ pub(super) struct State {
     wait: Wait,
     /// The last look at the clock.
     at: Nanos,
-    /// End of the last poll that found work.
+    /// End of the last poll that took up or answered requests.
     worked: Nanos,
     /// The thread whose poll is next in this round, whether one was polled, and whether any found
     /// work or left or came.
@@ -183,9 +183,7 @@ impl Reactor {
             }
             let spent = self.spend(found);
             self.account(index, found, now, spent);
-            if found {
-                (self.state.found, self.state.worked) = (true, self.state.at);
-            }
+            self.state.found |= found;
             self.state.polled = true;
             break;
         }
@@ -212,9 +210,16 @@ impl Reactor {
         thread.took = taken > 0;
         counters.look(begun);
         counters.took(taken, gap);
-        if found {
-            ThreadCounters::add(&counters.busy, spent.0);
-            counters.requests.store(thread.task.requests(), Ordering::Relaxed);
+        if !found {
+            return;
+        }
+        ThreadCounters::add(&counters.busy, spent.0);
+        let requests = thread.task.requests();
+        if thread.took || requests != counters.requests.load(Ordering::Relaxed) {
+            counters.requests.store(requests, Ordering::Relaxed);
+            counters.latency.store(thread.task.latency().0, Ordering::Relaxed);
+            counters.worked.store(self.state.at.0, Ordering::Relaxed);
+            self.state.worked = self.state.at;
         }
     }
 

@@ -154,9 +154,12 @@ pub(super) struct ThreadCounters {
     looked: AtomicU64,
     /// Requests that the last poll took up (upper half), and nanoseconds since the one before.
     took: AtomicU64,
+    /// End of the last poll that took up or answered requests.
+    pub worked: AtomicU64,
     pub core: AtomicU16,
     pub busy: AtomicU64,
     pub requests: AtomicU64,
+    pub latency: AtomicU64,
     pub moves: AtomicU64,
 }
 

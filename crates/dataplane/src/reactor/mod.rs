@@ -61,7 +61,8 @@ pub trait Task: Send {
         Waiting::default()
     }
 
-    /// Requests that the last poll took up.
+    /// Requests that the last poll took up. What sets a connection up or keeps it alive is none:
+    /// no core polls on for more of it.
     fn taken(&self) -> u32 {
         0
     }
@@ -69,6 +70,11 @@ pub trait Task: Send {
     /// Requests completed since the start: what somebody waits for, not what keeps a connection
     /// alive. A scheduler takes a server without for idle.
     fn requests(&self) -> u64;
+
+    /// Time that these took since the start, together.
+    fn latency(&self) -> Nanos {
+        Nanos::ZERO
+    }
 
     /// Readable when [`Task::poll`] would find something, usually an epoll file of the task's
     /// own; the same file at every call, and no other task's. `None`: it must be polled always,

@@ -17,6 +17,7 @@ use super::shared::Shared;
 struct Before {
     busy: u64,
     requests: u64,
+    latency: u64,
 }
 
 pub(super) struct Pilot {
@@ -98,6 +99,7 @@ impl Pilot {
         for (index, (thread, queue)) in shared.threads.iter().zip(&mut self.queues).enumerate() {
             queue.depth = thread.depth(now);
             queue.requests = thread.requests.load(Ordering::Relaxed);
+            queue.worked = Nanos(thread.worked.load(Ordering::Relaxed));
             let polled = shared.post(self.placement.core_of()[index]).counters.polled();
             queue.since_poll = Nanos(now.0.saturating_sub(polled.0));
             self.peaks[index] = self.peaks[index].max(queue.depth);
@@ -119,14 +121,16 @@ impl Pilot {
             };
         }
         for (index, thread) in shared.threads.iter().enumerate() {
+            let depth = thread.depth(now);
             let busy = thread.busy.load(Ordering::Relaxed);
             let requests = thread.requests.load(Ordering::Relaxed);
-            let before =
-                std::mem::replace(&mut self.threads_before[index], Before { busy, requests });
-            let depth = thread.depth(now);
+            let latency = thread.latency.load(Ordering::Relaxed);
+            let now = Before { busy, requests, latency };
+            let before = std::mem::replace(&mut self.threads_before[index], now);
             self.threads[index] = ThreadLoad {
                 busy: Nanos(busy.saturating_sub(before.busy)),
                 requests: requests.saturating_sub(before.requests),
+                latency: Nanos(latency.saturating_sub(before.latency)),
                 peak_depth: std::mem::take(&mut self.peaks[index]).max(depth),
             };
         }

@@ -98,6 +98,33 @@ pub fn wake(way: Way, cpus: [usize; 2], samples: u64) -> Result<WakeTimes, Error
     Ok(WakeTimes { entry, sender, wake })
 }
 
+/// For how long [`wake_up`] lets a CPU rest: the deepest idle states ask for less.
+const REST: Nanos = Nanos::from_millis(2);
+
+/// How long `cpu` takes to wake when its reactor blocks: by how much the kernel is late to end a
+/// rest of 2 ms, the median of 15. After shorter rests it is less, after longer ones it may be
+/// more, on virtual machines in particular.
+///
+/// # Errors
+/// When the CPU cannot be used, or the process may open no more files.
+pub fn wake_up(cpu: usize) -> Result<Nanos, Error> {
+    usable(&[cpu])?;
+    let refused = |what| move |source| Error::Refused { what, cpu, source };
+    let measure = || {
+        settle(cpu).map_err(refused("pin a thread"))?;
+        let (_door, gate) = door::pair().map_err(refused("open event files"))?;
+        let (clock, bell) = (Clock::start(), Bell::default());
+        let mut late: [Nanos; 15] = std::array::from_fn(|_| {
+            let end = clock.now() + REST;
+            gate.block(&bell, Some(REST), || false);
+            clock.now().saturating_sub(end)
+        });
+        late.sort_unstable();
+        Ok(late[late.len() / 2])
+    };
+    thread::scope(|scope| scope.spawn(measure).join().unwrap_or_else(|p| resume_unwind(p)))
+}
+
 /// Runs `far` on the second CPU and `near` on the first, both pinned.
 fn on_two<A: Send, B: Send>(
     cpus: [usize; 2],
@@ -372,6 +399,7 @@ mod tests {
             let times = wake(way, cpus, 20).unwrap();
             assert_eq!([times.entry.len(), times.sender.len(), times.wake.len()], [20; 3]);
         }
+        assert!(wake_up(cpus[0]).unwrap() > Nanos::ZERO);
         assert_eq!(ping_pong(cpus, 2).unwrap().len(), 2);
         let message = message(cpus, 2).unwrap();
         assert_eq!([message.local.len(), message.across.len()], [2; 2]);

@@ -13,7 +13,8 @@ use super::Error;
 /// Where Linux describes its CPUs.
 pub const SYSFS: &str = "/sys/devices/system/cpu";
 
-/// The machine of reactors on `cpus`, main one first, with this many lightweight threads.
+/// The machine of reactors on `cpus`, main one first, with this many lightweight threads. How long
+/// they take to wake is not measured.
 ///
 /// `root` is [`SYSFS`] or a tree like it. Where it does not tell siblings or nodes, as in many
 /// containers, a CPU has no sibling and is on node 0.
@@ -29,7 +30,7 @@ pub fn machine(root: &Path, cpus: &[usize], threads: u16) -> Result<Machine, Err
         let sibling = sibling(&folder, cpu, cpus)?;
         Ok(CoreSpec { sibling, node: node(&folder)? })
     });
-    Ok(Machine { cores: cores.collect::<Result<_, _>>()?, threads })
+    Ok(Machine { cores: cores.collect::<Result<_, _>>()?, threads, wake: None })
 }
 
 /// The one of `cpus` that shares a physical core with `cpu`. Where more than two do (POWER), they

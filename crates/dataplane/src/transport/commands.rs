@@ -32,7 +32,7 @@ pub(super) struct Commands {
     head: Option<(u16, u16)>,
     /// Commands that wait for data that the host was asked for.
     asked: u16,
-    /// Commands received since the last look, and answered since the beginning.
+    /// I/O commands received since the last look, and commands answered since the beginning.
     pub received: u32,
     pub answered: u64,
     /// I/O commands answered since the last look.
@@ -205,7 +205,7 @@ impl Commands {
     }
 
     fn count(&mut self) {
-        self.received += 1;
+        self.received += u32::from(self.is_io());
         if let Some((depth, head)) = &mut self.head {
             *head = (*head + 1) % *depth;
         }

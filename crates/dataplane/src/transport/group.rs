@@ -109,7 +109,7 @@ pub struct Group<N: Network = Sockets> {
     known: Waiting,
     /// Of these, those of connections that come later in this round.
     behind: u32,
-    /// Commands taken up in the last poll.
+    /// I/O commands taken up in the last poll.
     taken: u32,
     /// I/O commands answered.
     requests: u64,
@@ -614,6 +614,10 @@ impl<N: Network> Task for Group<N> {
 
     fn requests(&self) -> u64 {
         self.requests
+    }
+
+    fn latency(&self) -> Nanos {
+        self.service.time()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -314,6 +314,11 @@ impl Service {
         }
     }
 
+    /// Time that all commands took, together.
+    pub(super) fn time(&self) -> Nanos {
+        Nanos(self.latencies.iter().map(|latency| latency.sum.load(Ordering::Relaxed)).sum())
+    }
+
     /// How long commands of this kind took.
     #[must_use]
     pub fn latency(&self, kind: Kind) -> Distribution {

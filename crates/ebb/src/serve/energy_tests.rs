@@ -90,7 +90,7 @@ fn nothing_readable_is_nothing_measured() {
 
 fn model(siblings: &[Option<u16>]) -> Model {
     let cores = siblings.iter().map(|sibling| CoreSpec { sibling: *sibling, node: 0 }).collect();
-    Model::new(profile(None).unwrap(), &Machine { cores, threads: 1 })
+    Model::new(profile(None).unwrap(), &Machine { cores, threads: 1, wake: None })
 }
 
 fn totals(busy: u64, wasted: u64, asleep: [u64; 3]) -> CoreTotals {

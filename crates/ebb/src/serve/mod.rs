@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ebb_dataplane::controller::{Config, Namespace, Subsystem};
-use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, topology};
+use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, probe, topology};
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
 use sd_notify::NotifyState;
@@ -104,7 +104,8 @@ impl Server {
         let mut limits = limits::of(options, threads)?;
         // The listeners are threads too.
         let all = (threads + options.addresses().len()) as u16;
-        let machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
+        let mut machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
+        machine.wake = Some(probe::wake_up(cpus[0])?);
         let scheduler = scheduler(options, &machine)?;
         let plan = devices::Plan::read(&options.namespace)?;
         let config = limits::config(options, limits)?;

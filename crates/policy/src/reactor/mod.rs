@@ -8,6 +8,7 @@
 
 mod book;
 mod dynamic;
+mod gaps;
 mod governor;
 mod hybrid;
 mod interrupt;
@@ -57,6 +58,9 @@ pub struct Machine {
     pub cores: Vec<CoreSpec>,
     /// Number of lightweight threads.
     pub threads: u16,
+    /// How long a core that blocks takes to wake, if that is known: after a rest as long as the
+    /// deepest idle state asks for.
+    pub wake: Option<Nanos>,
 }
 
 impl Machine {
@@ -106,6 +110,8 @@ pub struct ThreadLoad {
     pub busy: Nanos,
     /// Requests it completed.
     pub requests: u64,
+    /// Time that these took from arrival to answer, together.
+    pub latency: Nanos,
     /// Largest depth it had at a fine step or, without fine steps, at the end of the period.
     pub peak_depth: u32,
 }
@@ -133,6 +139,9 @@ pub struct Queue {
     pub since_poll: Nanos,
     /// Requests of the thread completed since the run began.
     pub requests: u64,
+    /// When its core last took up or answered a request of it; zero before the first. Neither what
+    /// keeps connections alive nor administration counts.
+    pub worked: Nanos,
 }
 
 /// The network queues at a fine step.

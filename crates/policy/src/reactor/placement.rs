@@ -139,7 +139,8 @@ mod tests {
     #[test]
     fn a_move_is_noted_once_and_only_when_it_changes_something() {
         let core = CoreSpec { sibling: None, node: 0 };
-        let mut placement = Placement::even(Machine { cores: vec![core; 2], threads: 4 });
+        let mut placement =
+            Placement::even(Machine { cores: vec![core; 2], threads: 4, wake: None });
         assert_eq!(placement.core_of(), [0, 1, 0, 1]);
         placement.move_thread(1, 0, "test:move");
         placement.move_thread(1, 0, "test:move");

@@ -2,7 +2,6 @@
 //! read.
 
 use super::sandman::SandmanParams;
-use super::sandman_plus::OBJECTIVE;
 use super::{
     Dynamic, Governor, Hybrid, Interrupt, Machine, Sandman, SandmanPlus, Scheduler, StaticPolling,
 };
@@ -72,11 +71,19 @@ pub const ENTRIES: &[Entry] = &[
         name: "sandman-plus",
         summary: "our own variant: a delay objective per queue, learned reserves, a main core \
                   that rests",
-        takes: &["objective_us"],
+        takes: &["objective_us", "objective_percent"],
         make: |machine, stated| {
-            let usual = OBJECTIVE.micros();
-            let micros = stated.or("objective_us", usual);
-            Ok(Box::new(SandmanPlus::with_objective(machine, micros)?))
+            let micros = stated.get("objective_us");
+            let scheduler = match (micros, stated.get("objective_percent")) {
+                (None, None) => SandmanPlus::new(machine),
+                (Some(micros), None) => SandmanPlus::with_micros(machine, micros)?,
+                (None, Some(percent)) => SandmanPlus::with_percent(machine, percent)?,
+                (Some(_), Some(value)) => {
+                    let (parameter, valid) = ("objective_percent", "stated without objective_us");
+                    return Err(PolicyError::Parameter { parameter, value, valid });
+                }
+            };
+            Ok(Box::new(scheduler))
         },
     },
 ];

@@ -9,14 +9,17 @@
 //!   times a second. A burst is what passes, too, what would come together by chance no more than
 //!   once in a coarse period at the load that the core is known to have.
 //! * **The end of a burst is looked for.** Its cores are packed again 10 ms after its load has
-//!   fallen by half, not in the second after.
+//!   fallen by half, not in the second after. Where the next burst follows soon the cores are held
+//!   longer: threads that are packed and spread many times a second delay each short burst.
 //! * **A learned burst buffer.** A fixed one is too small where bursts keep coming and wasted where
 //!   none do. It grows at once when a burst had to be spread and shrinks slowly without.
 //! * **A main core that works and rests.** Threads are consolidated onto the main core first, so
-//!   its polling is not paid for twice, and it works on a machine of one core. While all threads
-//!   are there nothing else must be watched, and once nobody has asked for anything in ten seconds
-//!   it blocks and the kernel wakes it: an idle target costs next to nothing. Before, it polls:
-//!   a wake-up beyond the objective may be paid once a lull, not by each request of a thin stream.
+//!   its polling is not paid for twice, and it works on a machine of one core. All threads start
+//!   there. While they are there nothing else must be watched, and the core may block until the
+//!   kernel wakes it. Where a wake-up is within what a request may be delayed by, it does so after
+//!   a learned spin ([`super::gaps`]): its time follows the load, from next to nothing to polling.
+//!   Where it is not, one may be paid once a lull and not by each request of a thin stream: the
+//!   core blocks only once nobody has asked for anything in ten seconds.
 //! * **Threads by halves.** A core that falls behind shares its threads with one other, which may
 //!   do the same 10 µs later. Moving one queue at a time to a core of its own woke them all.
 //! * **Two depths of sleep.** Hyper-threads beside awake ones doze, which costs nothing. Whole
@@ -28,6 +31,7 @@
 //!   bursts itself, a second hyper-thread adds little.
 
 use super::book::Book;
+use super::gaps::Gaps;
 use super::pack::{self, CORE_LIMIT, send};
 use super::sandman::FINE;
 use super::{Core, Machine, Period, Placement, Queue, Queues, Scheduler, Thread, Wait};
@@ -35,7 +39,13 @@ use crate::PolicyError;
 use crate::units::Nanos;
 
 /// Delay in a core's queues that a client may notice: as long as nobody looks.
-pub const OBJECTIVE: Nanos = FINE;
+const OBJECTIVE: Nanos = FINE;
+/// A wake-up that each request may pay where no objective is stated: about a read from flash.
+const USUAL_WAKE: Nanos = Nanos::from_micros(100);
+/// Core time that a microsecond's delay of a request is worth, and that a wake-up is at most: with
+/// it 1,000 requests a second are polled for with 30 % of a core, whatever their gaps.
+const WORTH: u64 = 20;
+const DEAREST: Nanos = Nanos::from_micros(300);
 /// Bounds of the burst buffer.
 const BUFFER: (f64, f64) = (0.10, 0.50);
 /// Growth of the buffer after a period with bursts, and decline after one without.
@@ -47,21 +57,22 @@ const FORGET: f64 = 1.0 / 300.0;
 const SERVICE: f64 = 2_000.0;
 /// A core that rests deeply.
 const DEEP: Wait = Wait::Block { spin: Nanos::ZERO };
-/// How long one takes to wake, at most: C6 of today's servers.
+/// How long one takes to wake, at most: C6 of today's servers. What is not known is taken for it.
 const DEEP_WAKE: Nanos = Nanos::from_micros(300);
 /// What a burst takes within this time from its begin, it would have needed at once: a deep core
 /// wakes within half of it, and falls behind a second time.
 const ONSET: Nanos = Nanos(2 * DEEP_WAKE.0);
 /// How often is looked whether a burst is over. A pause in it that is shorter ends none.
 const WINDOW: Nanos = Nanos::from_millis(10);
+/// A burst that comes within so many times what the cores of the last were held for has come too
+/// soon: they are held for twice as long from then on, at most a second; else for half as long.
+const SOON: u64 = 16;
+const LONGEST_HOLD: Nanos = Nanos::from_secs(1);
 /// Weight of the newest period in what is learned.
 const WEIGHT: f64 = 0.3;
 /// Without requests for so long a server is idle: the one that ends it may pay a wake-up. Of a
 /// random stream of one a second, one in 20,000 does.
 const IDLE: Nanos = Nanos::from_secs(10);
-/// An idle server polls on for so long after work: a drive answers within it, and a request pays
-/// one wake-up, not two.
-const ANSWER: Nanos = Nanos::from_millis(1);
 
 /// The scheduler.
 #[derive(Debug, Clone)]
@@ -92,11 +103,20 @@ pub struct SandmanPlus {
     window: Option<Nanos>,
     /// Requests completed by then, by thread.
     counted: Vec<u64>,
-    /// Requests per second in the busiest window of the burst.
+    /// Requests per second in the busiest window of the burst, and when one had half of it last.
     peak: f64,
-    /// Requests completed by the last coarse step, and for how long there had been none by then.
-    served: u64,
-    quiet: Nanos,
+    high: Nanos,
+    /// How long cores are held after that, and when they were last packed since a burst.
+    hold: Nanos,
+    packed: Option<Nanos>,
+    /// How long a core takes to wake, and whether each request may pay that.
+    wake: Nanos,
+    wakes: bool,
+    /// Percent of `latency` that a request may be delayed by, where it is stated so.
+    percent: Option<f64>,
+    /// Mean time that requests take, in nanoseconds.
+    latency: f64,
+    gaps: Gaps,
 }
 
 impl SandmanPlus {
@@ -104,6 +124,7 @@ impl SandmanPlus {
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         let (cores, threads) = (machine.cores.len(), usize::from(machine.threads));
+        let wake = machine.wake.unwrap_or(DEEP_WAKE);
         Self {
             objective: OBJECTIVE.0 as f64,
             book: Book::new(cores, threads),
@@ -120,8 +141,14 @@ impl SandmanPlus {
             window: None,
             counted: vec![0; threads],
             peak: 0.0,
-            served: 0,
-            quiet: Nanos::ZERO,
+            high: Nanos::ZERO,
+            hold: WINDOW,
+            packed: None,
+            wake,
+            wakes: wake <= USUAL_WAKE,
+            percent: None,
+            latency: 0.0,
+            gaps: Gaps::new(Nanos(WORTH * wake.0).min(DEAREST)),
         }
     }
 
@@ -129,9 +156,19 @@ impl SandmanPlus {
     ///
     /// # Errors
     /// One that is not above zero.
-    pub fn with_objective(machine: &Machine, micros: f64) -> Result<Self, PolicyError> {
+    pub fn with_micros(machine: &Machine, micros: f64) -> Result<Self, PolicyError> {
         PolicyError::unless(micros > 0.0, "objective_us", micros, "above 0")?;
-        Ok(Self { objective: micros * 1e3, ..Self::new(machine) })
+        let (usual, objective) = (Self::new(machine), micros * 1e3);
+        Ok(Self { objective, wakes: usual.wake.0 as f64 <= objective, ..usual })
+    }
+
+    /// With a delay objective in percent of the mean time that requests are learned to take.
+    ///
+    /// # Errors
+    /// One that is not above zero.
+    pub fn with_percent(machine: &Machine, percent: f64) -> Result<Self, PolicyError> {
+        PolicyError::unless(percent > 0.0, "objective_percent", percent, "above 0")?;
+        Ok(Self { percent: Some(percent), wakes: false, ..Self::new(machine) })
     }
 
     /// Share of a core that is kept free for bursts at present.
@@ -148,30 +185,46 @@ impl SandmanPlus {
             }
         }
         let requests: u64 = period.threads.iter().map(|load| load.requests).sum();
-        self.served += requests;
-        self.quiet = if requests > 0 { Nanos::ZERO } else { self.quiet + period.length };
+        if requests > 0 {
+            let time: u64 = period.threads.iter().map(|load| load.latency.0).sum();
+            let mean = time as f64 / requests as f64;
+            let first = self.latency == 0.0;
+            self.latency += if first { mean } else { WEIGHT * (mean - self.latency) };
+        }
+        if let Some(percent) = self.percent {
+            let given = percent / 100.0 * self.latency;
+            // Queues are looked at no more often.
+            self.objective = given.max(OBJECTIVE.0 as f64);
+            self.wakes = self.wake.0 as f64 <= given;
+        }
         self.looks = (period.length.0 / FINE.0 * self.book.len() as u64).max(1) as f64;
         let step = if self.spread > 0 { GROWTH } else { -DECLINE };
         self.buffer = (self.buffer + step).clamp(BUFFER.0, BUFFER.1);
-        self.window = self.window.filter(|_| self.spread > 0);
+        self.window = self.window.filter(|_| self.spread > 0 || self.holds(period.now));
         let needed = f64::from(self.taken);
         self.reserve = (self.reserve * (1.0 - FORGET)).max(needed).max(1.0);
         (self.spread, self.taken) = (0, 0);
     }
 
-    /// How the main core waits while all threads are there. Where bursts keep coming it polls:
-    /// the past second says nothing of when the next one does.
-    fn alone(&self) -> Wait {
-        let pays = self.quiet >= IDLE || self.objective >= DEEP_WAKE.0 as f64;
-        if pays && self.window.is_none() { Wait::Block { spin: ANSWER } } else { Wait::Poll }
+    /// How the main core waits while all threads are there. Where a wake-up is beyond the
+    /// objective and bursts keep coming it polls: the past second says nothing of when the next one
+    /// does.
+    fn alone(&self, now: Nanos) -> Wait {
+        let is_idle = self.gaps.quiet(now) >= IDLE && self.window.is_none();
+        match self.wakes || is_idle {
+            true => Wait::Block { spin: self.gaps.spin() },
+            false => Wait::Poll,
+        }
     }
 
-    /// Ends the rest of an idle server with the first request, which has paid for all that follow.
-    fn rouse(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
-        let served = || queues.threads.iter().map(|queue| queue.requests).sum::<u64>();
-        if self.quiet >= IDLE && served() > self.served {
-            self.quiet = Nanos::ZERO;
-            placement.set_wait(Machine::MAIN, self.alone(), "sandman-plus:rouse");
+    /// Learns from the last work, and lets a main core that rests wait accordingly. Where a wake-up
+    /// is beyond the objective the first request has paid for all that follow.
+    fn learn_gap(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
+        let worked = queues.threads.iter().map(|queue| queue.worked).max();
+        let is_news = worked.is_some_and(|at| self.gaps.learn(at));
+        let main = placement.waits()[usize::from(Machine::MAIN)];
+        if is_news && matches!(main, Wait::Block { .. }) {
+            placement.set_wait(Machine::MAIN, self.alone(queues.now), "sandman-plus:gap");
         }
     }
 
@@ -191,12 +244,13 @@ impl SandmanPlus {
         pack::sibling(placement, core).is_some_and(light)
     }
 
-    fn rest(&mut self, now: Nanos, alone: Wait, placement: &mut Placement) {
+    fn rest(&mut self, now: Nanos, placement: &mut Placement) {
         let cores = self.book.len() as Core;
         for core in (1..cores).filter(|core| self.book.used(*core)) {
             placement.set_wait(core, Wait::Poll, "sandman-plus:wake");
         }
-        let wait = if (1..cores).any(|core| self.book.used(core)) { Wait::Poll } else { alone };
+        let spread = (1..cores).any(|core| self.book.used(core));
+        let wait = if spread { Wait::Poll } else { self.alone(now) };
         placement.set_wait(Machine::MAIN, wait, "sandman-plus:main");
         self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), now);
     }
@@ -229,12 +283,23 @@ impl Scheduler for SandmanPlus {
         "sandman-plus"
     }
 
+    fn start(&mut self, placement: &mut Placement) {
+        for thread in 0..placement.machine().threads {
+            placement.move_thread(thread, Machine::MAIN, "sandman-plus:start");
+        }
+        self.book.place(placement);
+        self.rest(Nanos::ZERO, placement);
+    }
+
     fn coarse(&mut self, period: &Period<'_>, placement: &mut Placement) {
         self.learn(period);
         self.book.read(period, placement);
         let (all, fill) = (0..self.book.len() as Core, self.fill());
         pack::relieve(&mut self.book, placement, all, fill, "sandman-plus:overload");
-        self.pack(period.now, self.alone(), placement);
+        match self.holds(period.now) {
+            true => self.rest(period.now, placement),
+            false => self.pack(period.now, placement),
+        }
     }
 
     fn fine_period(&self) -> Option<Nanos> {
@@ -242,7 +307,7 @@ impl Scheduler for SandmanPlus {
     }
 
     fn fine(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
-        self.rouse(queues, placement);
+        self.learn_gap(queues, placement);
         if self.watch(queues, placement) {
             return;
         }
@@ -284,9 +349,8 @@ impl SandmanPlus {
         CORE_LIMIT - self.buffer
     }
 
-    /// Packs threads onto few cores by the loads in the book, and lets the others rest. The main
-    /// core waits as `alone` says while all threads are there.
-    fn pack(&mut self, now: Nanos, alone: Wait, placement: &mut Placement) {
+    /// Packs threads onto few cores by the loads in the book, and lets the others rest.
+    fn pack(&mut self, now: Nanos, placement: &mut Placement) {
         let (workers, fill) = (1..self.book.len() as Core, self.fill());
         let book = &mut self.book;
         let pick = |book: &Book, placement: &Placement, from: Core, load: f64| {
@@ -297,11 +361,17 @@ impl SandmanPlus {
         };
         pack::consolidate(book, placement, workers.clone(), pick, "sandman-plus:consolidate");
         pack::pair_siblings(book, placement, workers.clone(), "sandman-plus:sibling");
-        self.rest(now, alone, placement);
+        self.rest(now, placement);
     }
 
-    /// While a burst has cores: packs when a window had less than half of its busiest one's load.
-    /// Whether it did.
+    /// Whether the cores of bursts that follow each other soon are kept for the next one.
+    fn holds(&self, now: Nanos) -> bool {
+        let lately = now.saturating_sub(self.high) < self.hold;
+        self.window.is_some() && self.hold > WINDOW && lately
+    }
+
+    /// While a burst has cores: packs when for long enough no window had half of its busiest one's
+    /// load. Whether it did.
     fn watch(&mut self, queues: &Queues<'_>, placement: &mut Placement) -> bool {
         let length = self.window.map_or(Nanos::ZERO, |since| queues.now.saturating_sub(since));
         if length < WINDOW {
@@ -312,15 +382,19 @@ impl SandmanPlus {
         let all: u64 = came.clone().sum();
         let rate = all as f64 / length.seconds();
         self.peak = self.peak.max(rate);
-        let over = rate < self.peak / 2.0;
+        if rate >= self.peak / 2.0 {
+            self.high = queues.now;
+        }
+        let over = queues.now.saturating_sub(self.high) >= self.hold;
         if over {
+            self.packed = Some(queues.now);
             for (thread, requests) in came.enumerate() {
                 let busy = requests as f64 * self.service[thread];
                 self.book.thread[thread] = (busy / length.0 as f64).min(1.0);
             }
             self.peak = rate;
             self.book.place(placement);
-            self.pack(queues.now, Wait::Poll, placement);
+            self.pack(queues.now, placement);
         }
         self.begin_window(queues);
         over
@@ -339,10 +413,15 @@ impl SandmanPlus {
             return;
         }
         if self.window.is_none() {
-            self.peak = 0.0;
+            (self.peak, self.high) = (0.0, queues.now);
             self.begin_window(queues);
         }
         let now = queues.now;
+        if let Some(packed) = self.packed.take() {
+            let soon = now.saturating_sub(packed) < Nanos(SOON * self.hold.0);
+            let hold = if soon { 2 * self.hold.0 } else { self.hold.0 / 2 };
+            self.hold = Nanos(hold).clamp(WINDOW, LONGEST_HOLD);
+        }
         self.spread += 1;
         if now.saturating_sub(self.burst.0) > ONSET {
             self.burst = (now, 0);

@@ -7,15 +7,17 @@ use super::*;
 /// Physical cores of two hyper-threads each: 0 and 1 are siblings, 2 and 3, and so on.
 pub(super) fn machine(physical: usize, threads: u16) -> Machine {
     let core = |core: usize| CoreSpec { sibling: Some(core as Core ^ 1), node: 0 };
-    Machine { cores: (0..2 * physical).map(core).collect(), threads }
+    Machine { cores: (0..2 * physical).map(core).collect(), threads, wake: None }
 }
 
 /// One core, no sibling.
 fn single(threads: u16) -> Machine {
-    Machine { cores: vec![CoreSpec { sibling: None, node: 0 }], threads }
+    Machine { cores: vec![CoreSpec { sibling: None, node: 0 }], threads, wake: None }
 }
 
 const SECOND: Nanos = Nanos::from_secs(1);
+/// What each request takes.
+const LATENCY: Nanos = Nanos::from_micros(100);
 
 /// What one second shows when each thread asks for this share of a core, at 2 µs a request.
 pub(super) fn period(placement: &Placement, loads: &[f64]) -> (Vec<CoreLoad>, Vec<ThreadLoad>) {
@@ -27,7 +29,8 @@ pub(super) fn period(placement: &Placement, loads: &[f64]) -> (Vec<CoreLoad>, Ve
     let threads = placement.core_of().iter().zip(loads).map(|(core, load)| {
         let busy = load / asked[usize::from(*core)].max(1.0);
         let busy = time(busy);
-        ThreadLoad { busy, requests: busy.0 / 2000, peak_depth: 1 }
+        let requests = busy.0 / 2000;
+        ThreadLoad { busy, requests, latency: Nanos(requests * LATENCY.0), peak_depth: 1 }
     });
     let cores = asked.iter().map(|asked| {
         let busy = time(asked.min(1.0));
@@ -45,6 +48,8 @@ pub(super) struct Plant {
     now: Nanos,
     /// Requests that each thread has completed.
     pub requests: u64,
+    /// When one was last worked on.
+    pub worked: Nanos,
 }
 
 impl Plant {
@@ -53,7 +58,8 @@ impl Plant {
         let (core_of, waits) = (placement.core_of().to_vec(), placement.waits().to_vec());
         let mut scheduler = by_name(name, machine).unwrap();
         scheduler.start(&mut placement);
-        let mut plant = Self { scheduler, placement, core_of, waits, now: SECOND, requests: 0 };
+        let (now, requests, worked) = (SECOND, 0, Nanos::ZERO);
+        let mut plant = Self { scheduler, placement, core_of, waits, now, requests, worked };
         plant.carry_out();
         plant
     }
@@ -81,6 +87,10 @@ impl Plant {
     }
 
     pub fn coarse(&mut self, loads: &[f64]) {
+        if loads.iter().any(|load| *load > 0.0) {
+            self.worked = self.now;
+            self.fine(&vec![0; loads.len()]);
+        }
         let (cores, threads) = period(&self.placement, loads);
         self.placement.begin();
         let period = Period { now: self.now, length: SECOND, cores: &cores, threads: &threads };
@@ -89,8 +99,8 @@ impl Plant {
     }
 
     pub fn fine(&mut self, depths: &[u32]) {
-        let (since_poll, requests) = (Nanos::from_micros(1), self.requests);
-        let queue = |depth: &u32| Queue { depth: *depth, since_poll, requests };
+        let (since_poll, requests, worked) = (Nanos::from_micros(1), self.requests, self.worked);
+        let queue = |depth: &u32| Queue { depth: *depth, since_poll, requests, worked };
         let queues: Vec<Queue> = depths.iter().map(queue).collect();
         self.placement.begin();
         self.scheduler.fine(&Queues { now: self.now, threads: &queues }, &mut self.placement);
@@ -237,6 +247,8 @@ fn parameters_are_stated_after_the_name_and_kept_within_their_ranges() {
         ("sandman(burst_buffer=-0.1)", "burst_buffer = -0.1 is out of range"),
         ("sandman(burst_depth=0.5)", "burst_depth = 0.5 is out of range"),
         ("sandman-plus(objective_us=0)", "objective_us = 0 is out of range"),
+        ("sandman-plus(objective_percent=0)", "objective_percent = 0 is out of range"),
+        ("sandman-plus(objective_us=9, objective_percent=5)", "stated without objective_us"),
         ("static(x=1)", "it takes nothing"),
     ] {
         let error = by_name(name, &machine).err().map(|error| error.to_string());
@@ -306,7 +318,7 @@ fn an_idle_sandman_plus_rests_on_every_core() {
             plant.coarse(&[0.0; 16]);
         }
         assert!(plant.placement.core_of().iter().all(|core| *core == Machine::MAIN));
-        let spin = Nanos::from_millis(1);
+        let spin = gaps::SHORTEST;
         assert_eq!(plant.placement.waits()[0], Wait::Block { spin });
         // One physical core is the reserve, the others rest deeply, the main core's sibling too.
         let deep = Wait::Block { spin: Nanos::ZERO };
@@ -406,40 +418,89 @@ fn sandman_plus_fills_two_siblings_for_the_speed_that_sharing_leaves() {
     }
 }
 
+/// A machine whose cores take so long to wake.
+fn waking(micros: u64) -> Machine {
+    Machine { wake: Some(Nanos::from_micros(micros)), ..machine(2, 1) }
+}
+
+fn spin(plant: &Plant) -> Option<Nanos> {
+    match plant.placement.waits()[0] {
+        Wait::Block { spin } => Some(spin),
+        _ => None,
+    }
+}
+
+/// Lets a request come after each of these gaps, in microseconds.
+fn requests(plant: &mut Plant, gaps: impl IntoIterator<Item = u64>) {
+    for gap in gaps {
+        plant.later(Nanos::from_micros(gap));
+        plant.worked = plant.now;
+        plant.fine(&[0]);
+    }
+}
+
+#[test]
+fn sandman_plus_starts_at_rest() {
+    for wake in [15, 300] {
+        let plant = Plant::new("sandman-plus", &Machine { threads: 16, ..waking(wake) });
+        assert_eq!(plant.placement.core_of(), [Machine::MAIN; 16]);
+        assert!(plant.placement.waits().iter().all(|wait| *wait != Wait::Poll), "{wake}");
+    }
+}
+
 #[test]
 fn sandman_plus_rests_its_main_core_once_nobody_has_asked_for_long() {
-    let mut plant = Plant::new("sandman-plus", &machine(2, 1));
-    let deep = |plant: &Plant| matches!(plant.placement.waits()[0], Wait::Block { .. });
-    // One request a second, now and then none: each would pay the wake-up.
-    for load in [2e-6, 0.0, 2e-6, 0.0, 0.0, 2e-6] {
-        plant.coarse(&[load]);
-        assert!(!deep(&plant));
+    let mut plant = Plant::new("sandman-plus", &waking(300));
+    // One request a second: each would pay the wake-up.
+    for _ in 0..5 {
+        requests(&mut plant, [1_000_000]);
+        plant.coarse(&[2e-6]);
+        assert_eq!(spin(&plant), None);
     }
     for quiet in 1..=12 {
+        plant.later(SECOND);
         plant.coarse(&[0.0]);
         plant.fine(&[0]);
-        assert_eq!(deep(&plant), quiet >= 10, "{quiet} s");
+        assert_eq!(spin(&plant).is_some(), quiet >= 10, "{quiet} s");
     }
-    // What was answered before is no news; the next request is, at once.
-    plant.requests = 3;
-    plant.fine(&[0]);
-    assert!(deep(&plant));
-    plant.requests = 4;
-    plant.fine(&[0]);
-    assert!(!deep(&plant));
+    // The next request ends it at once.
+    requests(&mut plant, [100_000]);
+    assert_eq!(spin(&plant), None);
     plant.coarse(&[2e-6]);
-    assert!(!deep(&plant));
+    assert_eq!(spin(&plant), None);
+}
+
+#[test]
+fn sandman_plus_polls_for_requests_as_far_as_that_pays() {
+    let mut plant = Plant::new("sandman-plus", &waking(15));
+    let mut after = |gap: u64| {
+        requests(&mut plant, [gap].repeat(300));
+        plant.coarse(&[0.01]);
+        spin(&plant).unwrap()
+    };
+    // One a second and 1,000: hardly. 10,000: until the stream has ended for long. And back.
+    assert_eq!([after(1_000_000), after(1_000)], [gaps::SHORTEST; 2]);
+    assert!(after(100) > Nanos::from_millis(8));
+    assert_eq!(after(10_000), gaps::SHORTEST);
 }
 
 #[test]
 fn sandman_plus_may_wake_for_each_request_where_the_objective_allows_it() {
-    for (objective, rests) in [(1, false), (100, false), (300, true), (1000, true)] {
-        let name = format!("sandman-plus(objective_us={objective})");
-        let mut plant = Plant::new(&name, &machine(2, 1));
-        for _ in 0..3 {
-            plant.coarse(&[1e-4]);
-        }
-        let waits = plant.placement.waits()[0];
-        assert_eq!(matches!(waits, Wait::Block { .. }), rests, "{name}");
+    for (stated, wake, rests) in [
+        ("", 15, true),
+        ("", 100, true),
+        ("", 101, false),
+        ("(objective_us=14)", 15, false),
+        ("(objective_us=15)", 15, true),
+        ("(objective_us=299)", 300, false),
+        ("(objective_us=300)", 300, true),
+        // Of the 100 us that requests take.
+        ("(objective_percent=14)", 15, false),
+        ("(objective_percent=15)", 15, true),
+    ] {
+        let mut plant = Plant::new(&format!("sandman-plus{stated}"), &waking(wake));
+        requests(&mut plant, [10_000; 3]);
+        plant.coarse(&[1e-4]);
+        assert_eq!(spin(&plant).is_some(), rests, "{stated} {wake}");
     }
 }

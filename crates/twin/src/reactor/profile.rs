@@ -334,6 +334,11 @@ impl Profile {
     #[must_use]
     pub fn machine(&self) -> Machine {
         let core = |core: Core| CoreSpec { sibling: Some(core ^ 1), node: 0 };
-        Machine { cores: (0..2 * self.physical_cores).map(core).collect(), threads: self.threads }
+        let Wake { block, interrupt, c6_exit, .. } = self.wake;
+        Machine {
+            cores: (0..2 * self.physical_cores).map(core).collect(),
+            threads: self.threads,
+            wake: Some(block + interrupt + c6_exit),
+        }
     }
 }

@@ -79,6 +79,7 @@ impl Engine<'_> {
             self.push(Nanos(at as u64) + drives, Event::Drives(id));
         }
         let done = Nanos(at as u64).max(now);
+        self.queues[thread].worked = done;
         self.serve_time(thread, core, done - now);
         done
     }
@@ -100,7 +101,9 @@ impl Engine<'_> {
     fn answer(&mut self, id: u32, at: Nanos) {
         let Flight { at: arrived, thread, write, bytes, .. } = self.flights[id as usize];
         self.free.push(id);
-        self.threads[usize::from(thread)].load.requests += 1;
+        let load = &mut self.threads[usize::from(thread)].load;
+        load.requests += 1;
+        load.latency += at - arrived;
         self.queues[usize::from(thread)].requests += 1;
         if arrived >= self.warmup {
             let latency = at - arrived + self.profile.drive.fabric;

@@ -163,6 +163,27 @@ fn a_steady_high_load_is_no_burst_for_sandman_plus() {
 }
 
 #[test]
+fn short_bursts_that_follow_each_other_soon_do_not_move_threads_each_time() {
+    // 1 ms of bursts every 50 ms.
+    let (calm, burst) = (Nanos::from_millis(49), Nanos::from_millis(1));
+    for rate in [600e3, 2.4e6] {
+        let steps = || vec![(calm, 40e3), (burst, rate)];
+        let run = |name: &str| {
+            let profile = Profile::all_flash().unwrap();
+            let scheduler = by_name(name, &profile.machine()).unwrap();
+            let load = Load::Steps { steps: steps(), writes: 0.0 };
+            shown_until(&profile, scheduler, load, (Nanos::from_secs(3), SECOND))
+        };
+        let (polled, plus) = (run("static"), run("sandman-plus"));
+        let (moves, p99) = (plus.moves / 2, plus.quantile(0.99) / polled.quantile(0.99));
+        let saved = 1.0 - plus.power() / polled.power();
+        assert!(moves <= 100, "{rate}: {moves} moves a second");
+        assert!(p99 <= 1.05, "{rate}: p99 times {p99}");
+        assert!(saved > 0.0, "{rate}: {saved} saved");
+    }
+}
+
+#[test]
 fn raid_5_writes_take_two_rounds_of_drives() {
     let mut profile = small();
     let writes = || Load::Steps { steps: vec![(SECOND, 5_000.0)], writes: 1.0 };

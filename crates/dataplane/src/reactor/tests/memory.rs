@@ -40,7 +40,7 @@ fn allocations(wait: Wait) -> Vec<u64> {
     let strategy = Strategy::Futex { spin: Nanos::from_micros(1) };
     let waiter = Waiter::new(strategy, clock).unwrap();
     let cores = vec![CoreSpec { sibling: None, node: 0 }; CORES];
-    let machine = Machine { cores, threads: THREADS };
+    let machine = Machine { cores, threads: THREADS, wake: None };
     let seen: Vec<_> = (0..THREADS).map(|number| Seen::new(number.into())).collect();
     // Timed pollers come round however their core waits, the others when there are events.
     let timed = |index: usize| index.is_multiple_of(2).then_some(PERIOD);

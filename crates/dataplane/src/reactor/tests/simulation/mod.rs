@@ -1,5 +1,6 @@
 //! The reactors' own code on sixteen simulated cores, in virtual time: `docs/simulation.md`.
 
+mod rest;
 mod task;
 mod world;
 
@@ -8,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 pub use self::time::now;
-use self::world::{CORES, World};
+use self::world::World;
 
 const CALM: Nanos = Nanos::from_millis(40);
 const BURST: Nanos = Nanos::from_millis(4);
@@ -58,7 +59,10 @@ pub mod time {
 pub struct Plan {
     pub seed: u64,
     pub scheduler: &'static str,
+    pub cores: usize,
     pub threads: u16,
+    /// What a core that blocks takes to wake for I/O, as the scheduler knows; none blocks else.
+    pub wake: Option<Nanos>,
     /// Siblings are neighbours.
     pub pairs: bool,
     /// How unevenly requests are spread over threads: 1 for evenly.
@@ -75,6 +79,8 @@ impl Plan {
         Self {
             seed,
             scheduler,
+            cores: 16,
+            wake: None,
             threads: random.random_range(16..=64),
             pairs: random.random(),
             skew: [1.0, 1.5][random.random_range(0..2)],
@@ -115,8 +121,8 @@ fn run(plan: Plan) -> u64 {
         // As published, the main core and one worker, its sibling, poll. A load that is chance may
         // keep sandman-plus one more core awake.
         let (asleep, whole) = (world.asleep().iter().filter(|core| **core).count(), world.whole());
-        assert!(asleep >= CORES - 2, "{asleep} cores asleep before a burst");
-        let least = if plan.scheduler == "sandman" { CORES / 2 - 1 } else { CORES / 2 - 2 };
+        assert!(asleep >= plan.cores - 2, "{asleep} cores asleep before a burst");
+        let least = plan.cores / 2 - if plan.scheduler == "sandman" { 1 } else { 2 };
         assert!(whole >= least, "{whole} physical cores asleep before a burst");
         let before = world.steps.lock().unwrap().fine;
         world.run_until(plan.begin(number) + BURST);

@@ -12,7 +12,7 @@ use super::super::super::{Task, Waiting};
 use super::{Plan, time};
 
 /// What a poll costs that finds nothing, and each request.
-const LOOK: Nanos = Nanos(300);
+pub const LOOK: Nanos = Nanos(300);
 pub const REQUEST: Nanos = Nanos::from_micros(2);
 /// Requests taken up in one poll, as hosts' turns and the events of one look bound them.
 const BATCH: usize = 64;

@@ -10,6 +10,7 @@ use ebb_policy::units::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::super::super::Task;
 use super::super::super::bell::{BLOCKED, WATCHING};
 use super::super::super::clock::Clock;
 use super::super::super::core::{Reactor, Rest};
@@ -20,8 +21,6 @@ use super::super::super::wait::{Strategy, Waiter};
 use super::task::{Connections, Seen};
 use super::{CALM, Plan, time};
 
-/// Hyper-threads, two to a physical core.
-pub const CORES: usize = 16;
 /// Time from a store to the first round of a core that dozes, and at most of one that blocks.
 const DOZE_WAKE: Nanos = Nanos::from_micros(1);
 const BLOCK_WAKE: Nanos = Nanos::from_micros(150);
@@ -121,25 +120,39 @@ impl Drop for World {
     }
 }
 
-/// The sibling of each core: the next one, or, as on most servers, the one half of all away.
+/// The sibling of each core of several: the next one, or, as on most servers, the one half of all
+/// away.
 fn machine(plan: &Plan) -> Machine {
-    let beside = |core: usize| if plan.pairs { core ^ 1 } else { (core + CORES / 2) % CORES };
-    let core = |core| CoreSpec { sibling: Some(beside(core) as Core), node: 0 };
-    Machine { cores: (0..CORES).map(core).collect(), threads: plan.threads }
+    let cores = plan.cores;
+    let beside = |core: usize| if plan.pairs { core ^ 1 } else { (core + cores / 2) % cores };
+    let sibling = |core: usize| (cores > 1).then(|| beside(core) as Core);
+    let core = |core| CoreSpec { sibling: sibling(core), node: 0 };
+    Machine { cores: (0..cores).map(core).collect(), threads: plan.threads, wake: plan.wake }
 }
 
 impl World {
     pub fn new(plan: Plan) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
+        let seen = Arc::<Mutex<Seen>>::default();
+        let tasks = Connections::of(&plan, &mut random, &seen);
+        Self::of(plan, random, seen, tasks)
+    }
+
+    /// Of other tasks than a plan's.
+    pub fn of(
+        plan: Plan,
+        random: Pcg64Mcg,
+        seen: Arc<Mutex<Seen>>,
+        tasks: Vec<Box<dyn Task>>,
+    ) -> Self {
         time::set(Nanos::ZERO, 1.0);
         let machine = machine(&plan);
-        let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
-        let (steps, seen) = (Arc::<Mutex<Steps>>::default(), Arc::<Mutex<Seen>>::default());
-        let tasks = Connections::of(&plan, &mut random, &seen);
+        let steps = Arc::<Mutex<Steps>>::default();
         let inner = by_name(plan.scheduler, &machine).unwrap();
         let scheduler = Box::new(Watched { inner, steps: Arc::clone(&steps) });
         let (clock, strategy) = (Clock::start(), Strategy::Spin);
         let means = Means { waiter: Waiter::new(strategy, clock).unwrap(), clock, strategy };
-        let cpus: Vec<usize> = (0..CORES).collect();
+        let cpus: Vec<usize> = (0..plan.cores).collect();
         let (shared, reactors) =
             build(&cpus, machine.clone(), scheduler, plan.coarse, tasks, means).unwrap();
         let seat = |mut reactor: Reactor| {
@@ -154,7 +167,7 @@ impl World {
     /// Lets time pass until every core is beyond `end`.
     pub fn run_until(&mut self, end: Nanos) {
         loop {
-            let first = (0..CORES).min_by_key(|core| self.seats[*core].next);
+            let first = (0..self.seats.len()).min_by_key(|core| self.seats[*core].next);
             let Some(core) = first.filter(|core| self.seats[*core].next < end) else { return };
             self.turn(core);
         }
@@ -175,14 +188,15 @@ impl World {
         seat.next = super::now().unwrap();
         seat.works = time::worked();
         if let Some(rest) = rest {
-            Self::fall_asleep(seat, rest);
+            Self::fall_asleep(seat, rest, self.plan.wake);
         }
         self.ring(begun);
     }
 
     /// How much longer work takes on `core` for what its sibling does.
     fn slowdown(&self, core: usize, now: Nanos) -> f64 {
-        let beside = &self.seats[usize::from(self.machine.cores[core].sibling.unwrap())];
+        let Some(beside) = self.machine.cores[core].sibling else { return 1.0 };
+        let beside = &self.seats[usize::from(beside)];
         match beside.sleeps {
             Some(_) => 1.0,
             None if beside.works && beside.next > now => BESIDE_BUSY,
@@ -191,13 +205,14 @@ impl World {
     }
 
     /// As the reactor's own sleep, but for the waiting.
-    fn fall_asleep(seat: &mut Seat, Rest { how, until }: Rest) {
+    fn fall_asleep(seat: &mut Seat, Rest { how, until }: Rest, wake: Option<Nanos>) {
         let reactor = &mut seat.reactor;
         reactor.fall_asleep(how);
         reactor.post().bell.announce(if how == Sleep::Block { BLOCKED } else { WATCHING });
         (seat.sleeps, seat.since) = (Some(how), seat.next);
         if !reactor.has_mail() {
-            seat.next = until.unwrap_or(Nanos(u64::MAX));
+            let wake = wake.filter(|_| how == Sleep::Block).unwrap_or_default();
+            seat.next = until.map_or(Nanos(u64::MAX), |until| until + wake);
         }
     }
 
@@ -220,11 +235,22 @@ impl World {
         self.seats.iter().map(|seat| seat.sleeps.is_some()).collect()
     }
 
+    /// Time that all cores were awake until now, each wake-up included.
+    pub fn awake(&self) -> Nanos {
+        let wake = self.plan.wake.unwrap_or_default();
+        let of = |seat: &Seat| {
+            let at = if seat.sleeps.is_some() { seat.since } else { seat.next };
+            let (totals, _) = seat.reactor.post().counters.read(at);
+            at.saturating_sub(seat.slept) + Nanos(wake.0 * totals.sleeps[Sleep::Block as usize])
+        };
+        self.seats.iter().map(of).fold(Nanos::ZERO, |sum, one| sum + one)
+    }
+
     /// Physical cores both of whose hyper-threads sleep.
     pub fn whole(&self) -> usize {
         let asleep = self.asleep();
         let sibling = |core: usize| usize::from(self.machine.cores[core].sibling.unwrap());
-        (0..CORES).filter(|core| asleep[*core] && asleep[sibling(*core)]).count() / 2
+        (0..self.seats.len()).filter(|core| asleep[*core] && asleep[sibling(*core)]).count() / 2
     }
 
     /// What must hold at any time: every thread is in one place, and the time of every core is

@@ -82,7 +82,7 @@ mod tests {
 
     fn machine(siblings: &[Option<u16>]) -> Machine {
         let cores = siblings.iter().map(|sibling| CoreSpec { sibling: *sibling, node: 0 });
-        Machine { cores: cores.collect(), threads: 0 }
+        Machine { cores: cores.collect(), threads: 0, wake: None }
     }
 
     #[test]
