@@ -8,6 +8,7 @@
 
 mod book;
 mod dynamic;
+mod governed;
 mod governor;
 mod hybrid;
 mod interrupt;
@@ -21,6 +22,7 @@ mod static_polling;
 mod tests;
 
 pub use dynamic::Dynamic;
+pub use governed::Governed;
 pub use governor::Governor;
 pub use hybrid::Hybrid;
 pub use interrupt::Interrupt;
