@@ -13,6 +13,7 @@ mod hostile;
 mod idle_wake;
 mod jobs;
 mod latency;
+mod reactors;
 mod real;
 mod recall;
 mod restoring;
