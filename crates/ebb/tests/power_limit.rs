@@ -9,6 +9,7 @@ use ebb_host::{
 };
 use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Request, Signals};
 
+use crate::common::{prints, valid};
 use crate::serve::Serve;
 use crate::tree::intel;
 
@@ -131,4 +132,32 @@ fn a_served_drive_refuses_limits_that_it_cannot_keep() {
     assert!(controller.feature(FEATURE).is_err());
     assert!(controller.set_feature(FEATURE, 2 << 16 | 1_500).is_err());
     assert_eq!(controller.feature(STATE).unwrap(), 0);
+}
+
+/// The limit in force of a modelled drive, wherever a server shows what it does.
+fn shown(serve: &Serve) -> Option<f64> {
+    let status = serve.status();
+    valid("serve-status-1", &status);
+    let limit = status["drives"][0].get("power_limit_w").map(|limit| limit.as_f64().unwrap());
+    let (_, metrics) = serve.get("/metrics");
+    let mut lines = metrics.lines();
+    let metric = lines.find_map(|line| line.strip_prefix("ebb_drive_power_limit_watts{"));
+    let metric = metric.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap());
+    assert_eq!(metric, limit, "{metrics}");
+    let text = prints(&["status", &serve.metrics]);
+    let drive = text.lines().find(|line| line.contains("(namespace 2)")).unwrap();
+    let cell = limit.map_or("–".to_owned(), |limit| format!("{limit:.2}"));
+    assert_eq!(drive.split_whitespace().nth(4), Some(&*cell), "{text}");
+    limit
+}
+
+#[test]
+fn a_served_drive_shows_the_limit_in_force() {
+    let (serve, _folder) = serve(true);
+    assert_eq!(shown(&serve), None);
+    let mut controller = connect(&serve.address);
+    controller.set_feature(FEATURE, 2 << 16 | 1_050).unwrap();
+    assert_eq!(shown(&serve), Some(10.5));
+    controller.set_feature(FEATURE, 0).unwrap();
+    assert_eq!(shown(&serve), None);
 }

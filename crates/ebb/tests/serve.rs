@@ -50,7 +50,7 @@ impl Serve {
         answer
     }
 
-    fn get(&self, path: &str) -> (String, String) {
+    pub fn get(&self, path: &str) -> (String, String) {
         let answer = self.raw(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), body.to_owned())
@@ -269,6 +269,7 @@ fn modelled_drives_show_their_power() {
     valid("serve-status-1", &status);
     let drives = status["drives"].as_array().unwrap();
     assert_eq!(drives.len(), 1, "{status}");
+    assert!(drives[0].get("power_limit_w").is_none(), "{status}");
     assert_eq!((&drives[0]["namespace"], &drives[0]["power_state"]), (&2.into(), &0.into()));
     let scrape = serve.scrape();
     let labels = "{namespace=\"2\",drive=\"pm1743\",source=\"modelled\"}";
@@ -278,27 +279,32 @@ fn modelled_drives_show_their_power() {
     assert!(text.contains("pm1743 (namespace 2)"), "{text}");
 }
 
-/// Nobody sets the governor's frequencies, and that is told and counted.
+/// The frequencies that a scheduler asks for are shown, for `ebb run` to set, and that the server
+/// sets none is told and counted.
 #[test]
-fn the_governor_says_that_nobody_sets_its_frequencies() {
+fn what_a_scheduler_asks_of_frequencies_is_shown_and_not_done() {
     let mut serve = Serve::start(&["--scheduler", "governor"]);
-    let unmet = |status: &Value| status["shifts"]["unmet_frequency_requests"].as_u64().unwrap();
+    let asked = |status: &Value| status["cores"][0]["frequency_requested_share"].as_f64().unwrap();
     let status = loop {
         let status = serve.status();
-        if unmet(&status) > 0 {
+        if asked(&status) < 1.0 {
             break status;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     valid("serve-status-1", &status);
+    assert!(asked(&status) >= 0.32, "{status}");
+    assert!(status["shifts"]["unmet_frequency_requests"].as_u64().unwrap() > 0);
     assert!(status["shifts"]["last"].as_array().unwrap().is_empty(), "none was carried out");
-    assert!(serve.scrape().of("ebb_frequency_requests_unmet_total") > 0.0);
+    let scrape = serve.scrape();
+    assert!(scrape.of("ebb_frequency_requests_unmet_total") > 0.0);
+    assert!(scrape.of("ebb_core_frequency_requested_ratio{cpu=\"0\"}") < 1.0);
     let text = prints(&["status", &serve.metrics]);
-    assert!(text.contains("which Ebb does not set"), "{text}");
+    assert!(text.contains("which `ebb run` can set"), "{text}");
     serve.child.kill().unwrap();
     let mut error = String::new();
     serve.child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-    assert!(error.contains("governor: nothing sets the frequencies"), "{error}");
+    assert!(error.contains("governor: only `ebb run` sets the frequencies"), "{error}");
 }
 
 /// Strangers get no further than a refusal, and do not keep others from asking.

@@ -56,4 +56,4 @@ pub use nvme::{Admin, Controllers, Health, Identity};
 pub use patience::Patience;
 pub use plant::{Followed, Host, Recalled};
 pub use probe::{Fit, Found, Report};
-pub use sys::{Absent, Sys, cpus};
+pub use sys::{Absent, Sys, cpu_list, cpus};

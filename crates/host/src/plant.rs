@@ -143,6 +143,7 @@ impl Host {
         if owns(Control::PowerState) {
             remarks.extend(self.layout.drives.iter().filter_map(DriveParts::limit_remark));
         }
+        remarks.extend(self.layout.reactor_remark(&self.machine.cpus.policies));
         remarks.extend(self.layout.job_remarks(&self.topology));
         remarks
     }
@@ -231,6 +232,14 @@ impl Host {
         let now = Instant::now();
         let since = now.duration_since(*self.begun.get_or_insert(now));
         Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Lets the reactors' cores run at up to the share of the ceiling found that `asked` says of
+    /// each CPU. Of what it says nothing is released, with all CPUs of its frequency domain.
+    pub fn pace_reactors(&mut self, asked: impl Fn(u16) -> Option<f64>) {
+        if let Some(acting) = &mut self.acting {
+            acting.pace_reactors(asked, self.now);
+        }
     }
 
     /// Whether it acts.

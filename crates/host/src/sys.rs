@@ -339,7 +339,7 @@ pub fn cpus(text: &str) -> Option<Vec<u16>> {
 }
 
 /// Ascending CPUs as the kernel writes them.
-pub(crate) fn cpu_list(cpus: &[u16]) -> String {
+pub fn cpu_list(cpus: &[u16]) -> String {
     let mut parts: Vec<(u16, u16)> = Vec::new();
     for cpu in cpus {
         match parts.last_mut() {

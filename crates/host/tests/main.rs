@@ -14,6 +14,7 @@ mod idle_wake;
 mod jobs;
 mod latency;
 mod nonsense;
+mod reactors;
 mod real;
 mod recall;
 mod restoring;

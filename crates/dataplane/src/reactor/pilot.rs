@@ -147,8 +147,9 @@ impl Pilot {
             match *shift {
                 Shift::Move { thread, to, .. } => shared.set_home(thread, to),
                 Shift::Wait { core, wait, .. } => shared.post(core).set_wait(wait),
-                // The data plane owns no frequency: counted, and not logged as done.
-                Shift::Speed { .. } => {
+                // The data plane sets no frequency: shown, counted, and not logged as done.
+                Shift::Speed { core, speed, .. } => {
+                    shared.post(core).set_speed(speed);
                     shared.unmet_speeds.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -12,7 +12,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use ebb_policy::reactor::{Core, Thread, Wait};
+use ebb_policy::reactor::{Core, FULL_SPEED, Speed, Thread, Wait};
 use ebb_policy::units::Nanos;
 
 use super::Task;
@@ -66,6 +66,8 @@ pub(super) struct Post {
     /// Raised when something below or a thread's home has changed.
     pub orders: Padded<AtomicU32>,
     wait: AtomicU64,
+    /// The frequency that the scheduler asks for: whoever may set it does.
+    speed: AtomicU16,
     pub counters: CoreCounters,
 }
 
@@ -90,6 +92,7 @@ impl Post {
             inbox,
             orders: Padded::default(),
             wait: AtomicU64::new(pack(wait)),
+            speed: AtomicU16::new(FULL_SPEED),
             counters: CoreCounters::default(),
         }
     }
@@ -116,6 +119,14 @@ impl Post {
 
     pub fn set_wait(&self, wait: Wait) {
         self.wait.store(pack(wait), Ordering::Release);
+    }
+
+    pub fn speed(&self) -> Speed {
+        self.speed.load(Ordering::Relaxed)
+    }
+
+    pub fn set_speed(&self, speed: Speed) {
+        self.speed.store(speed, Ordering::Relaxed);
     }
 }
 

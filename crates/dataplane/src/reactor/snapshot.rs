@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
-use ebb_policy::reactor::{Core, Wait};
+use ebb_policy::reactor::{Core, Speed, Wait};
 use ebb_policy::units::Nanos;
 
 use super::counters::{CoreTotals, Sleep};
@@ -19,6 +19,8 @@ pub struct CoreState {
     pub cpu: usize,
     /// How it was told to wait.
     pub wait: Wait,
+    /// The frequency that the scheduler asks for, in thousandths of the highest.
+    pub speed: Speed,
     /// How it sleeps now, if it does.
     pub sleeping: Option<Sleep>,
     /// Threads it has now.
@@ -58,7 +60,7 @@ pub struct Snapshot {
     pub shifts: Vec<Record>,
     /// Changes of the placement since the start, also those no longer listed.
     pub shifts_in_all: u64,
-    /// Frequencies that the scheduler asked for: nobody sets them.
+    /// Changes of a frequency that the scheduler asked for: the data plane sets none.
     pub unmet_speeds: u64,
 }
 
@@ -83,7 +85,14 @@ impl Monitor {
         let cores = shared.posts.iter().enumerate().map(|(core, post)| {
             let (totals, sleeping) = post.counters.read(at);
             let here = threads.iter().filter(|thread| usize::from(thread.core) == core).count();
-            CoreState { cpu: post.cpu, wait: post.wait(), sleeping, threads: here as u32, totals }
+            CoreState {
+                cpu: post.cpu,
+                wait: post.wait(),
+                speed: post.speed(),
+                sleeping,
+                threads: here as u32,
+                totals,
+            }
         });
         let cores = cores.collect();
         let log = self.log();

@@ -385,6 +385,7 @@ impl Config {
         Ok(Stated {
             groups,
             reactors,
+            paces_reactors: self.paces_reactors(),
             min_cores,
             min_duty,
             park_by,
@@ -399,6 +400,11 @@ impl Config {
     fn reactors(&self) -> Result<Vec<u16>> {
         let list = self.machine.reactors.as_deref();
         Ok(list.map(|list| cpus("machine.reactors", list)).transpose()?.unwrap_or_default())
+    }
+
+    /// Whether the reactors' cores run at the frequency that their scheduler asks for.
+    pub fn paces_reactors(&self) -> bool {
+        self.serve.is_some() && self.machine.reactors.is_some()
     }
 
     /// The fans as stated.

@@ -1,12 +1,13 @@
 //! Users' I/O as an `ebb serve` of this host counts it: each request, with its percentiles, where
 //! the kernel only sums up what reaches the drives.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ebb_dataplane::transport::Distribution;
-use ebb_host::{Host, Layout, Patience};
+use ebb_host::{Host, Layout, Patience, cpu_list};
 use ebb_policy::units::Nanos;
 use ebb_policy::{
     Applied, InForce, IoSignals, OpSignals, Percentiles, Plant, Signal, Signals, Source,
@@ -29,6 +30,10 @@ pub struct Served {
     trouble: Option<String>,
     /// The CPUs that it runs on and policies steer, as it was told.
     contested: Vec<usize>,
+    /// The share of its highest frequency that its scheduler asks for each CPU now, and what was
+    /// told of that.
+    asked: BTreeMap<u16, f64>,
+    paced: BTreeMap<u16, f64>,
 }
 
 /// What was done since the server's start.
@@ -56,7 +61,15 @@ impl Served {
     pub fn new(address: SocketAddr) -> Result<Self> {
         let server = Patience::new("ebb served", address, DEADLINE);
         let server = server.context("no thread to ask ebb serve with")?;
-        Ok(Self { address, server, before: None, trouble: None, contested: Vec::new() })
+        Ok(Self {
+            address,
+            server,
+            before: None,
+            trouble: None,
+            contested: Vec::new(),
+            asked: BTreeMap::new(),
+            paced: BTreeMap::new(),
+        })
     }
 
     /// Says which of the CPUs that the server runs on policies steer, too.
@@ -78,6 +91,30 @@ impl Served {
         self.contested = contested;
     }
 
+    /// What has changed of the frequencies of the reactors' cores, in words.
+    pub fn paced(&mut self, host: &Host) -> Option<String> {
+        let (layout, policies) = (host.layout(), &host.machine().cpus.policies);
+        let its = policies.iter().filter(|_| layout.paces_reactors);
+        let its = its.filter(|policy| layout.is_reactors(policy)).flat_map(|policy| &policy.cpus);
+        let slowed = |cpu: &u16| Some((*cpu, *self.asked.get(cpu)?)).filter(|(_, at)| *at < 1.0);
+        let now: BTreeMap<_, _> = its.filter_map(slowed).collect();
+        if now == self.paced {
+            return None;
+        }
+        let shares: BTreeSet<_> = now.values().map(|share| percent(*share)).collect();
+        let of = |percent_: &u64| {
+            let its = now.iter().filter(|(_, share)| percent(**share) == *percent_);
+            let cpus: Vec<_> = its.map(|(cpu, _)| *cpu).collect();
+            format!("CPUs {} at up to {percent_} %", cpu_list(&cpus))
+        };
+        let slowed: Vec<_> = shares.iter().map(of).collect();
+        self.paced = now;
+        Some(match &slowed[..] {
+            [] => "reactors: frequencies as found".to_owned(),
+            slowed => format!("reactors: {} of their frequency", slowed.join(", ")),
+        })
+    }
+
     /// Fills in users' I/O of the period; nothing where the server does not say.
     fn read(&mut self, signals: &mut Signals, layout: &Layout) {
         let status = match self.server.ask(|address| serve::ask(*address)) {
@@ -95,6 +132,7 @@ impl Served {
         if let Ok(status) = &status {
             self.say_contested(status, layout);
         }
+        self.asked = status.as_ref().map(asked).unwrap_or_default();
         let now = status.ok().map(|status| Counts::of(&status));
         let before = std::mem::replace(&mut self.before, now);
         let since = self.before.as_ref().zip(before.as_ref()).and_then(|(now, b)| now.since(b));
@@ -104,6 +142,19 @@ impl Served {
             signals.sources.set(of, 0, Source::default());
         }
     }
+}
+
+fn percent(share: f64) -> u64 {
+    (100.0 * share).round() as u64
+}
+
+/// The share of its highest frequency that is asked for each CPU.
+fn asked(status: &Status) -> BTreeMap<u16, f64> {
+    let of = |core: &serve::Core| {
+        let share = core.frequency_requested_share.filter(|share| *share > 0.0)?;
+        Some((u16::try_from(core.cpu).ok()?, share))
+    };
+    status.cores.iter().filter_map(of).collect()
 }
 
 impl Counts {
@@ -196,6 +247,9 @@ impl Plant for Watched<'_> {
 
     fn apply(&mut self, given: &InForce, applied: &mut Applied) {
         self.host.apply(given, applied);
+        if let Some(served) = &self.served {
+            self.host.pace_reactors(|cpu| served.asked.get(&cpu).copied());
+        }
     }
 }
 

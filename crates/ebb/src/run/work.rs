@@ -202,6 +202,10 @@ impl<'a> Work<'a> {
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         self.teller.cycle(&cycled, &notices, failing)?;
+        if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {
+            let would = if self.state.is_some() { "" } else { "would set " };
+            self.teller.summary(now, &format!("{would}{text}"))?;
+        }
         match &mut self.supervisor {
             // One that is gone is noticed while waiting.
             Some(supervisor) => drop(writeln!(supervisor, "{}", self.teller.state())),
@@ -255,13 +259,13 @@ impl<'a> Work<'a> {
         let config = self.args.config()?;
         let fixed = |config: &Config| {
             let Config { policy, machine, hold, leave, contest, job, .. } = config;
-            let owned = registry::owned(policy).ok();
-            (owned, machine.clone(), hold.clone(), *leave, *contest, job.clone())
+            let (owned, paces) = (registry::owned(policy).ok(), config.paces_reactors());
+            (owned, paces, machine.clone(), hold.clone(), *leave, *contest, job.clone())
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
-                "policies for other controls, machine, hold, leave, contest and job need a new \
-                 start (systemctl restart ebb)",
+                "policies for other controls, machine, hold, leave, contest, job and serve with \
+                 machine.reactors need a new start (systemctl restart ebb)",
             ));
         }
         let held = config.at(Zoned::now().time());

@@ -131,7 +131,7 @@ impl Scrape {
         out.counts(&count, vec![(none(), shifts.total)])?;
         let unmet = family(
             "frequency_requests_unmet",
-            "Frequencies that the scheduler requested; Ebb does not set them.",
+            "Frequencies that the scheduler requested; the server itself sets none.",
         );
         out.counts(&unmet, vec![(none(), shifts.unmet_frequency_requests)])?;
         let service_time = family(
@@ -166,6 +166,11 @@ impl Scrape {
         };
         let threads = family("core_threads", "Lightweight threads on each core.");
         out.gauges(&threads, each(|core| core.threads.into()))?;
+        let share = family("core_frequency_requested", "Of the highest, by the scheduler.");
+        let rows = cores
+            .iter()
+            .filter_map(|core| Some((labels([label(core)]), core.frequency_requested_share?)));
+        out.gauges(&share.in_unit(Unit::Other("ratio".to_owned())), rows.collect())?;
         let unwatched = family(
             "core_unwatched_files",
             "Files the kernel would not watch, which keep a core polling.",
@@ -273,6 +278,10 @@ impl Scrape {
         let state = family("drive_power_state", "Power state of each MODELLED drive.");
         let rows = drives.iter().map(|drive| (of(drive), f64::from(drive.power_state)));
         out.gauges(&state, rows.collect())?;
+        let limit =
+            family("drive_power_limit", "Power limit set of MODELLED drives that have one.");
+        let rows = drives.iter().filter_map(|drive| Some((of(drive), drive.power_limit_w?)));
+        out.gauges(&limit.in_unit(Unit::Other("watts".to_owned())), rows.collect())?;
         let energy = family("drive_energy", "MODELLED energy of each modelled drive.");
         let rows = drives.iter().map(|drive| (of(drive), drive.energy_modelled_j));
         out.sums(&energy.in_unit(Unit::Joules), rows.collect())

@@ -37,7 +37,7 @@ use status::{Facts, GroupView, Observer};
 
 pub use metrics_http::ask;
 pub use options::{Options, ServeArgs, StatusArgs};
-pub use status::Status;
+pub use status::{Core, Status};
 
 /// Lightweight threads for each core: enough to move a part of a core's load.
 const THREADS_PER_CORE: usize = 4;
@@ -58,11 +58,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         Server::start(&options, &Progress::new(false))?;
     // Until here a signal simply ends it: taking memory may last. From here on, in order.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
-    if facts.scheduler == "governor" {
-        out::note(
-            "governor: nothing sets the frequencies it asks for, so cores poll at the one the \
-             system chooses, as with static; ebb_frequency_requests_unmet_total counts them",
-        );
+    if facts.scheduler.ends_with("governor") {
+        out::note(format_args!(
+            "{}: only `ebb run` sets the frequencies it asks for (machine.reactors); without it, \
+             cores poll at the one the system chooses",
+            facts.scheduler
+        ));
     }
     announce(&subsystem, &audit, &facts.listen)?;
     watch::start(subsystem.namespaces(), &facts.groups)?;

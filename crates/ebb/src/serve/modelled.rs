@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -40,6 +41,8 @@ pub struct Reading {
     pub drive: String,
     /// Its power state.
     pub power_state: u8,
+    /// The power limit set, if one is.
+    pub power_limit: Option<Watts>,
     /// Energy since the start, in joules.
     pub joules: f64,
 }
@@ -48,6 +51,8 @@ pub struct Reading {
 struct Model {
     start: Instant,
     drive: Mutex<Drive>,
+    /// The power limit set, in bits of its watts; zero for none.
+    limit: AtomicU64,
 }
 
 impl Model {
@@ -97,15 +102,19 @@ impl Modelled {
         let Parts { memory, profile } = parts;
         let memory = device::open_watched(&memory, taken)?;
         let drive = Mutex::new(Drive::new(&profile, SEED));
-        Ok(Self { memory, model: Arc::new(Model { start: Instant::now(), drive }), profile })
+        let model = Model { start: Instant::now(), drive, limit: AtomicU64::default() };
+        Ok(Self { memory, model: Arc::new(model), profile })
     }
 
-    /// The drive's name, its power state and the joules it has drawn since the start: **modelled**.
+    /// The drive's name, its power state and limit, and the joules it has drawn since the start:
+    /// **modelled**.
     pub fn reading(&self) -> Reading {
         let now = self.model.now();
         let mut drive = self.model.drive();
         let (power_state, joules) = (drive.power_state(), drive.energy(now).0);
-        Reading { drive: self.profile.name.clone(), power_state, joules }
+        let limit = Watts(f64::from_bits(self.model.limit.load(Ordering::Relaxed)));
+        let power_limit = (limit > Watts(0.0)).then_some(limit);
+        Reading { drive: self.profile.name.clone(), power_state, power_limit, joules }
     }
 
     /// The drive's power states, as Identify Controller describes them.
@@ -292,6 +301,8 @@ impl PowerControl for Power {
         for model in &self.drives {
             let now = model.now();
             model.drive().set_power_limit(now, power);
+            let watts = power.map_or(0.0, |power| power.0);
+            model.limit.store(watts.to_bits(), Ordering::Relaxed);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ebb_dataplane::device::{self, Device};
 use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
 use ebb_dataplane::transport::{Counters, Distribution, Kind, Service, Work};
-use ebb_policy::reactor::{Shift, Wait};
+use ebb_policy::reactor::{FULL_SPEED, Shift, Wait};
 use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +84,9 @@ pub struct Core {
     pub state: String,
     pub wait: String,
     pub threads: u32,
+    /// What the scheduler asks for, of the highest; absent of a server that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_requested_share: Option<f64>,
     pub busy_share: f64,
     pub wasted_share: f64,
     pub asleep_share: f64,
@@ -216,6 +219,9 @@ pub struct ModelledDrive {
     pub namespace: u32,
     pub drive: String,
     pub power_state: u8,
+    /// The power limit set (Feature 23h), of a drive that takes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_limit_w: Option<f64>,
     pub power_modelled_w: f64,
     pub energy_modelled_j: f64,
 }
@@ -223,7 +229,7 @@ pub struct ModelledDrive {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Shifts {
     pub total: u64,
-    /// Frequencies asked for, which nobody sets.
+    /// Changes of frequencies asked for, which the server itself does not set.
     pub unmet_frequency_requests: u64,
     pub last: Vec<Change>,
 }
@@ -383,12 +389,13 @@ impl Observer {
 
     fn drives(&self, before: &Look, now: &Look, span: f64) -> Vec<ModelledDrive> {
         let drive = |(index, (namespace, drive)): (usize, &(u32, Arc<Modelled>))| {
-            let Reading { drive, power_state, .. } = drive.reading();
+            let Reading { drive, power_state, power_limit, .. } = drive.reading();
             let joules = now.drives[index];
             ModelledDrive {
                 namespace: *namespace,
                 drive,
                 power_state,
+                power_limit_w: power_limit.map(|limit| limit.0),
                 power_modelled_w: (joules - before.drives[index]) / span,
                 energy_modelled_j: joules,
             }
@@ -454,6 +461,7 @@ fn cores(snapshot: &Snapshot, before: &Look, now: &Look, span: f64) -> Vec<Core>
             state: state.sleeping.map_or("polling", sleep_name).to_owned(),
             wait: wait_name(state.wait).to_owned(),
             threads: state.threads,
+            frequency_requested_share: Some(f64::from(state.speed) / f64::from(FULL_SPEED)),
             busy_share: busy / time,
             wasted_share: wasted / time,
             asleep_share: asleep / time,

@@ -58,7 +58,7 @@ pub fn text(status: &Status) -> String {
     }
     let unmet = status.shifts.unmet_frequency_requests;
     if unmet > 0 {
-        let _ = writeln!(out, "\n{unmet} requests for a frequency, which Ebb does not set");
+        let _ = writeln!(out, "\n{unmet} requests for a frequency, which `ebb run` can set");
     }
     let _ = writeln!(out, "\n{} changes of the placement, the last ones:", status.shifts.total);
     for change in &status.shifts.last {
@@ -91,6 +91,7 @@ fn cores(status: &Status) -> Table {
             percent(core.wasted_share),
             percent(core.asleep_share),
             core.threads.to_string(),
+            core.frequency_requested_share.map_or("–".to_owned(), percent),
             text::grouped(core.sleeps.values().sum::<u64>() as f64),
             format!("{:.2}", core.power_modelled_w),
         ]
@@ -103,6 +104,7 @@ fn cores(status: &Status) -> Table {
         "wasted",
         "asleep",
         "threads",
+        "frequency",
         "sleeps",
         "W (modelled)",
     ];
@@ -151,11 +153,12 @@ fn drives(status: &Status) -> Table {
         [
             format!("{} (namespace {})", drive.drive, drive.namespace),
             drive.power_state.to_string(),
+            drive.power_limit_w.map_or("–".to_owned(), |limit| format!("{limit:.2}")),
             format!("{:.2}", drive.power_modelled_w),
             format!("{:.1}", drive.energy_modelled_j),
         ]
     });
-    let header = ["modelled drive", "power state", "W (modelled)", "J (modelled)"];
+    let header = ["modelled drive", "power state", "limit, W", "W (modelled)", "J (modelled)"];
     table(header, 1, rows.collect())
 }
 

@@ -6,6 +6,7 @@ use ebb_policy::{
 };
 
 use crate::act::contact::{Attempt, Contact, Trial, attempt};
+use crate::act::domain::Domain;
 use crate::act::fan::FanControl;
 use crate::act::hold::{Held, Hold};
 use crate::act::idle_wake::{self, IdleWake};
@@ -13,57 +14,19 @@ use crate::act::jobs::Jobs;
 use crate::act::knob::Place;
 use crate::act::originals::State;
 use crate::act::parking::Parking;
-use crate::act::places::{cap_place, fan_places, limit};
+use crate::act::places::{cap_place, fan_places};
 use crate::act::steering::{Notice, Steering, worse};
 use crate::act::tasks::Tasks;
+use crate::find::cpus::Policy;
 use crate::find::fans::Fan;
 use crate::find::jobs::Seen;
-use crate::find::layout::{Core, Layout};
+use crate::find::layout::Layout;
 use crate::find::machine::Machine;
 use crate::nvme::Cap;
 
 /// So many places are read back in a cycle at least, and so many parts of all.
 const CHECKED: usize = 4;
 const CHECKED_PARTS: usize = 20;
-
-/// One frequency domain.
-#[derive(Debug)]
-struct Domain {
-    max: usize,
-    min: usize,
-    groups: Vec<usize>,
-    cpus: Vec<u16>,
-    socket: Option<u16>,
-    range: (Hertz, Hertz),
-}
-
-impl Domain {
-    /// What it is tried with: its lowest ceiling, where that is not the one found.
-    fn attempt(&self, steering: &Steering) -> Option<Attempt> {
-        let khz = |at: usize| steering.found(at).parse::<f64>().unwrap_or_default();
-        let lowest = self.range.0.0 / 1e3;
-        if khz(self.max) <= lowest {
-            return None;
-        }
-        let min = (khz(self.min) > lowest).then_some(self.min);
-        let writes = min.into_iter().chain([self.max]).map(|at| (at, format!("{lowest:.0}")));
-        let bounds = self.cpus.first().map(|cpu| (*cpu, lowest));
-        Some(Attempt { writes: writes.collect(), bounds })
-    }
-
-    /// The ceiling in force as a share of the one found.
-    fn speed(&self, steering: &Steering) -> f64 {
-        let khz = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
-        let speed = khz(steering.now(self.max)) / khz(steering.found(self.max));
-        // What cannot be told, and what is raised, is no saving.
-        if speed < 1.0 { speed } else { 1.0 }
-    }
-
-    /// Whether nothing runs there: it cannot be asked or set then.
-    fn rests(&self, offline: &[u16]) -> bool {
-        self.cpus.iter().all(|cpu| offline.contains(cpu))
-    }
-}
 
 /// Acts on one machine.
 #[derive(Debug)]
@@ -73,6 +36,8 @@ pub struct Acting {
     cores: Vec<u16>,
     parking: Option<Parking>,
     domains: Vec<Domain>,
+    /// Those whose cores are all of the reactors.
+    reactors: Vec<Domain>,
     drives: Vec<Option<(usize, Cap)>>,
     idle: Vec<Option<IdleWake>>,
     jobs: Jobs,
@@ -104,21 +69,12 @@ impl Acting {
             let held = holds.iter().map(|hold| Some((find(&hold.place)?, hold.value.clone())));
             held.flatten().collect()
         };
-        let domains = machine.cpus.policies.iter().filter_map(|policy| {
-            let of = |cores: &Vec<Core>| {
-                cores.iter().any(|core| core.cpus.iter().any(|cpu| policy.cpus.contains(cpu)))
-            };
-            let groups = layout.groups.iter().enumerate().filter(|(_, cores)| of(cores));
-            let cpu = machine.cpus.cpus.iter().find(|cpu| policy.cpus.contains(&cpu.number));
-            Some(Domain {
-                max: find(&limit(policy, "max"))?,
-                min: find(&limit(policy, "min"))?,
-                groups: groups.map(|(at, _)| at).collect(),
-                cpus: policy.cpus.clone(),
-                socket: cpu.map(|cpu| cpu.socket),
-                range: (policy.lowest, policy.highest),
-            })
-        });
+        let domains = |policies: Vec<&Policy>| {
+            let find = |policy: &Policy| Domain::find(machine, layout, &steering, policy);
+            policies.into_iter().filter_map(find).collect()
+        };
+        let (reactors, others) =
+            machine.cpus.policies.iter().partition(|policy| layout.is_reactors(policy));
         let fan = |fan: &Fan| {
             let (duty, mode) = fan_places(machine, fan);
             let mode = mode.as_ref().and_then(find);
@@ -135,7 +91,8 @@ impl Acting {
         Self {
             parking: Parking::new(machine, layout, &steering, tasks, state.clone()),
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
-            domains: domains.collect(),
+            domains: domains(others),
+            reactors: domains(reactors),
             drives: layout.drives.iter().map(drive).collect(),
             idle: layout.drives.iter().map(idle).collect(),
             jobs: Jobs::new(machine, layout, state.clone()),
@@ -273,7 +230,10 @@ impl Acting {
         self.constant.retain(|(at, _)| !contact.is_refused(steering.place(*at).hold()));
         for control in &self.refused {
             match control {
-                Control::Frequency => self.domains.clear(),
+                Control::Frequency => {
+                    self.domains.clear();
+                    self.reactors.clear();
+                }
                 Control::FanDuty => self.fans.iter_mut().for_each(|fan| *fan = None),
                 Control::IdleWake => self.idle.iter_mut().for_each(|drive| *drive = None),
                 _ => self.drives.iter_mut().for_each(|drive| *drive = None),
@@ -313,7 +273,8 @@ impl Acting {
             drives.iter().position(|at| at.as_ref().is_some_and(|(at, _)| *at == place))
         };
         let rests = |place: usize| {
-            let its = self.domains.iter().find(|domain| [domain.max, domain.min].contains(&place));
+            let mut all = self.domains.iter().chain(&self.reactors);
+            let its = all.find(|domain| [domain.max, domain.min].contains(&place));
             its.is_some_and(|domain| domain.rests(&offline))
         };
         let sleeps = |place: usize| drive(place).is_some_and(&sleeps) || rests(place);
@@ -416,13 +377,10 @@ impl Acting {
         })
     }
 
-    /// What the limits of a domain are to be, in this order.
-    ///
-    /// The highest frequency that any group asks of a domain, below the ceiling of its socket.
-    /// It is a ceiling, not a pin; one that is no lower than the ceiling found is released.
+    /// What the limits of a domain are to be, in this order: by the highest frequency that any
+    /// group asks of it, below the ceiling of its socket.
     fn limits(&self, domain: usize, given: &InForce) -> [(usize, Option<String>); 2] {
-        let Domain { max, min, groups, socket, range, .. } = &self.domains[domain];
-        let (max, min) = (*max, *min);
+        let Domain { groups, socket, .. } = &self.domains[domain];
         let mut asked = groups.iter().map(|group| given.frequency.at(*group).given);
         let first = asked.next().flatten();
         let asked = asked.fold(first, |most, one| Some(most?.max(one?)));
@@ -430,21 +388,20 @@ impl Acting {
             .filter(|at| socket.is_none_or(|socket| usize::from(socket) == *at));
         let caps = caps.filter_map(|at| given.frequency_cap.at(at).given);
         let ceiling = caps.chain(asked).reduce(Hertz::min);
-        let steering = &self.steering;
-        let khz = |text: &str| text.parse::<f64>().unwrap_or_default();
-        let (lowest, highest) = *range;
-        let ceiling = ceiling.map(|hertz| hertz.max(lowest).min(highest).0 / 1e3);
-        let found = khz(steering.found(max));
-        let binds = |most: &f64| *most < found || self.raises && *most > found;
-        let ceiling = ceiling.filter(binds);
-        let floor = ceiling.filter(|most| *most < khz(steering.found(min)));
-        let text = |khz: Option<f64>| khz.map(|khz| format!("{khz:.0}"));
-        // The maximum may never come below the minimum in between.
-        let least = floor.unwrap_or(khz(steering.found(min)));
-        if least > khz(steering.now(max)) {
-            [(max, text(ceiling)), (min, text(floor))]
-        } else {
-            [(min, text(floor)), (max, text(ceiling))]
+        self.domains[domain].limits(ceiling, self.raises, &self.steering)
+    }
+
+    /// Lets the reactors' cores run at up to the share of the ceiling found that `asked` says of
+    /// each CPU; where it says nothing of one, its domain is released.
+    pub fn pace_reactors(&mut self, asked: impl Fn(u16) -> Option<f64>, now: Nanos) {
+        let offline = self.resting();
+        for domain in self.reactors.iter().filter(|domain| !domain.rests(&offline)) {
+            let shares = domain.cpus.iter().map(|cpu| asked(*cpu));
+            let share = shares.reduce(|most, one| Some(most?.max(one?))).flatten();
+            let ceiling = share.map(|share| domain.found(&self.steering) * share);
+            for (at, value) in domain.limits(ceiling, false, &self.steering) {
+                self.steering.set(at, value.as_deref(), now);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ pub mod acting;
 pub mod by_hand;
 pub mod contact;
 pub mod cpusets;
+pub mod domain;
 pub mod fan;
 pub mod groups;
 pub mod hold;

@@ -20,6 +20,8 @@ use crate::nvme::Cap;
 pub struct Unit {
     control: Control,
     places: Vec<Steered>,
+    /// Whether it is set back whatever is to be left of its control.
+    always: bool,
 }
 
 /// One place of a unit.
@@ -52,7 +54,7 @@ impl Unit {
     }
 
     fn of(control: Control, places: Vec<Steered>) -> Self {
-        Self { control, places }
+        Self { control, places, always: false }
     }
 
     /// What its places are set to now, and what is to be left there.
@@ -65,7 +67,8 @@ impl Unit {
         leave: impl Fn(Control) -> Leave,
     ) -> Result<Vec<Original>, Notice> {
         let original = |one: &Steered| {
-            one.original(machine, leave(self.control)).map_err(|reason| {
+            let leave = if self.always { Leave::Restore } else { leave(self.control) };
+            one.original(machine, leave).map_err(|reason| {
                 let others = self.places.iter().filter(|other| other.place != one.place);
                 let others = others.map(|other| format!("; so {} is not either", other.place));
                 let others: String = others.collect();
@@ -103,12 +106,15 @@ pub fn units(
 ) -> Vec<Unit> {
     let owns = |control: Control| owned.contains(&control);
     let mut all = Vec::new();
+    let domain = |policy: &Policy| {
+        let places = ["max", "min"].map(|which| Steered::new(limit(policy, which), Safe::Found));
+        Unit::of(Control::Frequency, places.into())
+    };
+    if layout.paces_reactors {
+        let its = machine.cpus.policies.iter().filter(|policy| layout.is_reactors(policy));
+        all.extend(its.map(|policy| Unit { always: true, ..domain(policy) }));
+    }
     if owns(Control::Frequency) || owns(Control::FrequencyCap) {
-        let domain = |policy: &Policy| {
-            let places =
-                ["max", "min"].map(|which| Steered::new(limit(policy, which), Safe::Found));
-            Unit::of(Control::Frequency, places.into())
-        };
         // One that a reactor's core belongs to is the reactor's.
         let is_free = |policy: &&Policy| policy.cpus.iter().all(|c| !layout.reactors.contains(c));
         all.extend(machine.cpus.policies.iter().filter(is_free).map(domain));

@@ -13,6 +13,7 @@ use crate::find::fans::{Fans, StatedFan};
 use crate::find::jobs::{self, StatedJob};
 use crate::find::machine::Machine;
 use crate::nvme::{Admin, Cap, Identity};
+use crate::sys::cpu_list;
 
 /// Frequencies of a driver that takes any are offered in such steps.
 const STEP: Hertz = Hertz(100e6);
@@ -56,6 +57,8 @@ pub struct Stated {
     pub groups: Vec<Group>,
     /// CPUs that `ebb serve` runs its reactors on: theirs alone.
     pub reactors: Vec<u16>,
+    /// Whether their frequency is set as their scheduler asks.
+    pub paces_reactors: bool,
     /// Cores of each group that are never parked.
     pub min_cores: u16,
     /// Smallest duty at which all fans turn.
@@ -77,6 +80,7 @@ impl Default for Stated {
         Self {
             groups: Vec::new(),
             reactors: Vec::new(),
+            paces_reactors: false,
             min_cores: 1,
             min_duty: MIN_DUTY,
             park_by: ParkBy::default(),
@@ -222,8 +226,10 @@ impl DriveParts {
 pub struct Layout {
     /// Cores of each group; those that are parked last come first.
     pub groups: Vec<Vec<Core>>,
-    /// CPUs of the cores that `ebb serve` owns: nothing of them is set.
+    /// CPUs of the cores that `ebb serve` owns: no policy sets anything of them.
     pub reactors: BTreeSet<u16>,
+    /// Whether their frequency is set as their scheduler asks.
+    pub paces_reactors: bool,
     /// How they are parked.
     pub park_by: ParkBy,
     /// Drives.
@@ -266,9 +272,41 @@ impl Layout {
         if let Some(job) = jobs::own(&machine.sys, &jobs) {
             return Err(Impossible::Own { group: job.group.clone() });
         }
-        let layout = Self { groups, reactors, park_by, raise_limits, drives, fans, sockets, jobs };
+        let paces_reactors = stated.paces_reactors;
+        let layout = Self {
+            groups,
+            reactors,
+            paces_reactors,
+            park_by,
+            raise_limits,
+            drives,
+            fans,
+            sockets,
+            jobs,
+        };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
         Ok((layout, topology))
+    }
+
+    /// Whether all CPUs of a frequency domain are of the reactors' cores.
+    #[must_use]
+    pub fn is_reactors(&self, policy: &Policy) -> bool {
+        policy.cpus.iter().all(|cpu| self.reactors.contains(cpu))
+    }
+
+    /// What an operator should know of the reactors' cores.
+    #[must_use]
+    pub fn reactor_remark(&self, policies: &[Policy]) -> Option<String> {
+        let has = |policy: &&Policy| policy.cpus.iter().any(|cpu| self.reactors.contains(cpu));
+        let shared = policies.iter().filter(has).filter(|policy| !self.is_reactors(policy));
+        let cpus: Vec<_> = shared.flat_map(|policy| policy.cpus.iter().copied()).collect();
+        (self.paces_reactors && !cpus.is_empty()).then(|| {
+            format!(
+                "CPUs {} share a frequency, and not all of them are of machine.reactors: it is not \
+                 set",
+                cpu_list(&cpus)
+            )
+        })
     }
 
     /// What an operator should know of the jobs.

@@ -9,6 +9,7 @@
 mod book;
 mod dynamic;
 mod gaps;
+mod governed;
 mod governor;
 mod hybrid;
 mod interrupt;
@@ -22,6 +23,7 @@ mod static_polling;
 mod tests;
 
 pub use dynamic::Dynamic;
+pub use governed::Governed;
 pub use governor::Governor;
 pub use hybrid::Hybrid;
 pub use interrupt::Interrupt;

@@ -63,7 +63,8 @@ impl Placement {
         let core_of: Vec<Core> =
             (0..usize::from(machine.threads)).map(|thread| (thread % cores) as Core).collect();
         let waits = vec![Wait::Poll; cores];
-        // Each thread may move and each core change its way of waiting a few times in one step.
+        // Each thread may move and each core change its way of waiting, or its speed, a few times
+        // in one step.
         let shifts = Vec::with_capacity(4 * (core_of.len() + cores));
         let speeds = vec![FULL_SPEED; cores];
         Self { machine, core_of, waits, speeds, shifts }

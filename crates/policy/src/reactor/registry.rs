@@ -3,7 +3,8 @@
 
 use super::sandman::SandmanParams;
 use super::{
-    Dynamic, Governor, Hybrid, Interrupt, Machine, Sandman, SandmanPlus, Scheduler, StaticPolling,
+    Dynamic, Governed, Governor, Hybrid, Interrupt, Machine, Sandman, SandmanPlus, Scheduler,
+    StaticPolling,
 };
 use crate::PolicyError;
 use crate::registry::stated::{Stated, split};
@@ -57,36 +58,59 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "sandman",
         summary: "consolidates every second, dozes siblings together, spreads bursts in 10 us",
-        takes: &["burst_buffer", "burst_depth"],
-        make: |machine, stated| {
-            let usual = SandmanParams::default();
-            let params = SandmanParams {
-                burst_buffer: stated.or("burst_buffer", usual.burst_buffer),
-                burst_depth: stated.or("burst_depth", usual.burst_depth),
-            };
-            Ok(Box::new(Sandman::with_params(machine, params)?))
-        },
+        takes: SANDMAN,
+        make: |machine, stated| Ok(Box::new(sandman(machine, stated)?)),
     },
     Entry {
         name: "sandman-plus",
         summary: "our own variant: a delay objective per queue, learned reserves, a main core \
                   that rests",
-        takes: &["objective_us", "objective_percent"],
+        takes: PLUS,
+        make: |machine, stated| Ok(Box::new(plus(machine, stated)?)),
+    },
+    Entry {
+        name: "sandman+governor",
+        summary: "sandman, with polling cores at a frequency that follows their load",
+        takes: SANDMAN,
         make: |machine, stated| {
-            let micros = stated.get("objective_us");
-            let scheduler = match (micros, stated.get("objective_percent")) {
-                (None, None) => SandmanPlus::new(machine),
-                (Some(micros), None) => SandmanPlus::with_micros(machine, micros)?,
-                (None, Some(percent)) => SandmanPlus::with_percent(machine, percent)?,
-                (Some(_), Some(value)) => {
-                    let (parameter, valid) = ("objective_percent", "stated without objective_us");
-                    return Err(PolicyError::Parameter { parameter, value, valid });
-                }
-            };
-            Ok(Box::new(scheduler))
+            let inner = sandman(machine, stated)?;
+            Ok(Box::new(Governed::new("sandman+governor", inner, machine.cores.len())))
+        },
+    },
+    Entry {
+        name: "sandman-plus+governor",
+        summary: "sandman-plus, with polling cores at a frequency that follows their load",
+        takes: PLUS,
+        make: |machine, stated| {
+            let inner = plus(machine, stated)?;
+            Ok(Box::new(Governed::new("sandman-plus+governor", inner, machine.cores.len())))
         },
     },
 ];
+
+const SANDMAN: &[&str] = &["burst_buffer", "burst_depth"];
+const PLUS: &[&str] = &["objective_us", "objective_percent"];
+
+fn sandman(machine: &Machine, stated: &Stated) -> Result<Sandman, PolicyError> {
+    let usual = SandmanParams::default();
+    let params = SandmanParams {
+        burst_buffer: stated.or("burst_buffer", usual.burst_buffer),
+        burst_depth: stated.or("burst_depth", usual.burst_depth),
+    };
+    Sandman::with_params(machine, params)
+}
+
+fn plus(machine: &Machine, stated: &Stated) -> Result<SandmanPlus, PolicyError> {
+    match (stated.get("objective_us"), stated.get("objective_percent")) {
+        (None, None) => Ok(SandmanPlus::new(machine)),
+        (Some(micros), None) => SandmanPlus::with_micros(machine, micros),
+        (None, Some(percent)) => SandmanPlus::with_percent(machine, percent),
+        (Some(_), Some(value)) => {
+            let (parameter, valid) = ("objective_percent", "stated without objective_us");
+            Err(PolicyError::Parameter { parameter, value, valid })
+        }
+    }
+}
 
 /// Why there is no such scheduler.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
