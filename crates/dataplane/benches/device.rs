@@ -20,7 +20,7 @@ struct Client {
 impl Client {
     fn new(text: &str) -> Option<Self> {
         let device = open(&text.parse::<Spec>().ok()?).ok()?;
-        let (pool, blocks) = (Pool::new(8, 1 << 20).unwrap(), device.geometry().blocks);
+        let (pool, blocks) = (Pool::new(8, 1 << 20).ok()?, device.geometry().blocks);
         let channel = Device::open(&*device).ok()?;
         Some(Self { channel, pool, done: Vec::new(), lba: 0, blocks })
     }

@@ -261,11 +261,14 @@ pub fn open_kept(spec: &Spec) -> Result<(Raid5, Keeper), Error> {
     Raid5::open_kept(open_members(members, options, &|_| {})?, options)
 }
 
+/// Members by name.
+type Members = Vec<(String, Arc<dyn Device>)>;
+
 fn open_members(
     members: &[Spec],
     options: &Raid5Options,
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<Vec<(String, Arc<dyn Device>)>, Error> {
+) -> Result<Members, Error> {
     let member = |(index, spec): (usize, &Spec)| {
         let name = match spec {
             Spec::File(file) => file.path.display().to_string(),

@@ -270,8 +270,9 @@ impl Connection {
         while !rest.is_empty() && self.phase != Phase::Ending {
             match self.receiver.stage() {
                 Stage::Head => {
-                    let may_begin = context.host.turn > 0 && !self.sender.is_full();
-                    if !self.receiver.is_inside() && !(may_begin && self.is_known) {
+                    let is_its_turn = context.host.turn > 0 && self.is_known;
+                    let may_begin = is_its_turn && !self.sender.is_full();
+                    if !(self.receiver.is_inside() || may_begin) {
                         break;
                     }
                     let Some(frame) = self.receiver.header(&mut rest)? else { continue };
