@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ebb_policy::units::Watts;
 use thiserror::Error;
 
+use super::auth::Rules;
 use crate::device::{self, Device};
 use crate::wire::Status;
 use crate::wire::fabrics::{DISCOVERY_NQN, MAX_CONTROLLER, MAX_NQN};
@@ -96,8 +97,10 @@ pub struct Config {
     pub firmware: String,
     /// What it serves.
     pub namespaces: Vec<Namespace>,
-    /// NQNs of the hosts that may connect; `None` for any.
+    /// NQNs of the hosts that may connect without keys; `None` for any, unless some have keys.
     pub allowed_hosts: Option<Vec<String>>,
+    /// How those with keys authenticate themselves.
+    pub authentication: Option<Rules>,
     /// I/O controllers at once, and again as many discovery controllers.
     pub max_controllers: u16,
     /// I/O queues of one controller.
@@ -129,6 +132,7 @@ impl Config {
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
             namespaces,
             allowed_hosts: None,
+            authentication: None,
             max_controllers: 256,
             max_io_queues: 64,
             max_queue_depth: 128,
@@ -182,6 +186,9 @@ pub enum ConfigError {
     /// Power states that nothing sets.
     #[error("{0} power states but nothing to set them with; give one state or a power control")]
     NoPowerControl(usize),
+    /// The thread that checks keys does not start.
+    #[error("cannot start the thread that authenticates hosts: {0}; raise the thread limit")]
+    Helper(String),
 }
 
 impl Config {

@@ -19,6 +19,7 @@
 mod admin;
 mod answer;
 mod association;
+mod auth;
 mod config;
 mod connect;
 mod counters;
@@ -33,6 +34,7 @@ mod properties;
 mod tests;
 
 pub use admin::{AdminQueue, Reply};
+pub use auth::{Authentication, Failure, Keys, Rules, Secrets, Tally, Wake};
 pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
     PowerControl, PowerState,
@@ -51,6 +53,7 @@ use std::sync::{Arc, Mutex};
 use ebb_policy::units::Nanos;
 
 use self::association::{Association, Host, Kind, lock};
+use self::auth::Access;
 use self::counters::Ledger;
 use self::features::PowerLimit;
 use crate::device::Geometry;
@@ -101,6 +104,8 @@ pub struct Subsystem {
     powered_by: AtomicU32,
     power_limit: Mutex<PowerLimit>,
     ledger: Ledger,
+    /// `None` where no host has keys.
+    access: Option<Access>,
 }
 
 #[derive(Default)]
@@ -139,6 +144,8 @@ impl Subsystem {
     pub fn new(config: Config) -> Result<Arc<Self>, ConfigError> {
         let mut config = config.checked()?;
         let addresses = std::mem::take(&mut config.addresses);
+        let access = config.authentication.take().map(|rules| Access::new(rules, &config.nqn));
+        let access = access.transpose().map_err(|error| ConfigError::Helper(error.to_string()))?;
         Ok(Arc::new(Self {
             geometries: config.namespaces.iter().map(|one| one.device.geometry()).collect(),
             controllers: Mutex::default(),
@@ -148,6 +155,7 @@ impl Subsystem {
             powered_by: AtomicU32::new(0),
             power_limit: Mutex::default(),
             ledger: Ledger::default(),
+            access,
             config,
         }))
     }
@@ -188,10 +196,29 @@ impl Subsystem {
         self.ledger.totals()
     }
 
-    /// Whether this host may connect.
+    /// How authentications ended; `None` where no host has keys.
+    #[must_use]
+    pub fn authentications(&self) -> Option<Tally> {
+        self.access.as_ref().map(Access::tally)
+    }
+
+    /// The last authentications that failed, oldest first, of those after `number`.
+    #[must_use]
+    pub fn failures_since(&self, number: u64) -> Vec<Failure> {
+        self.access.as_ref().map(|access| access.failures(number)).unwrap_or_default()
+    }
+
+    /// Whether this host must authenticate itself.
+    fn requires(&self, host: &str) -> bool {
+        self.access.as_ref().is_some_and(|access| access.requires(host))
+    }
+
+    /// Whether this host may connect: any where nobody is named, neither allowed nor with keys.
     fn allows(&self, host: &str) -> bool {
-        let allowed = self.config.allowed_hosts.as_ref();
-        allowed.is_none_or(|hosts| hosts.iter().any(|allowed| allowed == host))
+        match &self.config.allowed_hosts {
+            Some(hosts) => self.requires(host) || hosts.iter().any(|allowed| allowed == host),
+            None => self.access.is_none() || self.requires(host),
+        }
     }
 
     /// The index of an active namespace.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ebb_policy::units::Nanos;
 
 use super::Limits;
-use crate::controller::{Namespace, Subsystem};
+use crate::controller::{Namespace, Subsystem, Wake};
 use crate::device::{Channel, Done, Io, Loan, Pool};
 use crate::reactor::Waiting;
 
@@ -30,9 +30,10 @@ pub(super) struct Context<'a> {
     pub now: Nanos,
 }
 
-/// One lightweight thread's channels, by namespace.
+/// One lightweight thread's channels, by namespace, and what has it look at its connections again.
 pub(super) struct Channels {
     list: Vec<Way>,
+    pub wake: Wake,
 }
 
 /// The way to a namespace.
@@ -45,7 +46,7 @@ struct Way {
 
 impl Channels {
     /// With `pool` known to each as what most buffers come from.
-    pub fn open(subsystem: &Subsystem, pool: &Pool) -> io::Result<Self> {
+    pub fn open(subsystem: &Subsystem, pool: &Pool, wake: Wake) -> io::Result<Self> {
         let way = |namespace: &Namespace| {
             let (device, geometry) = (&namespace.device, namespace.device.geometry());
             let slice = device.slice() / u64::from(geometry.block_size);
@@ -54,7 +55,7 @@ impl Channels {
             channel.register(pool);
             Ok(Way { channel, under_way: 0, slice })
         };
-        Ok(Self { list: subsystem.namespaces().iter().map(way).collect::<io::Result<_>>()? })
+        Ok(Self { list: subsystem.namespaces().iter().map(way).collect::<io::Result<_>>()?, wake })
     }
 
     pub fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

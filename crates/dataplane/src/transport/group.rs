@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
 
@@ -99,6 +99,8 @@ pub struct Group<N: Network = Sockets> {
     waiting: VecDeque<usize>,
     /// Connections that wait for buffers.
     starved: VecDeque<usize>,
+    /// Authentications can go on.
+    woken: Arc<AtomicBool>,
     /// Connections that were worked on and may have something to say.
     dirty: Vec<usize>,
     next_tick: Nanos,
@@ -141,7 +143,13 @@ impl<N: Network> Group<N> {
     ) -> io::Result<Self> {
         assert!(limits.buffers >= 4, "two for a Compare, as many in reserve");
         let pool = Pool::new(limits.buffers, limits.buffer());
-        let channels = Channels::open(&subsystem, &pool)?;
+        let (woken, wake) = (Arc::new(AtomicBool::new(false)), network.wake());
+        let rung = woken.clone();
+        let wake = Arc::new(move || {
+            rung.store(true, Ordering::Release);
+            wake();
+        });
+        let channels = Channels::open(&subsystem, &pool, wake)?;
         channels.wake_fds().try_for_each(|fd| network.watch_device(fd))?;
         let namespaces = subsystem.namespaces().len();
         Ok(Self {
@@ -163,6 +171,7 @@ impl<N: Network> Group<N> {
             hosts: Hosts::new(),
             waiting: VecDeque::new(),
             starved: VecDeque::new(),
+            woken,
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
             known: Waiting::default(),
@@ -243,10 +252,10 @@ impl<N: Network> Group<N> {
             self.generation = (self.generation + 1) & 0xffff_ffff;
             // Slot in bits 15:0, connection in 31:16, generation above: see `deliver`.
             let tag = self.generation << 32 | (index as u64) << 16;
-            let local = self.network.local(&stream);
+            let ends = [self.network.local(&stream), self.network.peer(&stream)];
             self.peers[index] = Some(Peer {
                 stream,
-                connection: Connection::new(tag, &self.limits, local, now),
+                connection: Connection::new(tag, &self.limits, ends, now),
                 watched: Interest { input: true, output: false },
                 host: STRANGERS,
                 has_input: false,
@@ -491,6 +500,19 @@ impl<N: Network> Group<N> {
         count
     }
 
+    /// Goes on with authentications that waited.
+    fn join(&mut self, now: Nanos) {
+        for index in 0..self.peers.len() {
+            let is_joining = |peer: &Peer<_>| peer.connection.commands.is_joining();
+            if self.peers[index].as_ref().is_some_and(is_joining) {
+                self.with(index, now, |peer, context| {
+                    let Connection { commands, sender, .. } = &mut peer.connection;
+                    commands.join(sender, context);
+                });
+            }
+        }
+    }
+
     fn tick(&mut self, now: Nanos) {
         self.next_tick = now + TICK;
         let is_short = !self.starved.is_empty();
@@ -531,6 +553,9 @@ impl<N: Network> Task for Group<N> {
             }
         }
         let mut count = self.look(now);
+        if self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::AcqRel) {
+            self.join(now);
+        }
         self.serve(now);
         count += self.slice(now);
         count += self.deliver(now);
