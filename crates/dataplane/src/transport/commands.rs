@@ -68,9 +68,12 @@ impl Commands {
         }
     }
 
+    /// Bytes for the host's authentication: a message, and what is known of the transaction.
+    const AUTHENTICATION: usize = size_of::<Authentication>() + 2 * auth::MOST as usize;
+
     /// The most bytes of memory that a queue of `depth` commands takes, without buffers.
     pub const fn most_memory(depth: usize) -> usize {
-        depth * (Slots::ENTRY + size_of::<u16>() + size_of::<Answered>())
+        depth * (Slots::ENTRY + size_of::<u16>() + size_of::<Answered>()) + Self::AUTHENTICATION
     }
 
     /// Which connection a device request belongs to.

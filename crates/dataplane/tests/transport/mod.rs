@@ -1,5 +1,6 @@
 //! The transport against peers on real sockets: well-behaved, clumsy and hostile ones.
 
+mod auth;
 mod greedy;
 mod hostile;
 mod peer;

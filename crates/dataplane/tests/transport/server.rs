@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ebb_dataplane::controller::{Config, Namespace, Subsystem};
+use ebb_dataplane::controller::{Config, Namespace, Rules, Subsystem};
 use ebb_dataplane::device::{Device, Spec, open};
 use ebb_dataplane::reactor::{Task, Waiting};
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
@@ -18,6 +18,7 @@ pub const BLOCKS: u64 = 2048;
 
 pub struct Server {
     pub address: SocketAddr,
+    pub subsystem: Arc<Subsystem>,
     pub places: Arc<Places>,
     /// Requests, as a scheduler sees them.
     pub requests: Arc<AtomicU64>,
@@ -35,12 +36,23 @@ impl Server {
 
     /// One that serves `device`.
     pub fn of(device: Arc<dyn Device>, limits: Limits) -> Self {
+        Self::with(device, limits, None)
+    }
+
+    /// One whose hosts authenticate themselves.
+    pub fn guarded(rules: Rules) -> Self {
+        let device = open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap();
+        Self::with(device, Limits::default(), Some(rules))
+    }
+
+    fn with(device: Arc<dyn Device>, limits: Limits, authentication: Option<Rules>) -> Self {
         let (uuid, nguid) = ([1; 16], [2; 16]);
         let namespace = Namespace { id: 1, device, uuid, nguid, read_only: false };
         let mut config = Config::new(NQN, vec![namespace]);
         config.max_transfer = limits.max_transfer;
         config.in_capsule = limits.in_capsule;
         config.max_queue_depth = 32;
+        config.authentication = authentication;
         let subsystem = Subsystem::new(config).unwrap();
         let places = Arc::new(Places::new(limits.connections, 1));
         let mut group = Group::new(subsystem.clone(), limits, places.clone()).unwrap();
@@ -66,7 +78,16 @@ impl Server {
                 }
             }
         });
-        Self { address, places, requests, waiting, most_waiting, stop, thread: Some(thread) }
+        Self {
+            address,
+            subsystem,
+            places,
+            requests,
+            waiting,
+            most_waiting,
+            stop,
+            thread: Some(thread),
+        }
     }
 }
 
