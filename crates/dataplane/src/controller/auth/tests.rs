@@ -207,7 +207,7 @@ fn a_target_without_the_key_is_found_out() {
     let reply = asking.reply(&challenge).unwrap();
     target.send(&reply);
     target.refuses(Explanation::Failed);
-    let silent = [&Head::chap(id::SUCCESS1, 7).as_bytes()[..], &[64], &[0; 73]].concat();
+    let silent = [Head::chap(id::SUCCESS1, 7).as_bytes(), &[64], &[0; 73]].concat();
     assert_eq!(asking.conclude(&silent), Err(Explanation::Payload));
 }
 
@@ -220,7 +220,7 @@ fn nothing_comes_of_throwing_things_back() {
     let challenge = target.challenges(&host);
     let reply = asking.reply(&challenge).unwrap();
     let thrown = [
-        &Head::chap(id::SUCCESS1, 7).as_bytes()[..],
+        Head::chap(id::SUCCESS1, 7).as_bytes(),
         &[64, 0, 1, 0, 0, 0, 0, 0, 0, 0],
         &reply[16..80],
     ]
