@@ -43,7 +43,7 @@ impl Serve {
         answer
     }
 
-    fn get(&self, path: &str) -> (String, String) {
+    pub fn get(&self, path: &str) -> (String, String) {
         let answer = self.raw(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), body.to_owned())
@@ -65,6 +65,14 @@ impl Serve {
         while self.status()["cores"][0]["energy_modelled_j"].as_f64().unwrap() == 0.0 {
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// What it said on standard error until now, after which it is no more.
+    pub fn errors(mut self) -> String {
+        let _ = self.child.kill();
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 
     pub fn status(&self) -> Value {

@@ -198,12 +198,12 @@ impl Config {
     /// # Errors
     /// The first thing that is not right.
     pub fn check(&self) -> Result<(), ConfigError> {
-        nqn(&self.nqn)?;
+        check_nqn(&self.nqn)?;
         if self.nqn == DISCOVERY_NQN {
             let why = "it is the discovery service's";
             return Err(ConfigError::Nqn { name: self.nqn.clone(), why });
         }
-        self.allowed_hosts.iter().flatten().try_for_each(|host| nqn(host))?;
+        self.allowed_hosts.iter().flatten().try_for_each(|host| check_nqn(host))?;
         text("the serial number", &self.serial, 20)?;
         text("the model", &self.model, 40)?;
         text("the firmware revision", &self.firmware, 8)?;
@@ -336,7 +336,10 @@ fn text(field: &'static str, value: &str, most: usize) -> Result<(), ConfigError
 }
 
 /// Checks an NVMe qualified name (Base 4.5).
-fn nqn(name: &str) -> Result<(), ConfigError> {
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_nqn(name: &str) -> Result<(), ConfigError> {
     let wrong = |why| Err(ConfigError::Nqn { name: name.to_owned(), why });
     if name.len() > MAX_NQN {
         return wrong("it is longer than 223 bytes");
@@ -382,7 +385,7 @@ mod tests {
             "nqn.2014-08.org.nvmexpress:uuid:65626220-6c6f-6164-8000-000000000001",
             DISCOVERY_NQN,
         ] {
-            assert_eq!(nqn(name), Ok(()), "{name}");
+            assert_eq!(check_nqn(name), Ok(()), "{name}");
         }
         for name in [
             "",
@@ -394,8 +397,8 @@ mod tests {
             "nqn.2014-08.org.nvmexpress:uuid:65626220",
             "nqn.2026-0é.org",
         ] {
-            assert!(nqn(name).is_err(), "{name}");
+            assert!(check_nqn(name).is_err(), "{name}");
         }
-        assert!(nqn(&format!("nqn.2026-01.{}", "x".repeat(212))).is_err());
+        assert!(check_nqn(&format!("nqn.2026-01.{}", "x".repeat(212))).is_err());
     }
 }

@@ -37,7 +37,7 @@ pub use admin::{AdminQueue, Reply};
 pub use auth::{Authentication, Failure, Keys, Rules, Secrets, Tally, Wake};
 pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
-    PowerControl, PowerState,
+    PowerControl, PowerState, check_nqn,
 };
 pub(crate) use connect::ADMIN_DEPTH;
 pub use connect::{Connected, Refusal};

@@ -219,12 +219,9 @@ fn nothing_comes_of_throwing_things_back() {
     let mut asking = transaction(&host);
     let challenge = target.challenges(&host);
     let reply = asking.reply(&challenge).unwrap();
-    let thrown = [
-        Head::chap(id::SUCCESS1, 7).as_bytes(),
-        &[64, 0, 1, 0, 0, 0, 0, 0, 0, 0],
-        &reply[16..80],
-    ]
-    .concat();
+    let thrown =
+        [Head::chap(id::SUCCESS1, 7).as_bytes(), &[64, 0, 1, 0, 0, 0, 0, 0, 0, 0], &reply[16..80]]
+            .concat();
     assert_eq!(asking.conclude(&thrown), Err(Explanation::Failed));
     // The target's challenge in place of the host's.
     let mut mirrored = reply.clone();
