@@ -1,4 +1,4 @@
-//! The finite-field Diffie-Hellman groups of RFC 7919, as DH-HMAC-CHAP uses them (Base 8.13.5.1).
+//! The finite-field Diffie-Hellman groups of RFC 7919, as DH-HMAC-CHAP uses them (Base 8.13.5).
 //!
 //! Exponents are as short as RFC 7919 allows, rounded up to 64 bits: breaking one takes as long as
 //! breaking its group. Raising to them takes the same time whatever they are (`crypto-bigint`).

@@ -80,7 +80,7 @@ impl Key {
     }
 
     /// Whether both are of the same bytes, whatever they are transformed by: what must not serve
-    /// both ways (Base 8.13.5.9).
+    /// both ways (Base 8.13.5.7).
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.bytes == other.bytes

@@ -1,5 +1,5 @@
-//! The cryptography of DH-HMAC-CHAP, which both sides of a connection compute (Base 8.13.5; 8.3.5
-//! in Base 2.1).
+//! The cryptography of DH-HMAC-CHAP, which both sides of a connection compute (Base 8.13.5; 8.3.4.5
+//! in Base 2.2).
 //!
 //! RustCrypto's `hmac` and `sha2`, and its `crypto-bigint` for the groups: maintained, permissive,
 //! pure Rust, and constant in time where secrets are concerned. `num-bigint` is not; OpenSSL is,

@@ -87,12 +87,17 @@ impl Subsystem {
         }
         let host = Host { id: data.host_id, nqn: host.to_owned() };
         let must = kind == Kind::Io && self.requires(&host.nqn);
-        let authentication =
-            must.then(|| Box::new(Authentication::new(self.clone(), host.nqn.clone(), now)));
         let (queue, controller_id) = if connect.queue == 0 {
             self.connect_admin(&connect, data, kind, host, now)?
         } else {
             self.connect_io(&connect, data, kind, &host)?
+        };
+        let association = self.find(controller_id).ok_or(Refusal::of(Status::CONNECT_BUSY))?;
+        let authentication = if must {
+            Some(Box::new(Authentication::new(self.clone(), association, now)))
+        } else {
+            association.prove();
+            None
         };
         let flow_control = connect.attributes & Connect::NO_FLOW_CONTROL == 0;
         let depth = connect.size + 1;

@@ -120,8 +120,9 @@ impl Controllers {
         self.live.values().map(|one| one.host.key()).collect::<BTreeSet<_>>().len()
     }
 
-    /// When all places are taken, who gives way to another controller of `host`: one that its host
-    /// has not enabled in good time, else the latest of a host that holds more than half of them.
+    /// When all places are taken, who gives way to another controller of `host`: the oldest whose
+    /// host has not authenticated itself, else one that its host has not enabled in good time, else
+    /// the latest of a host that holds more than half of them.
     fn giving_way(&self, kind: Kind, host: &Host, now: Nanos) -> Option<&Arc<Association>> {
         let same = || self.live.values().filter(|one| one.kind == kind);
         let held = |key: u64| same().filter(|one| one.host.key() == key).count();
@@ -132,7 +133,8 @@ impl Controllers {
                 .max_by_key(|one| (held(one.host.key()), one.born));
             one.filter(|one| 2 * held(one.host.key()) > same().count())
         };
-        idle.or_else(greedy)
+        let unproven = same().filter(|one| !one.is_proven()).min_by_key(|one| one.born);
+        unproven.or(idle).or_else(greedy)
     }
 }
 

@@ -1,5 +1,5 @@
 //! In-band authentication: the messages of DH-HMAC-CHAP and the commands that carry them (Base
-//! 6.1, 6.2 and 8.13.5; 8.3.5 in Base 2.1).
+//! 6.1, 6.2 and 8.13.5; 8.3.4.5 in Base 2.2).
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -24,7 +24,7 @@ use self::helper::{Helper, Pending};
 use self::ledger::Ledger;
 use self::transaction::{Report, Transactions};
 use super::Subsystem;
-use super::association::lock;
+use super::association::{Association, lock};
 use crate::chap::{Group, Hash, Key};
 
 /// Time for a host to authenticate itself, from Connect or its first message on.
@@ -110,7 +110,7 @@ impl Access {
 /// The authentication of one queue's host.
 pub struct Authentication {
     subsystem: Arc<Subsystem>,
-    host: String,
+    association: Arc<Association>,
     address: IpAddr,
     transactions: Transactions,
     pending: Option<Pending>,
@@ -130,10 +130,14 @@ impl Drop for Authentication {
 }
 
 impl Authentication {
-    pub(super) fn new(subsystem: Arc<Subsystem>, host: String, now: Nanos) -> Self {
+    pub(super) fn new(
+        subsystem: Arc<Subsystem>,
+        association: Arc<Association>,
+        now: Nanos,
+    ) -> Self {
         Self {
             subsystem,
-            host,
+            association,
             address: Ipv4Addr::UNSPECIFIED.into(),
             transactions: Transactions::default(),
             pending: None,
@@ -141,6 +145,10 @@ impl Authentication {
             deadline: Some(now + PATIENCE),
             heard: now,
         }
+    }
+
+    fn host(&self) -> &str {
+        &self.association.host.nqn
     }
 
     /// The host came from this address.
@@ -167,11 +175,11 @@ impl Authentication {
         self.collect(now);
         let Some(access) = &self.subsystem.access else { return };
         if !self.transactions.is_under_way() {
-            self.not_before = lock(&access.ledger).begin(&self.host, self.address, now);
+            self.not_before = lock(&access.ledger).begin(self.host(), self.address, now);
             self.deadline = self.deadline.or(Some(now + PATIENCE));
         }
         if let Some(work) = self.transactions.send(message, &access.rules) {
-            self.pending = Some(access.helper.submit(work, &self.host, self.address, wake));
+            self.pending = Some(access.helper.submit(work, self.host(), self.address, wake));
         }
         self.report(now);
     }
@@ -197,12 +205,14 @@ impl Authentication {
     }
 
     fn report(&mut self, now: Nanos) {
-        let (host, address) = (&self.host, self.address);
+        let report = self.transactions.take_report();
+        let (host, address) = (self.host(), self.address);
         let Some(access) = &self.subsystem.access else { return };
-        match self.transactions.take_report() {
+        match report {
             Some(Report::Succeeded) => {
-                self.deadline = None;
+                self.association.prove();
                 lock(&access.ledger).succeeded(host, address);
+                self.deadline = None;
             }
             Some(Report::Failed(why)) => {
                 lock(&access.ledger).failed(host, address, why.into_owned(), now);

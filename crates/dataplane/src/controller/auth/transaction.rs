@@ -308,7 +308,7 @@ fn reply(challenged: Challenged, transaction: u16, message: &[u8]) -> Result<Ver
     if is_challenged && header.sequence.get() == 0 {
         return Err(payload); // Of a secure channel, which was not agreed upon.
     }
-    // Ours thrown back (Base 8.13.5.9).
+    // Ours thrown back (Base 8.13.5.7).
     if is_challenged && is_equal(theirs, &challenged.challenge) {
         return Err((Explanation::Failed, "the host challenges the target with its own challenge"));
     }

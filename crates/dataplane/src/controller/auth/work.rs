@@ -89,7 +89,7 @@ impl Verify {
             Cow::Borrowed("the host wants the target to authenticate itself, which has no key"),
         ))?;
         if keys.host.iter().any(|other| other.is_same(key)) {
-            // Who is asked could ask the asker the same (Base 8.13.5.9).
+            // Who is asked could ask the asker the same (Base 8.13.5.7).
             let why = "the key of the host is the target's too; make another for one of them";
             return Err((Explanation::Failed, why.into()));
         }
