@@ -17,22 +17,12 @@ use std::borrow::Cow;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Rules;
-use super::work::{Outcome, Verify, Work};
-use crate::chap::{Group, Hash, Pair, is_equal};
+use super::work::{Challenged, Outcome, Verify, Work};
+use crate::chap::{Group, Hash, is_equal};
 use crate::wire::auth::{
     self, Challenge, Explanation, Failure, Head, Negotiate, Protocol, Reply, Success1, Success2,
     id, kind,
 };
-
-/// What the host must answer to.
-pub(super) struct Challenged {
-    pub hash: Hash,
-    pub group: Group,
-    pub challenge: Vec<u8>,
-    pub sequence: u32,
-    /// None with the null group.
-    pub pair: Option<Pair>,
-}
 
 enum State {
     /// No transaction.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::transaction::Challenged;
 use super::{Keys, Secrets};
 use crate::chap::{self, Group, Hash, Pair, Terms, is_equal};
 use crate::wire::auth::Explanation;
@@ -13,6 +12,16 @@ pub(super) enum Work {
     Prepare(Hash, Group),
     /// Whether a reply is right.
     Verify(Box<Verify>),
+}
+
+/// What the host must answer to.
+pub(super) struct Challenged {
+    pub hash: Hash,
+    pub group: Group,
+    pub challenge: Vec<u8>,
+    pub sequence: u32,
+    /// None with the null group.
+    pub pair: Option<Pair>,
 }
 
 /// A reply to verify.
