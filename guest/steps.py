@@ -1,6 +1,8 @@
 """What the guest does with the target, in order; each step builds on those before it."""
 
+import base64
 import re
+import zlib
 
 from cuts import power_cuts
 from bed import ADDRESS, Failure, Guest, Skip, Target, expect, until
@@ -287,6 +289,41 @@ def allow_list(bed):
     bed.disconnect()
 
 
+def secret(number):
+    """A secret of DH-HMAC-CHAP, as nvme gen-dhchap-key makes it."""
+    key = bytes([number]) * 32
+    checked = key + zlib.crc32(key).to_bytes(4, "little")
+    return f"DHHC-1:00:{base64.b64encode(checked).decode()}:"
+
+
+def authentication(bed):
+    """hosts with good, wrong, missing and revoked keys, one way and both ways"""
+    if "dhchap_secret" not in bed.guest.run("cat /dev/nvme-fabrics"):
+        raise Skip("this kernel has no DH-HMAC-CHAP")
+    files = [bed.folder / name for name in ("host.key", "target.key")]
+    for file, number in zip(files, (1, 2)):
+        file.write_text(secret(number))
+        file.chmod(0o600)
+    for group in "ffdhe2048", "ffdhe8192", "null":
+        target = bed.serve(
+            "keys", "--namespace", "ram:64MiB", "--dhchap-group", group,
+            "--dhchap-key", f"{HOST}={files[0]}", "--dhchap-ctrl-key", f"{HOST}={files[1]}",
+        )
+        where = f"nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn} -q {HOST}"
+        for keys in "", f"--dhchap-secret {secret(3)}":
+            bed.guest.refuses(f"{where} {keys}", "failed", "could not")
+        wrong = f"--dhchap-secret {secret(1)} --dhchap-ctrl-secret {secret(3)}"
+        bed.guest.refuses(f"{where} {wrong}", "failed", "could not")
+        for keys in f"--dhchap-secret {secret(1)}", f"--dhchap-ctrl-secret {secret(2)}":
+            disk = bed.connect("-q", HOST, "--dhchap-secret", secret(1), keys)[1]
+            bed.guest.run(fio(disk, "keys", "--rw=randrw --bs=4k --iodepth=8 --size=4m"))
+            bed.disconnect()
+    files[0].write_text(secret(4))
+    bed.guest.refuses(f"{where} --dhchap-secret {secret(1)}", "failed", "could not")
+    bed.connect("-q", HOST, "--dhchap-secret", secret(4))
+    bed.disconnect()
+
+
 # Long enough, on the fastest machine, to be disturbed; verified when all is written.
 BACKGROUND = "--rw=randwrite --bs=4k --iodepth=16 --size=16m --rate_iops=400"
 
@@ -412,5 +449,6 @@ def farewell(bed):
 
 SHORT = STEPS = [
     boot, discover, connect_all, listing, identify, logs, features, file_system, fio_verify,
-    commands, reset, disconnect, digests, allow_list, restart, raid, link_cut, farewell, power_cuts,
+    commands, reset, disconnect, digests, allow_list, authentication, restart, raid, link_cut,
+    farewell, power_cuts,
 ]

@@ -2,6 +2,7 @@
 //!
 //! A plant for the schedulers of [`ebb_policy::reactor`].
 
+pub mod chap;
 pub mod controller;
 pub mod device;
 pub mod initiator;

@@ -13,6 +13,7 @@ mod exit;
 mod flow;
 mod input;
 mod interrupt;
+mod keys;
 mod latency;
 mod load;
 mod manual;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+mod authentication;
 mod characterise;
 mod circles;
 mod common;

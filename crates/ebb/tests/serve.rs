@@ -95,6 +95,14 @@ impl Serve {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
+    /// What it said on standard error until now, after which it is no more.
+    pub fn errors(mut self) -> String {
+        let _ = self.child.kill();
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
     pub fn status(&self) -> Value {
         json(&["status", &self.metrics, "--json"])
     }

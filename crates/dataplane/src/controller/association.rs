@@ -54,6 +54,8 @@ pub(super) struct Association {
     pub kind: Kind,
     pub host: Host,
     pub born: Nanos,
+    /// The host is who it says it is, as far as anybody asks.
+    proven: AtomicBool,
     /// Read by I/O queues with every command, so all of it is in one word: whether the write
     /// cache is off, whether I/O queues may be, and which generation of them.
     flags: AtomicU32,
@@ -84,12 +86,22 @@ impl Association {
             kind,
             host,
             born,
+            proven: AtomicBool::new(false),
             flags: AtomicU32::new(0),
             retries_later: AtomicBool::new(false),
             granted: AtomicU16::new(granted),
             queues: Mutex::default(),
             errors: Mutex::default(),
         }
+    }
+
+    /// The host is who it says it is, or need not be.
+    pub fn prove(&self) {
+        self.proven.store(true, Ordering::Release);
+    }
+
+    pub fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Acquire)
     }
 
     /// The controller became ready: I/O queues may be made.

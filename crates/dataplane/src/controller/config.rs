@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ebb_policy::units::Watts;
 use thiserror::Error;
 
+use super::auth::Rules;
 use crate::device::{self, Device};
 use crate::wire::Status;
 use crate::wire::fabrics::{DISCOVERY_NQN, MAX_CONTROLLER, MAX_NQN};
@@ -96,8 +97,10 @@ pub struct Config {
     pub firmware: String,
     /// What it serves.
     pub namespaces: Vec<Namespace>,
-    /// NQNs of the hosts that may connect; `None` for any.
+    /// NQNs of the hosts that may connect without keys; `None` for any, unless some have keys.
     pub allowed_hosts: Option<Vec<String>>,
+    /// How those with keys authenticate themselves.
+    pub authentication: Option<Rules>,
     /// I/O controllers at once, and again as many discovery controllers.
     pub max_controllers: u16,
     /// I/O queues of one controller.
@@ -129,6 +132,7 @@ impl Config {
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
             namespaces,
             allowed_hosts: None,
+            authentication: None,
             max_controllers: 256,
             max_io_queues: 64,
             max_queue_depth: 128,
@@ -182,6 +186,9 @@ pub enum ConfigError {
     /// Power states that nothing sets.
     #[error("{0} power states but nothing to set them with; give one state or a power control")]
     NoPowerControl(usize),
+    /// The thread that checks keys does not start.
+    #[error("cannot start the thread that authenticates hosts: {0}; raise the thread limit")]
+    Helper(String),
 }
 
 impl Config {
@@ -191,12 +198,12 @@ impl Config {
     /// # Errors
     /// The first thing that is not right.
     pub fn check(&self) -> Result<(), ConfigError> {
-        nqn(&self.nqn)?;
+        check_nqn(&self.nqn)?;
         if self.nqn == DISCOVERY_NQN {
             let why = "it is the discovery service's";
             return Err(ConfigError::Nqn { name: self.nqn.clone(), why });
         }
-        self.allowed_hosts.iter().flatten().try_for_each(|host| nqn(host))?;
+        self.allowed_hosts.iter().flatten().try_for_each(|host| check_nqn(host))?;
         text("the serial number", &self.serial, 20)?;
         text("the model", &self.model, 40)?;
         text("the firmware revision", &self.firmware, 8)?;
@@ -329,7 +336,10 @@ fn text(field: &'static str, value: &str, most: usize) -> Result<(), ConfigError
 }
 
 /// Checks an NVMe qualified name (Base 4.5).
-fn nqn(name: &str) -> Result<(), ConfigError> {
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_nqn(name: &str) -> Result<(), ConfigError> {
     let wrong = |why| Err(ConfigError::Nqn { name: name.to_owned(), why });
     if name.len() > MAX_NQN {
         return wrong("it is longer than 223 bytes");
@@ -375,7 +385,7 @@ mod tests {
             "nqn.2014-08.org.nvmexpress:uuid:65626220-6c6f-6164-8000-000000000001",
             DISCOVERY_NQN,
         ] {
-            assert_eq!(nqn(name), Ok(()), "{name}");
+            assert_eq!(check_nqn(name), Ok(()), "{name}");
         }
         for name in [
             "",
@@ -387,8 +397,8 @@ mod tests {
             "nqn.2014-08.org.nvmexpress:uuid:65626220",
             "nqn.2026-0é.org",
         ] {
-            assert!(nqn(name).is_err(), "{name}");
+            assert!(check_nqn(name).is_err(), "{name}");
         }
-        assert!(nqn(&format!("nqn.2026-01.{}", "x".repeat(212))).is_err());
+        assert!(check_nqn(&format!("nqn.2026-01.{}", "x".repeat(212))).is_err());
     }
 }

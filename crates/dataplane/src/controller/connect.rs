@@ -7,7 +7,7 @@ use ebb_policy::units::Nanos;
 use zerocopy::FromBytes;
 
 use super::association::{Host, Kind};
-use super::{AdminQueue, IoQueue, Queue, Subsystem};
+use super::{AdminQueue, Authentication, IoQueue, Queue, Subsystem};
 use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, nqn};
 use crate::wire::{Sqe, Status};
 
@@ -24,6 +24,8 @@ pub struct Connected {
     pub depth: u16,
     /// False if the host wants none, and answers say FFFFh for the queue's head.
     pub flow_control: bool,
+    /// What the host must do before anything else; `None` if it need not.
+    pub authentication: Option<Box<Authentication>>,
 }
 
 /// A connection did not become a queue; it stays open, but another Connect is pointless.
@@ -84,13 +86,22 @@ impl Subsystem {
             return Err(Refusal::field(Connect::SIZE_AT));
         }
         let host = Host { id: data.host_id, nqn: host.to_owned() };
+        let must = kind == Kind::Io && self.requires(&host.nqn);
         let (queue, controller_id) = if connect.queue == 0 {
             self.connect_admin(&connect, data, kind, host, now)?
         } else {
             self.connect_io(&connect, data, kind, &host)?
         };
+        let association = self.find(controller_id).ok_or(Refusal::of(Status::CONNECT_BUSY))?;
+        let authentication = if must {
+            Some(Box::new(Authentication::new(self.clone(), association, now)))
+        } else {
+            association.prove();
+            None
+        };
         let flow_control = connect.attributes & Connect::NO_FLOW_CONTROL == 0;
-        Ok(Connected { queue, controller_id, depth: connect.size + 1, flow_control })
+        let depth = connect.size + 1;
+        Ok(Connected { queue, controller_id, depth, flow_control, authentication })
     }
 
     fn connect_admin(

@@ -19,6 +19,7 @@
 mod admin;
 mod answer;
 mod association;
+mod auth;
 mod config;
 mod connect;
 mod counters;
@@ -33,9 +34,10 @@ mod properties;
 mod tests;
 
 pub use admin::{AdminQueue, Reply};
+pub use auth::{Authentication, Failure, Keys, Rules, Secrets, Tally, Wake};
 pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
-    PowerControl, PowerState,
+    PowerControl, PowerState, check_nqn,
 };
 pub(crate) use connect::ADMIN_DEPTH;
 pub use connect::{Connected, Refusal};
@@ -52,6 +54,7 @@ use std::sync::{Arc, Mutex};
 use ebb_policy::units::Nanos;
 
 use self::association::{Association, Host, Kind, lock};
+use self::auth::Access;
 use self::counters::Ledger;
 use self::features::PowerLimit;
 use crate::device::Geometry;
@@ -102,6 +105,8 @@ pub struct Subsystem {
     powered_by: AtomicU32,
     power_limit: Mutex<PowerLimit>,
     ledger: Ledger,
+    /// `None` where no host has keys.
+    access: Option<Access>,
 }
 
 #[derive(Default)]
@@ -116,8 +121,9 @@ impl Controllers {
         self.live.values().map(|one| one.host.key()).collect::<BTreeSet<_>>().len()
     }
 
-    /// When all places are taken, who gives way to another controller of `host`: one that its host
-    /// has not enabled in good time, else the latest of a host that holds more than half of them.
+    /// When all places are taken, who gives way to another controller of `host`: the oldest whose
+    /// host has not authenticated itself, else one that its host has not enabled in good time, else
+    /// the latest of a host that holds more than half of them.
     fn giving_way(&self, kind: Kind, host: &Host, now: Nanos) -> Option<&Arc<Association>> {
         let same = || self.live.values().filter(|one| one.kind == kind);
         let held = |key: u64| same().filter(|one| one.host.key() == key).count();
@@ -128,7 +134,8 @@ impl Controllers {
                 .max_by_key(|one| (held(one.host.key()), one.born));
             one.filter(|one| 2 * held(one.host.key()) > same().count())
         };
-        idle.or_else(greedy)
+        let unproven = same().filter(|one| !one.is_proven()).min_by_key(|one| one.born);
+        unproven.or(idle).or_else(greedy)
     }
 }
 
@@ -140,6 +147,8 @@ impl Subsystem {
     pub fn new(config: Config) -> Result<Arc<Self>, ConfigError> {
         let mut config = config.checked()?;
         let addresses = std::mem::take(&mut config.addresses);
+        let access = config.authentication.take().map(|rules| Access::new(rules, &config.nqn));
+        let access = access.transpose().map_err(|error| ConfigError::Helper(error.to_string()))?;
         Ok(Arc::new(Self {
             geometries: config.namespaces.iter().map(|one| one.device.geometry()).collect(),
             controllers: Mutex::default(),
@@ -149,6 +158,7 @@ impl Subsystem {
             powered_by: AtomicU32::new(0),
             power_limit: Mutex::default(),
             ledger: Ledger::default(),
+            access,
             config,
         }))
     }
@@ -189,10 +199,29 @@ impl Subsystem {
         self.ledger.totals()
     }
 
-    /// Whether this host may connect.
+    /// How authentications ended; `None` where no host has keys.
+    #[must_use]
+    pub fn authentications(&self) -> Option<Tally> {
+        self.access.as_ref().map(Access::tally)
+    }
+
+    /// The last authentications that failed, oldest first, of those after `number`.
+    #[must_use]
+    pub fn failures_since(&self, number: u64) -> Vec<Failure> {
+        self.access.as_ref().map(|access| access.failures(number)).unwrap_or_default()
+    }
+
+    /// Whether this host must authenticate itself.
+    fn requires(&self, host: &str) -> bool {
+        self.access.as_ref().is_some_and(|access| access.requires(host))
+    }
+
+    /// Whether this host may connect: any where nobody is named, neither allowed nor with keys.
     fn allows(&self, host: &str) -> bool {
-        let allowed = self.config.allowed_hosts.as_ref();
-        allowed.is_none_or(|hosts| hosts.iter().any(|allowed| allowed == host))
+        match &self.config.allowed_hosts {
+            Some(hosts) => self.requires(host) || hosts.iter().any(|allowed| allowed == host),
+            None => self.access.is_none() || self.requires(host),
+        }
     }
 
     /// The index of an active namespace.

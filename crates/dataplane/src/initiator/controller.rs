@@ -3,11 +3,15 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use super::auth::{Transaction, authenticate};
+use super::exchange::{exchange, fabric};
 use super::identify::SIZE;
 use super::link::Link;
 use super::slot::{Completion, MOST};
-use super::{Direction, Error, Identity, Namespace, Queue};
-use crate::wire::command::{FABRICS, admin, fabrics};
+use super::{Direction, Error, Identity, Namespace, Queue, Secrets};
+use crate::chap;
+use crate::wire::command::{admin, fabrics};
+use crate::wire::fabrics::Connect;
 use crate::wire::pdu::Digests;
 use crate::wire::{Sqe, Status, feature};
 
@@ -57,6 +61,8 @@ pub struct Target {
     pub subsystem: String,
     /// Who we are.
     pub host: Host,
+    /// What to authenticate ourselves with where we have to, and the target where we want it.
+    pub secrets: Option<Secrets>,
     /// Digests to use.
     pub digests: Digests,
     /// How long to wait for a connection, or an answer on the admin queue.
@@ -73,6 +79,7 @@ impl Target {
             address,
             subsystem: subsystem.into(),
             host: Host::default(),
+            secrets: None,
             digests: Digests::default(),
             timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(30),
@@ -258,6 +265,16 @@ impl Controller {
         Ok(self.run("Set Features", sqe, Direction::None, Vec::new())?.result as u32)
     }
 
+    /// Authenticates us, and the target if we have its key, once more, on the admin queue.
+    ///
+    /// # Errors
+    /// When it fails, or there are no keys.
+    pub fn authenticate(&mut self) -> Result<(), Error> {
+        let Self { queue, target, .. } = self;
+        let none = || Error::Unsupported("there are no keys to authenticate with".to_owned());
+        run_chap(queue, target, target.secrets.as_ref().ok_or_else(none)?)
+    }
+
     /// Shows the target that we are alive.
     ///
     /// # Errors
@@ -330,42 +347,6 @@ impl Controller {
     }
 }
 
-fn fabric(kind: u8) -> Sqe {
-    let mut sqe = Sqe::new(FABRICS, 0);
-    sqe.nsid = u32::from(kind).into();
-    sqe
-}
-
-/// Submits one command and waits for its answer, which must be success.
-fn exchange(
-    queue: &mut Queue,
-    command: &'static str,
-    sqe: Sqe,
-    direction: Direction,
-    buffer: Vec<u8>,
-    timeout: Duration,
-) -> Result<Completion, Error> {
-    let start = Instant::now();
-    if !queue.command(sqe, direction, buffer, u64::MAX, start) {
-        return Err(Error::Unsupported(format!("{command}: the queue is full")));
-    }
-    let mut done = Vec::with_capacity(1);
-    loop {
-        queue.poll(&mut done)?;
-        if let Some(position) = done.iter().position(|completion| completion.tag == u64::MAX) {
-            let completion = done.swap_remove(position);
-            let status = completion.status;
-            let done = status.is_success().then_some(completion);
-            return done.ok_or(Error::Failed { command, status });
-        }
-        let left = timeout.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return Err(Error::Timeout { command, after: timeout });
-        }
-        queue.wait(left)?;
-    }
-}
-
 /// The Connect command (Base 6.3); returns the controller's identifier.
 fn connect(
     queue: &mut Queue,
@@ -389,10 +370,37 @@ fn connect(
     let keep_alive = u32::try_from(target.keep_alive.as_millis()).unwrap_or(u32::MAX);
     sqe.set_cdw(12, if id == 0 { keep_alive } else { 0 });
     match exchange(queue, "Connect", sqe, Direction::Out, data, target.timeout) {
-        Ok(completion) => Ok(completion.result as u16),
+        Ok(completion) => {
+            prove(queue, target, completion.result as u32)?;
+            Ok(completion.result as u16)
+        }
         Err(Error::Failed { status, .. }) => Err(refused(target, id, status)),
         Err(error) => Err(error),
     }
+}
+
+/// Authenticates both sides as far as the answer to Connect, or the key that we have of the target,
+/// wants it.
+fn prove(queue: &mut Queue, target: &Target, answer: u32) -> Result<(), Error> {
+    let Target { address, subsystem, .. } = target;
+    let unsupported = |why| Err(Error::Unsupported(format!("{address}: {subsystem} {why}")));
+    if answer & Connect::SECURE_CHANNEL != 0 {
+        return unsupported("wants a secure channel, which Ebb does not set up");
+    }
+    let is_wanted = target.secrets.as_ref().is_some_and(|secrets| secrets.controller.is_some());
+    match (answer & Connect::AUTHENTICATE != 0 || is_wanted, &target.secrets) {
+        (false, _) => Ok(()),
+        (true, Some(secrets)) => run_chap(queue, target, secrets),
+        (true, None) => unsupported("wants hosts to authenticate themselves; give a key"),
+    }
+}
+
+fn run_chap(queue: &mut Queue, target: &Target, secrets: &Secrets) -> Result<(), Error> {
+    let mut id = [0; 2];
+    chap::random(&mut id)?;
+    let (host, subsystem) = (&target.host.nqn, &target.subsystem);
+    let mut transaction = Transaction::new(secrets, u16::from_le_bytes(id), host, subsystem);
+    authenticate(queue, &mut transaction, target.timeout)
 }
 
 fn refused(target: &Target, id: u16, status: Status) -> Error {

@@ -47,8 +47,10 @@ impl Subsystem {
 /// # Errors
 /// When there is no discovery service, or an answer is missing or wrong.
 pub fn discover(target: &Target) -> Result<Vec<Subsystem>, Error> {
-    let target =
+    let mut target =
         Target { subsystem: DISCOVERY.to_owned(), keep_alive: Duration::ZERO, ..target.clone() };
+    // The target's key is the subsystem's.
+    target.secrets.iter_mut().for_each(|secrets| secrets.controller = None);
     let mut controller = Controller::connect(&target)?;
     let header = controller.log_page(PAGE, 0, RECORD)?;
     let count = u64_at(&header, 8).min(MOST);

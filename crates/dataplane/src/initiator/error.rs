@@ -53,6 +53,12 @@ pub enum Error {
         /// How.
         status: Status,
     },
+    /// The target does not take us for who we say we are.
+    #[error("the target refused to authenticate this host: {0}; is the key the right one?")]
+    Unauthenticated(&'static str),
+    /// It did not show that it is the target.
+    #[error("the target failed to authenticate itself: {0}; is its key the right one?")]
+    Untrusted(&'static str),
     /// The target cannot do what is needed.
     #[error("{0}")]
     Unsupported(String),
@@ -62,7 +68,13 @@ impl Error {
     /// Whether the connection is gone or unusable, so that connecting again may help.
     #[must_use]
     pub const fn is_connection(&self) -> bool {
-        !matches!(self, Self::Failed { .. } | Self::Unsupported(_))
+        !matches!(
+            self,
+            Self::Failed { .. }
+                | Self::Unauthenticated(_)
+                | Self::Untrusted(_)
+                | Self::Unsupported(_)
+        )
     }
 }
 
@@ -179,6 +191,7 @@ pub fn describe(status: Status) -> String {
         (1, 0x81) => "controller busy",
         (1, 0x82) => "invalid parameters or read-only range",
         (1, 0x84) => "host not allowed",
+        (1, 0x91) => "authentication required",
         (2, 0x80) => "write fault",
         (2, 0x81) => "unrecovered read error",
         (2, 0x85) => "compare failure",

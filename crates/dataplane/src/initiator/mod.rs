@@ -5,9 +5,11 @@
 //! sends is checked against what was asked of it; what does not fit ends the connection with an
 //! [`Error`] that says why.
 
+mod auth;
 mod controller;
 mod discovery;
 mod error;
+mod exchange;
 mod identify;
 mod link;
 mod outbox;
@@ -15,6 +17,7 @@ mod queue;
 mod receive;
 mod slot;
 
+pub use auth::{Secrets, Transaction};
 pub use controller::{Controller, Host, Target};
 pub use discovery::{DISCOVERY, Subsystem, discover};
 pub use error::{Error, Violation, describe};

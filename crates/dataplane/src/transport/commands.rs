@@ -1,6 +1,7 @@
 //! The commands of one queue: what each needs before it can run, running it, answering it.
 
 mod answer;
+mod join;
 
 use ebb_policy::units::Nanos;
 use zerocopy::IntoBytes;
@@ -9,10 +10,12 @@ use super::context::Context;
 use super::send::Sender;
 use super::service::Answered;
 use super::slots::{Payload, Slot, Slots, State};
-use crate::controller::{self, Connected, Direction, Plan, Queue, Reply, takes_data};
+use crate::controller::{
+    self, Authentication, Connected, Direction, Plan, Queue, Reply, takes_data,
+};
 use crate::device::{Done, Io, Op};
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Kind, flag};
-use crate::wire::{Cqe, Sqe, Status};
+use crate::wire::{Cqe, Sqe, Status, auth};
 
 /// In the place of a slot, of which no queue has so many: the flushes of a shutdown, and a command
 /// that waits for a buffer where it stands in the stream.
@@ -22,6 +25,10 @@ pub(super) const STREAM: u16 = u16::MAX - 1;
 /// The answering half of a queue.
 pub(super) struct Commands {
     queue: Option<Queue>,
+    /// What the host must do before anything else; and the slot of a message that it wants to
+    /// have as soon as there is one.
+    authentication: Option<Box<Authentication>>,
+    fetching: Option<u16>,
     pub slots: Slots,
     /// Above the slot in every device request's tag.
     tag: u64,
@@ -43,6 +50,8 @@ impl Commands {
     pub fn new(tag: u64) -> Self {
         Self {
             queue: None,
+            authentication: None,
+            fetching: None,
             slots: Slots::new(1), // Connect's.
             tag,
             digests: Digests::default(),
@@ -55,10 +64,14 @@ impl Commands {
         }
     }
 
+    /// Bytes for the host's authentication: a message, and what is known of the transaction.
+    const AUTHENTICATION: usize = size_of::<Authentication>() + 2 * auth::MOST as usize;
+
     /// The most bytes of memory that a queue of `depth` commands takes, without buffers.
     pub const fn most_memory(depth: usize) -> usize {
         // Each may wait in a queue that grows by doubling.
-        depth * (Slots::ENTRY + 2 * size_of::<u64>() + size_of::<Answered>())
+        let each = Slots::ENTRY + 2 * size_of::<u64>() + size_of::<Answered>();
+        depth * each + Self::AUTHENTICATION
     }
 
     /// Which connection a device request belongs to.
@@ -77,6 +90,7 @@ impl Commands {
         self.head = connected.flow_control.then_some((connected.depth, 1 % connected.depth));
         self.timed.reserve_exact(usize::from(connected.depth));
         self.queue = Some(connected.queue);
+        self.authentication = connected.authentication;
         self.head()
     }
 
@@ -85,9 +99,9 @@ impl Commands {
         self.head.map_or(u16::MAX, |(_, head)| head)
     }
 
-    /// The host, once it is known.
+    /// The host, once it is known for sure.
     pub fn host(&self) -> Option<u64> {
-        self.queue.as_ref().map(Queue::host)
+        self.queue.as_ref().filter(|_| !self.must_join()).map(Queue::host)
     }
 
     /// Whether it is an I/O queue.
@@ -166,6 +180,9 @@ impl Commands {
         let state = if from_host { State::Receiving } else { State::Working };
         let mut slot = Slot::new(sqe, state, length, context.now);
         slot.plan = plan;
+        if from_host && self.is_message(&slot) {
+            slot.payload = Payload::Bytes(vec![0; length as usize]);
+        }
         let lane = context.lane(plan.as_ref());
         let supplied = context.supply(&mut slot, is_here);
         match supplied {
@@ -214,6 +231,10 @@ impl Commands {
     /// What a command will do and which way its data goes.
     fn plan(&self, sqe: &Sqe, in_capsule: usize) -> Result<(Option<Plan>, Direction), Status> {
         let (plan, direction) = match &self.queue {
+            Some(_) if self.authentication.is_some() && auth::is_authentication(sqe) => {
+                (Some(Plan::Nothing), self.message(sqe)?)
+            }
+            _ if self.must_join() => return Err(Status::AUTHENTICATION_REQUIRED),
             None => return Err(Status::SEQUENCE_ERROR),
             Some(Queue::Admin(admin)) => (None, admin.direction(sqe)?),
             Some(Queue::Io(io)) => {
@@ -305,6 +326,9 @@ impl Commands {
 
     /// Runs a command that has all it needs.
     fn run(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) {
+        if self.slots.at(index).is_some_and(|slot| self.is_message(slot)) {
+            return self.authenticate(index, sender, context);
+        }
         if matches!(self.queue, Some(Queue::Admin(_))) {
             return self.administer(index, sender, context);
         }
@@ -443,7 +467,9 @@ impl Commands {
     }
 
     /// Answers that became ready by themselves; false once the controller is gone.
-    pub fn tick(&mut self, sender: &mut Sender, now: Nanos) -> bool {
+    pub fn tick(&mut self, sender: &mut Sender, context: &mut Context<'_>) -> bool {
+        self.join(sender, context);
+        let (now, is_late) = (context.now, !self.may_join(context.now));
         let Some(queue) = &mut self.queue else { return true };
         if let Queue::Admin(admin) = queue {
             for (cid, status, result) in admin.completions(now) {
@@ -454,6 +480,6 @@ impl Commands {
                 }
             }
         }
-        self.queue.as_ref().is_some_and(|queue| queue.alive(now))
+        !is_late && self.queue.as_ref().is_some_and(|queue| queue.alive(now))
     }
 }

@@ -19,6 +19,7 @@ use super::send::Sender;
 use super::slots::{Payload, Slot, State};
 use crate::controller::Queue;
 use crate::wire::command::{FABRICS, fabrics};
+use crate::wire::fabrics::Connect;
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
 use crate::wire::{Cqe, Sqe, Status};
 
@@ -52,8 +53,9 @@ pub(super) struct Connection {
     phase: Phase,
     /// When the present phase, PDU or goodbye must have ended.
     deadline: Option<Nanos>,
-    /// Where the host reached us.
+    /// Where the host reached us, and where it came from.
     local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
     receiver: Receiver,
     sink: Sink,
     /// A command whose data is in its capsule and found no buffer.
@@ -73,11 +75,17 @@ pub(super) struct Connection {
 
 impl Connection {
     /// A connection just accepted; `tag` is above the slot in every device request's tag.
-    pub fn new(tag: u64, limits: &Limits, local: Option<SocketAddr>, now: Nanos) -> Self {
+    pub fn new(
+        tag: u64,
+        limits: &Limits,
+        [local, remote]: [Option<SocketAddr>; 2],
+        now: Nanos,
+    ) -> Self {
         Self {
             phase: Phase::New,
             deadline: Some(now + limits.handshake),
             local,
+            remote,
             receiver: Receiver::new(limits.max_data()),
             sink: Sink::Discard,
             stalled: None,
@@ -211,7 +219,7 @@ impl Connection {
     /// somebody waits for buffers. Returns false when the connection must be closed at once.
     pub fn tick(&mut self, is_short: bool, context: &mut Context<'_>) -> bool {
         let (now, limits) = (context.now, context.limits);
-        if self.phase == Phase::Ready && !self.commands.tick(&mut self.sender, now) {
+        if self.phase == Phase::Ready && !self.commands.tick(&mut self.sender, context) {
             self.finish(context);
         }
         // Only bytes that we would take are the peer's to send.
@@ -270,7 +278,9 @@ impl Connection {
         while !rest.is_empty() && self.phase != Phase::Ending {
             match self.receiver.stage() {
                 Stage::Head => {
-                    let is_its_turn = context.host.turn > 0 && self.is_known;
+                    // Who joins holds nothing.
+                    let is_known = self.is_known || self.commands.must_join();
+                    let is_its_turn = context.host.turn > 0 && is_known;
                     let may_begin = is_its_turn && !self.sender.is_full();
                     if !(self.receiver.is_inside() || may_begin) {
                         break;
@@ -432,17 +442,21 @@ impl Connection {
         let joined = context.subsystem.connect(&slot.sqe, slot.payload.bytes(), context.now);
         let answer = match joined {
             Ok(connected) => {
-                let id = u64::from(connected.controller_id);
+                let mut result = u32::from(connected.controller_id);
                 (self.phase, self.is_known) = (Phase::Ready, false);
                 self.deadline = None;
                 let mut connected = connected;
                 if let (Queue::Admin(admin), Some(local)) = (&mut connected.queue, self.local) {
                     admin.reached_at(local);
                 }
+                if let Some(authentication) = &mut connected.authentication {
+                    result |= Connect::AUTHENTICATE;
+                    self.remote.iter().for_each(|from| authentication.came_from(from.ip()));
+                }
                 self.sender.set_depth(connected.depth);
                 let head = self.commands.begin(connected);
                 self.receiver.set_max_data(context.limits.data_limit());
-                Cqe::new(slot.cid, Status::SUCCESS, id, head)
+                Cqe::new(slot.cid, Status::SUCCESS, result.into(), head)
             }
             Err(refusal) => {
                 self.finish(context);

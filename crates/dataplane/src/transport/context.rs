@@ -10,7 +10,7 @@ use super::Limits;
 use super::ledger::{Account, Kind, Ledger, Load};
 use super::slots::{Payload, Slot};
 use super::turns::Host;
-use crate::controller::{Namespace, Plan, Subsystem};
+use crate::controller::{Namespace, Plan, Subsystem, Wake};
 use crate::device::{Channel, Done, Io, Loan};
 use crate::reactor::Waiting;
 
@@ -54,12 +54,13 @@ impl Context<'_> {
     }
 }
 
-/// One lightweight thread's channels, by namespace.
+/// One lightweight thread's channels, by namespace, and what has it look at its connections again.
 pub(super) struct Channels {
     list: Vec<Way>,
     loads: Vec<Load>,
     /// Time without any completion after which a device that has requests is stalled.
     patience: Nanos,
+    pub wake: Wake,
 }
 
 /// The way to a namespace.
@@ -73,7 +74,12 @@ struct Way {
 
 impl Channels {
     /// With the pools of `ledger` known to each as what most buffers come from.
-    pub fn open(subsystem: &Subsystem, ledger: &Ledger, patience: Nanos) -> io::Result<Self> {
+    pub fn open(
+        subsystem: &Subsystem,
+        ledger: &Ledger,
+        patience: Nanos,
+        wake: Wake,
+    ) -> io::Result<Self> {
         let way = |namespace: &Namespace| {
             let (device, geometry) = (&namespace.device, namespace.device.geometry());
             let slice = device.slice() / u64::from(geometry.block_size);
@@ -84,7 +90,7 @@ impl Channels {
         };
         let list: Vec<_> = subsystem.namespaces().iter().map(way).collect::<io::Result<_>>()?;
         let loads = vec![Load::default(); list.len()];
-        Ok(Self { list, loads, patience })
+        Ok(Self { list, loads, patience, wake })
     }
 
     pub fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

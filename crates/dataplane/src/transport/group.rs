@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
 
@@ -102,6 +102,8 @@ pub struct Group<N: Network = Sockets> {
     resumes: bool,
     /// Connections that wait for their turn.
     waiting: VecDeque<usize>,
+    /// Authentications can go on.
+    woken: Arc<AtomicBool>,
     /// Connections that were worked on and may have something to say.
     dirty: Vec<usize>,
     next_tick: Nanos,
@@ -144,7 +146,13 @@ impl<N: Network> Group<N> {
     ) -> io::Result<Self> {
         assert!(limits.buffers >= 4, "two for a Compare, as many for others");
         let ledger = Ledger::new(&limits, subsystem.namespaces().len())?;
-        let channels = Channels::open(&subsystem, &ledger, limits.silence)?;
+        let (woken, wake) = (Arc::new(AtomicBool::new(false)), network.wake());
+        let rung = woken.clone();
+        let wake = Arc::new(move || {
+            rung.store(true, Ordering::Release);
+            wake();
+        });
+        let channels = Channels::open(&subsystem, &ledger, limits.silence, wake)?;
         channels.wake_fds().try_for_each(|fd| network.watch_device(fd))?;
         let namespaces = subsystem.namespaces().len();
         Ok(Self {
@@ -166,6 +174,7 @@ impl<N: Network> Group<N> {
             done: Vec::with_capacity(256),
             resumes: false,
             waiting: VecDeque::new(),
+            woken,
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
             known: Waiting::default(),
@@ -260,10 +269,10 @@ impl<N: Network> Group<N> {
             self.generation = (self.generation + 1) & 0xffff_ffff;
             // Slot in bits 15:0, connection in 31:16, generation above: see `deliver`.
             let tag = self.generation << 32 | (index as u64) << 16;
-            let local = self.network.local(&stream);
+            let ends = [self.network.local(&stream), self.network.peer(&stream)];
             self.peers[index] = Some(Peer {
                 stream,
-                connection: Connection::new(tag, &self.limits, local, now),
+                connection: Connection::new(tag, &self.limits, ends, now),
                 watched: Interest { input: true, output: false },
                 host: STRANGERS,
                 has_input: false,
@@ -546,6 +555,19 @@ impl<N: Network> Group<N> {
         self.with(index_of(command), now, resume) != Some(false)
     }
 
+    /// Goes on with authentications that waited.
+    fn join(&mut self, now: Nanos) {
+        for index in 0..self.peers.len() {
+            let is_joining = |peer: &Peer<_>| peer.connection.commands.is_joining();
+            if self.peers[index].as_ref().is_some_and(is_joining) {
+                self.with(index, now, |peer, context| {
+                    let Connection { commands, sender, .. } = &mut peer.connection;
+                    commands.join(sender, context);
+                });
+            }
+        }
+    }
+
     fn tick(&mut self, now: Nanos) {
         self.next_tick = now + TICK;
         let is_short = self.hosts.anybody_starves();
@@ -586,6 +608,9 @@ impl<N: Network> Task for Group<N> {
             }
         }
         let mut count = self.look(now);
+        if self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::AcqRel) {
+            self.join(now);
+        }
         self.serve(now);
         count += self.slice(now);
         count += self.deliver(now);

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
+use crate::controller::Wake;
+
 /// Sockets looked at in one poll.
 const EVENTS: usize = 64;
 /// Event data of what is not a connection.
@@ -47,6 +49,12 @@ pub trait Network: Send {
 
     /// Where the peer reached us.
     fn local(&self, stream: &Self::Stream) -> Option<SocketAddr>;
+
+    /// Where it came from.
+    fn peer(&self, stream: &Self::Stream) -> Option<SocketAddr>;
+
+    /// Makes [`Network::wake_fd`] readable once, from any thread.
+    fn wake(&self) -> Wake;
 
     /// Tells of `stream` as `index` from now on: at first when it has input.
     ///
@@ -91,6 +99,13 @@ impl Inbox {
         self.is_filled.store(true, Ordering::Release);
         rustix::io::write(&self.wake, &1_u64.to_ne_bytes())?;
         Ok(())
+    }
+
+    /// Wakes the group.
+    fn wake(&self) {
+        self.is_filled.store(true, Ordering::Release);
+        // It can only fail once the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     /// Takes one; the wake-up is used up with the last.
@@ -144,6 +159,15 @@ impl Network for Sockets {
 
     fn local(&self, stream: &TcpStream) -> Option<SocketAddr> {
         stream.local_addr().ok()
+    }
+
+    fn peer(&self, stream: &TcpStream) -> Option<SocketAddr> {
+        stream.peer_addr().ok()
+    }
+
+    fn wake(&self) -> Wake {
+        let inbox = self.inbox.clone();
+        Arc::new(move || inbox.wake())
     }
 
     fn add(&mut self, stream: &TcpStream, index: usize) -> io::Result<()> {

@@ -15,7 +15,7 @@ pub(super) enum Payload {
     None,
     /// On its way to or from a device.
     Pooled(Buffer),
-    /// Connect's.
+    /// Connect's, or a message for authentication.
     Bytes(Vec<u8>),
 }
 
@@ -198,6 +198,10 @@ impl Slots {
 
     pub fn get(&mut self, index: u16) -> Option<&mut Slot> {
         self.slots.get_mut(usize::from(index))?.as_mut()
+    }
+
+    pub fn at(&self, index: u16) -> Option<&Slot> {
+        self.slots.get(usize::from(index))?.as_ref()
     }
 
     pub fn remove(&mut self, index: u16) -> Option<Slot> {

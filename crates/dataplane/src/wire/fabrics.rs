@@ -58,6 +58,11 @@ pub struct Connect {
 }
 
 impl Connect {
+    /// AUTHREQ.ATR, bit 17 of the answer: the host must authenticate itself in band (Base
+    /// Figure 382).
+    pub const AUTHENTICATE: u32 = 1 << 17;
+    /// AUTHREQ.ASCR, bit 18: it must set up a secure channel with it.
+    pub const SECURE_CHANNEL: u32 = 1 << 18;
     /// CATTR: the submission queue has no flow control.
     pub const NO_FLOW_CONTROL: u8 = 1 << 2;
     /// Where the fields are, for Invalid Parameter Offset.

@@ -3,6 +3,7 @@
 //! Clauses cited are those of the NVM Express TCP Transport Specification 1.0 ("TCP"), the NVMe
 //! Base Specification 2.0 ("Base") and the NVM Command Set Specification 1.0 ("NVM").
 
+pub mod auth;
 pub mod command;
 pub mod fabrics;
 pub mod feature;

@@ -88,6 +88,8 @@ impl Status {
     pub const CONNECT_INVALID: Self = Self::specific(0x82);
     /// Connect: this host may not.
     pub const CONNECT_INVALID_HOST: Self = Self::specific(0x84);
+    /// The queue's host must authenticate itself first.
+    pub const AUTHENTICATION_REQUIRED: Self = Self::specific(0x91);
     /// The attributes conflict (Write Zeroes, Dataset Management).
     pub const CONFLICTING_ATTRIBUTES: Self = Self::specific(0x80);
     /// More than the command's size limits allow (Dataset Management).

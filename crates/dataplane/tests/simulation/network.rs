@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use ebb_dataplane::controller::Wake;
 use ebb_dataplane::transport::{Interest, Network, Places, Ready};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -304,6 +305,14 @@ impl Network for Wires {
 
     fn local(&self, _stream: &Stream) -> Option<SocketAddr> {
         Some(SocketAddr::from(([127, 0, 0, 1], 4420)))
+    }
+
+    fn peer(&self, _stream: &Stream) -> Option<SocketAddr> {
+        None
+    }
+
+    fn wake(&self) -> Wake {
+        Arc::new(|| ())
     }
 
     fn add(&mut self, stream: &Stream, index: usize) -> io::Result<()> {

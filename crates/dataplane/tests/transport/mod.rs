@@ -1,6 +1,7 @@
 //! The transport against peers on real sockets: well-behaved, clumsy and hostile ones.
 
 mod announced;
+mod auth;
 mod greedy;
 mod hostile;
 mod peer;

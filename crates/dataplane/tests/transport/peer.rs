@@ -37,7 +37,7 @@ impl Pdu {
     }
 }
 
-const HOST: &str = "nqn.2026-11.org.example:host";
+pub const HOST: &str = "nqn.2026-11.org.example:host";
 
 /// Who connects, and to what.
 pub struct Host {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ebb_dataplane::controller::{Config, Namespace, Subsystem};
+use ebb_dataplane::controller::{Config, Namespace, Rules, Subsystem};
 use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Spec, open};
 use ebb_dataplane::reactor::{Task, Waiting};
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
@@ -18,6 +18,7 @@ pub const BLOCKS: u64 = 2048;
 
 pub struct Server {
     pub address: SocketAddr,
+    pub subsystem: Arc<Subsystem>,
     pub places: Arc<Places>,
     /// Requests, as a scheduler sees them.
     pub requests: Arc<AtomicU64>,
@@ -38,8 +39,18 @@ impl Server {
         Self::of_all(vec![device], limits)
     }
 
+    /// One whose hosts authenticate themselves.
+    pub fn guarded(rules: Rules) -> Self {
+        let device = open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap();
+        Self::with(vec![device], Limits::default(), Some(rules))
+    }
+
     /// One that serves `devices`, as namespaces 1 and on.
     pub fn of_all(devices: Vec<Arc<dyn Device>>, limits: Limits) -> Self {
+        Self::with(devices, limits, None)
+    }
+
+    fn with(devices: Vec<Arc<dyn Device>>, limits: Limits, authentication: Option<Rules>) -> Self {
         let namespace = |(id, device)| {
             let (uuid, nguid) = ([id as u8; 16], [id as u8 | 0x80; 16]);
             Namespace { id, device, uuid, nguid, read_only: false }
@@ -47,6 +58,7 @@ impl Server {
         let mut config = Config::new(NQN, (1..).zip(devices).map(namespace).collect());
         config.max_transfer = limits.max_transfer;
         config.in_capsule = limits.in_capsule;
+        config.authentication = authentication;
         let subsystem = Subsystem::new(config).unwrap();
         let places = Arc::new(Places::new(limits.connections, 1));
         let mut group = Group::new(subsystem.clone(), limits, places.clone()).unwrap();
@@ -72,7 +84,16 @@ impl Server {
                 }
             }
         });
-        Self { address, places, requests, waiting, most_waiting, stop, thread: Some(thread) }
+        Self {
+            address,
+            subsystem,
+            places,
+            requests,
+            waiting,
+            most_waiting,
+            stop,
+            thread: Some(thread),
+        }
     }
 }
 

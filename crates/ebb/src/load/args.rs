@@ -25,6 +25,14 @@ pub struct LoadArgs {
     #[arg(long, value_name = "NQN")]
     pub host_nqn: Option<String>,
 
+    /// File with this host's key, to authenticate itself by DH-HMAC-CHAP where the target wants it.
+    #[arg(long, value_name = "FILE")]
+    pub dhchap_secret: Option<PathBuf>,
+
+    /// File with the target's key: it must authenticate itself too.
+    #[arg(long, value_name = "FILE", requires = "dhchap_secret")]
+    pub dhchap_ctrl_secret: Option<PathBuf>,
+
     /// Namespaces to use [default: all].
     #[arg(long = "namespace", value_name = "NUMBER", value_delimiter = ',')]
     pub namespaces: Vec<u32>,

@@ -1,18 +1,20 @@
 //! What was asked for, checked against what the target has.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use ebb_dataplane::initiator::{Controller, Host, Namespace, Target, discover};
+use ebb_dataplane::initiator::{Controller, Host, Namespace, Secrets, Target, discover};
 use ebb_dataplane::wire::pdu::Digests;
 use ebb_policy::units::{Bytes, Nanos};
 
 use super::args::{DigestKind, LoadArgs, Rw};
 use super::arrivals::Schedule;
 use crate::exit::usage;
+use crate::keys;
 
 /// Requests outstanding per connection, at most, with a rate or a trace.
 const OPEN_DEPTH: usize = 128;
@@ -104,11 +106,25 @@ pub fn target(args: &LoadArgs) -> Result<Target> {
         id[8..].copy_from_slice(&low);
         target.host = Host { nqn: nqn.clone(), id };
     }
+    target.secrets = secrets(args)?;
     target.subsystem = match &args.nqn {
         Some(nqn) => nqn.clone(),
         None => discovered(&target)?,
     };
     Ok(target)
+}
+
+/// The keys to authenticate with.
+fn secrets(args: &LoadArgs) -> Result<Option<Secrets>> {
+    let read = |option: &str, path: &PathBuf| {
+        let mut keys = keys::read(path, 1).map_err(|why| usage(format!("{option} {why}")))?;
+        Ok::<_, anyhow::Error>(keys.remove(0))
+    };
+    let Some(host) = &args.dhchap_secret else { return Ok(None) };
+    let host = read("--dhchap-secret", host)?;
+    let controller = args.dhchap_ctrl_secret.as_ref();
+    let controller = controller.map(|path| read("--dhchap-ctrl-secret", path)).transpose()?;
+    Ok(Some(Secrets::new(host, controller)))
 }
 
 fn resolve(text: &str) -> Result<SocketAddr> {

@@ -6,8 +6,8 @@ use ebb_dataplane::device;
 use ebb_dataplane::transport::Limits;
 use ebb_policy::units::Bytes;
 
-use super::devices;
 use super::options::Options;
+use super::{access, devices};
 use crate::exit::usage;
 use crate::text;
 
@@ -68,6 +68,7 @@ pub fn config(options: &Options, limits: Limits) -> Result<Config> {
     if !options.allow_host.is_empty() {
         config.allowed_hosts = Some(options.allow_host.clone());
     }
+    config.authentication = access::rules(options)?;
     config.check().map_err(|error| usage(named(&error)))?;
     Ok(config)
 }

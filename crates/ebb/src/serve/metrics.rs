@@ -105,7 +105,7 @@ impl Collector for Scrape {
 
 impl Scrape {
     fn server(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let Status { server, connections, queues, shifts, service, .. } = &self.0;
+        let Status { server, connections, access, queues, shifts, service, .. } = &self.0;
         let none = || labels([]);
         let about = labels([
             ("version", server.version.clone()),
@@ -125,6 +125,11 @@ impl Scrape {
         out.counts(&accepted, vec![(none(), connections.accepted)])?;
         let refused = family("connections_refused", "Connections closed for being too many.");
         out.counts(&refused, vec![(none(), connections.refused)])?;
+        let ended = family("authentications", "Authentications of hosts, by their result.");
+        let result = |result: &str| labels([("result", result.to_owned())]);
+        let rows = [("succeeded", access.succeeded), ("failed", access.failed)];
+        let rows = rows.map(|(name, count)| (result(name), count));
+        out.counts(&ended, rows.into())?;
         let devices = family("device_queue_depth", "Requests the devices have not completed.");
         out.gauges(&devices, vec![(none(), queues.devices as f64)])?;
         let count = family("placement_changes", "Moves of threads and changes of how cores wait.");

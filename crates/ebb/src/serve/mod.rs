@@ -1,5 +1,6 @@
 //! `ebb serve`: block devices over NVMe/TCP, by reactors that follow the load.
 
+mod access;
 mod devices;
 pub mod energy;
 mod limits;
@@ -65,8 +66,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             facts.scheduler
         ));
     }
+    facts.warning.iter().for_each(out::note);
     announce(&subsystem, &audit, &facts.listen)?;
-    watch::start(subsystem.namespaces(), &facts.groups)?;
+    watch::start(&subsystem, &facts.groups)?;
     if let Some((listener, address)) = metrics {
         let model = Model::new(profile, &machine);
         let rapl = rapl(options.powercap.as_deref());
@@ -229,13 +231,14 @@ fn target(
         facts.refused.push(listener.refused());
         tasks.push(Box::new(listener));
     }
+    facts.warning = access::warning(options, &facts.listen);
     subsystem.set_addresses(facts.listen.clone());
     tasks.extend(groups.into_iter().map(|group| Box::new(group) as Box<dyn Task>));
     Ok(Target { tasks, facts })
 }
 
 /// What is known before the listeners are.
-fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
+fn facts(subsystem: &Arc<Subsystem>, limits: Limits, groups: &[Group]) -> Facts {
     let namespace = |namespace: &Namespace| {
         let geometry = namespace.device.geometry();
         (namespace.id, geometry.bytes(), geometry.block_size)
@@ -245,6 +248,8 @@ fn facts(subsystem: &Subsystem, limits: Limits, groups: &[Group]) -> Facts {
         nqn: subsystem.nqn().to_owned(),
         scheduler: String::new(),
         listen: Vec::new(),
+        warning: None,
+        subsystem: Arc::downgrade(subsystem),
         namespaces: subsystem.namespaces().iter().map(namespace).collect(),
         devices: subsystem.namespaces().iter().map(|one| Arc::downgrade(&one.device)).collect(),
         connections_limit: limits.connections,

@@ -65,9 +65,30 @@ pub struct Options {
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
 
-    /// NQN of a host that may connect; repeatable [default: any host].
+    /// NQN of a host that may connect without a key; repeatable [default: any host, or none where
+    /// hosts have keys].
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
+
+    /// A host that must authenticate itself by DH-HMAC-CHAP, and the file with its key, which only
+    /// the owner may read; repeatable. Read for each connection. Two keys, a line each, are valid
+    /// both, to exchange one for the other.
+    #[arg(long, value_name = "NQN=FILE")]
+    pub dhchap_key: Vec<String>,
+
+    /// The file with the key by which the target authenticates itself to this host, if the host
+    /// wants it to; repeatable.
+    #[arg(long, value_name = "NQN=FILE")]
+    pub dhchap_ctrl_key: Vec<String>,
+
+    /// Hash functions for authentication, the preferred first [default: sha512,sha384,sha256].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub dhchap_hash: Vec<String>,
+
+    /// Diffie-Hellman groups for authentication, the preferred first; there are ffdhe6144 and
+    /// ffdhe8192 too [default: ffdhe2048,ffdhe3072,ffdhe4096,null].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub dhchap_group: Vec<String>,
 
     /// Lightweight threads, which carry the connections and move between cores [default: 4 for
     /// each core].
@@ -144,6 +165,10 @@ impl Options {
             namespace: list(self.namespace, file.namespace),
             nqn: self.nqn.or(file.nqn),
             allow_host: list(self.allow_host, file.allow_host),
+            dhchap_key: list(self.dhchap_key, file.dhchap_key),
+            dhchap_ctrl_key: list(self.dhchap_ctrl_key, file.dhchap_ctrl_key),
+            dhchap_hash: list(self.dhchap_hash, file.dhchap_hash),
+            dhchap_group: list(self.dhchap_group, file.dhchap_group),
             threads: self.threads.or(file.threads),
             max_connections: self.max_connections.or(file.max_connections),
             max_queues: self.max_queues.or(file.max_queues),

@@ -1,11 +1,12 @@
 //! What a running server does: looked at from its own thread, as the metrics and as JSON.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use ebb_dataplane::controller::{Failure, Subsystem};
 use ebb_dataplane::device::{self, Device};
 use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
 use ebb_dataplane::transport::{Counters, Distribution, Kind, Service, Work};
@@ -35,6 +36,9 @@ pub struct Facts {
     pub nqn: String,
     pub scheduler: String,
     pub listen: Vec<SocketAddr>,
+    /// What to tell where nobody is kept out.
+    pub warning: Option<String>,
+    pub subsystem: Weak<Subsystem>,
     /// Identifier, bytes, bytes of a block.
     pub namespaces: Vec<(u32, u64, u32)>,
     /// Their devices, for as long as the server keeps them.
@@ -58,6 +62,8 @@ pub struct Status {
     pub threads: Vec<Thread>,
     pub namespaces: Vec<Namespace>,
     pub connections: Connections,
+    #[serde(default)]
+    pub access: Access,
     pub queues: Queues,
     pub rates: Rates,
     pub service: Vec<Latency>,
@@ -167,6 +173,28 @@ pub struct Connections {
     pub limit: u32,
     pub accepted: u64,
     pub refused: u64,
+}
+
+/// Who gets in.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Access {
+    /// Whether there are hosts that must authenticate themselves.
+    pub authentication: bool,
+    /// What is wrong and what to do, where others than this machine get in without.
+    pub warning: Option<String>,
+    pub succeeded: u64,
+    pub failed: u64,
+    /// The last ones.
+    pub failures: Vec<Refused>,
+}
+
+/// A host that failed to authenticate itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refused {
+    pub at_s: f64,
+    pub host: String,
+    pub address: IpAddr,
+    pub why: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -329,6 +357,7 @@ impl Observer {
             threads: self.threads(&snapshot, before, span),
             namespaces: self.namespaces(),
             connections: self.connections(),
+            access: self.access(),
             queues: self.queues(&snapshot),
             rates: Rates {
                 io_per_s: (now.work.commands - before.work.commands) as f64 / span,
@@ -413,6 +442,23 @@ impl Observer {
             accepted: sum(|counters| &counters.accepted),
             refused: self.facts.refused.iter().map(|count| load(count)).sum::<u64>()
                 + sum(|counters| &counters.displaced),
+        }
+    }
+
+    fn access(&self) -> Access {
+        let subsystem = self.facts.subsystem.upgrade();
+        let tally = subsystem.as_ref().and_then(|subsystem| subsystem.authentications());
+        let failures = subsystem.map(|subsystem| subsystem.failures_since(0)).unwrap_or_default();
+        let refused = |failure: Failure| {
+            let Failure { at, host, address, why, .. } = failure;
+            Refused { at_s: at.seconds(), host, address, why }
+        };
+        Access {
+            authentication: tally.is_some(),
+            warning: self.facts.warning.clone(),
+            succeeded: tally.map_or(0, |tally| tally.succeeded),
+            failed: tally.map_or(0, |tally| tally.failed),
+            failures: failures.into_iter().map(refused).collect(),
         }
     }
 

@@ -30,6 +30,7 @@ pub fn text(status: &Status) -> String {
         text::bytes(rates.bytes_per_s),
         queues.devices,
     );
+    access(status, &mut out);
     for table in [cores(status), threads(status), namespaces(status), latencies(status)] {
         let _ = writeln!(out, "\n{table}");
     }
@@ -65,6 +66,23 @@ pub fn text(status: &Status) -> String {
         let _ = writeln!(out, "{:10.3} s  {}: {}", change.at_s, change.what, change.reason);
     }
     out
+}
+
+/// Who got in, and who did not.
+fn access(status: &Status, out: &mut String) {
+    const SHOWN: usize = 5;
+    let access = &status.access;
+    if let Some(warning) = &access.warning {
+        let _ = writeln!(out, "{warning}");
+    }
+    if access.authentication {
+        let (succeeded, failed) = (access.succeeded, access.failed);
+        let _ = writeln!(out, "{succeeded} authentications succeeded, {failed} failed");
+    }
+    for refused in access.failures.iter().rev().take(SHOWN).rev() {
+        let (at, host, address, why) = (refused.at_s, &refused.host, refused.address, &refused.why);
+        let _ = writeln!(out, "{at:10.3} s  {host} at {address}: {why}");
+    }
 }
 
 /// A table whose columns from `left` on are numbers.

@@ -195,3 +195,33 @@ fn flow_control_is_the_hosts_choice() {
     let connected = subsystem.connect(&sqe, data.as_bytes(), NOW).unwrap();
     assert!(!connected.flow_control && connected.depth == 32);
 }
+
+/// Where hosts have keys, whoever takes the name of one only takes places of others without.
+#[test]
+fn who_has_not_shown_who_he_is_gives_way_first() {
+    struct Nobody;
+    impl Secrets for Nobody {
+        fn requires(&self, host: &str) -> bool {
+            host == HOST
+        }
+        fn keys(&self, _host: &str) -> Result<Keys, String> {
+            Err("there are none".to_owned())
+        }
+    }
+    let authentication = Some(Rules::new(Arc::new(Nobody)));
+    let allowed_hosts = Some(vec!["nqn.2026-01.org.example:friend".to_owned()]);
+    let config = Config { authentication, allowed_hosts, max_controllers: 4, ..config() };
+    let subsystem = Subsystem::new(config).unwrap();
+    let connects = |host: &str| {
+        let data = data(NQN, host, ANY_CONTROLLER);
+        let connected = subsystem.connect(&connect(0, 31, 0), data.as_bytes(), NOW).unwrap();
+        assert_eq!(connected.authentication.is_some(), host == HOST);
+        connected
+    };
+    let friend = connects("nqn.2026-01.org.example:friend");
+    let strangers: Vec<_> = (0..5).map(|_| connects(HOST)).collect();
+    assert!(friend.queue.alive(NOW));
+    let alive = strangers.iter().map(|one| one.queue.alive(NOW));
+    assert_eq!(alive.collect::<Vec<_>>(), [false, false, true, true, true]);
+    assert_eq!(subsystem.controllers(), 4);
+}

@@ -112,6 +112,17 @@ impl Commands {
         }
     }
 
+    /// Sends a copy of data of command `cid`.
+    pub(super) fn put_bytes(&self, cid: u16, flags: u8, bytes: &[u8], sender: &mut Sender) {
+        self.put_transfer(cid, flags, bytes.len(), sender);
+        sender.put(|out| {
+            out.extend_from_slice(bytes);
+            if self.digests.data {
+                out.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
+            }
+        });
+    }
+
     /// Sends a response capsule.
     pub(in super::super) fn answer(&mut self, cqe: Cqe, sender: &mut Sender) {
         self.answered += 1;

@@ -1,0 +1,165 @@
+//! What became of authentications: counted, the last failures kept, and who fails again and again
+//! made to wait.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use ebb_policy::units::Nanos;
+
+use super::helper::network;
+
+/// Failures in a row after which a host at an address has to wait.
+const FREE: u32 = 3;
+/// Time between its attempts from then on.
+const PACE: Nanos = Nanos::from_secs(2);
+/// After so long without a failure there was none.
+const MEMORY: Nanos = Nanos::from_secs(60);
+/// Hosts at addresses that are remembered at once.
+const REMEMBERED: usize = 1024;
+/// Failures that are kept.
+const KEPT: usize = 32;
+
+/// A failed authentication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Which, counted from 1.
+    pub number: u64,
+    /// When, from the start of the target.
+    pub at: Nanos,
+    /// NQN of the host, as whoever failed says.
+    pub host: String,
+    /// Where it came from.
+    pub address: IpAddr,
+    /// Why.
+    pub why: String,
+}
+
+/// Authentications so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Queues whose host has shown that it has the key, each time again.
+    pub succeeded: u64,
+    /// Those that failed.
+    pub failed: u64,
+}
+
+/// Who fails, and how often in a row.
+struct Failing {
+    count: u32,
+    last: Nanos,
+    /// When the next attempt may go on.
+    next: Nanos,
+}
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    tally: Tally,
+    failures: VecDeque<Failure>,
+    failing: BTreeMap<(IpAddr, String), Failing>,
+}
+
+impl Ledger {
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// The last failures, oldest first, of those after `number`.
+    pub fn failures(&self, number: u64) -> Vec<Failure> {
+        self.failures.iter().filter(|failure| failure.number > number).cloned().collect()
+    }
+
+    /// An attempt begins: when it may go on.
+    pub fn begin(&mut self, host: &str, address: IpAddr, now: Nanos) -> Nanos {
+        let key = (network(address), host.to_owned());
+        match self.failing.get_mut(&key) {
+            Some(failing) if now.saturating_sub(failing.last) >= MEMORY => {
+                self.failing.remove(&key);
+                now
+            }
+            Some(failing) if failing.count >= FREE => {
+                // One at a time, however many connections it makes.
+                let at = failing.next.max(now);
+                failing.next = at + PACE;
+                at
+            }
+            _ => now,
+        }
+    }
+
+    pub fn succeeded(&mut self, host: &str, address: IpAddr) {
+        self.tally.succeeded += 1;
+        self.failing.remove(&(network(address), host.to_owned()));
+    }
+
+    pub fn failed(&mut self, host: &str, address: IpAddr, why: String, now: Nanos) {
+        self.tally.failed += 1;
+        if self.failures.len() == KEPT {
+            self.failures.pop_front();
+        }
+        let (number, host) = (self.tally.failed, host.to_owned());
+        let failure = Failure { number, at: now, host: host.clone(), address, why };
+        self.failures.push_back(failure);
+        let key = (network(address), host);
+        if !self.failing.contains_key(&key) && self.failing.len() >= REMEMBERED {
+            let oldest = self.failing.iter().min_by_key(|(_, failing)| failing.last);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.failing.remove(&oldest);
+            }
+        }
+        let new = Failing { count: 0, last: now, next: now };
+        let failing = self.failing.entry(key).or_insert(new);
+        (failing.count, failing.last) = (failing.count.saturating_add(1), now);
+        failing.next = failing.next.max(now + PACE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "nqn.2026-01.org.example:host";
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn fail(ledger: &mut Ledger, times: u32, now: Nanos) {
+        (0..times).for_each(|_| ledger.failed(HOST, HERE, "wrong".to_owned(), now));
+    }
+
+    #[test]
+    fn who_fails_again_and_again_waits_and_nobody_else() {
+        let (mut ledger, now) = (Ledger::default(), Nanos::from_secs(100));
+        fail(&mut ledger, FREE - 1, now);
+        assert_eq!(ledger.begin(HOST, HERE, now), now);
+        fail(&mut ledger, 1, now);
+        let begun = [(); 3].map(|()| ledger.begin(HOST, HERE, now));
+        assert_eq!(begun, [now + PACE, now + PACE + PACE, now + PACE + PACE + PACE]);
+        // The host whose name is taken in vain comes from elsewhere.
+        assert_eq!(ledger.begin(HOST, THERE, now), now);
+        assert_eq!(ledger.begin("nqn.2026-01.org.example:other", HERE, now), now);
+        ledger.succeeded(HOST, HERE);
+        assert_eq!(ledger.begin(HOST, HERE, now), now);
+    }
+
+    #[test]
+    fn failures_are_forgotten_and_counted() {
+        let (mut ledger, now) = (Ledger::default(), Nanos::from_secs(100));
+        fail(&mut ledger, 40, now);
+        assert_eq!(ledger.begin(HOST, HERE, now + MEMORY), now + MEMORY);
+        assert_eq!(ledger.tally(), Tally { succeeded: 0, failed: 40 });
+        let kept = ledger.failures(0);
+        assert_eq!((kept.len(), kept[0].number, kept[31].number), (KEPT, 9, 40));
+        assert_eq!(ledger.failures(39), kept[31..]);
+        assert_eq!(ledger.failures(40), []);
+    }
+
+    #[test]
+    fn strangers_are_remembered_up_to_a_number() {
+        let mut ledger = Ledger::default();
+        for number in 0..3000_u32 {
+            let address = IpAddr::from(number.to_be_bytes());
+            ledger.failed(HOST, address, String::new(), Nanos(u64::from(number)));
+        }
+        assert_eq!(ledger.failing.len(), REMEMBERED);
+        assert!(ledger.failing.contains_key(&(IpAddr::from(2999_u32.to_be_bytes()), HOST.into())));
+    }
+}

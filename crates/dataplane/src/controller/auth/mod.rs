@@ -1,0 +1,223 @@
+//! Who gets in: DH-HMAC-CHAP on every queue of the hosts that have keys (Base 8.13.5).
+//!
+//! An [`Authentication`] belongs to one queue. Its [`Transactions`](transaction) are a pure state
+//! machine; what takes long goes to a thread of its own, the [`helper`], of which the subsystem
+//! has one. Keys are read there, anew for each reply, so that a key that was revoked or added
+//! counts from that moment on.
+
+mod helper;
+mod ledger;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod work;
+
+pub use ledger::{Failure, Tally};
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+
+use ebb_policy::units::Nanos;
+
+use self::helper::{Helper, Pending};
+use self::ledger::Ledger;
+use self::transaction::{Report, Transactions};
+use super::Subsystem;
+use super::association::{Association, lock};
+use crate::chap::{Group, Hash, Key};
+
+/// Time for a host to authenticate itself, from Connect or its first message on.
+const PATIENCE: Nanos = Nanos::from_secs(30);
+
+/// The keys of a host.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    /// Its own, any of which will do.
+    pub host: Vec<Key>,
+    /// Ours, for hosts that want us to authenticate ourselves.
+    pub controller: Option<Key>,
+}
+
+/// Where keys are kept.
+pub trait Secrets: Send + Sync {
+    /// Whether this host has keys and so must authenticate itself. Must not block.
+    fn requires(&self, host: &str) -> bool;
+
+    /// Its keys as they are now.
+    ///
+    /// # Errors
+    /// Why they cannot be had, for the log.
+    fn keys(&self, host: &str) -> Result<Keys, String>;
+}
+
+/// How hosts authenticate themselves.
+#[derive(Clone)]
+pub struct Rules {
+    /// The keys.
+    pub secrets: Arc<dyn Secrets>,
+    /// Hash functions, the preferred first.
+    pub hashes: Vec<Hash>,
+    /// Groups, the preferred first.
+    pub groups: Vec<Group>,
+}
+
+impl Rules {
+    /// The strongest hash function. Groups up to FFDHE-4096, of which the smallest takes a
+    /// thirtieth of the largest's time; last the null group, which is as good with keys of random
+    /// bytes, and which hosts may be limited to.
+    #[must_use]
+    pub fn new(secrets: Arc<dyn Secrets>) -> Self {
+        Self {
+            secrets,
+            hashes: vec![Hash::Sha512, Hash::Sha384, Hash::Sha256],
+            groups: vec![Group::F2048, Group::F3072, Group::F4096, Group::Null],
+        }
+    }
+}
+
+/// Called from another thread when an [`Authentication`] can go on.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What a subsystem has for authentication.
+pub(super) struct Access {
+    rules: Rules,
+    helper: Helper,
+    ledger: Mutex<Ledger>,
+}
+
+impl Access {
+    /// # Errors
+    /// When the system refuses the helper.
+    pub fn new(rules: Rules, subsystem: &str) -> io::Result<Self> {
+        let helper = Helper::start(rules.secrets.clone(), subsystem.to_owned())?;
+        Ok(Self { rules, helper, ledger: Mutex::default() })
+    }
+
+    pub fn requires(&self, host: &str) -> bool {
+        self.rules.secrets.requires(host)
+    }
+
+    pub fn tally(&self) -> Tally {
+        lock(&self.ledger).tally()
+    }
+
+    pub fn failures(&self, number: u64) -> Vec<Failure> {
+        lock(&self.ledger).failures(number)
+    }
+}
+
+/// The authentication of one queue's host.
+pub struct Authentication {
+    subsystem: Arc<Subsystem>,
+    association: Arc<Association>,
+    address: IpAddr,
+    transactions: Transactions,
+    pending: Option<Pending>,
+    /// When the challenge may be fetched.
+    not_before: Nanos,
+    /// When the host must be done.
+    deadline: Option<Nanos>,
+    /// When it was last heard of.
+    heard: Nanos,
+}
+
+impl Drop for Authentication {
+    fn drop(&mut self) {
+        self.transactions.abandon();
+        self.report(self.heard);
+    }
+}
+
+impl Authentication {
+    pub(super) fn new(
+        subsystem: Arc<Subsystem>,
+        association: Arc<Association>,
+        now: Nanos,
+    ) -> Self {
+        Self {
+            subsystem,
+            association,
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            transactions: Transactions::default(),
+            pending: None,
+            not_before: now,
+            deadline: Some(now + PATIENCE),
+            heard: now,
+        }
+    }
+
+    fn host(&self) -> &str {
+        &self.association.host.nqn
+    }
+
+    /// The host came from this address.
+    pub fn came_from(&mut self, address: IpAddr) {
+        self.address = address;
+    }
+
+    /// Whether the host may use the queue.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.transactions.is_authenticated()
+    }
+
+    /// False once it failed or took too long: the connection must close.
+    #[must_use]
+    pub fn alive(&self, now: Nanos) -> bool {
+        !self.transactions.is_over() && self.deadline.is_none_or(|deadline| now < deadline)
+    }
+
+    /// Takes a message from the host. What has to be done for it is done elsewhere; then `wake` is
+    /// called.
+    pub fn send(&mut self, message: &[u8], now: Nanos, wake: &Wake) {
+        self.heard = now;
+        self.collect(now);
+        let Some(access) = &self.subsystem.access else { return };
+        if !self.transactions.is_under_way() {
+            self.not_before = lock(&access.ledger).begin(self.host(), self.address, now);
+            self.deadline = self.deadline.or(Some(now + PATIENCE));
+        }
+        if let Some(work) = self.transactions.send(message, &access.rules) {
+            self.pending = Some(access.helper.submit(work, self.host(), self.address, wake));
+        }
+        self.report(now);
+    }
+
+    /// The message that the host is to have next. `None` while there is none: to be asked again
+    /// when woken, and once in a while.
+    pub fn receive(&mut self, now: Nanos) -> Option<Vec<u8>> {
+        self.collect(now);
+        if self.transactions.is_prepared() && now < self.not_before {
+            return None;
+        }
+        let message = self.transactions.receive();
+        self.report(now);
+        message
+    }
+
+    fn collect(&mut self, now: Nanos) {
+        if let Some(outcome) = self.pending.as_ref().and_then(Pending::take) {
+            self.pending = None;
+            self.transactions.done(outcome);
+            self.report(now);
+        }
+    }
+
+    fn report(&mut self, now: Nanos) {
+        let report = self.transactions.take_report();
+        let (host, address) = (self.host(), self.address);
+        let Some(access) = &self.subsystem.access else { return };
+        match report {
+            Some(Report::Succeeded) => {
+                self.association.prove();
+                lock(&access.ledger).succeeded(host, address);
+                self.deadline = None;
+            }
+            Some(Report::Failed(why)) => {
+                lock(&access.ledger).failed(host, address, why.into_owned(), now);
+            }
+            None => {}
+        }
+    }
+}
