@@ -1,5 +1,7 @@
 //! A lightweight thread of the target: the connections it carries and its way to the devices.
 
+mod waiting;
+
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::BorrowedFd;
@@ -9,10 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ebb_policy::units::Nanos;
 
 use super::Limits;
-use super::commands::STREAM;
 use super::connection::Connection;
 use super::context::{Channels, Context};
-use super::ledger::{Account, Kind, Ledger};
+use super::ledger::{Kind, Ledger};
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::places::Places;
 use super::service::Service;
@@ -32,8 +33,6 @@ pub(super) const MOST_LEFT: usize = LEFT + 2 * READ;
 /// Bytes that a host may move in one round while it is alone, and while it is not.
 const TURN_ALONE: u32 = 1 << 20;
 const TURN: u32 = 64 << 10;
-/// Slices of long commands submitted in one round.
-const SLICES: usize = 16;
 /// Time between looks at deadlines.
 const TICK: Nanos = Nanos::from_millis(500);
 /// Connections of one group: what their place in a tag holds.
@@ -220,6 +219,7 @@ impl<N: Network> Group<N> {
         let bytes = if subsystem.hosts() > 1 { TURN } else { TURN_ALONE };
         let (number, resumes) = (peer.host, self.resumes);
         let host = self.hosts.in_turn(number, bytes);
+        let waited = host.waiting();
         let (known, behind) = (&*known, *behind);
         let mut context = Context {
             subsystem,
@@ -235,7 +235,9 @@ impl<N: Network> Group<N> {
         };
         self.left -= peer.connection.left();
         let result = act(peer, &mut context);
+        let waits = context.host.waiting();
         self.left += peer.connection.left();
+        self.hosts.changed(waited, waits);
         if !peer.is_dirty {
             peer.is_dirty = true;
             self.dirty.push(index);
@@ -403,27 +405,6 @@ impl<N: Network> Group<N> {
         }
     }
 
-    /// Submits one slice of a long command for each host that has some, and few in all. How many.
-    fn slice(&mut self, now: Nanos) -> usize {
-        let mut count = 0;
-        for number in self.hosts.numbers() {
-            while let Some((command, lane)) = self.hosts.next_slice(number) {
-                let submitted = self.with(index_of(command), now, |peer, context| {
-                    peer.connection.slice(command as u16, context)
-                });
-                if submitted == Some(true) {
-                    self.hosts.submitted(command, Account { host: number, lane });
-                    count += 1;
-                    break;
-                }
-            }
-            if count == SLICES {
-                break;
-            }
-        }
-        count
-    }
-
     /// Takes what the devices have done to the connections that asked for it.
     fn deliver(&mut self, now: Nanos) -> usize {
         let mut done = std::mem::take(&mut self.done);
@@ -494,76 +475,6 @@ impl<N: Network> Group<N> {
             peer.watched = wanted;
             if self.network.watch(&peer.stream, index, wanted).is_err() {
                 self.close(index);
-            }
-        }
-    }
-
-    /// Goes on with commands that waited for buffers, as far as their hosts may have some. How many.
-    fn feed(&mut self, now: Nanos) -> usize {
-        let mut count = 0;
-        self.resumes = true;
-        for host in self.hosts.numbers() {
-            if !self.hosts.is_starving(host) {
-                continue;
-            }
-            for lane in 0..self.ledger.lanes() {
-                let account = Account { host, lane };
-                count += Kind::ALL
-                    .map(|kind| self.feed_account(account, kind, now))
-                    .iter()
-                    .sum::<usize>();
-            }
-        }
-        self.resumes = false;
-        count
-    }
-
-    fn feed_account(&mut self, account: Account, kind: Kind, now: Nanos) -> usize {
-        let mut count = 0;
-        let waiting = self.hosts.starved(account, kind);
-        // Of a stalled device: who waits in a stream is answered, so that others in it go on.
-        if waiting > 0 && self.channels.is_stalled(account.lane) {
-            for _ in 0..waiting {
-                let Some(command) = self.hosts.next_starved(account, kind) else { break };
-                if command as u16 == STREAM && self.resume(command, now) {
-                    count += 1;
-                } else {
-                    self.hosts.still_last(account, kind, command);
-                }
-            }
-            return count;
-        }
-        while self.hosts.starved(account, kind) > 0
-            && self.ledger.may(kind, account, 1, self.channels.loads())
-            && let Some(command) = self.hosts.next_starved(account, kind)
-        {
-            if !self.resume(command, now) {
-                self.hosts.still_first(account, kind, command);
-                break;
-            }
-            count += 1;
-        }
-        count
-    }
-
-    /// Goes on with a command that waited for buffers; false: there are none for it.
-    fn resume(&mut self, command: u64, now: Nanos) -> bool {
-        let resume = |peer: &mut Peer<_>, context: &mut Context<'_>| {
-            debug_assert_eq!(peer.connection.commands.tag(), command & !0xffff);
-            peer.connection.resume_starved(command as u16, context)
-        };
-        self.with(index_of(command), now, resume) != Some(false)
-    }
-
-    /// Goes on with authentications that waited.
-    fn join(&mut self, now: Nanos) {
-        for index in 0..self.peers.len() {
-            let is_joining = |peer: &Peer<_>| peer.connection.commands.is_joining();
-            if self.peers[index].as_ref().is_some_and(is_joining) {
-                self.with(index, now, |peer, context| {
-                    let Connection { commands, sender, .. } = &mut peer.connection;
-                    commands.join(sender, context);
-                });
             }
         }
     }

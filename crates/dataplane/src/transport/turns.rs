@@ -33,15 +33,19 @@ pub(super) struct Host {
     /// Bytes left of the turn of `round`.
     pub turn: u32,
     lanes: Vec<Lane>,
-    /// All that wait for a buffer.
+    /// How many wait for a buffer, and how many long commands for their next slice.
     starving: usize,
-    /// All long commands that wait.
     long: usize,
     /// The lane whose slice is next.
     next: usize,
 }
 
 impl Host {
+    /// How many commands wait, for whatever.
+    pub fn waiting(&self) -> usize {
+        self.starving + self.long
+    }
+
     /// A command waits for a buffer of a kind.
     pub fn starve(&mut self, lane: usize, kind: Kind, command: u64) {
         self.starving += 1;
@@ -61,7 +65,7 @@ impl Host {
 
     /// Nothing waits of the connection with this `tag`.
     fn forget(&mut self, tag: u64) {
-        if self.starving + self.long == 0 {
+        if self.waiting() == 0 {
             return;
         }
         let keep = |queue: &mut VecDeque<u64>, count: &mut usize| {
@@ -84,6 +88,8 @@ pub(super) struct Hosts {
     round: u64,
     /// The host who is first in this round.
     first: usize,
+    /// Commands of all hosts that wait, so that a group without any need not look for them.
+    waiting: usize,
     /// Slices under way: connection and slot, and on whose account.
     under_way: Vec<(u64, Account)>,
 }
@@ -91,7 +97,8 @@ pub(super) struct Hosts {
 impl Hosts {
     /// Of a group with so many lanes.
     pub fn new(lanes: usize) -> Self {
-        let mut hosts = Self { list: Vec::new(), lanes, round: 0, first: 0, under_way: Vec::new() };
+        let mut hosts =
+            Self { list: Vec::new(), lanes, round: 0, first: 0, waiting: 0, under_way: Vec::new() };
         hosts.add();
         hosts
     }
@@ -124,7 +131,9 @@ impl Hosts {
     /// The connection of host `number` with this `tag` is gone.
     pub fn leave(&mut self, number: usize, tag: u64) {
         let host = &mut self.list[number];
+        let before = host.waiting();
         host.forget(tag);
+        self.waiting -= before - host.waiting();
         if number != STRANGERS {
             host.connections -= 1;
         }
@@ -151,6 +160,16 @@ impl Hosts {
         host
     }
 
+    /// So many commands of a host waited `before` it was looked at, and so many do `after`.
+    pub fn changed(&mut self, before: usize, after: usize) {
+        self.waiting = self.waiting + after - before;
+    }
+
+    /// Whether a command of any host waits.
+    pub fn anybody_waits(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// The hosts' numbers, another one first in each round.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, count) = (self.first, self.list.len());
@@ -164,26 +183,27 @@ impl Hosts {
 
     /// Whether any host has.
     pub fn anybody_starves(&self) -> bool {
-        self.list.iter().any(|host| host.starving > 0)
+        self.waiting > 0 && self.list.iter().any(|host| host.starving > 0)
     }
 
     /// Takes the command that has waited longest for a buffer of a kind.
     pub fn next_starved(&mut self, account: Account, kind: Kind) -> Option<u64> {
         let host = &mut self.list[account.host];
         let command = host.lanes[account.lane].starved[kind as usize].pop_front()?;
-        host.starving -= 1;
+        (host.starving, self.waiting) = (host.starving - 1, self.waiting - 1);
         Some(command)
     }
 
     /// Puts a command back to where it was taken from.
     pub fn still_first(&mut self, account: Account, kind: Kind, command: u64) {
         let host = &mut self.list[account.host];
-        host.starving += 1;
+        (host.starving, self.waiting) = (host.starving + 1, self.waiting + 1);
         host.lanes[account.lane].starved[kind as usize].push_front(command);
     }
 
     /// Puts a command behind the others.
     pub fn still_last(&mut self, account: Account, kind: Kind, command: u64) {
+        self.waiting += 1;
         self.list[account.host].starve(account.lane, kind, command);
     }
 
@@ -203,6 +223,7 @@ impl Hosts {
         let at = (0..lanes).map(|at| (host.next + at) % lanes).find(may)?;
         let command = host.lanes[at].long.pop_front()?;
         (host.long, host.next) = (host.long - 1, (at + 1) % lanes);
+        self.waiting -= 1;
         Some((command, at))
     }
 
@@ -229,6 +250,15 @@ mod tests {
         false
     }
 
+    /// As a group does.
+    fn with(hosts: &mut Hosts, number: usize, act: impl FnOnce(&mut Host)) {
+        let host = hosts.in_turn(number, 1);
+        let before = host.waiting();
+        act(host);
+        let after = host.waiting();
+        hosts.changed(before, after);
+    }
+
     #[test]
     fn each_host_has_one_turn_a_round_whatever_its_connections() {
         let mut hosts = Hosts::new(1);
@@ -246,18 +276,21 @@ mod tests {
         let mut hosts = Hosts::new(2);
         let a = hosts.enter(7, free);
         let (command, account) = (|slot: u64| 5 << 16 | slot, Account { host: a, lane: 0 });
-        (0..10).for_each(|slot| hosts.in_turn(a, 1).wait_for_slice(0, command(slot)));
+        with(&mut hosts, a, |host| {
+            (0..10).for_each(|slot| host.wait_for_slice(0, command(slot)));
+        });
         for slot in 0..4 {
             assert_eq!(hosts.next_slice(a), Some((command(slot), 0)));
             hosts.submitted(command(slot), account);
         }
         assert_eq!(hosts.next_slice(a), None);
         // A device that hangs does not keep the host's other namespaces waiting.
-        hosts.in_turn(a, 1).wait_for_slice(1, command(77));
+        with(&mut hosts, a, |host| host.wait_for_slice(1, command(77)));
         assert_eq!(hosts.next_slice(a), Some((command(77), 1)));
         hosts.completed(command(1));
         assert_eq!(hosts.next_slice(a), Some((command(4), 0)));
         hosts.leave(a, command(0));
+        assert!(!hosts.anybody_waits());
         assert_ne!(hosts.enter(9, free), a);
         [0, 2, 3].into_iter().for_each(|slot| hosts.completed(command(slot)));
         assert_ne!(hosts.enter(10, |number| number == a), a, "it still holds buffers");
@@ -269,16 +302,17 @@ mod tests {
     fn what_waited_for_a_connection_that_is_gone_waits_no_more() {
         let mut hosts = Hosts::new(1);
         let account = Account { host: hosts.enter(7, free), lane: 0 };
-        let host = hosts.in_turn(account.host, 1);
-        for command in [0x1_0001, 0x2_0001, 0x1_0002] {
-            host.starve(0, Kind::Data, command);
-        }
-        host.starve(0, Kind::List, 0x1_0003);
+        with(&mut hosts, account.host, |host| {
+            for command in [0x1_0001, 0x2_0001, 0x1_0002] {
+                host.starve(0, Kind::Data, command);
+            }
+            host.starve(0, Kind::List, 0x1_0003);
+        });
         hosts.leave(account.host, 0x1_0000);
-        assert!(hosts.is_starving(account.host) && hosts.anybody_starves());
+        assert!(hosts.is_starving(account.host) && hosts.anybody_waits());
         assert_eq!(hosts.next_starved(account, Kind::Data), Some(0x2_0001));
         hosts.still_first(account, Kind::Data, 0x2_0001);
         assert_eq!(hosts.next_starved(account, Kind::Data), Some(0x2_0001));
-        assert!(hosts.next_starved(account, Kind::List).is_none() && !hosts.anybody_starves());
+        assert!(hosts.next_starved(account, Kind::List).is_none() && !hosts.anybody_waits());
     }
 }

@@ -1,0 +1,109 @@
+//! What waited goes on: long commands, commands without buffers, authentications.
+
+use ebb_policy::units::Nanos;
+
+use super::super::commands::STREAM;
+use super::super::connection::Connection;
+use super::super::context::Context;
+use super::super::ledger::{Account, Kind};
+use super::super::network::Network;
+use super::{Group, Peer, index_of};
+
+/// Slices of long commands submitted in one round.
+const SLICES: usize = 16;
+
+impl<N: Network> Group<N> {
+    /// Submits one slice of a long command for each host that has some, and few in all. How many.
+    pub(super) fn slice(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        if !self.hosts.anybody_waits() {
+            return 0;
+        }
+        for number in self.hosts.numbers() {
+            while let Some((command, lane)) = self.hosts.next_slice(number) {
+                let submitted = self.with(index_of(command), now, |peer, context| {
+                    peer.connection.slice(command as u16, context)
+                });
+                if submitted == Some(true) {
+                    self.hosts.submitted(command, Account { host: number, lane });
+                    count += 1;
+                    break;
+                }
+            }
+            if count == SLICES {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Goes on with commands that waited for buffers, as far as their hosts may have some. How many.
+    pub(super) fn feed(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        self.resumes = true;
+        for host in self.hosts.numbers() {
+            if !self.hosts.is_starving(host) {
+                continue;
+            }
+            for lane in 0..self.ledger.lanes() {
+                let account = Account { host, lane };
+                count += Kind::ALL
+                    .map(|kind| self.feed_account(account, kind, now))
+                    .iter()
+                    .sum::<usize>();
+            }
+        }
+        self.resumes = false;
+        count
+    }
+
+    fn feed_account(&mut self, account: Account, kind: Kind, now: Nanos) -> usize {
+        let mut count = 0;
+        let waiting = self.hosts.starved(account, kind);
+        // Of a stalled device: who waits in a stream is answered, so that others in it go on.
+        if waiting > 0 && self.channels.is_stalled(account.lane) {
+            for _ in 0..waiting {
+                let Some(command) = self.hosts.next_starved(account, kind) else { break };
+                if command as u16 == STREAM && self.resume(command, now) {
+                    count += 1;
+                } else {
+                    self.hosts.still_last(account, kind, command);
+                }
+            }
+            return count;
+        }
+        while self.hosts.starved(account, kind) > 0
+            && self.ledger.may(kind, account, 1, self.channels.loads())
+            && let Some(command) = self.hosts.next_starved(account, kind)
+        {
+            if !self.resume(command, now) {
+                self.hosts.still_first(account, kind, command);
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Goes on with a command that waited for buffers; false: there are none for it.
+    fn resume(&mut self, command: u64, now: Nanos) -> bool {
+        let resume = |peer: &mut Peer<_>, context: &mut Context<'_>| {
+            debug_assert_eq!(peer.connection.commands.tag(), command & !0xffff);
+            peer.connection.resume_starved(command as u16, context)
+        };
+        self.with(index_of(command), now, resume) != Some(false)
+    }
+
+    /// Goes on with authentications that waited.
+    pub(super) fn join(&mut self, now: Nanos) {
+        for index in 0..self.peers.len() {
+            let is_joining = |peer: &Peer<_>| peer.connection.commands.is_joining();
+            if self.peers[index].as_ref().is_some_and(is_joining) {
+                self.with(index, now, |peer, context| {
+                    let Connection { commands, sender, .. } = &mut peer.connection;
+                    commands.join(sender, context);
+                });
+            }
+        }
+    }
+}
