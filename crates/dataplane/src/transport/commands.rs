@@ -183,13 +183,25 @@ impl Commands {
         if from_host && self.is_message(&slot) {
             slot.payload = Payload::Bytes(vec![0; length as usize]);
         }
-        let lane = context.lane(plan.as_ref());
+        self.admit(slot, is_here, sender, context)
+    }
+
+    /// Takes up a command whose data comes or goes, with the buffers that it wants or to wait for
+    /// them: as for [`Self::command`].
+    fn admit(
+        &mut self,
+        mut slot: Slot,
+        is_here: bool,
+        sender: &mut Sender,
+        context: &mut Context<'_>,
+    ) -> Result<Option<Option<u16>>, Fatal> {
+        let lane = context.lane(slot.plan.as_ref());
         let supplied = context.supply(&mut slot, is_here);
         match supplied {
             Err(_) if is_here && self.gives_up(lane, context) => {
                 self.count();
                 let status = Status::COMMAND_INTERRUPTED;
-                self.answer(Cqe::new(cid, status, 0, self.head()), sender);
+                self.answer(Cqe::new(slot.cid, status, 0, self.head()), sender);
                 return Ok(Some(None));
             }
             Err(kind) if is_here => {

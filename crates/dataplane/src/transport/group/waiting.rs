@@ -37,7 +37,8 @@ impl<N: Network> Group<N> {
         count
     }
 
-    /// Goes on with commands that waited for buffers, as far as their hosts may have some. How many.
+    /// Goes on with commands that waited for buffers, as far as their hosts may have some. How
+    /// many.
     pub(super) fn feed(&mut self, now: Nanos) -> usize {
         let mut count = 0;
         self.resumes = true;
