@@ -152,7 +152,7 @@ fn base() -> &'static [Blocks] {
             ..Default::default()
         };
         let (array, mut keeper) = Raid5::open_kept(named(&members, |_| true), &options).unwrap();
-        let (mut channel, pool) = (array.open().unwrap(), Pool::new(1, 8192));
+        let (mut channel, pool) = (array.open().unwrap(), Pool::new(1, 8192).unwrap());
         for lba in 0..7 {
             let mut buffer = pool.take(if lba < 3 { 8192 } else { 512 });
             buffer.as_mut().unwrap().fill(lba as u8 + 1);
@@ -203,7 +203,7 @@ fn serve(array: &Raid5, keeper: &mut Keeper) {
     let geometry = array.geometry();
     assert!(geometry.blocks > 0 && geometry.bytes() < 2 * GEOMETRY.bytes(), "{geometry:?}");
     let Ok(mut channel) = array.open() else { return };
-    let (pool, count) = (Pool::new(1, 4096), BLOCK.max(geometry.block_size as usize));
+    let (pool, count) = (Pool::new(1, 4096).unwrap(), BLOCK.max(geometry.block_size as usize));
     for step in 0..8 {
         let lba = step * geometry.blocks / 8;
         let mut buffer = pool.take(count);
