@@ -79,8 +79,8 @@ impl Door {
     }
 }
 
-/// Looks at a subsystem, served by `groups`, from a thread of its own. What is wrong at the start is
-/// told at once.
+/// Looks at a subsystem, served by `groups`, from a thread of its own. What is wrong at the start
+/// is told at once.
 ///
 /// # Errors
 /// When the system refuses the thread.
