@@ -85,6 +85,9 @@ pub fn run(args: &ScrubArgs) -> Result<()> {
         Spec::Raid5 { .. } => {}
         _ => return Err(usage(format!("{}: not an array; write raid5:…", args.array))),
     }
+    if args.rate == Some(Bytes(0)) {
+        return Err(usage("--rate 0: must be above 0"));
+    }
     interrupt::watch()?;
     let (array, mut keeper) = open_kept(&spec)?;
     if args.from >= keeper.stripes() {
@@ -123,7 +126,7 @@ fn scrub(args: &ScrubArgs, array: &Raid5, keeper: &mut Keeper) -> Report {
     };
     let bar = Progress::new(false).bar("scrub", Some(stripes - args.from));
     let cost = args.rate.map_or(Duration::ZERO, |Bytes(rate)| {
-        Duration::from_secs_f64(keeper.bytes_per_check() as f64 / rate.max(1) as f64)
+        Duration::from_secs_f64(keeper.bytes_per_check() as f64 / rate as f64)
     });
     let mut next = Instant::now();
     while report.to < stripes && !interrupt::asked() {

@@ -74,6 +74,7 @@ fn what_cannot_be_scrubbed_says_why() {
         (vec!["scrub", &file], "not an array"),
         (vec!["scrub", &array], "cannot find it"),
         (vec!["scrub", "raid5:/a,/b,/c,create"], "ebb serve"),
+        (vec!["scrub", &array, "--rate", "0 B"], "above 0"),
     ] {
         let (code, error) = fails(&args);
         assert!(code != 0 && error.contains(words), "{args:?}: {error}");

@@ -372,7 +372,7 @@ fn a_signal_ends_it_in_order() {
 #[test]
 fn what_is_not_right_is_refused_with_the_remedy() {
     let ram = ["--namespace", "ram:1MiB"];
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 19] = [
         (&[], "--namespace ram:256MiB"),
         (&["--namespace", "ram:1MiB", "--scheduler", "wizard"], "sandman"),
         (&["--namespace", "tape:1MiB"], "tape"),
@@ -387,6 +387,8 @@ fn what_is_not_right_is_refused_with_the_remedy() {
         (&["--namespace", "ram:1MiB", "--max-connections", "0"], "--max-connections 0"),
         (&["--namespace", "ram:1MiB", "--max-connections", "65536"], "1 to 65535"),
         (&["--namespace", "ram:1MiB", "--buffers", "3"], "--buffers 3: "),
+        (&["--namespace", "ram:1MiB", "--stall-after", "0 s"], "--stall-after 0"),
+        (&["--namespace", "ram:1MiB", "--dhchap-group", "foo"], "--dhchap-group foo: must be"),
         // What they let hosts use is not there, or what the namespaces take.
         (&["--namespace", "ram:1MiB", "--buffers", "4294967295"], "lower --max-connections"),
         (&["--namespace", "ram:1MiB", "--namespace", "ram:32TiB"], "of memory and hosts may use"),

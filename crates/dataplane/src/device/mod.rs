@@ -26,7 +26,7 @@ pub use health::{Failed, Health, Rebuilding};
 pub use null::Null;
 pub use raid5::{Checked, Fault, Finding, Keeper, Raid5, Raid5Options, Raid5Status};
 pub use ram::{Loan, Pinned, Ram};
-pub use room::room;
+pub use room::{room, threads};
 pub use spec::{Spec, open, open_kept, open_watched};
 
 /// Size of a device.

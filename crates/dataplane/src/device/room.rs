@@ -1,4 +1,4 @@
-//! How much memory may still be taken, as the system says.
+//! How much memory, and how many threads, may still be taken, as the system says.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub fn room() -> Option<u64> {
 }
 
 fn available(root: &Path) -> Option<u64> {
-    machine(root).into_iter().chain(groups(root)).min()
+    machine(root).into_iter().chain(groups(root, memory_left)).min()
 }
 
 /// `MemAvailable` of proc(5): free, and what the kernel can give up.
@@ -26,8 +26,15 @@ fn machine(root: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// What the control group of this process and those around it leave (Linux, cgroup-v2, "Memory").
-fn groups(root: &Path) -> Option<u64> {
+/// Threads that may be started: what every control group around this process leaves (Linux,
+/// cgroup-v2, "PID"). `None` where none has a limit.
+#[must_use]
+pub fn threads() -> Option<u64> {
+    groups(Path::new("/"), threads_left)
+}
+
+/// The least of what the control group of this process and those around it have `left`.
+fn groups(root: &Path, left: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = root.join("sys/fs/cgroup");
@@ -36,8 +43,14 @@ fn groups(root: &Path) -> Option<u64> {
     around.filter_map(left).min()
 }
 
-/// What one group leaves: its limit less what it uses and cannot give up. `None` without a limit.
-fn left(group: &Path) -> Option<u64> {
+fn threads_left(group: &Path) -> Option<u64> {
+    let read = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+    Some(read("pids.max")?.saturating_sub(read("pids.current")?))
+}
+
+/// What one group leaves (Linux, cgroup-v2, "Memory"): its limit less what it uses and cannot give
+/// up. `None` without a limit.
+fn memory_left(group: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let limit: u64 = read("memory.max")?.trim().parse().ok()?;
     let used: u64 = read("memory.current")?.trim().parse().ok()?;
@@ -88,5 +101,18 @@ mod tests {
         ];
         let limited = [&unlimited[..2], &limited].concat();
         assert_eq!(available(system(&limited).path()), Some(300_000));
+    }
+
+    #[test]
+    fn threads_are_bounded_by_the_group_that_leaves_least() {
+        let own = ("proc/self/cgroup", "0::/outer/inner\n");
+        assert_eq!(groups(system(&[own]).path(), threads_left), None);
+        let limited = [
+            own,
+            ("sys/fs/cgroup/outer/inner/pids.max", "max\n"),
+            ("sys/fs/cgroup/outer/pids.max", "100\n"),
+            ("sys/fs/cgroup/outer/pids.current", "40\n"),
+        ];
+        assert_eq!(groups(system(&limited).path(), threads_left), Some(60));
     }
 }

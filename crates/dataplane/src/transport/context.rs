@@ -59,7 +59,7 @@ pub(super) struct Channels {
     list: Vec<Way>,
     loads: Vec<Load>,
     /// Time without any completion after which a device that has requests is stalled.
-    patience: Nanos,
+    silence: Nanos,
     pub wake: Wake,
 }
 
@@ -77,7 +77,7 @@ impl Channels {
     pub fn open(
         subsystem: &Subsystem,
         ledger: &Ledger,
-        patience: Nanos,
+        silence: Nanos,
         wake: Wake,
     ) -> io::Result<Self> {
         let way = |namespace: &Namespace| {
@@ -90,7 +90,7 @@ impl Channels {
         };
         let list: Vec<_> = subsystem.namespaces().iter().map(way).collect::<io::Result<_>>()?;
         let loads = vec![Load::default(); list.len()];
-        Ok(Self { list, loads, patience, wake })
+        Ok(Self { list, loads, silence, wake })
     }
 
     pub fn wake_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -125,7 +125,7 @@ impl Channels {
             if count > 0 {
                 way.since = now;
             }
-            let waits = load.under_way > 0 && now.saturating_sub(way.since) >= self.patience;
+            let waits = load.under_way > 0 && now.saturating_sub(way.since) >= self.silence;
             is_new |= std::mem::replace(&mut load.is_stalled, waits) != waits;
         }
         is_new

@@ -13,7 +13,7 @@ use ebb_policy::units::Nanos;
 use super::Limits;
 use super::connection::Connection;
 use super::context::{Channels, Context};
-use super::ledger::{Kind, Ledger};
+use super::ledger::Ledger;
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::places::Places;
 use super::service::Service;
@@ -193,12 +193,6 @@ impl<N: Network> Group<N> {
     #[must_use]
     pub fn service(&self) -> Arc<Service> {
         self.service.clone()
-    }
-
-    /// Buffers for data that no command holds.
-    #[must_use]
-    pub fn free_buffers(&self) -> usize {
-        self.ledger.available(Kind::Data)
     }
 
     /// Buffers of all kinds that are held for hosts.

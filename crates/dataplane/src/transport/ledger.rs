@@ -134,11 +134,6 @@ impl Ledger {
     pub fn held_by(&self, host: usize) -> u32 {
         self.pools.iter().map(|pool| pool.charged(self.accounts(host), |_| true).1).sum()
     }
-
-    /// Buffers of a kind that nobody holds.
-    pub fn available(&self, kind: Kind) -> usize {
-        self.pools[kind as usize].available()
-    }
 }
 
 #[cfg(test)]

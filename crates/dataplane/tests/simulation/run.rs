@@ -94,8 +94,8 @@ impl World {
         }
         target.sleeps = count == 0;
         self.scene.polls[number] += 1;
-        let free = target.group.free_buffers() as u64;
-        self.scene.note("poll: group, count, free", [number as u64, count as u64, free, now.0]);
+        let held = u64::from(target.group.held_buffers());
+        self.scene.note("poll: group, count, held", [number as u64, count as u64, held, now.0]);
     }
 
     /// Whether a group that sleeps has been given a reason to wake up.

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use ebb_dataplane::device::{Device, Spec, open};
@@ -14,7 +14,7 @@ use ebb_dataplane::wire::{Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::peer::{Host, Peer, transfer};
-use super::server::{Server, Valve};
+use super::server::{DONE, Gate, Server};
 
 /// Queues of a host that attacks.
 const QUEUES: u16 = 16;
@@ -180,12 +180,12 @@ fn is_served(server: &Server) {
 }
 
 /// Memory, a file and a device that hangs.
-fn server(limits: Limits) -> (Server, Arc<AtomicBool>, tempfile::TempDir) {
+fn server(limits: Limits) -> (Server, Arc<AtomicU8>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
     let file = device(&format!("file:{},block=512B", path.display()));
-    let (hung, opener) = Valve::before(device("ram:4MiB,block=512B"));
+    let (hung, opener) = Gate::before("ram:4MiB,block=512B", |_| true);
     let server = Server::of_all(vec![device("ram:16MiB,block=512B"), file, hung], limits);
     (server, opener, folder)
 }
@@ -265,7 +265,7 @@ fn a_device_that_hangs_takes_its_share_and_is_said_to_be_tried_later() {
     let held = u32::from(commands) * 8 - interrupted.iter().sum::<u32>();
     let buffers = Limits::default().buffers;
     assert!((buffers / 4..=buffers / 2).contains(&held), "the device has {held}");
-    opener.store(true, Ordering::Release);
+    opener.store(DONE, Ordering::SeqCst);
     for (peer, interrupted) in queues.iter_mut().zip(interrupted) {
         for _ in interrupted..commands.into() {
             assert_eq!(peer.pdu().unwrap().cqe().status(), Status::SUCCESS);

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ebb_dataplane::controller::{Config, Namespace, Rules, Subsystem};
-use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Spec, open};
+use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Op, Spec, open};
 use ebb_dataplane::reactor::{Task, Waiting};
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
+use ebb_dataplane::wire::Status;
 use ebb_policy::units::Nanos;
 
 pub const NQN: &str = "nqn.2026-11.org.example:test";
@@ -106,48 +107,63 @@ impl Drop for Server {
     }
 }
 
-/// A device that takes requests and does nothing while it is shut.
-pub struct Valve {
+/// What becomes of the requests that a gate holds.
+pub const HELD: u8 = 0;
+pub const DONE: u8 = 1;
+pub const FAILED: u8 = 2;
+
+/// A device whose requests, those that the test chose, end when and as it says.
+pub struct Gate {
     inner: Arc<dyn Device>,
-    is_open: Arc<AtomicBool>,
+    holds: fn(Op) -> bool,
+    state: Arc<AtomicU8>,
 }
 
-impl Valve {
-    /// Before `inner`, shut, and what opens it.
-    pub fn before(inner: Arc<dyn Device>) -> (Arc<Self>, Arc<AtomicBool>) {
-        let is_open = Arc::new(AtomicBool::new(false));
-        (Arc::new(Self { inner, is_open: is_open.clone() }), is_open)
+impl Gate {
+    /// Before the device of `spec`, and what says how it is: at first [`HELD`].
+    pub fn before(spec: &str, holds: fn(Op) -> bool) -> (Arc<Self>, Arc<AtomicU8>) {
+        let inner = open(&spec.parse::<Spec>().unwrap()).unwrap();
+        let state = Arc::new(AtomicU8::new(HELD));
+        (Arc::new(Self { inner, holds, state: state.clone() }), state)
     }
 }
 
-impl Device for Valve {
+impl Device for Gate {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
     fn describe(&self) -> String {
-        "a device that hangs".to_owned()
+        "gated".to_owned()
     }
     fn open(&self) -> std::io::Result<Box<dyn Channel>> {
-        let (inner, is_open) = (self.inner.open()?, self.is_open.clone());
-        Ok(Box::new(Pipe { inner, is_open, waiting: Vec::new() }))
+        let (inner, state) = (self.inner.open()?, self.state.clone());
+        Ok(Box::new(Gated { inner, holds: self.holds, state, held: Vec::new() }))
     }
 }
 
-struct Pipe {
+struct Gated {
     inner: Box<dyn Channel>,
-    is_open: Arc<AtomicBool>,
-    waiting: Vec<Io>,
+    holds: fn(Op) -> bool,
+    state: Arc<AtomicU8>,
+    held: Vec<Io>,
 }
 
-impl Channel for Pipe {
+impl Channel for Gated {
     fn submit(&mut self, io: Io) {
-        self.waiting.push(io);
+        match (self.holds)(io.op) {
+            true => self.held.push(io),
+            false => self.inner.submit(io),
+        }
     }
 
     fn poll(&mut self, done: &mut Vec<Done>) -> usize {
-        if self.is_open.load(Ordering::Acquire) {
-            self.waiting.drain(..).for_each(|io| self.inner.submit(io));
+        let before = done.len();
+        match self.state.load(Ordering::SeqCst) {
+            HELD => {}
+            FAILED => done.extend(self.held.drain(..).map(|io| io.done(Status::WRITE_FAULT))),
+            _ => self.held.drain(..).for_each(|io| self.inner.submit(io)),
         }
-        self.inner.poll(done)
+        self.inner.poll(done);
+        done.len() - before
     }
 }

@@ -3,70 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Op, Spec, open};
+use ebb_dataplane::device::Op;
 use ebb_dataplane::transport::Limits;
 use ebb_dataplane::wire::command::{FABRICS, fabrics};
 use ebb_dataplane::wire::pdu::Digests;
 use ebb_dataplane::wire::{Sqe, Status};
 
 use super::peer::Peer;
-use super::server::Server;
-
-/// What becomes of flushes.
-const HELD: u8 = 0;
-const DONE: u8 = 1;
-const FAILED: u8 = 2;
+use super::server::{DONE, FAILED, Gate, Server};
 
 /// Memory whose flushes end when and as the test says.
-struct Gated {
-    memory: Arc<dyn Device>,
-    gate: Arc<AtomicU8>,
-}
-
-impl Gated {
-    fn new() -> (Arc<Self>, Arc<AtomicU8>) {
-        let memory = open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap();
-        let gate = Arc::new(AtomicU8::new(HELD));
-        (Arc::new(Self { memory, gate: gate.clone() }), gate)
-    }
-}
-
-impl Device for Gated {
-    fn geometry(&self) -> Geometry {
-        self.memory.geometry()
-    }
-    fn describe(&self) -> String {
-        "gated".to_owned()
-    }
-    fn open(&self) -> std::io::Result<Box<dyn Channel>> {
-        let (memory, gate) = (self.memory.open()?, self.gate.clone());
-        Ok(Box::new(GatedChannel { memory, gate, held: Vec::new() }))
-    }
-}
-
-struct GatedChannel {
-    memory: Box<dyn Channel>,
-    gate: Arc<AtomicU8>,
-    held: Vec<Io>,
-}
-
-impl Channel for GatedChannel {
-    fn submit(&mut self, io: Io) {
-        match io.op {
-            Op::Flush => self.held.push(io),
-            _ => self.memory.submit(io),
-        }
-    }
-    fn poll(&mut self, done: &mut Vec<Done>) -> usize {
-        let status = match self.gate.load(Ordering::SeqCst) {
-            HELD => return self.memory.poll(done),
-            FAILED => Status::WRITE_FAULT,
-            _ => Status::SUCCESS,
-        };
-        let count = self.held.len() + self.memory.poll(done);
-        done.extend(self.held.drain(..).map(|io| io.done(status)));
-        count
-    }
+fn gated() -> (Arc<Gate>, Arc<AtomicU8>) {
+    Gate::before("ram:1MiB,block=512B", |op| op == Op::Flush)
 }
 
 fn property(kind: u8, offset: u32, value: u32) -> Sqe {
@@ -93,7 +41,7 @@ const SHUT_DOWN: u32 = ENABLE | 1 << 14;
 
 #[test]
 fn a_shutdown_waits_for_the_flush_of_every_namespace() {
-    let (device, gate) = Gated::new();
+    let (device, gate) = gated();
     let server = Server::of(device, Limits::default());
     let (mut admin, mut io) = Peer::pair(&server, Digests::default());
     assert_eq!(io.write(1, 0, &[7; 512]), Status::SUCCESS);
@@ -111,7 +59,7 @@ fn a_shutdown_waits_for_the_flush_of_every_namespace() {
 
 #[test]
 fn what_cannot_be_flushed_is_no_complete_shutdown() {
-    let (device, gate) = Gated::new();
+    let (device, gate) = gated();
     gate.store(FAILED, Ordering::SeqCst);
     let server = Server::of(device, Limits::default());
     let (mut admin, _io) = Peer::pair(&server, Digests::default());
@@ -122,7 +70,7 @@ fn what_cannot_be_flushed_is_no_complete_shutdown() {
 
 #[test]
 fn a_reset_ends_a_shutdown_and_its_flushes_complete_no_other() {
-    let (device, gate) = Gated::new();
+    let (device, gate) = gated();
     let server = Server::of(device, Limits::default());
     let (mut admin, _io) = Peer::pair(&server, Digests::default());
     configure(&mut admin, SHUT_DOWN);

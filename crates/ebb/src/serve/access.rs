@@ -77,15 +77,13 @@ pub fn rules(options: &Options) -> Result<Option<Rules>> {
         files.controller = Some(path.to_owned());
     }
     vault.0.values().try_for_each(|files| files.keys().map(drop)).map_err(usage)?;
-    if vault.0.is_empty() {
-        return Ok(None);
-    }
+    let has_keys = !vault.0.is_empty();
     let mut rules = Rules::new(Arc::new(vault));
     let hashes = Hash::ALL.map(|hash| (hash.name(), hash));
     let groups = Group::ALL.map(|group| (group.name(), group));
     chosen("--dhchap-hash", &options.dhchap_hash, &hashes, &mut rules.hashes)?;
     chosen("--dhchap-group", &options.dhchap_group, &groups, &mut rules.groups)?;
-    Ok(Some(rules))
+    Ok(has_keys.then_some(rules))
 }
 
 /// The two parts of NQN=FILE.

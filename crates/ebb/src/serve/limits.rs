@@ -4,7 +4,7 @@ use anyhow::Result;
 use ebb_dataplane::controller::{Config, ConfigError};
 use ebb_dataplane::device;
 use ebb_dataplane::transport::Limits;
-use ebb_policy::units::Bytes;
+use ebb_policy::units::{Bytes, Nanos};
 
 use super::options::Options;
 use super::{access, devices};
@@ -34,6 +34,7 @@ pub fn of(options: &Options, threads: usize) -> Result<Limits> {
         max_h2c_data: max_transfer.max(4096),
         in_capsule: bytes(options.in_capsule, default.in_capsule),
         buffers: options.buffers.unwrap_or(default.buffers),
+        silence: options.stall_after.unwrap_or(default.silence),
         ..default
     };
     if !(1..=THREADS).contains(&threads) {
@@ -43,9 +44,12 @@ pub fn of(options: &Options, threads: usize) -> Result<Limits> {
         let given = limits.connections;
         return Err(usage(format!("--max-connections {given}: must be 1 to {CONNECTIONS}")));
     }
+    if limits.silence == Nanos::ZERO {
+        return Err(usage("--stall-after 0: must be above 0"));
+    }
     if limits.buffers < BUFFERS {
         return Err(usage(format!(
-            "--buffers {}: a Compare takes two and as many are in reserve, so each thread needs \
+            "--buffers {}: a Compare takes two and leaves as many to others, so each thread needs \
              at least {BUFFERS}",
             limits.buffers
         )));

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use ebb_dataplane::reactor::topology;
-use ebb_policy::units::Bytes;
+use ebb_policy::units::{Bytes, Nanos};
 
 use crate::exit::usage;
 
@@ -119,6 +119,11 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER")]
     pub buffers: Option<u32>,
 
+    /// A device that has requests and completes none for so long is stalled: others go on without
+    /// it [default: 500 ms].
+    #[arg(long, value_name = "TIME")]
+    pub stall_after: Option<Nanos>,
+
     /// Serve Prometheus metrics and the status over HTTP at this address, readable by anyone who
     /// reaches it [default: off; without an address: 127.0.0.1:9420].
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, value_parser = address,
@@ -176,6 +181,7 @@ impl Options {
             max_transfer: self.max_transfer.or(file.max_transfer),
             in_capsule: self.in_capsule.or(file.in_capsule),
             buffers: self.buffers.or(file.buffers),
+            stall_after: self.stall_after.or(file.stall_after),
             metrics: self.metrics.or(file.metrics),
             power_profile: self.power_profile.or(file.power_profile),
             powercap: self.powercap.or(file.powercap),

@@ -2,11 +2,11 @@
 //! does not fit is refused with the option or limit to change, not met later.
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
+use ebb_dataplane::device;
 use ebb_dataplane::transport::Places;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -90,7 +90,7 @@ impl Audit {
     }
 
     fn threads(&mut self, needed: u64) -> Result<()> {
-        let left = threads_left(Path::new("/"));
+        let left = device::threads();
         if let Some(left) = left.filter(|left| *left < needed) {
             return Err(usage(format!(
                 "{needed} threads are needed and the control group leaves {left}; raise pids.max \
@@ -196,38 +196,4 @@ fn used_address_space() -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
-}
-
-/// Threads that the control groups (version 2) around this process leave it.
-fn threads_left(root: &Path) -> Option<u64> {
-    let own = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let mount = root.join("sys/fs/cgroup");
-    let inner = mount.join(own);
-    let left = |group: &Path| {
-        let read = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-        Some(read("pids.max")?.saturating_sub(read("pids.current")?))
-    };
-    inner.ancestors().take_while(|group| group.starts_with(&mount)).filter_map(left).min()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_control_groups_leave_of_threads_is_the_least_of_them() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = root.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("proc/self/cgroup", "0::/a/b\n");
-        assert_eq!(threads_left(root.path()), None);
-        write("sys/fs/cgroup/a/b/pids.max", "max\n");
-        write("sys/fs/cgroup/a/pids.max", "100\n");
-        write("sys/fs/cgroup/a/pids.current", "40\n");
-        assert_eq!(threads_left(root.path()), Some(60));
-    }
 }

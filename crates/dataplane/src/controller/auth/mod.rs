@@ -5,14 +5,14 @@
 //! has one. Keys are read there, anew for each reply, so that a key that was revoked or added
 //! counts from that moment on.
 
+mod attempts;
 mod helper;
-mod ledger;
 #[cfg(test)]
 mod tests;
 mod transaction;
 mod work;
 
-pub use ledger::{Failure, Tally};
+pub use attempts::{Failure, Tally};
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::Nanos;
 
+use self::attempts::Attempts;
 use self::helper::{Helper, Pending};
-use self::ledger::Ledger;
 use self::transaction::{Report, Transactions};
 use super::Subsystem;
 use super::association::{Association, lock};
@@ -83,7 +83,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Access {
     rules: Rules,
     helper: Helper,
-    ledger: Mutex<Ledger>,
+    attempts: Mutex<Attempts>,
 }
 
 impl Access {
@@ -91,7 +91,7 @@ impl Access {
     /// When the system refuses the helper.
     pub fn new(rules: Rules, subsystem: &str) -> io::Result<Self> {
         let helper = Helper::start(rules.secrets.clone(), subsystem.to_owned())?;
-        Ok(Self { rules, helper, ledger: Mutex::default() })
+        Ok(Self { rules, helper, attempts: Mutex::default() })
     }
 
     pub fn requires(&self, host: &str) -> bool {
@@ -99,11 +99,11 @@ impl Access {
     }
 
     pub fn tally(&self) -> Tally {
-        lock(&self.ledger).tally()
+        lock(&self.attempts).tally()
     }
 
     pub fn failures(&self, number: u64) -> Vec<Failure> {
-        lock(&self.ledger).failures(number)
+        lock(&self.attempts).failures(number)
     }
 }
 
@@ -175,7 +175,7 @@ impl Authentication {
         self.collect(now);
         let Some(access) = &self.subsystem.access else { return };
         if !self.transactions.is_under_way() {
-            self.not_before = lock(&access.ledger).begin(self.host(), self.address, now);
+            self.not_before = lock(&access.attempts).begin(self.host(), self.address, now);
             self.deadline = self.deadline.or(Some(now + PATIENCE));
         }
         if let Some(work) = self.transactions.send(message, &access.rules) {
@@ -211,11 +211,11 @@ impl Authentication {
         match report {
             Some(Report::Succeeded) => {
                 self.association.prove();
-                lock(&access.ledger).succeeded(host, address);
+                lock(&access.attempts).succeeded(host, address);
                 self.deadline = None;
             }
             Some(Report::Failed(why)) => {
-                lock(&access.ledger).failed(host, address, why.into_owned(), now);
+                lock(&access.attempts).failed(host, address, why.into_owned(), now);
             }
             None => {}
         }

@@ -52,13 +52,13 @@ struct Failing {
 }
 
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct Attempts {
     tally: Tally,
     failures: VecDeque<Failure>,
     failing: BTreeMap<(IpAddr, String), Failing>,
 }
 
-impl Ledger {
+impl Attempts {
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -121,45 +121,47 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
-    fn fail(ledger: &mut Ledger, times: u32, now: Nanos) {
-        (0..times).for_each(|_| ledger.failed(HOST, HERE, "wrong".to_owned(), now));
+    fn fail(attempts: &mut Attempts, times: u32, now: Nanos) {
+        (0..times).for_each(|_| attempts.failed(HOST, HERE, "wrong".to_owned(), now));
     }
 
     #[test]
     fn who_fails_again_and_again_waits_and_nobody_else() {
-        let (mut ledger, now) = (Ledger::default(), Nanos::from_secs(100));
-        fail(&mut ledger, FREE - 1, now);
-        assert_eq!(ledger.begin(HOST, HERE, now), now);
-        fail(&mut ledger, 1, now);
-        let begun = [(); 3].map(|()| ledger.begin(HOST, HERE, now));
+        let (mut attempts, now) = (Attempts::default(), Nanos::from_secs(100));
+        fail(&mut attempts, FREE - 1, now);
+        assert_eq!(attempts.begin(HOST, HERE, now), now);
+        fail(&mut attempts, 1, now);
+        let begun = [(); 3].map(|()| attempts.begin(HOST, HERE, now));
         assert_eq!(begun, [now + PACE, now + PACE + PACE, now + PACE + PACE + PACE]);
         // The host whose name is taken in vain comes from elsewhere.
-        assert_eq!(ledger.begin(HOST, THERE, now), now);
-        assert_eq!(ledger.begin("nqn.2026-01.org.example:other", HERE, now), now);
-        ledger.succeeded(HOST, HERE);
-        assert_eq!(ledger.begin(HOST, HERE, now), now);
+        assert_eq!(attempts.begin(HOST, THERE, now), now);
+        assert_eq!(attempts.begin("nqn.2026-01.org.example:other", HERE, now), now);
+        attempts.succeeded(HOST, HERE);
+        assert_eq!(attempts.begin(HOST, HERE, now), now);
     }
 
     #[test]
     fn failures_are_forgotten_and_counted() {
-        let (mut ledger, now) = (Ledger::default(), Nanos::from_secs(100));
-        fail(&mut ledger, 40, now);
-        assert_eq!(ledger.begin(HOST, HERE, now + MEMORY), now + MEMORY);
-        assert_eq!(ledger.tally(), Tally { succeeded: 0, failed: 40 });
-        let kept = ledger.failures(0);
+        let (mut attempts, now) = (Attempts::default(), Nanos::from_secs(100));
+        fail(&mut attempts, 40, now);
+        assert_eq!(attempts.begin(HOST, HERE, now + MEMORY), now + MEMORY);
+        assert_eq!(attempts.tally(), Tally { succeeded: 0, failed: 40 });
+        let kept = attempts.failures(0);
         assert_eq!((kept.len(), kept[0].number, kept[31].number), (KEPT, 9, 40));
-        assert_eq!(ledger.failures(39), kept[31..]);
-        assert_eq!(ledger.failures(40), []);
+        assert_eq!(attempts.failures(39), kept[31..]);
+        assert_eq!(attempts.failures(40), []);
     }
 
     #[test]
     fn strangers_are_remembered_up_to_a_number() {
-        let mut ledger = Ledger::default();
+        let mut attempts = Attempts::default();
         for number in 0..3000_u32 {
             let address = IpAddr::from(number.to_be_bytes());
-            ledger.failed(HOST, address, String::new(), Nanos(u64::from(number)));
+            attempts.failed(HOST, address, String::new(), Nanos(u64::from(number)));
         }
-        assert_eq!(ledger.failing.len(), REMEMBERED);
-        assert!(ledger.failing.contains_key(&(IpAddr::from(2999_u32.to_be_bytes()), HOST.into())));
+        assert_eq!(attempts.failing.len(), REMEMBERED);
+        assert!(
+            attempts.failing.contains_key(&(IpAddr::from(2999_u32.to_be_bytes()), HOST.into()))
+        );
     }
 }
