@@ -165,7 +165,7 @@ impl Reactor {
     /// Polls the next thread of the round; whether the round is over.
     fn poll(&mut self) -> bool {
         if self.state.next == 0 {
-            (self.state.totals.polled, self.state.polled) = (self.state.at, false);
+            self.state.polled = false;
         }
         let now = self.state.at;
         while let Some(thread) = self.threads.get_mut(self.state.next) {

@@ -35,30 +35,27 @@ pub struct CoreTotals {
     pub asleep: [Nanos; 3],
     /// Times it fell asleep, by [`Sleep`].
     pub sleeps: [u64; 3],
-    /// When it last began to poll its threads.
-    pub polled: Nanos,
     /// Files that the kernel would not watch: their threads keep the core polling.
     pub unwatched: u64,
 }
 
 impl CoreTotals {
-    const WORDS: usize = 10;
+    const WORDS: usize = 9;
 
     fn words(&self) -> [u64; Self::WORDS] {
         let [doze, block, nap] = self.asleep;
         let [dozes, blocks, naps] = self.sleeps;
-        let (busy, wasted, polled) = (self.busy.0, self.wasted.0, self.polled.0);
-        [busy, wasted, doze.0, block.0, nap.0, dozes, blocks, naps, polled, self.unwatched]
+        let (busy, wasted) = (self.busy.0, self.wasted.0);
+        [busy, wasted, doze.0, block.0, nap.0, dozes, blocks, naps, self.unwatched]
     }
 
     fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let [busy, wasted, doze, block, nap, dozes, blocks, naps, polled, unwatched] = words;
+        let [busy, wasted, doze, block, nap, dozes, blocks, naps, unwatched] = words;
         Self {
             busy: Nanos(busy),
             wasted: Nanos(wasted),
             asleep: [doze, block, nap].map(Nanos),
             sleeps: [dozes, blocks, naps],
-            polled: Nanos(polled),
             unwatched,
         }
     }
@@ -117,12 +114,6 @@ impl CoreCounters {
             }
             return (totals, sleep);
         }
-    }
-
-    /// When the core last began to poll its threads, at most [`super::core::PUBLISH`] old
-    /// while it polls.
-    pub fn polled(&self) -> Nanos {
-        Nanos(self.words[8].load(Ordering::Relaxed))
     }
 }
 
@@ -185,6 +176,11 @@ impl ThreadCounters {
         self.took.store(u64::from(requests) << 32 | gap, Ordering::Relaxed);
     }
 
+    /// Time since the last poll, where anything waits.
+    pub fn since_poll(&self, now: Nanos) -> Nanos {
+        Nanos(now.0.saturating_sub(self.looked.load(Ordering::Relaxed)))
+    }
+
     /// Requests that wait at `now`: those that the task knows of, and those that have come since
     /// it looked. To see these would take a system call: as many are assumed as the last poll took
     /// up, in proportion to the time since it began, and no more.
@@ -195,7 +191,7 @@ impl ThreadCounters {
         if requests == 0 {
             return known;
         }
-        let since = now.0.saturating_sub(self.looked.load(Ordering::Relaxed)).min(gap);
+        let since = self.since_poll(now).0.min(gap);
         known.saturating_add((requests * since / gap) as u32)
     }
 
@@ -248,7 +244,6 @@ mod tests {
                     let totals = CoreTotals {
                         busy: Nanos(n),
                         wasted: Nanos(n),
-                        polled: Nanos(n),
                         ..CoreTotals::default()
                     };
                     counters.publish(&totals, None);
@@ -257,7 +252,7 @@ mod tests {
             });
             while !done.load(Ordering::Acquire) {
                 let (totals, _) = counters.read(Nanos(0));
-                assert!(totals.busy == totals.wasted && totals.busy == totals.polled);
+                assert_eq!(totals.busy, totals.wasted);
             }
         });
     }

@@ -96,13 +96,13 @@ impl Pilot {
     }
 
     fn fine(&mut self, now: Nanos, shared: &Shared) {
-        for (index, (thread, queue)) in shared.threads.iter().zip(&mut self.queues).enumerate() {
+        let queues = self.queues.iter_mut().zip(&mut self.peaks);
+        for (thread, (queue, peak)) in shared.threads.iter().zip(queues) {
             queue.depth = thread.depth(now);
             queue.requests = thread.requests.load(Ordering::Relaxed);
             queue.worked = Nanos(thread.worked.load(Ordering::Relaxed));
-            let polled = shared.post(self.placement.core_of()[index]).counters.polled();
-            queue.since_poll = Nanos(now.0.saturating_sub(polled.0));
-            self.peaks[index] = self.peaks[index].max(queue.depth);
+            queue.since_poll = thread.since_poll(now);
+            *peak = (*peak).max(queue.depth);
         }
         self.placement.begin();
         self.scheduler.fine(&Queues { now, threads: &self.queues }, &mut self.placement);

@@ -195,6 +195,9 @@ mod tests {
             assert_eq!(plant.changed(), 0, "{name}: no burst");
             plant.fine(&[9; 8]);
             assert!(plant.placement.speeds().iter().all(|speed| *speed == FULL_SPEED), "{name}");
+            // The burst is over at the first look at it.
+            plant.later(Nanos::from_millis(10));
+            plant.fine(&[0; 8]);
             for second_after in 1..30 {
                 second(&mut plant, &[0.01; 8]);
                 let slowed = plant.placement.speeds().iter().any(|speed| *speed < FULL_SPEED);

@@ -137,7 +137,7 @@ pub struct Queue {
     /// Requests that wait now: they have come, and nothing but a core is wanted to take them up.
     /// A plant that cannot look into its network between polls estimates those it has not seen.
     pub depth: u32,
-    /// How long ago its core last polled it.
+    /// How long ago its core last polled it; of no meaning where nothing waits.
     pub since_poll: Nanos,
     /// Requests of the thread completed since the run began.
     pub requests: u64,

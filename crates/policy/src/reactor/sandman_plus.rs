@@ -8,6 +8,10 @@
 //! * **Chance is no burst.** The queue of a core that is half busy passes any fixed objective many
 //!   times a second. A burst is what passes, too, what would come together by chance no more than
 //!   once in a coarse period at the load that the core is known to have.
+//! * **A core that was away is no burst.** A hypervisor or an interrupt takes it for up to a
+//!   millisecond, and what waits then has come at the known rate. Only what waits beyond that
+//!   counts. Where threads were spread and no more came than the awake cores have room for, they
+//!   are packed at the first look, and nothing is learned from it.
 //! * **The end of a burst is looked for.** Its cores are packed again 10 ms after its load has
 //!   fallen by half, not in the second after. Where the next burst follows soon the cores are held
 //!   longer: threads that are packed and spread many times a second delay each short burst.
@@ -81,6 +85,8 @@ pub struct SandmanPlus {
     book: Book,
     /// Nanoseconds a request keeps a core busy, by thread.
     service: Vec<f64>,
+    /// Requests per nanosecond in the last period, by thread.
+    rate: Vec<f64>,
     /// Delay of the queues of each core at this fine step, in nanoseconds.
     delay: Vec<f64>,
     /// Longest time since a poll of a queue that is not empty, by core; zero between fine steps.
@@ -95,6 +101,8 @@ pub struct SandmanPlus {
     burst: (Nanos, u16),
     /// The most that any burst of this period took so.
     taken: u16,
+    /// `spread` and `taken` before cores were taken for what is not known to be a burst yet.
+    doubted: Option<(u16, u16)>,
     /// From when on each core can be given threads at once.
     ready: Vec<Nanos>,
     /// How often cores are looked at in a coarse period, all together.
@@ -129,6 +137,7 @@ impl SandmanPlus {
             objective: OBJECTIVE.0 as f64,
             book: Book::new(cores, threads),
             service: vec![SERVICE; threads],
+            rate: vec![0.0; threads],
             delay: vec![0.0; cores],
             waited: vec![0.0; cores],
             buffer: 2.0 * BUFFER.0,
@@ -136,6 +145,7 @@ impl SandmanPlus {
             spread: 0,
             burst: (Nanos::ZERO, 0),
             taken: 0,
+            doubted: None,
             ready: vec![Nanos::ZERO; cores],
             looks: 1.0,
             window: None,
@@ -178,7 +188,9 @@ impl SandmanPlus {
     }
 
     fn learn(&mut self, period: &Period<'_>) {
-        for (service, load) in self.service.iter_mut().zip(period.threads) {
+        let learned = self.service.iter_mut().zip(&mut self.rate);
+        for ((service, rate), load) in learned.zip(period.threads) {
+            *rate = load.requests as f64 / period.length.0 as f64;
             if load.requests > 0 {
                 let now = load.busy.0 as f64 / load.requests as f64;
                 *service += WEIGHT * (now - *service);
@@ -204,6 +216,7 @@ impl SandmanPlus {
         let needed = f64::from(self.taken);
         self.reserve = (self.reserve * (1.0 - FORGET)).max(needed).max(1.0);
         (self.spread, self.taken) = (0, 0);
+        self.doubted = self.doubted.map(|_| (0, 0));
     }
 
     /// How the main core waits while all threads are there. Where a wake-up is beyond the
@@ -318,7 +331,7 @@ impl Scheduler for SandmanPlus {
         self.delay.fill(0.0);
         for (thread, queue) in queues.threads.iter().enumerate() {
             let core = usize::from(placement.core_of()[thread]);
-            self.delay[core] += self.backlog(thread, queue.depth);
+            self.delay[core] += self.backlog(thread, queue);
             // The oldest has waited up to the last poll; a core that just woke is no burst.
             let waited = (queue.since_poll.0 as f64).min(self.objective / 2.0);
             if queue.depth > 0 {
@@ -373,7 +386,8 @@ impl SandmanPlus {
     /// While a burst has cores: packs when for long enough no window had half of its busiest one's
     /// load. Whether it did.
     fn watch(&mut self, queues: &Queues<'_>, placement: &mut Placement) -> bool {
-        let length = self.window.map_or(Nanos::ZERO, |since| queues.now.saturating_sub(since));
+        let Some(since) = self.window else { return false };
+        let length = queues.now.saturating_sub(since);
         if length < WINDOW {
             return false;
         }
@@ -385,7 +399,21 @@ impl SandmanPlus {
         if rate >= self.peak / 2.0 {
             self.high = queues.now;
         }
-        let over = queues.now.saturating_sub(self.high) >= self.hold;
+        let over = match self.doubted.take() {
+            Some(before) if !self.rises() => {
+                (self.spread, self.taken, self.window) = (before.0, before.1, None);
+                // What keeps falling behind at the load it is known to have is for the next second.
+                !self.is_soon(queues.now)
+            }
+            Some(_) => {
+                let hold = if self.is_soon(since) { 2 * self.hold.0 } else { self.hold.0 / 2 };
+                if self.packed.take().is_some() {
+                    self.hold = Nanos(hold).clamp(WINDOW, LONGEST_HOLD);
+                }
+                false
+            }
+            None => queues.now.saturating_sub(self.high) >= self.hold,
+        };
         if over {
             self.packed = Some(queues.now);
             for (thread, requests) in came.enumerate() {
@@ -396,8 +424,21 @@ impl SandmanPlus {
             self.book.place(placement);
             self.pack(queues.now, placement);
         }
-        self.begin_window(queues);
+        if self.window.is_some() {
+            self.begin_window(queues);
+        }
         over
+    }
+
+    /// Whether more has come than the cores in use at the known load have room for.
+    fn rises(&self) -> bool {
+        let known: f64 = self.rate.iter().sum();
+        self.peak * self.fill() > 1e9 * known * CORE_LIMIT
+    }
+
+    /// Whether `now` is soon after threads were packed.
+    fn is_soon(&self, now: Nanos) -> bool {
+        self.packed.is_some_and(|at| now.saturating_sub(at) < Nanos(SOON * self.hold.0))
     }
 
     fn begin_window(&mut self, queues: &Queues<'_>) {
@@ -416,12 +457,8 @@ impl SandmanPlus {
             (self.peak, self.high) = (0.0, queues.now);
             self.begin_window(queues);
         }
+        self.doubted.get_or_insert((self.spread, self.taken));
         let now = queues.now;
-        if let Some(packed) = self.packed.take() {
-            let soon = now.saturating_sub(packed) < Nanos(SOON * self.hold.0);
-            let hold = if soon { 2 * self.hold.0 } else { self.hold.0 / 2 };
-            self.hold = Nanos(hold).clamp(WINDOW, LONGEST_HOLD);
-        }
         self.spread += 1;
         if now.saturating_sub(self.burst.0) > ONSET {
             self.burst = (now, 0);
@@ -461,9 +498,11 @@ impl SandmanPlus {
         }
     }
 
-    /// Time that `depth` requests of `thread` take.
-    fn backlog(&self, thread: usize, depth: u32) -> f64 {
-        f64::from(depth) * self.service[thread]
+    /// Time that the requests take that wait for `thread`, beyond those that the known rate brings
+    /// between two polls. A core that stays away for longer than a window needs help anyway.
+    fn backlog(&self, thread: usize, queue: &Queue) -> f64 {
+        let usual = self.rate[thread] * queue.since_poll.min(WINDOW).0 as f64;
+        (f64::from(queue.depth) - usual).max(0.0) * self.service[thread]
     }
 
     /// What waits on `core` when a burst has come: more than the objective, and than what comes
@@ -512,7 +551,7 @@ impl SandmanPlus {
     ) -> Option<(Thread, f64)> {
         let backlog = |thread: Thread| {
             let at = usize::from(thread);
-            (thread, self.backlog(at, queues.threads[at].depth))
+            (thread, self.backlog(at, &queues.threads[at]))
         };
         let on = placement.threads_on(core).map(backlog);
         on.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| self.book.count[usize::from(core)] > 1)

@@ -1,6 +1,7 @@
 //! The reactors' own code on sixteen simulated cores, in virtual time: `docs/simulation.md`.
 
 mod rest;
+mod steady;
 mod task;
 mod world;
 
@@ -63,8 +64,13 @@ pub struct Plan {
     pub threads: u16,
     /// What a core that blocks takes to wake for I/O, as the scheduler knows; none blocks else.
     pub wake: Option<Nanos>,
-    /// Siblings are neighbours.
+    /// Every core has a sibling, and whether that is its neighbour.
+    pub siblings: bool,
     pub pairs: bool,
+    /// What a request takes.
+    pub request: Nanos,
+    /// How often, on average, somebody else has each core for [`world::STALL`]; never if absent.
+    pub stalls: Option<Nanos>,
     /// How unevenly requests are spread over threads: 1 for evenly.
     pub skew: f64,
     pub coarse: Nanos,
@@ -82,7 +88,10 @@ impl Plan {
             cores: 16,
             wake: None,
             threads: random.random_range(16..=64),
+            siblings: true,
             pairs: random.random(),
+            request: task::REQUEST,
+            stalls: None,
             skew: [1.0, 1.5][random.random_range(0..2)],
             coarse: Nanos::from_millis(10),
             calm: random.random_range(5e3..100e3),

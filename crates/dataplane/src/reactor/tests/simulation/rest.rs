@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::super::super::Task;
-use super::task::{LOOK, REQUEST, Seen};
+use super::task::{LOOK, Seen};
 use super::world::World;
 use super::{Plan, time};
 
@@ -20,7 +20,7 @@ const THREADS: usize = 16;
 
 /// What comes to a thread, and when.
 #[derive(Debug, Clone, Copy)]
-enum Event {
+pub enum Event {
     Request(Nanos),
     KeepAlive(Nanos),
 }
@@ -40,6 +40,7 @@ struct Visitors {
     events: VecDeque<Event>,
     taken: u32,
     requests: u64,
+    request: Nanos,
     answers: Answers,
     /// None: its core never blocks.
     file: Option<OwnedFd>,
@@ -51,7 +52,7 @@ impl Task for Visitors {
         let here = self.events.iter().take_while(|event| event.at() <= now).count();
         self.taken = 0;
         for event in self.events.drain(..here) {
-            time::work(REQUEST);
+            time::work(self.request);
             if let Event::Request(at) = event {
                 self.taken += 1;
                 self.answers.lock().unwrap().push((at, super::now().unwrap() - at));
@@ -76,15 +77,17 @@ impl Task for Visitors {
 }
 
 /// What became of a run.
-struct Outcome {
+pub struct Outcome {
     /// Cores that were awake, on average.
     awake: f64,
+    /// The same in the second half.
+    pub late: f64,
     answers: Vec<(Nanos, Nanos)>,
 }
 
 impl Outcome {
     /// Mean and p99 of what came from `from` on, in nanoseconds.
-    fn latency(&self, from: Nanos) -> (f64, u64) {
+    pub fn latency(&self, from: Nanos) -> (f64, u64) {
         let late = self.answers.iter().filter(|(at, _)| *at >= from);
         let mut times: Vec<u64> = late.map(|(_, time)| time.0).collect();
         times.sort_unstable();
@@ -100,17 +103,6 @@ fn run(
     events: &[Event],
     length: Nanos,
 ) -> Outcome {
-    let mut threads = vec![VecDeque::new(); THREADS];
-    for (number, event) in events.iter().enumerate() {
-        threads[number % THREADS].push_back(*event);
-    }
-    let answers = Answers::default();
-    let task = |events| {
-        let file = blocks.then(|| eventfd(0, EventfdFlags::NONBLOCK).unwrap());
-        let answers = Arc::clone(&answers);
-        Box::new(Visitors { events, taken: 0, requests: 0, answers, file }) as Box<dyn Task>
-    };
-    let tasks = threads.into_iter().map(task).collect();
     let plan = Plan {
         cores,
         wake: Some(WAKE),
@@ -118,13 +110,38 @@ fn run(
         coarse: SECOND,
         ..Plan::of(1, scheduler)
     };
+    run_plan(plan, blocks, events, length)
+}
+
+/// The same under any plan.
+pub fn run_plan(plan: Plan, blocks: bool, events: &[Event], length: Nanos) -> Outcome {
+    let mut threads = vec![VecDeque::new(); plan.threads.into()];
+    for (number, event) in events.iter().enumerate() {
+        threads[number % usize::from(plan.threads)].push_back(*event);
+    }
+    let answers = Answers::default();
+    let task = |events| {
+        let file = blocks.then(|| eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        let answers = Arc::clone(&answers);
+        let request = plan.request;
+        Box::new(Visitors { events, taken: 0, requests: 0, request, answers, file })
+            as Box<dyn Task>
+    };
+    let tasks = threads.into_iter().map(task).collect();
     let random = Pcg64Mcg::seed_from_u64(1);
     let mut world = World::of(plan, random, Arc::<Mutex<Seen>>::default(), tasks);
+    let half = Nanos(length.0 / 2);
+    world.run_until(half);
+    let early = world.awake();
     world.run_until(length);
     world.check();
-    let awake = world.awake().0 as f64 / length.0 as f64;
+    let awake = world.awake();
     drop(world);
-    Outcome { awake, answers: Arc::into_inner(answers).unwrap().into_inner().unwrap() }
+    Outcome {
+        awake: awake.0 as f64 / length.0 as f64,
+        late: (awake - early).0 as f64 / (length - half).0 as f64,
+        answers: Arc::into_inner(answers).unwrap().into_inner().unwrap(),
+    }
 }
 
 /// So many a second at random times from `from` to `to`.
@@ -138,7 +155,7 @@ fn random(rate: f64, from: Nanos, to: Nanos) -> Vec<Nanos> {
     std::iter::from_fn(gap).scan(from, next).collect()
 }
 
-fn requests(rate: f64, from: Nanos, to: Nanos) -> Vec<Event> {
+pub fn requests(rate: f64, from: Nanos, to: Nanos) -> Vec<Event> {
     random(rate, from, to).into_iter().map(Event::Request).collect()
 }
 

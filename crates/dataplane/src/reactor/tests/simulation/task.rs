@@ -32,6 +32,7 @@ pub struct Connections {
     waiting: Waiting,
     taken: u32,
     requests: u64,
+    request: Nanos,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -53,7 +54,8 @@ impl Connections {
         seen.lock().unwrap().arrived = queues.iter().map(|queue| queue.len() as u64).sum();
         let task = |arrivals| {
             let (waiting, seen) = (Waiting::default(), Arc::clone(seen));
-            Box::new(Self { arrivals, waiting, taken: 0, requests: 0, seen }) as Box<dyn Task>
+            let request = plan.request;
+            Box::new(Self { arrivals, waiting, taken: 0, requests: 0, request, seen }) as Box<dyn Task>
         };
         queues.into_iter().map(task).collect()
     }
@@ -70,7 +72,7 @@ impl Task for Connections {
         let mut seen = self.seen.lock().unwrap();
         self.taken = count.min(BATCH) as u32;
         for at in self.arrivals.drain(..self.taken as usize) {
-            time::work(REQUEST);
+            time::work(self.request);
             let answered = super::now().unwrap();
             assert!(answered > at, "answered before it came");
             seen.trace = (seen.trace ^ answered.0).wrapping_mul(0x100_0000_01b3).rotate_left(23);

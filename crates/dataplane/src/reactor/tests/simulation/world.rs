@@ -1,6 +1,7 @@
 //! Sixteen cores on one thread: whose clock is furthest behind has the next turn.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use ebb_policy::reactor::{
@@ -29,6 +30,8 @@ const ROUND: Nanos = Nanos(100);
 /// What work costs beside a sibling that works, and one that polls: `docs/models/reactor.md`.
 const BESIDE_BUSY: f64 = 1.6;
 const BESIDE_AWAKE: f64 = 1.15;
+/// For how long somebody else has a core: the hypervisor, an interrupt.
+pub const STALL: RangeInclusive<u64> = 100_000..=1_000_000;
 /// Events kept for a failure.
 const TAIL: usize = 40;
 
@@ -94,6 +97,8 @@ struct Seat {
     sleeps: Option<Sleep>,
     slept: Nanos,
     since: Nanos,
+    /// When somebody else has the core next.
+    stall: Nanos,
 }
 
 pub struct World {
@@ -125,7 +130,7 @@ impl Drop for World {
 fn machine(plan: &Plan) -> Machine {
     let cores = plan.cores;
     let beside = |core: usize| if plan.pairs { core ^ 1 } else { (core + cores / 2) % cores };
-    let sibling = |core: usize| (cores > 1).then(|| beside(core) as Core);
+    let sibling = |core: usize| (plan.siblings && cores > 1).then(|| beside(core) as Core);
     let core = |core| CoreSpec { sibling: sibling(core), node: 0 };
     Machine { cores: (0..cores).map(core).collect(), threads: plan.threads, wake: plan.wake }
 }
@@ -141,7 +146,7 @@ impl World {
     /// Of other tasks than a plan's.
     pub fn of(
         plan: Plan,
-        random: Pcg64Mcg,
+        mut random: Pcg64Mcg,
         seen: Arc<Mutex<Seen>>,
         tasks: Vec<Box<dyn Task>>,
     ) -> Self {
@@ -158,7 +163,8 @@ impl World {
         let seat = |mut reactor: Reactor| {
             reactor.begin();
             let zero = Nanos::ZERO;
-            Seat { reactor, next: zero, works: false, sleeps: None, slept: zero, since: zero }
+            let stall = Self::stall(&plan, zero, &mut random);
+            Seat { reactor, next: zero, works: false, sleeps: None, slept: zero, since: zero, stall }
         };
         let seats = reactors.into_iter().map(seat).collect();
         Self { plan, machine, seats, shared, steps, seen, random }
@@ -173,8 +179,20 @@ impl World {
         }
     }
 
+    /// When somebody has a core the next time.
+    fn stall(plan: &Plan, now: Nanos, random: &mut Pcg64Mcg) -> Nanos {
+        let Some(every) = plan.stalls else { return Nanos(u64::MAX) };
+        now + Nanos((-(1.0 - random.random::<f64>()).ln() * every.0 as f64) as u64)
+    }
+
     fn turn(&mut self, core: usize) {
         let begun = self.seats[core].next;
+        if begun >= self.seats[core].stall {
+            let until = begun + Nanos(self.random.random_range(STALL));
+            let seat = &mut self.seats[core];
+            (seat.next, seat.stall) = (until, Self::stall(&self.plan, until, &mut self.random));
+            return;
+        }
         let slowdown = self.slowdown(core, begun);
         let seat = &mut self.seats[core];
         time::set(begun, slowdown);
