@@ -241,11 +241,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..50_000 {
-                    let totals = CoreTotals {
-                        busy: Nanos(n),
-                        wasted: Nanos(n),
-                        ..CoreTotals::default()
-                    };
+                    let totals =
+                        CoreTotals { busy: Nanos(n), wasted: Nanos(n), ..CoreTotals::default() };
                     counters.publish(&totals, None);
                 }
                 done.store(true, Ordering::Release);

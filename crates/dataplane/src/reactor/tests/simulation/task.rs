@@ -55,7 +55,8 @@ impl Connections {
         let task = |arrivals| {
             let (waiting, seen) = (Waiting::default(), Arc::clone(seen));
             let request = plan.request;
-            Box::new(Self { arrivals, waiting, taken: 0, requests: 0, request, seen }) as Box<dyn Task>
+            Box::new(Self { arrivals, waiting, taken: 0, requests: 0, request, seen })
+                as Box<dyn Task>
         };
         queues.into_iter().map(task).collect()
     }

@@ -164,7 +164,15 @@ impl World {
             reactor.begin();
             let zero = Nanos::ZERO;
             let stall = Self::stall(&plan, zero, &mut random);
-            Seat { reactor, next: zero, works: false, sleeps: None, slept: zero, since: zero, stall }
+            Seat {
+                reactor,
+                next: zero,
+                works: false,
+                sleeps: None,
+                slept: zero,
+                since: zero,
+                stall,
+            }
         };
         let seats = reactors.into_iter().map(seat).collect();
         Self { plan, machine, seats, shared, steps, seen, random }
