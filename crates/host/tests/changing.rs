@@ -95,4 +95,23 @@ fn a_number_that_another_chip_takes_is_not_read() {
     assert_eq!(sockets, [61.0, 64.0]);
     assert_eq!(known.cooling.fans[0], ebb_policy::FanSignals::default());
     assert_eq!(known.cooling.inlet, None);
+    let said: Vec<_> = bench.host.notices().into_iter().map(|one| one.place.to_string()).collect();
+    assert!(!said.iter().any(|place| place.contains("gone")), "that was said: {said:?}");
+}
+
+/// What is said of a sensor is said once, however often parts come and go.
+#[test]
+fn a_sensor_s_nonsense_is_not_said_again_when_the_machine_changes() {
+    let tree = intel();
+    tree.put("sys/class/hwmon/hwmon3/temp1_input", 255_000);
+    let mut bench = Bench::new(tree);
+    let mut said = Vec::new();
+    for name in ["loop7", "zd0", "md9"] {
+        bench.host.follow();
+        signals(&mut bench);
+        said.extend(bench.host.notices().into_iter().map(|one| one.text));
+        bench.tree.put(&format!("sys/block/{name}/size"), 8);
+    }
+    let count = said.iter().filter(|text| text.contains("255 °C cannot be")).count();
+    assert_eq!(count, 1, "{said:?}");
 }

@@ -65,6 +65,11 @@ fn energy_zones_that_count_no_package_say_why() {
     assert!(!why.contains("dtpm"), "a limit is no counter: {why}");
     assert!(why.contains("intel-rapl:0/name: not there") && !why.contains("modprobe"), "{why}");
 
+    let tree = server(1);
+    tree.zone("intel-rapl:0:0", "dram", 9);
+    let why = reasons(&tree, "cpu_power");
+    assert!(why.starts_with("dram is a part") && !why.contains("modprobe"), "{why}");
+
     // Beside a package psys is no fault.
     let tree = server(1);
     tree.zone("intel-rapl:0", "package-0", 9).zone("intel-rapl:1", "psys", 9);

@@ -261,7 +261,10 @@ fn foreign(machine: &Machine, chip: &Chip) -> Option<&'static str> {
         return Some("an add-in card's: it cools what ebb does not sense");
     }
     if chip.of == Of::Supply || !chip.powers.is_empty() {
-        return Some("a power supply's or a card's: its chip measures their power");
+        return Some(
+            "a power supply's, a card's or a hub's: its chip measures power as well; \
+             [[machine.fans]] can name one of the server",
+        );
     }
     let labels = chip.temperatures.iter().map(|(_, label)| label.to_ascii_lowercase());
     let cools = |label: String| COOLANT.iter().any(|word| label.contains(word));

@@ -31,6 +31,7 @@ struct Parts {
     cpus: Vec<u16>,
     drives: Vec<Changed>,
     chips: Vec<Changed>,
+    zones: bool,
 }
 
 impl Host {
@@ -53,7 +54,8 @@ impl Host {
         if then.chips != now.chips {
             parts.chips = self.follow_chips(&mut notes);
         }
-        if then.zones != now.zones || then.chips != now.chips {
+        parts.zones = then.zones != now.zones;
+        if parts.zones || then.chips != now.chips {
             self.machine.zones = Zone::found(&self.machine.sys, &self.machine.chips);
         }
         self.take_in(&parts);
@@ -195,6 +197,7 @@ fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout
         | Place::PowerLimit { drive } => {
             parts.drives.iter().any(|(at, _)| layout.drives[*at].drive.id.as_ref() == Some(drive))
         }
+        Place::PackagePower { .. } => parts.zones,
         Place::Offline => !parts.cpus.is_empty(),
         Place::File { path } => parts.cpus.iter().any(|cpu| {
             let own = path.contains(&format!("/cpu/cpu{cpu}/"));
