@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use ebb_policy::units::Hertz;
+use ebb_host::{Contest, Holds, Host, Leave, State, Stated};
+use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{Control, Outcome, Plant, Signals};
 
 use crate::acting::Bench;
-use crate::tree::intel;
+use crate::tree::{amd, intel};
 
 fn signals(bench: &mut Bench) -> Signals {
     let mut signals = Signals::new(bench.host.topology());
@@ -76,6 +77,25 @@ fn cores_of_cpus_that_are_offline_count_as_parked() {
     let limit = "sys/devices/system/cpu/cpufreq/policy3/scaling_max_freq";
     assert_eq!(bench.tree.get(limit), "2000000", "at once");
     assert_eq!(signals(&mut bench).groups[0].active, Some(8));
+}
+
+/// What the operator holds of each disk is to be held of one that comes later.
+#[test]
+fn a_disk_that_comes_later_is_held_as_well() {
+    let tree = amd();
+    let holds = Holds { disk_standby: Some(Nanos::from_secs(600)), ..Holds::default() };
+    let held = holds.places(&tree.machine()).unwrap();
+    let (folder, owned) = (tempfile::tempdir().unwrap(), [Control::FanDuty]);
+    let state = State::open(folder.path()).unwrap();
+    let mut host = Host::new(tree.machine(), &Stated::default(), &owned).unwrap();
+    host.act(&owned, held, |_| Leave::Restore, Contest::Reassert, &state).unwrap();
+    host.follow();
+    tree.put("sys/block/md0/size", 8);
+    assert!(!host.follow().unwrap().is_new);
+    tree.disk("sdc", "naa.5000c500d5f1a2b5").put("sys/block/sdc/queue/rotational", 0);
+    assert!(!host.follow().unwrap().is_new, "it does not turn");
+    tree.disk("sdd", "naa.5000c500d5f1a2b6");
+    assert!(host.follow().unwrap().is_new);
 }
 
 /// What is read of a chip that has gone is nothing, whoever has its number now.

@@ -35,12 +35,14 @@ pub struct Holds {
 }
 
 /// The places of all that is held.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Held {
     /// Held all the time.
     pub constant: Vec<Hold>,
     /// Held while background work races.
     pub race: Vec<Hold>,
+    /// What they are the places of: those of parts that come later are held as well.
+    pub of: Holds,
 }
 
 impl Held {
@@ -85,6 +87,14 @@ pub struct Hold {
 }
 
 impl Holds {
+    /// Whether any of it is of processors.
+    #[must_use]
+    pub fn are_of_cpus(&self) -> bool {
+        self.package_power.is_some()
+            || self.cpu_latency.is_some()
+            || self.energy_preference.is_some()
+    }
+
     /// Whether it can be held on any machine.
     ///
     /// # Errors
@@ -166,7 +176,7 @@ impl Holds {
                 hold("power/control".to_owned(), "auto".to_owned());
             }
         }
-        Ok(Held { constant: all, race: self.race() })
+        Ok(Held { constant: all, race: self.race(), of: self.clone() })
     }
 
     fn drive_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {

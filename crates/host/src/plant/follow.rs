@@ -147,11 +147,11 @@ impl Host {
         }
     }
 
-    /// Whether there is now what a policy would steer and does not know of.
+    /// Whether there is now what a policy would steer, or the operator holds, and was not there.
     fn has_new(&self) -> bool {
-        let (machine, frame) = (&self.machine, &self.layout);
+        let (machine, frame, (holds, held)) = (&self.machine, &self.layout, &self.holds);
         let owns = |family| self.owned.iter().any(|control| control.row().steward == family);
-        if owns(Steward::Cpu) {
+        if owns(Steward::Cpu) || holds.are_of_cpus() {
             let known = |cpu: &u16| machine.cpus.cpus.iter().any(|one| one.number == *cpu);
             let online = machine.sys.cpus(ONLINE).unwrap_or_default();
             if !online.iter().all(known) {
@@ -163,7 +163,8 @@ impl Host {
         if drives && machine.drives.iter().any(|drive| !is_known(frame, drive)) {
             return true;
         }
-        self.cooling
+        let now = holds.places(machine).unwrap_or_default();
+        self.cooling || !now.constant.iter().all(|hold| held.contains(&hold.place))
     }
 
     /// The same of fans and of sockets' sensors alone.
