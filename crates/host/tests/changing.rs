@@ -95,7 +95,12 @@ fn a_disk_that_comes_later_is_held_as_well() {
     tree.disk("sdc", "naa.5000c500d5f1a2b5").put("sys/block/sdc/queue/rotational", 0);
     assert!(!host.follow().unwrap().is_new, "it does not turn");
     tree.disk("sdd", "naa.5000c500d5f1a2b6");
-    assert!(host.follow().unwrap().is_new);
+    tree.chip(7, "jc42", "0-0018", &[("temp1_input", "31000")]);
+    tree.put("sys/devices/system/cpu/online", "0-17");
+    let followed = host.follow().unwrap();
+    let new =
+        ["cpu16-17 are new", "sdd (naa.5000c500d5f1a2b6) is new", "chip jc42 (0-0018) is new"];
+    assert_eq!((followed.is_new, &followed.notes[..]), (true, &new.map(str::to_owned)[..]));
 }
 
 /// What is read of a chip that has gone is nothing, whoever has its number now.

@@ -144,6 +144,16 @@ fn the_power_meter_of_acpi_is_found_where_its_driver_puts_it() {
 }
 
 #[test]
+fn a_mean_that_cannot_be_read_is_not_preferred() {
+    let tree = server(1);
+    let both = [("power1_average", ""), ("power1_input", "250000000")];
+    tree.chip(0, "power_meter", "ACPI000D:00", &both);
+    assert_eq!(rows(&tree, "power"), [good("hwmon/hwmon0/power1_input", 250.0)]);
+    tree.put("sys/class/hwmon/hwmon0/power1_average", 240_000_000);
+    assert_eq!(rows(&tree, "power"), [good("hwmon/hwmon0/power1_average", 240.0)]);
+}
+
+#[test]
 fn a_meter_s_nonsense_makes_that_meter_absent_and_named() {
     // 0xffffffff mW is ACPI's "unknown".
     for odd in ["0", "-5000000", "4294967295000", "n/a"] {

@@ -310,7 +310,12 @@ fn unseen(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
 
 /// Why a fan could not be set back: its mode and its duty are one thing.
 fn settable(machine: &Machine, fan: &Fan) -> Option<String> {
-    let duty = machine.chips[fan.chip].duty_file(&fan.pwm);
+    let chip = &machine.chips[fan.chip];
+    let is_like = |one: &&Chip| (&one.name, &one.device) == (&chip.name, &chip.device);
+    if machine.chips.iter().filter(is_like).count() > 1 {
+        return Some("two chips have this name and device: nothing tells them apart".to_owned());
+    }
+    let duty = chip.duty_file(&fan.pwm);
     let files = std::iter::once(duty).chain(fan.mode_file(machine));
     files.into_iter().find_map(|file| Some(machine.sys.settable(&file).err()?.to_string()))
 }

@@ -118,8 +118,8 @@ impl Machine {
     }
 
     /// The sensors of each socket, as chip and input: the hottest of them is its temperature. None
-    /// at all where there are fewer chips than sockets, each with inputs of one: which of them lacks
-    /// one is not known.
+    /// at all where there are fewer chips than sockets, each of one: which of them lacks one is not
+    /// known.
     #[must_use]
     pub fn socket_sensors(&self) -> Vec<Vec<(usize, String)>> {
         let inputs = |at: usize| self.chips[at].socket_inputs(&self.sys);

@@ -46,7 +46,8 @@ enum Ops {
 pub struct UnknownColumns(String);
 
 const HELP: &str = "times in s, ms, us, ns or 100ns, places in bytes, sectors or KiB; latency, \
-                    stream; op, op:1=read, op:0=read or op:scsi; - for what is not used, ... for all that follows";
+                    stream; op as words, op:1=read, op:0=read or op:scsi; - for what is not used, \
+                    ... for all that follows";
 
 impl Columns {
     const MOST: usize = 32;

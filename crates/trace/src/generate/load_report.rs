@@ -14,7 +14,8 @@ const DAY: f64 = 86_400.0;
 /// How the two name the column of devices.
 const DEVICES: [&str; 3] = ["Device", "Device:", "DEV"];
 
-/// Whether a text that begins so is a report: by its first line, or by a heading where that is gone.
+/// Whether a text that begins so is a report: by its first line or, where that is gone, by a
+/// heading.
 pub(super) fn is_one(head: &str) -> bool {
     let is_heading = |line: &str| line.split_whitespace().any(|word| DEVICES.contains(&word));
     head.starts_with("Linux ") || head.lines().any(is_heading)
