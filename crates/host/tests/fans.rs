@@ -108,6 +108,7 @@ fn labels_say_which_fan_is_none() {
         ("W_PUMP+", "pump"),
         ("AIO_PUMP", "pump"),
         ("CPU AIO", "pump"),
+        ("AIO1 Fan", "pump"),
         ("Water Flow", "pump"),
         ("PSU Fan", "supply"),
     ] {

@@ -286,7 +286,8 @@ fn is_hid(chip: &Chip) -> bool {
 fn labelled(fan: &Fan) -> Option<&'static str> {
     let label = fan.label.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| label.contains(word));
-    let is_aio = label.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "aio");
+    let is_aio =
+        label.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word.starts_with("aio"));
     if has(&COOLANT) || is_aio {
         return Some("a pump's, by its label");
     }
