@@ -115,6 +115,9 @@ fn a_unified_hierarchy_without_cpuset_says_whose_it_is() {
         let tree = server(1);
         tree.put("proc/cgroups", format!("{heading}{line}"));
         assert!(reasons(&tree, "active_cores").contains("mount the unified hierarchy"));
+        // What cgroup v1 has there are hierarchies and no groups.
+        tree.put("sys/fs/cgroup/cpuset/cpuset.cpus", "0-3");
+        assert_eq!(ebb_host::parkable(&tree.machine().sys), []);
         tree.put("sys/fs/cgroup/cgroup.controllers", "cpu io memory pids");
         let why = reasons(&tree, "active_cores");
         assert!(why.contains(says) && !why.contains("mount the"), "{why}");

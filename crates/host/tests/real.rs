@@ -109,6 +109,7 @@ fn epycs_say_their_power_by_hsmp() {
     assert_eq!(sensed(&tree).0.power.cpu, None, "one of two");
     tree.chip(1, "amd_hsmp_hwmon", "AMDI0097:01", &[("power1_input", "210000000")]);
     assert_eq!(sensed(&tree).0.power.cpu, Some(Watts(410.0)));
+    assert!(reasons(&tree, "socket_temperature").contains("modprobe"), "it says no temperature");
 }
 
 #[test]

@@ -69,8 +69,6 @@ const CHIPS: &[Row] = &[
     cpu("k8temp", &["k8temp"], &[]),
     cpu("via-cputemp", &["via_cputemp"], &[]),
     cpu("xgene-hwmon", &["apm_xgene"], &["soc temperature"]),
-    // Power alone.
-    cpu("amd_hsmp", &["amd_hsmp_hwmon"], &[]),
     // The firmware names the inputs of these, and some are the board's.
     firmware("scpi-hwmon", &["scpi_sensors"], &FIRMWARE),
     firmware("scmi-hwmon", &["scmi_sensors"], &FIRMWARE),
