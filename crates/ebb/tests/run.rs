@@ -117,8 +117,6 @@ impl Copy {
         }
         let mut all = Vec::new();
         walk(&self.folder.path().join("root"), &mut all);
-        // The board moves it by itself.
-        all.retain(|(file, _)| !file.ends_with("pwm1") && !file.ends_with("pwm2"));
         all.sort();
         all
     }

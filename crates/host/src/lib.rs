@@ -28,7 +28,7 @@ mod sys;
 pub use act::by_hand::{HeldFans, SweepError};
 pub use act::contact::{Trial, Verdict};
 pub use act::cpusets::{Parkable, parkable};
-pub use act::groups::outside;
+pub use act::groups::{lacks_cpuset, outside};
 pub use act::hold::{Held, Hold, Holds};
 pub use act::lock::{Lock, remembered};
 pub use act::originals::{Leave, Original, Originals, State};

@@ -11,8 +11,9 @@ use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Top
 
 use crate::act::acting::Acting;
 use crate::act::contact::{Contact, PowerWatch, Trial, Verdict};
-use crate::act::hold::Held;
+use crate::act::hold::{Held, Holds};
 use crate::act::idle_wake;
+use crate::act::knob::Place;
 use crate::act::lock;
 use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
@@ -52,6 +53,8 @@ pub struct Host {
     /// What was stated and is steered.
     stated: Stated,
     owned: Vec<Control>,
+    /// What the operator holds, and where it was held at the start.
+    holds: (Holds, Vec<Place>),
     /// What there was when that was last looked at, and when each chip and drive came.
     glance: Glance,
     chips: Chips,
@@ -85,6 +88,7 @@ impl Host {
         Ok(Self {
             stated: stated.clone(),
             owned: owned.to_vec(),
+            holds: Default::default(),
             // The first look finds what has changed since the machine was found.
             glance: Glance::default(),
             chips,
@@ -162,6 +166,8 @@ impl Host {
         contest: Contest,
         state: &State,
     ) -> Result<Vec<Notice>, StateError> {
+        let places = holds.constant.iter().map(|hold| hold.place.clone());
+        self.holds = (holds.of.clone(), places.collect());
         let raises = self.layout.raise_limits;
         let kept = if raises { Vec::new() } else { holds.keep_limits(&self.machine) };
         let units = places::units(&self.machine, &self.layout, &self.topology, owned);

@@ -500,14 +500,12 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
     match control {
         Control::ActiveCores => {
             let path = format!("{CGROUPS}/cgroup.controllers");
-            match sys.text(&path) {
-                Ok(text) if text.split_whitespace().any(|one| one == "cpuset") => {
-                    active_cores(machine, list);
-                }
-                Ok(_) => list.left([(path, groups::without_cpuset(sys).to_owned())]),
-                Err(_) => {}
+            match groups::lacks_cpuset(sys) {
+                None => active_cores(machine, list),
+                Some(why) if sys.has(&path) => list.left([(path, why.to_owned())]),
+                Some(_) => {}
             }
-            "no cpuset in sys/fs/cgroup: mount the unified hierarchy (cgroup v2)"
+            groups::NO_HIERARCHY
         }
         Control::Frequency | Control::FrequencyCap => {
             for policy in &machine.cpus.policies {

@@ -288,6 +288,55 @@ fn a_power_limit_is_a_cap_in_small_steps() {
     }
 }
 
+/// Packages that go offline and come back in another order are numbered anew.
+#[test]
+fn a_power_limit_follows_its_package_and_not_its_number() {
+    let tree = intel();
+    let zones = "sys/class/powercap";
+    let limits = [(0, 250_000_000), (1, 260_000_000)];
+    for (package, limit) in limits {
+        let zone = format!("{zones}/intel-rapl:{package}");
+        tree.put(&format!("{zone}/constraint_0_name"), "long_term")
+            .put(&format!("{zone}/constraint_0_power_limit_uw"), limit);
+    }
+    let holds = Holds { package_power: Some(Watts(150.0)), ..Holds::default() };
+    let held = holds.places(&tree.machine()).unwrap();
+    let mut bench = Bench::stated(tree, &Stated::default(), Leave::Restore, held);
+    let request = bench.request();
+    bench.apply(&request);
+    let is = |bench: &Bench, number| {
+        bench.tree.get(&format!("{zones}/intel-rapl:{number}/constraint_0_power_limit_uw"))
+    };
+    assert_eq!([is(&bench, 0), is(&bench, 1)], ["150000000", "150000000"]);
+    bench.host.follow();
+    let root = bench.tree.path().to_owned();
+    let rename = |from: &str, to: &str| std::fs::rename(root.join(from), root.join(to)).unwrap();
+    let [zero, one] = [0, 1].map(|number| format!("{zones}/intel-rapl:{number}"));
+    rename(&zero, "away");
+    rename(&one, &zero);
+    bench.host.follow().unwrap();
+    bench.apply(&request);
+    bench.restore();
+    assert_eq!(is(&bench, 0), "260000000", "package-1");
+    rename("away", &one);
+    bench.restore();
+    assert_eq!(is(&bench, 1), "250000000", "package-0, which waited");
+}
+
+#[test]
+fn limits_that_are_turned_off_are_named() {
+    let tree = intel();
+    for (zone, on) in [("intel-rapl:0", 1), ("intel-rapl:1", 0)] {
+        let zone = format!("sys/class/powercap/{zone}");
+        tree.put(&format!("{zone}/constraint_0_name"), "long_term")
+            .put(&format!("{zone}/constraint_0_power_limit_uw"), 250_000_000)
+            .put(&format!("{zone}/enabled"), on);
+    }
+    let holds = Holds { package_power: Some(Watts(150.0)), ..Holds::default() };
+    let error = holds.places(&tree.machine()).unwrap_err();
+    assert!(error.contains("package-1 are turned off: write 1 to /sys"), "{error}");
+}
+
 #[test]
 fn what_the_operator_holds_is_held_and_set_back() {
     let tree = intel();

@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use ebb_policy::units::Hertz;
+use ebb_host::{Contest, Holds, Host, Leave, State, Stated};
+use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{Control, Outcome, Plant, Signals};
 
 use crate::acting::Bench;
-use crate::tree::intel;
+use crate::tree::{amd, intel};
 
 fn signals(bench: &mut Bench) -> Signals {
     let mut signals = Signals::new(bench.host.topology());
@@ -78,6 +79,30 @@ fn cores_of_cpus_that_are_offline_count_as_parked() {
     assert_eq!(signals(&mut bench).groups[0].active, Some(8));
 }
 
+/// What the operator holds of each disk is to be held of one that comes later.
+#[test]
+fn a_disk_that_comes_later_is_held_as_well() {
+    let tree = amd();
+    let holds = Holds { disk_standby: Some(Nanos::from_secs(600)), ..Holds::default() };
+    let held = holds.places(&tree.machine()).unwrap();
+    let (folder, owned) = (tempfile::tempdir().unwrap(), [Control::FanDuty]);
+    let state = State::open(folder.path()).unwrap();
+    let mut host = Host::new(tree.machine(), &Stated::default(), &owned).unwrap();
+    host.act(&owned, held, |_| Leave::Restore, Contest::Reassert, &state).unwrap();
+    host.follow();
+    tree.put("sys/block/md0/size", 8);
+    assert!(!host.follow().unwrap().is_new);
+    tree.disk("sdc", "naa.5000c500d5f1a2b5").put("sys/block/sdc/queue/rotational", 0);
+    assert!(!host.follow().unwrap().is_new, "it does not turn");
+    tree.disk("sdd", "naa.5000c500d5f1a2b6");
+    tree.chip(7, "jc42", "0-0018", &[("temp1_input", "31000")]);
+    tree.put("sys/devices/system/cpu/online", "0-17");
+    let followed = host.follow().unwrap();
+    let new =
+        ["cpu16-17 are new", "sdd (naa.5000c500d5f1a2b6) is new", "chip jc42 (0-0018) is new"];
+    assert_eq!((followed.is_new, &followed.notes[..]), (true, &new.map(str::to_owned)[..]));
+}
+
 /// What is read of a chip that has gone is nothing, whoever has its number now.
 #[test]
 fn a_number_that_another_chip_takes_is_not_read() {
@@ -95,4 +120,23 @@ fn a_number_that_another_chip_takes_is_not_read() {
     assert_eq!(sockets, [61.0, 64.0]);
     assert_eq!(known.cooling.fans[0], ebb_policy::FanSignals::default());
     assert_eq!(known.cooling.inlet, None);
+    let said: Vec<_> = bench.host.notices().into_iter().map(|one| one.place.to_string()).collect();
+    assert!(!said.iter().any(|place| place.contains("gone")), "that was said: {said:?}");
+}
+
+/// What is said of a sensor is said once, however often parts come and go.
+#[test]
+fn a_sensor_s_nonsense_is_not_said_again_when_the_machine_changes() {
+    let tree = intel();
+    tree.put("sys/class/hwmon/hwmon3/temp1_input", 255_000);
+    let mut bench = Bench::new(tree);
+    let mut said = Vec::new();
+    for name in ["loop7", "zd0", "md9"] {
+        bench.host.follow();
+        signals(&mut bench);
+        said.extend(bench.host.notices().into_iter().map(|one| one.text));
+        bench.tree.put(&format!("sys/block/{name}/size"), 8);
+    }
+    let count = said.iter().filter(|text| text.contains("255 °C cannot be")).count();
+    assert_eq!(count, 1, "{said:?}");
 }

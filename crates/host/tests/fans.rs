@@ -90,12 +90,25 @@ fn the_fans_of_cards_supplies_and_coolers_are_left_alone() {
 }
 
 #[test]
+fn fans_of_chips_that_nothing_tells_apart_are_left_alone() {
+    let tree = bare();
+    for number in [1, 2] {
+        tree.chip(number, "pwmfan", "pwm-fan", &[("fan1_input", "900"), ("pwm1", "60")]);
+    }
+    let (machine, all) = (tree.machine(), |fans: Fans| fans.fans.into_iter().map(|fan| fan.left));
+    for left in all(Fans::found(&machine, &[])) {
+        assert!(left.unwrap().contains("two chips have this name"));
+    }
+}
+
+#[test]
 fn labels_say_which_fan_is_none() {
     for (label, why) in [
         ("Pump speed", "pump"),
         ("W_PUMP+", "pump"),
         ("AIO_PUMP", "pump"),
         ("CPU AIO", "pump"),
+        ("AIO1 Fan", "pump"),
         ("Water Flow", "pump"),
         ("PSU Fan", "supply"),
     ] {

@@ -57,6 +57,12 @@ fn drives_have_an_identity_and_virtual_devices_are_none() {
     let chip = machine.drive_chip(&machine.drives[0]).unwrap();
     assert_eq!(chip.temperature(&machine.sys, "temp1").unwrap().0, 38.85);
     assert!(machine.drive_chip(&machine.drives[1]).is_none());
+    // Before Linux 5.12 the chip is of the PCI function.
+    tree.put("sys/class/nvme/nvme1/address", "0000:02:00.0");
+    tree.chip(9, "nvme", "0000:02:00.0", &[("temp1_input", "41850")]);
+    let machine = tree.machine();
+    let chip = machine.drive_chip(&machine.drives[1]).unwrap();
+    assert_eq!(chip.temperature(&machine.sys, "temp1").unwrap().0, 41.85);
     let tree = amd();
     let amd = tree.machine();
     assert!(amd.drives.iter().all(|drive| drive.rotational));

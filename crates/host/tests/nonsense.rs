@@ -65,6 +65,11 @@ fn energy_zones_that_count_no_package_say_why() {
     assert!(!why.contains("dtpm"), "a limit is no counter: {why}");
     assert!(why.contains("intel-rapl:0/name: not there") && !why.contains("modprobe"), "{why}");
 
+    let tree = server(1);
+    tree.zone("intel-rapl:0:0", "dram", 9);
+    let why = reasons(&tree, "cpu_power");
+    assert!(why.starts_with("dram is a part") && !why.contains("modprobe"), "{why}");
+
     // Beside a package psys is no fault.
     let tree = server(1);
     tree.zone("intel-rapl:0", "package-0", 9).zone("intel-rapl:1", "psys", 9);
@@ -110,6 +115,9 @@ fn a_unified_hierarchy_without_cpuset_says_whose_it_is() {
         let tree = server(1);
         tree.put("proc/cgroups", format!("{heading}{line}"));
         assert!(reasons(&tree, "active_cores").contains("mount the unified hierarchy"));
+        // What cgroup v1 has there are hierarchies and no groups.
+        tree.put("sys/fs/cgroup/cpuset/cpuset.cpus", "0-3");
+        assert_eq!(ebb_host::parkable(&tree.machine().sys), []);
         tree.put("sys/fs/cgroup/cgroup.controllers", "cpu io memory pids");
         let why = reasons(&tree, "active_cores");
         assert!(why.contains(says) && !why.contains("mount the"), "{why}");

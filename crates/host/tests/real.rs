@@ -76,6 +76,42 @@ fn an_altra_says_its_heat_and_power_by_apm_xgene() {
     assert_eq!((sockets(&signals), said), (vec![Some(52.0)], String::new()));
 }
 
+/// Zones of device trees are chips of one driver, whatever their names; and the firmware's one chip
+/// has the inputs of all processors.
+#[test]
+fn inputs_of_all_processors_stand_for_each() {
+    let tree = server(1);
+    let zones = ["cpu_thermal", "cluster6_7_thermal", "ddr_cluster5_thermal", "core_cluster1"];
+    for (at, (zone, heat)) in
+        zones.into_iter().zip(["41000", "61000", "70000", "52000"]).enumerate()
+    {
+        let device = format!("thermal_zone{at}");
+        tree.chip(at as u16, zone, &device, &[("temp1_input", heat)]);
+    }
+    assert_eq!(sockets(&sensed(&tree).0), [Some(61.0)]);
+    let tree = server(2);
+    let inputs = [
+        ("temp1_input", "45000"),
+        ("temp1_label", "Chip 0 Core 0"),
+        ("temp2_input", "65000"),
+        ("temp2_label", "Chip 8 Core 1"),
+        ("temp3_input", "72000"),
+        ("temp3_label", "Chip 8 DIMM 0"),
+    ];
+    tree.chip(0, "ibmpowernv", "opal-sensor", &inputs);
+    assert_eq!(sockets(&sensed(&tree).0), [Some(65.0); 2]);
+}
+
+#[test]
+fn epycs_say_their_power_by_hsmp() {
+    let tree = server(2);
+    tree.chip(0, "amd_hsmp_hwmon", "AMDI0097:00", &[("power1_input", "200000000")]);
+    assert_eq!(sensed(&tree).0.power.cpu, None, "one of two");
+    tree.chip(1, "amd_hsmp_hwmon", "AMDI0097:01", &[("power1_input", "210000000")]);
+    assert_eq!(sensed(&tree).0.power.cpu, Some(Watts(410.0)));
+    assert!(reasons(&tree, "socket_temperature").contains("modprobe"), "it says no temperature");
+}
+
 #[test]
 fn advice_is_of_the_machine_s_architecture() {
     let arm = Tree::new();
@@ -106,6 +142,16 @@ fn the_power_meter_of_acpi_is_found_where_its_driver_puts_it() {
     assert_eq!(rows(&tree, "power"), [good("hwmon/hwmon2/device/power1_average", 412.0)]);
     assert_eq!(tree.machine().chips[0].device.as_deref(), Some("ACPI000D:00"));
     assert_eq!(sensed(&tree).0.power.total, Some(Watts(412.0)));
+}
+
+#[test]
+fn a_mean_that_cannot_be_read_is_not_preferred() {
+    let tree = server(1);
+    let both = [("power1_average", ""), ("power1_input", "250000000")];
+    tree.chip(0, "power_meter", "ACPI000D:00", &both);
+    assert_eq!(rows(&tree, "power"), [good("hwmon/hwmon0/power1_input", 250.0)]);
+    tree.put("sys/class/hwmon/hwmon0/power1_average", 240_000_000);
+    assert_eq!(rows(&tree, "power"), [good("hwmon/hwmon0/power1_average", 240.0)]);
 }
 
 #[test]

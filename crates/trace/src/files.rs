@@ -78,7 +78,7 @@ impl Read for Patient {
 ///
 /// # Errors
 /// When it is a directory or cannot be opened.
-pub fn open_beside(path: impl AsRef<Path>) -> io::Result<Box<dyn Read>> {
+pub fn open_beside(path: impl AsRef<Path>) -> io::Result<Box<dyn Read + Send>> {
     let file = open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_dir() {

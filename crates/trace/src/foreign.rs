@@ -61,31 +61,44 @@ fn instead(head: &[u8]) -> Option<String> {
 }
 
 /// Data of other programs by their first bytes, and what to do with them.
-const DATA: [(&[u8], &str, &str); 12] = [
+const DATA: [(&[u8], &str, &str); 18] = [
     (b"DSv1", "a DataSeries file", "ds2txt prints it; read that with --columns"),
     (b"PERFILE2", "a recording of perf", "perf script prints it; record with blktrace instead"),
     (b"\x17\x08\x44tracing", "a recording of trace-cmd", "record with blktrace instead"),
     (b"\xc1\x1f\xfc\xc1", "a CTF trace (LTTng)", "babeltrace prints it"),
     (b"\xd4\xc3\xb2\xa1", "captured network packets", "there are no block requests in it"),
+    (b"\xa1\xb2\xc3\xd4", "captured network packets", "there are no block requests in it"),
+    (b"\x4d\x3c\xb2\xa1", "captured network packets", "there are no block requests in it"),
+    (b"\xa1\xb2\x3c\x4d", "captured network packets", "there are no block requests in it"),
     (b"\x0a\x0d\x0d\x0a", "captured network packets", "there are no block requests in it"),
     (b"\x89HDF", "an HDF5 file", "write its table as Parquet or CSV, and read that with --columns"),
     (b"ARROW1", "an Arrow file", "write it as Parquet with Ebb's columns, or as CSV"),
     (b"Obj\x01", "an Avro file", "write it as Parquet with Ebb's columns, or as CSV"),
     (b"ORC", "an ORC file", "write it as Parquet with Ebb's columns, or as CSV"),
     (b"SQLite format 3", "a SQLite database", "export a table as CSV and read it with --columns"),
+    // LCS_TRACE_START_MAGIC.
+    (b"\xf0\xde\xbc\x9a\x78\x56\x34\x12", CACHES, DIGESTS),
+    (b"\x7fELF", "a program", "look at what was named or downloaded"),
+    (b"%PDF", "a PDF document", "look at what was named or downloaded"),
     (b"\x93NUMPY", "a NumPy array", "write it as CSV and read that with --columns"),
 ];
 
 /// Text of other programs by what stands in it, and why it is no trace.
-const TEXT: [(&str, &str, &str); 10] = [
+const TEXT: [(&str, &str, &str); 16] = [
     (" CPU)", "a report of iostat or sar", SHAPE),
     ("\"resultType\"", "an answer of Prometheus", SHAPE),
     ("\"sysstat\"", "a report of iostat or sadf in JSON", SHAPE),
+    ("Attaching ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
+    ("Attached ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
+    ("TIME(ms) ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
+    (": count ", "a histogram of a BPF tool", "BCC's biosnoop prints each request"),
+    (" MAJ MIN ", "the output of biotop", "BCC's biosnoop prints each request"),
     (
-        "Attaching ",
-        "the output of bpftrace",
-        "its biosnoop prints neither sectors nor bytes: use BCC's",
+        "usertable ",
+        "operations of YCSB",
+        "its keys have no places on a device: record with blktrace",
     ),
+    ("fio version 1", "a log of an old fio", "fio 2 and 3 write versions that have times"),
     ("block_rq_", EVENTS, "record with blktrace, or with BCC's biosnoop"),
     ("block_bio_", EVENTS, "record with blktrace, or with BCC's biosnoop"),
     (".OBJECT ", "a trace of an object store", "its objects have no places on a device"),
@@ -93,6 +106,9 @@ const TEXT: [(&str, &str, &str); 10] = [
     ("openat(", SYSCALLS, "record requests below the page cache, with blktrace"),
     ("\"fio version\"", "the JSON report of fio", "fio's write_iolog writes the requests"),
 ];
+const BPFTRACE: &str = "the output of bpftrace";
+const CACHES: &str = "a trace of caches (libCacheSim)";
+const DIGESTS: &str = "it has digests of objects in place of addresses";
 const EVENTS: &str = "events of the kernel (ftrace, perf script)";
 const SYSCALLS: &str = "system calls (strace)";
 const SHAPE: &str = "it has loads over time, no requests, and can shape a generated load: \
@@ -107,12 +123,22 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
     } else if let Some((_, what, why)) = TEXT.iter().find(|(mark, ..)| text.contains(mark)) {
         (*what, *why)
     } else if name.contains("oracleGeneral") {
-        ("a trace of caches (libCacheSim)", "it has digests of objects in place of addresses")
+        (CACHES, DIGESTS)
     } else if is_fio_log(&text) {
         (
             "a log of fio's latencies, rates or bandwidths",
             "its requests are in what write_iolog writes; latencies with log_offset=1 can be read \
              with --columns time:ms,latency:ns,op:0=read,size:bytes,offset:bytes,...",
+        )
+    } else if text.trim_start().starts_with(['{', '[']) {
+        (
+            "JSON of a kind that Ebb does not know",
+            "write its rows as CSV, and read that with --columns",
+        )
+    } else if head.contains(&0) {
+        (
+            "binary data of a kind that Ebb does not know",
+            "export it as text, and read that with --columns",
         )
     } else {
         return None;
@@ -179,6 +205,13 @@ mod tests {
             ("dd 12 [001] 1.5: block:block_rq_issue: 8,0 W 4096 () 8 + 8 [dd]\n", "perf script"),
             ("1219008 REST.PUT.OBJECT 8d4fcda3d675bac9 1056\n", "an object store"),
             ("openat(AT_FDCWD, \"/etc/passwd\", O_RDONLY) = 3\n", "strace"),
+            ("TIME(ms) DISK COMM PID LAT(ms)\n611 nvme0n1 bash 4179 10\n", "bpftrace"),
+            ("Tracing block device I/O... Hit Ctrl-C.\n\n usecs : count distribution\n", "BPF"),
+            ("PID COMM D MAJ MIN DISK I/O Kbytes AVGms\n1 cksum R 8 0 sda 3 2 3.39\n", "biotop"),
+            ("READ usertable user85170976 [ <all fields>]\n", "YCSB"),
+            ("fio version 1 iolog\nsda\n", "an old fio"),
+            ("[{\"ts\": 1, \"op\": \"R\"}]\n", "JSON"),
+            ("\u{1}\0\u{2}\0\0", "binary data"),
             ("500, 81920, 0, 4096, 0, 0\n1000, 81920, 1, 4096, 0, 0\n", "op:0=read"),
         ] {
             let error = refused(text.as_bytes());

@@ -8,7 +8,7 @@ use parquet::file::reader::ChunkReader;
 
 use crate::files::{self, Patient};
 use crate::foreign;
-use crate::format::field::{is_comment, shown};
+use crate::format::field::{is_comment, is_heading, shown};
 use crate::format::{
     Columns, Detected, Format, Nearest, Records, detect, nearest, parquet as own, vscsi,
 };
@@ -135,17 +135,10 @@ fn parquet<R: ChunkReader + 'static>(
 
 fn stream(
     name: String,
-    mut from: Box<dyn Read + Send>,
+    from: Box<dyn Read + Send>,
     options: &OpenOptions,
 ) -> Result<Reader, TraceError> {
-    let magic = head_of(&mut from, MAGIC);
-    let packed = magic.bytes.clone();
-    let mut plain = unpacked(&packed, Box::new(magic.then(from)))
-        .map_err(|source| TraceError::Io { file: name.clone(), source })?;
-    let mut head = head_of(&mut plain, HEAD);
-    if head.bytes.starts_with(UTF8_MARK) {
-        head.bytes.drain(..UTF8_MARK.len());
-    }
+    let (mut head, mut plain) = begun(&name, from)?;
     while !head.whole && head.error.is_none() && head.bytes.len() < PREFACE {
         let needed = (preface(&head.bytes) + HEAD).saturating_sub(head.bytes.len());
         if needed == 0 {
@@ -181,6 +174,35 @@ fn stream(
     };
     let reader = Reader::new(name, format, records, options.lenient);
     Ok(if options.format.is_none() { reader.detected() } else { reader })
+}
+
+/// How a stream begins once it is unpacked, without the mark of its encoding, and the rest of it.
+fn begun(
+    name: &str,
+    mut from: Box<dyn Read + Send>,
+) -> Result<(Head, Box<dyn Read + Send>), TraceError> {
+    let magic = head_of(&mut from, MAGIC);
+    let packed = magic.bytes.clone();
+    let mut plain = unpacked(&packed, Box::new(magic.then(from)))
+        .map_err(|source| TraceError::Io { file: name.to_owned(), source })?;
+    let mut head = head_of(&mut plain, HEAD);
+    if head.bytes.starts_with(UTF8_MARK) {
+        head.bytes.drain(..UTF8_MARK.len());
+    }
+    Ok((head, plain))
+}
+
+/// Text that is no trace, unpacked, and how it begins; `name` is for messages.
+pub(crate) fn text(
+    name: &str,
+    from: impl Read + Send + 'static,
+) -> Result<(Vec<u8>, Box<dyn Read + Send>), TraceError> {
+    let (head, plain) = begun(name, Box::new(from))?;
+    if let Some(reason) = foreign::packed(&head.bytes) {
+        return Err(TraceError::Format { file: name.to_owned(), reason });
+    }
+    let bytes = head.bytes.clone();
+    Ok((bytes, Box::new(head.then(plain))))
 }
 
 /// Undoes gzip (RFC 1952) or zstd (RFC 8878) where their magic numbers say so. Files of several
@@ -222,7 +244,10 @@ fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
         None if preface(&head.bytes) >= PREFACE => {
             format!("its first {} KiB are comments or blank", PREFACE >> 10)
         }
-        None => "no known format fits its first lines".to_owned(),
+        None => "there are only comments and blank lines".to_owned(),
+        Some(Nearest { text, .. }) if head.whole && is_heading(text) => {
+            format!("there is one line, '{}', and no record behind it", shown(text))
+        }
         Some(Nearest { line, text, fault: None }) => {
             format!("no known format fits its first lines; line {line} is '{}'", shown(text))
         }
@@ -310,7 +335,9 @@ mod tests {
             ("419,X,5613568,4096,157780814\n", "alibaba is nearest: type is 'X', not R or W"),
             ("# a\n0,R,0,4096\n", "fits line 2, '0,R,0,4096'; alibaba is nearest: column"),
             ("a,b\n128166372,h,0,Read,0,-5,1\n", "line 2, '128166372,h,0,Read,0,-5,1'; msr is"),
-            ("{\"a\": 1}\n", "first lines; line 1 is '{\\\"a\\\": 1}'"),
+            ("<\"a\": 1>\n", "first lines; line 1 is '<\\\"a\\\": 1>'"),
+            ("time,op,size\n", "there is one line, 'time,op,size', and no record behind it"),
+            ("\n\n \n", "there are only comments and blank lines"),
             ("x\u{1b}[31m\n", "line 1 is 'x\\x1b[31m'"),
         ] {
             let error = refused(text.as_bytes());

@@ -140,6 +140,10 @@ fn parking(machine: &Machine, config: &Config) -> Result<()> {
         }
         return Ok(());
     }
+    if let Some(why) = ebb_host::lacks_cpuset(&machine.sys) {
+        out::note(format_args!("no core can be parked: {why}"));
+        return Ok(());
+    }
     let (free, kept): (Vec<_>, Vec<_>) =
         ebb_host::parkable(&machine.sys).into_iter().partition(|one| one.obstacle.is_some());
     let kept = kept.iter().map(|one| &*one.group).collect::<Vec<_>>().join(", ");

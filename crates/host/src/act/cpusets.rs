@@ -217,9 +217,12 @@ pub struct Parkable {
     pub obstacle: Option<String>,
 }
 
-/// All groups below the root that have tasks.
+/// All groups below the root that have tasks; none where no group takes a list of CPUs.
 #[must_use]
 pub fn parkable(sys: &Sys) -> Vec<Parkable> {
+    if groups::lacks_cpuset(sys).is_some() {
+        return Vec::new();
+    }
     let ours = !groups::is_on(sys, "cpuset");
     let one = |group: String| {
         let found = Knob::cpuset(sys, &group).and_then(|mut knob| knob.read(sys));

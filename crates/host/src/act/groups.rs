@@ -33,10 +33,23 @@ pub fn obstacle(sys: &Sys, group: &str, found: &str, ours: bool) -> Option<Strin
     ))
 }
 
+/// Without the unified hierarchy what is below its place is no group.
+pub const NO_HIERARCHY: &str =
+    "no cpuset in sys/fs/cgroup: mount the unified hierarchy (cgroup v2)";
+
+/// Why no list of CPUs can be given to any group, and what to do; `None` where one can.
+#[must_use]
+pub fn lacks_cpuset(sys: &Sys) -> Option<&'static str> {
+    match sys.text(format!("{CGROUPS}/cgroup.controllers")) {
+        Ok(text) if text.split_whitespace().any(|one| one == "cpuset") => None,
+        Ok(_) => Some(without_cpuset(sys)),
+        Err(_) => Some(NO_HIERARCHY),
+    }
+}
+
 /// Why the unified hierarchy is there and has no cpuset, and what to do: `/proc/cgroups` has its
 /// hierarchy, 0 without one of its own, its groups, and whether it is on (cgroups(7)).
-#[must_use]
-pub fn without_cpuset(sys: &Sys) -> &'static str {
+fn without_cpuset(sys: &Sys) -> &'static str {
     let text = sys.text("proc/cgroups").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("cpuset"));
     let line: Vec<_> = line.unwrap_or_default().split_whitespace().collect();

@@ -7,10 +7,10 @@ use crate::act::groups::CGROUPS;
 use crate::act::knob::{Knob, Place};
 use crate::act::steering::Notice;
 use crate::find::drives::Drive;
+use crate::find::energy::Zone;
 use crate::find::layout::drives;
 use crate::find::machine::Machine;
 use crate::nvme::power_limit;
-use crate::sys::Absent;
 
 /// Of the default, 100: background work that races is ten times as heavy as others.
 const RACE: &str = "1000";
@@ -35,12 +35,14 @@ pub struct Holds {
 }
 
 /// The places of all that is held.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Held {
     /// Held all the time.
     pub constant: Vec<Hold>,
     /// Held while background work races.
     pub race: Vec<Hold>,
+    /// What they are the places of: those of parts that come later are held as well.
+    pub of: Holds,
 }
 
 impl Held {
@@ -85,6 +87,14 @@ pub struct Hold {
 }
 
 impl Holds {
+    /// Whether any of it is of processors.
+    #[must_use]
+    pub fn are_of_cpus(&self) -> bool {
+        self.package_power.is_some()
+            || self.cpu_latency.is_some()
+            || self.energy_preference.is_some()
+    }
+
     /// Whether it can be held on any machine.
     ///
     /// # Errors
@@ -104,20 +114,29 @@ impl Holds {
     /// What is to be held and cannot be here.
     pub fn places(&self, machine: &Machine) -> Result<Held, String> {
         let mut all = Vec::new();
-        let mut hold = |path: String, value: String| {
-            all.push(Hold { place: Place::File { path }, value });
-        };
         if let Some(power) = self.package_power {
-            let limits: Vec<_> =
-                machine.packages().filter_map(|zone| limit(machine, zone)).collect();
-            if limits.is_empty() {
+            let limited = |zone: &&Zone| zone.limit(&machine.sys).is_some();
+            let zones: Vec<_> = machine.packages().filter(limited).collect();
+            if zones.is_empty() {
                 let none = "no package here has a long-term power limit".to_owned();
                 let why = machine.lacks_packages().unwrap_or(none);
                 return Err(format!("package_power: {why}"));
             }
-            for path in limits {
-                hold(path, format!("{:.0}", power.0 * 1e6));
+            if let Some(Zone { name, folder, .. }) =
+                zones.iter().find(|zone| zone.is_unlimited(&machine.sys))
+            {
+                return Err(format!(
+                    "package_power: the limits of {name} are turned off: write 1 to \
+                     /{folder}/enabled, or see whether the firmware allows that"
+                ));
             }
+            let value = format!("{:.0}", power.0 * 1e6);
+            let place = |zone: &Zone| Place::PackagePower {
+                control_type: zone.control_type().to_owned(),
+                package: zone.name.clone(),
+            };
+            let hold = |zone: &&Zone| Hold { place: place(zone), value: value.clone() };
+            all.extend(zones.iter().map(hold));
         }
         all.extend(self.drive_limits(machine)?);
         let mut hold = |path: String, value: String| {
@@ -157,7 +176,7 @@ impl Holds {
                 hold("power/control".to_owned(), "auto".to_owned());
             }
         }
-        Ok(Held { constant: all, race: self.race() })
+        Ok(Held { constant: all, race: self.race(), of: self.clone() })
     }
 
     fn drive_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
@@ -207,14 +226,4 @@ fn preferences(machine: &Machine, preference: &str) -> Result<Vec<String>, Strin
             .to_owned()),
         false => Ok(files),
     }
-}
-
-/// The file of the long-term limit of a zone: limits are told apart by their names alone.
-fn limit(machine: &Machine, zone: &crate::find::energy::Zone) -> Option<String> {
-    let named = |number: &usize| {
-        let name = machine.sys.text(format!("{}/constraint_{number}_name", zone.folder));
-        name == Ok::<_, Absent>("long_term".to_owned())
-    };
-    let number = (0..8).find(named)?;
-    Some(format!("{}/constraint_{number}_power_limit_uw", zone.folder))
 }

@@ -7,6 +7,7 @@ use crate::act::groups;
 use crate::act::place::TOLERANCE;
 pub use crate::act::place::{CGROUPS, Place};
 use crate::find::drives::Drive;
+use crate::find::energy::Zone;
 use crate::find::hwmon::Chip;
 use crate::find::machine::Machine;
 use crate::folder::Folder;
@@ -87,6 +88,12 @@ impl Knob {
             }
             Place::PowerLimit { drive } => {
                 At::Feature(controller(machine, drive)?, POWER_LIMIT, POWER_LIMIT_BITS)
+            }
+            Place::PackagePower { control_type, package } => {
+                let name = Name::Package(control_type.clone(), package.clone());
+                let zone = one_package(sys, control_type, package)?;
+                let file = zone.limit(sys).ok_or_else(|| Absent::Missing(zone.folder.into()))?;
+                At::File(Device::open(machine, name)?, file, false)
             }
         };
         Ok(Self { at })
@@ -244,6 +251,8 @@ enum Name {
     Disk(String),
     /// The controller of an NVMe drive.
     Controller(String),
+    /// A zone of a processor package, by control type and name.
+    Package(String, String),
 }
 
 /// A device whose folder is held open: what has its number by now is not touched.
@@ -295,6 +304,15 @@ impl Name {
                 let path = drive.controller_folder().ok_or_else(gone)?;
                 Ok((path.clone(), Folder::open(sys, &path)?))
             }),
+            Self::Package(control_type, package) => {
+                let path = one_package(sys, control_type, package)?.folder;
+                let folder = Folder::open(sys, &path)?;
+                // Its number may have become another's meanwhile.
+                match one_package(sys, control_type, package)?.folder == path {
+                    true if folder.is_at(sys, &path) => Ok((path, folder)),
+                    _ => Err(Absent::Missing(package.into())),
+                }
+            }
         }
     }
 }
@@ -354,6 +372,20 @@ fn controller(machine: &Machine, id: &str) -> Result<Patient, Absent> {
         let gone = || Absent::Missing(id.into());
         machine.open_nvme(drive.controller.as_deref().ok_or_else(gone)?)
     })
+}
+
+/// The zone of a package of one control type.
+fn one_package(sys: &Sys, control_type: &str, package: &str) -> Result<Zone, Absent> {
+    let mut found = Zone::named(sys, control_type, package);
+    let shown = || format!("{package} ({control_type})").into();
+    match (found.pop(), found.pop()) {
+        (Some(zone), None) => Ok(zone),
+        (None, _) => Err(Absent::Missing(shown())),
+        _ => {
+            let error = "two zones have this name".to_owned();
+            Err(Absent::Failed { path: shown(), error })
+        }
+    }
 }
 
 /// What `read` says once `is_right`, or when all of `patience` has gone.

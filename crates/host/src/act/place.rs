@@ -71,6 +71,14 @@ pub enum Place {
         /// Model and serial number of its controller.
         drive: String,
     },
+    /// The long-term power limit of a processor package, whose number changes as packages come and
+    /// go (`Documentation/power/powercap/powercap.rst`).
+    PackagePower {
+        /// Such as `intel-rapl`.
+        control_type: String,
+        /// Such as `package-0`.
+        package: String,
+    },
 }
 
 /// What a place takes.
@@ -101,13 +109,12 @@ enum Takes {
 use Takes::{Cpus, Latency, Mask, Name, Number, Quota, Signed, Tolerance, Weight, Word};
 
 /// Files at paths that do not change. `#` is a number, `*` any name, `**` one or more names.
-const FILES: [(&str, Takes); 11] = [
+const FILES: [(&str, Takes); 10] = [
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_min_freq", Number(u64::MAX)),
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_max_freq", Number(u64::MAX)),
     ("sys/devices/system/cpu/cpufreq/policy#/scaling_governor", Name),
     ("sys/devices/system/cpu/cpufreq/policy#/energy_performance_preference", Name),
     ("sys/devices/system/cpu/cpu#/power/pm_qos_resume_latency_us", Latency),
-    ("sys/class/powercap/*/constraint_#_power_limit_uw", Number(u64::MAX)),
     ("sys/devices/virtual/workqueue/cpumask", Mask),
     ("sys/fs/cgroup/**/cpu.weight", Number(10_000)),
     ("sys/fs/cgroup/**/cpu.max", Quota),
@@ -137,6 +144,9 @@ impl std::fmt::Display for Place {
             Self::PowerState { drive } => write!(f, "the power state of {drive}"),
             Self::IdleWake { drive } => write!(f, "{TOLERANCE} of {drive}"),
             Self::PowerLimit { drive } => write!(f, "the power limit of {drive}"),
+            Self::PackagePower { control_type, package } => {
+                write!(f, "the power limit of {package} ({control_type})")
+            }
         }
     }
 }
@@ -159,7 +169,7 @@ impl Place {
         let [package, drive, latency, energy, standby] = Self::HOLDS;
         match self {
             Self::PowerLimit { .. } => drive,
-            Self::File { path } if path.contains("/powercap/") => package,
+            Self::PackagePower { .. } => package,
             Self::File { path } if path.ends_with("/pm_qos_resume_latency_us") => latency,
             Self::File { path } if path.ends_with("/energy_performance_preference") => energy,
             _ => standby,
@@ -199,6 +209,7 @@ impl Place {
     pub fn is_named(&self, name: &str) -> bool {
         let device = match self {
             Self::Chip { chip, .. } => chip,
+            Self::PackagePower { package, .. } => package,
             Self::Disk { disk: drive, .. }
             | Self::PowerState { drive }
             | Self::IdleWake { drive }
@@ -261,6 +272,7 @@ impl Place {
             Self::PowerState { .. } => Some(Number(POWER_STATE_BITS.into())),
             Self::IdleWake { .. } => Some(Tolerance),
             Self::PowerLimit { .. } => Some(Number(POWER_LIMIT_BITS.into())),
+            Self::PackagePower { .. } => Some(Number(u64::MAX)),
         }
     }
 }
@@ -342,6 +354,11 @@ mod tests {
         Place::Chip { chip, device, file }
     }
 
+    fn package() -> Place {
+        let [control_type, package] = ["intel-rapl", "package-0"].map(str::to_owned);
+        Place::PackagePower { control_type, package }
+    }
+
     const LIMIT: &str = "sys/devices/system/cpu/cpufreq/policy12/scaling_max_freq";
 
     #[test]
@@ -349,7 +366,7 @@ mod tests {
         for (place, value, other) in [
             (file(LIMIT), "3400000", "fast"),
             (file(&LIMIT.replace("max_freq", "governor")), "schedutil", "a b"),
-            (file("sys/class/powercap/intel-rapl:0:0/constraint_1_power_limit_uw"), "1", "-1"),
+            (package(), "150000000", "-1"),
             (file("sys/devices/system/cpu/cpu7/power/pm_qos_resume_latency_us"), "n/a", ""),
             (file("sys/fs/cgroup/system.slice/a b.service/cpu.weight"), "100", "10001"),
             (file("sys/fs/cgroup/backup.slice/io.weight"), "default 100", "8:0 100"),

@@ -32,10 +32,12 @@ struct Row {
     /// Of a processor: words in the labels of the inputs that are for a whole one. Where no input
     /// has any of them, the hottest of all inputs is the processor's temperature.
     whole: &'static [&'static str],
+    /// Whether its chips have inputs of all processors, and not each those of one.
+    shared: bool,
 }
 
 const fn row(of: Of, driver: &'static str, names: &'static [&'static str]) -> Row {
-    Row { of, driver, names, whole: &[] }
+    Row { of, driver, names, whole: &[], shared: false }
 }
 
 const fn cpu(
@@ -43,7 +45,15 @@ const fn cpu(
     names: &'static [&'static str],
     whole: &'static [&'static str],
 ) -> Row {
-    Row { of: Of::Cpu, driver, names, whole }
+    Row { of: Of::Cpu, driver, names, whole, shared: false }
+}
+
+const fn firmware(
+    driver: &'static str,
+    names: &'static [&'static str],
+    whole: &'static [&'static str],
+) -> Row {
+    Row { of: Of::Cpu, driver, names, whole, shared: true }
 }
 
 /// All that is known; what is not belongs to the board. Names from `drivers/hwmon` and, where it
@@ -60,10 +70,11 @@ const CHIPS: &[Row] = &[
     cpu("via-cputemp", &["via_cputemp"], &[]),
     cpu("xgene-hwmon", &["apm_xgene"], &["soc temperature"]),
     // The firmware names the inputs of these, and some are the board's.
-    cpu("scpi-hwmon", &["scpi_sensors"], &FIRMWARE),
-    cpu("scmi-hwmon", &["scmi_sensors"], &FIRMWARE),
-    cpu("ibmpowernv", &["ibmpowernv"], &["core"]),
-    cpu("thermal_hwmon", &["cpu_thermal", "cpu0_thermal", "soc_thermal"], &[]),
+    firmware("scpi-hwmon", &["scpi_sensors"], &FIRMWARE),
+    firmware("scmi-hwmon", &["scmi_sensors"], &FIRMWARE),
+    firmware("ibmpowernv", &["ibmpowernv"], &["core"]),
+    // The thermal zones of device trees (`arch/arm64/boot/dts`), a chip each.
+    firmware("thermal_hwmon", &ZONES, &[]),
     row(Of::Drive, "nvme", &["nvme"]),
     row(Of::Drive, "drivetemp", &["drivetemp"]),
     row(Of::Memory, "jc42", &["jc42"]),
@@ -96,6 +107,18 @@ const CHIPS: &[Row] = &[
     row(Of::Supply, "corsair-psu", &["corsairpsu"]),
 ];
 
+/// What device trees call the zones of processors.
+const ZONES: [&str; 8] = [
+    "cpu*",
+    "ap_cpu*",
+    "cluster*",
+    "core_cluster*",
+    "bigcore*",
+    "littlecore*",
+    "package_thermal",
+    "soc_thermal",
+];
+
 /// What firmware calls the inputs of processors.
 const FIRMWARE: [&str; 6] = ["cpu", "core", "cluster", "soc", "big", "little"];
 
@@ -116,6 +139,12 @@ pub fn of(name: &str) -> Of {
 /// The driver of the chip `name`, where it is known.
 pub fn driver(name: &str) -> Option<&'static str> {
     find(name).map(|row| row.driver)
+}
+
+/// Whether the chips of the driver of `name` have inputs of all processors: which input is of which
+/// is not known.
+pub fn is_shared(name: &str) -> bool {
+    find(name).is_some_and(|row| row.shared)
 }
 
 /// Whether `label` is of a temperature that is for the control of fans alone where there is a true

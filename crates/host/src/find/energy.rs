@@ -13,6 +13,10 @@ const ROOT: &str = "sys/class/powercap";
 const PSYS: &str = "psys counts what the board's maker chose, neither the packages nor the server; \
                     an update of the firmware or the kernel may bring their own counters";
 
+/// What any other zone is.
+const PART: &str = "a part of a package, which stands for no whole; see whether the firmware hides \
+                    the packages' own counters, or has an update";
+
 /// What it means that a zone is listed and has no files.
 const HIDDEN: &str = "it is listed and has no files: they are hidden from this container or \
                       sandbox; run ebb on the host, or with the host's /sys";
@@ -49,6 +53,14 @@ impl Zone {
         zones
     }
 
+    /// The zones of a control type that have this name.
+    #[must_use]
+    pub fn named(sys: &Sys, control_type: &str, name: &str) -> Vec<Self> {
+        let all = sys.names(ROOT).into_iter().filter_map(|folder| Self::at(sys, &folder).ok());
+        let is_it = |zone: &Self| (zone.control_type(), &*zone.name) == (control_type, name);
+        all.filter(is_it).collect()
+    }
+
     /// The zone of a folder; without one why, unless it is only a limit.
     fn at(sys: &Sys, name: &str) -> Result<Self, Option<String>> {
         let folder = format!("{ROOT}/{name}");
@@ -64,16 +76,17 @@ impl Zone {
         Ok(Self { folder, name, counter, range: range.ok().filter(|range| *range > 0) })
     }
 
-    /// What is listed and does not count energy, or that of a board alone where `psys` is to be
-    /// told, and why.
+    /// What is listed and does not count energy, or that of a board or a part alone where `psys` or
+    /// `parts` are to be told, and why.
     #[must_use]
-    pub fn left(sys: &Sys, psys: bool) -> Vec<(String, String)> {
+    pub fn left(sys: &Sys, psys: bool, parts: bool) -> Vec<(String, String)> {
         // Without a colon it is a kind of zone, with two a part of a package.
-        let is_top = |name: &String| name.matches(':').count() == 1;
-        let names = sys.names(ROOT).into_iter().filter(is_top);
+        let is_top = |name: &str| name.matches(':').count() == 1;
+        let names = sys.names(ROOT).into_iter().filter(|name| name.contains(':'));
         let why = |name: &String| match Self::at(sys, name) {
-            Ok(zone) => (psys && zone.name == "psys").then(|| PSYS.to_owned()),
-            Err(why) => why,
+            Ok(zone) if zone.name == "psys" => psys.then(|| PSYS.to_owned()),
+            Ok(zone) => parts.then(|| format!("{} is {PART}", zone.name)),
+            Err(why) => why.filter(|_| is_top(name)),
         };
         names.filter_map(|name| Some((format!("{ROOT}/{name}"), why(&name)?))).collect()
     }
@@ -102,6 +115,27 @@ impl Zone {
     #[must_use]
     pub fn socket(&self) -> &str {
         self.name.split_once("-die-").map_or(&self.name, |(socket, _)| socket)
+    }
+
+    /// What kind of zone it is, such as `intel-rapl`: two kinds may have zones of one name.
+    #[must_use]
+    pub fn control_type(&self) -> &str {
+        let name = self.folder.rsplit('/').next().unwrap_or_default();
+        name.split_once(':').map_or(name, |(control_type, _)| control_type)
+    }
+
+    /// The file of its long-term limit, in microwatts: limits are told apart by their names alone.
+    #[must_use]
+    pub fn limit(&self, sys: &Sys) -> Option<String> {
+        let name = |number: &usize| sys.text(format!("{}/constraint_{number}_name", self.folder));
+        let number = (0..8).find(|number| name(number).is_ok_and(|name| name == "long_term"))?;
+        Some(format!("constraint_{number}_power_limit_uw"))
+    }
+
+    /// Whether its limits are turned off.
+    #[must_use]
+    pub fn is_unlimited(&self, sys: &Sys) -> bool {
+        sys.text(format!("{}/enabled", self.folder)).is_ok_and(|enabled| enabled == "0")
     }
 
     /// The counter, in microjoules.

@@ -261,7 +261,10 @@ fn foreign(machine: &Machine, chip: &Chip) -> Option<&'static str> {
         return Some("an add-in card's: it cools what ebb does not sense");
     }
     if chip.of == Of::Supply || !chip.powers.is_empty() {
-        return Some("a power supply's or a card's: its chip measures their power");
+        return Some(
+            "a power supply's, a card's or a hub's: its chip measures power as well; \
+             [[machine.fans]] can name one of the server",
+        );
     }
     let labels = chip.temperatures.iter().map(|(_, label)| label.to_ascii_lowercase());
     let cools = |label: String| COOLANT.iter().any(|word| label.contains(word));
@@ -283,7 +286,8 @@ fn is_hid(chip: &Chip) -> bool {
 fn labelled(fan: &Fan) -> Option<&'static str> {
     let label = fan.label.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| label.contains(word));
-    let is_aio = label.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "aio");
+    let is_aio =
+        label.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word.starts_with("aio"));
     if has(&COOLANT) || is_aio {
         return Some("a pump's, by its label");
     }
@@ -307,7 +311,12 @@ fn unseen(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
 
 /// Why a fan could not be set back: its mode and its duty are one thing.
 fn settable(machine: &Machine, fan: &Fan) -> Option<String> {
-    let duty = machine.chips[fan.chip].duty_file(&fan.pwm);
+    let chip = &machine.chips[fan.chip];
+    let is_like = |one: &&Chip| (&one.name, &one.device) == (&chip.name, &chip.device);
+    if machine.chips.iter().filter(is_like).count() > 1 {
+        return Some("two chips have this name and device: nothing tells them apart".to_owned());
+    }
+    let duty = chip.duty_file(&fan.pwm);
     let files = std::iter::once(duty).chain(fan.mode_file(machine));
     files.into_iter().find_map(|file| Some(machine.sys.settable(&file).err()?.to_string()))
 }

@@ -178,11 +178,14 @@ impl Chip {
         format!("{}/{pwm}", self.folder)
     }
 
-    /// The file of a power input: the mean where the chip has it.
+    /// The file of a power input: the mean where the chip has it, unless that cannot be read and
+    /// the other can.
     #[must_use]
     pub fn power_file(&self, sys: &Sys, power: &str) -> String {
-        let mean = format!("{}/{power}_average", self.folder);
-        if sys.has(&mean) { mean } else { self.file(power) }
+        let (mean, now) = (format!("{}/{power}_average", self.folder), self.file(power));
+        let reads = |file: &str| sys.number::<i64>(file).is_ok();
+        let uses_mean = reads(&mean) || (sys.has(&mean) && !reads(&now));
+        if uses_mean { mean } else { now }
     }
 
     /// The inputs of a processor, the hottest of which is its temperature: those for a whole one

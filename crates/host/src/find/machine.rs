@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::find::chips::Of;
+use crate::find::chips::{self, Of};
 use crate::find::cpus::Cpus;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
@@ -88,7 +88,8 @@ impl Machine {
         let part = self.lacks_packages();
         let part = packages.filter_map(|zone| Some((zone.counter.clone(), part.clone()?)));
         let is_psys = self.packages().next().is_none();
-        part.chain(Zone::left(&self.sys, is_psys)).collect()
+        let is_bare = !self.zones.iter().any(Zone::is_package);
+        part.chain(Zone::left(&self.sys, is_psys, is_bare)).collect()
     }
 
     /// What is not sensed of the machine, and why, but what its drives and fans say themselves.
@@ -117,18 +118,22 @@ impl Machine {
     }
 
     /// The sensors of each socket, as chip and input: the hottest of them is its temperature. None
-    /// at all where there are fewer chips than sockets: which of them lacks one is not known.
+    /// at all where there are fewer chips than sockets, each of one: which of them lacks one is not
+    /// known.
     #[must_use]
     pub fn socket_sensors(&self) -> Vec<Vec<(usize, String)>> {
         let inputs = |at: usize| self.chips[at].socket_inputs(&self.sys);
         let is_cpu = |at: &usize| self.chips[*at].of == Of::Cpu && !inputs(*at).is_empty();
         let all: Vec<usize> = (0..self.chips.len()).filter(is_cpu).collect();
-        let of_driver = |name: &str| -> Vec<usize> {
-            all.iter().copied().filter(|at| self.chips[*at].name == name).collect()
+        let of_driver = |at: usize| -> Vec<usize> {
+            let driver = |at: usize| chips::driver(&self.chips[at].name);
+            all.iter().copied().filter(|other| driver(*other) == driver(at)).collect()
         };
         let sockets = usize::from(self.cpus.sockets).max(1);
-        let drivers = all.iter().map(|at| of_driver(&self.chips[*at].name));
-        let Some(mut chips) = drivers.into_iter().find(|chips| chips.len() >= sockets) else {
+        let is_shared = |chips: &[usize]| chips::is_shared(&self.chips[chips[0]].name);
+        let mut drivers = all.iter().map(|at| of_driver(*at));
+        let found = drivers.find(|chips| chips.len() >= sockets || is_shared(chips));
+        let Some(mut chips) = found else {
             return Vec::new();
         };
         // Processors of several dies have a chip for each, in the order of their numbers.
@@ -138,18 +143,22 @@ impl Machine {
             chips.iter().flat_map(|at| own(*at)).collect()
         };
         match chips.len() % sockets {
-            0 => chips.chunks(chips.len() / sockets).map(own).collect(),
+            0 if !is_shared(&chips) => chips.chunks(chips.len() / sockets).map(own).collect(),
             // Which is whose is not known: the hottest of all stands for each.
             _ => vec![own(&chips); sockets],
         }
     }
 
-    /// The chip of `drive`: that of its NVMe controller, or of its SCSI device.
+    /// The chip of `drive`: that of its NVMe controller, before Linux 5.12 of the controller's PCI
+    /// function, or of its SCSI device.
     #[must_use]
     pub fn drive_chip(&self, drive: &Drive) -> Option<&Chip> {
-        let scsi = self.sys.link(format!("sys/block/{}/device", drive.name));
-        let device = drive.controller.clone().or(scsi)?;
-        let is_its = |chip: &&Chip| chip.device.as_ref() == Some(&device);
+        let address = drive.controller_folder().map(|folder| format!("{folder}/address"));
+        let devices = match &drive.controller {
+            Some(controller) => [Some(controller.clone()), self.sys.text(address?).ok()],
+            None => [self.sys.link(format!("sys/block/{}/device", drive.name)), None],
+        };
+        let is_its = |chip: &&Chip| chip.device.is_some() && devices.contains(&chip.device);
         self.chips.iter().filter(|chip| chip.of == Of::Drive).find(is_its)
     }
 }

@@ -72,6 +72,8 @@ const METERS: &[Row] = &[
         labels: &[("cpu power", Measures::Cpu)],
         others: Measures::Part,
     },
+    // One for each socket (`drivers/platform/x86/amd/hsmp/hwmon.c`).
+    Row { driver: "amd_hsmp", chips: &["amd_hsmp_hwmon"], labels: &[], others: Measures::Cpu },
     Row { driver: "fam15h_power", chips: &["fam15h_power"], labels: &[], others: Measures::Cpu },
     Row {
         driver: "zenpower",

@@ -136,6 +136,11 @@ fn gone(chip: &Chip) -> Chip {
     }
 }
 
+/// Whether a file is one of a chip that has gone.
+pub(crate) fn is_gone(path: &str) -> bool {
+    path.starts_with(NOWHERE)
+}
+
 /// When each drive of a list came.
 #[derive(Debug)]
 pub struct Drives(Vec<u64>);

@@ -8,6 +8,7 @@ use crate::act::knob::Place;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::fans::Fan;
+use crate::find::hwmon::Chip;
 use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 use crate::find::parts::{Became, Changed, Glance, ONLINE, is_same};
@@ -31,6 +32,7 @@ struct Parts {
     cpus: Vec<u16>,
     drives: Vec<Changed>,
     chips: Vec<Changed>,
+    zones: bool,
 }
 
 impl Host {
@@ -53,7 +55,8 @@ impl Host {
         if then.chips != now.chips {
             parts.chips = self.follow_chips(&mut notes);
         }
-        if then.zones != now.zones || then.chips != now.chips {
+        parts.zones = then.zones != now.zones;
+        if parts.zones || then.chips != now.chips {
             self.machine.zones = Zone::found(&self.machine.sys, &self.machine.chips);
         }
         self.take_in(&parts);
@@ -81,12 +84,17 @@ impl Host {
             notes.push(format!("cpu{} online again", cpu_list(&back) + is_or_are(back.len())));
         }
         self.away = away;
+        let is_new = |cpu: &u16| !self.machine.cpus.cpus.iter().any(|one| one.number == *cpu);
+        let new: Vec<_> = online.into_iter().filter(is_new).collect();
+        if !new.is_empty() {
+            notes.push(format!("cpu{} new", cpu_list(&new) + is_or_are(new.len())));
+        }
         left.into_iter().chain(back).collect()
     }
 
     fn follow_drives(&mut self, notes: &mut Vec<String>) -> Vec<Changed> {
         let machine = &mut self.machine;
-        machine.drives = Drive::found(&machine.sys);
+        let before = std::mem::replace(&mut machine.drives, Drive::found(&machine.sys));
         let mut changed = Vec::new();
         for (at, parts) in self.layout.drives.iter_mut().enumerate() {
             let (name, controller) = (parts.drive.name.clone(), parts.drive.controller.clone());
@@ -95,8 +103,7 @@ impl Host {
             // A controller that comes later with this name is another one.
             let controllers = controller.iter().chain(&parts.drive.controller);
             controllers.for_each(|name| machine.nvme.forget(name));
-            let id = parts.drive.id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
-            let now = &parts.drive.name;
+            let (id, now) = (shown(&parts.drive), &parts.drive.name);
             notes.push(match became {
                 Became::Left => format!("{name}{id} left: it is left alone until it is back"),
                 Became::Back => format!("{now}{id} is back"),
@@ -105,16 +112,24 @@ impl Host {
             });
             changed.push((at, became));
         }
+        let was_there = |drive: &Drive| before.iter().any(|one| is_same(one, drive));
+        let new = self.machine.drives.iter().filter(|drive| !was_there(drive));
+        let new = new.filter(|drive| !is_known(&self.layout, drive));
+        notes.extend(new.map(|drive| format!("{}{} is new", drive.name, shown(drive))));
         changed
     }
 
     fn follow_chips(&mut self, notes: &mut Vec<String>) -> Vec<Changed> {
         let machine = &mut self.machine;
+        let before = machine.chips.len();
         let changed = self.chips.follow(&machine.sys, &mut machine.chips);
-        for (at, became) in &changed {
-            let chip = &machine.chips[*at];
+        let shown = |chip: &Chip| {
             let device = chip.device.as_ref().map(|device| format!(" ({device})"));
-            let chip = format!("chip {}{}", chip.name, device.unwrap_or_default());
+            format!("chip {}{}", chip.name, device.unwrap_or_default())
+        };
+        notes.extend(machine.chips[before..].iter().map(|chip| shown(chip) + " is new"));
+        for (at, became) in &changed {
+            let chip = shown(&machine.chips[*at]);
             match became {
                 Became::Left => notes
                     .push(format!("{chip} left: nothing of it is read or set until it is back")),
@@ -145,11 +160,11 @@ impl Host {
         }
     }
 
-    /// Whether there is now what a policy would steer and does not know of.
+    /// Whether there is now what a policy would steer, or the operator holds, and was not there.
     fn has_new(&self) -> bool {
-        let (machine, frame) = (&self.machine, &self.layout);
+        let (machine, frame, (holds, held)) = (&self.machine, &self.layout, &self.holds);
         let owns = |family| self.owned.iter().any(|control| control.row().steward == family);
-        if owns(Steward::Cpu) {
+        if owns(Steward::Cpu) || holds.are_of_cpus() {
             let known = |cpu: &u16| machine.cpus.cpus.iter().any(|one| one.number == *cpu);
             let online = machine.sys.cpus(ONLINE).unwrap_or_default();
             if !online.iter().all(known) {
@@ -161,7 +176,8 @@ impl Host {
         if drives && machine.drives.iter().any(|drive| !is_known(frame, drive)) {
             return true;
         }
-        self.cooling
+        let now = holds.places(machine).unwrap_or_default();
+        self.cooling || !now.constant.iter().all(|hold| held.contains(&hold.place))
     }
 
     /// The same of fans and of sockets' sensors alone.
@@ -176,6 +192,11 @@ impl Host {
 
 fn is_or_are(count: usize) -> &'static str {
     if count == 1 { " is" } else { " are" }
+}
+
+/// Who a drive is, where that is known, for people.
+fn shown(drive: &Drive) -> String {
+    drive.id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default()
 }
 
 fn is_known(layout: &Layout, drive: &Drive) -> bool {
@@ -195,6 +216,7 @@ fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout
         | Place::PowerLimit { drive } => {
             parts.drives.iter().any(|(at, _)| layout.drives[*at].drive.id.as_ref() == Some(drive))
         }
+        Place::PackagePower { .. } => parts.zones,
         Place::Offline => !parts.cpus.is_empty(),
         Place::File { path } => parts.cpus.iter().any(|cpu| {
             let own = path.contains(&format!("/cpu/cpu{cpu}/"));

@@ -29,7 +29,12 @@ pub(super) fn signal(machine: &Machine, drive: &Drive, signal: Signal, list: &mu
         let path = machine
             .drive_chip(drive)
             .and_then(|chip| chip.temperatures.first().map(|(input, _)| chip.file(input)));
-        let missing = path.is_none().then(|| "no chip; modprobe drivetemp for SATA".to_owned());
+        let why = match (&drive.controller, drive.is_sata_or_sas()) {
+            (Some(_), _) => "no chip: a kernel without CONFIG_NVME_HWMON; ebb run asks the drive",
+            (None, true) => "no chip; modprobe drivetemp for SATA",
+            (None, false) => "no chip: it says no temperature to the kernel",
+        };
+        let missing = path.is_none().then(|| why.to_owned());
         return list.add(of, path, None, missing);
     }
     let counters = drive.counters(&machine.sys);

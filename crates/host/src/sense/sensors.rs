@@ -14,6 +14,7 @@ use crate::find::fans::Fan;
 use crate::find::layout::{Core, DriveParts, Layout};
 use crate::find::machine::Machine;
 use crate::find::meters::{MOST, Meters};
+use crate::find::parts::is_gone;
 use crate::sense::energy::EnergyCounter;
 use crate::sense::gauge::Gauge;
 use crate::sense::watched::Watched;
@@ -84,6 +85,8 @@ pub struct Sensors {
     /// The first that says something.
     inlets: Vec<Gauge>,
     notices: Vec<Notice>,
+    /// The places of which something was said.
+    told: Vec<Place>,
     /// Duty and tachometer.
     fans: Vec<(Watched, Option<Gauge>)>,
     /// That requests under way were miscounted was said.
@@ -192,6 +195,7 @@ impl Sensors {
             wall: power(&wall),
             sockets: layout.sockets.iter().map(socket).collect(),
             inlets: inlets.map(air).collect(),
+            told: Vec::new(),
             notices: machine.left().into_iter().map(notice).collect(),
             miscounted: false,
             fans: fans(machine, layout, sys),
@@ -217,6 +221,7 @@ impl Sensors {
         std::mem::swap(&mut new.pressure, &mut self.pressure);
         // What there is to say of its meters was said.
         new.notices = std::mem::take(&mut self.notices);
+        new.told = std::mem::take(&mut self.told);
         *self = new;
     }
 
@@ -349,7 +354,14 @@ impl Sensors {
 
     /// What an operator should know since this was last asked.
     pub fn notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        // Once of each, however often the machine changes; that a chip has gone is said elsewhere.
+        notices.retain(|Notice { place, .. }| {
+            let has_gone = matches!(place, Place::File { path } if is_gone(path));
+            !has_gone && !self.told.contains(place)
+        });
+        self.told.extend(notices.iter().map(|notice| notice.place.clone()));
+        notices
     }
 
     fn read_cooling(&mut self, signals: &mut Signals) {

@@ -50,7 +50,8 @@ impl Default for Biosnoop {
 
 impl LineParser for Biosnoop {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        if line.starts_with(b"Tracing ") {
+        // perf-tools' iosnoop begins so; BCC's histograms and tops with other words.
+        if line.starts_with(b"Tracing block I/O") {
             return Ok(Line::Header);
         }
         let fields: Vec<&[u8]> = Columns::blanks(line).collect();

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::field::{self, Line, LineParser, Reason, shown};
 use super::names::Names;
+use super::vscsi_csv::operation as scsi;
 use crate::request::{Op, Request};
 
 /// What stands in which column: `time:ms,device,offset:sectors,size:bytes,op`.
@@ -24,10 +25,19 @@ enum Held {
     Latency(u8),
     Offset(u8),
     Size(u8),
-    /// With the digit that is a read, where digits are meant.
-    Op(Option<u8>),
+    Op(Ops),
     Device,
     Stream,
+}
+
+/// How operations are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ops {
+    Words,
+    /// 0 and 1, of which this one is a read.
+    Digits(u8),
+    /// SCSI operation codes in hexadecimal.
+    Scsi,
 }
 
 /// Columns that cannot be.
@@ -36,7 +46,8 @@ enum Held {
 pub struct UnknownColumns(String);
 
 const HELP: &str = "times in s, ms, us, ns or 100ns, places in bytes, sectors or KiB; latency, \
-                    stream; - for what is not used, ... for all that follows";
+                    stream; op as words, op:1=read, op:0=read or op:scsi; - for what is not used, \
+                    ... for all that follows";
 
 impl Columns {
     const MOST: usize = 32;
@@ -103,9 +114,10 @@ fn held(item: &str) -> Result<Held, String> {
         ("-", None) => Held::Unused,
         ("device", None) => Held::Device,
         ("stream", None) => Held::Stream,
-        ("op", None) => Held::Op(None),
-        ("op", Some("1=read")) => Held::Op(Some(b'1')),
-        ("op", Some("0=read")) => Held::Op(Some(b'0')),
+        ("op", None) => Held::Op(Ops::Words),
+        ("op", Some("1=read")) => Held::Op(Ops::Digits(b'1')),
+        ("op", Some("0=read")) => Held::Op(Ops::Digits(b'0')),
+        ("op", Some("scsi")) => Held::Op(Ops::Scsi),
         ("time", unit) => Held::Time(time_unit(name, unit)?),
         ("latency", unit) => Held::Latency(time_unit(name, unit)?),
         ("offset", unit) => Held::Offset(place_unit(name, unit)?),
@@ -152,12 +164,13 @@ impl LineParser for Delimited {
         if !columns.fit(fields.len()) {
             return Err(format!("{} columns, not {}", fields.len(), columns.count));
         }
-        self.request(&fields, separator != b',').map(Line::Request)
+        Ok(self.request(&fields, separator != b',')?.map_or(Line::Other, Line::Request))
     }
 }
 
 impl Delimited {
-    fn request(&mut self, fields: &[&[u8]], comma: bool) -> Result<Request, Reason> {
+    /// The request of a line; `None` of a command that is none.
+    fn request(&mut self, fields: &[&[u8]], comma: bool) -> Result<Option<Request>, Reason> {
         let (mut at, mut offset, mut size, mut latency) = (0, 0, 0, 0);
         let (mut op, mut device, mut stream) = (Op::Read, None, None);
         for (held, field) in self.columns.held.iter().zip(fields) {
@@ -168,7 +181,10 @@ impl Delimited {
                 Held::Latency(unit) => latency = time(field, "latency", unit, comma)?,
                 Held::Offset(unit) => offset = bytes(field, "offset", unit)?,
                 Held::Size(unit) => size = bytes(field, "size", unit)?,
-                Held::Op(read) => op = operation(field, read)?,
+                Held::Op(ops) => match operation(field, ops)? {
+                    Some(found) => op = found,
+                    None => return Ok(None),
+                },
                 Held::Device => device = Some(self.names.number(&[field])?),
                 Held::Stream => {
                     stream = Some(field::stream(field::unsigned(field, "stream")?, "stream")?)
@@ -182,7 +198,7 @@ impl Delimited {
         let stream = stream.unwrap_or_else(|| u32::from(device));
         let recorded_latency = NonZeroU64::new(latency);
         let request = field::request(at, op, offset, size)?;
-        Ok(Request { device, stream, recorded_latency, ..request })
+        Ok(Some(Request { device, stream, recorded_latency, ..request }))
     }
 }
 
@@ -229,11 +245,15 @@ fn bytes(field: &[u8], name: &str, unit: u8) -> Result<u64, Reason> {
     count.checked_mul(1 << unit).ok_or_else(|| format!("{name} is too large: '{}'", shown(field)))
 }
 
-fn operation(field: &[u8], read: Option<u8>) -> Result<Op, Reason> {
-    if let (Some(read), [digit @ (b'0' | b'1')]) = (read, field) {
-        return Ok(if *digit == read { Op::Read } else { Op::Write });
+fn operation(field: &[u8], ops: Ops) -> Result<Option<Op>, Reason> {
+    match (ops, field) {
+        (Ops::Scsi, _) => return scsi(field),
+        (Ops::Digits(read), [digit @ (b'0' | b'1')]) => {
+            return Ok(Some(if *digit == read { Op::Read } else { Op::Write }));
+        }
+        _ => {}
     }
-    Ok(match field.to_ascii_lowercase().as_slice() {
+    Ok(Some(match field.to_ascii_lowercase().as_slice() {
         b"r" | b"rd" | b"read" => Op::Read,
         b"w" | b"wr" | b"write" => Op::Write,
         b"d" | b"t" | b"trim" | b"discard" | b"unmap" => Op::Trim,
@@ -242,7 +262,7 @@ fn operation(field: &[u8], read: Option<u8>) -> Result<Op, Reason> {
             return Err("op is a digit: say which is a read, op:1=read or op:0=read".to_owned());
         }
         _ => return Err(format!("op is '{}', not read, write, trim or flush", shown(field))),
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -272,6 +292,12 @@ mod tests {
             assert_eq!((request.at, request.op), (Nanos::from_millis(1500), Op::Read), "{line}");
             assert_eq!((request.offset, request.bytes), (8192, 4096), "{line}");
         }
+        let columns = "time:us,op:scsi,size:bytes,offset:sectors";
+        let request = read(columns, "1500000,2A,4096,16").unwrap();
+        assert_eq!((request.op, request.offset), (Op::Write, 8192));
+        let mut parser = columns.parse::<Columns>().unwrap().parser();
+        assert_eq!(parser.line(b"1500000,12,36,0"), Ok(Line::Other), "INQUIRY");
+        assert!(parser.line(b"1500000,R,36,0").unwrap_err().contains("SCSI operation code"));
         let request = read("time:s,op,offset:bytes,size:bytes,latency:us,stream", "1,w,0,1,5,9");
         let request = request.unwrap();
         assert_eq!((request.op, request.stream), (Op::Write, 9));

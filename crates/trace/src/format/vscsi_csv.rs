@@ -42,7 +42,8 @@ impl LineParser for VscsiCsv {
     }
 }
 
-fn operation(text: &[u8]) -> Result<Option<Op>, Reason> {
+/// What a SCSI operation code does; `None` of one that is no request.
+pub(super) fn operation(text: &[u8]) -> Result<Option<Op>, Reason> {
     let code = std::str::from_utf8(text).ok().and_then(|text| u16::from_str_radix(text, 16).ok());
     match code {
         Some(code) => vscsi::command(code),

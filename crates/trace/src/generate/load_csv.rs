@@ -1,12 +1,12 @@
 //! Measured load shapes: which share of a disk's requests came in which window.
 
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::windows::Window;
 use super::{load_prometheus, load_report};
 use crate::files::open_beside;
-use crate::gzip::Gzip;
+use crate::open;
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
 
 /// No line has more bytes.
@@ -18,22 +18,20 @@ const HEADER: &str = "workload,window_end_us,read_share,write_share";
 /// The windows of one workload.
 pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceError> {
     let name = path.display().to_string();
-    let io = |source| TraceError::Io { file: name.clone(), source };
-    let mut file = open_beside(path).map_err(io)?;
-    let mut magic = Vec::new();
-    file.by_ref().take(2).read_to_end(&mut magic).map_err(io)?;
-    let packed = magic == [0x1f, 0x8b];
-    let whole = Cursor::new(magic).chain(file);
-    let plain: Box<dyn Read> =
-        if packed { Box::new(Gzip::new(BufReader::new(whole))) } else { Box::new(whole) };
-    let mut plain = BufReader::new(plain);
-    let head = plain.fill_buf().map_err(io)?;
-    match head.trim_ascii_start().first() {
-        Some(b'{') => load_prometheus::windows(plain.take(MOST_OF_REPORT), &name, workload),
-        _ if head.starts_with(b"Linux ") => {
-            load_report::windows(plain.take(MOST_OF_REPORT), &name, workload)
+    let file = open_beside(path);
+    let file = file.map_err(|source| TraceError::Io { file: name.clone(), source })?;
+    let (head, plain) = open::text(&name, file)?;
+    let head = String::from_utf8_lossy(&head);
+    let plain = BufReader::new(plain);
+    if load_report::is_one(&head) {
+        return load_report::windows(plain.take(MOST_OF_REPORT), &name, workload);
+    }
+    match head.trim_start().starts_with('{') {
+        true if head.contains("\"sysstat\"") => {
+            load_report::json(plain.take(MOST_OF_REPORT), &name, workload)
         }
-        _ => windows(plain, &name, workload),
+        true => load_prometheus::windows(plain.take(MOST_OF_REPORT), &name, workload),
+        false => windows(plain, &name, workload),
     }
 }
 

@@ -1,11 +1,71 @@
-//! Load shapes out of what `iostat -xt` and `sar -d` print.
+//! Load shapes out of what `iostat -xt`, also with `-o JSON`, and `sar -d` print.
 
-use std::io::BufRead;
+use std::collections::BTreeMap;
+use std::io::{BufRead, Read};
+
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::windows::{Rate, Window, shares};
 use crate::request::TraceError;
 
 const DAY: f64 = 86_400.0;
+
+/// How the two name the column of devices.
+const DEVICES: [&str; 3] = ["Device", "Device:", "DEV"];
+
+/// Whether a text that begins so is a report: by its first line or, where that is gone, by a
+/// heading.
+pub(super) fn is_one(head: &str) -> bool {
+    let is_heading = |line: &str| line.split_whitespace().any(|word| DEVICES.contains(&word));
+    head.starts_with("Linux ") || head.lines().any(is_heading)
+}
+
+#[derive(Deserialize)]
+struct Json {
+    sysstat: Sysstat,
+}
+
+#[derive(Deserialize)]
+struct Sysstat {
+    hosts: Vec<Host>,
+}
+
+#[derive(Deserialize)]
+struct Host {
+    statistics: Vec<Statistics>,
+}
+
+#[derive(Deserialize)]
+struct Statistics {
+    #[serde(default)]
+    timestamp: String,
+    #[serde(default)]
+    disk: Vec<BTreeMap<String, Value>>,
+}
+
+/// The same of `iostat -xt -o JSON`.
+pub(super) fn json(from: impl Read, file: &str, device: &str) -> Result<Vec<Window>, TraceError> {
+    let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
+    let json: Json = serde_json::from_reader(from).map_err(|error| {
+        format(format!("not what iostat -xt -o JSON prints, nor sar -d as text: {error}"))
+    })?;
+    let mut report = Report { device, ..Report::default() };
+    for all in json.sysstat.hosts.iter().flat_map(|host| &host.statistics) {
+        report.line(&all.timestamp).map_err(format)?;
+        for disk in &all.disk {
+            let name =
+                |name: &String| if name == "disk_device" { "Device" } else { name }.to_owned();
+            let text =
+                |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let names: Vec<String> = disk.keys().map(name).collect();
+            let values: Vec<String> = disk.values().map(text).collect();
+            report.line(&names.join(" ")).map_err(format)?;
+            report.line(&values.join(" ")).map_err(format)?;
+        }
+    }
+    report.windows(file)
+}
 
 /// The windows of one device.
 pub(super) fn windows(
@@ -22,7 +82,7 @@ pub(super) fn windows(
             reason,
         })?;
     }
-    shares(&report.rates, file, device)
+    report.windows(file)
 }
 
 #[derive(Default)]
@@ -58,13 +118,13 @@ impl Report<'_> {
             return Ok(());
         }
         let place = |names: &[&str]| words.iter().position(|word| names.contains(word));
-        if let Some(device) = place(&["Device", "Device:"]) {
+        if let Some(device) = place(&DEVICES[..2]) {
             let (Some(reads), Some(writes)) = (place(&["r/s"]), place(&["w/s"])) else {
                 return Err("the heading has no columns r/s and w/s: run iostat -xt".to_owned());
             };
             let kind = Kind::Iostat(reads, writes);
             self.columns = Some(Columns { count: words.len(), device, kind });
-        } else if let Some(device) = place(&["DEV"]) {
+        } else if let Some(device) = place(&DEVICES[2..]) {
             let all =
                 (place(&["tps"]), place(&["rkB/s", "rd_sec/s"]), place(&["wkB/s", "wr_sec/s"]));
             let (Some(requests), Some(read), Some(written)) = all else {
@@ -76,14 +136,29 @@ impl Report<'_> {
             self.idle_until_now();
             let kind = Kind::Sar(requests, read, written);
             self.columns = Some(Columns { count: words.len(), device, kind });
-        } else if self.clock(&words) && words.len() <= 3 {
-            return Ok(());
-        } else if let Some(columns) = self.columns
-            && words.get(columns.device) == Some(&self.device)
-        {
-            return self.row(&words, columns);
+        } else {
+            let has_time = self.clock(&words);
+            if let Some(columns) = self.columns
+                && words.get(columns.device) == Some(&self.device)
+                // Those of sar without a time are means of all.
+                && (has_time || matches!(columns.kind, Kind::Iostat(..)))
+            {
+                return self.row(&words, columns);
+            }
         }
         Ok(())
+    }
+
+    /// The windows, or why there are none.
+    fn windows(&self, file: &str) -> Result<Vec<Window>, TraceError> {
+        if self.rates.is_empty() && self.ended.is_some() {
+            let reason = format!(
+                "has one report of '{}': the first is about the time since the machine was started",
+                self.device
+            );
+            return Err(TraceError::Format { file: file.to_owned(), reason });
+        }
+        shares(&self.rates, file, self.device)
     }
 
     /// Takes the time of a line that has one: `14:00:01`, `02:00:01 PM` or `...T14:00:01+0100`.
@@ -189,6 +264,8 @@ mod tests {
         }
         let no_time = report("", "1,00", "1,00");
         assert!(of(&no_time, "sda").unwrap_err().contains("iostat -xt"));
+        let first = report("25.11.2026 23:59:30", "1,00", "1,00");
+        assert!(of(&first, "sda").unwrap_err().contains("has one report of 'sda'"));
         let plain = "Device tps kB_read/s kB_wrtn/s\nsda 1 1 1\n";
         assert!(of(plain, "sda").unwrap_err().contains("no columns r/s and w/s"));
     }
@@ -212,6 +289,10 @@ Average:          sda      6.67     13.33     13.33      4.00
         let windows = of(text, "sda").unwrap();
         let lengths: Vec<f64> = windows.iter().map(|window| window.length / 1e9).collect();
         assert_eq!(lengths, [600.0, 600.0, 600.0, 600.0]);
+        // With a clock of 24 hours the means stand in the columns of the rest.
+        let day = "10:00:00 DEV tps rkB/s wkB/s\n10:10:00 sda 1 3 1\n10:20:00 sda 2,0 3 1\n\
+                   Durchschn.: DEV tps rkB/s wkB/s\nDurchschn.: sda 1 3 1\n";
+        assert_eq!(of(day, "sda").map(|windows| windows.len()), Ok(2));
         let shares: Vec<_> = windows.iter().map(|window| (window.reads, window.writes)).collect();
         assert_eq!(shares, [(0.75, 0.25), (0.25, 0.75), (0.0, 0.0), (0.0, 0.0)]);
     }

@@ -126,6 +126,54 @@ fn paths_are_relative_to_the_file() {
     assert!((requests.len() as f64 / 40_000.0 - 1.0).abs() < 0.02);
 }
 
+/// What other programs print is known by how it begins, however it came to be a file.
+#[test]
+fn reports_of_other_programs_are_shapes() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |bytes: &[u8]| {
+        fs::write(folder.path().join("report"), bytes).unwrap();
+        let text = "name = 'w'\nduration = '20 s'\n[[arrivals]]\nname = 'a'\nrate = 1000\n\
+                    access = { block = '8 KiB', read = '50%' }\n\
+                    shape.file = { path = 'report', workload = 'sda' }\n";
+        fs::write(folder.path().join("w.toml"), text).unwrap();
+        let built = load(folder.path().join("w.toml")).and_then(|spec| spec.build(&SERVER));
+        built.map(drop).map_err(|error| error.to_string())?;
+        let spec = load(folder.path().join("w.toml")).unwrap();
+        let requests = take(&mut *open(&spec, &SERVER), usize::MAX);
+        let first = requests.iter().filter(|r| r.at < Nanos::from_secs(10)).count();
+        Ok::<_, String>((first as f64 / requests.len() as f64 * 100.0).round())
+    };
+    let head = "Linux 6.1.0 (host)  11/25/2026  _x86_64_ (8 CPU)\n\n";
+    let reports = ["10:00:00", "10:00:10", "10:00:20"].into_iter().zip(["9", "10", "30"]);
+    let iostat = |(time, rate): (&str, &str)| {
+        format!("11/25/2026 {time} AM\nDevice r/s w/s %util\nsda {rate} {rate} 1\n\n")
+    };
+    let iostat: String = reports.clone().map(iostat).collect();
+    let json = |(time, rate): (&str, &str)| {
+        format!(
+            r#"{{"timestamp": "11/25/26 {time}",
+                 "disk": [{{"disk_device": "sda", "r/s": {rate}, "w/s": {rate}.00}}]}}"#
+        )
+    };
+    let json = reports.map(json).collect::<Vec<_>>().join(",");
+    let json = format!(r#"{{"sysstat": {{"hosts": [{{"statistics": [{json}]}}]}}}}"#);
+    let sar = "10:00:00 DEV tps rkB/s wkB/s\n10:00:10 sda 10 1 1\n10:00:20 sda 30 1 1\n";
+    for text in [
+        format!("{head}{iostat}"),
+        format!("\u{feff}{head}{iostat}").replace('\n', "\r\n"),
+        iostat,
+        format!("{head}{sar}"),
+        sar.to_owned(),
+        json,
+    ] {
+        assert_eq!(of(text.as_bytes()), Ok(25.0), "{text}");
+        assert_eq!(of(&zstd::encode_all(text.as_bytes(), 0).unwrap()), Ok(25.0), "{text}");
+    }
+    assert!(of(b"\xfd7zXZ\0...").unwrap_err().contains("xz -dc"));
+    let none = r#"{"sysstat": {"hosts": [{"statistics": [{"timestamp": {"date": "1"}}]}]}}"#;
+    assert!(of(none.as_bytes()).unwrap_err().contains("sar -d as text"));
+}
+
 /// The measured load shapes where they are at hand.
 fn measured() -> Option<PathBuf> {
     let data = std::env::var_os("EBB_DATA").map_or_else(
