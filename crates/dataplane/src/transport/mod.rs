@@ -7,6 +7,7 @@
 mod commands;
 mod connection;
 mod context;
+mod fleet;
 mod group;
 mod ledger;
 mod listener;
@@ -16,13 +17,16 @@ mod receive;
 mod send;
 mod service;
 mod slots;
+mod steward;
 mod turns;
 
+pub use fleet::{ChangeError, Fleet, Removed};
 pub use group::{Counters, Group};
-pub use listener::Listener;
+pub use listener::{Doors, Listener};
 pub use network::{Inbox, Interest, Network, Ready, Sockets};
 pub use places::Places;
 pub use service::{Distribution, Kind, Service, Work};
+pub use steward::Steward;
 
 use ebb_policy::units::Nanos;
 
