@@ -46,7 +46,7 @@ pub struct AdminQueue {
     pub(super) properties: Properties,
     pub(super) flushes: Flushes,
     pub(super) features: Features,
-    pub(super) events: Events,
+    pub(super) events: Box<Events>,
     /// KATO, in whole units; zero for none.
     keep_alive: Nanos,
     /// When the keep-alive timer was started last.
@@ -75,7 +75,7 @@ impl AdminQueue {
         now: Nanos,
     ) -> Self {
         let mut this = Self {
-            events: Events::new(&subsystem, 0),
+            events: Box::new(Events::new(&subsystem, 0)),
             subsystem,
             association,
             properties: Properties::default(),

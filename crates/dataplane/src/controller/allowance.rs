@@ -113,7 +113,7 @@ mod tests {
                 allowance.charge(bytes, now);
                 commands += 1;
             }
-            now = now + Nanos(step);
+            now += Nanos(step);
         }
         (commands, commands * u64::from(bytes))
     }

@@ -61,7 +61,7 @@ fn larger(geometry: Geometry, bytes: u64) -> Result<u64, String> {
                       namespace and add one of the size";
         return Err(format!("is {now}: {reason}"));
     }
-    if bytes % block != 0 || bytes > 1 << 60 {
+    if !bytes.is_multiple_of(block) || bytes > 1 << 60 {
         return Err(format!("the size must be a multiple of {} up to 1 EiB", Bytes(block)));
     }
     Ok(bytes / block)

@@ -10,15 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::controller::Wake;
 use crate::device::{Channel, Device, Pool};
 
-/// A way to a device, and where what is left of it goes in the end.
-pub(super) type Channels = Box<dyn Channel>;
-
 /// What a group is to do. The receiver of its answer may be gone.
 pub(super) enum Order {
     /// Use a channel for a namespace, by its index, in slices of so many blocks.
-    Attach(usize, Channels, u32, Sender<()>),
+    Attach(usize, Box<dyn Channel>, u32, Sender<()>),
     /// End what was asked of a namespace, and give the channel back once the device is done.
-    Detach(usize, Sender<Channels>),
+    Detach(usize, Sender<Box<dyn Channel>>),
     /// Close the connections that came by this address.
     Close(SocketAddr, Sender<()>),
 }
@@ -59,9 +56,9 @@ impl Steward {
     /// # Errors
     /// When the system refuses what the device needs.
     pub fn attach(&self, namespace: usize, device: &dyn Device) -> io::Result<Receiver<()>> {
-        let (channel_of, slice) = open(device, &self.pools)?;
+        let (way, slice) = open(device, &self.pools)?;
         let (done, is_done) = channel();
-        self.leave(Order::Attach(namespace, channel_of, slice, done));
+        self.leave(Order::Attach(namespace, way, slice, done));
         Ok(is_done)
     }
 
@@ -82,7 +79,7 @@ impl Steward {
 }
 
 /// A channel to `device` that knows `pools`, and the blocks of one slice of a long command.
-pub(super) fn open(device: &dyn Device, pools: &[Pool]) -> io::Result<(Channels, u32)> {
+pub(super) fn open(device: &dyn Device, pools: &[Pool]) -> io::Result<(Box<dyn Channel>, u32)> {
     let slice = device.slice() / u64::from(device.geometry().block_size);
     let slice = slice.clamp(1, u32::MAX.into()) as u32;
     let mut channel = device.open()?;

@@ -8,7 +8,8 @@ use ebb_dataplane::controller::{Allowed, AnaState, Namespace};
 use ebb_dataplane::device::{Device, Op, Spec, open};
 use ebb_dataplane::initiator::{self, Controller, Queue, Request, Target};
 use ebb_dataplane::transport::{ChangeError, Fleet, Limits, Removed};
-use ebb_dataplane::wire::command::{io, sgl};
+use ebb_dataplane::wire::command::{admin, io, sgl};
+use ebb_dataplane::wire::feature;
 use ebb_dataplane::wire::pdu::{Digests, Kind};
 use ebb_dataplane::wire::{Sqe, Status};
 
@@ -38,13 +39,20 @@ fn of(nsid: u32, sqe: Sqe) -> Sqe {
 #[test]
 fn a_namespace_is_used_grows_and_goes_while_its_host_stays() {
     let server = Server::start(Limits::default());
-    let (_admin, mut peer) = Peer::pair(&server, Digests::default());
+    let (mut admin, mut peer) = Peer::pair(&server, Digests::default());
     let mut fleet = fleet(&server, LONG);
+    let mut events = Sqe::new(admin::SET_FEATURES, 1);
+    events.set_cdw(10, feature::ASYNC_EVENTS.into());
+    events.set_cdw(11, 1 << 8);
+    assert_eq!(admin.roundtrip(events, &[]).cqe().status(), Status::SUCCESS);
+    admin.send(&admin.capsule(Sqe::new(admin::ASYNC_EVENT_REQUEST, 2), &[]));
     let write = |lba| of(3, transfer(io::WRITE, 1, lba, 1, sgl::IN_CAPSULE));
     let mut status = |lba| peer.roundtrip(write(lba), &[7; 512]).cqe().status();
     assert_eq!(status(0), Status::INVALID_NAMESPACE);
     let device = ram("4KiB");
     fleet.add(namespace(3, device.clone())).unwrap();
+    let event = admin.pdu().unwrap().cqe();
+    assert_eq!((event.cid.get(), event.result.get()), (2, 0x04_0002), "see log page 04h");
     assert_eq!((status(7), status(8)), (Status::SUCCESS, Status::LBA_OUT_OF_RANGE));
     fleet.resize(3, 8 << 10).unwrap();
     assert_eq!((status(15), status(16)), (Status::SUCCESS, Status::LBA_OUT_OF_RANGE));

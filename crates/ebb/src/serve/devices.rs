@@ -87,6 +87,11 @@ impl<'a> Plan<'a> {
         Ok(Self { texts: all, kinds })
     }
 
+    /// The largest number of a namespace.
+    pub fn largest(&self) -> u32 {
+        self.texts.iter().map(|(number, _)| *number).max().unwrap_or(0)
+    }
+
     /// Memory in bytes that opening them takes at once.
     pub fn memory(&self) -> u64 {
         self.kinds.iter().map(Kind::memory).fold(0, u64::saturating_add)

@@ -18,8 +18,8 @@ use crate::text;
 const THREADS: usize = 4096;
 /// Connections there may be: commands under way know theirs by 16 bits.
 const CONNECTIONS: u32 = 65_535;
-/// Namespaces there may be, by the largest number, unless more are given at start: hosts take them
-/// for paths to account for.
+/// Namespaces there may be, by the largest number, unless a larger one is given at start. Hosts
+/// make room for the ANA log by it.
 const PLACES: u32 = 32;
 /// Buffers that a thread needs.
 const BUFFERS: u32 = 4;

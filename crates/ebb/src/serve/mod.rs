@@ -130,10 +130,12 @@ impl Server {
         let scheduler = scheduler(options, &machine)?;
         let plan = devices::Plan::read(&options.namespace)?;
         let vault = Arc::new(Vault::read(options)?);
-        let config = limits::config(options, limits, vault.clone())?;
+        let mut config = limits::config(options, limits, vault.clone())?;
+        config.places = config.places.max(plan.largest());
+        let depth = config.max_queue_depth;
         let needs = resources::Plan {
             namespaces: plan.memory(),
-            hosts: limits.most_memory(threads, config.max_queue_depth, MOST_BLOCK),
+            hosts: limits.most_memory(threads, depth, MOST_BLOCK, config.places),
             reactors: cpus.len() as u64,
             listeners: options.addresses().len() as u64,
             has_metrics: options.metrics.is_some(),
