@@ -1,7 +1,9 @@
 """What the guest does with the target, in order; each step builds on those before it."""
 
 import base64
+import json
 import re
+import subprocess
 import zlib
 
 from cuts import power_cuts
@@ -19,7 +21,7 @@ class Bed:
 
     def __init__(self, args, folder, image):
         self.ebb, self.folder, self.image, self.cuts = args.ebb, folder, image, args.cuts
-        self.guest = self.target = None
+        self.guest = self.target = self.socket = None
         self.durable = True
 
     def serve(self, name, *options):
@@ -29,6 +31,19 @@ class Bed:
             self.target = None
         self.target = Target(self.ebb, self.folder, name, *options)
         return self.target
+
+    def serve_changing(self, name, *options):
+        """The same for a target that `ebb ctl` changes."""
+        self.socket = self.folder / "ctl.sock"
+        return self.serve(name, "--control", str(self.socket), *options)
+
+    def ctl(self, *command):
+        """Changes the target; what it answers."""
+        command = [self.ebb, "ctl", "--json", "--socket", self.socket, *command]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        if told.returncode != 0:
+            raise Failure(f"{command} ended with code {told.returncode}: {told.stderr}")
+        return json.loads(told.stdout)
 
     def lasting(self):
         """A disk whose data is in a file, or in memory where files cannot be served."""
@@ -135,7 +150,8 @@ def identify(bed):
     guest, controller, disks = bed.guest, bed.controller(), bed.disks()
     data = guest.json(f"nvme id-ctrl {controller} -o json")
     expect(data["subnqn"] == bed.target.nqn and data["cntrltype"] == 1, data)
-    expect(data["nn"] == len(disks) and data["ioccsz"] * 16 == 64 + 8192, data)
+    # As many as there may be.
+    expect(data["nn"] == data["mnan"] == 32 and data["ioccsz"] * 16 == 64 + 8192, data)
     for nsid, disk in disks.items():
         block = guest.json(f"nvme id-ns {disk} -o json")["lbafs"][0]["ds"]
         expect(block == (9 if nsid == NULL else 12), f"{disk}: blocks of 2^{block} bytes")
@@ -438,6 +454,94 @@ def link_cut(bed):
     finish_fio(bed)
 
 
+def sizes(bed):
+    """The bytes of each namespace's disk, by NSID, as the guest's kernel sees them."""
+    told = bed.guest.run("grep -s . /sys/block/nvme*n*/{nsid,size} || true")
+    values = dict(re.findall(r"/(nvme\d+n\d+/(?:nsid|size)):(\d+)", told))
+    disks = {name.split("/")[0] for name in values}
+    # One that comes or goes may show half of itself.
+    whole = [disk for disk in disks if f"{disk}/nsid" in values and f"{disk}/size" in values]
+    return {int(values[f"{disk}/nsid"]): 512 * int(values[f"{disk}/size"]) for disk in whole}
+
+
+def changes(bed):
+    """namespaces come, grow and go by ebb ctl; nvme list follows without a rescan"""
+    target = bed.serve_changing("changes", "--namespace", "ram:64MiB")
+    bed.connect()
+
+    def follows(expected):
+        expected = {nsid: size << 20 for nsid, size in expected.items()}
+        until(f"the kernel sees {expected}", lambda: sizes(bed) == expected, PATIENCE)
+        target.namespaces = len(expected)
+        devices = bed.guest.json("nvme list -o json")["Devices"]
+        listed = {device["DevicePath"]: device["PhysicalSize"] for device in devices}
+        disks = {disk: expected[nsid] for nsid, disk in bed.disks().items()}
+        expect(listed == disks, f"nvme list says {listed}, not {disks}")
+
+    follows({1: 64})
+    start_fio(bed, bed.disks()[1], "changes", BACKGROUND)
+    bed.ctl("namespace", "add", "ram:32MiB")
+    follows({1: 64, 2: 32})
+    bed.guest.run(fio(bed.disks()[2], "added", "--rw=randwrite --bs=4k --size=2m"))
+    bed.ctl("namespace", "resize", "2", "48MiB")
+    follows({1: 64, 2: 48})
+    bed.guest.run(fio(bed.disks()[2], "grown", "--rw=write --bs=64k --offset=40m --size=8m"))
+    bed.ctl("namespace", "add", "null:1GiB,block=512B", "--id", "9")
+    follows({1: 64, 2: 48, 9: 1024})
+    bed.ctl("namespace", "remove", "2")
+    follows({1: 64, 9: 1024})
+    bed.ctl("namespace", "add", "ram:16MiB")
+    follows({1: 64, 2: 16, 9: 1024})
+    still_writes(bed)
+    finish_fio(bed)
+    bed.disconnect()
+
+
+def fail_over(bed):
+    """two paths: one becomes inaccessible, one goes, while fio writes; no I/O error"""
+    parameter = "/sys/module/nvme_core/parameters/multipath"
+    if bed.guest.run(f"cat {parameter} 2> /dev/null || true") != "Y":
+        raise Skip("this kernel is built without native multipath, or it is off")
+    target = bed.serve_changing("fail-over", "--namespace", "ram:64MiB")
+    first = f"{ADDRESS}:{target.port}"
+    second = bed.ctl("listener", "add", f"{ADDRESS}:0")["done"].rpartition(" ")[2]
+    disk = bed.connect(*RECOVERY)[1]
+    port = second.rpartition(":")[2]
+    bed.guest.run(
+        f"nvme connect -t tcp -a {ADDRESS} -s {port} -n {target.nqn} {' '.join(RECOVERY)}"
+    )
+
+    def paths(*expected):
+        script = "cat /sys/block/nvme*c*n*/ana_state 2> /dev/null || true"
+        until(f"the paths are {expected}", lambda: sorted(bed.guest.run(script).split())
+              == sorted(expected), PATIENCE)
+
+    def goes_on():
+        await_writes(bed)
+        still_writes(bed)
+
+    paths("optimized", "optimized")
+    start_fio(bed, disk, "fail-over", "--rw=randwrite --bs=4k --iodepth=16 --size=48m",
+              "--rate_iops=200")
+    bed.ctl("ana", "set", first, "inaccessible")
+    paths("inaccessible", "optimized")
+    goes_on()
+    bed.ctl("ana", "set", first, "1", "change")
+    paths("change", "optimized")
+    goes_on()
+    bed.ctl("ana", "set", first, "non-optimized")
+    paths("non-optimized", "optimized")
+    bed.ctl("listener", "remove", second)
+    goes_on()
+    bed.ctl("listener", "add", second)
+    script = f"cat $(dirname $(grep -l trsvcid={port} /sys/class/nvme/*/address))/state"
+    until("the second path is back", lambda: bed.guest.run(script) == "live", PATIENCE)
+    bed.ctl("ana", "set", first, "inaccessible")
+    goes_on()
+    finish_fio(bed)
+    bed.disconnect()
+
+
 def farewell(bed):
     """at the end the target is well, and neither side has complained"""
     expect(bed.target is not None and bed.target.alive(), "the target is dead")
@@ -451,5 +555,5 @@ def farewell(bed):
 SHORT = STEPS = [
     boot, discover, connect_all, listing, identify, logs, features, file_system, fio_verify,
     commands, reset, disconnect, digests, allow_list, authentication, restart, raid, link_cut,
-    farewell, power_cuts,
+    changes, fail_over, farewell, power_cuts,
 ]

@@ -124,7 +124,7 @@ fn step(subsystem: &Arc<Subsystem>, bench: &mut Bench, input: &mut &[u8]) -> Opt
         9 if at < bench.admins.len() => drop(bench.admins.swap_remove(at)),
         10 if at < bench.queues.len() => drop(bench.queues.swap_remove(at)),
         11 => bench.now = Nanos(bench.now.0 + u64::from(u32::from_le_bytes(take(input)?)) * 1000),
-        12 => subsystem.set_addresses(vec![([127, 0, 0, 1], 4420).into(); at]),
+        12 => subsystem.set_addresses(&vec![([127, 0, 0, 1], 4420).into(); at]),
         _ => {}
     }
     Some(())

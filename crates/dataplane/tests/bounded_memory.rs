@@ -70,7 +70,7 @@ fn a_thousand_peers_that_never_read_make_it_hold_no_more_than_is_documented() {
         peers.push(peer);
     }
     assert_eq!(peers.len(), 1000);
-    let (held, bound) = (resident().saturating_sub(before), limits.most_memory(1, 32, 512));
+    let (held, bound) = (resident().saturating_sub(before), limits.most_memory(1, 32, 512, 4));
     println!("{held} bytes held, {bound} at most");
     assert!(held < bound, "{held} bytes of at most {bound}");
 }

@@ -11,6 +11,7 @@ use ebb_trace::Columns;
 use ebb_trace::generate::{Rate, Share};
 
 use crate::characterise::CharacteriseArgs;
+use crate::ctl::CtlArgs;
 use crate::load::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeArgs;
@@ -53,6 +54,8 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Show the status of a running `ebb serve --metrics`.
     Status(StatusArgs),
+    /// Change a running `ebb serve --control`: namespaces, hosts, addresses, limits.
+    Ctl(CtlArgs),
     /// Compare parity with data in a RAID-5 array that no server has open.
     Scrub(ScrubArgs),
     /// Measure how fan speed slows down disks, simulated or on this machine (EADC's curve).

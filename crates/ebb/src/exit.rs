@@ -60,7 +60,7 @@ fn shown(message: &str) -> String {
 }
 
 /// The chain of causes in one line each, without repeating what an outer one already says.
-fn message(error: &anyhow::Error) -> String {
+pub fn message(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
@@ -101,6 +101,11 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<S
     let like = names.filter(|other| likeness(other) > 0.6);
     let best = like.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     best.map(str::to_owned)
+}
+
+/// Whether what was asked for cannot be.
+pub fn is_usage(error: &anyhow::Error) -> bool {
+    code(error) == 2
 }
 
 fn code(error: &anyhow::Error) -> u8 {

@@ -8,6 +8,7 @@
 mod args;
 mod characterise;
 mod command;
+mod ctl;
 mod curve;
 mod exit;
 mod flow;
@@ -16,6 +17,7 @@ mod interrupt;
 mod keys;
 mod latency;
 mod load;
+mod log;
 mod manual;
 mod measured;
 mod out;
@@ -28,6 +30,7 @@ mod progress;
 mod random;
 mod replay;
 mod restore;
+mod rpc;
 mod run;
 mod scrub;
 mod serve;
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => serve::show(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::Characterise(args) => characterise::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -7,6 +7,7 @@ mod authentication;
 mod characterise;
 mod circles;
 mod common;
+mod ctl;
 mod dependencies;
 mod errors;
 mod experiment;

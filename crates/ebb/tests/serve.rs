@@ -22,13 +22,22 @@ impl Serve {
         Self::start_with(None, more)
     }
 
+    /// Of a file of options.
+    pub fn of_file(file: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        Self::of(command.args(["serve", "--config", file]))
+    }
+
     /// Under the shell's `limit`.
     pub fn start_with(limit: Option<&str>, more: &[&str]) -> Self {
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
         let mut command = Command::new("sh");
         let script = format!("{} && exec \"$0\" \"$@\"", limit.unwrap_or("true"));
         command.args(["-c", &script, env!("CARGO_BIN_EXE_ebb")]);
-        command.args(fixed).args(["--namespace", "ram:8MiB"]).args(more);
+        Self::of(command.args(fixed).args(["--namespace", "ram:8MiB"]).args(more))
+    }
+
+    fn of(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let mut after =

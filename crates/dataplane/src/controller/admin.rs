@@ -46,7 +46,7 @@ pub struct AdminQueue {
     pub(super) properties: Properties,
     pub(super) flushes: Flushes,
     pub(super) features: Features,
-    pub(super) events: Events,
+    pub(super) events: Box<Events>,
     /// KATO, in whole units; zero for none.
     keep_alive: Nanos,
     /// When the keep-alive timer was started last.
@@ -56,6 +56,8 @@ pub struct AdminQueue {
     idle_since: Option<Nanos>,
     /// Where the host reached it.
     pub(super) local: Option<IpAddr>,
+    /// The port by which it came.
+    pub(super) port: usize,
 }
 
 impl Drop for AdminQueue {
@@ -73,7 +75,7 @@ impl AdminQueue {
         now: Nanos,
     ) -> Self {
         let mut this = Self {
-            events: Events::new(&subsystem),
+            events: Box::new(Events::new(&subsystem, 0)),
             subsystem,
             association,
             properties: Properties::default(),
@@ -84,6 +86,7 @@ impl AdminQueue {
             last_command: now,
             idle_since: Some(now),
             local: None,
+            port: 0,
         };
         this.set_keep_alive(keep_alive, now);
         this
@@ -108,6 +111,8 @@ impl AdminQueue {
     /// The host reached it at this address.
     pub fn reached_at(&mut self, local: SocketAddr) {
         self.local = Some(local.ip().to_canonical());
+        self.port = self.subsystem.ports.of(local);
+        self.events.reset(&self.subsystem, self.port);
     }
 
     /// False once the host has not shown itself for the keep-alive timeout (Base 3.9), or for two
@@ -234,7 +239,7 @@ impl AdminQueue {
     pub(super) fn reset(&mut self) {
         self.features = Features::default();
         self.reset_power();
-        self.events.reset(&self.subsystem);
+        self.events.reset(&self.subsystem, self.port);
         self.association.set_write_cache(true);
         self.association.retries_later.store(false, Ordering::Relaxed);
         let granted = self.subsystem.config.max_io_queues;

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ebb_policy::units::Nanos;
 
+use super::allowance::Allowance;
 use crate::wire::log::{ErrorEntry, TCP};
 use crate::wire::{Sqe, Status};
 
@@ -66,6 +67,8 @@ pub(super) struct Association {
     /// I/O queues and what they run by.
     queues: Mutex<BTreeMap<u16, Ticket>>,
     errors: Mutex<Errors>,
+    /// What the host may do in a second.
+    pub allowance: Arc<Allowance>,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +83,14 @@ struct Errors {
 pub(super) struct Ticket(u32);
 
 impl Association {
-    pub fn new(id: u16, kind: Kind, host: Host, granted: u16, born: Nanos) -> Self {
+    pub fn new(
+        id: u16,
+        kind: Kind,
+        host: Host,
+        granted: u16,
+        allowance: Arc<Allowance>,
+        born: Nanos,
+    ) -> Self {
         Self {
             id,
             kind,
@@ -92,6 +102,7 @@ impl Association {
             granted: AtomicU16::new(granted),
             queues: Mutex::default(),
             errors: Mutex::default(),
+            allowance,
         }
     }
 

@@ -24,7 +24,7 @@ const PAGE: u32 = 4096;
 pub struct Namespace {
     /// NSID, 1 to [`MAX_NAMESPACES`].
     pub id: u32,
-    /// What it stands on. Its size is read once, when the subsystem is made.
+    /// What it stands on.
     pub device: Arc<dyn Device>,
     /// UUID, in the order it is written. The same for as long as the data is.
     pub uuid: [u8; 16],
@@ -97,6 +97,8 @@ pub struct Config {
     pub firmware: String,
     /// What it serves.
     pub namespaces: Vec<Namespace>,
+    /// Namespaces there may be later on, by the largest identifier.
+    pub places: u32,
     /// NQNs of the hosts that may connect without keys; `None` for any, unless some have keys.
     pub allowed_hosts: Option<Vec<String>>,
     /// How those with keys authenticate themselves.
@@ -131,6 +133,7 @@ impl Config {
             model: "Ebb NVMe/TCP target".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
             namespaces,
+            places: 0,
             allowed_hosts: None,
             authentication: None,
             max_controllers: 256,
@@ -214,7 +217,9 @@ impl Config {
     pub(super) fn checked(mut self) -> Result<Self, ConfigError> {
         self.check()?;
         self.namespaces.sort_by_key(|namespace| namespace.id);
-        self.check_namespaces()?;
+        for (index, one) in self.namespaces.iter().enumerate() {
+            one.check(&self.namespaces[..index])?;
+        }
         if self.power_states.len() > 1 && self.power.is_none() {
             return Err(ConfigError::NoPowerControl(self.power_states.len()));
         }
@@ -253,43 +258,17 @@ impl Config {
                 "a multiple of 16, at most 1 MiB",
             ),
             ("the number of power states", states as u64, states <= MAX_POWER_STATES, "at most 32"),
+            (
+                "the number of namespaces",
+                self.places.into(),
+                self.places <= MAX_NAMESPACES,
+                "at most 1024",
+            ),
         ];
         let wrong = checks.into_iter().find(|(_, _, is_right, _)| !is_right);
         wrong.map_or(Ok(()), |(field, value, _, range)| {
             Err(ConfigError::Number { field, value, range })
         })
-    }
-
-    fn check_namespaces(&self) -> Result<(), ConfigError> {
-        for (index, one) in self.namespaces.iter().enumerate() {
-            let number = |field, value, is_right, range| {
-                let wrong = ConfigError::Number { field, value, range };
-                if is_right { Ok(()) } else { Err(wrong) }
-            };
-            let id_is_right = (1..=MAX_NAMESPACES).contains(&one.id);
-            number("a namespace's identifier", one.id.into(), id_is_right, "1 to 1024")?;
-            let geometry = one.device.geometry();
-            let size = geometry.block_size;
-            let is_right = size.is_power_of_two() && (512..=64 << 10).contains(&size);
-            number("a block", size.into(), is_right, "a power of two from 512 to 64 Ki bytes")?;
-            number("a namespace", geometry.blocks, geometry.blocks > 0, "at least one block")?;
-            for other in &self.namespaces[..index] {
-                let double = |what| Err(ConfigError::Double(other.id, one.id, what));
-                if other.id == one.id {
-                    return double("identifier");
-                }
-                if other.uuid == one.uuid && one.uuid != [0; 16] {
-                    return double("UUID");
-                }
-                if other.nguid == one.nguid && one.nguid != [0; 16] {
-                    return double("NGUID");
-                }
-            }
-            if one.uuid == [0; 16] && one.nguid == [0; 16] {
-                return Err(ConfigError::Double(one.id, one.id, "absence of UUID and NGUID"));
-            }
-        }
-        Ok(())
     }
 
     /// What sets a power limit, if anything does.
@@ -308,13 +287,13 @@ impl Config {
         (self.max_transfer / PAGE).trailing_zeros() as u8
     }
 
-    /// How the subsystem is, as far as is known: what it stands on, and its namespaces' devices.
-    pub(super) fn condition(&self) -> Condition {
+    /// How the subsystem is, as far as is known: what it stands on, and its `namespaces`' devices.
+    pub(super) fn condition(&self, namespaces: &[Namespace]) -> Condition {
         let known =
             warning::SPARE | warning::TEMPERATURE | warning::RELIABILITY | warning::READ_ONLY;
         let mut condition = self.health.as_ref().map(|health| health.read()).unwrap_or_default();
         condition.warning &= known;
-        let devices = self.namespaces.iter().map(|namespace| namespace.device.health());
+        let devices = namespaces.iter().map(|namespace| namespace.device.health());
         let devices: Vec<_> = devices.map(Option::unwrap_or_default).collect();
         if devices.iter().any(device::Health::is_degraded) {
             condition.warning |= warning::RELIABILITY;
@@ -324,6 +303,39 @@ impl Config {
             condition.warning |= warning::READ_ONLY;
         }
         condition
+    }
+}
+
+impl Namespace {
+    /// Checks it, and that hosts can tell it from `others`.
+    pub(super) fn check(&self, others: &[Self]) -> Result<(), ConfigError> {
+        let number = |field, value, is_right, range| {
+            let wrong = ConfigError::Number { field, value, range };
+            if is_right { Ok(()) } else { Err(wrong) }
+        };
+        let id_is_right = (1..=MAX_NAMESPACES).contains(&self.id);
+        number("a namespace's identifier", self.id.into(), id_is_right, "1 to 1024")?;
+        let geometry = self.device.geometry();
+        let size = geometry.block_size;
+        let is_right = size.is_power_of_two() && (512..=64 << 10).contains(&size);
+        number("a block", size.into(), is_right, "a power of two from 512 to 64 Ki bytes")?;
+        number("a namespace", geometry.blocks, geometry.blocks > 0, "at least one block")?;
+        for other in others {
+            let double = |what| Err(ConfigError::Double(other.id, self.id, what));
+            if other.id == self.id {
+                return double("identifier");
+            }
+            if other.uuid == self.uuid && self.uuid != [0; 16] {
+                return double("UUID");
+            }
+            if other.nguid == self.nguid && self.nguid != [0; 16] {
+                return double("NGUID");
+            }
+        }
+        if self.uuid == [0; 16] && self.nguid == [0; 16] {
+            return Err(ConfigError::Double(self.id, self.id, "absence of UUID and NGUID"));
+        }
+        Ok(())
     }
 }
 

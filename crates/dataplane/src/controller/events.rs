@@ -17,22 +17,58 @@ const HEALTH_PERIOD: Nanos = Nanos::from_secs(1);
 /// Discovery log page change, in AEC and OAES (Base Figure 275).
 pub(super) const DISCOVERY_CHANGED: u32 = 1 << 31;
 /// SMART critical warnings, in AEC.
-pub(super) const HEALTH_WARNINGS: u32 = 0xff;
+const HEALTH_WARNINGS: u32 = 0xff;
+/// Namespace attribute and ANA change notices, in AEC and OAES.
+pub(super) const NAMESPACES_CHANGED: u32 = 1 << 8;
+pub(super) const ANA_CHANGED: u32 = 1 << 11;
+/// All events of I/O controllers.
+pub(super) const IO_EVENTS: u32 = HEALTH_WARNINGS | NAMESPACES_CHANGED | ANA_CHANGED;
 
 /// Held requests, and what their host knows.
 #[derive(Debug)]
 pub(super) struct Events {
     held: VecDeque<u16>,
     aborted: Vec<(u16, Status)>,
-    /// GENCTR the host knows of.
-    generation: u64,
-    /// An event was sent and its log not read since, so further ones wait (Base 5.2).
-    discovery_masked: bool,
+    /// GENCTR of the discovery log.
+    discovery: Notice,
+    /// Changes of the namespaces, and of ANA states on the host's port.
+    namespaces: Notice,
+    ana: Notice,
+    /// An event was sent and its log not read since.
     health_masked: bool,
     /// Warnings the host was told of and that still hold.
     warned: u8,
     /// When the health was read last.
     looked: Option<Nanos>,
+}
+
+/// A count of changes that the host is told of by a notice.
+#[derive(Debug, Default)]
+struct Notice {
+    /// The host has been told of so many, and has read so many of them in the log.
+    told: u64,
+    read: u64,
+    /// An event was sent and its log not read since, so further ones wait (Base 5.2).
+    is_masked: bool,
+}
+
+impl Notice {
+    fn new(count: u64) -> Self {
+        Self { told: count, read: count, is_masked: false }
+    }
+
+    /// Whether to tell the host now.
+    fn is_due(&mut self, count: u64) -> bool {
+        let is_due = !self.is_masked && count != self.told;
+        if is_due {
+            (self.told, self.is_masked) = (count, true);
+        }
+        is_due
+    }
+
+    fn read(&mut self, count: u64) {
+        *self = Self::new(count);
+    }
 }
 
 /// Dword 0 of an event: its type, what it says, where to read on (Base Figure 147).
@@ -41,12 +77,14 @@ const fn event(kind: u64, information: u64, page: u8) -> u64 {
 }
 
 impl Events {
-    pub fn new(subsystem: &Subsystem) -> Self {
+    /// Of a host who has come by `port`.
+    pub fn new(subsystem: &Subsystem, port: usize) -> Self {
         Self {
             held: VecDeque::new(),
             aborted: Vec::new(),
-            generation: subsystem.generation.load(Ordering::Acquire),
-            discovery_masked: false,
+            discovery: Notice::new(subsystem.generation.load(Ordering::Acquire)),
+            namespaces: Notice::new(subsystem.spaces.changes()),
+            ana: Notice::new(subsystem.ports.changes(port)),
             health_masked: false,
             warned: 0,
             looked: None,
@@ -54,19 +92,28 @@ impl Events {
     }
 
     /// The controller is reset: all held requests end.
-    pub fn reset(&mut self, subsystem: &Subsystem) {
+    pub fn reset(&mut self, subsystem: &Subsystem, port: usize) {
         let held = self.held.drain(..).map(|cid| (cid, Status::ABORT_REQUESTED));
         let aborted = self.aborted.drain(..).chain(held).collect();
-        *self = Self { aborted, ..Self::new(subsystem) };
+        *self = Self { aborted, ..Self::new(subsystem, port) };
     }
 
     fn discovery(&mut self, enabled: u32, generation: u64) -> Option<u64> {
-        let is_wanted = enabled & DISCOVERY_CHANGED != 0 && !self.discovery_masked;
-        if !is_wanted || generation == self.generation {
-            return None;
+        let is_due = enabled & DISCOVERY_CHANGED != 0 && self.discovery.is_due(generation);
+        is_due.then_some(event(2, 0xf0, id::DISCOVERY))
+    }
+
+    fn notices(&mut self, enabled: u32, namespaces: u64, ana: u64) -> Option<u64> {
+        if enabled & NAMESPACES_CHANGED != 0 && self.namespaces.is_due(namespaces) {
+            return Some(event(2, 0, id::CHANGED_NAMESPACES));
         }
-        (self.discovery_masked, self.generation) = (true, generation);
-        Some(event(2, 0xf0, id::DISCOVERY))
+        let is_due = enabled & ANA_CHANGED != 0 && self.ana.is_due(ana);
+        is_due.then_some(event(2, 3, id::ANA))
+    }
+
+    /// Changes of the namespaces that the host has read of.
+    pub fn namespaces_known(&self) -> u64 {
+        self.namespaces.read
     }
 
     fn health(&mut self, enabled: u32, warnings: u8) -> Option<u64> {
@@ -85,10 +132,12 @@ impl Events {
         Some(event(1, information, id::SMART))
     }
 
-    /// The host has read a log page without asking to retain its event.
-    pub fn read(&mut self, page: u8, generation: u64) {
+    /// The host has read a log page of so many changes without asking to retain its event.
+    pub fn read(&mut self, page: u8, count: u64) {
         match page {
-            id::DISCOVERY => (self.discovery_masked, self.generation) = (false, generation),
+            id::DISCOVERY => self.discovery.read(count),
+            id::CHANGED_NAMESPACES => self.namespaces.read(count),
+            id::ANA => self.ana.read(count),
             id::SMART => self.health_masked = false,
             _ => {}
         }
@@ -133,11 +182,24 @@ impl AdminQueue {
         done
     }
 
+    /// Changes so far of what a log page tells of.
+    pub(super) fn changes(&self, page: u8) -> u64 {
+        match page {
+            id::DISCOVERY => self.subsystem.generation.load(Ordering::Acquire),
+            id::CHANGED_NAMESPACES => self.subsystem.spaces.changes(),
+            id::ANA => self.subsystem.ports.changes(self.port),
+            _ => 0,
+        }
+    }
+
     fn next_event(&mut self, now: Nanos) -> Option<u64> {
         let enabled = self.features.events;
         if !self.is_io() {
-            let generation = self.subsystem.generation.load(Ordering::Acquire);
-            return self.events.discovery(enabled, generation);
+            return self.events.discovery(enabled, self.changes(id::DISCOVERY));
+        }
+        let [namespaces, ana] = [id::CHANGED_NAMESPACES, id::ANA].map(|page| self.changes(page));
+        if let Some(notice) = self.events.notices(enabled, namespaces, ana) {
+            return Some(notice);
         }
         let is_due = self.events.looked.is_none_or(|at| now.saturating_sub(at) >= HEALTH_PERIOD);
         if enabled & HEALTH_WARNINGS == 0 || !is_due {

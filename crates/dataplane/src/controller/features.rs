@@ -6,7 +6,7 @@ use ebb_policy::units::{Nanos, Watts};
 
 use super::answer::Answer;
 use super::association::Kind;
-use super::events::{DISCOVERY_CHANGED, HEALTH_WARNINGS};
+use super::events::{DISCOVERY_CHANGED, IO_EVENTS};
 use super::{AdminQueue, Condition, Direction};
 use crate::wire::command::admin;
 use crate::wire::feature::{self, Select};
@@ -86,7 +86,7 @@ impl AdminQueue {
 
     /// How the subsystem is, judged by this controller's thresholds too (Base 5.27.1.3).
     pub(super) fn condition(&self) -> Condition {
-        let mut condition = self.subsystem.config.condition();
+        let mut condition = self.subsystem.config.condition(&self.subsystem.spaces.all());
         let is_beyond = |kelvins| kelvins >= self.features.over || kelvins <= self.features.under;
         if condition.temperature.is_some_and(is_beyond) {
             condition.warning |= warning::TEMPERATURE;
@@ -212,7 +212,7 @@ impl AdminQueue {
                 done
             }
             feature::ASYNC_EVENTS => {
-                let known = if self.is_io() { HEALTH_WARNINGS } else { DISCOVERY_CHANGED };
+                let known = if self.is_io() { IO_EVENTS } else { DISCOVERY_CHANGED };
                 if value & !known != 0 {
                     return Err(Status::INVALID_FIELD);
                 }

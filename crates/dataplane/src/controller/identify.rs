@@ -4,9 +4,9 @@ use ebb_policy::units::Watts;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::association::ERROR_ENTRIES;
-use super::events::{DISCOVERY_CHANGED, MAX_HELD};
+use super::events::{ANA_CHANGED, DISCOVERY_CHANGED, MAX_HELD, NAMESPACES_CHANGED};
 use super::io::limits;
-use super::{AdminQueue, Direction, Namespace, PowerState};
+use super::{AdminQueue, AnaState, Direction, Namespace, PowerState};
 use crate::wire::fabrics::DISCOVERY_NQN;
 use crate::wire::identify::{
     self, Controller, Independent, PowerDescriptor, SIZE, cns, descriptor, padded, terminated,
@@ -19,6 +19,10 @@ const NVM: u8 = 0;
 /// CRDT1, units of 100 ms: five tries, as many as Linux makes, last longer than its 30 s for a
 /// command, so that a device that comes back within them costs no application an error.
 const RETRY_DELAY: u16 = 61;
+/// ANATT: hosts wait so long, in seconds, for a group that changes its state.
+const ANA_TRANSITION: u8 = 30;
+/// ANACAP bit 6: a namespace stays in its group.
+const ANA_FIXED: u8 = 1 << 6;
 /// NSID of all namespaces.
 const ALL_NAMESPACES: u32 = u32::MAX;
 
@@ -48,14 +52,13 @@ impl AdminQueue {
             return Err(Status::INVALID_FIELD);
         }
         let mut data = match kind {
-            cns::NAMESPACE => self.described(nsid, |index, namespace| {
-                self.namespace_data(index, namespace).as_bytes().to_vec()
-            })?,
+            cns::NAMESPACE => self
+                .described(nsid, |namespace| self.namespace_data(namespace).as_bytes().to_vec())?,
             // No protection information: all zero (NVM Figure 100).
-            cns::COMMAND_SET_NAMESPACE => self.described(nsid, |_, _| Vec::new())?,
+            cns::COMMAND_SET_NAMESPACE => self.described(nsid, |_| Vec::new())?,
             cns::COMMAND_SET_CONTROLLER => self.command_set_limits(),
             cns::INDEPENDENT_NAMESPACE => {
-                self.described(nsid, |_, namespace| independent(namespace).as_bytes().to_vec())?
+                self.described(nsid, |namespace| independent(namespace).as_bytes().to_vec())?
             }
             cns::ACTIVE_NAMESPACES | cns::COMMAND_SET_ACTIVE_NAMESPACES => {
                 self.active_after(nsid)?
@@ -73,25 +76,20 @@ impl AdminQueue {
     fn described(
         &self,
         nsid: u32,
-        data: impl Fn(usize, &Namespace) -> Vec<u8>,
+        data: impl Fn(&Namespace) -> Vec<u8>,
     ) -> Result<Vec<u8>, Status> {
-        if nsid == 0 || nsid > self.largest_namespace() {
+        if nsid == 0 || nsid > self.subsystem.spaces.most() {
             return Err(Status::INVALID_NAMESPACE);
         }
-        let index = self.subsystem.namespace(nsid);
-        Ok(index.map_or(Vec::new(), |index| data(index, &self.subsystem.namespaces()[index])))
-    }
-
-    /// NN.
-    fn largest_namespace(&self) -> u32 {
-        self.subsystem.namespaces().last().map_or(1, |namespace| namespace.id)
+        let namespace = self.subsystem.namespace(nsid);
+        Ok(namespace.map_or(Vec::new(), |namespace| data(&namespace)))
     }
 
     fn active_after(&self, nsid: u32) -> Result<Vec<u8>, Status> {
         if nsid >= ALL_NAMESPACES - 1 {
             return Err(Status::INVALID_NAMESPACE);
         }
-        let ids = self.subsystem.namespaces().iter().map(|namespace| namespace.id);
+        let ids = self.subsystem.spaces.ids().into_iter();
         Ok(ids.filter(|id| *id > nsid).take(SIZE / 4).flat_map(u32::to_le_bytes).collect())
     }
 
@@ -104,8 +102,7 @@ impl AdminQueue {
     }
 
     fn descriptors(&self, nsid: u32) -> Result<Vec<u8>, Status> {
-        let index = self.subsystem.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        let namespace = &self.subsystem.namespaces()[index];
+        let namespace = self.subsystem.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         let mut out = Vec::with_capacity(SIZE);
         for (kind, id) in
             [(descriptor::NGUID, &namespace.nguid), (descriptor::UUID, &namespace.uuid)]
@@ -151,20 +148,26 @@ impl AdminQueue {
 
     fn io_controller(&self) -> Controller {
         let config = &self.subsystem.config;
-        let several_ports = super::lock(&self.subsystem.addresses).len() > 1;
         let mut power = [PowerDescriptor::new_zeroed(); 32];
         for (descriptor, state) in power.iter_mut().zip(&config.power_states) {
             *descriptor = power_descriptor(state);
         }
-        let namespaces = self.largest_namespace().into();
+        let namespaces = self.subsystem.spaces.most().into();
+        let states = AnaState::ALL.map(|state| 1 << (state as u8).min(5) >> 1);
         Controller {
             kind: 1,
-            sharing: 1 << 1 | u8::from(several_ports),
+            // Ports may come later.
+            sharing: 1 | 1 << 1 | 1 << 3,
+            events: (NAMESPACES_CHANGED | ANA_CHANGED).into(),
             attributes: (1 | u32::from(config.limiter().is_some()) << 20).into(),
             abort_limit: 3,
             firmware_slots: 1 | 1 << 1,
             log_attributes: 1 << 1 | 1 << 2 | 1 << 5,
             power_states: config.power_states.len().max(1) as u8 - 1,
+            ana_transition: ANA_TRANSITION,
+            ana: states.into_iter().fold(ANA_FIXED, |all, state| all | state),
+            largest_group: namespaces,
+            groups: namespaces,
             submission_entry: 0x66,
             completion_entry: 0x44,
             namespaces,
@@ -182,13 +185,14 @@ impl AdminQueue {
         }
     }
 
-    fn namespace_data(&self, index: usize, namespace: &Namespace) -> identify::Namespace {
-        let geometry = &self.subsystem.geometries[index];
+    fn namespace_data(&self, namespace: &Namespace) -> identify::Namespace {
+        let geometry = self.subsystem.geometry(namespace.id as usize - 1);
         identify::Namespace {
             size: geometry.blocks.into(),
             capacity: geometry.blocks.into(),
             used: geometry.blocks.into(),
             sharing: 1,
+            group: namespace.id.into(),
             attributes: namespace.read_only.into(),
             nguid: namespace.nguid,
             format_0: [0, 0, geometry.block_size.trailing_zeros() as u8, 0],
@@ -200,6 +204,7 @@ impl AdminQueue {
 fn independent(namespace: &Namespace) -> Independent {
     Independent {
         sharing: 1,
+        group: namespace.id.into(),
         attributes: namespace.read_only.into(),
         status: 1,
         ..Independent::new_zeroed()

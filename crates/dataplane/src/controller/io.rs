@@ -1,6 +1,7 @@
 //! I/O queues: what a command of the NVM command set does to which device (NVM 3).
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use ebb_policy::units::Nanos;
 
 use super::association::{Association, Ticket};
 use super::counters::Counters;
-use super::{Direction, Namespace, Subsystem};
+use super::{AnaState, Direction, Subsystem};
 use crate::device::{Geometry, Op};
 use crate::wire::command::{FABRICS, fabrics, io};
 use crate::wire::{Sqe, Status};
@@ -29,7 +30,7 @@ const DEALLOCATE: u32 = 1 << 2;
 pub enum Plan {
     /// One request to the device.
     Device {
-        /// Index into [`Subsystem::namespaces`].
+        /// The namespace's identifier less one.
         namespace: usize,
         /// What to do.
         op: Op,
@@ -90,6 +91,8 @@ pub struct IoQueue {
     association: Arc<Association>,
     id: u16,
     ticket: Ticket,
+    /// The port by which the host came.
+    port: usize,
     counters: Arc<Counters>,
     /// The host sent Disconnect. The cell also keeps the queue, and with it the counters, from
     /// being shared between threads.
@@ -112,7 +115,7 @@ impl IoQueue {
     ) -> Self {
         let counters = subsystem.ledger.open();
         let disconnected = Cell::new(false);
-        Self { subsystem, association, id, ticket, counters, disconnected }
+        Self { subsystem, association, id, ticket, port: 0, counters, disconnected }
     }
 
     /// QID.
@@ -127,13 +130,20 @@ impl IoQueue {
         self.association.host.key()
     }
 
-    /// A namespace of a plan.
-    ///
-    /// # Panics
-    /// When there is no such index, which plans never name.
+    /// The host reached it at this address.
+    pub fn reached_at(&mut self, local: SocketAddr) {
+        self.port = self.subsystem.ports.of(local);
+    }
+
+    /// Until when the host's next command must wait for its allowance; `None`: it need not.
     #[must_use]
-    pub fn namespace(&self, index: usize) -> &Namespace {
-        &self.subsystem.config.namespaces[index]
+    pub fn must_wait(&self, now: Nanos) -> Option<Nanos> {
+        self.association.allowance.wait(now)
+    }
+
+    /// A command that moves so many `bytes` is taken up.
+    pub fn charge(&self, bytes: u32, now: Nanos) {
+        self.association.allowance.charge(bytes, now);
     }
 
     /// False once the queue was disconnected or its controller reset, shut down or lost.
@@ -171,9 +181,15 @@ impl IoQueue {
             return Err(Status::INVALID_OPCODE);
         }
         let namespace =
-            self.subsystem.namespace(sqe.nsid.get()).ok_or(Status::INVALID_NAMESPACE)?;
+            self.subsystem.spaces.find(sqe.nsid.get()).ok_or(Status::INVALID_NAMESPACE)?;
+        if !self.subsystem.ports.is_open(self.port, namespace) {
+            return Err(match self.subsystem.ports.state(self.port, namespace) {
+                AnaState::Change => Status::ANA_TRANSITION,
+                _ => Status::ANA_INACCESSIBLE,
+            });
+        }
         let writes = matches!(sqe.opcode, io::WRITE | io::WRITE_ZEROES | io::DATASET_MANAGEMENT);
-        if writes && config.namespaces[namespace].read_only {
+        if writes && self.subsystem.spaces.is_read_only(namespace) {
             return Err(Status::WRITE_PROTECTED);
         }
         let range = |data: u32| self.range(sqe, namespace, data);
@@ -194,7 +210,7 @@ impl IoQueue {
             io::WRITE_ZEROES => {
                 no_directive(sqe)?;
                 let (lba, blocks) = self.blocks(sqe, namespace)?;
-                let size = self.subsystem.geometries[namespace].block_size;
+                let size = self.subsystem.geometry(namespace).block_size;
                 if u64::from(blocks) * u64::from(size) > PAGE << limits::ZEROES_SHIFT {
                     return Err(Status::INVALID_FIELD); // NVM Figure 101, WZSL.
                 }
@@ -209,7 +225,7 @@ impl IoQueue {
     /// SLBA and NLB, which must lie within the namespace (NVM Figure 63).
     fn blocks(&self, sqe: &Sqe, namespace: usize) -> Result<(u64, u32), Status> {
         let (lba, blocks) = (sqe.cdw_pair(10), (sqe.cdw(12) & 0xffff) + 1);
-        let geometry = &self.subsystem.geometries[namespace];
+        let geometry = self.subsystem.geometry(namespace);
         let is_inside = geometry.contains(lba, blocks.into());
         is_inside.then_some((lba, blocks)).ok_or(Status::LBA_OUT_OF_RANGE)
     }
@@ -217,7 +233,7 @@ impl IoQueue {
     /// The same with `data` bytes, which must be exactly the blocks'.
     fn range(&self, sqe: &Sqe, namespace: usize, data: u32) -> Result<(u64, u32), Status> {
         let (lba, blocks) = self.blocks(sqe, namespace)?;
-        let size = self.subsystem.geometries[namespace].block_size;
+        let size = self.subsystem.geometry(namespace).block_size;
         let needed = u64::from(blocks) * u64::from(size);
         if needed > self.subsystem.config.max_transfer.into() {
             return Err(Status::INVALID_FIELD); // Base Figure 275, MDTS.
@@ -252,7 +268,7 @@ impl IoQueue {
             return self.association.record(self.id, sqe, status, sqe.cdw_pair(10));
         }
         let bytes = |namespace: usize, blocks: u32| {
-            u64::from(blocks) * u64::from(self.subsystem.geometries[namespace].block_size)
+            u64::from(blocks) * u64::from(self.subsystem.geometry(namespace).block_size)
         };
         match *plan {
             Plan::Device { namespace, op: Op::Read { .. }, blocks, .. }

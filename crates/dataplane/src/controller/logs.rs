@@ -12,16 +12,20 @@ use super::{AdminQueue, Direction, io};
 use crate::wire::command;
 use crate::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use crate::wire::identify::{padded, terminated};
-use crate::wire::log::{DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, id};
+use crate::wire::log::{
+    AnaGroup, AnaHeader, DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, id,
+};
 use crate::wire::{Sqe, Status};
 
 /// Pages of I/O controllers.
-const PAGES: [u8; 7] = [
+const PAGES: [u8; 9] = [
     id::SUPPORTED_PAGES,
     id::ERRORS,
     id::SMART,
     id::FIRMWARE_SLOTS,
+    id::CHANGED_NAMESPACES,
     id::COMMANDS_AND_EFFECTS,
+    id::ANA,
     id::FEATURES_AND_EFFECTS,
     id::MANAGEMENT_COMMANDS,
 ];
@@ -40,6 +44,8 @@ impl AdminQueue {
         now: Nanos,
     ) -> Result<Vec<u8>, Status> {
         let request = Request::of(sqe);
+        // Before the page: what changes meanwhile shows as one more change.
+        let known = self.changes(request.page);
         let page = self.page(&request, sqe.nsid.get(), now)?;
         if request.by_index || !request.offset.is_multiple_of(4) {
             return Err(Status::INVALID_FIELD);
@@ -51,8 +57,7 @@ impl AdminQueue {
         let mut data = page.get(start..).ok_or(Status::INVALID_FIELD)?.to_vec();
         data.resize(request.bytes as usize, 0); // No more than the SGL, which is bounded.
         if !request.retain_event {
-            let generation = self.subsystem.generation.load(Ordering::Acquire);
-            self.events.read(request.page, generation);
+            self.events.read(request.page, known);
         }
         Ok(data)
     }
@@ -73,6 +78,8 @@ impl AdminQueue {
             id::SMART if !matches!(nsid, 0 | u32::MAX) => Err(Status::INVALID_FIELD),
             id::SMART => Ok(self.smart_page(now)),
             id::FIRMWARE_SLOTS => Ok(self.firmware_page()),
+            id::CHANGED_NAMESPACES => Ok(self.changed_page()),
+            id::ANA => Ok(self.ana_page(request.specific & 1 != 0)),
             id::COMMANDS_AND_EFFECTS if request.command_set != 0 => Err(Status::INVALID_FIELD),
             id::COMMANDS_AND_EFFECTS => Ok(self.command_page()),
             id::FEATURES_AND_EFFECTS => Ok(table(256, |feature| self.feature_effects(feature))),
@@ -118,6 +125,38 @@ impl AdminQueue {
         page
     }
 
+    /// The namespaces that changed since the page was read last (Base 5.16.1.5).
+    fn changed_page(&self) -> Vec<u8> {
+        let changed = self.subsystem.spaces.changed_since(self.events.namespaces_known());
+        let mut page: Vec<u8> = changed.flat_map(u32::to_le_bytes).collect();
+        page.resize(4096, 0);
+        page
+    }
+
+    /// A group for each namespace, with its state on the port by which the host has come (Base
+    /// 5.16.1.13).
+    fn ana_page(&self, groups_only: bool) -> Vec<u8> {
+        let Self { subsystem, port, .. } = self;
+        let changes = subsystem.ports.changes(*port);
+        let ids = subsystem.spaces.ids();
+        let header = AnaHeader {
+            changes: changes.into(),
+            groups: (ids.len() as u16).into(),
+            ..AnaHeader::new_zeroed()
+        };
+        let mut page = header.as_bytes().to_vec();
+        for id in ids {
+            let state = subsystem.ports.state(*port, id as usize - 1) as u8;
+            let namespaces = u32::from(!groups_only).into();
+            let changes = changes.into();
+            let zero = AnaGroup::new_zeroed();
+            let group = AnaGroup { id: id.into(), namespaces, changes, state, ..zero };
+            page.extend(group.as_bytes());
+            page.extend(id.to_le_bytes().iter().filter(|_| !groups_only));
+        }
+        page
+    }
+
     /// Admin commands, then I/O commands (Base Figure 211).
     fn command_page(&self) -> Vec<u8> {
         let admin = |opcode| u32::from(self.is_supported(opcode)) * (1 | CONTROLLER_SCOPE);
@@ -141,9 +180,9 @@ impl AdminQueue {
         let subsystem = &*self.subsystem;
         // Read before the addresses: a change in between shows as one more generation.
         let generation = subsystem.generation.load(Ordering::Acquire);
-        let addresses = super::lock(&subsystem.addresses).clone();
+        let ports = subsystem.ports.all().into_iter();
         let addresses: Vec<_> =
-            addresses.into_iter().filter_map(|address| self.reachable(address)).collect();
+            ports.filter_map(|(port, address)| Some((port, self.reachable(address)?))).collect();
         let mut served = vec![(3, DISCOVERY_NQN)];
         if subsystem.allows(self.host()) {
             served.insert(0, (2, subsystem.nqn()));
@@ -151,10 +190,7 @@ impl AdminQueue {
         let entries: Vec<_> = served
             .iter()
             .flat_map(|(kind, nqn)| {
-                addresses
-                    .iter()
-                    .enumerate()
-                    .map(|(port, address)| discovery_entry(*kind, nqn, port as u16, *address))
+                addresses.iter().map(|(port, address)| discovery_entry(*kind, nqn, *port, *address))
             })
             .collect();
         let header = DiscoveryHeader {

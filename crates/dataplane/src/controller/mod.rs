@@ -17,9 +17,11 @@
 //! [alive](Queue::alive), and their connections close. Nothing here knows of sockets or clocks.
 
 mod admin;
+mod allowance;
 mod answer;
 mod association;
 mod auth;
+mod changes;
 mod config;
 mod connect;
 mod counters;
@@ -29,11 +31,14 @@ mod features;
 mod identify;
 mod io;
 mod logs;
+mod ports;
 mod properties;
+mod spaces;
 #[cfg(test)]
 mod tests;
 
 pub use admin::{AdminQueue, Reply};
+pub use allowance::{Allowed, LEAST_BYTES_PER_SECOND, LEAST_IOPS};
 pub use auth::{Authentication, Failure, Keys, Rules, Secrets, Tally, Wake};
 pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
@@ -45,6 +50,8 @@ pub use counters::Totals;
 pub use direction::{ADMIN_IN_CAPSULE, Direction};
 pub use features::takes_data;
 pub use io::{IoQueue, Plan, check_ranges, range_at};
+pub(crate) use ports::reaches;
+pub use ports::{AnaState, MAX_PORTS};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -53,10 +60,13 @@ use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::Nanos;
 
+use self::allowance::Allowance;
 use self::association::{Association, Host, Kind, lock};
 use self::auth::Access;
 use self::counters::Ledger;
 use self::features::PowerLimit;
+use self::ports::Ports;
+use self::spaces::Spaces;
 use crate::device::Geometry;
 
 /// Time in which a host enables its controller, or must give way when others want one.
@@ -80,6 +90,14 @@ impl Queue {
         }
     }
 
+    /// The host reached it at this address.
+    pub fn reached_at(&mut self, local: SocketAddr) {
+        match self {
+            Self::Admin(queue) => queue.reached_at(local),
+            Self::Io(queue) => queue.reached_at(local),
+        }
+    }
+
     /// False once its controller is gone: the connection must close.
     #[must_use]
     pub fn alive(&self, now: Nanos) -> bool {
@@ -93,20 +111,23 @@ impl Queue {
 /// An NVM subsystem and the discovery service beside it.
 pub struct Subsystem {
     config: Config,
-    /// Of the namespaces, by their index.
-    geometries: Box<[Geometry]>,
+    spaces: Spaces,
     controllers: Mutex<Controllers>,
     /// Different hosts of `controllers`.
     hosts: AtomicUsize,
-    addresses: Mutex<Vec<SocketAddr>>,
+    ports: Ports,
     /// GENCTR: counts changes of the discovery log.
     generation: AtomicU64,
     /// The controller by which the power state was set last, plus one; zero for none.
     powered_by: AtomicU32,
     power_limit: Mutex<PowerLimit>,
     ledger: Ledger,
-    /// `None` where no host has keys.
+    /// `None` where no host can have keys.
     access: Option<Access>,
+    /// Hosts that may connect without keys; `None` for any.
+    allowed: Mutex<Option<Vec<String>>>,
+    /// What hosts may do in a second, by NQN.
+    allowances: Mutex<BTreeMap<String, Arc<Allowance>>>,
 }
 
 #[derive(Default)]
@@ -146,39 +167,51 @@ impl Subsystem {
     /// When the configuration makes no sense: what is wrong with it and what it may be.
     pub fn new(config: Config) -> Result<Arc<Self>, ConfigError> {
         let mut config = config.checked()?;
-        let addresses = std::mem::take(&mut config.addresses);
+        let namespaces = std::mem::take(&mut config.namespaces);
+        let largest = namespaces.last().map_or(1, |namespace| namespace.id);
+        let spaces = Spaces::new(namespaces, config.places.max(largest));
+        let ports = Ports::new(spaces.most());
+        ports.set(&config.addresses);
         let access = config.authentication.take().map(|rules| Access::new(rules, &config.nqn));
         let access = access.transpose().map_err(|error| ConfigError::Helper(error.to_string()))?;
         Ok(Arc::new(Self {
-            geometries: config.namespaces.iter().map(|one| one.device.geometry()).collect(),
+            spaces,
             controllers: Mutex::default(),
             hosts: AtomicUsize::new(0),
-            addresses: Mutex::new(addresses),
+            ports,
             generation: AtomicU64::new(1),
             powered_by: AtomicU32::new(0),
             power_limit: Mutex::default(),
             ledger: Ledger::default(),
             access,
+            allowed: Mutex::new(config.allowed_hosts.take()),
+            allowances: Mutex::default(),
             config,
         }))
     }
 
-    /// The namespaces, by ascending identifier; plans name them by their index here.
+    /// The namespaces, by ascending identifier; plans name them by their identifier less one.
     #[must_use]
-    pub fn namespaces(&self) -> &[Namespace] {
-        &self.config.namespaces
+    pub fn namespaces(&self) -> Vec<Namespace> {
+        self.spaces.all()
+    }
+
+    /// How many namespaces there may be: the largest identifier.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.spaces.most() as usize
+    }
+
+    /// The size of a namespace, by its index; of no blocks where there is none.
+    #[must_use]
+    pub fn geometry(&self, index: usize) -> Geometry {
+        self.spaces.geometry(index)
     }
 
     /// NQN of the subsystem.
     #[must_use]
     pub fn nqn(&self) -> &str {
         &self.config.nqn
-    }
-
-    /// Says where hosts reach it from now on; discovery controllers tell their hosts.
-    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
-        *lock(&self.addresses) = addresses;
-        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Different hosts there are now.
@@ -202,7 +235,7 @@ impl Subsystem {
     /// How authentications ended; `None` where no host has keys.
     #[must_use]
     pub fn authentications(&self) -> Option<Tally> {
-        self.access.as_ref().map(Access::tally)
+        self.access.as_ref().filter(|access| access.guards()).map(Access::tally)
     }
 
     /// The last authentications that failed, oldest first, of those after `number`.
@@ -218,21 +251,10 @@ impl Subsystem {
 
     /// Whether this host may connect: any where nobody is named, neither allowed nor with keys.
     fn allows(&self, host: &str) -> bool {
-        match &self.config.allowed_hosts {
+        match &*lock(&self.allowed) {
             Some(hosts) => self.requires(host) || hosts.iter().any(|allowed| allowed == host),
-            None => self.access.is_none() || self.requires(host),
+            None => !self.access.as_ref().is_some_and(Access::guards) || self.requires(host),
         }
-    }
-
-    /// The index of an active namespace.
-    fn namespace(&self, id: u32) -> Option<usize> {
-        let at = |index: usize| self.config.namespaces.get(index).filter(|one| one.id == id);
-        // Nearly always they are numbered from 1 without gaps.
-        let guess = (id as usize).wrapping_sub(1);
-        if at(guess).is_some() {
-            return Some(guess);
-        }
-        self.config.namespaces.binary_search_by_key(&id, |namespace| namespace.id).ok()
     }
 
     /// Makes a controller. `None` when there are as many of its kind as there may be and none
@@ -254,7 +276,8 @@ impl Subsystem {
             }
         }
         let queues = self.config.max_io_queues;
-        let association = Arc::new(Association::new(id, kind, host, queues, now));
+        let allowance = self.allowance(&host.nqn);
+        let association = Arc::new(Association::new(id, kind, host, queues, allowance, now));
         controllers.last = id;
         controllers.live.insert(id, association.clone());
         self.hosts.store(controllers.hosts(), Ordering::Relaxed);

@@ -130,19 +130,19 @@ impl AdminQueue {
         Ok(())
     }
 
-    /// How many namespaces, the first ones by index, must be flushed now for a shutdown; each
-    /// flush ends with [`AdminQueue::flushed`]. To be asked after each command and each flush.
-    pub fn begin_flushes(&mut self) -> usize {
+    /// The namespaces, by their index, that must be flushed now for a shutdown; each flush ends
+    /// with [`AdminQueue::flushed`]. To be asked after each command and each flush.
+    pub fn begin_flushes(&mut self) -> Vec<usize> {
         // Those of a shutdown that a reset has ended come first, so that a host that goes on
         // shutting down and starting again has no more under way than one that does it once.
         if self.flushes.under_way > 0 || !std::mem::take(&mut self.flushes.is_wanted) {
-            return 0;
+            return Vec::new();
         }
         self.flushes.has_failed = false;
-        let count = self.subsystem.namespaces().len();
-        self.flushes.under_way += count;
+        let all: Vec<_> = self.subsystem.spaces.ids().iter().map(|id| *id as usize - 1).collect();
+        self.flushes.under_way += all.len();
         self.conclude();
-        count
+        all
     }
 
     /// A flush of [`AdminQueue::begin_flushes`] is done.

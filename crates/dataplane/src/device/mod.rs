@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
+use ebb_policy::units::Bytes;
+
 use crate::wire::Status;
 
 mod buffer;
@@ -49,6 +51,20 @@ impl Geometry {
     pub fn contains(&self, lba: u64, blocks: u64) -> bool {
         lba.checked_add(blocks).is_some_and(|end| end <= self.blocks)
     }
+}
+
+/// The blocks of a device that grows to `bytes`, or why it must not.
+fn larger(geometry: Geometry, bytes: u64) -> Result<u64, String> {
+    let (now, block) = (Bytes(geometry.bytes()), u64::from(geometry.block_size));
+    if bytes < now.0 {
+        let reason = "a device does not shrink, as data beyond the end would be lost; remove the \
+                      namespace and add one of the size";
+        return Err(format!("is {now}: {reason}"));
+    }
+    if !bytes.is_multiple_of(block) || bytes > 1 << 60 {
+        return Err(format!("the size must be a multiple of {} up to 1 EiB", Bytes(block)));
+    }
+    Ok(bytes / block)
 }
 
 /// What to do.
@@ -154,6 +170,17 @@ pub trait Device: Send + Sync {
     /// Bytes that one request may zero or deallocate without making others wait for long.
     fn slice(&self) -> u64 {
         1 << 20
+    }
+
+    /// Grows to `bytes`; channels that are open see the new size. A device never shrinks: what is
+    /// beyond the end would be lost.
+    ///
+    /// # Errors
+    /// When it cannot be of that size.
+    fn grow(&self, _bytes: u64) -> Result<(), Error> {
+        let what =
+            "cannot be resized while it is served; ram: and file: can, others need a restart";
+        Err(Error::unfit("the device", what))
     }
 
     /// Opens a way to it for one lightweight thread.

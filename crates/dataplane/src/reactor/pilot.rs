@@ -4,13 +4,17 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::Ordering;
 
 use ebb_policy::reactor::{
-    CoreLoad, Period, Placement, Queue, Queues, Scheduler, Shift, ThreadLoad, Wait,
+    CoreLoad, FULL_SPEED, Period, Placement, Queue, Queues, Reason, Scheduler, Shift, ThreadLoad,
+    Wait,
 };
 use ebb_policy::units::Nanos;
 
 use super::counters::CoreTotals;
 use super::log::{Log, Record};
 use super::shared::Shared;
+
+/// Why threads move when another scheduler takes over.
+const CHANGED: Reason = "operator:scheduler";
 
 /// A thread's totals at the last coarse step.
 #[derive(Debug, Clone, Copy, Default)]
@@ -90,9 +94,37 @@ impl Pilot {
         let coarse = now >= self.next_coarse;
         if coarse {
             self.next_coarse = now + self.coarse;
+            self.change(now, shared);
             self.coarse(now, shared);
         }
         fine.is_some() || coarse
+    }
+
+    /// Lets another scheduler take over, if there is one.
+    fn change(&mut self, now: Nanos, shared: &Shared) {
+        if !shared.has_next.load(Ordering::Acquire) {
+            return;
+        }
+        // Who gives it has the lock for an instant: then at the next step.
+        let Ok(mut next) = shared.next.try_lock() else { return };
+        let Some(scheduler) = next.take() else { return };
+        // Its memory is given back by who gives the next one.
+        *next = Some(std::mem::replace(&mut self.scheduler, scheduler));
+        shared.has_next.store(false, Ordering::Release);
+        drop(next);
+        self.fine = self.scheduler.fine_period();
+        self.next_fine = now;
+        let even = Placement::even(self.placement.machine().clone());
+        self.placement.begin();
+        for (thread, core) in even.core_of().iter().enumerate() {
+            self.placement.move_thread(thread as u16, *core, CHANGED);
+        }
+        for core in 0..even.waits().len() as u16 {
+            self.placement.set_wait(core, Wait::Poll, CHANGED);
+            self.placement.set_speed(core, FULL_SPEED, CHANGED);
+        }
+        self.scheduler.start(&mut self.placement);
+        self.carry_out(now, shared);
     }
 
     fn fine(&mut self, now: Nanos, shared: &Shared) {

@@ -16,6 +16,7 @@ use super::clock::Clock;
 use super::core::{Reactor, State};
 use super::counters::ThreadCounters;
 use super::door;
+use super::helm::Helm;
 use super::log::Log;
 use super::pilot::Pilot;
 use super::ring::ring;
@@ -128,6 +129,12 @@ impl Runtime {
         Monitor(Arc::clone(&self.shared))
     }
 
+    /// Gives it another scheduler from elsewhere.
+    #[must_use]
+    pub fn helm(&self) -> Helm {
+        Helm(Arc::clone(&self.shared))
+    }
+
     /// The core whose reactor has ended before it was stopped: a task panicked there.
     #[must_use]
     pub fn failed(&self) -> Option<Core> {
@@ -205,6 +212,8 @@ pub(super) fn build(
         threads: owned.map(|(task, core)| ThreadCounters::new(task.waiting(), *core)).collect(),
         stop: AtomicBool::new(false),
         log: Mutex::new(Log::new()),
+        next: Mutex::default(),
+        has_next: AtomicBool::new(false),
         unmet_speeds: AtomicU64::new(0),
     });
     let reactor = |(core, (gate, inbox, wait))| Reactor {

@@ -12,7 +12,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use ebb_policy::reactor::{Core, FULL_SPEED, Speed, Thread, Wait};
+use ebb_policy::reactor::{Core, FULL_SPEED, Scheduler, Speed, Thread, Wait};
 use ebb_policy::units::Nanos;
 
 use super::Task;
@@ -79,6 +79,9 @@ pub(super) struct Shared {
     pub threads: Box<[ThreadCounters]>,
     pub stop: AtomicBool,
     pub log: Mutex<Log>,
+    /// The scheduler that takes over at the next coarse step, or the one before the last.
+    pub next: Mutex<Option<Box<dyn Scheduler>>>,
+    pub has_next: AtomicBool,
     /// Frequencies asked for, written by the main core alone.
     pub unmet_speeds: AtomicU64,
 }

@@ -104,6 +104,25 @@ impl Commands {
         self.queue.as_ref().filter(|_| !self.must_join()).map(Queue::host)
     }
 
+    /// Until when its next command must wait for its host's allowance; `None`: it need not.
+    pub fn must_wait(&self, now: Nanos) -> Option<Nanos> {
+        let Some(Queue::Io(io)) = &self.queue else { return None };
+        io.must_wait(now)
+    }
+
+    /// A namespace is being removed: commands for it that its device does not have end by an
+    /// error, when they are looked at next.
+    pub fn withdraw(&mut self, namespace: usize) {
+        let is_its =
+            |slot: &&mut Slot| slot.plan.and_then(|plan| plan.namespace()) == Some(namespace);
+        for slot in self.slots.iter_mut().filter(is_its) {
+            let is_over = slot.pending == 0 || slot.is_long();
+            if is_over && slot.status.is_success() {
+                slot.status = Status::INVALID_NAMESPACE;
+            }
+        }
+    }
+
     /// Whether it is an I/O queue.
     pub fn is_io(&self) -> bool {
         matches!(self.queue, Some(Queue::Io(_)))
@@ -214,6 +233,7 @@ impl Commands {
             Ok(()) => {}
         }
         self.count();
+        self.charge(slot.length, context.now);
         let index = self.slots.insert(slot).ok_or(Fatal::LimitExceeded)?;
         if let Err(kind) = supplied {
             context.host.starve(lane, kind, self.tag | u64::from(index));
@@ -237,6 +257,13 @@ impl Commands {
         self.received += u32::from(self.is_io());
         if let Some((depth, head)) = &mut self.head {
             *head = (*head + 1) % *depth;
+        }
+    }
+
+    /// An I/O command that moves so many `bytes` is taken up.
+    fn charge(&self, bytes: u32, now: Nanos) {
+        if let Some(Queue::Io(io)) = &self.queue {
+            io.charge(bytes, now);
         }
     }
 
@@ -346,6 +373,9 @@ impl Commands {
         }
         let Some(slot) = self.slots.get(index) else { return };
         slot.state = State::Working;
+        if !slot.status.is_success() {
+            return self.complete(index, sender);
+        }
         let tag = self.tag | u64::from(index);
         if slot.is_long() {
             let lane = context.lane(slot.plan.as_ref());
@@ -395,7 +425,7 @@ impl Commands {
     fn flush(&mut self, context: &mut Context<'_>) {
         let Some(Queue::Admin(admin)) = &mut self.queue else { return };
         let (tag, op) = (self.tag | u64::from(FLUSHES), Op::Flush);
-        for namespace in 0..admin.begin_flushes() {
+        for namespace in admin.begin_flushes() {
             let flush = Io { tag, op, lba: 0, blocks: 0, buffer: None };
             context.channels.submit(namespace, flush, context.now);
         }
@@ -410,7 +440,7 @@ impl Commands {
             Some(Plan::Device { namespace, .. } | Plan::Deallocate { namespace, .. }) => namespace,
             _ => unreachable!("only these are long"),
         };
-        let geometry = context.subsystem.namespaces()[namespace].device.geometry();
+        let geometry = context.subsystem.geometry(namespace);
         // Before the first slice, so that a range outside leaves the others alone.
         if let Some(Plan::Deallocate { ranges, .. }) = slot.plan
             && slot.is_whole()

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::receive::{Receiver, Stage};
 use super::send::Sender;
 use super::slots::{Payload, Slot, State};
-use crate::controller::Queue;
+use crate::controller::reaches;
 use crate::wire::command::{FABRICS, fabrics};
 use crate::wire::fabrics::Connect;
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
@@ -67,6 +67,8 @@ pub(super) struct Connection {
     left_taken: usize,
     /// Commands in bytes read and not taken.
     unread: u32,
+    /// When it last waited for its host's allowance: what the host has sent is behind that.
+    held: Nanos,
     /// Its host has a number: what it holds is on that host's account.
     pub is_known: bool,
     pub sender: Sender,
@@ -92,6 +94,7 @@ impl Connection {
             left: Vec::new(),
             left_taken: 0,
             unread: 0,
+            held: Nanos::ZERO,
             is_known: true, // Strangers hold nothing.
             sender: Sender::default(),
             commands: Commands::new(tag),
@@ -122,6 +125,20 @@ impl Connection {
     /// to read, one at least.
     pub fn known(&self) -> u32 {
         self.unread.max(1)
+    }
+
+    /// Until when it waits for its host's allowance, if it does.
+    pub fn must_wait(&mut self, now: Nanos) -> Option<Nanos> {
+        let until = self.commands.must_wait(now);
+        if until.is_some() {
+            self.held = now;
+        }
+        until
+    }
+
+    /// Whether its host reached us where `port` listens.
+    pub fn came_by(&self, port: SocketAddr) -> bool {
+        self.local.is_some_and(|local| reaches(port, local))
     }
 
     /// Bytes of memory for what is left to take.
@@ -223,7 +240,9 @@ impl Connection {
             self.finish(context);
         }
         // Only bytes that we would take are the peer's to send.
-        let owes = self.phase == Phase::Ready && self.receiver.is_inside() && self.wants_input();
+        let is_held = self.must_wait(now).is_some();
+        let takes = self.wants_input() && !is_held;
+        let owes = self.phase == Phase::Ready && self.receiver.is_inside() && takes;
         self.deadline = match (self.phase, self.deadline) {
             (Phase::Ready, deadline) if owes => deadline.or(Some(now + limits.stall)),
             (Phase::Ready, _) => None,
@@ -231,7 +250,9 @@ impl Connection {
         };
         let holds = self.sender.buffers() > 0 || self.commands.expects_data();
         let patience = if is_short && holds { limits.patience } else { limits.stall };
-        let waited = self.sender.waiting(now).max(self.commands.waiting(now));
+        // Not for what we left untaken ourselves.
+        let owed = self.commands.waiting(now).min(now.saturating_sub(self.held));
+        let waited = self.sender.waiting(now).max(owed);
         waited < patience && self.deadline.is_none_or(|deadline| now < deadline)
     }
 
@@ -281,7 +302,9 @@ impl Connection {
                     // Who joins holds nothing.
                     let is_known = self.is_known || self.commands.must_join();
                     let is_its_turn = context.host.turn > 0 && is_known;
-                    let may_begin = is_its_turn && !self.sender.is_full();
+                    let may_begin = is_its_turn
+                        && !self.sender.is_full()
+                        && self.commands.must_wait(context.now).is_none();
                     if !(self.receiver.is_inside() || may_begin) {
                         break;
                     }
@@ -446,8 +469,8 @@ impl Connection {
                 (self.phase, self.is_known) = (Phase::Ready, false);
                 self.deadline = None;
                 let mut connected = connected;
-                if let (Queue::Admin(admin), Some(local)) = (&mut connected.queue, self.local) {
-                    admin.reached_at(local);
+                if let Some(local) = self.local {
+                    connected.queue.reached_at(local);
                 }
                 if let Some(authentication) = &mut connected.authentication {
                     result |= Connect::AUTHENTICATE;

@@ -1,5 +1,6 @@
 //! A lightweight thread of the target: the connections it carries and its way to the devices.
 
+mod orders;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use super::ledger::Ledger;
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::places::Places;
 use super::service::Service;
+use super::steward::Steward;
 use super::turns::{Hosts, STRANGERS};
 use crate::controller::Subsystem;
 use crate::device::Done;
@@ -101,6 +103,10 @@ pub struct Group<N: Network = Sockets> {
     resumes: bool,
     /// Connections that wait for their turn.
     waiting: VecDeque<usize>,
+    /// Those that wait for their host's allowance, and when the first may go on.
+    held: Vec<usize>,
+    held_until: Nanos,
+    steward: Arc<Steward>,
     /// Authentications can go on.
     woken: Arc<AtomicBool>,
     /// Connections that were worked on and may have something to say.
@@ -144,16 +150,18 @@ impl<N: Network> Group<N> {
         places: Arc<Places>,
     ) -> io::Result<Self> {
         assert!(limits.buffers >= 4, "two for a Compare, as many for others");
-        let ledger = Ledger::new(&limits, subsystem.namespaces().len())?;
+        let ledger = Ledger::new(&limits, subsystem.places())?;
         let (woken, wake) = (Arc::new(AtomicBool::new(false)), network.wake());
         let rung = woken.clone();
+        let steward = Steward::new(ledger.device_pools(), wake.clone());
         let wake = Arc::new(move || {
             rung.store(true, Ordering::Release);
             wake();
         });
-        let channels = Channels::open(&subsystem, &ledger, limits.silence, wake)?;
+        let pools = ledger.device_pools();
+        let channels = Channels::open(&subsystem, pools, limits.silence, wake)?;
         channels.wake_fds().try_for_each(|fd| network.watch_device(fd))?;
-        let namespaces = subsystem.namespaces().len();
+        let namespaces = subsystem.places();
         Ok(Self {
             subsystem,
             limits,
@@ -173,6 +181,9 @@ impl<N: Network> Group<N> {
             done: Vec::with_capacity(256),
             resumes: false,
             waiting: VecDeque::new(),
+            held: Vec::new(),
+            held_until: Nanos::ZERO,
+            steward,
             woken,
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
@@ -187,6 +198,12 @@ impl<N: Network> Group<N> {
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         self.counters.clone()
+    }
+
+    /// Leaves orders for it.
+    #[must_use]
+    pub fn steward(&self) -> Arc<Steward> {
+        self.steward.clone()
     }
 
     /// What its I/O commands did and how long they took.
@@ -343,6 +360,10 @@ impl<N: Network> Group<N> {
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             peer.is_waiting = false;
             self.behind = self.behind.saturating_sub(peer.connection.known());
+            if let Some(until) = peer.connection.must_wait(now) {
+                self.hold(index, until);
+                continue;
+            }
             let is_over = self.with(index, now, |_, context| context.host.turn == 0);
             if is_over == Some(false) {
                 self.with(index, now, |peer, context| peer.connection.resume(context));
@@ -403,8 +424,8 @@ impl<N: Network> Group<N> {
     fn deliver(&mut self, now: Nanos) -> usize {
         let mut done = std::mem::take(&mut self.done);
         if self.channels.poll(&mut done, now) {
-            let loads = self.channels.loads().iter().enumerate();
-            loads.for_each(|(at, load)| self.service.set_stalled(at, load.is_stalled));
+            let stalled = self.channels.stalled().enumerate();
+            stalled.for_each(|(at, is_stalled)| self.service.set_stalled(at, is_stalled));
         }
         let count = done.len();
         for done in done.drain(..) {
@@ -506,19 +527,22 @@ impl<N: Network> Task for Group<N> {
 
     fn poll(&mut self, now: Nanos) -> usize {
         self.taken = 0;
+        let obeyed = self.obey();
         if self.is_deserted() {
             self.accept(now);
             if self.is_deserted() {
-                return 0;
+                return obeyed;
             }
         }
-        let mut count = self.look(now);
+        let mut count = obeyed + self.look(now);
+        self.release(now);
         if self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::AcqRel) {
             self.join(now);
         }
         self.serve(now);
         count += self.slice(now);
         count += self.deliver(now);
+        self.bequeath();
         if now >= self.next_tick {
             self.tick(now);
         }
@@ -555,6 +579,8 @@ impl<N: Network> Task for Group<N> {
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        (self.counters.connections.load(Ordering::Relaxed) > 0).then_some(self.next_tick)
+        let tick =
+            (self.counters.connections.load(Ordering::Relaxed) > 0).then_some(self.next_tick)?;
+        Some(if self.held.is_empty() { tick } else { tick.min(self.held_until) })
     }
 }

@@ -35,12 +35,15 @@ impl Kind {
     pub const ALL: [Self; 4] = [Self::Data, Self::Capsule, Self::List, Self::Admin];
 }
 
+/// The lane of admin commands; those of namespaces follow, in their order.
+pub(super) const ADMIN_LANE: usize = 0;
+
 /// On whose account a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Account {
     /// The host's number in its group.
     pub host: usize,
-    /// The namespace's index; the last one is for admin commands.
+    /// [`ADMIN_LANE`], or that of a namespace.
     pub lane: usize,
 }
 
@@ -57,12 +60,12 @@ pub(super) struct Load {
 #[derive(Debug)]
 pub(super) struct Ledger {
     pools: [Pool; 4],
-    /// Namespaces, and one.
+    /// Namespaces there may be, and one.
     lanes: usize,
 }
 
 impl Ledger {
-    /// For so many namespaces.
+    /// For so many namespaces at most.
     ///
     /// # Errors
     /// When the system has no address space for them.
@@ -97,11 +100,6 @@ impl Ledger {
         &self.pools[..2]
     }
 
-    /// The lane of admin commands.
-    pub fn admin_lane(&self) -> usize {
-        self.lanes - 1
-    }
-
     pub fn lanes(&self) -> usize {
         self.lanes
     }
@@ -110,10 +108,11 @@ impl Ledger {
         (host * self.lanes) as u32..((host + 1) * self.lanes) as u32
     }
 
-    /// Whether `account` may have `count` more buffers of a kind; `loads` are the devices'.
+    /// Whether `account` may have `count` more buffers of a kind; `loads` are those of the lanes in
+    /// use.
     pub fn may(&self, kind: Kind, account: Account, count: u32, loads: &[Load]) -> bool {
-        let accounts = self.accounts(account.host);
-        let first = accounts.start;
+        let first = self.accounts(account.host).start;
+        let accounts = first..first + loads.len() as u32;
         let counts = |one| {
             let lane = (one - first) as usize;
             lane == account.lane || loads.get(lane).is_none_or(|load| !load.is_stalled)
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn each_host_leaves_as_many_as_it_holds_and_every_other_gets_some() {
-        let (ledger, mut loads) = (ledger(64), [Load::default(); 2]);
+        let (ledger, mut loads) = (ledger(64), [Load::default(); 3]);
         let held: Vec<_> = (1..6)
             .map(|host| {
                 let account = Account { host, lane: 0 };

@@ -3,11 +3,11 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ebb_policy::units::Nanos;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::{Inbox, Places};
@@ -18,9 +18,52 @@ const BATCH: usize = 16;
 /// Time between polls of the socket: a system call that a busy core should not make each time.
 const INTERVAL: Nanos = Nanos::from_millis(1);
 
+/// Where a listener listens: may be changed from other threads.
+pub struct Doors {
+    /// Of all sockets.
+    epoll: OwnedFd,
+    sockets: Mutex<Vec<(SocketAddr, TcpListener)>>,
+}
+
+impl Doors {
+    fn sockets(&self) -> MutexGuard<'_, Vec<(SocketAddr, TcpListener)>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens on `address` too; where that is.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub fn open(&self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let socket = TcpListener::bind(address)?;
+        // As many newcomers wait as the system lets (net.core.somaxconn), not std's 128: a fleet
+        // that comes back at once would else wait for retransmissions.
+        rustix::net::listen(&socket, i32::MAX)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        self.sockets().push((address, socket));
+        Ok(address)
+    }
+
+    /// Does not listen on `address` any more; false where it did not.
+    pub fn close(&self, address: SocketAddr) -> bool {
+        let mut sockets = self.sockets();
+        let before = sockets.len();
+        sockets.retain(|(at, _)| *at != address); // Closed, it leaves the epoll file too.
+        sockets.len() < before
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets().iter().map(|(address, _)| *address).collect()
+    }
+}
+
 /// Accepts connections for a set of groups, in turn.
 pub struct Listener {
-    socket: TcpListener,
+    doors: Arc<Doors>,
     inboxes: Vec<Arc<Inbox>>,
     next: usize,
     next_poll: Nanos,
@@ -31,22 +74,14 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address`, for newcomers who find a place among `places`.
+    /// One that listens nowhere yet, for newcomers who find a place among `places`.
     ///
     /// # Errors
-    /// When the address cannot be listened on.
-    pub fn bind(
-        address: SocketAddr,
-        inboxes: Vec<Arc<Inbox>>,
-        places: Arc<Places>,
-    ) -> io::Result<Self> {
-        let socket = TcpListener::bind(address)?;
-        // As many newcomers wait as the system lets (net.core.somaxconn), not std's 128: a fleet
-        // that comes back at once would else wait for retransmissions.
-        rustix::net::listen(&socket, i32::MAX)?;
-        socket.set_nonblocking(true)?;
+    /// When the system refuses the files it takes.
+    pub fn new(inboxes: Vec<Arc<Inbox>>, places: Arc<Places>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self {
-            socket,
+            doors: Arc::new(Doors { epoll, sockets: Mutex::default() }),
             inboxes,
             next: 0,
             next_poll: Nanos::ZERO,
@@ -57,11 +92,9 @@ impl Listener {
     }
 
     /// Where it listens.
-    ///
-    /// # Errors
-    /// When the system does not say.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+    #[must_use]
+    pub fn doors(&self) -> Arc<Doors> {
+        self.doors.clone()
     }
 
     /// Counts the connections closed for being too many.
@@ -69,39 +102,14 @@ impl Listener {
     pub fn refused(&self) -> Arc<AtomicU64> {
         self.refused.clone()
     }
-}
 
-impl Listener {
-    /// Closes the next newcomer, for whom there is no descriptor: in the backlog it would wake us
-    /// for ever.
-    fn refuse_one(&mut self) {
-        self.spare = None;
-        drop(self.socket.accept());
-        self.spare = spare().ok();
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-fn is_out_of_files(error: &io::Error) -> bool {
-    let error = Errno::from_io_error(error);
-    matches!(error, Some(Errno::MFILE | Errno::NFILE))
-}
-
-fn spare() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC)?)
-}
-
-impl Task for Listener {
-    fn poll(&mut self, now: Nanos) -> usize {
-        if now < self.next_poll {
-            return 0;
-        }
-        self.next_poll = now + INTERVAL;
+    /// Accepts from one socket; how many.
+    fn accept(&mut self, socket: &TcpListener) -> usize {
         for count in 0..BATCH {
-            let stream = match self.socket.accept() {
+            let stream = match socket.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if is_out_of_files(&error) => {
-                    self.refuse_one();
+                    self.refuse_one(socket);
                     continue;
                 }
                 // Aborted by the peer, none there: all the same, later again.
@@ -123,12 +131,43 @@ impl Task for Listener {
         BATCH
     }
 
+    /// Closes the next newcomer, for whom there is no descriptor: in the backlog it would wake us
+    /// for ever.
+    fn refuse_one(&mut self, socket: &TcpListener) {
+        self.spare = None;
+        drop(socket.accept());
+        self.spare = spare().ok();
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    matches!(error, Some(Errno::MFILE | Errno::NFILE))
+}
+
+fn spare() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC)?)
+}
+
+impl Task for Listener {
+    fn poll(&mut self, now: Nanos) -> usize {
+        if now < self.next_poll {
+            return 0;
+        }
+        self.next_poll = now + INTERVAL;
+        let doors = self.doors.clone();
+        // Who opens or closes a door has the lock for an instant: then later.
+        let Ok(sockets) = doors.sockets.try_lock() else { return 0 };
+        sockets.iter().map(|(_, socket)| self.accept(socket)).sum()
+    }
+
     fn requests(&self) -> u64 {
         0
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+        Some(self.doors.epoll.as_fd())
     }
 }
 
@@ -145,8 +184,8 @@ mod tests {
         let fleet = 300.min(allowed.trim().parse().unwrap());
         let places = Arc::new(Places::new(1024, 1));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = Listener::bind(any, Vec::new(), places).unwrap();
-        let address = listener.address().unwrap();
+        let listener = Listener::new(Vec::new(), places).unwrap();
+        let address = listener.doors().open(any).unwrap();
         // Nobody accepts: who finds no room waits without end.
         let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(20)).unwrap();
         let waiting: Vec<_> = (0..fleet).map(connect).collect();

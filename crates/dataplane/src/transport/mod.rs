@@ -7,6 +7,7 @@
 mod commands;
 mod connection;
 mod context;
+mod fleet;
 mod group;
 mod ledger;
 mod listener;
@@ -16,13 +17,16 @@ mod receive;
 mod send;
 mod service;
 mod slots;
+mod steward;
 mod turns;
 
+pub use fleet::{ChangeError, Fleet, Removed};
 pub use group::{Counters, Group};
-pub use listener::Listener;
+pub use listener::{Doors, Listener};
 pub use network::{Inbox, Interest, Network, Ready, Sockets};
 pub use places::Places;
 pub use service::{Distribution, Kind, Service, Work};
+pub use steward::Steward;
 
 use ebb_policy::units::Nanos;
 
@@ -86,12 +90,14 @@ impl Limits {
     }
 
     /// The most bytes of memory that all peers together make `groups` groups hold, with queues of
-    /// `depth` commands and blocks of `block` bytes; the kernel's socket buffers and what the
-    /// namespaces need are besides.
+    /// `depth` commands, blocks of `block` bytes and so many namespaces at most; the kernel's socket
+    /// buffers and what the namespaces need are besides.
     #[must_use]
-    pub fn most_memory(&self, groups: usize, depth: u16, block: u32) -> u64 {
+    pub fn most_memory(&self, groups: usize, depth: u16, block: u32, namespaces: u32) -> u64 {
         let depth = depth.max(crate::controller::ADMIN_DEPTH);
         let connection = group::most_memory_of_connection(depth.into()) as u64 + u64::from(block);
+        // Each may be another host's.
+        let connection = connection + turns::most_memory_of_host(namespaces as usize) as u64;
         let buffers = ledger::Ledger::most_memory(self);
         let group = buffers.saturating_add(group::MOST_LEFT as u64);
         let connections = Places::most(self.connections).saturating_mul(connection);

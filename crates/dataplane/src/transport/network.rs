@@ -77,6 +77,9 @@ pub trait Network: Send {
     /// When the system refuses to watch it.
     fn watch_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()>;
 
+    /// A device that was watched goes.
+    fn forget_device(&mut self, _device: BorrowedFd<'_>) {}
+
     /// Readable when [`Network::look`] would find something.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 }
@@ -206,6 +209,11 @@ impl Network for Sockets {
     fn watch_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
         let data = epoll::EventData::new_u64(DEVICE);
         Ok(epoll::add(&self.epoll, device, data, epoll::EventFlags::IN)?)
+    }
+
+    fn forget_device(&mut self, device: BorrowedFd<'_>) {
+        // It was added and is open still.
+        let _ = epoll::delete(&self.epoll, device);
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

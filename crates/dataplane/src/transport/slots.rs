@@ -216,6 +216,10 @@ impl Slots {
         self.cids.iter().position(|held| *held == u32::from(cid)).map(|index| index as u16)
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.slots.iter_mut().flatten()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().flatten()
     }

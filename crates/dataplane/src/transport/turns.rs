@@ -80,6 +80,12 @@ impl Host {
     }
 }
 
+/// The most bytes of memory that a host takes where there may be so many namespaces; commands that
+/// wait are besides.
+pub(super) const fn most_memory_of_host(namespaces: usize) -> usize {
+    size_of::<Host>() + (namespaces + 1) * size_of::<Lane>()
+}
+
 /// The hosts of a group.
 #[derive(Debug)]
 pub(super) struct Hosts {

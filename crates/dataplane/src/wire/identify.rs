@@ -45,7 +45,7 @@ data! {
         firmware: [u8; 8],
         /// RAB and IEEE, bytes 72-75.
         reserved_72: [u8; 4],
-        /// CMIC, byte 76: bit 0 several ports, bit 1 several controllers.
+        /// CMIC, byte 76: bit 0 several ports, bit 1 several controllers, bit 3 ANA.
         sharing: u8,
         /// MDTS, byte 77: most data of a command, as a power of two of 4 KiB pages.
         max_transfer: u8,
@@ -88,8 +88,18 @@ data! {
         reserved_264: [u8; 56],
         /// KAS, bytes 320-321: granularity of the keep-alive timer in units of 100 ms.
         keep_alive: U16,
-        /// HCTMA to reserved, bytes 322-511.
-        reserved_322: [u8; 190],
+        /// HCTMA to ENDGIDMAX, bytes 322-341.
+        reserved_322: [u8; 20],
+        /// ANATT, byte 342: the longest that a group changes its state, seconds.
+        ana_transition: u8,
+        /// ANACAP, byte 343: bits 4:0 the states there are, bit 6 groups are fixed.
+        ana: u8,
+        /// ANAGRPMAX, bytes 344-347: largest group identifier.
+        largest_group: U32,
+        /// NANAGRPID, bytes 348-351: groups.
+        groups: U32,
+        /// PELS to reserved, bytes 352-511.
+        reserved_352: [u8; 160],
         /// SQES, byte 512: required and largest size of a submission queue entry.
         submission_entry: u8,
         /// CQES, byte 513: likewise of a completion queue entry.
@@ -192,8 +202,12 @@ data! {
         reserved_31: [u8; 2],
         /// DLFEAT, byte 33: what deallocated blocks read as; 0, not stated.
         deallocate: u8,
-        /// NAWUN to reserved, bytes 34-98.
-        reserved_34: [u8; 65],
+        /// NAWUN to reserved, bytes 34-91.
+        reserved_34: [u8; 58],
+        /// ANAGRPID, bytes 92-95.
+        group: U32,
+        /// Bytes 96-98.
+        reserved_96: [u8; 3],
         /// NSATTR, byte 99: bit 0, write protected.
         attributes: u8,
         /// NVMSETID and ENDGID, bytes 100-103.
@@ -216,8 +230,10 @@ data! {
         features: u8,
         /// NMIC, byte 1.
         sharing: u8,
-        /// RESCAP to ANAGRPID, bytes 2-7.
-        reserved_2: [u8; 6],
+        /// RESCAP and FPI, bytes 2-3.
+        reserved_2: [u8; 2],
+        /// ANAGRPID, bytes 4-7.
+        group: U32,
         /// NSATTR, byte 8.
         attributes: u8,
         /// Bytes 9-13.
@@ -289,6 +305,9 @@ mod tests {
             (offset_of!(Controller, log_attributes), 261),
             (offset_of!(Controller, power_states), 263),
             (offset_of!(Controller, keep_alive), 320),
+            (offset_of!(Controller, ana_transition), 342),
+            (offset_of!(Controller, largest_group), 344),
+            (offset_of!(Controller, groups), 348),
             (offset_of!(Controller, submission_entry), 512),
             (offset_of!(Controller, max_commands), 514),
             (offset_of!(Controller, namespaces), 516),
@@ -322,6 +341,7 @@ mod tests {
         assert_eq!(offset_of!(Namespace, format), 26);
         assert_eq!(offset_of!(Namespace, sharing), 30);
         assert_eq!(offset_of!(Namespace, deallocate), 33);
+        assert_eq!((offset_of!(Namespace, group), offset_of!(Independent, group)), (92, 4));
         assert_eq!(offset_of!(Namespace, attributes), 99);
         assert_eq!(offset_of!(Namespace, nguid), 104);
         assert_eq!(offset_of!(Namespace, eui64), 120);

@@ -12,7 +12,9 @@ pub mod id {
     pub const ERRORS: u8 = 0x01;
     pub const SMART: u8 = 0x02;
     pub const FIRMWARE_SLOTS: u8 = 0x03;
+    pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const COMMANDS_AND_EFFECTS: u8 = 0x05;
+    pub const ANA: u8 = 0x0c;
     pub const FEATURES_AND_EFFECTS: u8 = 0x12;
     pub const MANAGEMENT_COMMANDS: u8 = 0x13;
     pub const DISCOVERY: u8 = 0x70;
@@ -23,6 +25,8 @@ pub mod id {
 pub struct Request {
     /// LID: one of [`id`].
     pub page: u8,
+    /// LSP: what else the page is asked for.
+    pub specific: u8,
     /// RAE: whether an event that pointed here shall stay.
     pub retain_event: bool,
     /// NUMD as bytes: how much to return.
@@ -42,6 +46,7 @@ impl Request {
         let dwords = u64::from(sqe.cdw(10) >> 16) | u64::from(sqe.cdw(11) & 0xffff) << 16;
         Self {
             page: sqe.cdw(10) as u8,
+            specific: (sqe.cdw(10) >> 8) as u8 & 0x7f,
             retain_event: sqe.cdw(10) & 1 << 15 != 0,
             bytes: (dwords + 1) * 4,
             offset: sqe.cdw_pair(12),
@@ -84,6 +89,34 @@ data! {
         transport: u8,
         /// Bytes 30-63.
         reserved: [u8; 34],
+    }
+}
+
+data! {
+    /// Header of the asymmetric namespace access log (Base Figure 217).
+    AnaHeader {
+        /// Change count, bytes 0-7.
+        changes: U64,
+        /// Number of descriptors, bytes 8-9.
+        groups: U16,
+        /// Bytes 10-15.
+        reserved: [u8; 6],
+    }
+}
+
+data! {
+    /// ANA group descriptor, before its namespace identifiers (Base Figure 218).
+    AnaGroup {
+        /// ANA Group ID, bytes 0-3.
+        id: U32,
+        /// Number of NSID values that follow, bytes 4-7.
+        namespaces: U32,
+        /// Change count, bytes 8-15.
+        changes: U64,
+        /// ANA state, byte 16.
+        state: u8,
+        /// Bytes 17-31.
+        reserved: [u8; 15],
     }
 }
 

@@ -22,6 +22,9 @@ impl Status {
     const fn specific(code: u8) -> Self {
         Self { kind: 1, code, no_retry: true, retry_delay: 0 }
     }
+    const fn path(code: u8) -> Self {
+        Self { kind: 3, code, no_retry: false, retry_delay: 0 }
+    }
     const fn media(code: u8) -> Self {
         Self { kind: 2, code, no_retry: true, retry_delay: 0 }
     }
@@ -103,6 +106,11 @@ impl Status {
     pub const UNRECOVERED_READ: Self = Self::media(0x81);
     /// What Compare read differs.
     pub const COMPARE_FAILURE: Self = Self::media(0x85);
+
+    /// Not by this path: the namespace's ANA group is inaccessible here.
+    pub const ANA_INACCESSIBLE: Self = Self::path(0x02);
+    /// Not now: the namespace's ANA group is changing its state here.
+    pub const ANA_TRANSITION: Self = Self::path(0x03);
 
     /// The status field of a completion queue entry; the phase tag stays zero over fabrics.
     #[must_use]

@@ -157,6 +157,8 @@ impl Attacker {
 
 /// Every way in which another host uses the target; each is answered, or the test fails.
 fn is_served(server: &Server) {
+    /// Behind all that attackers zero and deallocate.
+    const AT: u64 = 20_480;
     let host = Host::named("nqn.2026-11.org.example:other");
     let (mut admin, id) = Peer::enabled(server, &host, Digests::default());
     let most = Announced::ask(&mut admin);
@@ -165,10 +167,10 @@ fn is_served(server: &Server) {
     let (mut checked, _) = Peer::joined_as(server, &host, 2, id, digests);
     for round in 0..5 {
         let data = vec![round as u8 + 1; most.transfer as usize];
-        assert_eq!(plain.write_when_asked(1, 4096, &data), Status::SUCCESS);
-        assert_eq!(plain.read(2, 4096, most.transfer / 512), data);
-        assert_eq!(checked.read(3, 4096, 8), data[..4096]);
-        assert_eq!(plain.write(4, 8192, &data[..4096]), Status::SUCCESS);
+        assert_eq!(plain.write_when_asked(1, AT, &data), Status::SUCCESS);
+        assert_eq!(plain.read(2, AT, most.transfer / 512), data);
+        assert_eq!(checked.read(3, AT, 8), data[..4096]);
+        assert_eq!(plain.write(4, AT + 4096, &data[..4096]), Status::SUCCESS);
         let mut file = transfer(io::READ, 5, 0, 8, sgl::TRANSPORT);
         file.nsid = FILE.into();
         assert_eq!(plain.roundtrip(file, &[]).data, [0; 4096]);

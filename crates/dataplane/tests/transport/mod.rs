@@ -2,6 +2,7 @@
 
 mod announced;
 mod auth;
+mod changes;
 mod greedy;
 mod hostile;
 mod peer;

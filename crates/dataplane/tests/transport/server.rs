@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ebb_dataplane::controller::{Config, Namespace, Rules, Subsystem};
 use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Op, Spec, open};
 use ebb_dataplane::reactor::{Task, Waiting};
-use ebb_dataplane::transport::{Group, Limits, Listener, Places};
+use ebb_dataplane::transport::{Counters, Doors, Group, Limits, Listener, Places, Steward};
 use ebb_dataplane::wire::Status;
 use ebb_policy::units::Nanos;
 
@@ -21,6 +21,9 @@ pub struct Server {
     pub address: SocketAddr,
     pub subsystem: Arc<Subsystem>,
     pub places: Arc<Places>,
+    pub doors: Arc<Doors>,
+    pub steward: Arc<Steward>,
+    pub counters: Arc<Counters>,
     /// Requests, as a scheduler sees them.
     pub requests: Arc<AtomicU64>,
     /// Of these, those that wait, and the most that ever waited from one poll to the next.
@@ -57,6 +60,7 @@ impl Server {
             Namespace { id, device, uuid, nguid, read_only: false }
         };
         let mut config = Config::new(NQN, (1..).zip(devices).map(namespace).collect());
+        config.places = 4;
         config.max_transfer = limits.max_transfer;
         config.in_capsule = limits.in_capsule;
         config.authentication = authentication;
@@ -65,8 +69,11 @@ impl Server {
         let mut group = Group::new(subsystem.clone(), limits, places.clone()).unwrap();
         let inboxes = vec![group.inbox()];
         let any = "127.0.0.1:0".parse().unwrap();
-        let mut listener = Listener::bind(any, inboxes, places.clone()).unwrap();
-        let address = listener.address().unwrap();
+        let mut listener = Listener::new(inboxes, places.clone()).unwrap();
+        let (doors, steward) = (listener.doors(), group.steward());
+        let counters = group.counters();
+        let address = doors.open(any).unwrap();
+        subsystem.set_addresses(&doors.addresses());
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
         let requests = Arc::new(AtomicU64::new(0));
@@ -89,6 +96,9 @@ impl Server {
             address,
             subsystem,
             places,
+            doors,
+            steward,
+            counters,
             requests,
             waiting,
             most_waiting,

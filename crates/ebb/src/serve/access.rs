@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use ebb_dataplane::chap::{Group, Hash};
@@ -17,7 +17,7 @@ use crate::keys;
 const KEYS: usize = 2;
 
 /// Where the keys of a host are, and that of the target for it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Files {
     host: PathBuf,
     controller: Option<PathBuf>,
@@ -41,28 +41,53 @@ impl Files {
 
 /// The files of all hosts that have keys.
 #[derive(Default)]
-struct Vault(BTreeMap<String, Files>);
+pub struct Vault(Mutex<BTreeMap<String, Files>>);
 
-impl Secrets for Vault {
-    fn requires(&self, host: &str) -> bool {
-        self.0.contains_key(host)
+impl Vault {
+    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Files>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keys(&self, host: &str) -> Result<Keys, String> {
-        self.0.get(host).ok_or("it has no key")?.keys()
+    /// The files that `options` name, all of which can be read.
+    ///
+    /// # Errors
+    /// Names the option, or the file, that is not right.
+    pub fn read(options: &Options) -> Result<Self> {
+        Ok(Self(Mutex::new(files(options)?)))
+    }
+
+    /// From now on those that `options` name, all of which can be read.
+    ///
+    /// # Errors
+    /// As of [`Self::read`]; nothing has changed then.
+    pub fn update(&self, options: &Options) -> Result<()> {
+        *self.files() = files(options)?;
+        Ok(())
     }
 }
 
-/// How hosts authenticate themselves; `None` where none has a key.
-///
-/// # Errors
-/// Names the option, or the file, that is not right.
-pub fn rules(options: &Options) -> Result<Option<Rules>> {
-    let mut vault = Vault::default();
+impl Secrets for Vault {
+    fn requires(&self, host: &str) -> bool {
+        self.files().contains_key(host)
+    }
+
+    fn guards(&self) -> bool {
+        !self.files().is_empty()
+    }
+
+    fn keys(&self, host: &str) -> Result<Keys, String> {
+        let files = self.files().get(host).cloned();
+        files.ok_or("it has no key")?.keys()
+    }
+}
+
+/// The files of each host that has keys.
+fn files(options: &Options) -> Result<BTreeMap<String, Files>> {
+    let mut all = BTreeMap::<String, Files>::new();
     for text in &options.dhchap_key {
         let (host, path) = pair("--dhchap-key", text)?;
         let files = Files { host: path.to_owned(), controller: None };
-        if vault.0.insert(host.to_owned(), files).is_some() {
+        if all.insert(host.to_owned(), files).is_some() {
             return Err(usage(format!(
                 "--dhchap-key {text}: this host has a file already; put both keys into one, a line \
                  each"
@@ -71,19 +96,26 @@ pub fn rules(options: &Options) -> Result<Option<Rules>> {
     }
     for text in &options.dhchap_ctrl_key {
         let (host, path) = pair("--dhchap-ctrl-key", text)?;
-        let files = vault.0.get_mut(host).ok_or_else(|| {
+        let files = all.get_mut(host).ok_or_else(|| {
             usage(format!("--dhchap-ctrl-key {text}: the host needs a key too, with --dhchap-key"))
         })?;
         files.controller = Some(path.to_owned());
     }
-    vault.0.values().try_for_each(|files| files.keys().map(drop)).map_err(usage)?;
-    let has_keys = !vault.0.is_empty();
-    let mut rules = Rules::new(Arc::new(vault));
+    all.values().try_for_each(|files| files.keys().map(drop)).map_err(usage)?;
+    Ok(all)
+}
+
+/// How hosts authenticate themselves that have keys in `vault`.
+///
+/// # Errors
+/// Names the option that is not right.
+pub fn rules(options: &Options, vault: Arc<Vault>) -> Result<Rules> {
+    let mut rules = Rules::new(vault);
     let hashes = Hash::ALL.map(|hash| (hash.name(), hash));
     let groups = Group::ALL.map(|group| (group.name(), group));
     chosen("--dhchap-hash", &options.dhchap_hash, &hashes, &mut rules.hashes)?;
     chosen("--dhchap-group", &options.dhchap_group, &groups, &mut rules.groups)?;
-    Ok(has_keys.then_some(rules))
+    Ok(rules)
 }
 
 /// The two parts of NQN=FILE.

@@ -3,8 +3,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use ebb_dataplane::controller::Namespace;
+use ebb_dataplane::controller::{MAX_NAMESPACES, Namespace};
 use ebb_dataplane::device::{self, Device, Spec};
+use ebb_policy::units::Bytes;
 use uuid::Uuid;
 
 use super::modelled::{self, Modelled};
@@ -46,9 +47,25 @@ impl Kind {
     }
 }
 
+/// A text after `--namespace` without its number, and the number: what stands before `=`, or the
+/// next one after `last`.
+pub fn numbered(text: &str, last: u32) -> anyhow::Result<(u32, &str)> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match text.split_once('=').filter(|(number, _)| is_number(number)) {
+        None => Ok((last + 1, text)),
+        Some((number, rest)) => match number.parse() {
+            Ok(number) if (1..=MAX_NAMESPACES).contains(&number) => Ok((number, rest)),
+            _ => {
+                Err(usage(format!("--namespace {text}: the number must be 1 to {MAX_NAMESPACES}")))
+            }
+        },
+    }
+}
+
 /// What is to be opened, all of it understood.
 pub struct Plan<'a> {
-    texts: &'a [String],
+    /// With their numbers.
+    texts: Vec<(u32, &'a str)>,
     kinds: Vec<Kind>,
 }
 
@@ -62,8 +79,17 @@ impl<'a> Plan<'a> {
         if texts.is_empty() {
             return Err(usage("nothing to serve; add --namespace, such as --namespace ram:256MiB"));
         }
-        let kinds = texts.iter().map(|text| Kind::parse(text)).collect::<Result<_, _>>()?;
-        Ok(Self { texts, kinds })
+        let mut all = Vec::new();
+        for text in texts {
+            all.push(numbered(text, all.last().map_or(0, |(number, _)| *number))?);
+        }
+        let kinds = all.iter().map(|(_, text)| Kind::parse(text)).collect::<Result<_, _>>()?;
+        Ok(Self { texts: all, kinds })
+    }
+
+    /// The largest number of a namespace.
+    pub fn largest(&self) -> u32 {
+        self.texts.iter().map(|(number, _)| *number).max().unwrap_or(0)
     }
 
     /// Memory in bytes that opening them takes at once.
@@ -79,7 +105,7 @@ impl<'a> Plan<'a> {
         let bar = progress.bar("taking memory", Some(self.memory()));
         let taken = |bytes| bar.inc(bytes);
         let mut devices = Devices { namespaces: Vec::new(), modelled: Vec::new() };
-        for ((id, kind), text) in (1..).zip(self.kinds).zip(self.texts) {
+        for (kind, (id, text)) in self.kinds.into_iter().zip(self.texts) {
             let device: Arc<dyn Device> = match kind {
                 Kind::Real(spec) => device::open_watched(&spec, &taken)?,
                 Kind::Modelled(parts) => {
@@ -88,14 +114,60 @@ impl<'a> Plan<'a> {
                     drive
                 }
             };
-            let uuid = identity(text, id, &*device);
-            let nguid = *Uuid::new_v5(&uuid, b"nguid").as_bytes();
-            let uuid = *uuid.as_bytes();
-            devices.namespaces.push(Namespace { id, device, uuid, nguid, read_only: false });
+            devices.namespaces.push(namespace(text, id, device));
         }
         bar.finish_and_clear();
         Ok(devices)
     }
+}
+
+/// A namespace that stands on the device of `text`.
+fn namespace(text: &str, id: u32, device: Arc<dyn Device>) -> Namespace {
+    let uuid = identity(text, id, &*device);
+    let nguid = *Uuid::new_v5(&uuid, b"nguid").as_bytes();
+    Namespace { id, device, uuid: *uuid.as_bytes(), nguid, read_only: false }
+}
+
+/// Opens a namespace of a server at work.
+///
+/// # Errors
+/// When the text is not right, or its device cannot be opened or only served from the start.
+pub fn open(text: &str, id: u32) -> anyhow::Result<Namespace> {
+    let Kind::Real(spec) = Kind::parse(text)? else {
+        return Err(usage(
+            "a modelled drive is served from the start only: hosts read its power states once; \
+             add it to the configuration and restart",
+        ));
+    };
+    Ok(namespace(text, id, device::open(&spec)?))
+}
+
+/// The text of a namespace that has grown to so many `bytes`.
+pub fn resized(text: &str, bytes: u64) -> String {
+    let size = Bytes(bytes).to_string().replace(' ', "");
+    match text.split_once(':') {
+        Some(("ram" | "null", rest)) => {
+            let options =
+                rest.split_once(',').map_or(String::new(), |(_, rest)| format!(",{rest}"));
+            format!("{}:{size}{options}", text.split(':').next().unwrap_or_default())
+        }
+        _ => {
+            let option = |part: &str| match part.starts_with("size=") {
+                true => format!("size={size}"),
+                false => part.to_owned(),
+            };
+            text.split(',').map(option).collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
+/// A text by which a namespace that exists is opened again: an array is made once.
+pub fn again(text: &str) -> String {
+    if !text.starts_with("raid5:") || text.contains("ram:") {
+        return text.to_owned();
+    }
+    let once = |part: &&str| !(matches!(*part, "create" | "rebuild") || part.starts_with("size="));
+    text.split(',').filter(once).collect::<Vec<_>>().join(",")
 }
 
 /// The same for as long as the data is, whatever options it is opened with: by array, or by machine
@@ -143,6 +215,25 @@ mod tests {
             .iter()
             .map(|namespace| namespace.uuid)
             .collect()
+    }
+
+    #[test]
+    fn numbers_and_sizes_of_texts_are_told_from_the_rest() {
+        let number = |text| numbered(text, 4).map_err(|error| error.to_string());
+        assert_eq!(number("file:/a=b"), Ok((5, "file:/a=b")));
+        assert_eq!(number("7=file:/a,size=1MiB"), Ok((7, "file:/a,size=1MiB")));
+        for wrong in ["0=ram:1MiB", "1025=ram:1MiB", "99999999999=ram:1MiB"] {
+            assert!(number(wrong).unwrap_err().contains("1 to 1024"), "{wrong}");
+        }
+        assert_eq!(resized("ram:1MiB,lazy", 3 << 20), "ram:3MiB,lazy");
+        assert_eq!(resized("ram:1MiB", 1000), "ram:1000B");
+        assert_eq!(resized("file:/a,create,size=1MiB", 5 << 10), "file:/a,create,size=5KiB");
+        assert_eq!(resized("file:/a", 5 << 10), "file:/a");
+        assert_eq!(
+            again("raid5:/a,/b,/c,create,size=1MiB,chunk=64KiB"),
+            "raid5:/a,/b,/c,chunk=64KiB"
+        );
+        assert_eq!(again("file:/a,create,size=1MiB"), "file:/a,create,size=1MiB");
     }
 
     #[test]

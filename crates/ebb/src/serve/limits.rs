@@ -1,13 +1,16 @@
 //! The limits of `ebb serve`: numbers that make sense, and the memory that they imply.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use ebb_dataplane::controller::{Config, ConfigError};
 use ebb_dataplane::device;
 use ebb_dataplane::transport::Limits;
 use ebb_policy::units::{Bytes, Nanos};
 
+use super::access::{self, Vault};
+use super::devices;
 use super::options::Options;
-use super::{access, devices};
 use crate::exit::usage;
 use crate::text;
 
@@ -15,6 +18,9 @@ use crate::text;
 const THREADS: usize = 4096;
 /// Connections there may be: commands under way know theirs by 16 bits.
 const CONNECTIONS: u32 = 65_535;
+/// Namespaces there may be, by the largest number, unless a larger one is given at start. Hosts
+/// make room for the ANA log by it.
+const PLACES: u32 = 32;
 /// Buffers that a thread needs.
 const BUFFERS: u32 = 4;
 
@@ -61,7 +67,7 @@ pub fn of(options: &Options, threads: usize) -> Result<Limits> {
 ///
 /// # Errors
 /// Names the option that is not right.
-pub fn config(options: &Options, limits: Limits) -> Result<Config> {
+pub fn config(options: &Options, limits: Limits, vault: Arc<Vault>) -> Result<Config> {
     let nqn = options.nqn.clone().unwrap_or_else(devices::default_nqn);
     let mut config = Config::new(nqn, Vec::new());
     config.serial = devices::serial(&config.nqn);
@@ -72,7 +78,8 @@ pub fn config(options: &Options, limits: Limits) -> Result<Config> {
     if !options.allow_host.is_empty() {
         config.allowed_hosts = Some(options.allow_host.clone());
     }
-    config.authentication = access::rules(options)?;
+    config.authentication = Some(access::rules(options, vault)?);
+    config.places = PLACES;
     config.check().map_err(|error| usage(named(&error)))?;
     Ok(config)
 }
@@ -81,6 +88,7 @@ pub fn config(options: &Options, limits: Limits) -> Result<Config> {
 pub fn named(error: &ConfigError) -> String {
     let option = match error {
         ConfigError::Nqn { .. } => "--nqn or --allow-host",
+        ConfigError::Number { field: "a namespace's identifier", .. } => "--namespace",
         ConfigError::Number { field: "the largest transfer", .. } => "--max-transfer",
         ConfigError::Number { field: "the queue depth", .. } => "--queue-depth",
         ConfigError::Number { field: "the number of I/O queues", .. } => "--max-queues",

@@ -23,7 +23,7 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::metrics;
-use super::status::{Observer, PERIOD, Status};
+use super::status::{Observer, Status};
 
 use crate::out;
 
@@ -63,14 +63,12 @@ pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
 ///
 /// # Errors
 /// When the system refuses a thread.
-pub fn start(listener: TcpListener, observer: Observer) -> Result<()> {
+pub fn start(listener: TcpListener, observer: Arc<Observer>) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let body = move || {
         // As a courtesy; who forbids it is welcome to.
         let _ = rustix::process::setpriority_process(None, NICE);
         runtime.block_on(async move {
-            let observer = Arc::new(observer);
-            tokio::spawn(watch(observer.clone()));
             if let Err(error) = accept(listener, observer).await {
                 out::note(format_args!("the metrics are not served any more: {error}"));
             }
@@ -78,13 +76,6 @@ pub fn start(listener: TcpListener, observer: Observer) -> Result<()> {
     };
     std::thread::Builder::new().name("ebb-metrics".into()).spawn(body)?;
     Ok(())
-}
-
-async fn watch(observer: Arc<Observer>) {
-    loop {
-        sleep(PERIOD).await;
-        observer.sample();
-    }
 }
 
 /// The connections there are, the oldest first.

@@ -1,8 +1,10 @@
 //! `ebb serve`: block devices over NVMe/TCP, by reactors that follow the load.
 
 mod access;
+pub mod control;
 mod devices;
 pub mod energy;
+mod facts;
 mod limits;
 mod metrics;
 mod metrics_http;
@@ -10,7 +12,7 @@ mod modelled;
 mod options;
 mod resources;
 mod status;
-mod status_text;
+pub mod status_text;
 mod watch;
 
 use std::io::Write;
@@ -19,22 +21,27 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use ebb_dataplane::controller::{Config, Namespace, Subsystem};
+use ebb_dataplane::controller::{Config, Subsystem};
 use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, probe, topology};
-use ebb_dataplane::transport::{Group, Limits, Listener, Places};
+use ebb_dataplane::transport::{Doors, Group, Limits, Listener, Places, Steward};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::usage;
+use crate::log;
 use crate::out;
 use crate::progress::Progress;
+use crate::rpc::server::Socket;
 
+use access::Vault;
+use control::Control;
 use devices::{Devices, ModelledDrives};
 use energy::{Model, Rapl};
+use facts::{Facts, GroupView, Told};
 use resources::Audit;
-use status::{Facts, GroupView, Observer};
+use status::Observer;
 
 pub use metrics_http::ask;
 pub use options::{Options, ServeArgs, StatusArgs};
@@ -47,41 +54,49 @@ const MOST_BLOCK: u32 = 64 << 10;
 
 /// Serves until it is told to stop.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+    let file = args.config.clone();
     let options = args.merged()?;
     if options.scheduler.as_deref() == Some("list") {
         let entries = scheduling::ENTRIES.iter();
         let lines = entries.map(|entry| format!("{:14}{}\n", entry.name, entry.summary));
         return out::print(lines.collect::<String>());
     }
+    log::set(options.log_level.unwrap_or(log::level()));
     let metrics = options.metrics.map(metrics_http::bind).transpose()?;
+    let socket = options.control().map(|path| Socket::bind(&path, options.control_group));
+    let mut socket = socket.transpose()?;
     let profile = energy::profile(options.power_profile.as_deref())?;
-    let Server { subsystem, machine, runtime, facts, audit } =
-        Server::start(&options, &Progress::new(false))?;
+    let server = Server::start(&options, &Progress::new(false))?;
     // Until here a signal simply ends it: taking memory may last. From here on, in order.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
-    if facts.scheduler.ends_with("governor") {
-        out::note(format_args!(
-            "{}: only `ebb run` sets the frequencies it asks for (machine.reactors); without it, \
-             cores poll at the one the system chooses",
-            facts.scheduler
-        ));
-    }
-    facts.warning.iter().for_each(out::note);
-    announce(&subsystem, &audit, &facts.listen)?;
-    watch::start(&subsystem, &facts.groups)?;
-    if let Some((listener, address)) = metrics {
-        let model = Model::new(profile, &machine);
+    let facts = server.facts.clone();
+    control::note_governor(&facts.scheduler());
+    facts.warning().iter().for_each(out::note);
+    announce(&server)?;
+    let observer = (metrics.is_some() || socket.is_some()).then(|| {
+        let model = Model::new(profile, &server.machine);
         let rapl = rapl(options.powercap.as_deref());
-        let observer = Observer::new(facts, runtime.monitor(), rapl, model);
-        metrics_http::start(listener, observer)?;
+        Arc::new(Observer::new(facts.clone(), server.runtime.monitor(), rapl, model))
+    });
+    watch::start(facts, observer.clone())?;
+    if let (Some((listener, address)), Some(observer)) = (metrics, &observer) {
+        metrics_http::start(listener, observer.clone())?;
         out::print(format_args!("metrics on http://{address}/metrics\n"))?;
+    }
+    let mut control = None;
+    if let (Some(socket), Some(observer)) = (&mut socket, observer) {
+        let methods = Arc::new(Control::new(&server, options, file, observer));
+        socket.serve(methods.clone())?;
+        control = Some(methods);
     }
     // Where systemd has started it; elsewhere nobody listens.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     signals.forever().next();
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    conclude(&runtime.snapshot());
-    drop(runtime.stop());
+    drop(socket);
+    control.iter().for_each(|control| control.end());
+    conclude(&server.snapshot());
+    server.stop();
     Ok(())
 }
 
@@ -91,7 +106,10 @@ pub struct Server {
     /// What the reactors run on.
     pub machine: Machine,
     runtime: Runtime,
-    facts: Facts,
+    facts: Arc<Facts>,
+    doors: Arc<Doors>,
+    stewards: Vec<Arc<Steward>>,
+    vault: Arc<Vault>,
     /// What it needs of what the system gives.
     audit: Audit,
 }
@@ -105,34 +123,43 @@ impl Server {
         let cpus = options.cpus()?;
         let threads = options.threads.map_or(THREADS_PER_CORE * cpus.len(), usize::from);
         let mut limits = limits::of(options, threads)?;
-        // The listeners are threads too.
-        let all = (threads + options.addresses().len()) as u16;
+        // The listener is a thread too.
+        let all = (threads + 1) as u16;
         let mut machine = topology::machine(topology::SYSFS.as_ref(), &cpus, all)?;
         machine.wake = Some(probe::wake_up(cpus[0])?);
         let scheduler = scheduler(options, &machine)?;
         let plan = devices::Plan::read(&options.namespace)?;
-        let config = limits::config(options, limits)?;
+        let vault = Arc::new(Vault::read(options)?);
+        let mut config = limits::config(options, limits, vault.clone())?;
+        config.places = config.places.max(plan.largest());
+        let depth = config.max_queue_depth;
         let needs = resources::Plan {
             namespaces: plan.memory(),
-            hosts: limits.most_memory(threads, config.max_queue_depth, MOST_BLOCK),
+            hosts: limits.most_memory(threads, depth, MOST_BLOCK, config.places),
             reactors: cpus.len() as u64,
             listeners: options.addresses().len() as u64,
             has_metrics: options.metrics.is_some(),
+            has_control: options.control().is_some(),
         };
         let mut audit = Audit::begin(&needs)?;
         let (subsystem, drives) = subsystem(config, plan.open(progress)?)?;
         let of_groups = threads as u64 * files_of_group(&subsystem, limits)?;
         let asked = options.max_connections.is_some();
         limits.connections = audit.connections(&needs, of_groups, limits.connections, asked)?;
-        let Target { tasks, mut facts } = target(options, limits, &subsystem, threads)?;
-        (facts.scheduler, facts.drives) = (scheduler.name().to_owned(), drives);
+        let Target { tasks, mut facts, doors, stewards } =
+            target(options, limits, &subsystem, threads)?;
+        let warning = access::warning(options, &subsystem.addresses());
+        facts.tell(|told| *told = Told { scheduler: scheduler.name().to_owned(), warning });
+        facts.drives = drives;
+        control::begin(options, &subsystem)?;
+        let facts = Arc::new(facts);
         let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
-        Ok(Self { subsystem, machine, runtime, facts, audit })
+        Ok(Self { subsystem, machine, runtime, facts, doors, stewards, vault, audit })
     }
 
     /// The first address it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.facts.listen.first().copied()
+        self.subsystem.addresses().first().copied()
     }
 
     /// What its cores and threads have done so far.
@@ -203,11 +230,13 @@ fn group(
     group.context("cannot open the namespaces' devices")
 }
 
-/// The lightweight threads, and how to look at them from outside.
+/// The lightweight threads, and how to look at and change them from outside.
 struct Target {
-    /// First the listeners, then the groups.
+    /// First the listener, then the groups.
     tasks: Vec<Box<dyn Task>>,
     facts: Facts,
+    doors: Arc<Doors>,
+    stewards: Vec<Arc<Steward>>,
 }
 
 fn target(
@@ -219,48 +248,32 @@ fn target(
     let places = Arc::new(Places::new(limits.connections, threads));
     let groups = (0..threads).map(|_| group(subsystem, limits, &places));
     let groups = groups.collect::<anyhow::Result<Vec<_>>>()?;
-    let inboxes: Vec<_> = groups.iter().map(Group::inbox).collect();
-    let mut facts = facts(subsystem, limits, &groups);
-    let mut tasks: Vec<Box<dyn Task>> = Vec::new();
+    let listener = Listener::new(groups.iter().map(Group::inbox).collect(), places);
+    let listener = listener.context("cannot make the listener's files")?;
+    let (doors, refused) = (listener.doors(), listener.refused());
     for address in options.addresses() {
-        let inboxes = inboxes.clone();
-        let listener = Listener::bind(address, inboxes, places.clone()).with_context(|| {
-            format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
-        })?;
-        facts.listen.push(listener.address()?);
-        facts.refused.push(listener.refused());
-        tasks.push(Box::new(listener));
+        control::listen(&doors, address)?;
     }
-    facts.warning = access::warning(options, &facts.listen);
-    subsystem.set_addresses(facts.listen.clone());
-    tasks.extend(groups.into_iter().map(|group| Box::new(group) as Box<dyn Task>));
-    Ok(Target { tasks, facts })
-}
-
-/// What is known before the listeners are.
-fn facts(subsystem: &Arc<Subsystem>, limits: Limits, groups: &[Group]) -> Facts {
-    let namespace = |namespace: &Namespace| {
-        let geometry = namespace.device.geometry();
-        (namespace.id, geometry.bytes(), geometry.block_size)
-    };
+    subsystem.set_addresses(&doors.addresses());
     let view = |group: &Group| GroupView { counters: group.counters(), service: group.service() };
-    Facts {
+    let facts = Facts {
         nqn: subsystem.nqn().to_owned(),
-        scheduler: String::new(),
-        listen: Vec::new(),
-        warning: None,
         subsystem: Arc::downgrade(subsystem),
-        namespaces: subsystem.namespaces().iter().map(namespace).collect(),
-        devices: subsystem.namespaces().iter().map(|one| Arc::downgrade(&one.device)).collect(),
+        places: subsystem.places(),
         connections_limit: limits.connections,
-        refused: Vec::new(),
-        drives: Vec::new(),
+        refused,
         groups: groups.iter().map(view).collect(),
-    }
+        drives: Vec::new(),
+        told: Default::default(),
+    };
+    let stewards = groups.iter().map(Group::steward).collect();
+    let mut tasks: Vec<Box<dyn Task>> = vec![Box::new(listener)];
+    tasks.extend(groups.into_iter().map(|group| Box::new(group) as Box<dyn Task>));
+    Ok(Target { tasks, facts, doors, stewards })
 }
 
-fn announce(subsystem: &Subsystem, audit: &Audit, addresses: &[SocketAddr]) -> anyhow::Result<()> {
-    let mut to = out::stdout();
+fn announce(server: &Server) -> anyhow::Result<()> {
+    let (mut to, subsystem) = (out::stdout(), &server.subsystem);
     writeln!(to, "subsystem {}", subsystem.nqn())?;
     for namespace in subsystem.namespaces() {
         let geometry = namespace.device.geometry();
@@ -269,8 +282,8 @@ fn announce(subsystem: &Subsystem, audit: &Audit, addresses: &[SocketAddr]) -> a
         let what = namespace.device.describe();
         writeln!(to, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
     }
-    writeln!(to, "{}", audit.table())?;
-    for address in addresses {
+    writeln!(to, "{}", server.audit.table())?;
+    for address in subsystem.addresses() {
         writeln!(to, "listening on {address}")?;
     }
     Ok(to.flush()?)

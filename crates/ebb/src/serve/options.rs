@@ -4,12 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use ebb_dataplane::reactor::topology;
 use ebb_policy::units::{Bytes, Nanos};
 
 use crate::exit::usage;
+use crate::log::Level;
 
 /// Options of `ebb serve`.
 #[derive(Debug, Default, Args)]
@@ -39,7 +40,7 @@ pub struct StatusArgs {
 }
 
 /// The options that a file may hold too.
-#[derive(Debug, Default, Args, Deserialize)]
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
     /// Address and port to listen on; repeatable [default: 127.0.0.1:4420].
@@ -55,9 +56,9 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     pub scheduler: Option<String>,
 
-    /// A block device to serve; repeatable, numbered from 1: null:SIZE, ram:SIZE, file:PATH,
-    /// raid5:PATH,PATH,PATH, or modelled:SIZE[,drive=NAME] for memory as slow as the twin's model
-    /// of an SSD.
+    /// A block device to serve; repeatable, numbered from 1, or NUMBER=KIND:...: null:SIZE,
+    /// ram:SIZE, file:PATH, raid5:PATH,PATH,PATH, or modelled:SIZE[,drive=NAME] for memory as slow
+    /// as the twin's model of an SSD.
     #[arg(long = "namespace", value_name = "KIND:...")]
     pub namespace: Vec<String>,
 
@@ -130,6 +131,28 @@ pub struct Options {
         default_missing_value = "127.0.0.1:9420")]
     pub metrics: Option<SocketAddr>,
 
+    /// Unix socket by which `ebb ctl` changes this server; root and the server's user may use it
+    /// [default: off; as a service, serve.sock in its RuntimeDirectory].
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+
+    /// Group whose members may use the control socket too, by its number.
+    #[arg(long, value_name = "GID")]
+    pub control_group: Option<u32>,
+
+    /// What a host may do in a second, on all its queues together; repeatable.
+    #[arg(long, value_name = "NQN,iops=N,bytes-per-second=SIZE")]
+    pub limit: Vec<String>,
+
+    /// State of the paths by an address, to all namespaces or one: optimized, non-optimized,
+    /// inaccessible or change; repeatable [default: optimized].
+    #[arg(long, value_name = "ADDRESS:PORT[/NAMESPACE]=STATE")]
+    pub ana: Vec<String>,
+
+    /// What is told on standard error: error, warning, info or debug [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
+
     /// TOML file with the power of a core by state, for modelled energy [default: all-flash].
     #[arg(long, value_name = "FILE")]
     pub power_profile: Option<PathBuf>,
@@ -183,9 +206,20 @@ impl Options {
             buffers: self.buffers.or(file.buffers),
             stall_after: self.stall_after.or(file.stall_after),
             metrics: self.metrics.or(file.metrics),
+            control: self.control.or(file.control),
+            control_group: self.control_group.or(file.control_group),
+            limit: list(self.limit, file.limit),
+            ana: list(self.ana, file.ana),
+            log_level: self.log_level.or(file.log_level),
             power_profile: self.power_profile.or(file.power_profile),
             powercap: self.powercap.or(file.powercap),
         }
+    }
+
+    /// Where the control socket is, if there is one.
+    pub fn control(&self) -> Option<PathBuf> {
+        let folder = || std::env::var_os("RUNTIME_DIRECTORY").filter(|path| !path.is_empty());
+        self.control.clone().or_else(|| Some(Path::new(&folder()?).join("serve.sock")))
     }
 
     /// Where to listen.

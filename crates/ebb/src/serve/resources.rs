@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{limits, metrics_http};
 use crate::exit::usage;
+use crate::rpc::server;
 use crate::text;
 
 /// Descriptors for what comes and goes: counters that are read, a file that is looked up.
@@ -21,7 +22,7 @@ const LISTENER: u64 = 2;
 const REACTOR: u64 = 2;
 /// Address space of a thread: its stack and its heap.
 const THREAD: u64 = 10 << 20;
-/// Threads beside the reactors: the main one, metrics, health, and one that starts others.
+/// Threads beside the reactors and those of control: the main one, metrics, health, authentication.
 const THREADS: u64 = 4;
 
 /// Sizes that are known before anything is opened.
@@ -34,6 +35,7 @@ pub struct Plan {
     pub reactors: u64,
     pub listeners: u64,
     pub has_metrics: bool,
+    pub has_control: bool,
 }
 
 /// One row of the table: what is needed of what there is.
@@ -65,8 +67,10 @@ impl Audit {
         let [hosts, namespaces] = [plan.hosts, plan.namespaces].map(bytes);
         let detail = format!("{hosts} for all hosts together, {namespaces} for namespaces");
         audit.row("memory", bytes(memory), room.map(bytes), detail);
-        audit.address_space(memory, plan.reactors + THREADS)?;
-        audit.threads(plan.reactors + THREADS)?;
+        let of_control = if plan.has_control { server::THREADS } else { 0 };
+        let threads = plan.reactors + THREADS + of_control;
+        audit.address_space(memory, threads)?;
+        audit.threads(threads)?;
         let locked = getrlimit(Resource::Memlock).current.map(bytes);
         let detail = "for buffers known to the kernel; with less it looks them up each time";
         audit.row("locked memory", String::from("-"), locked, detail.to_owned());
@@ -115,7 +119,9 @@ impl Audit {
         asked: bool,
     ) -> Result<u32> {
         let of_metrics = if plan.has_metrics { metrics_http::DESCRIPTORS } else { 0 };
+        let of_control = if plan.has_control { server::DESCRIPTORS } else { 0 };
         let own = open_files()?
+            + of_control
             + of_groups
             + plan.listeners * LISTENER
             + plan.reactors * REACTOR

@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ebb_dataplane::controller::{Failure, Subsystem};
-use ebb_dataplane::device::{self, Device};
+use ebb_dataplane::controller::{self, Failure};
+use ebb_dataplane::device;
 use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
-use ebb_dataplane::transport::{Counters, Distribution, Kind, Service, Work};
+use ebb_dataplane::transport::{Counters, Distribution, Kind, Work};
 use ebb_policy::reactor::{FULL_SPEED, Shift, Wait};
 use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::devices::ModelledDrives;
 use super::energy::{Model, Rapl};
+use super::facts::Facts;
 use super::modelled::{Modelled, Reading};
 
 /// Time between looks, which also keeps energy counters from wrapping twice.
@@ -24,32 +24,6 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 const WINDOW: usize = 11;
 /// Changes of the placement that are shown.
 const SHIFTS: usize = 20;
-
-/// A group from outside.
-pub struct GroupView {
-    pub counters: Arc<Counters>,
-    pub service: Arc<Service>,
-}
-
-/// What does not change while the server runs.
-pub struct Facts {
-    pub nqn: String,
-    pub scheduler: String,
-    pub listen: Vec<SocketAddr>,
-    /// What to tell where nobody is kept out.
-    pub warning: Option<String>,
-    pub subsystem: Weak<Subsystem>,
-    /// Identifier, bytes, bytes of a block.
-    pub namespaces: Vec<(u32, u64, u32)>,
-    /// Their devices, for as long as the server keeps them.
-    pub devices: Vec<Weak<dyn Device>>,
-    pub connections_limit: u32,
-    /// The listeners' counts of refused connections; the listeners are the first threads.
-    pub refused: Vec<Arc<AtomicU64>>,
-    pub groups: Vec<GroupView>,
-    /// Namespaces that are modelled drives.
-    pub drives: ModelledDrives,
-}
 
 /// Everything a status shows; docs/json-schema/serve-status-1.json.
 #[derive(Debug, Serialize, Deserialize)]
@@ -289,14 +263,14 @@ struct Meters {
 
 /// Looks at a server. Nothing that a reactor waits for is held meanwhile.
 pub struct Observer {
-    facts: Facts,
+    facts: Arc<Facts>,
     monitor: Monitor,
     meters: Mutex<Meters>,
 }
 
 impl Observer {
     /// Watches what `monitor` shows from now on.
-    pub fn new(facts: Facts, monitor: Monitor, rapl: Rapl, model: Model) -> Self {
+    pub fn new(facts: Arc<Facts>, monitor: Monitor, rapl: Rapl, model: Model) -> Self {
         let observer = Self {
             facts,
             monitor,
@@ -321,7 +295,7 @@ impl Observer {
         meters.model.advance(&cores);
         meters.rapl.sample();
         let mut work = Work::default();
-        for index in 0..self.facts.namespaces.len() {
+        for index in 0..self.facts.places {
             Kind::ALL.into_iter().for_each(|kind| work += self.work(index, kind));
         }
         Look {
@@ -374,17 +348,17 @@ impl Observer {
         Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             nqn: self.facts.nqn.clone(),
-            listen: self.facts.listen.clone(),
-            scheduler: self.facts.scheduler.clone(),
+            listen: self.facts.listen(),
+            scheduler: self.facts.scheduler(),
             doze_by: snapshot.strategy.name().to_owned(),
             uptime_s: snapshot.at.seconds(),
         }
     }
 
     fn threads(&self, snapshot: &Snapshot, before: &Look, span: f64) -> Vec<Thread> {
-        let listeners = self.facts.refused.len();
         let thread = |(index, state): (usize, &ebb_dataplane::reactor::ThreadState)| {
-            let group = index.checked_sub(listeners).and_then(|at| self.facts.groups.get(at));
+            // The listener is the first.
+            let group = index.checked_sub(1).and_then(|at| self.facts.groups.get(at));
             let busy = before.threads.get(index).copied().unwrap_or_default();
             Thread {
                 thread: index as u16,
@@ -402,18 +376,20 @@ impl Observer {
     }
 
     fn namespaces(&self) -> Vec<Namespace> {
-        let namespace = |(index, &(id, bytes, block_size)): (usize, &(u32, u64, u32))| {
+        let namespace = |namespace: controller::Namespace| {
+            let (id, index) = (namespace.id, namespace.id as usize - 1);
+            let geometry = namespace.device.geometry();
             let done = |kind: Kind| {
                 let Work { commands, bytes, errors } = self.work(index, kind);
                 (kind.name().to_owned(), Done { commands, bytes, errors })
             };
-            let device = self.facts.devices.get(index).and_then(Weak::upgrade);
-            let health = device.and_then(|device| device.health()).map(Health::from);
+            let health = namespace.device.health().map(Health::from);
             let work = Kind::ALL.into_iter().map(done).collect();
             let stalled = self.facts.groups.iter().any(|group| group.service.is_stalled(index));
+            let (bytes, block_size) = (geometry.bytes(), geometry.block_size);
             Namespace { id, bytes, block_size, work, stalled, health }
         };
-        self.facts.namespaces.iter().enumerate().map(namespace).collect()
+        self.facts.namespaces().into_iter().map(namespace).collect()
     }
 
     fn drives(&self, before: &Look, now: &Look, span: f64) -> Vec<ModelledDrive> {
@@ -440,8 +416,7 @@ impl Observer {
             open: sum(|counters| &counters.connections),
             limit: self.facts.connections_limit,
             accepted: sum(|counters| &counters.accepted),
-            refused: self.facts.refused.iter().map(|count| load(count)).sum::<u64>()
-                + sum(|counters| &counters.displaced),
+            refused: load(&self.facts.refused) + sum(|counters| &counters.displaced),
         }
     }
 
@@ -455,7 +430,7 @@ impl Observer {
         };
         Access {
             authentication: tally.is_some(),
-            warning: self.facts.warning.clone(),
+            warning: self.facts.warning(),
             succeeded: tally.map_or(0, |tally| tally.succeeded),
             failed: tally.map_or(0, |tally| tally.failed),
             failures: failures.into_iter().map(refused).collect(),

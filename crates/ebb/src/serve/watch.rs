@@ -1,15 +1,15 @@
 //! Tells the operator when a device stalls or goes on, when an array loses a member or has all of
 //! them again, and when a host fails to authenticate itself.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use anyhow::Context;
-use ebb_dataplane::controller::{Failure, Subsystem};
-use ebb_dataplane::device::Device;
-use ebb_dataplane::transport::Service;
+use ebb_dataplane::controller::{Failure, Namespace, Subsystem};
 
-use super::status::{GroupView, PERIOD};
-use crate::out;
+use super::facts::Facts;
+use super::status::{Observer, PERIOD};
+use crate::log::{self, Level};
 
 /// What is said of a namespace whose device is stalled.
 pub fn stalled(id: u32) -> String {
@@ -19,30 +19,31 @@ pub fn stalled(id: u32) -> String {
     )
 }
 
-/// A namespace and what was last told of it.
+/// What was last told of a namespace.
+#[derive(Default)]
 struct Watched {
-    id: u32,
-    index: usize,
-    /// Not owned: dropping the last owner stops an array in order.
-    device: Weak<dyn Device>,
     health: Option<String>,
     is_stalled: bool,
 }
 
 impl Watched {
     /// What to tell, if anything is new.
-    fn look(&mut self, services: &[Arc<Service>]) -> Vec<String> {
-        let mut news = Vec::new();
-        let is_stalled = services.iter().any(|service| service.is_stalled(self.index));
+    fn look(&mut self, namespace: &Namespace, facts: &Facts) -> Vec<String> {
+        let (mut news, id) = (Vec::new(), namespace.id);
+        let services = facts.groups.iter().map(|group| &group.service);
+        let is_stalled = services.into_iter().any(|service| service.is_stalled(id as usize - 1));
         if std::mem::replace(&mut self.is_stalled, is_stalled) != is_stalled {
-            let goes_on = || format!("namespace {} is not stalled any more", self.id);
-            news.push(if is_stalled { stalled(self.id) } else { goes_on() });
+            let goes_on = || format!("namespace {id} is not stalled any more");
+            news.push(if is_stalled { stalled(id) } else { goes_on() });
         }
-        let health = self.device.upgrade().and_then(|device| device.health());
-        if let Some(text) = health.map(|health| health.to_string())
+        let health = namespace.device.health();
+        let is_first = self.health.is_none();
+        if let Some(text) = health.as_ref().map(ToString::to_string)
             && self.health.as_ref() != Some(&text)
         {
-            news.push(format!("namespace {} is {text}", self.id));
+            // What is well from the start needs no telling.
+            let is_news = !is_first || health.is_some_and(|health| !health.is_well());
+            news.extend(is_news.then(|| format!("namespace {id} is {text}")));
             self.health = Some(text);
         }
         news
@@ -79,26 +80,26 @@ impl Door {
     }
 }
 
-/// Looks at a subsystem, served by `groups`, from a thread of its own. What is wrong at the start
-/// is told at once.
+/// Looks at a server from a thread of its own, for those who are told and for `observer`. What is
+/// wrong at the start is told at once.
 ///
 /// # Errors
 /// When the system refuses the thread.
-pub fn start(subsystem: &Arc<Subsystem>, groups: &[GroupView]) -> anyhow::Result<()> {
-    let watched = subsystem.namespaces().iter().enumerate().map(|(index, namespace)| {
-        let well = namespace.device.health().filter(|health| health.is_well());
-        let device = Arc::downgrade(&namespace.device);
-        let health = well.map(|health| health.to_string());
-        Watched { id: namespace.id, index, device, health, is_stalled: false }
-    });
-    let mut watched: Vec<_> = watched.collect();
-    let services: Vec<_> = groups.iter().map(|group| group.service.clone()).collect();
-    let mut door = Door { subsystem: Arc::downgrade(subsystem), last: 0 };
+pub fn start(facts: Arc<Facts>, observer: Option<Arc<Observer>>) -> anyhow::Result<()> {
+    let mut watched = BTreeMap::<u32, Watched>::new();
+    let mut door = Door { subsystem: facts.subsystem.clone(), last: 0 };
     let look = move || {
         loop {
-            watched.iter_mut().flat_map(|one| one.look(&services)).for_each(out::note);
-            door.look().into_iter().for_each(out::note);
+            let namespaces = facts.namespaces();
+            watched.retain(|id, _| namespaces.iter().any(|namespace| namespace.id == *id));
+            let news = namespaces.iter().flat_map(|namespace| {
+                watched.entry(namespace.id).or_default().look(namespace, &facts)
+            });
+            news.for_each(|text| log::tell(Level::Warning, text));
+            drop(namespaces);
+            door.look().into_iter().for_each(|text| log::tell(Level::Warning, text));
             std::thread::sleep(PERIOD);
+            observer.iter().for_each(|observer| observer.sample());
         }
     };
     let thread = std::thread::Builder::new().name("watch".to_owned()).spawn(look);

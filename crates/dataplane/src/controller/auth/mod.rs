@@ -44,6 +44,11 @@ pub trait Secrets: Send + Sync {
     /// Whether this host has keys and so must authenticate itself. Must not block.
     fn requires(&self, host: &str) -> bool;
 
+    /// Whether any host has keys. Must not block.
+    fn guards(&self) -> bool {
+        true
+    }
+
     /// Its keys as they are now.
     ///
     /// # Errors
@@ -96,6 +101,11 @@ impl Access {
 
     pub fn requires(&self, host: &str) -> bool {
         self.rules.secrets.requires(host)
+    }
+
+    /// Whether any host has keys: else all get in who are not kept out by name.
+    pub fn guards(&self) -> bool {
+        self.rules.secrets.guards()
     }
 
     pub fn tally(&self) -> Tally {

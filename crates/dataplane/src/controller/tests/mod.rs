@@ -13,6 +13,7 @@ use crate::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use crate::wire::identify::terminated;
 use crate::wire::{Sqe, Status};
 
+mod changes;
 mod features;
 mod handshake;
 mod hostile;

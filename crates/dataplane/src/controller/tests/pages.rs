@@ -9,7 +9,7 @@ fn controllers_say_what_they_can() {
     let id = identify(&mut admin, 1, 0).unwrap();
     assert_eq!(id[4..24], *b"EBB0000000000001    ");
     assert!(id[24..64].starts_with(b"Ebb NVMe/TCP target  "));
-    assert_eq!((id[76], id[77], id[111]), (3, 5, 1)); // Two ports; 128 KiB; I/O.
+    assert_eq!((id[76], id[77], id[111]), (11, 5, 1)); // Ports, controllers, ANA; 128 KiB; I/O.
     assert_eq!((u32_at(&id, 80), u32_at(&id, 96)), (0x0002_0000, 1));
     assert_eq!((id[258], id[259], id[260], id[261], id[262]), (3, 3, 3, 0x26, 63));
     assert_eq!((u16_at(&id, 320), id[512], id[513]), (10, 0x66, 0x44));
@@ -60,7 +60,7 @@ fn pages_are_read_in_pieces_and_padded() {
     let mut admin = enabled(&subsystem, NQN);
     let pages = log(&mut admin, 0x00, 0, 1024).unwrap();
     let listed: Vec<_> = (0..256).filter(|page| u32_at(&pages, 4 * page) & 1 == 1).collect();
-    assert_eq!(listed, [0, 1, 2, 3, 5, 0x12, 0x13]);
+    assert_eq!(listed, [0, 1, 2, 3, 4, 5, 0x0c, 0x12, 0x13]);
     for page in 0..=255 {
         let is_listed = listed.contains(&usize::from(page));
         assert_eq!(log(&mut admin, page, 0, 4).is_ok(), is_listed, "{page}");

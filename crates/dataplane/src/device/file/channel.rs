@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
@@ -22,7 +22,9 @@ const ATTEMPTS: u8 = 100;
 /// What all channels of a file share.
 #[derive(Debug)]
 pub struct Medium {
-    geometry: Geometry,
+    block_size: u32,
+    /// Grows, never shrinks.
+    blocks: AtomicU64,
     /// What was to become durable may not be, and never will: see [`trust`].
     lost: AtomicBool,
 }
@@ -31,11 +33,17 @@ impl Medium {
     /// A file of this size.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
-        Self { geometry, lost: AtomicBool::new(false) }
+        let Geometry { block_size, blocks } = geometry;
+        Self { block_size, blocks: AtomicU64::new(blocks), lost: AtomicBool::new(false) }
     }
 
     pub(super) fn geometry(&self) -> Geometry {
-        self.geometry
+        let blocks = self.blocks.load(Ordering::Relaxed);
+        Geometry { block_size: self.block_size, blocks }
+    }
+
+    pub(super) fn grow(&self, blocks: u64) {
+        self.blocks.fetch_max(blocks, Ordering::Relaxed);
     }
 }
 
@@ -158,7 +166,7 @@ impl<K: Kernel> FileChannel<K> {
     }
 
     fn start(&mut self, slot: u32, io: Io) {
-        let geometry = self.medium.geometry;
+        let geometry = self.medium.geometry();
         let (start, bytes) = match io.range(geometry) {
             Ok(range) if io.op == Op::Flush || !range.is_empty() => {
                 (range.start, range.end - range.start)

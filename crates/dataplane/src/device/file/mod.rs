@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ebb_policy::units::Bytes;
 use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
 
-use super::{Channel, Device, Error, Geometry};
+use super::{Channel, Device, Error, Geometry, larger};
 
 mod atomic;
 mod channel;
@@ -47,6 +47,7 @@ pub struct FileOptions {
 pub struct FileDevice {
     file: Arc<File>,
     medium: Arc<Medium>,
+    path: PathBuf,
     description: String,
 }
 
@@ -86,6 +87,7 @@ impl FileDevice {
         Ok(Self {
             file,
             medium: Arc::new(Medium::new(geometry)),
+            path: path.clone(),
             description: format!("{}: io_uring, {how}{torn}", path.display()),
         })
     }
@@ -170,6 +172,26 @@ impl Device for FileDevice {
     }
     fn describe(&self) -> String {
         self.description.clone()
+    }
+    fn grow(&self, bytes: u64) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let blocks = larger(geometry, bytes).map_err(|why| Error::unfit(&self.path, why))?;
+        let fails = |what, remedy| Error::system(&self.path, what, remedy);
+        let meta =
+            self.file.metadata().map_err(fails("cannot look at it", "is it still there?"))?;
+        let length = (&*self.file).seek(SeekFrom::End(0));
+        let length = length.map_err(fails("cannot find its end", "is it a disk or a file?"))?;
+        if length < bytes {
+            if !meta.is_file() {
+                let reason =
+                    format!("holds {}, not {}; grow it first", Bytes(length), Bytes(bytes));
+                return Err(Error::unfit(&self.path, reason));
+            }
+            let grown = self.file.set_len(bytes).and_then(|()| self.file.sync_all());
+            grown.map_err(fails("cannot make it longer", "make room, or ask for less"))?;
+        }
+        self.medium.grow(blocks);
+        Ok(())
     }
     fn open(&self) -> io::Result<Box<dyn Channel>> {
         let ring = Ring::new(channel::DEPTH, self.file.clone())?;

@@ -10,22 +10,39 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+};
+use rustix::process::{Resource, getrlimit};
 
 /// The least unit of versions: what the system gives and takes memory by.
 pub(super) const PAGE: u64 = 4096;
+/// Address space kept for growing, at least; four times its size is kept of a larger device.
+const ROOM_TO_GROW: usize = 1 << 38;
 /// Versions; units share them modulo this. A power of two.
 const VERSIONS: u64 = 1024;
 /// Looks at a version before giving up the core: its writer may have been descheduled.
 const SPINS: u32 = 200;
 
+/// A mapping that may not be touched yet.
+fn reserve(length: usize) -> std::io::Result<NonNull<u8>> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping where the kernel likes, so nothing is mapped over.
+    let base = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::empty(), flags)? };
+    NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory.into())
+}
+
 /// Anonymous memory with a sequence lock per page, or per block where that is larger.
 #[derive(Debug)]
 pub(super) struct Memory {
     base: NonNull<u8>,
-    bytes: u64,
+    /// Of the mapping, only the first of which may be touched.
+    reserved: usize,
+    bytes: AtomicU64,
+    /// Blocks that hosts see.
+    blocks: AtomicU64,
     /// Bytes that a guard is for, as a power of two: dividing costs as much as a lock.
     unit: u32,
     guards: Box<[Guard]>,
@@ -49,7 +66,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length, and no borrow outlives `self`. It can only
         // fail for arguments that were never mapped.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes as usize) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved) };
     }
 }
 
@@ -59,29 +76,64 @@ impl Memory {
         let unit = PAGE.max(block.into()).ilog2();
         let bytes = bytes.next_multiple_of(1 << unit);
         let length = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel likes, so nothing is mapped over.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, flags)? };
-        let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        // Address space costs nothing where nobody limits it.
+        let is_limited = getrlimit(Resource::As).current.is_some();
+        let more = length.saturating_mul(4).max(ROOM_TO_GROW);
+        let (base, reserved) = match if is_limited { None } else { reserve(more).ok() } {
+            Some(base) => (base, more),
+            None => (reserve(length)?, length),
+        };
         let guards = (0..VERSIONS).map(|_| Guard::default()).collect();
-        let memory = Self { base, bytes, unit, guards };
-        if huge {
-            // SAFETY: our own mapping; the advice keeps its content. A kernel without huge pages
-            // refuses, which costs speed only.
-            let _ = unsafe { madvise(base.as_ptr().cast(), length, Advice::LinuxHugepage) };
-        }
+        let (blocks, none) = (AtomicU64::new(0), AtomicU64::new(0));
+        let memory = Self { base, reserved, bytes: none, blocks, unit, guards };
+        memory.open(bytes, huge)?;
         Ok(memory)
+    }
+
+    /// Lets the first `bytes` of what is reserved be touched.
+    fn open(&self, bytes: u64, huge: bool) -> std::io::Result<()> {
+        let from = self.bytes();
+        let length = bytes.saturating_sub(from) as usize;
+        if bytes > self.reserved as u64 {
+            return Err(std::io::ErrorKind::OutOfMemory.into());
+        }
+        // SAFETY: inside our own mapping, beyond what anybody touches; with the protection below
+        // it may be touched like the rest.
+        unsafe {
+            let start = self.base.as_ptr().add(from as usize).cast();
+            mprotect(start, length, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            if huge {
+                // It keeps the content. A kernel without huge pages refuses: it costs speed only.
+                let _ = madvise(start, length, Advice::LinuxHugepage);
+            }
+        }
+        self.bytes.fetch_max(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes room for `bytes`, which nobody sees yet.
+    pub(super) fn extend(&self, bytes: u64, huge: bool) -> std::io::Result<()> {
+        self.open(bytes.next_multiple_of(1 << self.unit).max(self.bytes()), huge)
+    }
+
+    /// Shows so many blocks from now on.
+    pub(super) fn show(&self, blocks: u64) {
+        self.blocks.fetch_max(blocks, Ordering::Release);
+    }
+
+    /// Blocks that hosts see.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
     }
 
     /// Size in bytes: whole pages.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.load(Ordering::Acquire)
     }
 
     /// Where `range` starts.
     pub(super) fn at(&self, range: &Range<u64>) -> *mut u8 {
-        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} is outside");
+        assert!(range.start <= range.end && range.end <= self.bytes(), "{range:?} is outside");
         // SAFETY: inside the mapping, checked above.
         unsafe { self.base.as_ptr().add(range.start as usize) }
     }

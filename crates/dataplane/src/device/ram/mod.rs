@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Channel, Device, Done, Error, Geometry, Io, Op};
+use super::{Channel, Device, Done, Error, Geometry, Io, Op, larger};
 use crate::wire::Status;
 
 mod memory;
@@ -21,7 +21,7 @@ pub use pins::{Loan, Pinned};
 /// A device in memory; its content goes with the process.
 #[derive(Debug)]
 pub struct Ram {
-    geometry: Geometry,
+    block_size: u32,
     huge: bool,
     memory: Arc<Memory>,
     /// How long taking the memory took; `None` while it is taken as it is written.
@@ -37,7 +37,9 @@ impl Ram {
     pub fn new(geometry: Geometry, huge: bool) -> Result<Self, Error> {
         let memory = Memory::new(geometry.bytes(), geometry.block_size, huge)
             .map_err(Error::system("ram", "cannot map the memory", "ask for a smaller size"))?;
-        Ok(Self { geometry, huge, memory: Arc::new(memory), taken: None })
+        let (block_size, memory) = (geometry.block_size, Arc::new(memory));
+        memory.show(geometry.blocks);
+        Ok(Self { block_size, huge, memory, taken: None })
     }
 
     /// Takes all the memory now, so that no first write of a page waits for the system; calls
@@ -47,7 +49,7 @@ impl Ram {
     /// # Errors
     /// When the system has not got as much.
     pub fn populate(&mut self, progress: &(dyn Fn(u64) + Sync)) -> Result<(), Error> {
-        self.taken = Some(populate::populate(&self.memory, progress)?);
+        self.taken = Some(populate::populate(&self.memory, 0, progress)?);
         Ok(())
     }
 }
@@ -69,14 +71,14 @@ fn run(io: &mut Io, geometry: Geometry, memory: &Memory) -> Status {
 
 /// Does each request as it is submitted; the next poll hands it back.
 struct RamChannel {
-    geometry: Geometry,
+    block_size: u32,
     memory: Arc<Memory>,
     done: Vec<Done>,
 }
 
 impl Channel for RamChannel {
     fn submit(&mut self, mut io: Io) {
-        let status = run(&mut io, self.geometry, &self.memory);
+        let status = run(&mut io, geometry(self.block_size, &self.memory), &self.memory);
         self.done.push(io.done(status));
     }
 
@@ -87,18 +89,17 @@ impl Channel for RamChannel {
     }
 
     fn lend(&mut self, lba: u64, blocks: u32) -> Option<Loan> {
-        let Geometry { block_size, .. } = self.geometry;
-        let block = u64::from(block_size);
+        let block = u64::from(self.block_size);
         let range = lba * block..(lba + u64::from(blocks)) * block;
-        let is_inside = self.geometry.contains(lba, blocks.into());
-        is_inside.then(|| Loan::new(self.memory.clone(), range, block_size))
+        let is_inside = geometry(self.block_size, &self.memory).contains(lba, blocks.into());
+        is_inside.then(|| Loan::new(self.memory.clone(), range, self.block_size))
     }
 
     fn store(&mut self, lba: u64, data: &[u8]) -> bool {
-        let block = u64::from(self.geometry.block_size);
+        let block = u64::from(self.block_size);
         let blocks = data.len() as u64 / block;
-        let is_inside =
-            (data.len() as u64).is_multiple_of(block) && self.geometry.contains(lba, blocks);
+        let is_inside = (data.len() as u64).is_multiple_of(block)
+            && geometry(self.block_size, &self.memory).contains(lba, blocks);
         if is_inside {
             self.memory.write(lba * block, data);
         }
@@ -106,9 +107,29 @@ impl Channel for RamChannel {
     }
 }
 
+/// The size as hosts see it.
+fn geometry(block_size: u32, memory: &Memory) -> Geometry {
+    Geometry { block_size, blocks: memory.blocks() }
+}
+
 impl Device for Ram {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        geometry(self.block_size, &self.memory)
+    }
+    fn grow(&self, bytes: u64) -> Result<(), Error> {
+        let blocks = larger(self.geometry(), bytes).map_err(|why| Error::unfit("ram", why))?;
+        let before = self.memory.bytes();
+        let remedy = "raise the limit of address space (ulimit -v), or add another namespace";
+        self.memory.extend(bytes, self.huge).map_err(Error::system(
+            "ram",
+            "has no address space to grow into",
+            remedy,
+        ))?;
+        if self.taken.is_some() {
+            populate::populate(&self.memory, before, &|_| {})?;
+        }
+        self.memory.show(blocks);
+        Ok(())
     }
     fn describe(&self) -> String {
         let pages = if self.huge { ", huge pages where the kernel has them" } else { "" };
@@ -122,14 +143,34 @@ impl Device for Ram {
         128 << 10 // Done while everybody waits: some 10 µs.
     }
     fn open(&self) -> std::io::Result<Box<dyn Channel>> {
-        let (geometry, memory) = (self.geometry, self.memory.clone());
-        Ok(Box::new(RamChannel { geometry, memory, done: Vec::new() }))
+        let (block_size, memory) = (self.block_size, self.memory.clone());
+        Ok(Box::new(RamChannel { block_size, memory, done: Vec::new() }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_grows_under_open_channels_and_keeps_what_is_in_it() {
+        let geometry = Geometry { block_size: 512, blocks: 9 };
+        let mut ram = Ram::new(geometry, false).unwrap();
+        ram.populate(&|_| {}).unwrap();
+        let mut disk = ram.open().unwrap();
+        assert!(disk.store(8, &[7; 512]) && !disk.store(9, &[9; 512]));
+        ram.grow(1 << 20).unwrap();
+        assert_eq!(ram.geometry().blocks, 2048);
+        assert!(disk.store(9, &[9; 512]) && disk.store(2047, &[1; 512]) && !disk.store(2048, &[1]));
+        let lent = disk.lend(7, 3).unwrap();
+        let bytes = lent.pin(0).unwrap();
+        assert_eq!([0, 512, 1024].map(|at| bytes[at]), [0, 7, 9]);
+        for (size, word) in [(512, "does not shrink"), (1 << 20 | 1, "multiple of 512 B")] {
+            let error = ram.grow(size).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        ram.grow(1 << 20).unwrap();
+    }
 
     #[test]
     fn whole_blocks_inside_are_stored_at_once() {

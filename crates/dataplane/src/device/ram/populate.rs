@@ -15,16 +15,21 @@ use crate::device::{Error, room};
 /// Taken by one thread at once: large enough to cost nothing, small enough to show progress.
 const PIECE: u64 = 64 << 20;
 
-/// Takes all of `memory` and calls `taken` with the bytes of each piece; returns how long it took.
+/// Takes `memory` from byte `from` on and calls `taken` with the bytes of each piece; returns how
+/// long it took.
 /// Content stays.
 ///
 /// # Errors
 /// When the system has not got as much: found out before, as running out ends processes.
-pub(super) fn populate(memory: &Memory, taken: &(dyn Fn(u64) + Sync)) -> Result<Duration, Error> {
+pub(super) fn populate(
+    memory: &Memory,
+    from: u64,
+    taken: &(dyn Fn(u64) + Sync),
+) -> Result<Duration, Error> {
     let start = Instant::now();
-    let pieces = memory.bytes().div_ceil(PIECE);
+    let pieces = (memory.bytes() - from).div_ceil(PIECE);
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let next = AtomicU64::new(0);
+    let next = AtomicU64::new(from);
     let has_failed = AtomicBool::new(false);
     let work = || {
         while !has_failed.load(Ordering::Relaxed) {
@@ -104,7 +109,7 @@ mod tests {
         let memory = Memory::new(bytes, 4096, false).unwrap();
         memory.write(PIECE, &[7; PAGE as usize]);
         let (before, taken) = (resident(), AtomicU64::new(0));
-        populate(&memory, &|more| _ = taken.fetch_add(more, Ordering::Relaxed)).unwrap();
+        populate(&memory, 0, &|more| _ = taken.fetch_add(more, Ordering::Relaxed)).unwrap();
         assert_eq!(taken.into_inner(), bytes);
         // Other tests of the process come and go, but are small.
         assert!(resident() - before > bytes / 2, "{before} {}", resident());
@@ -116,7 +121,7 @@ mod tests {
     #[test]
     fn more_than_there_is_is_refused_before_it_is_taken() {
         let memory = Memory::new(1 << 45, 4096, false).unwrap();
-        let error = populate(&memory, &|_| panic!("took some")).unwrap_err().to_string();
+        let error = populate(&memory, 0, &|_| panic!("took some")).unwrap_err().to_string();
         assert!(error.contains("32 TiB") && error.contains("lazy"), "{error}");
         check(16, Some(16)).unwrap();
         check(1 << 60, None).unwrap();

@@ -7,7 +7,7 @@ use ebb_policy::reactor::{Placement, Scheduler, Wait};
 use ebb_policy::units::Nanos;
 use proptest::prelude::*;
 
-use super::{Recorder, Script, Seen, config, wait_for};
+use super::{Recorder, Script, Seen, all, config, wait_for};
 use crate::reactor::{Runtime, Task};
 
 const CORES: usize = 4;
@@ -104,4 +104,32 @@ fn stopping_amid_moves_gives_every_task_back_in_order() {
             seen.events.store(0, Ordering::Release);
         }
     }
+}
+
+#[test]
+fn another_scheduler_takes_over_all_threads_and_cores() {
+    let seen: Vec<_> = (0..5).map(Seen::new).collect();
+    let block = all(Wait::Block { spin: Nanos::ZERO });
+    let mut config = config(CORES, block);
+    config.coarse = Nanos::from_millis(5);
+    let runtime = Runtime::start(config, tasks(&seen)).unwrap();
+    let helm = runtime.helm();
+    assert!(helm.is_taken());
+    for to in [2_u16, 1] {
+        let start = move |placement: &mut Placement| {
+            // As at the start of a runtime.
+            assert_eq!(placement.core_of(), [0, 1, 2, 3, 0]);
+            assert!(placement.waits().iter().all(|wait| *wait == Wait::Poll));
+            (0..5).for_each(|thread| placement.move_thread(thread, to, "test:all"));
+        };
+        helm.give(Box::new(Script { start, fine: |_: &mut Placement| {}, period: None }));
+        wait_for("all threads on one core", || {
+            let shot = runtime.snapshot();
+            helm.is_taken() && shot.threads.iter().all(|thread| thread.core == to)
+        });
+    }
+    assert!(runtime.snapshot().cores.iter().all(|core| core.wait == Wait::Poll));
+    seen.iter().for_each(|seen| seen.request());
+    wait_for("every request", || seen.iter().all(|seen| seen.events() == 1));
+    assert_eq!(runtime.stop().len(), 5);
 }

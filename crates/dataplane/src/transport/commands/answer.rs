@@ -36,6 +36,7 @@ impl Commands {
             _ => return false,
         };
         self.count();
+        self.charge(length, context.now);
         if let Some(Queue::Io(io)) = &self.queue {
             io.account(sqe, &plan, Status::SUCCESS);
         }

@@ -46,7 +46,7 @@ impl<N: Network> Group<N> {
             if !self.hosts.is_starving(host) {
                 continue;
             }
-            for lane in 0..self.ledger.lanes() {
+            for lane in 0..self.channels.loads().len() {
                 let account = Account { host, lane };
                 count += Kind::ALL
                     .map(|kind| self.feed_account(account, kind, now))

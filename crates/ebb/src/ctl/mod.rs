@@ -1,0 +1,277 @@
+//! `ebb ctl`: changes a server at work, over its control socket.
+
+mod print;
+mod save;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use ebb_policy::units::Bytes;
+use serde_json::{Value, json};
+
+use crate::log::Level;
+use crate::out;
+use crate::rpc::client;
+
+/// Where the service has its socket.
+const SOCKET: &str = "/run/ebb-serve/serve.sock";
+
+/// Options of `ebb ctl`.
+///
+/// Changes a running `ebb serve` without a restart; hosts that are connected see namespaces, paths
+/// and addresses change by themselves. What is changed lasts until the server ends: `ebb ctl save`
+/// keeps it. Who may use the control socket may do all of this: root and the server's user, and a
+/// group that --control-group names.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ebb ctl status
+  ebb ctl namespace add file:/srv/second.img,create,size=10GiB
+  ebb ctl namespace resize 2 20GiB
+  ebb ctl limit set nqn.2014-08.org.nvmexpress:uuid:UUID --iops 5000 --bytes-per-second 200MiB
+  ebb ctl ana set 192.0.2.10:4420 inaccessible     (hosts go to another path)
+  ebb ctl save                                     (into the file that the server started from)
+docs/ctl.md has more.")]
+pub struct CtlArgs {
+    /// The server's control socket, as given to it with --control.
+    #[arg(long, value_name = "PATH", global = true, default_value = SOCKET)]
+    socket: PathBuf,
+
+    /// Print JSON (docs/json-schema/ctl-1.json; of status, serve-status-1.json).
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what the server does, as `ebb status` does.
+    Status,
+    /// Namespaces: list, add, remove, resize.
+    #[command(subcommand)]
+    Namespace(Namespace),
+    /// Hosts that may connect: list, add, remove, disconnect.
+    #[command(subcommand)]
+    Host(Host),
+    /// Addresses to listen on: list, add, remove.
+    #[command(subcommand)]
+    Listener(Listener),
+    /// What a host may do in a second, on all its queues together.
+    #[command(subcommand)]
+    Limit(Limit),
+    /// States of paths (ANA): hosts prefer, use or leave the paths by an address.
+    #[command(subcommand)]
+    Ana(Ana),
+    /// The scheduler of the cores.
+    #[command(subcommand)]
+    Scheduler(Scheduler),
+    /// What the server tells on standard error.
+    #[command(subcommand)]
+    LogLevel(LogLevel),
+    /// Write the configuration that the server would start from as it is now.
+    Save(save::SaveArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum Namespace {
+    /// List the namespaces, with their devices.
+    List,
+    /// Add a namespace; hosts find it by themselves.
+    Add {
+        /// As for `ebb serve --namespace`: null:SIZE, ram:SIZE, file:PATH or
+        /// raid5:PATH,PATH,PATH, with options.
+        #[arg(value_name = "KIND:...")]
+        device: String,
+        /// Its number [default: the lowest that is free].
+        #[arg(long, value_name = "NUMBER")]
+        id: Option<u32>,
+    },
+    /// Remove a namespace, in use or not: what its device has ends, other commands are refused,
+    /// then the device is flushed and closed.
+    Remove {
+        /// Its number.
+        #[arg(value_name = "NUMBER")]
+        id: u32,
+    },
+    /// Let a namespace of memory or a file grow; none shrinks, as data would be lost.
+    Resize {
+        /// Its number.
+        #[arg(value_name = "NUMBER")]
+        id: u32,
+        /// Its new size, such as 20GiB.
+        #[arg(value_name = "SIZE")]
+        size: Bytes,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Host {
+    /// List the hosts that are named, connected or limited.
+    List,
+    /// Let a host connect; from then on only hosts that are named may.
+    Add {
+        /// Its NQN.
+        nqn: String,
+        /// File with its key, as for `ebb serve --dhchap-key`; without, its name is enough.
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// File with the target's key for it, as for `ebb serve --dhchap-ctrl-key`.
+        #[arg(long, value_name = "FILE", requires = "key")]
+        ctrl_key: Option<PathBuf>,
+    },
+    /// Let a host connect no more, and end its connections.
+    Remove {
+        /// Its NQN.
+        nqn: String,
+    },
+    /// End a host's connections: it may connect again, with the keys it has now.
+    Disconnect {
+        /// Its NQN.
+        nqn: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Listener {
+    /// List the addresses, with the states of the paths by them.
+    List,
+    /// Listen on one more address.
+    Add {
+        /// Where.
+        #[arg(value_name = "ADDRESS:PORT")]
+        address: SocketAddr,
+    },
+    /// Do not listen on an address any more, and close the connections that came by it.
+    Remove {
+        /// Where.
+        #[arg(value_name = "ADDRESS:PORT")]
+        address: SocketAddr,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Limit {
+    /// Limit a host. It is slowed down, not refused; `host list` shows limits.
+    Set {
+        /// Its NQN.
+        nqn: String,
+        /// I/O commands a second, 10 at least.
+        #[arg(long, value_name = "NUMBER", required_unless_present = "bytes_per_second")]
+        iops: Option<u64>,
+        /// Data a second, read and written, 64 KiB at least.
+        #[arg(long, value_name = "SIZE")]
+        bytes_per_second: Option<Bytes>,
+    },
+    /// Limit a host no more.
+    Clear {
+        /// Its NQN.
+        nqn: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Ana {
+    /// Set the state of the paths by an address: all of them, or that to one namespace.
+    Set {
+        /// The address, as `listener list` shows it.
+        #[arg(value_name = "ADDRESS:PORT")]
+        listener: SocketAddr,
+        /// [NAMESPACE] STATE: the number of a namespace, then optimized, non-optimized,
+        /// inaccessible or change (which hosts take to end within 30 s).
+        #[arg(value_names = ["NAMESPACE", "STATE"], num_args = 1..=2, required = true)]
+        what: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Scheduler {
+    /// Let another scheduler take over, within a second; `ebb serve --scheduler list` has all.
+    Set {
+        /// Its name, with parameters if need be.
+        name: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum LogLevel {
+    /// Tell messages of this level and above.
+    Set {
+        /// The level.
+        level: Level,
+    },
+}
+
+/// A path that means the same to the server.
+fn whole(path: &Option<PathBuf>) -> Result<Option<PathBuf>> {
+    Ok(path.as_ref().map(std::path::absolute).transpose()?)
+}
+
+/// The method of a command, with its parameters.
+fn method(command: &Command) -> Result<(&'static str, Value)> {
+    let nqn = |nqn: &String| json!({ "nqn": nqn });
+    Ok(match command {
+        Command::Status => ("status", json!({})),
+        Command::Save(_) => ("config.get", json!({})),
+        Command::Namespace(Namespace::List) => ("namespace.list", json!({})),
+        Command::Namespace(Namespace::Add { device, id }) => {
+            ("namespace.add", json!({ "device": device, "id": id }))
+        }
+        Command::Namespace(Namespace::Remove { id }) => ("namespace.remove", json!({ "id": id })),
+        Command::Namespace(Namespace::Resize { id, size }) => {
+            ("namespace.resize", json!({ "id": id, "bytes": size.0 }))
+        }
+        Command::Host(Host::List) => ("host.list", json!({})),
+        Command::Host(Host::Add { nqn, key, ctrl_key }) => {
+            let (key, ctrl_key) = (whole(key)?, whole(ctrl_key)?);
+            ("host.add", json!({ "nqn": nqn, "key": key, "ctrl_key": ctrl_key }))
+        }
+        Command::Host(Host::Remove { nqn: name }) => ("host.remove", nqn(name)),
+        Command::Host(Host::Disconnect { nqn: name }) => ("host.disconnect", nqn(name)),
+        Command::Listener(Listener::List) => ("listener.list", json!({})),
+        Command::Listener(Listener::Add { address }) => {
+            ("listener.add", json!({ "address": address }))
+        }
+        Command::Listener(Listener::Remove { address }) => {
+            ("listener.remove", json!({ "address": address }))
+        }
+        Command::Limit(Limit::Set { nqn, iops, bytes_per_second }) => {
+            let rate = bytes_per_second.map(|rate| rate.0);
+            ("limit.set", json!({ "nqn": nqn, "iops": iops, "bytes_per_second": rate }))
+        }
+        Command::Limit(Limit::Clear { nqn: name }) => ("limit.clear", nqn(name)),
+        Command::Ana(Ana::Set { listener, what }) => {
+            let (namespace, state) = match &what[..] {
+                [namespace, state] => {
+                    let wrong = |_| {
+                        crate::exit::usage(format!(
+                            "'{namespace}' is no namespace's number; write ebb ctl ana set \
+                         ADDRESS:PORT [NAMESPACE] STATE"
+                        ))
+                    };
+                    (Some(namespace.parse::<u32>().map_err(wrong)?), state)
+                }
+                what => (None, &what[0]),
+            };
+            ("ana.set", json!({ "address": listener, "namespace": namespace, "state": state }))
+        }
+        Command::Scheduler(Scheduler::Set { name }) => ("scheduler.set", json!({ "name": name })),
+        Command::LogLevel(LogLevel::Set { level }) => ("log-level.set", json!({ "level": level })),
+    })
+}
+
+/// Asks the server, and shows what it says.
+pub fn run(args: &CtlArgs) -> Result<()> {
+    let (method, params) = method(&args.command)?;
+    let ask = || client::call::<Value>(&args.socket, method, &params);
+    let reply = match &args.command {
+        Command::Save(to) => json!({ "done": save::run(to, serde_json::from_value(ask()?)?)? }),
+        _ => ask()?,
+    };
+    if args.json {
+        return out::json(&print::versioned(reply));
+    }
+    out::print(print::text(method, reply)?)
+}

@@ -1,0 +1,197 @@
+//! Who gets in, and how much of the target each host may have.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use ebb_dataplane::controller::{Allowed, Subsystem, check_nqn};
+use serde::Deserialize;
+use serde_json::{Value, to_value};
+
+use super::super::options::Options;
+use super::{Control, Running, done, replies, texts};
+use crate::exit::usage;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    nqn: String,
+    /// Files with its key, and with ours for it.
+    key: Option<PathBuf>,
+    ctrl_key: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    nqn: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    nqn: String,
+    iops: Option<u64>,
+    bytes_per_second: Option<u64>,
+}
+
+/// Whether NQN=FILE is of this host.
+fn is_of(text: &str, nqn: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, _)| name == nqn)
+}
+
+/// How a host gets in.
+fn access(options: &Options, nqn: &str) -> &'static str {
+    let named = !options.allow_host.is_empty() || !options.dhchap_key.is_empty();
+    match () {
+        () if options.dhchap_key.iter().any(|text| is_of(text, nqn)) => "key",
+        () if options.allow_host.iter().any(|name| name == nqn) => "name",
+        () if named => "none",
+        () => "any",
+    }
+}
+
+/// The options without this host.
+fn without(options: &Options, nqn: &str) -> Options {
+    let mut options = options.clone();
+    options.allow_host.retain(|name| name != nqn);
+    options.dhchap_key.retain(|text| !is_of(text, nqn));
+    options.dhchap_ctrl_key.retain(|text| !is_of(text, nqn));
+    options
+}
+
+impl Running {
+    /// Lets those in that `options` name.
+    fn admit(&mut self, options: Options) -> Result<()> {
+        let names = options.allow_host.clone();
+        self.vault.update(&options)?;
+        let names = Some(names).filter(|names| !names.is_empty());
+        let set = self.subsystem().set_allowed_hosts(names);
+        set.map_err(|error| usage(error.to_string()))?;
+        self.options = options;
+        Ok(())
+    }
+}
+
+fn checked(nqn: &str) -> Result<()> {
+    check_nqn(nqn).map_err(|error| usage(error.to_string()))
+}
+
+impl Control {
+    pub(super) fn hosts(&self) -> Result<Value> {
+        self.with(|running| {
+            let options = &running.options;
+            let names = options.allow_host.iter().map(String::as_str);
+            let keys = options.dhchap_key.iter().filter_map(|text| text.split_once('='));
+            let connected = running.subsystem().connected();
+            let limited = running.limits.keys().map(String::as_str);
+            let all = names.chain(keys.map(|(name, _)| name)).chain(limited);
+            let all = all.chain(connected.keys().map(String::as_str));
+            let mut hosts = BTreeMap::new();
+            for nqn in all {
+                let limit = running.limits.get(nqn).copied().unwrap_or_default();
+                hosts.entry(nqn).or_insert_with(|| replies::Host {
+                    nqn: nqn.to_owned(),
+                    access: access(options, nqn).to_owned(),
+                    controllers: connected.get(nqn).copied().unwrap_or(0),
+                    iops: limit.iops,
+                    bytes_per_second: limit.bytes_per_second,
+                });
+            }
+            let any = options.allow_host.is_empty() && options.dhchap_key.is_empty();
+            let hosts = hosts.into_values().collect();
+            Ok(to_value(replies::Hosts { any, hosts })?)
+        })
+    }
+
+    pub(super) fn add_host(&self, Add { nqn, key, ctrl_key }: Add) -> Result<Value> {
+        checked(&nqn)?;
+        if let Some(path) = key.iter().chain(&ctrl_key).find(|path| !path.is_absolute()) {
+            return Err(usage(format!("{}: give the whole path", path.display())));
+        }
+        self.with(|running| {
+            let was_open = access(&running.options, &nqn) == "any";
+            let mut options = without(&running.options, &nqn);
+            let pair = |path: &PathBuf| format!("{nqn}={}", path.display());
+            match &key {
+                Some(path) => options.dhchap_key.push(pair(path)),
+                None => options.allow_host.push(nqn.clone()),
+            }
+            options.dhchap_ctrl_key.extend(ctrl_key.iter().map(pair));
+            running.admit(options)?;
+            self.warn(running);
+            let how = if key.is_some() { "with its key" } else { "without a key" };
+            let others = match was_open {
+                true => {
+                    "; from now on only hosts that are named may connect, those that are \
+                         connected stay"
+                }
+                false => "",
+            };
+            Ok(done(format!("host {nqn} may connect {how}{others}")))
+        })
+    }
+
+    pub(super) fn remove_host(&self, Named { nqn }: &Named) -> Result<Value> {
+        self.with(|running| {
+            if !matches!(access(&running.options, nqn), "key" | "name") {
+                return Err(usage(format!(
+                    "host {nqn} is not named; ebb ctl host list shows who is"
+                )));
+            }
+            let options = without(&running.options, nqn);
+            if access(&options, nqn) == "any" {
+                return Err(usage(format!(
+                    "{nqn} is the last host that is named: without it anyone could connect; name \
+                     another first with ebb ctl host add"
+                )));
+            }
+            running.admit(options)?;
+            self.warn(running);
+            let count = running.subsystem().expel(nqn);
+            Ok(done(format!("host {nqn} may not connect any more; {}", ended(count))))
+        })
+    }
+
+    pub(super) fn disconnect_host(&self, Named { nqn }: &Named) -> Result<Value> {
+        checked(nqn)?;
+        self.with(|running| {
+            let count = running.subsystem().expel(nqn);
+            Ok(done(format!("host {nqn}: {}", ended(count))))
+        })
+    }
+
+    pub(super) fn set_limit(&self, limit: Limit) -> Result<Value> {
+        let Limit { nqn, iops, bytes_per_second } = limit;
+        let allowed = Allowed { iops, bytes_per_second };
+        texts::check(allowed)?;
+        self.with(|running| {
+            allow(running.subsystem(), &nqn, allowed)?;
+            let text = texts::of_limit(&nqn, allowed);
+            running.limits.insert(nqn, allowed);
+            Ok(done(format!("limited: {text}")))
+        })
+    }
+
+    pub(super) fn clear_limit(&self, Named { nqn }: &Named) -> Result<Value> {
+        self.with(|running| {
+            allow(running.subsystem(), nqn, Allowed::default())?;
+            Ok(done(match running.limits.remove(nqn) {
+                Some(_) => format!("host {nqn} has no limit any more"),
+                None => format!("host {nqn} had no limit"),
+            }))
+        })
+    }
+}
+
+fn allow(subsystem: &Subsystem, nqn: &str, allowed: Allowed) -> Result<()> {
+    subsystem.allow(nqn, allowed).map_err(|error| usage(error.to_string()))
+}
+
+fn ended(count: usize) -> String {
+    match count {
+        0 => "it was not connected".to_owned(),
+        1 => "its controller was ended".to_owned(),
+        _ => format!("its {count} controllers were ended"),
+    }
+}

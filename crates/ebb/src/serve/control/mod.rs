@@ -1,0 +1,281 @@
+//! What `ebb ctl` can ask of `ebb serve`: looked up and changed on a thread of its own. Reactors
+//! are told by what they look at anyway; none of them waits.
+
+mod hosts;
+mod namespaces;
+mod paths;
+pub mod replies;
+mod saved;
+mod texts;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use ebb_dataplane::controller::{Allowed, Subsystem};
+use ebb_dataplane::reactor::Helm;
+use ebb_dataplane::transport::{Doors, Fleet};
+use ebb_policy::reactor::{self as scheduling, Machine};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::access::{self, Vault};
+use super::facts::Facts;
+use super::options::Options;
+use super::status::Observer;
+use super::{Server, devices};
+use crate::exit::{self, usage};
+use crate::log::{self, Level};
+use crate::out;
+use crate::rpc::{Fault, Methods, code};
+
+pub use paths::listen;
+
+/// How long a group or a device is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Changes a server.
+pub struct Control {
+    /// `None` once the server ends.
+    running: Mutex<Option<Running>>,
+    facts: Arc<Facts>,
+    observer: Arc<Observer>,
+    machine: Machine,
+    helm: Helm,
+    /// The file that the server was started from.
+    file: Option<PathBuf>,
+}
+
+/// What is changed, one thing at a time.
+struct Running {
+    /// As they are now, but for what follows.
+    options: Options,
+    /// As given to --namespace.
+    namespaces: BTreeMap<u32, String>,
+    limits: BTreeMap<String, Allowed>,
+    fleet: Fleet,
+    doors: Arc<Doors>,
+    vault: Arc<Vault>,
+}
+
+impl Running {
+    fn subsystem(&self) -> &Arc<Subsystem> {
+        self.fleet.subsystem()
+    }
+}
+
+/// Lets limits and paths be as `options` say.
+///
+/// # Errors
+/// Names the option that is not right.
+pub fn begin(options: &Options, subsystem: &Subsystem) -> Result<()> {
+    for text in &options.limit {
+        let (host, allowed) = texts::limit(text)?;
+        subsystem.allow(&host, allowed).map_err(|error| usage(format!("--limit {error}")))?;
+    }
+    for text in &options.ana {
+        let (address, group, state) = texts::path(text)?;
+        if !subsystem.set_ana(address, group, state) {
+            return Err(usage(format!(
+                "--ana {text}: it does not --listen there, or not so many \
+                                      namespaces are possible"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Says what a scheduler needs besides.
+pub fn note_governor(scheduler: &str) {
+    if scheduler.ends_with("governor") {
+        out::note(format_args!(
+            "{scheduler}: only `ebb run` sets the frequencies it asks for (machine.reactors); \
+             without it, cores poll at the one the system chooses"
+        ));
+    }
+}
+
+impl Control {
+    /// Of `server`, started with `options`, in part from `file`.
+    pub fn new(
+        server: &Server,
+        options: Options,
+        file: Option<PathBuf>,
+        observer: Arc<Observer>,
+    ) -> Self {
+        let fleet = Fleet::new(server.subsystem.clone(), server.stewards.clone(), PATIENCE);
+        // All of it was read once: nothing is wrong with it.
+        let (mut namespaces, mut last) = (BTreeMap::new(), 0);
+        for (id, text) in options.namespace.iter().filter_map(|text| {
+            let (id, text) = devices::numbered(text, last).ok()?;
+            last = id;
+            Some((id, text))
+        }) {
+            namespaces.insert(id, text.to_owned());
+        }
+        let limits = options.limit.iter().filter_map(|text| texts::limit(text).ok()).collect();
+        let running = Running {
+            options,
+            namespaces,
+            limits,
+            fleet,
+            doors: server.doors.clone(),
+            vault: server.vault.clone(),
+        };
+        Self {
+            running: Mutex::new(Some(running)),
+            facts: server.facts.clone(),
+            observer,
+            machine: server.machine.clone(),
+            helm: server.runtime.helm(),
+            file: file.and_then(|file| file.canonicalize().ok()),
+        }
+    }
+
+    /// Changes nothing more, and lets go of the devices: their last owner stops them in order.
+    pub fn end(&self) {
+        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Running) -> Result<T>) -> Result<T> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = running.as_mut() else { bail!("the server is ending") };
+        act(running)
+    }
+
+    /// What to tell of who gets in, after a change of it.
+    fn warn(&self, running: &Running) {
+        let warning = access::warning(&running.options, &running.subsystem().addresses());
+        let before = self.facts.warning();
+        if let Some(warning) = warning.as_ref().filter(|warning| before.as_ref() != Some(warning)) {
+            log::tell(Level::Warning, warning);
+        }
+        self.facts.tell(|told| told.warning = warning);
+    }
+
+    fn set_scheduler(&self, name: &str) -> Result<Value> {
+        let scheduler =
+            scheduling::by_name(name, &self.machine).map_err(|error| usage(error.to_string()))?;
+        let plain = scheduler.name().to_owned();
+        self.with(|running| {
+            self.helm.give(scheduler);
+            let start = Instant::now();
+            while !self.helm.is_taken() {
+                if start.elapsed() > PATIENCE {
+                    bail!("the main core did not take it; look at its status");
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            running.options.scheduler = Some(name.to_owned());
+            self.facts.tell(|told| told.scheduler = plain);
+            note_governor(name);
+            Ok(done(format!("scheduler {name} has taken over")))
+        })
+    }
+
+    fn set_log_level(&self, level: Level) -> Result<Value> {
+        self.with(|running| {
+            log::set(level);
+            running.options.log_level = Some(level);
+            Ok(done(format!("messages of level {} and above are told", level.name())))
+        })
+    }
+
+    fn dispatch(&self, method: &str, params: Map<String, Value>) -> Result<Value> {
+        match method {
+            "status" => {
+                empty(params)?;
+                Ok(serde_json::to_value(self.observer.status())?)
+            }
+            "namespace.list" => empty(params).and_then(|()| self.namespaces()),
+            "namespace.add" => self.add_namespace(read(params)?),
+            "namespace.remove" => self.remove_namespace(read(params)?),
+            "namespace.resize" => self.resize_namespace(read(params)?),
+            "host.list" => empty(params).and_then(|()| self.hosts()),
+            "host.add" => self.add_host(read(params)?),
+            "host.remove" => self.remove_host(&read(params)?),
+            "host.disconnect" => self.disconnect_host(&read(params)?),
+            "limit.set" => self.set_limit(read(params)?),
+            "limit.clear" => self.clear_limit(&read(params)?),
+            "listener.list" => empty(params).and_then(|()| self.listeners()),
+            "listener.add" => self.add_listener(read(params)?),
+            "listener.remove" => self.remove_listener(&read(params)?),
+            "ana.set" => self.set_ana(&read(params)?),
+            "scheduler.set" => {
+                let Name { name } = read(params)?;
+                self.set_scheduler(&name)
+            }
+            "log-level.set" => {
+                let LevelOf { level } = read(params)?;
+                self.set_log_level(level)
+            }
+            _ => empty(params).and_then(|()| self.configuration()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Name {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LevelOf {
+    level: Level,
+}
+
+/// Parameters of a method.
+fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T> {
+    serde_json::from_value(Value::Object(params)).map_err(|error| usage(error.to_string()))
+}
+
+/// A method without parameters.
+fn empty(params: Map<String, Value>) -> Result<()> {
+    match params.keys().next() {
+        None => Ok(()),
+        Some(name) => Err(usage(format!("it takes no parameters, not '{name}'"))),
+    }
+}
+
+/// A change was made, which the log tells too.
+fn done(what: String) -> Value {
+    log::tell(Level::Info, format_args!("control: {what}"));
+    json!({ "done": what })
+}
+
+impl Methods for Control {
+    fn names(&self) -> &'static [&'static str] {
+        &[
+            "status",
+            "namespace.list",
+            "namespace.add",
+            "namespace.remove",
+            "namespace.resize",
+            "host.list",
+            "host.add",
+            "host.remove",
+            "host.disconnect",
+            "limit.set",
+            "limit.clear",
+            "listener.list",
+            "listener.add",
+            "listener.remove",
+            "ana.set",
+            "scheduler.set",
+            "log-level.set",
+            "config.get",
+        ]
+    }
+
+    fn call(&self, method: &str, params: Map<String, Value>) -> Result<Value, Fault> {
+        self.dispatch(method, params).map_err(|error| {
+            let code = if exit::is_usage(&error) { code::INVALID_PARAMS } else { code::FAILED };
+            Fault::new(code, exit::message(&error))
+        })
+    }
+}

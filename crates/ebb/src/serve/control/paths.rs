@@ -1,0 +1,122 @@
+//! Where hosts reach the server, and which paths they may use.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use ebb_dataplane::controller::{AnaState, MAX_PORTS, Subsystem};
+use ebb_dataplane::transport::Doors;
+use serde::Deserialize;
+use serde_json::{Value, to_value};
+
+use super::{Control, done, replies, texts};
+use crate::exit::usage;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    address: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ana {
+    address: SocketAddr,
+    namespace: Option<u32>,
+    state: String,
+}
+
+/// Listens on one more address; where that is.
+///
+/// # Errors
+/// When it cannot, or listens on as many as it may.
+pub fn listen(doors: &Doors, address: SocketAddr) -> Result<SocketAddr> {
+    if doors.addresses().len() >= MAX_PORTS {
+        return Err(usage(format!(
+            "cannot listen on {address}: {MAX_PORTS} addresses are the most"
+        )));
+    }
+    doors.open(address).with_context(|| {
+        format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
+    })
+}
+
+/// The states of all paths by an address, by namespace.
+fn states(subsystem: &Subsystem, address: SocketAddr) -> Vec<(u32, AnaState)> {
+    let ids = subsystem.namespaces().into_iter().map(|namespace| namespace.id);
+    ids.filter_map(|id| Some((id, subsystem.ana(address, id)?))).collect()
+}
+
+/// As --ana has it, for all paths that are not optimized.
+pub(super) fn options(subsystem: &Subsystem) -> Vec<String> {
+    let mut options = Vec::new();
+    for address in subsystem.addresses() {
+        let others = states(subsystem, address).into_iter();
+        let others = others.filter(|(_, state)| *state != AnaState::Optimized);
+        options.extend(others.map(|(id, state)| format!("{address}/{id}={}", state.name())));
+    }
+    options
+}
+
+impl Control {
+    pub(super) fn listeners(&self) -> Result<Value> {
+        self.with(|running| {
+            let subsystem = running.subsystem();
+            let row = |address: SocketAddr| {
+                let named = |(id, state): (u32, AnaState)| (id, state.name().to_owned());
+                let ana = states(subsystem, address).into_iter().map(named).collect();
+                replies::Listener { address: address.to_string(), ana }
+            };
+            let listeners = subsystem.addresses().into_iter().map(row).collect();
+            Ok(to_value(replies::Listeners { listeners })?)
+        })
+    }
+
+    pub(super) fn add_listener(&self, Place { address }: Place) -> Result<Value> {
+        self.with(|running| {
+            let address = listen(&running.doors, address)?;
+            running.subsystem().set_addresses(&running.doors.addresses());
+            self.warn(running);
+            Ok(done(format!("listening on {address}")))
+        })
+    }
+
+    pub(super) fn remove_listener(&self, Place { address }: &Place) -> Result<Value> {
+        self.with(|running| {
+            let addresses = running.doors.addresses();
+            if !addresses.contains(address) {
+                return Err(usage(format!("it does not listen on {address}")));
+            }
+            if addresses.len() == 1 {
+                return Err(usage(format!(
+                    "{address} is the last address: no host could come any more; add another first"
+                )));
+            }
+            running.doors.close(*address);
+            running.subsystem().set_addresses(&running.doors.addresses());
+            running.fleet.close(*address)?;
+            self.warn(running);
+            Ok(done(format!(
+                "not listening on {address} any more; the connections that came by it are closed"
+            )))
+        })
+    }
+
+    pub(super) fn set_ana(&self, Ana { address, namespace, state }: &Ana) -> Result<Value> {
+        let state = texts::state(state)?;
+        self.with(|running| {
+            if let Some(id) = namespace
+                && running.subsystem().namespace(*id).is_none()
+            {
+                return Err(usage(format!("there is no namespace {id}")));
+            }
+            if !running.subsystem().set_ana(*address, *namespace, state) {
+                return Err(usage(format!(
+                    "it does not listen on {address}; ebb ctl listener list shows where it does"
+                )));
+            }
+            let what =
+                namespace.map_or("all namespaces".to_owned(), |id| format!("namespace {id}"));
+            Ok(done(format!("{what} by {address}: {}", state.name())))
+        })
+    }
+}
