@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ebb_policy::units::Watts;
 use thiserror::Error;
 
-use super::auth::Rules;
+use super::auth::{Rules, TlsKeys};
 use crate::device::{self, Device};
 use crate::wire::Status;
 use crate::wire::fabrics::{DISCOVERY_NQN, MAX_CONTROLLER, MAX_NQN};
@@ -101,6 +101,8 @@ pub struct Config {
     pub allowed_hosts: Option<Vec<String>>,
     /// How those with keys authenticate themselves.
     pub authentication: Option<Rules>,
+    /// Keys of hosts for TLS, where listeners offer or require it.
+    pub tls: Option<Arc<dyn TlsKeys>>,
     /// I/O controllers at once, and again as many discovery controllers.
     pub max_controllers: u16,
     /// I/O queues of one controller.
@@ -133,6 +135,7 @@ impl Config {
             namespaces,
             allowed_hosts: None,
             authentication: None,
+            tls: None,
             max_controllers: 256,
             max_io_queues: 64,
             max_queue_depth: 128,

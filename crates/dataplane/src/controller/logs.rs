@@ -9,10 +9,11 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::association::Kind;
 use super::connect::ADMIN_DEPTH;
 use super::{AdminQueue, Direction, io};
+use crate::tls::Security;
 use crate::wire::command;
 use crate::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use crate::wire::identify::{padded, terminated};
-use crate::wire::log::{DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, id};
+use crate::wire::log::{DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, TLS_1_3, id};
 use crate::wire::{Sqe, Status};
 
 /// Pages of I/O controllers.
@@ -142,10 +143,14 @@ impl AdminQueue {
         // Read before the addresses: a change in between shows as one more generation.
         let generation = subsystem.generation.load(Ordering::Acquire);
         let addresses = super::lock(&subsystem.addresses).clone();
-        let addresses: Vec<_> =
-            addresses.into_iter().filter_map(|address| self.reachable(address)).collect();
+        let secured = super::lock(&subsystem.secured).clone();
+        let security = |address| secured.iter().find(|(one, _)| *one == address).map(|one| one.1);
+        let addresses: Vec<_> = addresses
+            .into_iter()
+            .filter_map(|address| Some((self.reachable(address)?, security(address))))
+            .collect();
         let mut served = vec![(3, DISCOVERY_NQN)];
-        if subsystem.allows(self.host()) {
+        if subsystem.allows(self.host(), true) {
             served.insert(0, (2, subsystem.nqn()));
         }
         let entries: Vec<_> = served
@@ -154,7 +159,7 @@ impl AdminQueue {
                 addresses
                     .iter()
                     .enumerate()
-                    .map(|(port, address)| discovery_entry(*kind, nqn, port as u16, *address))
+                    .map(|(port, listener)| discovery_entry(*kind, nqn, port as u16, *listener))
             })
             .collect();
         let header = DiscoveryHeader {
@@ -188,14 +193,21 @@ fn command_effects(opcode: u8) -> u32 {
     u32::from(io::is_supported(opcode)) * (1 | u32::from(changes) << 1 | NAMESPACE_SCOPE)
 }
 
-fn discovery_entry(kind: u8, nqn: &str, port: u16, address: SocketAddr) -> DiscoveryEntry {
+fn discovery_entry(
+    kind: u8,
+    nqn: &str,
+    port: u16,
+    (address, security): (SocketAddr, Option<Security>),
+) -> DiscoveryEntry {
+    let mut transport_specific = [0; 256];
+    transport_specific[0] = if security.is_some() { TLS_1_3 } else { 0 };
     DiscoveryEntry {
         transport: TCP,
         family: if address.is_ipv4() { 1 } else { 2 },
         kind,
-        // Not "no secure channel": libnvme before 1.5 takes it for TLS (its issue 612), and SECTYPE
-        // says it anyway.
-        requirements: 1 << 2,
+        // Never "no secure channel" required: libnvme before 1.5 takes it for TLS (its issue 612),
+        // later ones for secure channel concatenation. That there is TLS SECTYPE says anyway.
+        requirements: 1 << 2 | u8::from(security == Some(Security::Required)),
         port: port.into(),
         controller: ANY_CONTROLLER.into(),
         admin_entries: ADMIN_DEPTH.into(),
@@ -204,6 +216,7 @@ fn discovery_entry(kind: u8, nqn: &str, port: u16, address: SocketAddr) -> Disco
         service: padded(&address.port().to_string()),
         subsystem_nqn: terminated(nqn),
         address: padded(&address.ip().to_string()),
+        transport_specific,
         ..DiscoveryEntry::new_zeroed()
     }
 }

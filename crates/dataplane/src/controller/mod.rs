@@ -34,7 +34,7 @@ mod properties;
 mod tests;
 
 pub use admin::{AdminQueue, Reply};
-pub use auth::{Authentication, Failure, Keys, Rules, Secrets, Tally, Wake};
+pub use auth::{Authentication, Failure, Greeting, Keys, Rules, Secrets, Tally, TlsKeys, Wake};
 pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
     PowerControl, PowerState, check_nqn,
@@ -58,6 +58,7 @@ use self::auth::Access;
 use self::counters::Ledger;
 use self::features::PowerLimit;
 use crate::device::Geometry;
+use crate::tls::Security;
 
 /// Time in which a host enables its controller, or must give way when others want one.
 const ENABLING: Nanos = Nanos::from_secs(5);
@@ -99,6 +100,8 @@ pub struct Subsystem {
     /// Different hosts of `controllers`.
     hosts: AtomicUsize,
     addresses: Mutex<Vec<SocketAddr>>,
+    /// Those of them with TLS.
+    secured: Mutex<Vec<(SocketAddr, Security)>>,
     /// GENCTR: counts changes of the discovery log.
     generation: AtomicU64,
     /// The controller by which the power state was set last, plus one; zero for none.
@@ -147,13 +150,14 @@ impl Subsystem {
     pub fn new(config: Config) -> Result<Arc<Self>, ConfigError> {
         let mut config = config.checked()?;
         let addresses = std::mem::take(&mut config.addresses);
-        let access = config.authentication.take().map(|rules| Access::new(rules, &config.nqn));
-        let access = access.transpose().map_err(|error| ConfigError::Helper(error.to_string()))?;
+        let access = Access::new(config.authentication.take(), config.tls.take())
+            .map_err(|error| ConfigError::Helper(error.to_string()))?;
         Ok(Arc::new(Self {
             geometries: config.namespaces.iter().map(|one| one.device.geometry()).collect(),
             controllers: Mutex::default(),
             hosts: AtomicUsize::new(0),
             addresses: Mutex::new(addresses),
+            secured: Mutex::default(),
             generation: AtomicU64::new(1),
             powered_by: AtomicU32::new(0),
             power_limit: Mutex::default(),
@@ -178,6 +182,12 @@ impl Subsystem {
     /// Says where hosts reach it from now on; discovery controllers tell their hosts.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         *lock(&self.addresses) = addresses;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Says which of the addresses have TLS from now on.
+    pub fn set_secured(&self, secured: Vec<(SocketAddr, Security)>) {
+        *lock(&self.secured) = secured;
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -211,16 +221,19 @@ impl Subsystem {
         self.access.as_ref().map(|access| access.failures(number)).unwrap_or_default()
     }
 
-    /// Whether this host must authenticate itself.
+    /// Whether this host must authenticate itself by DH-HMAC-CHAP.
     fn requires(&self, host: &str) -> bool {
         self.access.as_ref().is_some_and(|access| access.requires(host))
     }
 
-    /// Whether this host may connect: any where nobody is named, neither allowed nor with keys.
-    fn allows(&self, host: &str) -> bool {
+    /// Whether this host may connect, over TLS or not: any where nobody is named, neither allowed
+    /// nor with keys. One that has only a key for TLS needs TLS.
+    fn allows(&self, host: &str, is_secured: bool) -> bool {
+        let has_key = |access: &Access| access.requires(host) || is_secured && access.has_tls(host);
+        let has_key = self.access.as_ref().map(has_key);
         match &self.config.allowed_hosts {
-            Some(hosts) => self.requires(host) || hosts.iter().any(|allowed| allowed == host),
-            None => self.access.is_none() || self.requires(host),
+            Some(hosts) => has_key == Some(true) || hosts.iter().any(|allowed| allowed == host),
+            None => has_key != Some(false),
         }
     }
 

@@ -16,10 +16,16 @@ pub const MOST_HELLO: usize = 8 << 10;
 const MOST_OFFERS: usize = 8;
 /// The record type of the handshake, and so the first byte of a connection with TLS. PDUs of hosts
 /// begin with less.
-pub(super) const HANDSHAKE: u8 = 22;
+const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 /// The extension with the PSKs, which is the last one.
 const PRE_SHARED_KEY: u16 = 41;
+
+/// Whether a connection that begins with this byte has TLS.
+#[must_use]
+pub const fn begins(first: u8) -> bool {
+    first == HANDSHAKE
+}
 
 /// Why bytes are not the first message of a host with a PSK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -8,12 +8,23 @@ mod hello;
 mod key;
 mod session;
 
-pub use hello::{Hello, MOST_HELLO, Malformed};
+pub use hello::{Hello, MOST_HELLO, Malformed, begins};
 pub use key::{Derivation, Identity, Key, KeyError, Psk, Version};
 pub use session::{MOST_SESSION, Session, Stream};
 
+/// Whether the connections of a listener are over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// If they begin with it.
+    Offered,
+    /// All are.
+    Required,
+}
+
 /// Alerts (RFC 8446 6.2) that we send without a session.
 pub mod alert {
+    /// Something comes where nothing may.
+    pub const UNEXPECTED_MESSAGE: u8 = 10;
     /// The first message is not one.
     pub const DECODE_ERROR: u8 = 50;
     /// Its key is not the host's, or there is no such host.

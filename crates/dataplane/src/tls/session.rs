@@ -286,8 +286,9 @@ impl Session {
 
     /// Whether bytes have been read from the socket and not from here.
     #[must_use]
-    pub fn has_input(&mut self) -> bool {
-        let wire = self.wire();
+    pub fn has_input(&self) -> bool {
+        // SAFETY: as below.
+        let wire = unsafe { self.wire.as_ref() };
         wire.taken < wire.filled || self.connection.peek_len() > 0
     }
 
@@ -393,7 +394,7 @@ impl Stream {
 
     /// Whether bytes have been read from the socket and not from here.
     #[must_use]
-    pub fn has_input(&mut self) -> bool {
+    pub fn has_input(&self) -> bool {
         self.session.has_input()
     }
 }

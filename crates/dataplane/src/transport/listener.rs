@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::{Inbox, Places};
 use crate::reactor::Task;
+use crate::tls::Security;
 
 /// Connections accepted in one poll.
 const BATCH: usize = 16;
@@ -26,6 +27,7 @@ pub struct Listener {
     next_poll: Nanos,
     places: Arc<Places>,
     refused: Arc<AtomicU64>,
+    security: Option<Security>,
     /// A descriptor to give up for a newcomer where the system has no more.
     spare: Option<OwnedFd>,
 }
@@ -52,8 +54,15 @@ impl Listener {
             next_poll: Nanos::ZERO,
             places,
             refused: Arc::default(),
+            security: None,
             spare: Some(spare()?),
         })
+    }
+
+    /// The same, with TLS.
+    #[must_use]
+    pub fn secured(self, security: Option<Security>) -> Self {
+        Self { security, ..self }
     }
 
     /// Where it listens.
@@ -116,7 +125,7 @@ impl Task for Listener {
             }
             let inbox = &self.inboxes[self.next];
             self.next = (self.next + 1) % self.inboxes.len();
-            if inbox.leave(stream).is_err() {
+            if inbox.leave_with(stream, self.security).is_err() {
                 self.places.leave();
             }
         }

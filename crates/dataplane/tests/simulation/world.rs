@@ -124,6 +124,7 @@ impl World {
             patience: Nanos::from_secs(2),
             buffers: [16, 64, 256][random.random_range(0..3)],
             silence: Nanos(pace * SILENCE),
+            secure: false,
         };
         let groups = random.random_range(1..=3);
         let scene = Scene::new(plan.seed, groups, limits.connections, &steps);

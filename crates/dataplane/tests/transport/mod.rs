@@ -8,3 +8,4 @@ mod peer;
 mod polite;
 mod server;
 mod shutdown;
+mod tls;

@@ -1,17 +1,85 @@
 //! Who gets in: keys of hosts in files, and what to say where nobody is kept out.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
 use ebb_dataplane::chap::{Group, Hash};
-use ebb_dataplane::controller::{Keys, Rules, Secrets, check_nqn};
+use ebb_dataplane::controller::{Failure, Keys, Rules, Secrets, Subsystem, TlsKeys, check_nqn};
+use ebb_dataplane::tls::{self, Security};
+use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use crate::exit::usage;
 use crate::keys;
+
+/// Who gets in, for the status.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Access {
+    /// Whether there are hosts that must authenticate themselves.
+    pub authentication: bool,
+    /// Listeners with TLS.
+    #[serde(default)]
+    pub tls: Vec<Secured>,
+    /// What is wrong and what to do, where others than this machine get in without.
+    pub warning: Option<String>,
+    pub succeeded: u64,
+    pub failed: u64,
+    /// The last ones.
+    pub failures: Vec<Refused>,
+}
+
+/// A listener with TLS.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Secured {
+    pub listen: SocketAddr,
+    /// It takes nothing else.
+    pub required: bool,
+}
+
+/// A host that failed to authenticate itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refused {
+    pub at_s: f64,
+    pub host: String,
+    pub address: IpAddr,
+    pub why: String,
+}
+
+impl Access {
+    /// To a subsystem by listeners, those with TLS being `secured`.
+    pub fn of(
+        subsystem: Option<&Subsystem>,
+        secured: &[(SocketAddr, Security)],
+        warning: Option<String>,
+    ) -> Self {
+        let tally = subsystem.and_then(Subsystem::authentications);
+        let failures = subsystem.map(|subsystem| subsystem.failures_since(0)).unwrap_or_default();
+        let refused = |failure: Failure| {
+            let Failure { at, host, address, why, .. } = failure;
+            Refused { at_s: at.seconds(), host, address, why }
+        };
+        let listener = |(listen, security): &(SocketAddr, Security)| Secured {
+            listen: *listen,
+            required: *security == Security::Required,
+        };
+        Self {
+            authentication: tally.is_some(),
+            tls: secured.iter().map(listener).collect(),
+            warning,
+            succeeded: tally.map_or(0, |tally| tally.succeeded),
+            failed: tally.map_or(0, |tally| tally.failed),
+            failures: failures.into_iter().map(refused).collect(),
+        }
+    }
+}
+
+/// What is said of a listener's TLS.
+pub const fn words(required: bool) -> &'static str {
+    if required { "TLS required" } else { "TLS offered" }
+}
 
 /// Keys that a host may have at once: an old one and a new one.
 const KEYS: usize = 2;
@@ -53,6 +121,47 @@ impl Secrets for Vault {
     }
 }
 
+/// The files of all hosts that have keys for TLS.
+struct TlsVault(BTreeMap<String, PathBuf>);
+
+impl TlsKeys for TlsVault {
+    fn has(&self, host: &str) -> bool {
+        self.0.contains_key(host)
+    }
+
+    fn keys(&self, host: &str) -> Result<Vec<tls::Key>, String> {
+        keys::read_tls(self.0.get(host).ok_or("it has no key")?, KEYS)
+    }
+}
+
+/// The keys of hosts for TLS; `None` where none has one.
+///
+/// # Errors
+/// Names the option, or the file, that is not right.
+pub fn tls_keys(options: &Options) -> Result<Option<Arc<dyn TlsKeys>>> {
+    let mut files = BTreeMap::new();
+    for text in &options.tls_key {
+        let (host, path) = pair("--tls-key", text)?;
+        keys::read_tls(path, KEYS).map_err(usage)?;
+        if files.insert(host.to_owned(), path.to_owned()).is_some() {
+            return Err(twice("--tls-key", text));
+        }
+    }
+    match (files.is_empty(), options.tls_listen.first()) {
+        (true, None) => Ok(None),
+        (true, Some(address)) => Err(usage(format!(
+            "--tls-listen {address}: no host has a key for TLS; give one with --tls-key NQN=FILE"
+        ))),
+        (false, _) => Ok(Some(Arc::new(TlsVault(files)))),
+    }
+}
+
+fn twice(option: &str, text: &str) -> anyhow::Error {
+    usage(format!(
+        "{option} {text}: this host has a file already; put both keys into one, a line each"
+    ))
+}
+
 /// How hosts authenticate themselves; `None` where none has a key.
 ///
 /// # Errors
@@ -63,10 +172,7 @@ pub fn rules(options: &Options) -> Result<Option<Rules>> {
         let (host, path) = pair("--dhchap-key", text)?;
         let files = Files { host: path.to_owned(), controller: None };
         if vault.0.insert(host.to_owned(), files).is_some() {
-            return Err(usage(format!(
-                "--dhchap-key {text}: this host has a file already; put both keys into one, a line \
-                 each"
-            )));
+            return Err(twice("--dhchap-key", text));
         }
     }
     for text in &options.dhchap_ctrl_key {
@@ -114,26 +220,27 @@ fn chosen<T: Copy>(
     Ok(())
 }
 
-/// What to tell where others than this machine reach `listen` and some hosts need no key.
-pub fn warning(options: &Options, listen: &[SocketAddr]) -> Option<String> {
-    let open: Vec<String> = listen
-        .iter()
-        .filter(|address| !address.ip().to_canonical().is_loopback())
-        .map(ToString::to_string)
-        .collect();
+/// What to tell where others than this machine reach `listeners` and some hosts need no key.
+pub fn warning(options: &Options, listeners: &[(SocketAddr, Option<Security>)]) -> Option<String> {
+    let is_open = |(address, security): &(SocketAddr, _)| {
+        *security != Some(Security::Required) && !address.ip().to_canonical().is_loopback()
+    };
+    let open = listeners.iter().filter(|listener| is_open(listener));
+    let open: Vec<String> = open.map(|(address, _)| address.to_string()).collect();
     let has_key = |host: &String| {
         let of = |text: &String| text.split_once('=').is_some_and(|(name, _)| name == host);
         options.dhchap_key.iter().any(of)
     };
+    let is_named = !options.dhchap_key.is_empty() || !options.tls_key.is_empty();
     let who = match options.allow_host.iter().filter(|host| !has_key(host)).count() {
-        0 if !options.dhchap_key.is_empty() => return None,
+        0 if is_named => return None,
         0 => "anyone",
-        _ => "anyone with the name of a host that has no key",
+        _ => "anyone with the name of a host that needs no key",
     };
     (!open.is_empty()).then(|| {
         format!(
             "NO AUTHENTICATION: {who} who reaches {} may read and write all namespaces; give hosts \
-             keys with --dhchap-key, or listen on loopback",
+             keys with --tls-key or --dhchap-key, or listen on loopback",
             open.join(", ")
         )
     })
@@ -145,12 +252,19 @@ mod tests {
 
     #[test]
     fn who_is_not_kept_out_is_told_of() {
-        let warn = |listen: &[&str], allow: &[&str], keys: &[&str]| {
+        let warn_of = |security, listen: &[&str], allow: &[&str], keys: [&[&str]; 2]| {
             let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-            let listen: Vec<_> = listen.iter().map(|text| text.parse().unwrap()).collect();
-            let options =
-                Options { allow_host: texts(allow), dhchap_key: texts(keys), ..Options::default() };
-            warning(&options, &listen)
+            let listen = listen.iter().map(|text| (text.parse().unwrap(), security));
+            let options = Options {
+                allow_host: texts(allow),
+                dhchap_key: texts(keys[0]),
+                tls_key: texts(keys[1]),
+                ..Options::default()
+            };
+            warning(&options, &listen.collect::<Vec<_>>())
+        };
+        let warn = |listen: &[&str], allow: &[&str], keys: &[&str]| {
+            warn_of(None, listen, allow, [keys, &[]])
         };
         let local = ["127.0.0.1:4420", "[::1]:4420", "[::ffff:127.0.0.2]:4420"];
         let (a, b) = ("nqn.2026-01.org.example:a", "nqn.2026-01.org.example:b");
@@ -159,8 +273,13 @@ mod tests {
         let all = warn(&["127.0.0.1:1", "0.0.0.0:4420", "[::]:4421"], &[], &[]).unwrap();
         assert!(all.contains("anyone who reaches 0.0.0.0:4420, [::]:4421 may"), "{all}");
         let named = warn(&["10.0.0.1:4420"], &[a, b], &[key]).unwrap();
-        assert!(named.contains("a host that has no key who reaches 10.0.0.1:4420"), "{named}");
+        assert!(named.contains("a host that needs no key who reaches 10.0.0.1:4420"), "{named}");
         assert_eq!(warn(&["10.0.0.1:4420"], &[a], &[key]), None);
         assert_eq!(warn(&["10.0.0.1:4420"], &[], &[key]), None);
+        let (offered, required) = (Some(Security::Offered), Some(Security::Required));
+        assert_eq!(warn_of(offered, &["10.0.0.1:4420"], &[], [&[], &[key]]), None);
+        let named = warn_of(offered, &["10.0.0.1:4420"], &[a], [&[], &[key]]).unwrap();
+        assert!(named.contains("a host that needs no key"), "it may come without TLS: {named}");
+        assert_eq!(warn_of(required, &["10.0.0.1:4420"], &[a], [&[], &[key]]), None);
     }
 }

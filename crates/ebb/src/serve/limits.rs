@@ -35,6 +35,7 @@ pub fn of(options: &Options, threads: usize) -> Result<Limits> {
         in_capsule: bytes(options.in_capsule, default.in_capsule),
         buffers: options.buffers.unwrap_or(default.buffers),
         silence: options.stall_after.unwrap_or(default.silence),
+        secure: !options.tls_key.is_empty(),
         ..default
     };
     if !(1..=THREADS).contains(&threads) {
@@ -73,6 +74,7 @@ pub fn config(options: &Options, limits: Limits) -> Result<Config> {
         config.allowed_hosts = Some(options.allow_host.clone());
     }
     config.authentication = access::rules(options)?;
+    config.tls = access::tls_keys(options)?;
     config.check().map_err(|error| usage(named(&error)))?;
     Ok(config)
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use ebb_dataplane::controller::{Config, Namespace, Subsystem};
 use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, probe, topology};
+use ebb_dataplane::tls::Security;
 use ebb_dataplane::transport::{Group, Limits, Listener, Places};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
 use sd_notify::NotifyState;
@@ -67,7 +68,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         ));
     }
     facts.warning.iter().for_each(out::note);
-    announce(&subsystem, &audit, &facts.listen)?;
+    announce(&subsystem, &audit, &facts)?;
     watch::start(&subsystem, &facts.groups)?;
     if let Some((listener, address)) = metrics {
         let model = Model::new(profile, &machine);
@@ -222,17 +223,23 @@ fn target(
     let inboxes: Vec<_> = groups.iter().map(Group::inbox).collect();
     let mut facts = facts(subsystem, limits, &groups);
     let mut tasks: Vec<Box<dyn Task>> = Vec::new();
-    for address in options.addresses() {
+    let mut listeners = Vec::new();
+    for (address, security) in options.listeners() {
         let inboxes = inboxes.clone();
         let listener = Listener::bind(address, inboxes, places.clone()).with_context(|| {
             format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
         })?;
-        facts.listen.push(listener.address()?);
+        let address = listener.address()?;
+        facts.listen.push(address);
         facts.refused.push(listener.refused());
-        tasks.push(Box::new(listener));
+        listeners.push((address, security));
+        tasks.push(Box::new(listener.secured(security)));
     }
-    facts.warning = access::warning(options, &facts.listen);
+    facts.warning = access::warning(options, &listeners);
+    let secured = listeners.into_iter().filter_map(|(address, one)| Some((address, one?)));
+    facts.secured = secured.collect();
     subsystem.set_addresses(facts.listen.clone());
+    subsystem.set_secured(facts.secured.clone());
     tasks.extend(groups.into_iter().map(|group| Box::new(group) as Box<dyn Task>));
     Ok(Target { tasks, facts })
 }
@@ -248,6 +255,7 @@ fn facts(subsystem: &Arc<Subsystem>, limits: Limits, groups: &[Group]) -> Facts 
         nqn: subsystem.nqn().to_owned(),
         scheduler: String::new(),
         listen: Vec::new(),
+        secured: Vec::new(),
         warning: None,
         subsystem: Arc::downgrade(subsystem),
         namespaces: subsystem.namespaces().iter().map(namespace).collect(),
@@ -259,7 +267,7 @@ fn facts(subsystem: &Arc<Subsystem>, limits: Limits, groups: &[Group]) -> Facts 
     }
 }
 
-fn announce(subsystem: &Subsystem, audit: &Audit, addresses: &[SocketAddr]) -> anyhow::Result<()> {
+fn announce(subsystem: &Subsystem, audit: &Audit, facts: &Facts) -> anyhow::Result<()> {
     let mut to = out::stdout();
     writeln!(to, "subsystem {}", subsystem.nqn())?;
     for namespace in subsystem.namespaces() {
@@ -270,8 +278,11 @@ fn announce(subsystem: &Subsystem, audit: &Audit, addresses: &[SocketAddr]) -> a
         writeln!(to, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
     }
     writeln!(to, "{}", audit.table())?;
-    for address in addresses {
+    for address in &facts.listen {
         writeln!(to, "listening on {address}")?;
+    }
+    for (address, security) in &facts.secured {
+        writeln!(to, "{} on {address}", access::words(*security == Security::Required))?;
     }
     Ok(to.flush()?)
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use ebb_dataplane::reactor::topology;
+use ebb_dataplane::tls::Security;
 use ebb_policy::units::{Bytes, Nanos};
 
 use crate::exit::usage;
@@ -46,6 +47,11 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Vec<SocketAddr>,
 
+    /// The same, for hosts with TLS alone; repeatable. Where hosts have keys for TLS, --listen
+    /// offers it.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub tls_listen: Vec<SocketAddr>,
+
     /// CPUs to run on, one reactor each, the main one first, such as 0-1,4 [default: 0].
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
@@ -69,6 +75,12 @@ pub struct Options {
     /// hosts have keys].
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
+
+    /// A host that may connect over TLS, and the file with its key, which only the owner may read;
+    /// repeatable. Read for each connection. Two keys, a line each, are valid both, to exchange
+    /// one for the other.
+    #[arg(long, value_name = "NQN=FILE")]
+    pub tls_key: Vec<String>,
 
     /// A host that must authenticate itself by DH-HMAC-CHAP, and the file with its key, which only
     /// the owner may read; repeatable. Read for each connection. Two keys, a line each, are valid
@@ -165,11 +177,13 @@ impl Options {
         let list = |own: Vec<_>, file| if own.is_empty() { file } else { own };
         Self {
             listen: if self.listen.is_empty() { file.listen } else { self.listen },
+            tls_listen: if self.tls_listen.is_empty() { file.tls_listen } else { self.tls_listen },
             cores: self.cores.or(file.cores),
             scheduler: self.scheduler.or(file.scheduler),
             namespace: list(self.namespace, file.namespace),
             nqn: self.nqn.or(file.nqn),
             allow_host: list(self.allow_host, file.allow_host),
+            tls_key: list(self.tls_key, file.tls_key),
             dhchap_key: list(self.dhchap_key, file.dhchap_key),
             dhchap_ctrl_key: list(self.dhchap_ctrl_key, file.dhchap_ctrl_key),
             dhchap_hash: list(self.dhchap_hash, file.dhchap_hash),
@@ -188,12 +202,20 @@ impl Options {
         }
     }
 
+    /// Where to listen, and how.
+    pub fn listeners(&self) -> Vec<(SocketAddr, Option<Security>)> {
+        let mut open = self.listen.clone();
+        if open.is_empty() && self.tls_listen.is_empty() {
+            open.push((Ipv4Addr::LOCALHOST, 4420).into());
+        }
+        let offered = (!self.tls_key.is_empty()).then_some(Security::Offered);
+        let required = self.tls_listen.iter().map(|address| (*address, Some(Security::Required)));
+        open.into_iter().map(|address| (address, offered)).chain(required).collect()
+    }
+
     /// Where to listen.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        match self.listen.is_empty() {
-            true => vec![(Ipv4Addr::LOCALHOST, 4420).into()],
-            false => self.listen.clone(),
-        }
+        self.listeners().into_iter().map(|(address, _)| address).collect()
     }
 
     /// The CPUs to run on.

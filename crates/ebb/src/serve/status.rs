@@ -1,19 +1,21 @@
 //! What a running server does: looked at from its own thread, as the metrics and as JSON.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use ebb_dataplane::controller::{Failure, Subsystem};
+use ebb_dataplane::controller::Subsystem;
 use ebb_dataplane::device::{self, Device};
 use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
+use ebb_dataplane::tls::Security;
 use ebb_dataplane::transport::{Counters, Distribution, Kind, Service, Work};
 use ebb_policy::reactor::{FULL_SPEED, Shift, Wait};
 use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::access::Access;
 use super::devices::ModelledDrives;
 use super::energy::{Model, Rapl};
 use super::modelled::{Modelled, Reading};
@@ -36,6 +38,8 @@ pub struct Facts {
     pub nqn: String,
     pub scheduler: String,
     pub listen: Vec<SocketAddr>,
+    /// Those of them with TLS.
+    pub secured: Vec<(SocketAddr, Security)>,
     /// What to tell where nobody is kept out.
     pub warning: Option<String>,
     pub subsystem: Weak<Subsystem>,
@@ -49,6 +53,12 @@ pub struct Facts {
     pub groups: Vec<GroupView>,
     /// Namespaces that are modelled drives.
     pub drives: ModelledDrives,
+}
+
+impl Facts {
+    fn access(&self) -> Access {
+        Access::of(self.subsystem.upgrade().as_deref(), &self.secured, self.warning.clone())
+    }
 }
 
 /// Everything a status shows; docs/json-schema/serve-status-1.json.
@@ -173,28 +183,6 @@ pub struct Connections {
     pub limit: u32,
     pub accepted: u64,
     pub refused: u64,
-}
-
-/// Who gets in.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Access {
-    /// Whether there are hosts that must authenticate themselves.
-    pub authentication: bool,
-    /// What is wrong and what to do, where others than this machine get in without.
-    pub warning: Option<String>,
-    pub succeeded: u64,
-    pub failed: u64,
-    /// The last ones.
-    pub failures: Vec<Refused>,
-}
-
-/// A host that failed to authenticate itself.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Refused {
-    pub at_s: f64,
-    pub host: String,
-    pub address: IpAddr,
-    pub why: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -357,7 +345,7 @@ impl Observer {
             threads: self.threads(&snapshot, before, span),
             namespaces: self.namespaces(),
             connections: self.connections(),
-            access: self.access(),
+            access: self.facts.access(),
             queues: self.queues(&snapshot),
             rates: Rates {
                 io_per_s: (now.work.commands - before.work.commands) as f64 / span,
@@ -442,23 +430,6 @@ impl Observer {
             accepted: sum(|counters| &counters.accepted),
             refused: self.facts.refused.iter().map(|count| load(count)).sum::<u64>()
                 + sum(|counters| &counters.displaced),
-        }
-    }
-
-    fn access(&self) -> Access {
-        let subsystem = self.facts.subsystem.upgrade();
-        let tally = subsystem.as_ref().and_then(|subsystem| subsystem.authentications());
-        let failures = subsystem.map(|subsystem| subsystem.failures_since(0)).unwrap_or_default();
-        let refused = |failure: Failure| {
-            let Failure { at, host, address, why, .. } = failure;
-            Refused { at_s: at.seconds(), host, address, why }
-        };
-        Access {
-            authentication: tally.is_some(),
-            warning: self.facts.warning.clone(),
-            succeeded: tally.map_or(0, |tally| tally.succeeded),
-            failed: tally.map_or(0, |tally| tally.failed),
-            failures: failures.into_iter().map(refused).collect(),
         }
     }
 
