@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -127,7 +127,7 @@ fn secured(socket: TcpStream, psks: &[Psk], timeout: Duration) -> Result<Line, E
     if psks.is_empty() {
         return Ok(Line::Plain(socket));
     }
-    let stream = Stream::connect(socket, psks).map_err(|error| match error.kind() {
+    let stream = Stream::connect(socket, psks, timeout).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             Error::Timeout { command: "the TLS handshake", after: timeout }
         }
@@ -193,14 +193,17 @@ fn agree(response: &Initialize, wanted: Digests) -> Result<Agreed, Error> {
 }
 
 fn read(stream: &mut Line, bytes: &mut [u8], timeout: Duration) -> Result<(), Error> {
-    let mut at = 0;
+    let (mut at, start) = (0, Instant::now());
     while at < bytes.len() {
         match stream.read_vectored(&mut [IoSliceMut::new(&mut bytes[at..])]) {
             Ok(0) => return Err(Error::Closed),
             Ok(count) => at += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Err(Error::Timeout { command: "ICReq", after: timeout });
+                // TLS may have something that is no data.
+                if start.elapsed() >= timeout {
+                    return Err(Error::Timeout { command: "ICReq", after: timeout });
+                }
             }
             Err(error) => return Err(Error::Socket(error)),
         }

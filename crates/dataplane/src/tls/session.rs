@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use std::ptr::NonNull;
 use std::sync::LazyLock;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use s2n_tls::config::Config;
 use s2n_tls::connection::Connection;
@@ -228,28 +229,30 @@ impl Session {
         }
     }
 
-    /// Goes on with the handshake as far as `socket` goes. Whether it has ended.
+    /// Goes on with the handshake, and reads from `socket` once for that. Whether it has ended.
     ///
     /// # Errors
     /// Why it fails, which the peer was told as far as the socket takes it.
     pub fn handshake(&mut self, mut socket: impl Read + Write) -> io::Result<bool> {
-        loop {
-            let ended = self.negotiate();
-            let drained = self.wire().drain(&mut socket);
-            if ended? {
-                return Ok(true);
-            }
-            drained?;
-            match self.wire().fill(&mut socket) {
-                Ok(true) => {}
-                Ok(false) => return Err(ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
-            }
+        if self.step(&mut socket)? {
+            return Ok(true);
+        }
+        match self.wire().fill(&mut socket) {
+            Ok(true) => self.step(&mut socket),
+            Ok(false) => Err(ErrorKind::UnexpectedEof.into()),
+            Err(error) if is_late(&error) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
+    fn step(&mut self, socket: &mut impl Write) -> io::Result<bool> {
+        let ended = self.negotiate();
+        let drained = self.wire().drain(socket);
+        ended.and_then(|ended| drained.map(|_| ended))
+    }
+
     /// Reads from `socket` into all of `slices` or until it has no more; 0: the peer has ended it.
+    /// Records with little in them, or nothing, are read no longer than others would be.
     ///
     /// # Errors
     /// Those of the socket, and what is no record of this session.
@@ -258,26 +261,33 @@ impl Session {
         mut socket: impl Read + Write,
         slices: &mut [IoSliceMut<'_>],
     ) -> io::Result<usize> {
-        let mut total = 0;
+        let room: usize = slices.iter().map(|slice| slice.len()).sum();
+        let (mut total, mut fills, mut is_barren) = (0, room / INPUT + 2, false);
         for slice in slices {
             let mut at = 0;
             while at < slice.len() {
                 match self.connection.poll_recv(&mut slice[at..]) {
                     Poll::Ready(Ok(0)) => return Ok(total),
-                    Poll::Ready(Ok(count)) => (at, total) = (at + count, total + count),
+                    Poll::Ready(Ok(count)) => {
+                        (at, total, is_barren) = (at + count, total + count, false);
+                        continue;
+                    }
                     Poll::Ready(Err(error)) => {
                         let _ = self.wire().drain(&mut socket); // An alert.
                         return Err(broken(&self.connection, &error));
                     }
-                    Poll::Pending => {
-                        // What a renewal of keys asks for.
-                        self.wire().drain(&mut socket)?;
-                        match self.wire().fill(&mut socket) {
-                            Ok(true) => {}
-                            Err(error) if total == 0 => return Err(error),
-                            Ok(false) | Err(_) => return Ok(total),
-                        }
-                    }
+                    Poll::Pending => {}
+                }
+                // What a renewal of keys asks for.
+                self.wire().drain(&mut socket)?;
+                let filled = match fills == 0 || is_barren {
+                    true => Err(ErrorKind::WouldBlock.into()),
+                    false => self.wire().fill(&mut socket),
+                };
+                match filled {
+                    Ok(true) => (fills, is_barren) = (fills - 1, true),
+                    Err(error) if total == 0 => return Err(error),
+                    Ok(false) | Err(_) => return Ok(total),
                 }
             }
         }
@@ -373,17 +383,19 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The socket of a host, whose session is negotiated; it blocks meanwhile, no longer than its
-    /// timeout at once.
+    /// The socket of a host, whose session is negotiated; it blocks meanwhile, for about `timeout`,
+    /// which is that of the socket too.
     ///
     /// # Errors
-    /// Those of the socket; "would block" after its timeout; and why the target refuses.
-    pub fn connect(socket: TcpStream, psks: &[Psk]) -> io::Result<Self> {
-        let mut session = Session::connect(psks)?;
-        match session.handshake(&socket)? {
-            true => Ok(Self { session, socket }),
-            false => Err(ErrorKind::WouldBlock.into()),
+    /// Those of the socket; "timed out"; and why the target refuses.
+    pub fn connect(socket: TcpStream, psks: &[Psk], timeout: Duration) -> io::Result<Self> {
+        let (mut session, start) = (Session::connect(psks)?, Instant::now());
+        while !session.handshake(&socket)? {
+            if start.elapsed() >= timeout {
+                return Err(ErrorKind::TimedOut.into());
+            }
         }
+        Ok(Self { session, socket })
     }
 
     /// The socket.

@@ -122,7 +122,7 @@ impl Group {
     /// # Errors
     /// When the system refuses what it needs, or a device does.
     pub fn new(subsystem: Arc<Subsystem>, limits: Limits, places: Arc<Places>) -> io::Result<Self> {
-        let sockets = Sockets::new()?.guarded_by(subsystem.clone());
+        let sockets = Sockets::new(subsystem.clone())?;
         Self::over(sockets, subsystem, limits, places)
     }
 
@@ -311,9 +311,10 @@ impl<N: Network> Group<N> {
 
     /// Looks at the network and queues who has something. How many events there were.
     fn look(&mut self, now: Nanos) -> usize {
+        // First, as it uses up the wake-up of what is told of connections, too.
+        self.accept(now);
         let mut ready = std::mem::take(&mut self.ready);
         let count = self.network.look(&mut ready);
-        self.accept(now);
         for Ready { index, input, broken } in ready.drain(..) {
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             if broken {

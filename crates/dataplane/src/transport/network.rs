@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
-use super::secure::{Guarded, Identified, Stream};
+use super::secure::{Guarded, Identified, Stream, Tell};
 use crate::controller::{Subsystem, Wake};
 use crate::tls::Security;
 
@@ -77,6 +77,7 @@ pub trait Network: Send {
     fn watch(&mut self, stream: &Self::Stream, index: usize, interest: Interest) -> io::Result<()>;
 
     /// Adds the connections that have something to `ready`; how many events there were at all.
+    /// Newcomers are [accepted](Network::accept) before.
     fn look(&mut self, ready: &mut Vec<Ready>) -> usize;
 
     /// Readable also when a device has completed something; `None`: nobody sleeps on this.
@@ -102,6 +103,7 @@ struct News {
 pub struct Inbox {
     news: Mutex<News>,
     is_filled: AtomicBool,
+    is_told: AtomicBool,
     wake: OwnedFd,
 }
 
@@ -126,8 +128,9 @@ impl Inbox {
     }
 
     /// Has the group look at a connection.
-    pub(super) fn tell(&self, index: usize) {
+    fn tell(&self, index: usize) {
         self.news().told.push(index);
+        self.is_told.store(true, Ordering::Release);
         self.wake();
     }
 
@@ -149,7 +152,7 @@ impl Inbox {
         }
         let mut news = self.news();
         let stream = news.streams.pop_front();
-        if news.streams.is_empty() && news.told.is_empty() {
+        if news.streams.is_empty() {
             self.is_filled.store(false, Ordering::Release);
             // A spurious wake is harmless, a failed read means there was none.
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
@@ -162,27 +165,24 @@ impl Inbox {
 pub struct Sockets {
     epoll: OwnedFd,
     inbox: Arc<Inbox>,
-    /// What finds the keys of hosts that come with TLS.
-    subsystem: Option<Arc<Subsystem>>,
+    /// What finds the keys of hosts that come with TLS, and how it tells when it has.
+    subsystem: Arc<Subsystem>,
+    tell: Tell,
 }
 
 impl Sockets {
-    /// None yet.
+    /// None yet; `subsystem` has the keys of hosts that will come with TLS.
     ///
     /// # Errors
     /// When the system refuses the files it takes.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(subsystem: Arc<Subsystem>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
-        let (news, is_filled) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { epoll, inbox: Arc::new(Inbox { news, is_filled, wake }), subsystem: None })
-    }
-
-    /// The same, for hosts that may come with TLS: `subsystem` has their keys.
-    #[must_use]
-    pub fn guarded_by(self, subsystem: Arc<Subsystem>) -> Self {
-        Self { subsystem: Some(subsystem), ..self }
+        let [is_filled, is_told] = [const { AtomicBool::new(false) }; 2];
+        let inbox = Arc::new(Inbox { news: Mutex::default(), is_filled, is_told, wake });
+        let told = inbox.clone();
+        Ok(Self { epoll, inbox, subsystem, tell: Arc::new(move |index| told.tell(index)) })
     }
 
     /// Where to leave connections.
@@ -197,13 +197,9 @@ impl Network for Sockets {
 
     fn accept(&mut self) -> Option<Stream> {
         let (socket, security) = self.inbox.take()?;
-        Some(match (security, &self.subsystem) {
-            (Some(security), Some(subsystem)) => {
-                let (inbox, subsystem) = (self.inbox.clone(), subsystem.clone());
-                Stream::Guarded(Box::new(Guarded::new(socket, security, subsystem, inbox)))
-            }
-            _ => Stream::Plain(socket),
-        })
+        let Some(security) = security else { return Some(Stream::Plain(socket)) };
+        let (subsystem, tell) = (self.subsystem.clone(), self.tell.clone());
+        Some(Stream::Guarded(Box::new(Guarded::new(socket, security, subsystem, tell))))
     }
 
     fn local(&self, stream: &Stream) -> Option<SocketAddr> {
@@ -255,7 +251,9 @@ impl Network for Sockets {
             }
         }
         let mut count = events.len();
-        if self.inbox.is_filled.load(Ordering::Acquire) {
+        if self.inbox.is_told.load(Ordering::Acquire)
+            && self.inbox.is_told.swap(false, Ordering::AcqRel)
+        {
             for index in std::mem::take(&mut self.inbox.news().told) {
                 ready.push(Ready { index, input: true, broken: false });
                 count += 1;

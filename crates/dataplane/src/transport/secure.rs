@@ -13,9 +13,11 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::Inbox;
 use crate::controller::{Greeting, Subsystem};
 use crate::tls::{self, Hello, Identity, Malformed, Security, Session, alert};
+
+/// Has a group look at the connection of this number.
+pub(super) type Tell = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Who a host is by its key, once it has shown that.
 pub type Identified = Arc<OnceLock<Identity>>;
@@ -118,7 +120,7 @@ pub struct Guarded {
     from: Option<IpAddr>,
     identified: Identified,
     subsystem: Arc<Subsystem>,
-    inbox: Arc<Inbox>,
+    tell: Tell,
     /// Its number in its group.
     index: Arc<AtomicUsize>,
 }
@@ -141,7 +143,7 @@ impl Guarded {
         socket: TcpStream,
         security: Security,
         subsystem: Arc<Subsystem>,
-        inbox: Arc<Inbox>,
+        tell: Tell,
     ) -> Self {
         Self {
             from: socket.peer_addr().ok().map(|address| address.ip()),
@@ -150,7 +152,7 @@ impl Guarded {
             stage: Stage::First,
             identified: Identified::default(),
             subsystem,
-            inbox,
+            tell,
             index: Arc::default(),
         }
     }
@@ -220,8 +222,8 @@ impl Guarded {
         self.stage = match Hello::read(&records) {
             Ok(None) => Stage::Hello(records),
             Ok(Some(hello)) => {
-                let (inbox, index) = (self.inbox.clone(), self.index.clone());
-                let wake = Arc::new(move || inbox.tell(index.load(Ordering::Relaxed)));
+                let (tell, index) = (self.tell.clone(), self.index.clone());
+                let wake = Arc::new(move || tell(index.load(Ordering::Relaxed)));
                 match self.subsystem.greet(hello, records, self.from, &(wake as _)) {
                     Some(greeting) => Stage::Key(greeting),
                     None => return Err(self.refuse(Some(alert::INTERNAL_ERROR), "TLS".to_owned())),

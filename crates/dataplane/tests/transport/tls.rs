@@ -246,7 +246,9 @@ fn the_names_of_connect_must_be_those_of_the_key() {
         (OTHER, NQN, false),
         (HOST, "nqn.2014-08.org.nvmexpress.discovery", false),
     ] {
-        let mut stream = Stream::connect(dials(&server), std::slice::from_ref(&psk)).unwrap();
+        let mut stream =
+            Stream::connect(dials(&server), std::slice::from_ref(&psk), Duration::from_secs(20))
+                .unwrap();
         let who = Host { name: host.to_owned(), subsystem, depth: 32 };
         let (sqe, data) = connect_as(&who, 0, 0xffff);
         stream.write_all(&initialize(Digests::default())).unwrap();
@@ -352,7 +354,7 @@ fn a_host_may_be_slow_within_its_time() {
         stream.write_all(byte).unwrap();
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(session.handshake(&stream).unwrap());
+    while !session.handshake(&stream).unwrap() {}
 }
 
 /// A host that goes on before it is answered, such as one with early data.

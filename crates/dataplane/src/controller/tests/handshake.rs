@@ -1,6 +1,7 @@
 //! Whole associations as the Linux host makes and ends them.
 
 use super::*;
+use crate::tls::Security;
 
 /// Connect, CAP, CC.EN, CSTS, VS, Identify, effects, limits, queues, events, I/O queues,
 /// namespaces; then CC.SHN and goodbye.
@@ -94,6 +95,20 @@ fn discovery_as_nvme_cli_does_it() {
     assert_eq!(identify(&mut admin, 2, 0), Err(Status::INVALID_FIELD));
     assert_eq!(log(&mut admin, 0x02, 0, 512), Err(Status::INVALID_LOG_PAGE));
     assert!(try_io(&subsystem, &admin, 1).is_err());
+}
+
+/// TREQ and SECTYPE (Base Figure 264, TCP Figure 11).
+#[test]
+fn discovery_tells_which_addresses_have_tls() {
+    let subsystem = subsystem();
+    let addresses = ["10.0.0.1:4420", "10.0.0.2:4420", "10.0.0.3:4420"];
+    let [_, offered, required] = addresses.map(|address| address.parse().unwrap());
+    subsystem.set_addresses(addresses.iter().map(|address| address.parse().unwrap()).collect());
+    subsystem.set_secured(vec![(offered, Security::Offered), (required, Security::Required)]);
+    let mut admin = enabled(&subsystem, crate::wire::fabrics::DISCOVERY_NQN);
+    let log = log(&mut admin, 0x70, 0, 7 * 1024).unwrap();
+    let told: Vec<_> = (1..7).map(|at| (log[at * 1024 + 3], log[at * 1024 + 768])).collect();
+    assert_eq!(told, [(4, 0), (4, 2), (5, 2), (4, 0), (4, 2), (5, 2)]);
 }
 
 #[test]
