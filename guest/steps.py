@@ -305,11 +305,11 @@ def allow_list(bed):
     bed.disconnect()
 
 
-def secret(number):
-    """A secret of DH-HMAC-CHAP, as nvme gen-dhchap-key makes it."""
-    key = bytes([number]) * 32
+def secret(number, kind="DHHC-1:00", length=32):
+    """A secret of DH-HMAC-CHAP, as nvme gen-dhchap-key makes it, or one of another kind."""
+    key = bytes([number]) * length
     checked = key + zlib.crc32(key).to_bytes(4, "little")
-    return f"DHHC-1:00:{base64.b64encode(checked).decode()}:"
+    return f"{kind}:{base64.b64encode(checked).decode()}:"
 
 
 def authentication(bed):
@@ -339,6 +339,34 @@ def authentication(bed):
     bed.guest.refuses(f"{where} --dhchap-secret {secret(1)}", "failed", "could not")
     bed.connect("-q", HOST, "--dhchap-secret", secret(4))
     bed.disconnect()
+
+
+def tls(bed):
+    """hosts over TLS by tlshd: keys of both hashes, both identities, missing and revoked keys"""
+    if not bed.guest.run("command -v tlshd || true"):
+        raise Skip("this guest has no tlshd: give --kernel 13")
+    file = bed.folder / "host.tls"
+    bed.guest.run("""modprobe tls
+        printf '%s\\n' '[authenticate]' 'keyrings=.nvme' > /etc/tlshd.conf
+        setsid tlshd --stderr > /tmp/tlshd 2>&1 < /dev/null &""")
+    for kind, length in ("NVMeTLSkey-1:01", 32), ("NVMeTLSkey-1:02", 48):
+        for version in 1, 0:
+            key = secret(length + version, kind, length)
+            file.write_text(key)
+            file.chmod(0o600)
+            target = bed.serve("tls", "--namespace", "ram:64MiB", "--tls-key", f"{HOST}={file}")
+            where = f"nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn} -q {HOST}"
+            bed.guest.refuses(where, "failed", "could not")
+            bed.guest.run(
+                f"nvme check-tls-key --hostnqn {HOST} --subsysnqn {target.nqn} --insert "
+                f"--identity {version} --keydata {key}"
+            )
+            disk = bed.connect("-q", HOST, "--tls")[1]
+            for options in "--rw=randrw --bs=4k --iodepth=8", "--rw=write --bs=1m --iodepth=4":
+                bed.guest.run(fio(disk, "tls", f"{options} --size=8m"))
+            file.write_text(secret(9, kind, length))
+            bed.disconnect()
+            bed.guest.refuses(f"{where} --tls", "failed", "could not")
 
 
 # Long enough, on the fastest machine, to be disturbed; verified when all is written.
@@ -554,6 +582,6 @@ def farewell(bed):
 
 SHORT = STEPS = [
     boot, discover, connect_all, listing, identify, logs, features, file_system, fio_verify,
-    commands, reset, disconnect, digests, allow_list, authentication, restart, raid, link_cut,
+    commands, reset, disconnect, digests, allow_list, authentication, tls, restart, raid, link_cut,
     changes, fail_over, farewell, power_cuts,
 ]

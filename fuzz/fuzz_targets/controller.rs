@@ -6,11 +6,12 @@
 
 #![no_main]
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ebb_policy::units::Nanos;
 use ebb_dataplane::controller::{
-    AdminQueue, Config, IoQueue, Namespace, Plan, Queue, Reply, Subsystem, check_ranges,
+    AdminQueue, Config, IoQueue, Namespace, Plan, Port, Queue, Reply, Subsystem, check_ranges,
 };
 use ebb_dataplane::device::{Channel, Device, Geometry};
 use ebb_dataplane::wire::Sqe;
@@ -48,7 +49,7 @@ fn subsystem() -> Arc<Subsystem> {
     let config = Config {
         max_controllers: 4,
         max_io_queues: 4,
-        addresses: vec!["127.0.0.1:4420".parse().expect("an address")],
+        ports: vec![Port::from(SocketAddr::from(([127, 0, 0, 1], 4420)))],
         ..Config::new(NQN, namespaces)
     };
     Subsystem::new(config).expect("a subsystem")
@@ -124,7 +125,7 @@ fn step(subsystem: &Arc<Subsystem>, bench: &mut Bench, input: &mut &[u8]) -> Opt
         9 if at < bench.admins.len() => drop(bench.admins.swap_remove(at)),
         10 if at < bench.queues.len() => drop(bench.queues.swap_remove(at)),
         11 => bench.now = Nanos(bench.now.0 + u64::from(u32::from_le_bytes(take(input)?)) * 1000),
-        12 => subsystem.set_addresses(&vec![([127, 0, 0, 1], 4420).into(); at]),
+        12 => subsystem.set_ports(&vec![SocketAddr::from(([127, 0, 0, 1], 4420)).into(); at]),
         _ => {}
     }
     Some(())

@@ -7,5 +7,6 @@ pub mod controller;
 pub mod device;
 pub mod initiator;
 pub mod reactor;
+pub mod tls;
 pub mod transport;
 pub mod wire;

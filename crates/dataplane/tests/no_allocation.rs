@@ -1,11 +1,15 @@
-//! Checking an I/O command, counting it and looking for events takes no memory.
+//! Checking an I/O command, counting it and looking for events takes no memory; a session of TLS no
+//! more than is counted for it.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use ebb_dataplane::controller::{AdminQueue, Config, IoQueue, Namespace, Plan, Queue, Subsystem};
 use ebb_dataplane::device::{Channel, Device, Geometry};
+use ebb_dataplane::tls::{Key, MOST_SESSION, Psk, Session};
 use ebb_dataplane::wire::command::{FABRICS, fabrics, io, sgl};
 use ebb_dataplane::wire::{Sqe, Status};
 use ebb_policy::units::Nanos;
@@ -79,4 +83,48 @@ fn the_data_path_takes_no_memory() {
         }
     });
     assert_eq!((planned, allocated.count_total), (1000, 0));
+}
+
+/// Two sessions, each with as much on its way as there may be. AWS-LC's contexts, some KiB, are
+/// taken elsewhere.
+#[test]
+fn a_session_takes_no_more_memory_than_is_counted_for_it() {
+    let key =
+        "NVMeTLSkey-1:02:BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEvGCx5w==:";
+    let psk = Key::parse(key).unwrap().psks("host", "subsystem").next().unwrap();
+    sessions(&psk); // What all of them share.
+    let taken = allocation_counter::measure(|| sessions(&psk));
+    println!("{} bytes at most, {MOST_SESSION} counted", taken.bytes_max / 2);
+    assert!(taken.bytes_max <= 2 * MOST_SESSION as u64, "{taken:?}");
+    assert_eq!(taken.bytes_current, 0, "{taken:?}");
+}
+
+fn sessions(psk: &Psk) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let mut host = Session::connect(std::slice::from_ref(psk)).unwrap();
+    assert!(!host.handshake(&theirs).unwrap());
+    let mut hello = vec![0; 1024];
+    let count = (&ours).read(&mut hello).unwrap();
+    hello.truncate(count);
+    let mut target = Session::accept(psk, hello).unwrap();
+    while !target.handshake(&ours).unwrap() {
+        host.handshake(&theirs).unwrap();
+    }
+    let data = [7; 128 << 10];
+    let mut both = [(&mut target, &ours), (&mut host, &theirs)];
+    for (session, socket) in &mut both {
+        let error = loop {
+            match session.write(*socket, &[IoSlice::new(&data[..24]), IoSlice::new(&data)]) {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+    for (session, socket) in &mut both {
+        session.read(*socket, &mut [IoSliceMut::new(&mut [0; 10])]).unwrap();
+        assert!(session.has_input());
+    }
 }

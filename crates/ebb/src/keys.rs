@@ -1,10 +1,13 @@
-//! Files with secrets of DH-HMAC-CHAP, as `nvme gen-dhchap-key` makes them.
+//! Files with secrets of DH-HMAC-CHAP and keys for TLS, as `nvme gen-dhchap-key` and `nvme
+//! gen-tls-key` make them.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use ebb_dataplane::chap::Key;
+use ebb_dataplane::tls;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
@@ -12,24 +15,41 @@ use zeroize::Zeroizing;
 /// Bytes of a file at most: a hundred for each secret, and comments.
 const MOST: u64 = 4096;
 
-/// The secrets in a file, one or up to `most`: a line each, beside blank ones and those that begin
-/// with `#`.
+/// The secrets of DH-HMAC-CHAP in a file, one or up to `most`: a line each, beside blank ones and
+/// those that begin with `#`.
 ///
 /// # Errors
 /// Names the file, what is wrong and what to do; nothing of what is in it.
 pub fn read(path: &Path, most: usize) -> Result<Vec<Key>, String> {
+    read_as(path, most, Key::parse, "nvme gen-dhchap-key")
+}
+
+/// The keys for TLS in a file likewise.
+///
+/// # Errors
+/// As above.
+pub fn read_tls(path: &Path, most: usize) -> Result<Vec<tls::Key>, String> {
+    read_as(path, most, tls::Key::parse, "nvme gen-tls-key")
+}
+
+fn read_as<K, E: Display>(
+    path: &Path,
+    most: usize,
+    parse: fn(&str) -> Result<K, E>,
+    made_by: &str,
+) -> Result<Vec<K>, String> {
     let wrong = |what: String| format!("{}: {what}", path.display());
     let text = text(path).map_err(wrong)?;
     let is_secret = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let lines = text.lines().enumerate().filter(|(_, line)| is_secret(line));
-    let keys: Result<Vec<Key>, String> = lines
+    let keys: Result<Vec<K>, String> = lines
         .map(|(number, line)| {
-            Key::parse(line).map_err(|error| wrong(format!("line {}: {error}", number + 1)))
+            parse(line).map_err(|error| wrong(format!("line {}: {error}", number + 1)))
         })
         .collect();
     let keys = keys?;
     match keys.len() {
-        0 => Err(wrong("no secret is in it; make one with nvme gen-dhchap-key".to_owned())),
+        0 => Err(wrong(format!("no secret is in it; make one with {made_by}"))),
         count if count > most => Err(wrong(format!("{count} secrets, at most {most} may be"))),
         _ => Ok(keys),
     }

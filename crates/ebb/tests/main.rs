@@ -36,6 +36,7 @@ mod serve;
 mod serve_limits;
 mod sim;
 mod tidy;
+mod tls;
 mod trace;
 #[allow(dead_code, reason = "the host's tests use the rest")]
 #[path = "../../host/tests/tree.rs"]

@@ -56,26 +56,17 @@ impl Key {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        let rest = text.trim().strip_prefix(PREFIX).ok_or(KeyError::Form)?;
-        let (hash, rest) = rest.split_once(':').ok_or(KeyError::Form)?;
-        let base64 = rest.strip_suffix(':').ok_or(KeyError::Form)?;
-        let hash = match hash {
+        let (digits, bytes) = decode(text, PREFIX)?;
+        let hash = match digits {
             "00" => None,
             "01" => Some(Hash::Sha256),
             "02" => Some(Hash::Sha384),
             "03" => Some(Hash::Sha512),
             _ => return Err(KeyError::Transformation),
         };
-        let bytes = Base64::decode_vec(base64).map_err(|_| KeyError::Base64)?;
-        let mut bytes = Zeroizing::new(bytes);
-        let length = bytes.len().checked_sub(CRC).ok_or(KeyError::Length)?;
-        if !matches!(length, 32 | 48 | 64) {
+        if !matches!(bytes.len(), 32 | 48 | 64) {
             return Err(KeyError::Length);
         }
-        if crc32fast::hash(&bytes[..length]).to_le_bytes() != bytes[length..] {
-            return Err(KeyError::Checksum);
-        }
-        bytes.truncate(length);
         Ok(Self { hash, bytes })
     }
 
@@ -93,6 +84,25 @@ impl Key {
             Some(hash) => hash.keyed(&self.bytes, &[owner.as_bytes(), SALT]),
         }
     }
+}
+
+/// The two digits and the key of a text that begins with `prefix`: `xx:base64 of the key and its
+/// CRC-32:`.
+pub(crate) fn decode<'a>(
+    text: &'a str,
+    prefix: &str,
+) -> Result<(&'a str, Zeroizing<Vec<u8>>), KeyError> {
+    let rest = text.trim().strip_prefix(prefix).ok_or(KeyError::Form)?;
+    let (digits, rest) = rest.split_once(':').ok_or(KeyError::Form)?;
+    let base64 = rest.strip_suffix(':').ok_or(KeyError::Form)?;
+    let bytes = Base64::decode_vec(base64).map_err(|_| KeyError::Base64)?;
+    let mut bytes = Zeroizing::new(bytes);
+    let length = bytes.len().checked_sub(CRC).ok_or(KeyError::Length)?;
+    if crc32fast::hash(&bytes[..length]).to_le_bytes() != bytes[length..] {
+        return Err(KeyError::Checksum);
+    }
+    bytes.truncate(length);
+    Ok((digits, bytes))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod group;
 mod key;
 
 pub use group::{Group, Pair};
+pub(crate) use key::decode;
 pub use key::{Key, KeyError};
 
 use std::io;
@@ -63,7 +64,7 @@ impl Hash {
     }
 
     /// HMAC of all `parts` together.
-    fn keyed(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn keyed(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
         fn of<H: EagerHash>(key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
             // It fails for no length of key.
             let Ok(mut mac) = Hmac::<H>::new_from_slice(key) else { return Zeroizing::default() };
@@ -77,7 +78,7 @@ impl Hash {
         }
     }
 
-    fn digest(self, data: &[u8]) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn digest(self, data: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(match self {
             Self::Sha256 => Sha256::digest(data).to_vec(),
             Self::Sha384 => Sha384::digest(data).to_vec(),

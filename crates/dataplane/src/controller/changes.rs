@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::allowance::{Allowance, Allowed};
 use super::association::lock;
 use super::config::{ConfigError, Namespace};
-use super::ports::AnaState;
+use super::ports::{AnaState, Port};
 use super::{Subsystem, check_nqn};
 
 impl Subsystem {
@@ -54,20 +54,20 @@ impl Subsystem {
     }
 
     /// Says where hosts reach it from now on; discovery controllers tell their hosts.
-    pub fn set_addresses(&self, addresses: &[SocketAddr]) {
-        self.ports.set(addresses);
+    pub fn set_ports(&self, ports: &[Port]) {
+        self.ports.set(ports);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Where hosts reach it.
     #[must_use]
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.ports.all().into_iter().map(|(_, address)| address).collect()
+    pub fn ports(&self) -> Vec<Port> {
+        self.ports.all().into_iter().map(|(_, port)| port).collect()
     }
 
     fn port(&self, address: SocketAddr) -> Option<usize> {
         let ports = self.ports.all();
-        let port = ports.iter().find(|(_, port)| *port == address);
+        let port = ports.iter().find(|(_, port)| port.address == address);
         port.map(|(number, _)| usize::from(*number))
     }
 

@@ -1,12 +1,12 @@
 //! What a subsystem is made of, and whether that makes sense.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ebb_policy::units::Watts;
 use thiserror::Error;
 
-use super::auth::Rules;
+use super::auth::{Rules, TlsKeys};
+use super::ports::Port;
 use crate::device::{self, Device};
 use crate::wire::Status;
 use crate::wire::fabrics::{DISCOVERY_NQN, MAX_CONTROLLER, MAX_NQN};
@@ -103,6 +103,8 @@ pub struct Config {
     pub allowed_hosts: Option<Vec<String>>,
     /// How those with keys authenticate themselves.
     pub authentication: Option<Rules>,
+    /// Keys of hosts for TLS, where listeners offer or require it.
+    pub tls: Option<Arc<dyn TlsKeys>>,
     /// I/O controllers at once, and again as many discovery controllers.
     pub max_controllers: u16,
     /// I/O queues of one controller.
@@ -114,7 +116,7 @@ pub struct Config {
     /// Bytes of data in a command capsule of an I/O queue: a multiple of 16 (IOCCSZ).
     pub in_capsule: u32,
     /// Where it listens, for the discovery log.
-    pub addresses: Vec<SocketAddr>,
+    pub ports: Vec<Port>,
     /// From the one with the most power down; none for a single one that is not described.
     pub power_states: Vec<PowerState>,
     /// Sets them; must be there if there is more than one.
@@ -136,12 +138,13 @@ impl Config {
             places: 0,
             allowed_hosts: None,
             authentication: None,
+            tls: None,
             max_controllers: 256,
             max_io_queues: 64,
             max_queue_depth: 128,
             max_transfer: 128 << 10,
             in_capsule: 8 << 10,
-            addresses: Vec::new(),
+            ports: Vec::new(),
             power_states: Vec::new(),
             power: None,
             health: None,

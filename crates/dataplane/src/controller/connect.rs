@@ -8,6 +8,7 @@ use zerocopy::FromBytes;
 
 use super::association::{Host, Kind};
 use super::{AdminQueue, Authentication, IoQueue, Queue, Subsystem};
+use crate::tls::Identity;
 use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, nqn};
 use crate::wire::{Sqe, Status};
 
@@ -63,6 +64,20 @@ impl Subsystem {
         data: &[u8],
         now: Nanos,
     ) -> Result<Connected, Refusal> {
+        self.connect_over(None, sqe, data, now)
+    }
+
+    /// The same over TLS with the key of this host for this subsystem.
+    ///
+    /// # Errors
+    /// As above, and where the names are others (TCP 3.6.1.3).
+    pub fn connect_over(
+        self: &Arc<Self>,
+        tls: Option<&Identity>,
+        sqe: &Sqe,
+        data: &[u8],
+        now: Nanos,
+    ) -> Result<Connected, Refusal> {
         let connect = Connect::of(sqe);
         if connect.format != 0 {
             return Err(Refusal::of(Status::CONNECT_FORMAT));
@@ -77,7 +92,13 @@ impl Subsystem {
             Some(name) if name == self.config.nqn => Kind::Io,
             _ => return Err(Refusal::data(offset_of!(ConnectData, subsystem_nqn))),
         };
-        if kind == Kind::Io && !self.allows(host) {
+        if tls.is_some_and(|tls| tls.host != host) {
+            return Err(Refusal::of(Status::CONNECT_INVALID_HOST));
+        }
+        if tls.is_some_and(|tls| Some(tls.subsystem.as_str()) != subsystem) {
+            return Err(Refusal::data(offset_of!(ConnectData, subsystem_nqn)));
+        }
+        if kind == Kind::Io && !self.allows(host, tls.is_some()) {
             return Err(Refusal::of(Status::CONNECT_INVALID_HOST));
         }
         let most = self.config.max_queue_depth;

@@ -8,12 +8,14 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::association::Kind;
 use super::connect::ADMIN_DEPTH;
+use super::ports::Port;
 use super::{AdminQueue, Direction, io};
+use crate::tls::Security;
 use crate::wire::command;
 use crate::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use crate::wire::identify::{padded, terminated};
 use crate::wire::log::{
-    AnaGroup, AnaHeader, DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, id,
+    AnaGroup, AnaHeader, DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, TLS_1_3, id,
 };
 use crate::wire::{Sqe, Status};
 
@@ -181,16 +183,17 @@ impl AdminQueue {
         // Read before the addresses: a change in between shows as one more generation.
         let generation = subsystem.generation.load(Ordering::Acquire);
         let ports = subsystem.ports.all().into_iter();
-        let addresses: Vec<_> =
-            ports.filter_map(|(port, address)| Some((port, self.reachable(address)?))).collect();
+        let reachable = |port: Port| Some(Port { address: self.reachable(port.address)?, ..port });
+        let ports: Vec<_> =
+            ports.filter_map(|(number, port)| Some((number, reachable(port)?))).collect();
         let mut served = vec![(3, DISCOVERY_NQN)];
-        if subsystem.allows(self.host()) {
+        if subsystem.allows(self.host(), true) {
             served.insert(0, (2, subsystem.nqn()));
         }
         let entries: Vec<_> = served
             .iter()
             .flat_map(|(kind, nqn)| {
-                addresses.iter().map(|(port, address)| discovery_entry(*kind, nqn, *port, *address))
+                ports.iter().map(|(number, port)| discovery_entry(*kind, nqn, *number, *port))
             })
             .collect();
         let header = DiscoveryHeader {
@@ -224,15 +227,22 @@ fn command_effects(opcode: u8) -> u32 {
     u32::from(io::is_supported(opcode)) * (1 | u32::from(changes) << 1 | NAMESPACE_SCOPE)
 }
 
-fn discovery_entry(kind: u8, nqn: &str, port: u16, address: SocketAddr) -> DiscoveryEntry {
+fn discovery_entry(
+    kind: u8,
+    nqn: &str,
+    number: u16,
+    Port { address, security }: Port,
+) -> DiscoveryEntry {
+    let mut transport_specific = [0; 256];
+    transport_specific[0] = if security.is_some() { TLS_1_3 } else { 0 };
     DiscoveryEntry {
         transport: TCP,
         family: if address.is_ipv4() { 1 } else { 2 },
         kind,
-        // Not "no secure channel": libnvme before 1.5 takes it for TLS (its issue 612), and SECTYPE
-        // says it anyway.
-        requirements: 1 << 2,
-        port: port.into(),
+        // Never "no secure channel" required: libnvme before 1.5 takes it for TLS (its issue 612),
+        // later ones for secure channel concatenation. That there is TLS SECTYPE says anyway.
+        requirements: 1 << 2 | u8::from(security == Some(Security::Required)),
+        port: number.into(),
         controller: ANY_CONTROLLER.into(),
         admin_entries: ADMIN_DEPTH.into(),
         // DUPRETINFO and EPCSD: all addresses tell the same, and connections may persist.
@@ -240,6 +250,7 @@ fn discovery_entry(kind: u8, nqn: &str, port: u16, address: SocketAddr) -> Disco
         service: padded(&address.port().to_string()),
         subsystem_nqn: terminated(nqn),
         address: padded(&address.ip().to_string()),
+        transport_specific,
         ..DiscoveryEntry::new_zeroed()
     }
 }

@@ -39,7 +39,7 @@ mod tests;
 
 pub use admin::{AdminQueue, Reply};
 pub use allowance::{Allowed, LEAST_BYTES_PER_SECOND, LEAST_IOPS};
-pub use auth::{Authentication, Failure, Keys, Rules, Secrets, Tally, Wake};
+pub use auth::{Authentication, Failure, Greeting, Keys, Rules, Secrets, Tally, TlsKeys, Wake};
 pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
     PowerControl, PowerState, check_nqn,
@@ -51,7 +51,7 @@ pub use direction::{ADMIN_IN_CAPSULE, Direction};
 pub use features::takes_data;
 pub use io::{IoQueue, Plan, check_ranges, range_at};
 pub(crate) use ports::reaches;
-pub use ports::{AnaState, MAX_PORTS};
+pub use ports::{AnaState, MAX_PORTS, Port};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -171,9 +171,9 @@ impl Subsystem {
         let largest = namespaces.last().map_or(1, |namespace| namespace.id);
         let spaces = Spaces::new(namespaces, config.places.max(largest));
         let ports = Ports::new(spaces.most());
-        ports.set(&config.addresses);
-        let access = config.authentication.take().map(|rules| Access::new(rules, &config.nqn));
-        let access = access.transpose().map_err(|error| ConfigError::Helper(error.to_string()))?;
+        ports.set(&config.ports);
+        let access = Access::new(config.authentication.take(), config.tls.take())
+            .map_err(|error| ConfigError::Helper(error.to_string()))?;
         Ok(Arc::new(Self {
             spaces,
             controllers: Mutex::default(),
@@ -244,16 +244,20 @@ impl Subsystem {
         self.access.as_ref().map(|access| access.failures(number)).unwrap_or_default()
     }
 
-    /// Whether this host must authenticate itself.
+    /// Whether this host must authenticate itself by DH-HMAC-CHAP.
     fn requires(&self, host: &str) -> bool {
         self.access.as_ref().is_some_and(|access| access.requires(host))
     }
 
-    /// Whether this host may connect: any where nobody is named, neither allowed nor with keys.
-    fn allows(&self, host: &str) -> bool {
+    /// Whether this host may connect, over TLS or not: any where nobody is named, neither allowed
+    /// nor with keys. One that has only a key for TLS needs TLS.
+    fn allows(&self, host: &str, is_secured: bool) -> bool {
+        let access = self.access.as_ref();
+        let has_key = |access: &Access| access.requires(host) || is_secured && access.has_tls(host);
+        let has_key = access.is_some_and(has_key);
         match &*lock(&self.allowed) {
-            Some(hosts) => self.requires(host) || hosts.iter().any(|allowed| allowed == host),
-            None => !self.access.as_ref().is_some_and(Access::guards) || self.requires(host),
+            Some(hosts) => has_key || hosts.iter().any(|allowed| allowed == host),
+            None => has_key || !access.is_some_and(Access::guards),
         }
     }
 

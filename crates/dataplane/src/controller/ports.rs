@@ -8,9 +8,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::association::lock;
+use crate::tls::Security;
 
 /// Ports at once.
 pub const MAX_PORTS: usize = 16;
+
+/// Where hosts reach the subsystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Whether there is TLS.
+    pub security: Option<Security>,
+}
+
+impl From<SocketAddr> for Port {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, security: None }
+    }
+}
 
 /// The state of an ANA group on a port (Base 8.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +70,7 @@ struct Paths {
 }
 
 pub(super) struct Ports {
-    addresses: Mutex<[Option<SocketAddr>; MAX_PORTS]>,
+    ports: Mutex<[Option<Port>; MAX_PORTS]>,
     paths: [Paths; MAX_PORTS],
 }
 
@@ -63,23 +79,23 @@ impl Ports {
     pub fn new(groups: u32) -> Self {
         let states = || (0..groups).map(|_| AtomicU8::new(AnaState::Optimized as u8)).collect();
         let paths = || Paths { states: states(), changes: AtomicU64::new(0) };
-        Self { addresses: Mutex::default(), paths: std::array::from_fn(|_| paths()) }
+        Self { ports: Mutex::default(), paths: std::array::from_fn(|_| paths()) }
     }
 
     /// These from now on: those that stay keep their number and their states. More than
     /// [`MAX_PORTS`] are not kept.
-    pub fn set(&self, wanted: &[SocketAddr]) {
-        let mut addresses = lock(&self.addresses);
-        for (address, paths) in addresses.iter_mut().zip(&self.paths) {
-            if address.is_some_and(|address| !wanted.contains(&address)) {
-                *address = None;
+    pub fn set(&self, wanted: &[Port]) {
+        let mut ports = lock(&self.ports);
+        for (port, paths) in ports.iter_mut().zip(&self.paths) {
+            if port.is_some_and(|port| !wanted.contains(&port)) {
+                *port = None;
                 let all = 0..paths.states.len();
                 all.for_each(|group| paths.set(group, AnaState::Optimized));
             }
         }
         for new in wanted {
-            if !addresses.contains(&Some(*new))
-                && let Some(free) = addresses.iter_mut().find(|address| address.is_none())
+            if !ports.contains(&Some(*new))
+                && let Some(free) = ports.iter_mut().find(|port| port.is_none())
             {
                 *free = Some(*new);
             }
@@ -87,15 +103,15 @@ impl Ports {
     }
 
     /// All there are, with their numbers.
-    pub fn all(&self) -> Vec<(u16, SocketAddr)> {
-        let addresses = lock(&self.addresses);
-        let numbered = (0..).zip(addresses.iter());
-        numbered.filter_map(|(number, address)| Some((number, (*address)?))).collect()
+    pub fn all(&self) -> Vec<(u16, Port)> {
+        let ports = lock(&self.ports);
+        let numbered = (0..).zip(ports.iter());
+        numbered.filter_map(|(number, port)| Some((number, (*port)?))).collect()
     }
 
     /// The port by which a host came that reached us at `local`.
     pub fn of(&self, local: SocketAddr) -> usize {
-        let is = |(_, port): &&(u16, SocketAddr)| reaches(*port, local);
+        let is = |(_, port): &&(u16, Port)| reaches(port.address, local);
         self.all().iter().find(is).map_or(0, |(number, _)| usize::from(*number))
     }
 
@@ -142,7 +158,8 @@ mod tests {
     #[test]
     fn ports_keep_their_number_and_states_while_others_come_and_go() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let (a, b, c) = (at("10.0.0.1:4420"), at("0.0.0.0:4421"), at("[::]:4422"));
+        let port = |text: &str| Port::from(at(text));
+        let (a, b, c) = (port("10.0.0.1:4420"), port("0.0.0.0:4421"), port("[::]:4422"));
         let ports = Ports::new(2);
         ports.set(&[a, b]);
         ports.set_state(1, 1, AnaState::Inaccessible);

@@ -9,11 +9,11 @@ use super::identify::SIZE;
 use super::link::Link;
 use super::slot::{Completion, MOST};
 use super::{Direction, Error, Identity, Namespace, Queue, Secrets};
-use crate::chap;
 use crate::wire::command::{admin, fabrics};
 use crate::wire::fabrics::Connect;
 use crate::wire::pdu::Digests;
 use crate::wire::{Sqe, Status, feature};
+use crate::{chap, tls};
 
 /// Commands outstanding on the admin queue: we ask one thing at a time.
 const ADMIN_DEPTH: u16 = 32;
@@ -52,6 +52,25 @@ impl Default for Host {
     }
 }
 
+/// A key for TLS, and how PSKs come of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The key.
+    pub key: tls::Key,
+    /// The identity that the target finds it by.
+    pub version: tls::Version,
+    /// How it is expanded.
+    pub derivation: tls::Derivation,
+}
+
+impl Tls {
+    /// As the specification says.
+    #[must_use]
+    pub const fn new(key: tls::Key) -> Self {
+        Self { key, version: tls::Version::One, derivation: tls::Derivation::Rfc8446 }
+    }
+}
+
 /// What to connect to, and how.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -63,6 +82,8 @@ pub struct Target {
     pub host: Host,
     /// What to authenticate ourselves with where we have to, and the target where we want it.
     pub secrets: Option<Secrets>,
+    /// The key for TLS, if connections are to be over it.
+    pub tls: Option<Tls>,
     /// Digests to use.
     pub digests: Digests,
     /// How long to wait for a connection, or an answer on the admin queue.
@@ -80,10 +101,24 @@ impl Target {
             subsystem: subsystem.into(),
             host: Host::default(),
             secrets: None,
+            tls: None,
             digests: Digests::default(),
             timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(30),
         }
+    }
+}
+
+impl Target {
+    /// Connects, over TLS with this host's key for this subsystem if it has one.
+    fn open(&self) -> Result<Link, Error> {
+        let psk = |tls: &Tls| {
+            tls.key.psk(tls.version, tls.derivation, &self.host.nqn, &self.subsystem).ok_or_else(
+                || Error::Unsupported("the names are too long for an identity of TLS".to_owned()),
+            )
+        };
+        let psk = self.tls.as_ref().map(psk).transpose()?;
+        Link::open(self.address, psk.as_slice(), self.digests, self.timeout)
     }
 }
 
@@ -104,7 +139,7 @@ impl Controller {
     /// # Errors
     /// When there is no connection, the target refuses us, or an answer is missing or wrong.
     pub fn connect(target: &Target) -> Result<Self, Error> {
-        let link = Link::open(target.address, target.digests, target.timeout)?;
+        let link = target.open()?;
         let mut queue = Queue::new(link, ADMIN_DEPTH.into(), ADMIN_IN_CAPSULE);
         let id = connect(&mut queue, target, 0, ADMIN_DEPTH, 0xffff)?;
         let identity = Identity::parse(&[], 0);
@@ -304,7 +339,7 @@ impl Controller {
     /// When there is no connection or the target refuses the queue.
     pub fn queue(&self, id: u16, depth: usize) -> Result<Queue, Error> {
         let depth = depth.clamp(1, self.most_outstanding());
-        let link = Link::open(self.target.address, self.target.digests, self.target.timeout)?;
+        let link = self.target.open()?;
         // Connect's data always goes in the capsule, whatever IOCCSZ is (Base 6.3).
         let mut queue = Queue::new(link, depth, ADMIN_IN_CAPSULE);
         // A queue of n entries holds n - 1 commands.
@@ -407,7 +442,7 @@ fn refused(target: &Target, id: u16, status: Status) -> Error {
     let Target { address, subsystem, host, .. } = target;
     let why = match status {
         status if status == Status::CONNECT_INVALID_HOST => {
-            format!("this host, {}, is not on its allow-list", host.nqn)
+            format!("this host, {}, is not on its allow-list, or may need a key for TLS", host.nqn)
         }
         status if status == Status::CONNECT_INVALID && id == 0 => {
             format!("it has no subsystem {subsystem}, or another parameter is wrong")

@@ -59,6 +59,9 @@ pub enum Error {
     /// It did not show that it is the target.
     #[error("the target failed to authenticate itself: {0}; is its key the right one?")]
     Untrusted(&'static str),
+    /// There is no TLS with it.
+    #[error("no TLS with the target: {0}; is the key the right one, and does it offer TLS?")]
+    Insecure(io::Error),
     /// The target cannot do what is needed.
     #[error("{0}")]
     Unsupported(String),
@@ -73,6 +76,7 @@ impl Error {
             Self::Failed { .. }
                 | Self::Unauthenticated(_)
                 | Self::Untrusted(_)
+                | Self::Insecure(_)
                 | Self::Unsupported(_)
         )
     }

@@ -18,7 +18,7 @@ mod receive;
 mod slot;
 
 pub use auth::{Secrets, Transaction};
-pub use controller::{Controller, Host, Target};
+pub use controller::{Controller, Host, Target, Tls};
 pub use discovery::{DISCOVERY, Subsystem, discover};
 pub use error::{Error, Violation, describe};
 pub use identify::{Identity, Namespace};

@@ -1,9 +1,9 @@
 //! What waits to be sent: headers and pieces of the commands' data, in one vectored send.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, IoSlice};
 
+use super::link::Line;
 use super::slot::Slots;
 
 /// Pieces handed to the kernel at once.
@@ -24,15 +24,17 @@ pub(super) struct Outbox {
     /// Where the bytes of the first part begin.
     start: usize,
     parts: VecDeque<Part>,
+    /// The connection has taken bytes and not sent them.
+    is_held: bool,
 }
 
 impl Outbox {
     pub fn with_capacity(depth: usize) -> Self {
         let bytes = Vec::with_capacity(depth * 128);
-        Self { bytes, start: 0, parts: VecDeque::with_capacity(depth * 4) }
+        Self { bytes, start: 0, parts: VecDeque::with_capacity(depth * 4), is_held: false }
     }
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_empty() && !self.is_held
     }
     pub fn parts(&self) -> usize {
         self.parts.len()
@@ -53,7 +55,7 @@ impl Outbox {
     }
 
     /// Sends what the socket takes.
-    pub fn flush(&mut self, mut stream: &TcpStream, slots: &mut Slots) -> io::Result<()> {
+    pub fn flush(&mut self, stream: &mut Line, slots: &mut Slots) -> io::Result<()> {
         while !self.parts.is_empty() {
             let mut slices = [IoSlice::new(&[]); PIECES];
             let count = self.gather(slots, &mut slices);
@@ -65,6 +67,7 @@ impl Outbox {
                 Err(error) => return Err(error),
             }
         }
+        self.is_held = !stream.flush()?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::IntoBytes;
 
-use super::link::{Agreed, Link};
+use super::link::{Agreed, Line, Link};
 use super::outbox::Outbox;
 use super::receive::Inbox;
 use super::slot::{Completion, Slots};
@@ -132,7 +132,11 @@ impl Queue {
         in_capsule: usize,
     ) -> Result<Self, Error> {
         stream.set_nonblocking(true)?;
-        Ok(Self::new(Link { stream, agreed: Agreed::least(digests) }, depth, in_capsule))
+        Ok(Self::new(
+            Link { stream: Line::Plain(stream), agreed: Agreed::least(digests) },
+            depth,
+            in_capsule,
+        ))
     }
 
     /// Sets how much data may go in a capsule from now on.
@@ -297,7 +301,7 @@ impl Queue {
         }
         loop {
             self.put_asked();
-            self.outbox.flush(&self.link.stream, &mut self.slots)?;
+            self.outbox.flush(&mut self.link.stream, &mut self.slots)?;
             if !self.outbox.is_empty() || self.asked.is_empty() {
                 return Ok(());
             }
@@ -340,8 +344,8 @@ impl Queue {
             reserved: [0; 10],
         };
         self.outbox.put(|bytes| bytes.extend_from_slice(request.as_bytes()));
-        let _ = self.outbox.flush(&self.link.stream, &mut self.slots);
-        let _ = self.link.stream.shutdown(std::net::Shutdown::Both);
+        let _ = self.outbox.flush(&mut self.link.stream, &mut self.slots);
+        let _ = self.link.stream.socket().shutdown(std::net::Shutdown::Both);
     }
 
     /// Waits until [`Queue::poll`] has something to do, or `timeout` is over.
@@ -349,6 +353,9 @@ impl Queue {
     /// # Errors
     /// When the system refuses to wait.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
+        if self.link.stream.has_input() {
+            return Ok(());
+        }
         let mut flags = PollFlags::IN;
         flags.set(PollFlags::OUT, self.is_sending());
         let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
@@ -367,6 +374,6 @@ impl Queue {
 
 impl AsFd for Queue {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.stream.as_fd()
+        self.link.stream.socket().as_fd()
     }
 }

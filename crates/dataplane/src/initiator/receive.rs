@@ -1,6 +1,6 @@
 //! What comes from the target: framing, checks, data into its command's buffer.
 
-use std::io::{ErrorKind, IoSliceMut, Read};
+use std::io::{ErrorKind, IoSliceMut};
 use std::time::Instant;
 
 use zerocopy::FromBytes;
@@ -79,9 +79,9 @@ impl Queue {
             Some(Incoming { slot, at, end, .. }) => {
                 let data = &mut slots.at(*slot).buffer[*at..*end];
                 let mut into = [IoSliceMut::new(data), IoSliceMut::new(stage)];
-                (&link.stream).read_vectored(&mut into)
+                link.stream.read_vectored(&mut into)
             }
-            None => (&link.stream).read(stage),
+            None => link.stream.read_vectored(&mut [IoSliceMut::new(stage)]),
         };
         let mut count = match received {
             Ok(0) => return Err(Error::Closed),

@@ -15,6 +15,7 @@ use super::Limits;
 use super::commands::{Commands, STREAM};
 use super::context::Context;
 use super::receive::{Receiver, Stage};
+use super::secure::Identified;
 use super::send::Sender;
 use super::slots::{Payload, Slot, State};
 use crate::controller::reaches;
@@ -56,6 +57,8 @@ pub(super) struct Connection {
     /// Where the host reached us, and where it came from.
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
+    /// Who the host is by TLS, if it came with that.
+    identified: Option<Identified>,
     receiver: Receiver,
     sink: Sink,
     /// A command whose data is in its capsule and found no buffer.
@@ -81,6 +84,7 @@ impl Connection {
         tag: u64,
         limits: &Limits,
         [local, remote]: [Option<SocketAddr>; 2],
+        identified: Option<Identified>,
         now: Nanos,
     ) -> Self {
         Self {
@@ -88,6 +92,7 @@ impl Connection {
             deadline: Some(now + limits.handshake),
             local,
             remote,
+            identified,
             receiver: Receiver::new(limits.max_data()),
             sink: Sink::Discard,
             stalled: None,
@@ -462,7 +467,9 @@ impl Connection {
             let answer = Cqe::new(slot.cid, Status::DATA_TRANSFER_ERROR, 0, 0);
             return self.commands.answer(answer, &mut self.sender);
         }
-        let joined = context.subsystem.connect(&slot.sqe, slot.payload.bytes(), context.now);
+        let tls = self.identified.as_ref().and_then(|identified| identified.get());
+        let (subsystem, data) = (context.subsystem, slot.payload.bytes());
+        let joined = subsystem.connect_over(tls, &slot.sqe, data, context.now);
         let answer = match joined {
             Ok(connected) => {
                 let mut result = u32::from(connected.controller_id);

@@ -42,7 +42,7 @@ const MOST_PEERS: usize = 1 << 16;
 
 /// The most bytes of memory that a connection with a queue of `depth` commands takes.
 pub(super) const fn most_memory_of_connection(depth: usize) -> usize {
-    size_of::<Option<Peer<std::net::TcpStream>>>() + Connection::most_memory(depth) + PIECE
+    size_of::<Option<Peer<super::secure::Stream>>>() + Connection::most_memory(depth) + PIECE
 }
 
 /// What a group counts, for others to read.
@@ -128,7 +128,8 @@ impl Group {
     /// # Errors
     /// When the system refuses what it needs, or a device does.
     pub fn new(subsystem: Arc<Subsystem>, limits: Limits, places: Arc<Places>) -> io::Result<Self> {
-        Self::over(Sockets::new()?, subsystem, limits, places)
+        let sockets = Sockets::new(subsystem.clone())?;
+        Self::over(sockets, subsystem, limits, places)
     }
 
     /// Where to leave connections for it.
@@ -283,9 +284,10 @@ impl<N: Network> Group<N> {
             // Slot in bits 15:0, connection in 31:16, generation above: see `deliver`.
             let tag = self.generation << 32 | (index as u64) << 16;
             let ends = [self.network.local(&stream), self.network.peer(&stream)];
+            let identified = self.network.identified(&stream);
             self.peers[index] = Some(Peer {
                 stream,
-                connection: Connection::new(tag, &self.limits, ends, now),
+                connection: Connection::new(tag, &self.limits, ends, identified, now),
                 watched: Interest { input: true, output: false },
                 host: STRANGERS,
                 has_input: false,
@@ -326,9 +328,10 @@ impl<N: Network> Group<N> {
 
     /// Looks at the network and queues who has something. How many events there were.
     fn look(&mut self, now: Nanos) -> usize {
+        // First, as it uses up the wake-up of what is told of connections, too.
+        self.accept(now);
         let mut ready = std::mem::take(&mut self.ready);
         let count = self.network.look(&mut ready);
-        self.accept(now);
         for Ready { index, input, broken } in ready.drain(..) {
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             if broken {
@@ -380,8 +383,8 @@ impl<N: Network> Group<N> {
         let is_roomy = self.left < LEFT;
         let received = self.with(index, now, |peer, context| {
             let may_read = peer.connection.wants_input() && context.host.turn > 0;
-            if !std::mem::take(&mut peer.has_input) || !may_read {
-                return Ok(0); // The network will tell again.
+            if !may_read || !std::mem::take(&mut peer.has_input) {
+                return Ok(0); // What TLS has read the network will not tell of again.
             }
             let most = if is_roomy && !peer.connection.expects_data() { READ } else { PIECE };
             let room = most.min(context.host.turn as usize);

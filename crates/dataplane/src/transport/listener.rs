@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::{Inbox, Places};
+use crate::controller::Port;
 use crate::reactor::Task;
 
 /// Connections accepted in one poll.
@@ -22,27 +23,27 @@ const INTERVAL: Nanos = Nanos::from_millis(1);
 pub struct Doors {
     /// Of all sockets.
     epoll: OwnedFd,
-    sockets: Mutex<Vec<(SocketAddr, TcpListener)>>,
+    sockets: Mutex<Vec<(Port, TcpListener)>>,
 }
 
 impl Doors {
-    fn sockets(&self) -> MutexGuard<'_, Vec<(SocketAddr, TcpListener)>> {
+    fn sockets(&self) -> MutexGuard<'_, Vec<(Port, TcpListener)>> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens on `address` too; where that is.
+    /// Listens on a port too; where that is.
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub fn open(&self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let socket = TcpListener::bind(address)?;
+    pub fn open(&self, port: Port) -> io::Result<SocketAddr> {
+        let socket = TcpListener::bind(port.address)?;
         // As many newcomers wait as the system lets (net.core.somaxconn), not std's 128: a fleet
         // that comes back at once would else wait for retransmissions.
         rustix::net::listen(&socket, i32::MAX)?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        self.sockets().push((address, socket));
+        self.sockets().push((Port { address, ..port }, socket));
         Ok(address)
     }
 
@@ -50,14 +51,14 @@ impl Doors {
     pub fn close(&self, address: SocketAddr) -> bool {
         let mut sockets = self.sockets();
         let before = sockets.len();
-        sockets.retain(|(at, _)| *at != address); // Closed, it leaves the epoll file too.
+        sockets.retain(|(port, _)| port.address != address); // Closed, it leaves the epoll file too.
         sockets.len() < before
     }
 
     /// Where it listens.
     #[must_use]
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.sockets().iter().map(|(address, _)| *address).collect()
+    pub fn ports(&self) -> Vec<Port> {
+        self.sockets().iter().map(|(port, _)| *port).collect()
     }
 }
 
@@ -103,8 +104,8 @@ impl Listener {
         self.refused.clone()
     }
 
-    /// Accepts from one socket; how many.
-    fn accept(&mut self, socket: &TcpListener) -> usize {
+    /// Accepts from the socket of a port; how many.
+    fn accept(&mut self, port: Port, socket: &TcpListener) -> usize {
         for count in 0..BATCH {
             let stream = match socket.accept() {
                 Ok((stream, _)) => stream,
@@ -124,7 +125,7 @@ impl Listener {
             }
             let inbox = &self.inboxes[self.next];
             self.next = (self.next + 1) % self.inboxes.len();
-            if inbox.leave(stream).is_err() {
+            if inbox.leave_with(stream, port.security).is_err() {
                 self.places.leave();
             }
         }
@@ -159,7 +160,7 @@ impl Task for Listener {
         let doors = self.doors.clone();
         // Who opens or closes a door has the lock for an instant: then later.
         let Ok(sockets) = doors.sockets.try_lock() else { return 0 };
-        sockets.iter().map(|(_, socket)| self.accept(socket)).sum()
+        sockets.iter().map(|(port, socket)| self.accept(*port, socket)).sum()
     }
 
     fn requests(&self) -> u64 {
@@ -185,7 +186,7 @@ mod tests {
         let places = Arc::new(Places::new(1024, 1));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = Listener::new(Vec::new(), places).unwrap();
-        let address = listener.doors().open(any).unwrap();
+        let address = listener.doors().open(any.into()).unwrap();
         // Nobody accepts: who finds no room waits without end.
         let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(20)).unwrap();
         let waiting: Vec<_> = (0..fleet).map(connect).collect();

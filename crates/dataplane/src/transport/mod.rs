@@ -14,6 +14,7 @@ mod listener;
 mod network;
 mod places;
 mod receive;
+mod secure;
 mod send;
 mod service;
 mod slots;
@@ -25,6 +26,7 @@ pub use group::{Counters, Group};
 pub use listener::{Doors, Listener};
 pub use network::{Inbox, Interest, Network, Ready, Sockets};
 pub use places::Places;
+pub use secure::{Guarded, Identified, Stream};
 pub use service::{Distribution, Kind, Service, Work};
 pub use steward::Steward;
 
@@ -54,6 +56,8 @@ pub struct Limits {
     pub buffers: u32,
     /// A device that has requests and completes none for so long is stalled.
     pub silence: Nanos,
+    /// Connections may be over TLS.
+    pub secure: bool,
 }
 
 impl Default for Limits {
@@ -68,6 +72,7 @@ impl Default for Limits {
             patience: Nanos::from_secs(5),
             buffers: 256,
             silence: Nanos::from_millis(500),
+            secure: false,
         }
     }
 }
@@ -95,9 +100,11 @@ impl Limits {
     #[must_use]
     pub fn most_memory(&self, groups: usize, depth: u16, block: u32, namespaces: u32) -> u64 {
         let depth = depth.max(crate::controller::ADMIN_DEPTH);
-        let connection = group::most_memory_of_connection(depth.into()) as u64 + u64::from(block);
+        let session = if self.secure { crate::tls::MOST_SESSION } else { 0 };
+        let connection = group::most_memory_of_connection(depth.into()) + session;
         // Each may be another host's.
-        let connection = connection + turns::most_memory_of_host(namespaces as usize) as u64;
+        let connection = connection + turns::most_memory_of_host(namespaces as usize);
+        let connection = connection as u64 + u64::from(block);
         let buffers = ledger::Ledger::most_memory(self);
         let group = buffers.saturating_add(group::MOST_LEFT as u64);
         let connections = Places::most(self.connections).saturating_mul(connection);

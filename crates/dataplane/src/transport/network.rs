@@ -7,11 +7,13 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
-use crate::controller::Wake;
+use super::secure::{Guarded, Identified, Stream, Tell};
+use crate::controller::{Subsystem, Wake};
+use crate::tls::Security;
 
 /// Sockets looked at in one poll.
 const EVENTS: usize = 64;
@@ -53,6 +55,12 @@ pub trait Network: Send {
     /// Where it came from.
     fn peer(&self, stream: &Self::Stream) -> Option<SocketAddr>;
 
+    /// Who the peer is, once TLS has told; `None` where it never will.
+    fn identified(&self, stream: &Self::Stream) -> Option<Identified> {
+        let _ = stream;
+        None
+    }
+
     /// Makes [`Network::wake_fd`] readable once, from any thread.
     fn wake(&self) -> Wake;
 
@@ -69,6 +77,7 @@ pub trait Network: Send {
     fn watch(&mut self, stream: &Self::Stream, index: usize, interest: Interest) -> io::Result<()>;
 
     /// Adds the connections that have something to `ready`; how many events there were at all.
+    /// Newcomers are [accepted](Network::accept) before.
     fn look(&mut self, ready: &mut Vec<Ready>) -> usize;
 
     /// Readable also when a device has completed something; `None`: nobody sleeps on this.
@@ -84,24 +93,52 @@ pub trait Network: Send {
     fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// What a group is to look at.
+#[derive(Debug, Default)]
+struct News {
+    streams: VecDeque<(TcpStream, Option<Security>)>,
+    /// Connections that can go on, by their numbers.
+    told: Vec<usize>,
+}
+
 /// Where a listener leaves connections for a group.
 #[derive(Debug)]
 pub struct Inbox {
-    streams: Mutex<VecDeque<TcpStream>>,
+    news: Mutex<News>,
     is_filled: AtomicBool,
+    is_told: AtomicBool,
     wake: OwnedFd,
 }
 
 impl Inbox {
-    /// Leaves a connection, which must not block.
+    /// Leaves a connection, which must not block, without TLS.
     ///
     /// # Errors
     /// When the group cannot be woken.
     pub fn leave(&self, stream: TcpStream) -> io::Result<()> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push_back(stream);
+        self.leave_with(stream, None)
+    }
+
+    /// Leaves one that begins with TLS, or may.
+    ///
+    /// # Errors
+    /// When the group cannot be woken.
+    pub fn leave_with(&self, stream: TcpStream, security: Option<Security>) -> io::Result<()> {
+        self.news().streams.push_back((stream, security));
         self.is_filled.store(true, Ordering::Release);
         rustix::io::write(&self.wake, &1_u64.to_ne_bytes())?;
         Ok(())
+    }
+
+    /// Has the group look at a connection.
+    fn tell(&self, index: usize) {
+        self.news().told.push(index);
+        self.is_told.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the group.
@@ -112,13 +149,13 @@ impl Inbox {
     }
 
     /// Takes one; the wake-up is used up with the last.
-    fn take(&self) -> Option<TcpStream> {
+    fn take(&self) -> Option<(TcpStream, Option<Security>)> {
         if !self.is_filled.load(Ordering::Acquire) {
             return None;
         }
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = streams.pop_front();
-        if streams.is_empty() {
+        let mut news = self.news();
+        let stream = news.streams.pop_front();
+        if news.streams.is_empty() {
             self.is_filled.store(false, Ordering::Release);
             // A spurious wake is harmless, a failed read means there was none.
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
@@ -131,19 +168,24 @@ impl Inbox {
 pub struct Sockets {
     epoll: OwnedFd,
     inbox: Arc<Inbox>,
+    /// What finds the keys of hosts that come with TLS, and how it tells when it has.
+    subsystem: Arc<Subsystem>,
+    tell: Tell,
 }
 
 impl Sockets {
-    /// None yet.
+    /// None yet; `subsystem` has the keys of hosts that will come with TLS.
     ///
     /// # Errors
     /// When the system refuses the files it takes.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(subsystem: Arc<Subsystem>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
-        let (streams, is_filled) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { epoll, inbox: Arc::new(Inbox { streams, is_filled, wake }) })
+        let [is_filled, is_told] = [const { AtomicBool::new(false) }; 2];
+        let inbox = Arc::new(Inbox { news: Mutex::default(), is_filled, is_told, wake });
+        let told = inbox.clone();
+        Ok(Self { epoll, inbox, subsystem, tell: Arc::new(move |index| told.tell(index)) })
     }
 
     /// Where to leave connections.
@@ -154,18 +196,25 @@ impl Sockets {
 }
 
 impl Network for Sockets {
-    type Stream = TcpStream;
+    type Stream = Stream;
 
-    fn accept(&mut self) -> Option<TcpStream> {
-        self.inbox.take()
+    fn accept(&mut self) -> Option<Stream> {
+        let (socket, security) = self.inbox.take()?;
+        let Some(security) = security else { return Some(Stream::Plain(socket)) };
+        let (subsystem, tell) = (self.subsystem.clone(), self.tell.clone());
+        Some(Stream::Guarded(Box::new(Guarded::new(socket, security, subsystem, tell))))
     }
 
-    fn local(&self, stream: &TcpStream) -> Option<SocketAddr> {
-        stream.local_addr().ok()
+    fn local(&self, stream: &Stream) -> Option<SocketAddr> {
+        stream.socket().local_addr().ok()
     }
 
-    fn peer(&self, stream: &TcpStream) -> Option<SocketAddr> {
-        stream.peer_addr().ok()
+    fn peer(&self, stream: &Stream) -> Option<SocketAddr> {
+        stream.socket().peer_addr().ok()
+    }
+
+    fn identified(&self, stream: &Stream) -> Option<Identified> {
+        stream.identified()
     }
 
     fn wake(&self) -> Wake {
@@ -173,17 +222,18 @@ impl Network for Sockets {
         Arc::new(move || inbox.wake())
     }
 
-    fn add(&mut self, stream: &TcpStream, index: usize) -> io::Result<()> {
+    fn add(&mut self, stream: &Stream, index: usize) -> io::Result<()> {
+        stream.is_called(index);
         let data = epoll::EventData::new_u64(index as u64);
-        Ok(epoll::add(&self.epoll, stream, data, epoll::EventFlags::IN)?)
+        Ok(epoll::add(&self.epoll, stream.socket(), data, epoll::EventFlags::IN)?)
     }
 
-    fn watch(&mut self, stream: &TcpStream, index: usize, interest: Interest) -> io::Result<()> {
+    fn watch(&mut self, stream: &Stream, index: usize, interest: Interest) -> io::Result<()> {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, interest.input);
         flags.set(epoll::EventFlags::OUT, interest.output);
         let data = epoll::EventData::new_u64(index as u64);
-        Ok(epoll::modify(&self.epoll, stream, data, flags)?)
+        Ok(epoll::modify(&self.epoll, stream.socket(), data, flags)?)
     }
 
     fn look(&mut self, ready: &mut Vec<Ready>) -> usize {
@@ -203,7 +253,16 @@ impl Network for Sockets {
                 });
             }
         }
-        events.len()
+        let mut count = events.len();
+        if self.inbox.is_told.load(Ordering::Acquire)
+            && self.inbox.is_told.swap(false, Ordering::AcqRel)
+        {
+            for index in std::mem::take(&mut self.inbox.news().told) {
+                ready.push(Ready { index, input: true, broken: false });
+                count += 1;
+            }
+        }
+        count
     }
 
     fn watch_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {

@@ -35,6 +35,8 @@ pub(super) struct Sender {
     /// Bytes of `heads` that are sent.
     heads_sent: usize,
     segments: VecDeque<Segment>,
+    /// The socket has taken bytes and not sent them.
+    is_held: bool,
     /// Segments that hold a buffer.
     buffers: u32,
     /// Bytes of the first segment that are sent, if that is data.
@@ -94,7 +96,7 @@ impl Sender {
 
     /// Whether all is sent.
     pub fn is_empty(&self) -> bool {
-        self.segments.is_empty()
+        self.segments.is_empty() && !self.is_held
     }
 
     /// Whether no more commands may be taken before the peer has read some answers: a queue's worth
@@ -136,7 +138,9 @@ impl Sender {
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        let flushed = socket.flush();
+        self.is_held = matches!(&flushed, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        if self.is_held { Ok(false) } else { flushed.map(|()| true) }
     }
 
     /// One system call: the bytes offered and what came of it.

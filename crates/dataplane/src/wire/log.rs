@@ -195,8 +195,8 @@ data! {
         family: u8,
         /// SUBTYPE, byte 2: 2 an NVM subsystem, 3 the discovery subsystem itself.
         kind: u8,
-        /// TREQ, byte 3: bits 1:0 = 00b nothing said of a secure channel, bit 2 flow control can
-        /// be off.
+        /// TREQ, byte 3: bits 1:0 = 00b nothing said of a secure channel, 01b it is required; bit 2
+        /// flow control can be off.
         requirements: u8,
         /// PORTID, bytes 4-5.
         port: U16,
@@ -216,13 +216,15 @@ data! {
         subsystem_nqn: [u8; 256],
         /// TRADDR, bytes 512-767: the IP address, padded with spaces.
         address: [u8; 256],
-        /// TSAS, bytes 768-1023: its first byte is SECTYPE, 0 no security (TCP Figure 11).
+        /// TSAS, bytes 768-1023: its first byte is SECTYPE, 0 no security, 2 TLS 1.3 (TCP Figure 11).
         transport_specific: [u8; 256],
     }
 }
 
 /// TRTYPE of TCP.
 pub const TCP: u8 = 3;
+/// SECTYPE of TLS 1.3.
+pub const TLS_1_3: u8 = 2;
 
 #[cfg(test)]
 mod tests {

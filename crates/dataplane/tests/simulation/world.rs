@@ -1,5 +1,6 @@
 //! One run: the target, its hosts and devices, and who does something next.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -124,6 +125,7 @@ impl World {
             patience: Nanos::from_secs(2),
             buffers: [16, 64, 256][random.random_range(0..3)],
             silence: Nanos(pace * SILENCE),
+            secure: false,
         };
         let groups = random.random_range(1..=3);
         let scene = Scene::new(plan.seed, groups, limits.connections, &steps);
@@ -225,7 +227,7 @@ impl World {
         config.in_capsule = self.limits.in_capsule;
         config.max_controllers = 16;
         config.max_queue_depth = 64;
-        config.addresses = vec![([127, 0, 0, 1], 4420).into()];
+        config.ports = vec![SocketAddr::from(([127, 0, 0, 1], 4420)).into()];
         self.subsystem = Subsystem::new(config).unwrap();
         self.watches.iter().for_each(Watch::restart);
         let (limits, subsystem) = (self.limits, &self.subsystem);

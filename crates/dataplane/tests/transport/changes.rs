@@ -1,5 +1,6 @@
 //! Namespaces, addresses and limits that change while hosts use them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -144,8 +145,8 @@ fn read(queue: &mut Queue, nsid: u32) -> Status {
 #[test]
 fn paths_have_states_and_those_of_an_address_that_is_given_up_end() {
     let server = Server::start(Limits::default());
-    let second = server.doors.open("127.0.0.1:0".parse().unwrap()).unwrap();
-    server.subsystem.set_addresses(&server.doors.addresses());
+    let second = server.doors.open(SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    server.subsystem.set_ports(&server.doors.ports());
     let connect = |address| Controller::connect(&Target::new(address, NQN));
     let mut hosts = [server.address, second].map(|address| connect(address).unwrap());
     let mut queues = [0, 1].map(|at| {
@@ -159,12 +160,12 @@ fn paths_have_states_and_those_of_an_address_that_is_given_up_end() {
     assert!(server.subsystem.set_ana(second, None, AnaState::Optimized));
     assert_eq!(reads(), [Status::SUCCESS; 2]);
     assert!(server.doors.close(second) && !server.doors.close(second));
-    server.subsystem.set_addresses(&server.doors.addresses());
+    server.subsystem.set_ports(&server.doors.ports());
     fleet(&server, LONG).close(second).unwrap();
     assert!(hosts[0].keep_alive().is_ok() && hosts[1].keep_alive().is_err());
     assert_eq!(read(&mut queues[0], 1), Status::SUCCESS);
     assert!(connect(second).is_err(), "nobody listens there");
-    assert_eq!(server.doors.open(second).unwrap(), second, "and it may come back");
+    assert_eq!(server.doors.open(second.into()).unwrap(), second, "and it may come back");
 }
 
 /// Both connections of a host share its limit; another host does not wait for it.

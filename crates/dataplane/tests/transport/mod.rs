@@ -9,3 +9,4 @@ mod peer;
 mod polite;
 mod server;
 mod shutdown;
+mod tls;

@@ -275,7 +275,7 @@ pub fn connect(qid: u16, controller: u16) -> (Sqe, Vec<u8>) {
     connect_as(&Host::named(HOST), qid, controller)
 }
 
-fn connect_as(host: &Host, qid: u16, controller: u16) -> (Sqe, Vec<u8>) {
+pub fn connect_as(host: &Host, qid: u16, controller: u16) -> (Sqe, Vec<u8>) {
     let mut sqe = Sqe::new(FABRICS, 0);
     sqe.nsid = u32::from(fabrics::CONNECT).into();
     sqe.sgl_length = 1024.into();

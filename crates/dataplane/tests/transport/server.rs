@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ebb_dataplane::controller::{Config, Namespace, Rules, Subsystem};
+use ebb_dataplane::controller::{Config, Namespace, Port, Rules, Subsystem, TlsKeys};
 use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Op, Spec, open};
 use ebb_dataplane::reactor::{Task, Waiting};
+use ebb_dataplane::tls::Security;
 use ebb_dataplane::transport::{Counters, Doors, Group, Limits, Listener, Places, Steward};
 use ebb_dataplane::wire::Status;
 use ebb_policy::units::Nanos;
@@ -46,15 +47,31 @@ impl Server {
     /// One whose hosts authenticate themselves.
     pub fn guarded(rules: Rules) -> Self {
         let device = open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap();
-        Self::with(vec![device], Limits::default(), Some(rules))
+        Self::with(
+            vec![device],
+            Limits::default(),
+            |config| config.authentication = Some(rules),
+            None,
+        )
+    }
+
+    /// One with TLS.
+    pub fn secured(keys: Arc<dyn TlsKeys>, security: Security, limits: Limits) -> Self {
+        let device = open(&"ram:1MiB,block=512B".parse::<Spec>().unwrap()).unwrap();
+        Self::with(vec![device], limits, |config| config.tls = Some(keys), Some(security))
     }
 
     /// One that serves `devices`, as namespaces 1 and on.
     pub fn of_all(devices: Vec<Arc<dyn Device>>, limits: Limits) -> Self {
-        Self::with(devices, limits, None)
+        Self::with(devices, limits, |_| (), None)
     }
 
-    fn with(devices: Vec<Arc<dyn Device>>, limits: Limits, authentication: Option<Rules>) -> Self {
+    fn with(
+        devices: Vec<Arc<dyn Device>>,
+        limits: Limits,
+        change: impl FnOnce(&mut Config),
+        security: Option<Security>,
+    ) -> Self {
         let namespace = |(id, device)| {
             let (uuid, nguid) = ([id as u8; 16], [id as u8 | 0x80; 16]);
             Namespace { id, device, uuid, nguid, read_only: false }
@@ -63,7 +80,7 @@ impl Server {
         config.places = 4;
         config.max_transfer = limits.max_transfer;
         config.in_capsule = limits.in_capsule;
-        config.authentication = authentication;
+        change(&mut config);
         let subsystem = Subsystem::new(config).unwrap();
         let places = Arc::new(Places::new(limits.connections, 1));
         let mut group = Group::new(subsystem.clone(), limits, places.clone()).unwrap();
@@ -72,8 +89,8 @@ impl Server {
         let mut listener = Listener::new(inboxes, places.clone()).unwrap();
         let (doors, steward) = (listener.doors(), group.steward());
         let counters = group.counters();
-        let address = doors.open(any).unwrap();
-        subsystem.set_addresses(&doors.addresses());
+        let address = doors.open(Port { address: any, security }).unwrap();
+        subsystem.set_ports(&doors.ports());
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
         let requests = Arc::new(AtomicU64::new(0));

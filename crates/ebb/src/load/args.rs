@@ -25,6 +25,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "NQN")]
     pub host_nqn: Option<String>,
 
+    /// File with this host's key for TLS: all connections are over it.
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
     /// File with this host's key, to authenticate itself by DH-HMAC-CHAP where the target wants it.
     #[arg(long, value_name = "FILE")]
     pub dhchap_secret: Option<PathBuf>,

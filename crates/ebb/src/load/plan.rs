@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use ebb_dataplane::initiator::{Controller, Host, Namespace, Secrets, Target, discover};
+use ebb_dataplane::initiator::{Controller, Host, Namespace, Secrets, Target, Tls, discover};
 use ebb_dataplane::wire::pdu::Digests;
 use ebb_policy::units::{Bytes, Nanos};
 
@@ -107,11 +107,18 @@ pub fn target(args: &LoadArgs) -> Result<Target> {
         target.host = Host { nqn: nqn.clone(), id };
     }
     target.secrets = secrets(args)?;
+    target.tls = args.tls_key.as_ref().map(tls).transpose()?;
     target.subsystem = match &args.nqn {
         Some(nqn) => nqn.clone(),
         None => discovered(&target)?,
     };
     Ok(target)
+}
+
+/// The key for TLS.
+fn tls(path: &PathBuf) -> Result<Tls> {
+    let keys = keys::read_tls(path, 1).map_err(|why| usage(format!("--tls-key {why}")))?;
+    keys.into_iter().next().map(Tls::new).ok_or_else(|| usage("--tls-key: no key"))
 }
 
 /// The keys to authenticate with.

@@ -1,17 +1,83 @@
 //! Who gets in: keys of hosts in files, and what to say where nobody is kept out.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use ebb_dataplane::chap::{Group, Hash};
-use ebb_dataplane::controller::{Keys, Rules, Secrets, check_nqn};
+use ebb_dataplane::controller::{
+    Failure, Keys, Port, Rules, Secrets, Subsystem, TlsKeys, check_nqn,
+};
+use ebb_dataplane::tls::{self, Security};
+use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use crate::exit::usage;
 use crate::keys;
+
+/// Who gets in, for the status.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Access {
+    /// Whether there are hosts that must authenticate themselves.
+    pub authentication: bool,
+    /// Listeners with TLS.
+    #[serde(default)]
+    pub tls: Vec<Secured>,
+    /// What is wrong and what to do, where others than this machine get in without.
+    pub warning: Option<String>,
+    pub succeeded: u64,
+    pub failed: u64,
+    /// The last ones.
+    pub failures: Vec<Refused>,
+}
+
+/// A listener with TLS.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Secured {
+    pub listen: SocketAddr,
+    /// It takes nothing else.
+    pub required: bool,
+}
+
+/// A host that failed to authenticate itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refused {
+    pub at_s: f64,
+    pub host: String,
+    pub address: IpAddr,
+    pub why: String,
+}
+
+impl Access {
+    /// To a subsystem.
+    pub fn of(subsystem: Option<&Subsystem>, warning: Option<String>) -> Self {
+        let tally = subsystem.and_then(Subsystem::authentications);
+        let failures = subsystem.map(|subsystem| subsystem.failures_since(0)).unwrap_or_default();
+        let refused = |failure: Failure| {
+            let Failure { at, host, address, why, .. } = failure;
+            Refused { at_s: at.seconds(), host, address, why }
+        };
+        let ports = subsystem.map(Subsystem::ports).unwrap_or_default();
+        let secured = |Port { address, security }: Port| {
+            Some(Secured { listen: address, required: security? == Security::Required })
+        };
+        Self {
+            authentication: tally.is_some(),
+            tls: ports.into_iter().filter_map(secured).collect(),
+            warning,
+            succeeded: tally.map_or(0, |tally| tally.succeeded),
+            failed: tally.map_or(0, |tally| tally.failed),
+            failures: failures.into_iter().map(refused).collect(),
+        }
+    }
+}
+
+/// What is said of a listener's TLS.
+pub const fn words(required: bool) -> &'static str {
+    if required { "TLS required" } else { "TLS offered" }
+}
 
 /// Keys that a host may have at once: an old one and a new one.
 const KEYS: usize = 2;
@@ -39,12 +105,23 @@ impl Files {
     }
 }
 
-/// The files of all hosts that have keys.
-#[derive(Default)]
-pub struct Vault(Mutex<BTreeMap<String, Files>>);
+/// The files of all hosts that have keys, by how they show them.
+struct Hosts {
+    chap: BTreeMap<String, Files>,
+    tls: BTreeMap<String, PathBuf>,
+}
+
+impl Hosts {
+    fn of(options: &Options) -> Result<Self> {
+        Ok(Self { chap: chap_files(options)?, tls: tls_files(options)? })
+    }
+}
+
+/// Where they are while the server runs.
+pub struct Vault(Mutex<Hosts>);
 
 impl Vault {
-    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Files>> {
+    fn files(&self) -> MutexGuard<'_, Hosts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +130,7 @@ impl Vault {
     /// # Errors
     /// Names the option, or the file, that is not right.
     pub fn read(options: &Options) -> Result<Self> {
-        Ok(Self(Mutex::new(files(options)?)))
+        Ok(Self(Mutex::new(Hosts::of(options)?)))
     }
 
     /// From now on those that `options` name, all of which can be read.
@@ -61,37 +138,74 @@ impl Vault {
     /// # Errors
     /// As of [`Self::read`]; nothing has changed then.
     pub fn update(&self, options: &Options) -> Result<()> {
-        *self.files() = files(options)?;
+        let hosts = Hosts::of(options)?;
+        *self.files() = hosts;
         Ok(())
     }
 }
 
 impl Secrets for Vault {
     fn requires(&self, host: &str) -> bool {
-        self.files().contains_key(host)
+        self.files().chap.contains_key(host)
     }
 
     fn guards(&self) -> bool {
-        !self.files().is_empty()
+        !self.files().chap.is_empty()
     }
 
     fn keys(&self, host: &str) -> Result<Keys, String> {
-        let files = self.files().get(host).cloned();
+        let files = self.files().chap.get(host).cloned();
         files.ok_or("it has no key")?.keys()
     }
 }
 
-/// The files of each host that has keys.
-fn files(options: &Options) -> Result<BTreeMap<String, Files>> {
+impl TlsKeys for Vault {
+    fn has(&self, host: &str) -> bool {
+        self.files().tls.contains_key(host)
+    }
+
+    fn guards(&self) -> bool {
+        !self.files().tls.is_empty()
+    }
+
+    fn keys(&self, host: &str) -> Result<Vec<tls::Key>, String> {
+        let file = self.files().tls.get(host).cloned();
+        keys::read_tls(&file.ok_or("it has no key")?, KEYS)
+    }
+}
+
+/// The file of each host that has a key for TLS.
+fn tls_files(options: &Options) -> Result<BTreeMap<String, PathBuf>> {
+    let mut files = BTreeMap::new();
+    for text in &options.tls_key {
+        let (host, path) = pair("--tls-key", text)?;
+        keys::read_tls(path, KEYS).map_err(usage)?;
+        if files.insert(host.to_owned(), path.to_owned()).is_some() {
+            return Err(twice("--tls-key", text));
+        }
+    }
+    match options.tls_listen.first().filter(|_| files.is_empty()) {
+        Some(address) => Err(usage(format!(
+            "--tls-listen {address}: no host has a key for TLS; give one with --tls-key NQN=FILE"
+        ))),
+        None => Ok(files),
+    }
+}
+
+fn twice(option: &str, text: &str) -> anyhow::Error {
+    usage(format!(
+        "{option} {text}: this host has a file already; put both keys into one, a line each"
+    ))
+}
+
+/// The files of each host that has keys for DH-HMAC-CHAP.
+fn chap_files(options: &Options) -> Result<BTreeMap<String, Files>> {
     let mut all = BTreeMap::<String, Files>::new();
     for text in &options.dhchap_key {
         let (host, path) = pair("--dhchap-key", text)?;
         let files = Files { host: path.to_owned(), controller: None };
         if all.insert(host.to_owned(), files).is_some() {
-            return Err(usage(format!(
-                "--dhchap-key {text}: this host has a file already; put both keys into one, a line \
-                 each"
-            )));
+            return Err(twice("--dhchap-key", text));
         }
     }
     for text in &options.dhchap_ctrl_key {
@@ -146,26 +260,28 @@ fn chosen<T: Copy>(
     Ok(())
 }
 
-/// What to tell where others than this machine reach `listen` and some hosts need no key.
-pub fn warning(options: &Options, listen: &[SocketAddr]) -> Option<String> {
-    let open: Vec<String> = listen
-        .iter()
-        .filter(|address| !address.ip().to_canonical().is_loopback())
-        .map(ToString::to_string)
-        .collect();
+/// What to tell where others than this machine reach `ports` and some hosts need no key.
+pub fn warning(options: &Options, ports: &[Port]) -> Option<String> {
+    let is_open = |port: &&Port| {
+        let is_local = port.address.ip().to_canonical().is_loopback();
+        port.security != Some(Security::Required) && !is_local
+    };
+    let open = ports.iter().filter(is_open);
+    let open: Vec<String> = open.map(|port| port.address.to_string()).collect();
     let has_key = |host: &String| {
         let of = |text: &String| text.split_once('=').is_some_and(|(name, _)| name == host);
         options.dhchap_key.iter().any(of)
     };
+    let is_named = !options.dhchap_key.is_empty() || !options.tls_key.is_empty();
     let who = match options.allow_host.iter().filter(|host| !has_key(host)).count() {
-        0 if !options.dhchap_key.is_empty() => return None,
+        0 if is_named => return None,
         0 => "anyone",
-        _ => "anyone with the name of a host that has no key",
+        _ => "anyone with the name of a host that needs no key",
     };
     (!open.is_empty()).then(|| {
         format!(
             "NO AUTHENTICATION: {who} who reaches {} may read and write all namespaces; give hosts \
-             keys with --dhchap-key, or listen on loopback",
+             keys with --tls-key or --dhchap-key, or listen on loopback",
             open.join(", ")
         )
     })
@@ -177,12 +293,20 @@ mod tests {
 
     #[test]
     fn who_is_not_kept_out_is_told_of() {
-        let warn = |listen: &[&str], allow: &[&str], keys: &[&str]| {
+        let warn_of = |security, listen: &[&str], allow: &[&str], keys: [&[&str]; 2]| {
             let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-            let listen: Vec<_> = listen.iter().map(|text| text.parse().unwrap()).collect();
-            let options =
-                Options { allow_host: texts(allow), dhchap_key: texts(keys), ..Options::default() };
-            warning(&options, &listen)
+            let listen =
+                listen.iter().map(|text| Port { address: text.parse().unwrap(), security });
+            let options = Options {
+                allow_host: texts(allow),
+                dhchap_key: texts(keys[0]),
+                tls_key: texts(keys[1]),
+                ..Options::default()
+            };
+            warning(&options, &listen.collect::<Vec<_>>())
+        };
+        let warn = |listen: &[&str], allow: &[&str], keys: &[&str]| {
+            warn_of(None, listen, allow, [keys, &[]])
         };
         let local = ["127.0.0.1:4420", "[::1]:4420", "[::ffff:127.0.0.2]:4420"];
         let (a, b) = ("nqn.2026-01.org.example:a", "nqn.2026-01.org.example:b");
@@ -191,8 +315,13 @@ mod tests {
         let all = warn(&["127.0.0.1:1", "0.0.0.0:4420", "[::]:4421"], &[], &[]).unwrap();
         assert!(all.contains("anyone who reaches 0.0.0.0:4420, [::]:4421 may"), "{all}");
         let named = warn(&["10.0.0.1:4420"], &[a, b], &[key]).unwrap();
-        assert!(named.contains("a host that has no key who reaches 10.0.0.1:4420"), "{named}");
+        assert!(named.contains("a host that needs no key who reaches 10.0.0.1:4420"), "{named}");
         assert_eq!(warn(&["10.0.0.1:4420"], &[a], &[key]), None);
         assert_eq!(warn(&["10.0.0.1:4420"], &[], &[key]), None);
+        let (offered, required) = (Some(Security::Offered), Some(Security::Required));
+        assert_eq!(warn_of(offered, &["10.0.0.1:4420"], &[], [&[], &[key]]), None);
+        let named = warn_of(offered, &["10.0.0.1:4420"], &[a], [&[], &[key]]).unwrap();
+        assert!(named.contains("a host that needs no key"), "it may come without TLS: {named}");
+        assert_eq!(warn_of(required, &["10.0.0.1:4420"], &[a], [&[], &[key]]), None);
     }
 }

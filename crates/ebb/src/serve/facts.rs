@@ -54,7 +54,8 @@ impl Facts {
 
     /// Where it listens.
     pub fn listen(&self) -> Vec<SocketAddr> {
-        self.subsystem.upgrade().map(|subsystem| subsystem.addresses()).unwrap_or_default()
+        let ports = self.subsystem.upgrade().map(|subsystem| subsystem.ports());
+        ports.unwrap_or_default().into_iter().map(|port| port.address).collect()
     }
 
     /// The namespaces there are. Not to be kept, as they own their devices.

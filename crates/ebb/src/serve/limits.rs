@@ -41,6 +41,7 @@ pub fn of(options: &Options, threads: usize) -> Result<Limits> {
         in_capsule: bytes(options.in_capsule, default.in_capsule),
         buffers: options.buffers.unwrap_or(default.buffers),
         silence: options.stall_after.unwrap_or(default.silence),
+        secure: !options.tls_key.is_empty(),
         ..default
     };
     if !(1..=THREADS).contains(&threads) {
@@ -78,7 +79,8 @@ pub fn config(options: &Options, limits: Limits, vault: Arc<Vault>) -> Result<Co
     if !options.allow_host.is_empty() {
         config.allowed_hosts = Some(options.allow_host.clone());
     }
-    config.authentication = Some(access::rules(options, vault)?);
+    config.authentication = Some(access::rules(options, vault.clone())?);
+    config.tls = Some(vault);
     config.places = PLACES;
     config.check().map_err(|error| usage(named(&error)))?;
     Ok(config)

@@ -21,8 +21,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use ebb_dataplane::controller::{Config, Subsystem};
+use ebb_dataplane::controller::{Config, Port, Subsystem};
 use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, probe, topology};
+use ebb_dataplane::tls::Security;
 use ebb_dataplane::transport::{Doors, Group, Limits, Listener, Places, Steward};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
 use sd_notify::NotifyState;
@@ -137,7 +138,7 @@ impl Server {
             namespaces: plan.memory(),
             hosts: limits.most_memory(threads, depth, MOST_BLOCK, config.places),
             reactors: cpus.len() as u64,
-            listeners: options.addresses().len() as u64,
+            listeners: options.ports().len() as u64,
             has_metrics: options.metrics.is_some(),
             has_control: options.control().is_some(),
         };
@@ -148,7 +149,7 @@ impl Server {
         limits.connections = audit.connections(&needs, of_groups, limits.connections, asked)?;
         let Target { tasks, mut facts, doors, stewards } =
             target(options, limits, &subsystem, threads)?;
-        let warning = access::warning(options, &subsystem.addresses());
+        let warning = access::warning(options, &subsystem.ports());
         facts.tell(|told| *told = Told { scheduler: scheduler.name().to_owned(), warning });
         facts.drives = drives;
         control::begin(options, &subsystem)?;
@@ -159,7 +160,7 @@ impl Server {
 
     /// The first address it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.subsystem.addresses().first().copied()
+        self.subsystem.ports().first().map(|port| port.address)
     }
 
     /// What its cores and threads have done so far.
@@ -251,10 +252,10 @@ fn target(
     let listener = Listener::new(groups.iter().map(Group::inbox).collect(), places);
     let listener = listener.context("cannot make the listener's files")?;
     let (doors, refused) = (listener.doors(), listener.refused());
-    for address in options.addresses() {
-        control::listen(&doors, address)?;
+    for port in options.ports() {
+        control::listen(&doors, port)?;
     }
-    subsystem.set_addresses(&doors.addresses());
+    subsystem.set_ports(&doors.ports());
     let view = |group: &Group| GroupView { counters: group.counters(), service: group.service() };
     let facts = Facts {
         nqn: subsystem.nqn().to_owned(),
@@ -283,8 +284,11 @@ fn announce(server: &Server) -> anyhow::Result<()> {
         writeln!(to, "namespace {}: {size} in blocks of {block} B, {what}", namespace.id)?;
     }
     writeln!(to, "{}", server.audit.table())?;
-    for address in subsystem.addresses() {
+    for Port { address, security } in subsystem.ports() {
         writeln!(to, "listening on {address}")?;
+        if let Some(security) = security {
+            writeln!(to, "{} on {address}", access::words(security == Security::Required))?;
+        }
     }
     Ok(to.flush()?)
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use ebb_dataplane::controller::Port;
 use ebb_dataplane::reactor::topology;
+use ebb_dataplane::tls::Security;
 use ebb_policy::units::{Bytes, Nanos};
 
 use crate::exit::usage;
@@ -47,6 +49,11 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Vec<SocketAddr>,
 
+    /// The same, for hosts with TLS alone; repeatable. Where hosts have keys for TLS, --listen
+    /// offers it.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub tls_listen: Vec<SocketAddr>,
+
     /// CPUs to run on, one reactor each, the main one first, such as 0-1,4 [default: 0].
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
@@ -70,6 +77,12 @@ pub struct Options {
     /// hosts have keys].
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
+
+    /// A host that may connect over TLS, and the file with its key, which only the owner may read;
+    /// repeatable. Read for each connection. Two keys, a line each, are valid both, to exchange
+    /// one for the other.
+    #[arg(long, value_name = "NQN=FILE")]
+    pub tls_key: Vec<String>,
 
     /// A host that must authenticate itself by DH-HMAC-CHAP, and the file with its key, which only
     /// the owner may read; repeatable. Read for each connection. Two keys, a line each, are valid
@@ -188,11 +201,13 @@ impl Options {
         let list = |own: Vec<_>, file| if own.is_empty() { file } else { own };
         Self {
             listen: if self.listen.is_empty() { file.listen } else { self.listen },
+            tls_listen: if self.tls_listen.is_empty() { file.tls_listen } else { self.tls_listen },
             cores: self.cores.or(file.cores),
             scheduler: self.scheduler.or(file.scheduler),
             namespace: list(self.namespace, file.namespace),
             nqn: self.nqn.or(file.nqn),
             allow_host: list(self.allow_host, file.allow_host),
+            tls_key: list(self.tls_key, file.tls_key),
             dhchap_key: list(self.dhchap_key, file.dhchap_key),
             dhchap_ctrl_key: list(self.dhchap_ctrl_key, file.dhchap_ctrl_key),
             dhchap_hash: list(self.dhchap_hash, file.dhchap_hash),
@@ -222,12 +237,22 @@ impl Options {
         self.control.clone().or_else(|| Some(Path::new(&folder()?).join("serve.sock")))
     }
 
-    /// Where to listen.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        match self.listen.is_empty() {
-            true => vec![(Ipv4Addr::LOCALHOST, 4420).into()],
-            false => self.listen.clone(),
+    /// What an address is that is not for TLS alone.
+    pub fn offered(&self) -> Option<Security> {
+        (!self.tls_key.is_empty()).then_some(Security::Offered)
+    }
+
+    /// Where to listen, and how.
+    pub fn ports(&self) -> Vec<Port> {
+        let mut open = self.listen.clone();
+        if open.is_empty() && self.tls_listen.is_empty() {
+            open.push((Ipv4Addr::LOCALHOST, 4420).into());
         }
+        let security = self.offered();
+        let open = open.into_iter().map(|address| Port { address, security });
+        let security = Some(Security::Required);
+        open.chain(self.tls_listen.iter().map(|address| Port { address: *address, security }))
+            .collect()
     }
 
     /// The CPUs to run on.
@@ -255,7 +280,7 @@ mod tests {
         assert_eq!(both.cpus().unwrap(), [1]);
         assert_eq!((both.queue_depth, both.max_transfer), (Some(32), Some(Bytes(64 << 10))));
         assert_eq!(both.namespace, ["ram:1MiB"]);
-        assert_eq!(both.addresses(), ["127.0.0.1:0".parse().unwrap()]);
+        assert_eq!(both.ports(), [SocketAddr::from(([127, 0, 0, 1], 0)).into()]);
     }
 
     #[test]

@@ -1,19 +1,19 @@
 //! What a running server does: looked at from its own thread, as the metrics and as JSON.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ebb_dataplane::controller::{self, Failure};
-use ebb_dataplane::device;
 use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
 use ebb_dataplane::transport::{Counters, Distribution, Kind, Work};
+use ebb_dataplane::{controller, device};
 use ebb_policy::reactor::{FULL_SPEED, Shift, Wait};
 use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::access::Access;
 use super::energy::{Model, Rapl};
 use super::facts::Facts;
 use super::modelled::{Modelled, Reading};
@@ -147,28 +147,6 @@ pub struct Connections {
     pub limit: u32,
     pub accepted: u64,
     pub refused: u64,
-}
-
-/// Who gets in.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Access {
-    /// Whether there are hosts that must authenticate themselves.
-    pub authentication: bool,
-    /// What is wrong and what to do, where others than this machine get in without.
-    pub warning: Option<String>,
-    pub succeeded: u64,
-    pub failed: u64,
-    /// The last ones.
-    pub failures: Vec<Refused>,
-}
-
-/// A host that failed to authenticate itself.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Refused {
-    pub at_s: f64,
-    pub host: String,
-    pub address: IpAddr,
-    pub why: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -331,7 +309,7 @@ impl Observer {
             threads: self.threads(&snapshot, before, span),
             namespaces: self.namespaces(),
             connections: self.connections(),
-            access: self.access(),
+            access: Access::of(self.facts.subsystem.upgrade().as_deref(), self.facts.warning()),
             queues: self.queues(&snapshot),
             rates: Rates {
                 io_per_s: (now.work.commands - before.work.commands) as f64 / span,
@@ -417,23 +395,6 @@ impl Observer {
             limit: self.facts.connections_limit,
             accepted: sum(|counters| &counters.accepted),
             refused: load(&self.facts.refused) + sum(|counters| &counters.displaced),
-        }
-    }
-
-    fn access(&self) -> Access {
-        let subsystem = self.facts.subsystem.upgrade();
-        let tally = subsystem.as_ref().and_then(|subsystem| subsystem.authentications());
-        let failures = subsystem.map(|subsystem| subsystem.failures_since(0)).unwrap_or_default();
-        let refused = |failure: Failure| {
-            let Failure { at, host, address, why, .. } = failure;
-            Refused { at_s: at.seconds(), host, address, why }
-        };
-        Access {
-            authentication: tally.is_some(),
-            warning: self.facts.warning(),
-            succeeded: tally.map_or(0, |tally| tally.succeeded),
-            failed: tally.map_or(0, |tally| tally.failed),
-            failures: failures.into_iter().map(refused).collect(),
         }
     }
 

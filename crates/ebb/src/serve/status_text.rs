@@ -5,6 +5,7 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 
+use super::access::words;
 use super::status::Status;
 use super::watch;
 use crate::text;
@@ -74,6 +75,9 @@ fn access(status: &Status, out: &mut String) {
     let access = &status.access;
     if let Some(warning) = &access.warning {
         let _ = writeln!(out, "{warning}");
+    }
+    for one in &access.tls {
+        let _ = writeln!(out, "{} on {}", words(one.required), one.listen);
     }
     if access.authentication {
         let (succeeded, failed) = (access.succeeded, access.failed);

@@ -1,4 +1,4 @@
-//! The thread that does [`Work`], one after the other, so that no reactor waits for it.
+//! The thread that does what takes long, one after the other, so that no reactor waits for it.
 //!
 //! Strangers cause this work, so it is bounded: each connection has one piece at most, addresses
 //! take turns, and none gets more of the thread than a burst and a share of its time. What nobody
@@ -8,13 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Bound::{Excluded, Unbounded};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::super::association::lock;
-use super::work::{Outcome, Work};
-use super::{Secrets, Wake};
+use super::Wake;
 
 /// The thread's time that an address may take at once: 64 queues with FFDHE-8192.
 const BURST: Duration = Duration::from_secs(4);
@@ -34,20 +33,20 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
 }
 
 /// Where the outcome of a piece of work comes.
-pub(super) struct Pending(Arc<Mutex<Option<Outcome>>>);
+pub(super) struct Pending<T>(Arc<Mutex<Option<T>>>);
 
-impl Pending {
+impl<T> Pending<T> {
     /// The outcome, once it is there.
-    pub fn take(&self) -> Option<Outcome> {
+    pub fn take(&self) -> Option<T> {
         lock(&self.0).take()
     }
 }
 
 struct Job {
-    work: Work,
-    host: String,
-    to: Weak<Mutex<Option<Outcome>>>,
-    wake: Wake,
+    /// Does it and tells who waits.
+    run: Box<dyn FnOnce() + Send>,
+    /// Whether anybody waits.
+    is_wanted: Box<dyn Fn() -> bool + Send>,
 }
 
 /// What an address has waiting, and has had.
@@ -136,28 +135,41 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts it for the subsystem of this name.
+    /// Starts it.
     ///
     /// # Errors
     /// When the system refuses the thread.
-    pub fn start(secrets: Arc<dyn Secrets>, subsystem: String) -> io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared { queue: Mutex::new(Queue::new()), bell: Condvar::new() });
         let own = shared.clone();
         let body = move || {
             // As a courtesy; who forbids it is welcome to.
             let _ = rustix::process::setpriority_process(None, NICE);
-            own.work(&*secrets, &subsystem);
+            own.work();
         };
         let thread = std::thread::Builder::new().name("ebb-auth".into()).spawn(body)?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Does `work` for a host at `address`, then calls `wake`.
-    pub fn submit(&self, work: Work, host: &str, address: IpAddr, wake: &Wake) -> Pending {
+    /// Does `work` for whoever is at `address`, then calls `wake`.
+    pub fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+        address: IpAddr,
+        wake: &Wake,
+    ) -> Pending<T> {
         let pending = Pending(Arc::default());
-        let (to, wake, host) = (Arc::downgrade(&pending.0), wake.clone(), host.to_owned());
-        let job = Job { work, host, to, wake };
-        let is_wanted = |job: &Job| job.to.strong_count() > 0;
+        let (to, wake) = (Arc::downgrade(&pending.0), wake.clone());
+        let waiting = to.clone();
+        let is_wanted = Box::new(move || waiting.strong_count() > 0);
+        let run = Box::new(move || {
+            let outcome = work();
+            if let Some(to) = to.upgrade() {
+                *lock(&to) = Some(outcome);
+                wake();
+            }
+        });
+        let (job, is_wanted) = (Job { run, is_wanted }, |job: &Job| (job.is_wanted)());
         lock(&self.shared.queue).add(network(address), job, is_wanted, Instant::now());
         self.shared.bell.notify_one();
         pending
@@ -176,17 +188,12 @@ impl Drop for Helper {
 
 impl Shared {
     /// Until it is to stop.
-    fn work(&self, secrets: &dyn Secrets, subsystem: &str) {
+    fn work(&self) {
         while let Some((address, job)) = self.next() {
-            if job.to.strong_count() == 0 {
-                continue;
-            }
-            let before = own_time();
-            let outcome = job.work.run(secrets, &job.host, subsystem);
-            lock(&self.queue).charge(address, own_time().saturating_sub(before));
-            if let Some(to) = job.to.upgrade() {
-                *lock(&to) = Some(outcome);
-                (job.wake)();
+            if (job.is_wanted)() {
+                let before = own_time();
+                (job.run)();
+                lock(&self.queue).charge(address, own_time().saturating_sub(before));
             }
         }
     }

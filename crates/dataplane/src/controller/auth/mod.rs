@@ -1,4 +1,5 @@
-//! Who gets in: DH-HMAC-CHAP on every queue of the hosts that have keys (Base 8.13.5).
+//! Who gets in: DH-HMAC-CHAP on every queue of the hosts that have keys (Base 8.13.5), and [TLS](
+//! secure) below it.
 //!
 //! An [`Authentication`] belongs to one queue. Its [`Transactions`](transaction) are a pure state
 //! machine; what takes long goes to a thread of its own, the [`helper`], of which the subsystem
@@ -7,22 +8,26 @@
 
 mod attempts;
 mod helper;
+mod secure;
 #[cfg(test)]
 mod tests;
 mod transaction;
 mod work;
 
 pub use attempts::{Failure, Tally};
+pub use secure::{Greeting, TlsKeys};
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ebb_policy::units::Nanos;
 
 use self::attempts::Attempts;
 use self::helper::{Helper, Pending};
 use self::transaction::{Report, Transactions};
+use self::work::Outcome;
 use super::Subsystem;
 use super::association::{Association, lock};
 use crate::chap::{Group, Hash, Key};
@@ -86,26 +91,45 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// What a subsystem has for authentication.
 pub(super) struct Access {
-    rules: Rules,
+    rules: Option<Rules>,
+    tls: Option<Arc<dyn TlsKeys>>,
     helper: Helper,
     attempts: Mutex<Attempts>,
+    /// For what no reactor's time comes with.
+    started: Instant,
 }
 
 impl Access {
+    /// For hosts with keys of either kind; `None` where there are none.
+    ///
     /// # Errors
     /// When the system refuses the helper.
-    pub fn new(rules: Rules, subsystem: &str) -> io::Result<Self> {
-        let helper = Helper::start(rules.secrets.clone(), subsystem.to_owned())?;
-        Ok(Self { rules, helper, attempts: Mutex::default() })
+    pub fn new(rules: Option<Rules>, tls: Option<Arc<dyn TlsKeys>>) -> io::Result<Option<Self>> {
+        if rules.is_none() && tls.is_none() {
+            return Ok(None);
+        }
+        let (helper, attempts) = (Helper::start()?, Mutex::default());
+        Ok(Some(Self { rules, tls, helper, attempts, started: Instant::now() }))
     }
 
+    /// Whether this host must authenticate itself by DH-HMAC-CHAP.
     pub fn requires(&self, host: &str) -> bool {
-        self.rules.secrets.requires(host)
+        self.rules.as_ref().is_some_and(|rules| rules.secrets.requires(host))
+    }
+
+    /// Whether it has a key for TLS.
+    pub fn has_tls(&self, host: &str) -> bool {
+        self.tls.as_ref().is_some_and(|keys| keys.has(host))
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.started.elapsed().as_nanos() as u64)
     }
 
     /// Whether any host has keys: else all get in who are not kept out by name.
     pub fn guards(&self) -> bool {
-        self.rules.secrets.guards()
+        self.rules.as_ref().is_some_and(|rules| rules.secrets.guards())
+            || self.tls.as_ref().is_some_and(|keys| keys.guards())
     }
 
     pub fn tally(&self) -> Tally {
@@ -123,7 +147,7 @@ pub struct Authentication {
     association: Arc<Association>,
     address: IpAddr,
     transactions: Transactions,
-    pending: Option<Pending>,
+    pending: Option<Pending<Outcome>>,
     /// When the challenge may be fetched.
     not_before: Nanos,
     /// When the host must be done.
@@ -184,12 +208,16 @@ impl Authentication {
         self.heard = now;
         self.collect(now);
         let Some(access) = &self.subsystem.access else { return };
+        let Some(rules) = &access.rules else { return };
         if !self.transactions.is_under_way() {
             self.not_before = lock(&access.attempts).begin(self.host(), self.address, now);
             self.deadline = self.deadline.or(Some(now + PATIENCE));
         }
-        if let Some(work) = self.transactions.send(message, &access.rules) {
-            self.pending = Some(access.helper.submit(work, self.host(), self.address, wake));
+        if let Some(work) = self.transactions.send(message, rules) {
+            let (secrets, host) = (rules.secrets.clone(), self.host().to_owned());
+            let subsystem = self.subsystem.config.nqn.clone();
+            let work = move || work.run(&*secrets, &host, &subsystem);
+            self.pending = Some(access.helper.submit(work, self.address, wake));
         }
         self.report(now);
     }

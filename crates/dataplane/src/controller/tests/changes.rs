@@ -78,7 +78,7 @@ fn hosts_hear_once_of_namespaces_that_come_and_go_until_they_have_read_which() {
 fn by(port: usize, subsystem: &Arc<Subsystem>) -> (AdminQueue, IoQueue, SocketAddr) {
     let mut admin = listening(subsystem);
     let mut queue = try_io(subsystem, &admin, 1).unwrap();
-    let local = subsystem.addresses()[port];
+    let local = subsystem.ports()[port].address;
     admin.reached_at(local);
     queue.reached_at(local);
     assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x0b, NOTICES), Ok(0));

@@ -1,6 +1,7 @@
 //! Whole associations as the Linux host makes and ends them.
 
 use super::*;
+use crate::tls::Security;
 
 /// Connect, CAP, CC.EN, CSTS, VS, Identify, effects, limits, queues, events, I/O queues,
 /// namespaces; then CC.SHN and goodbye.
@@ -96,6 +97,19 @@ fn discovery_as_nvme_cli_does_it() {
     assert!(try_io(&subsystem, &admin, 1).is_err());
 }
 
+/// TREQ and SECTYPE (Base Figure 264, TCP Figure 11).
+#[test]
+fn discovery_tells_which_addresses_have_tls() {
+    let subsystem = subsystem();
+    let ports = [None, Some(Security::Offered), Some(Security::Required)].into_iter().zip(1..);
+    let port = |(security, host)| Port { address: ([10, 0, 0, host], 4420).into(), security };
+    subsystem.set_ports(&ports.map(port).collect::<Vec<_>>());
+    let mut admin = enabled(&subsystem, crate::wire::fabrics::DISCOVERY_NQN);
+    let log = log(&mut admin, 0x70, 0, 7 * 1024).unwrap();
+    let told: Vec<_> = (1..7).map(|at| (log[at * 1024 + 3], log[at * 1024 + 768])).collect();
+    assert_eq!(told, [(4, 0), (4, 2), (5, 2), (4, 0), (4, 2), (5, 2)]);
+}
+
 #[test]
 fn persistent_discovery_connections_hear_of_changes() {
     let subsystem = subsystem();
@@ -103,16 +117,16 @@ fn persistent_discovery_connections_hear_of_changes() {
     assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x0b, 1 << 31), Ok(0));
     assert_eq!(hold(&mut admin, 5), Reply::Pending);
     assert_eq!(admin.completions(NOW), []);
-    subsystem.set_addresses(&["10.0.0.1:4420".parse().unwrap()]);
+    subsystem.set_ports(&[SocketAddr::from(([10, 0, 0, 1], 4420)).into()]);
     assert_eq!(admin.completions(NOW), [(5, Status::SUCCESS, 0x70_f002)]);
     // Further changes wait until the log was read.
     assert_eq!(hold(&mut admin, 6), Reply::Pending);
-    subsystem.set_addresses(&[]);
+    subsystem.set_ports(&[]);
     assert_eq!(admin.completions(NOW), []);
     let header = log(&mut admin, 0x70, 0, 1024).unwrap();
     assert_eq!((u64_at(&header, 0), u64_at(&header, 8)), (3, 0));
     assert_eq!(admin.completions(NOW), []);
-    subsystem.set_addresses(&["10.0.0.2:4420".parse().unwrap()]);
+    subsystem.set_ports(&[SocketAddr::from(([10, 0, 0, 2], 4420)).into()]);
     assert_eq!(admin.completions(NOW), [(6, Status::SUCCESS, 0x70_f002)]);
 }
 

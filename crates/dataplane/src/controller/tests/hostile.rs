@@ -141,8 +141,9 @@ fn an_opcode_that_does_not_exist_asks_for_no_data() {
 #[test]
 fn a_target_on_all_addresses_is_where_its_host_found_it() {
     let addresses = ["0.0.0.0:4420", "[::]:4421", "10.1.1.1:4422"];
-    let addresses = addresses.map(|one| one.parse().unwrap()).to_vec();
-    let subsystem = Subsystem::new(Config { addresses, ..config() }).unwrap();
+    let port = |one: &str| one.parse::<SocketAddr>().unwrap().into();
+    let subsystem =
+        Subsystem::new(Config { ports: addresses.map(port).to_vec(), ..config() }).unwrap();
     let mut discovery = enabled(&subsystem, crate::wire::fabrics::DISCOVERY_NQN);
     discovery.reached_at("[::ffff:192.168.7.3]:8009".parse().unwrap());
     let page = log(&mut discovery, 0x70, 0, 1024 * 7).unwrap();

@@ -103,7 +103,9 @@ fn config() -> Config {
     Config {
         max_controllers: 4,
         max_io_queues: 3,
-        addresses: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4421".parse().unwrap()],
+        ports: ["127.0.0.1:4420", "[::1]:4421"]
+            .map(|one| one.parse::<SocketAddr>().unwrap().into())
+            .to_vec(),
         power_states: vec![state(25.0), state(12.0), state(3.5)],
         power: Some(plant.clone()),
         health: Some(plant),

@@ -40,11 +40,17 @@ fn is_of(text: &str, nqn: &str) -> bool {
     text.split_once('=').is_some_and(|(name, _)| name == nqn)
 }
 
+/// Whether any host has a key.
+fn has_keys(options: &Options) -> bool {
+    !options.dhchap_key.is_empty() || !options.tls_key.is_empty()
+}
+
 /// How a host gets in.
 fn access(options: &Options, nqn: &str) -> &'static str {
-    let named = !options.allow_host.is_empty() || !options.dhchap_key.is_empty();
+    let named = !options.allow_host.is_empty() || has_keys(options);
     match () {
         () if options.dhchap_key.iter().any(|text| is_of(text, nqn)) => "key",
+        () if options.tls_key.iter().any(|text| is_of(text, nqn)) => "key for TLS",
         () if options.allow_host.iter().any(|name| name == nqn) => "name",
         () if named => "none",
         () => "any",
@@ -56,6 +62,7 @@ fn without(options: &Options, nqn: &str) -> Options {
     let mut options = options.clone();
     options.allow_host.retain(|name| name != nqn);
     options.dhchap_key.retain(|text| !is_of(text, nqn));
+    options.tls_key.retain(|text| !is_of(text, nqn));
     options.dhchap_ctrl_key.retain(|text| !is_of(text, nqn));
     options
 }
@@ -82,7 +89,8 @@ impl Control {
         self.with(|running| {
             let options = &running.options;
             let names = options.allow_host.iter().map(String::as_str);
-            let keys = options.dhchap_key.iter().filter_map(|text| text.split_once('='));
+            let keys = options.dhchap_key.iter().chain(&options.tls_key);
+            let keys = keys.filter_map(|text| text.split_once('='));
             let connected = running.subsystem().connected();
             let limited = running.limits.keys().map(String::as_str);
             let all = names.chain(keys.map(|(name, _)| name)).chain(limited);
@@ -98,7 +106,7 @@ impl Control {
                     bytes_per_second: limit.bytes_per_second,
                 });
             }
-            let any = options.allow_host.is_empty() && options.dhchap_key.is_empty();
+            let any = options.allow_host.is_empty() && !has_keys(options);
             let hosts = hosts.into_values().collect();
             Ok(to_value(replies::Hosts { any, hosts })?)
         })

@@ -148,7 +148,7 @@ impl Control {
 
     /// What to tell of who gets in, after a change of it.
     fn warn(&self, running: &Running) {
-        let warning = access::warning(&running.options, &running.subsystem().addresses());
+        let warning = access::warning(&running.options, &running.subsystem().ports());
         let before = self.facts.warning();
         if let Some(warning) = warning.as_ref().filter(|warning| before.as_ref() != Some(warning)) {
             log::tell(Level::Warning, warning);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use ebb_dataplane::controller::{AnaState, MAX_PORTS, Subsystem};
+use ebb_dataplane::controller::{AnaState, MAX_PORTS, Port, Subsystem};
 use ebb_dataplane::transport::Doors;
 use serde::Deserialize;
 use serde_json::{Value, to_value};
@@ -29,13 +29,14 @@ pub struct Ana {
 ///
 /// # Errors
 /// When it cannot, or listens on as many as it may.
-pub fn listen(doors: &Doors, address: SocketAddr) -> Result<SocketAddr> {
-    if doors.addresses().len() >= MAX_PORTS {
+pub fn listen(doors: &Doors, port: Port) -> Result<SocketAddr> {
+    let address = port.address;
+    if doors.ports().len() >= MAX_PORTS {
         return Err(usage(format!(
             "cannot listen on {address}: {MAX_PORTS} addresses are the most"
         )));
     }
-    doors.open(address).with_context(|| {
+    doors.open(port).with_context(|| {
         format!("cannot listen on {address}; choose another with --listen ADDRESS:PORT")
     })
 }
@@ -49,7 +50,7 @@ fn states(subsystem: &Subsystem, address: SocketAddr) -> Vec<(u32, AnaState)> {
 /// As --ana has it, for all paths that are not optimized.
 pub(super) fn options(subsystem: &Subsystem) -> Vec<String> {
     let mut options = Vec::new();
-    for address in subsystem.addresses() {
+    for Port { address, .. } in subsystem.ports() {
         let others = states(subsystem, address).into_iter();
         let others = others.filter(|(_, state)| *state != AnaState::Optimized);
         options.extend(others.map(|(id, state)| format!("{address}/{id}={}", state.name())));
@@ -61,20 +62,21 @@ impl Control {
     pub(super) fn listeners(&self) -> Result<Value> {
         self.with(|running| {
             let subsystem = running.subsystem();
-            let row = |address: SocketAddr| {
+            let row = |Port { address, .. }: Port| {
                 let named = |(id, state): (u32, AnaState)| (id, state.name().to_owned());
                 let ana = states(subsystem, address).into_iter().map(named).collect();
                 replies::Listener { address: address.to_string(), ana }
             };
-            let listeners = subsystem.addresses().into_iter().map(row).collect();
+            let listeners = subsystem.ports().into_iter().map(row).collect();
             Ok(to_value(replies::Listeners { listeners })?)
         })
     }
 
     pub(super) fn add_listener(&self, Place { address }: Place) -> Result<Value> {
         self.with(|running| {
-            let address = listen(&running.doors, address)?;
-            running.subsystem().set_addresses(&running.doors.addresses());
+            let security = running.options.offered();
+            let address = listen(&running.doors, Port { address, security })?;
+            running.subsystem().set_ports(&running.doors.ports());
             self.warn(running);
             Ok(done(format!("listening on {address}")))
         })
@@ -82,17 +84,17 @@ impl Control {
 
     pub(super) fn remove_listener(&self, Place { address }: &Place) -> Result<Value> {
         self.with(|running| {
-            let addresses = running.doors.addresses();
-            if !addresses.contains(address) {
+            let ports = running.doors.ports();
+            if !ports.iter().any(|port| port.address == *address) {
                 return Err(usage(format!("it does not listen on {address}")));
             }
-            if addresses.len() == 1 {
+            if ports.len() == 1 {
                 return Err(usage(format!(
                     "{address} is the last address: no host could come any more; add another first"
                 )));
             }
             running.doors.close(*address);
-            running.subsystem().set_addresses(&running.doors.addresses());
+            running.subsystem().set_ports(&running.doors.ports());
             running.fleet.close(*address)?;
             self.warn(running);
             Ok(done(format!(

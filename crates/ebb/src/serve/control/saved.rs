@@ -1,6 +1,8 @@
 //! The configuration that a server would start from as it is now.
 
 use anyhow::Result;
+use ebb_dataplane::controller::Port;
+use ebb_dataplane::tls::Security;
 use serde_json::{Value, to_value};
 
 use super::super::devices;
@@ -9,7 +11,10 @@ use super::{Control, Running, paths, replies, texts};
 impl Running {
     fn toml(&self) -> Result<String> {
         let mut options = self.options.clone();
-        options.listen = self.doors.addresses();
+        let for_tls = |port: &Port| port.security == Some(Security::Required);
+        let (tls, open): (Vec<_>, Vec<_>) = self.doors.ports().into_iter().partition(for_tls);
+        let addresses = |ports: Vec<Port>| ports.into_iter().map(|port| port.address).collect();
+        (options.tls_listen, options.listen) = (addresses(tls), addresses(open));
         let (mut all, mut last) = (Vec::new(), 0);
         for namespace in self.subsystem().namespaces() {
             let id = namespace.id;

@@ -1,0 +1,445 @@
+//! Sessions of s2n-tls between bytes: it never sees a socket. What it reads was put into
+//! [`Wire::input`] before, what it writes waits in [`Wire::output`].
+#![allow(unsafe_code)] // s2n-tls calls back with a pointer to the wire.
+
+use std::ffi::{c_int, c_void};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::TcpStream;
+use std::ptr::NonNull;
+use std::sync::LazyLock;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use s2n_tls::config::Config;
+use s2n_tls::connection::Connection;
+use s2n_tls::enums::{Blinding, Mode, PskHmac, Version};
+use s2n_tls::error::{Error, ErrorType};
+use s2n_tls::security::Policy;
+
+use super::Psk;
+use crate::chap::Hash;
+
+/// TLS 1.3 alone, AES-128-GCM and AES-256-GCM, P-256, P-384 and P-521 (s2n-tls never renames a
+/// policy, nor changes one). There is no certificate, ticket or early data as none is configured.
+const POLICY: &str = "ELBSecurityPolicy-TLS13-1-3-FIPS-2023-04";
+/// Bytes of plain text in a record.
+const RECORD: usize = 16 << 10;
+/// Bytes read from a socket at once.
+const INPUT: usize = 32 << 10;
+/// Encrypted bytes at which no more are made before the socket takes them.
+const OUTPUT: usize = 64 << 10;
+/// The most bytes of memory that a session takes: its wire, with a record that was begun, a record
+/// on its way to be gathered, and s2n-tls's own (measured: 70 KiB at most).
+pub const MOST_SESSION: usize = INPUT + OUTPUT + 2 * (RECORD + 512) + (96 << 10);
+
+static CONFIG: LazyLock<Result<Config, String>> = LazyLock::new(|| {
+    let config = || {
+        let mut builder = Config::builder();
+        builder.set_security_policy(&Policy::from_version(POLICY)?)?;
+        builder.build()
+    };
+    config().map_err(|error: Error| error.to_string())
+});
+
+/// Bytes on their way from and to the peer.
+#[derive(Default)]
+struct Wire {
+    input: Vec<u8>,
+    /// Bytes of `input` that there are, and those of them that are read.
+    filled: usize,
+    taken: usize,
+    output: Vec<u8>,
+    /// Bytes of `output` that are sent.
+    sent: usize,
+}
+
+impl Wire {
+    /// Sends what `socket` takes; whether that is all.
+    fn drain(&mut self, socket: &mut impl Write) -> io::Result<bool> {
+        while self.sent < self.output.len() {
+            match socket.write(&self.output[self.sent..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_late(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        (self.output, self.sent) = (Vec::new(), 0);
+        Ok(true)
+    }
+
+    /// Reads what `socket` has, once; false at the end of it.
+    fn fill(&mut self, socket: &mut impl Read) -> io::Result<bool> {
+        self.input.resize(INPUT, 0);
+        (self.taken, self.filled) = (0, 0);
+        loop {
+            match socket.read(&mut self.input) {
+                Ok(count) => {
+                    self.filled = count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A non-blocking socket has nothing now, or a blocking one has had nothing for too long.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+unsafe extern "C" fn receive(wire: *mut c_void, bytes: *mut u8, count: u32) -> c_int {
+    // SAFETY: the session set this pointer to its wire, and nobody else uses it during a call.
+    let wire = unsafe { &mut *wire.cast::<Wire>() };
+    let rest = &wire.input[wire.taken..wire.filled];
+    let count = rest.len().min(count as usize);
+    if count == 0 {
+        // SAFETY: this thread's own.
+        unsafe { *libc::__errno_location() = libc::EWOULDBLOCK };
+        return -1;
+    }
+    // SAFETY: s2n-tls has room for so many bytes there.
+    unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), bytes, count) };
+    wire.taken += count;
+    count as c_int
+}
+
+unsafe extern "C" fn send(wire: *mut c_void, bytes: *const u8, count: u32) -> c_int {
+    // SAFETY: as above; s2n-tls has so many bytes there.
+    let (wire, bytes) =
+        unsafe { (&mut *wire.cast::<Wire>(), std::slice::from_raw_parts(bytes, count as usize)) };
+    wire.output.extend_from_slice(bytes);
+    count as c_int
+}
+
+/// One session.
+pub struct Session {
+    connection: Connection,
+    /// Ours, and s2n-tls's while it is called.
+    wire: NonNull<Wire>,
+    is_open: bool,
+}
+
+// SAFETY: the wire belongs to the session alone; s2n-tls keeps nothing of a connection in a thread.
+unsafe impl Send for Session {}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Session")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: it came of a box, and s2n-tls is not called any more but to free.
+        drop(unsafe { Box::from_raw(self.wire.as_ptr()) });
+    }
+}
+
+fn broken(connection: &Connection, error: &Error) -> io::Error {
+    let what = match (error.kind(), connection.alert()) {
+        (ErrorType::Alert, Some(alert)) => format!("the other side sent TLS alert {alert}"),
+        _ => format!("TLS: {} ({})", error.message(), error.name()),
+    };
+    io::Error::new(ErrorKind::InvalidData, what)
+}
+
+impl Session {
+    /// That of a target with a host that has `psk`, which has sent `input` so far.
+    ///
+    /// # Errors
+    /// When s2n-tls cannot be set up.
+    pub fn accept(psk: &Psk, input: Vec<u8>) -> io::Result<Self> {
+        let mut session = Self::new(Mode::Server, std::slice::from_ref(psk))?;
+        let wire = session.wire();
+        (wire.filled, wire.input) = (input.len(), input);
+        Ok(session)
+    }
+
+    /// That of a host that offers `psks`.
+    ///
+    /// # Errors
+    /// When s2n-tls cannot be set up.
+    pub fn connect(psks: &[Psk]) -> io::Result<Self> {
+        Self::new(Mode::Client, psks)
+    }
+
+    fn new(mode: Mode, psks: &[Psk]) -> io::Result<Self> {
+        let config = CONFIG.as_ref().map_err(|error| io::Error::other(error.clone()))?.clone();
+        let wire = NonNull::from(Box::leak(Box::<Wire>::default()));
+        let mut session = Self { connection: Connection::new(mode), wire, is_open: false };
+        match session.set_up(config, psks) {
+            Ok(()) => Ok(session),
+            Err(error) => Err(broken(&session.connection, &error)),
+        }
+    }
+
+    fn set_up(&mut self, config: Config, psks: &[Psk]) -> Result<(), Error> {
+        let wire = self.wire.as_ptr().cast::<c_void>();
+        let connection = &mut self.connection;
+        connection.set_config(config)?;
+        // Waiting hides the time of a failed decryption where a cipher has padding: none of ours.
+        connection.set_blinding(Blinding::SelfService)?;
+        connection.set_receive_callback(Some(receive))?;
+        connection.set_send_callback(Some(send))?;
+        // SAFETY: the wire is there as long as the session, and so longer than calls to s2n-tls.
+        unsafe { connection.set_receive_context(wire)?.set_send_context(wire)? };
+        for psk in psks {
+            let mut builder = s2n_tls::psk::Psk::builder()?;
+            let hash = if psk.hash == Hash::Sha256 { PskHmac::SHA256 } else { PskHmac::SHA384 };
+            builder.set_identity(psk.identity.as_bytes())?.set_secret(&psk.secret)?;
+            builder.set_hmac(hash)?;
+            connection.append_psk(&builder.build()?)?;
+        }
+        Ok(())
+    }
+
+    fn wire(&mut self) -> &mut Wire {
+        // SAFETY: the session's alone, and s2n-tls is not being called.
+        unsafe { self.wire.as_mut() }
+    }
+
+    /// Whether it may go both ways: both sides have shown that they have the PSK.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Goes on with the handshake as far as the input goes. Whether it has ended.
+    ///
+    /// # Errors
+    /// Why it fails; an alert for the peer waits to be sent.
+    pub fn negotiate(&mut self) -> io::Result<bool> {
+        match self.connection.poll_negotiate() {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Err(error)) => Err(broken(&self.connection, &error)),
+            Poll::Ready(Ok(_)) => {
+                let version = self.connection.actual_protocol_version();
+                let is_right = version.is_ok_and(|version| version == Version::TLS13)
+                    && self.connection.negotiated_psk_identity_length().is_ok_and(|one| one > 0);
+                if !is_right {
+                    return Err(io::Error::new(ErrorKind::InvalidData, "TLS without the PSK"));
+                }
+                self.is_open = true;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Goes on with the handshake, and reads from `socket` once for that. Whether it has ended.
+    ///
+    /// # Errors
+    /// Why it fails, which the peer was told as far as the socket takes it.
+    pub fn handshake(&mut self, mut socket: impl Read + Write) -> io::Result<bool> {
+        if self.step(&mut socket)? {
+            return Ok(true);
+        }
+        match self.wire().fill(&mut socket) {
+            Ok(true) => self.step(&mut socket),
+            Ok(false) => Err(ErrorKind::UnexpectedEof.into()),
+            Err(error) if is_late(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn step(&mut self, socket: &mut impl Write) -> io::Result<bool> {
+        let ended = self.negotiate();
+        let drained = self.wire().drain(socket);
+        ended.and_then(|ended| drained.map(|_| ended))
+    }
+
+    /// Reads from `socket` into all of `slices` or until it has no more; 0: the peer has ended it.
+    /// Records with little in them, or nothing, are read no longer than others would be.
+    ///
+    /// # Errors
+    /// Those of the socket, and what is no record of this session.
+    pub fn read(
+        &mut self,
+        mut socket: impl Read + Write,
+        slices: &mut [IoSliceMut<'_>],
+    ) -> io::Result<usize> {
+        let room: usize = slices.iter().map(|slice| slice.len()).sum();
+        let (mut total, mut fills, mut is_barren) = (0, room / INPUT + 2, false);
+        for slice in slices {
+            let mut at = 0;
+            while at < slice.len() {
+                match self.connection.poll_recv(&mut slice[at..]) {
+                    Poll::Ready(Ok(0)) => return Ok(total),
+                    Poll::Ready(Ok(count)) => {
+                        (at, total, is_barren) = (at + count, total + count, false);
+                        continue;
+                    }
+                    Poll::Ready(Err(error)) => {
+                        let _ = self.wire().drain(&mut socket); // An alert.
+                        return Err(broken(&self.connection, &error));
+                    }
+                    Poll::Pending => {}
+                }
+                // What a renewal of keys asks for.
+                self.wire().drain(&mut socket)?;
+                let filled = match fills == 0 || is_barren {
+                    true => Err(ErrorKind::WouldBlock.into()),
+                    false => self.wire().fill(&mut socket),
+                };
+                match filled {
+                    Ok(true) => (fills, is_barren) = (fills - 1, true),
+                    Err(error) if total == 0 => return Err(error),
+                    Ok(false) | Err(_) => return Ok(total),
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// Whether bytes have been read from the socket and not from here.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        // SAFETY: as below.
+        let wire = unsafe { self.wire.as_ref() };
+        wire.taken < wire.filled || self.connection.peek_len() > 0
+    }
+
+    /// Encrypts `slices` as long as `socket` takes what comes of it. Some may stay: see
+    /// [`Self::flush`].
+    ///
+    /// # Errors
+    /// Those of the socket; "would block" if nothing was taken.
+    pub fn write(
+        &mut self,
+        mut socket: impl Read + Write,
+        slices: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        if !self.wire().drain(&mut socket)? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let mut total = 0;
+        let mut gathered = Vec::new();
+        for slice in slices {
+            let mut rest: &[u8] = slice;
+            while !rest.is_empty() {
+                if gathered.is_empty() && rest.len() >= RECORD {
+                    self.encrypt(&rest[..RECORD])?;
+                    (rest, total) = (&rest[RECORD..], total + RECORD);
+                } else {
+                    let (now, later) = rest.split_at(rest.len().min(RECORD - gathered.len()));
+                    gathered.extend_from_slice(now);
+                    rest = later;
+                    if gathered.len() < RECORD {
+                        continue;
+                    }
+                    self.encrypt(&gathered)?;
+                    total += RECORD;
+                    gathered.clear();
+                }
+                if self.wire().output.len() >= OUTPUT && !self.wire().drain(&mut socket)? {
+                    return Ok(total);
+                }
+            }
+        }
+        self.encrypt(&gathered)?;
+        self.wire().drain(&mut socket)?;
+        Ok(total + gathered.len())
+    }
+
+    fn encrypt(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.connection.poll_send(bytes) {
+                Poll::Ready(Ok(count)) => bytes = &bytes[count..],
+                Poll::Ready(Err(error)) => return Err(broken(&self.connection, &error)),
+                Poll::Pending => return Err(io::Error::other("the wire takes everything")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is encrypted.
+    ///
+    /// # Errors
+    /// Those of the socket; "would block" if not all of it was sent.
+    pub fn flush(&mut self, mut socket: impl Write) -> io::Result<()> {
+        match self.wire().drain(&mut socket)? {
+            true => Ok(()),
+            false => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Tells the peer that nothing follows, as far as `socket` takes it (RFC 8446 6.1).
+    pub fn close(&mut self, mut socket: impl Write) {
+        if self.is_open {
+            let _ = self.connection.poll_shutdown_send();
+        }
+        let _ = self.wire().drain(&mut socket);
+    }
+}
+
+/// A socket with a session over it.
+#[derive(Debug)]
+pub struct Stream {
+    session: Session,
+    socket: TcpStream,
+}
+
+impl Stream {
+    /// The socket of a host, whose session is negotiated; it blocks meanwhile, for about `timeout`,
+    /// which is that of the socket too.
+    ///
+    /// # Errors
+    /// Those of the socket; "timed out"; and why the target refuses.
+    pub fn connect(socket: TcpStream, psks: &[Psk], timeout: Duration) -> io::Result<Self> {
+        let (mut session, start) = (Session::connect(psks)?, Instant::now());
+        while !session.handshake(&socket)? {
+            if start.elapsed() >= timeout {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(Self { session, socket })
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Whether bytes have been read from the socket and not from here.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        self.session.has_input()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.session.close(&self.socket);
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.session.read(&self.socket, &mut [IoSliceMut::new(bytes)])
+    }
+
+    fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.session.read(&self.socket, slices)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.session.write(&self.socket, &[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.session.write(&self.socket, slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.session.flush(&self.socket)
+    }
+}
+
+#[cfg(test)]
+mod tests;
