@@ -81,10 +81,10 @@ impl Entry {
             let budgeted = self.owns == owns::DRIVES && settings.ssd_budget.is_none();
             return budgeted.then_some("without a budget every drive keeps state 0");
         }
-        Some(if self.owns == owns::DRIVES {
-            "no drive of this server has a second power state"
-        } else {
-            "this server has no temperatures and no fans"
+        Some(match self.owns {
+            owns::DRIVES => "no drive of this server has a second power state",
+            owns::AIR => "this server has no fans that it could set",
+            _ => "this server has no temperatures and no fans",
         })
     }
 }
@@ -417,6 +417,7 @@ mod tests {
         };
         assert_eq!((first, second), ("pacman", "eadc"));
         assert!(drives.contains("power state") && fans.contains("no fans"));
+        assert_eq!(idle("fixed-fans", &settings)[0].1, "this server has no fans that it could set");
         let state = |watts| PowerStateSpec {
             max_power: Watts(watts),
             operational: true,

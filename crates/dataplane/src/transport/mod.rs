@@ -95,8 +95,8 @@ impl Limits {
     }
 
     /// The most bytes of memory that all peers together make `groups` groups hold, with queues of
-    /// `depth` commands, blocks of `block` bytes and so many namespaces at most; the kernel's socket
-    /// buffers and what the namespaces need are besides.
+    /// `depth` commands, blocks of `block` bytes and so many namespaces at most; the kernel's
+    /// socket buffers and what the namespaces need are besides.
     #[must_use]
     pub fn most_memory(&self, groups: usize, depth: u16, block: u32, namespaces: u32) -> u64 {
         let depth = depth.max(crate::controller::ADMIN_DEPTH);

@@ -175,13 +175,14 @@ enum Limit {
 #[derive(Debug, Subcommand)]
 enum Ana {
     /// Set the state of the paths by an address: all of them, or that to one namespace.
+    #[command(override_usage = "ebb ctl ana set [OPTIONS] ADDRESS:PORT [NAMESPACE] STATE")]
     Set {
         /// The address, as `listener list` shows it.
         #[arg(value_name = "ADDRESS:PORT")]
         listener: SocketAddr,
-        /// [NAMESPACE] STATE: the number of a namespace, then optimized, non-optimized,
-        /// inaccessible or change (which hosts take to end within 30 s).
-        #[arg(value_names = ["NAMESPACE", "STATE"], num_args = 1..=2, required = true)]
+        /// The number of a namespace, if only the path to that is meant; then the state: optimized,
+        /// non-optimized, inaccessible, or change, which hosts expect to end within 30 s.
+        #[arg(value_name = "STATE", num_args = 1..=2, required = true)]
         what: Vec<String>,
     },
 }
