@@ -56,7 +56,7 @@ impl Key {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        let (digits, bytes) = decode(text, PREFIX)?;
+        let (digits, bytes) = decode(text, PREFIX, &[32, 48, 64])?;
         let hash = match digits {
             "00" => None,
             "01" => Some(Hash::Sha256),
@@ -64,9 +64,6 @@ impl Key {
             "03" => Some(Hash::Sha512),
             _ => return Err(KeyError::Transformation),
         };
-        if !matches!(bytes.len(), 32 | 48 | 64) {
-            return Err(KeyError::Length);
-        }
         Ok(Self { hash, bytes })
     }
 
@@ -86,18 +83,20 @@ impl Key {
     }
 }
 
-/// The two digits and the key of a text that begins with `prefix`: `xx:base64 of the key and its
-/// CRC-32:`.
+/// The two digits and the key, of one of the `lengths`, of a text that begins with `prefix`:
+/// `xx:base64 of the key and its CRC-32:`.
 pub(crate) fn decode<'a>(
     text: &'a str,
     prefix: &str,
+    lengths: &[usize],
 ) -> Result<(&'a str, Zeroizing<Vec<u8>>), KeyError> {
     let rest = text.trim().strip_prefix(prefix).ok_or(KeyError::Form)?;
     let (digits, rest) = rest.split_once(':').ok_or(KeyError::Form)?;
     let base64 = rest.strip_suffix(':').ok_or(KeyError::Form)?;
     let bytes = Base64::decode_vec(base64).map_err(|_| KeyError::Base64)?;
     let mut bytes = Zeroizing::new(bytes);
-    let length = bytes.len().checked_sub(CRC).ok_or(KeyError::Length)?;
+    let length = bytes.len().checked_sub(CRC).filter(|length| lengths.contains(length));
+    let length = length.ok_or(KeyError::Length)?;
     if crc32fast::hash(&bytes[..length]).to_le_bytes() != bytes[length..] {
         return Err(KeyError::Checksum);
     }

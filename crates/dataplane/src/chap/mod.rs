@@ -2,8 +2,7 @@
 //! in Base 2.2).
 //!
 //! RustCrypto's `hmac` and `sha2`, and its `crypto-bigint` for the groups: maintained, permissive,
-//! pure Rust, and constant in time where secrets are concerned. `num-bigint` is not; OpenSSL is,
-//! but would be the first C library that building Ebb needs.
+//! pure Rust, and constant in time where secrets are concerned, which `num-bigint` is not.
 
 mod group;
 mod key;

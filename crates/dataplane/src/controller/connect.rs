@@ -70,7 +70,7 @@ impl Subsystem {
     /// The same over TLS with the key of this host for this subsystem.
     ///
     /// # Errors
-    /// As above, and where the names are others (TCP 3.6.1.3).
+    /// As above, and where the names are others (TCP 3.6.1).
     pub fn connect_over(
         self: &Arc<Self>,
         tls: Option<&Identity>,

@@ -216,7 +216,8 @@ data! {
         subsystem_nqn: [u8; 256],
         /// TRADDR, bytes 512-767: the IP address, padded with spaces.
         address: [u8; 256],
-        /// TSAS, bytes 768-1023: its first byte is SECTYPE, 0 no security, 2 TLS 1.3 (TCP Figure 11).
+        /// TSAS, bytes 768-1023: its first byte is SECTYPE, 0 no security, 2 TLS 1.3 (TCP Figure
+        /// 11).
         transport_specific: [u8; 256],
     }
 }

@@ -70,7 +70,7 @@ fn connects(target: &Target) -> Controller {
 }
 
 fn stays_out(target: &Target) {
-    let error = Controller::connect(target).err().expect("it must not get in");
+    let error = Controller::connect(target).expect_err("it must not get in");
     assert!(matches!(error, Error::Insecure(_)), "{error}");
 }
 

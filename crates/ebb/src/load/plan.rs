@@ -1,7 +1,7 @@
 //! What was asked for, checked against what the target has.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -107,7 +107,7 @@ pub fn target(args: &LoadArgs) -> Result<Target> {
         target.host = Host { nqn: nqn.clone(), id };
     }
     target.secrets = secrets(args)?;
-    target.tls = args.tls_key.as_ref().map(tls).transpose()?;
+    target.tls = args.tls_key.as_deref().map(tls).transpose()?;
     target.subsystem = match &args.nqn {
         Some(nqn) => nqn.clone(),
         None => discovered(&target)?,
@@ -116,7 +116,7 @@ pub fn target(args: &LoadArgs) -> Result<Target> {
 }
 
 /// The key for TLS.
-fn tls(path: &PathBuf) -> Result<Tls> {
+fn tls(path: &Path) -> Result<Tls> {
     let keys = keys::read_tls(path, 1).map_err(|why| usage(format!("--tls-key {why}")))?;
     keys.into_iter().next().map(Tls::new).ok_or_else(|| usage("--tls-key: no key"))
 }

@@ -1,5 +1,5 @@
-//! Who gets in: DH-HMAC-CHAP on every queue of the hosts that have keys (Base 8.13.5), and [TLS](
-//! secure) below it.
+//! Who gets in: DH-HMAC-CHAP on every queue of the hosts that have keys (Base 8.13.5), and
+//! [TLS](secure) below it.
 //!
 //! An [`Authentication`] belongs to one queue. Its [`Transactions`](transaction) are a pure state
 //! machine; what takes long goes to a thread of its own, the [`helper`], of which the subsystem

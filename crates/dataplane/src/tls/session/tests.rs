@@ -4,8 +4,8 @@ use super::super::{Hello, Key};
 use super::*;
 
 const SHORT: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
-const LONG: &str = "NVMeTLSkey-1:02:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4v\
-                    cSEgBQ==:";
+const LONG: &str = "NVMeTLSkey-1:02:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKiss\
+                    LS4vcSEgBQ==:";
 
 fn psks(key: &str) -> Vec<Psk> {
     Key::parse(key)
