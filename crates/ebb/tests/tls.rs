@@ -199,3 +199,45 @@ fn wrong_keys_and_options_are_refused_at_the_start() {
     let (code, error) = fails(&missing);
     assert!(code == 2 && error.contains("--tls-key /nowhere/key: cannot"), "{error}");
 }
+
+#[test]
+fn hosts_and_addresses_with_tls_come_and_go_at_runtime() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = path(folder.path(), "control");
+    let host = file(&folder, "host.key", &[0]);
+    let other = file(&folder, "other.key", &[2]);
+    let pair = format!("{HOST}={host}");
+    let serve = Serve::start(&["--tls-key", &pair, "--nqn", NQN, "--control", &socket]);
+    let ctl = |words: &[&str]| json(&[&["ctl", "--socket", &socket, "--json"], words].concat());
+    let options = ["--nqn", NQN, "--tls-key", &other];
+    refused(&load(&serve.address, OTHER, &options), "no TLS with the target");
+    ctl(&["host", "add", OTHER, "--tls-key", &other]);
+    let said = ctl(&["listener", "add", "127.0.0.1:0", "--tls"])["done"].clone();
+    let second = said.as_str().unwrap().strip_prefix("listening on ").unwrap().to_owned();
+    for address in [&serve.address, &second] {
+        assert_eq!(json(&load(address, OTHER, &options))["completed"], true);
+    }
+    let (hosts, listeners) = (ctl(&["host", "list"]), ctl(&["listener", "list"]));
+    valid("ctl-1", &hosts);
+    valid("ctl-1", &listeners);
+    assert_eq!(hosts["hosts"][1]["access"], "TLS key");
+    let tls = |number: usize| listeners["listeners"][number]["tls"].as_str().unwrap();
+    assert_eq!([tls(0), tls(1)], ["offered", "required"]);
+    let saved = path(folder.path(), "saved.toml");
+    ctl(&["save", &saved]);
+    let saved = std::fs::read_to_string(saved).unwrap();
+    assert!(saved.contains(&format!("tls-listen = [\"{second}\"]")), "{saved}");
+    assert!(saved.contains(&format!("{OTHER}={other}")), "{saved}");
+    ctl(&["host", "remove", OTHER]);
+    refused(&load(&second, OTHER, &options), "no TLS with the target");
+    // Memory for sessions is counted at start alone.
+    let plain = path(folder.path(), "plain");
+    let _without = Serve::start(&["--control", &plain]);
+    for words in [
+        &["host", "add", HOST, "--tls-key", &host][..],
+        &["listener", "add", "127.0.0.1:0", "--tls"],
+    ] {
+        let (code, error) = fails(&[&["ctl", "--socket", &plain], words].concat());
+        assert!(code == 2 && error.contains("started without"), "{error}");
+    }
+}

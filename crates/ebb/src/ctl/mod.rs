@@ -115,12 +115,15 @@ enum Host {
     Add {
         /// Its NQN.
         nqn: String,
-        /// File with its key, as for `ebb serve --dhchap-key`; without, its name is enough.
+        /// File with its key, as for `ebb serve --dhchap-key`; without any, its name is enough.
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
         /// File with the target's key for it, as for `ebb serve --dhchap-ctrl-key`.
         #[arg(long, value_name = "FILE", requires = "key")]
         ctrl_key: Option<PathBuf>,
+        /// File with its key for TLS, as for `ebb serve --tls-key`.
+        #[arg(long, value_name = "FILE")]
+        tls_key: Option<PathBuf>,
     },
     /// Let a host connect no more, and end its connections.
     Remove {
@@ -143,6 +146,9 @@ enum Listener {
         /// Where.
         #[arg(value_name = "ADDRESS:PORT")]
         address: SocketAddr,
+        /// For hosts with TLS alone, as `ebb serve --tls-listen`.
+        #[arg(long)]
+        tls: bool,
     },
     /// Do not listen on an address any more, and close the connections that came by it.
     Remove {
@@ -225,15 +231,16 @@ fn method(command: &Command) -> Result<(&'static str, Value)> {
             ("namespace.resize", json!({ "id": id, "bytes": size.0 }))
         }
         Command::Host(Host::List) => ("host.list", json!({})),
-        Command::Host(Host::Add { nqn, key, ctrl_key }) => {
-            let (key, ctrl_key) = (whole(key)?, whole(ctrl_key)?);
-            ("host.add", json!({ "nqn": nqn, "key": key, "ctrl_key": ctrl_key }))
+        Command::Host(Host::Add { nqn, key, ctrl_key, tls_key }) => {
+            let (key, ctrl_key, tls_key) = (whole(key)?, whole(ctrl_key)?, whole(tls_key)?);
+            let keys = json!({ "nqn": nqn, "key": key, "ctrl_key": ctrl_key, "tls_key": tls_key });
+            ("host.add", keys)
         }
         Command::Host(Host::Remove { nqn: name }) => ("host.remove", nqn(name)),
         Command::Host(Host::Disconnect { nqn: name }) => ("host.disconnect", nqn(name)),
         Command::Listener(Listener::List) => ("listener.list", json!({})),
-        Command::Listener(Listener::Add { address }) => {
-            ("listener.add", json!({ "address": address }))
+        Command::Listener(Listener::Add { address, tls }) => {
+            ("listener.add", json!({ "address": address, "tls": tls }))
         }
         Command::Listener(Listener::Remove { address }) => {
             ("listener.remove", json!({ "address": address }))

@@ -73,7 +73,7 @@ fn listeners(reply: Listeners) -> String {
         for (id, state) in &one.ana {
             let _ = write!(states, "{}{id} {state}", if states.is_empty() { "" } else { ", " });
         }
-        [one.address, states]
+        [one.address, one.tls.unwrap_or_default(), states]
     };
-    table(["address", "paths to namespaces"], reply.listeners.into_iter().map(row))
+    table(["address", "TLS", "paths to namespaces"], reply.listeners.into_iter().map(row))
 }

@@ -237,18 +237,13 @@ impl Options {
         self.control.clone().or_else(|| Some(Path::new(&folder()?).join("serve.sock")))
     }
 
-    /// What an address is that is not for TLS alone.
-    pub fn offered(&self) -> Option<Security> {
-        (!self.tls_key.is_empty()).then_some(Security::Offered)
-    }
-
     /// Where to listen, and how.
     pub fn ports(&self) -> Vec<Port> {
         let mut open = self.listen.clone();
         if open.is_empty() && self.tls_listen.is_empty() {
             open.push((Ipv4Addr::LOCALHOST, 4420).into());
         }
-        let security = self.offered();
+        let security = (!self.tls_key.is_empty()).then_some(Security::Offered);
         let open = open.into_iter().map(|address| Port { address, security });
         let security = Some(Security::Required);
         open.chain(self.tls_listen.iter().map(|address| Port { address: *address, security }))

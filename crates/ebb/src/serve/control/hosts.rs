@@ -19,6 +19,8 @@ pub struct Add {
     /// Files with its key, and with ours for it.
     key: Option<PathBuf>,
     ctrl_key: Option<PathBuf>,
+    /// File with its key for TLS.
+    tls_key: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -50,7 +52,7 @@ fn access(options: &Options, nqn: &str) -> &'static str {
     let named = !options.allow_host.is_empty() || has_keys(options);
     match () {
         () if options.dhchap_key.iter().any(|text| is_of(text, nqn)) => "key",
-        () if options.tls_key.iter().any(|text| is_of(text, nqn)) => "key for TLS",
+        () if options.tls_key.iter().any(|text| is_of(text, nqn)) => "TLS key",
         () if options.allow_host.iter().any(|name| name == nqn) => "name",
         () if named => "none",
         () => "any",
@@ -112,23 +114,32 @@ impl Control {
         })
     }
 
-    pub(super) fn add_host(&self, Add { nqn, key, ctrl_key }: Add) -> Result<Value> {
+    pub(super) fn add_host(&self, Add { nqn, key, ctrl_key, tls_key }: Add) -> Result<Value> {
         checked(&nqn)?;
-        if let Some(path) = key.iter().chain(&ctrl_key).find(|path| !path.is_absolute()) {
+        let mut files = key.iter().chain(&ctrl_key).chain(&tls_key);
+        if let Some(path) = files.find(|path| !path.is_absolute()) {
             return Err(usage(format!("{}: give the whole path", path.display())));
         }
         self.with(|running| {
             let was_open = access(&running.options, &nqn) == "any";
             let mut options = without(&running.options, &nqn);
             let pair = |path: &PathBuf| format!("{nqn}={}", path.display());
-            match &key {
-                Some(path) => options.dhchap_key.push(pair(path)),
-                None => options.allow_host.push(nqn.clone()),
+            if tls_key.is_some() && !running.has_tls() {
+                return Err(usage(format!(
+                    "host {nqn} has a key for TLS, and the server was started without: it needs \
+                     memory for that; start it with --tls-key"
+                )));
             }
+            if key.is_none() && tls_key.is_none() {
+                options.allow_host.push(nqn.clone());
+            }
+            options.dhchap_key.extend(key.iter().map(pair));
             options.dhchap_ctrl_key.extend(ctrl_key.iter().map(pair));
+            options.tls_key.extend(tls_key.iter().map(pair));
             running.admit(options)?;
             self.warn(running);
-            let how = if key.is_some() { "with its key" } else { "without a key" };
+            let has_key = key.is_some() || tls_key.is_some();
+            let how = if has_key { "with its key" } else { "without a key" };
             let others = match was_open {
                 true => {
                     "; from now on only hosts that are named may connect, those that are \
@@ -142,7 +153,7 @@ impl Control {
 
     pub(super) fn remove_host(&self, Named { nqn }: &Named) -> Result<Value> {
         self.with(|running| {
-            if !matches!(access(&running.options, nqn), "key" | "name") {
+            if !matches!(access(&running.options, nqn), "key" | "TLS key" | "name") {
                 return Err(usage(format!(
                     "host {nqn} is not named; ebb ctl host list shows who is"
                 )));

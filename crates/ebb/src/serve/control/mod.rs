@@ -65,6 +65,11 @@ impl Running {
     fn subsystem(&self) -> &Arc<Subsystem> {
         self.fleet.subsystem()
     }
+
+    /// Whether it was started with TLS, for which memory is counted then.
+    fn has_tls(&self) -> bool {
+        self.doors.ports().iter().any(|port| port.security.is_some())
+    }
 }
 
 /// Lets limits and paths be as `options` say.

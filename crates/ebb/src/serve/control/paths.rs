@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use ebb_dataplane::controller::{AnaState, MAX_PORTS, Port, Subsystem};
+use ebb_dataplane::tls::Security;
 use ebb_dataplane::transport::Doors;
 use serde::Deserialize;
 use serde_json::{Value, to_value};
@@ -15,6 +16,15 @@ use crate::exit::usage;
 #[serde(deny_unknown_fields)]
 pub struct Place {
     address: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct New {
+    address: SocketAddr,
+    /// For hosts with TLS alone.
+    #[serde(default)]
+    tls: bool,
 }
 
 #[derive(Deserialize)]
@@ -62,19 +72,30 @@ impl Control {
     pub(super) fn listeners(&self) -> Result<Value> {
         self.with(|running| {
             let subsystem = running.subsystem();
-            let row = |Port { address, .. }: Port| {
+            let row = |Port { address, security }: Port| {
                 let named = |(id, state): (u32, AnaState)| (id, state.name().to_owned());
                 let ana = states(subsystem, address).into_iter().map(named).collect();
-                replies::Listener { address: address.to_string(), ana }
+                let required = security.map(|security| security == Security::Required);
+                let tls = required.map(|required| if required { "required" } else { "offered" });
+                replies::Listener { address: address.to_string(), tls: tls.map(str::to_owned), ana }
             };
             let listeners = subsystem.ports().into_iter().map(row).collect();
             Ok(to_value(replies::Listeners { listeners })?)
         })
     }
 
-    pub(super) fn add_listener(&self, Place { address }: Place) -> Result<Value> {
+    pub(super) fn add_listener(&self, New { address, tls }: New) -> Result<Value> {
         self.with(|running| {
-            let security = running.options.offered();
+            let security = match (tls, running.has_tls()) {
+                (true, true) => Some(Security::Required),
+                (false, has_tls) => has_tls.then_some(Security::Offered),
+                (true, false) => {
+                    return Err(usage(format!(
+                        "cannot listen on {address} with TLS: the server was started without; \
+                         start it with --tls-key"
+                    )));
+                }
+            };
             let address = listen(&running.doors, Port { address, security })?;
             running.subsystem().set_ports(&running.doors.ports());
             self.warn(running);

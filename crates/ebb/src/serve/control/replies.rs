@@ -55,6 +55,8 @@ pub struct Listeners {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Listener {
     pub address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<String>,
     /// ANA state by namespace.
     pub ana: BTreeMap<u32, String>,
 }
