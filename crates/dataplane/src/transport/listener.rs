@@ -51,7 +51,8 @@ impl Doors {
     pub fn close(&self, address: SocketAddr) -> bool {
         let mut sockets = self.sockets();
         let before = sockets.len();
-        sockets.retain(|(port, _)| port.address != address); // Closed, it leaves the epoll file too.
+        // What is closed leaves the epoll file too.
+        sockets.retain(|(port, _)| port.address != address);
         sockets.len() < before
     }
 

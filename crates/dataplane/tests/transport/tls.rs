@@ -132,7 +132,7 @@ fn hosts_with_their_keys_do_their_io_over_tls() {
     assert_eq!(server.subsystem.authentications(), Some(Tally { succeeded: 8, failed: 0 }));
     // The discovery service has the same keys under its own name.
     let found = initiator::discover(&target(&server, HOST, 0)).unwrap();
-    assert!(found.is_empty(), "no addresses were set");
+    assert!(found.iter().any(|one| one.nqn == NQN), "{found:?}");
 }
 
 #[test]
