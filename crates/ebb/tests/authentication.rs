@@ -1,13 +1,11 @@
 //! `ebb serve` and `ebb load` with keys: good, wrong, missing and revoked ones.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{fails, json, path, prints, valid};
+use crate::common::{allow, fails, json, path, prints, secret, valid};
 use crate::serve::Serve;
 
 const HOST: &str = "nqn.2026-11.org.example:host";
@@ -21,15 +19,7 @@ const KEYS: [&str; 4] = [
 
 /// A file with these keys that only we may read.
 fn file(folder: &TempDir, name: &str, keys: &[usize]) -> String {
-    let lines: Vec<&str> = keys.iter().map(|key| KEYS[*key]).collect();
-    let file = folder.path().join(name);
-    std::fs::write(&file, lines.join("\n")).unwrap();
-    allow(&file, 0o600);
-    path(folder.path(), name)
-}
-
-fn allow(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    secret(folder, name, &keys.iter().map(|key| KEYS[*key]).collect::<Vec<_>>())
 }
 
 /// A server whose one host has the keys in `host.key`, and for it that in `target.key`.

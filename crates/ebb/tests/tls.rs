@@ -1,15 +1,13 @@
 //! `ebb serve` and `ebb load` over TLS: good, wrong, missing and revoked keys.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ebb_dataplane::tls::{Derivation, Key, Version};
 use tempfile::TempDir;
 
-use crate::common::{fails, json, path, prints, valid};
+use crate::common::{allow, fails, json, path, prints, secret, valid};
 use crate::serve::Serve;
 
 const HOST: &str = "nqn.2026-11.org.example:host";
@@ -24,15 +22,7 @@ const KEYS: [&str; 3] = [
 
 /// A file with these keys that only we may read.
 fn file(folder: &TempDir, name: &str, keys: &[usize]) -> String {
-    let lines: Vec<&str> = keys.iter().map(|key| KEYS[*key]).collect();
-    let file = folder.path().join(name);
-    std::fs::write(&file, lines.join("\n")).unwrap();
-    allow(&file, 0o600);
-    path(folder.path(), name)
-}
-
-fn allow(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    secret(folder, name, &keys.iter().map(|key| KEYS[*key]).collect::<Vec<_>>())
 }
 
 /// A server that offers TLS on one address and requires it on another, which is the second result.

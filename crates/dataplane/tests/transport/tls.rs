@@ -368,18 +368,23 @@ fn nothing_may_follow_the_first_message_before_its_answer() {
     connects(&target(&server, HOST, 0));
 }
 
+/// Sends so many reads of 128 KiB.
+fn asks(queue: &mut Queue, count: u64) {
+    for tag in 0..count {
+        let (buffer, from) = (vec![0; 128 << 10], Instant::now());
+        let read = Request { op: Op::Read, nsid: 1, lba: 0, blocks: 256, buffer, tag, from };
+        queue.submit(read).unwrap();
+    }
+    queue.flush().unwrap();
+}
+
 #[test]
 fn a_host_that_goes_away_in_the_middle_frees_what_it_had() {
     let (server, _) = server(Security::Required);
     for _ in 0..4 {
         let admin = connects(&target(&server, HOST, 0));
         let mut queue = admin.queue(1, 16).unwrap();
-        for tag in 0..8 {
-            let (buffer, from) = (vec![0; 128 << 10], Instant::now());
-            let read = Request { op: Op::Read, nsid: 1, lba: 0, blocks: 256, buffer, tag, from };
-            queue.submit(read).unwrap();
-        }
-        queue.flush().unwrap();
+        asks(&mut queue, 8);
         drop((queue, admin));
     }
     let start = Instant::now();
@@ -397,12 +402,7 @@ fn answers_that_are_not_read_wait_in_the_target() {
     let (server, _) = server_with(Security::Required, limits);
     let admin = connects(&target(&server, HOST, 0));
     let mut queue = admin.queue(1, 64).unwrap();
-    for tag in 0..60 {
-        let (buffer, from) = (vec![0; 128 << 10], Instant::now());
-        let read = Request { op: Op::Read, nsid: 1, lba: 0, blocks: 256, buffer, tag, from };
-        queue.submit(read).unwrap();
-    }
-    queue.flush().unwrap();
+    asks(&mut queue, 60);
     // Another host meanwhile.
     works(&mut connects(&target(&server, OTHER, 3)).queue(1, 16).unwrap());
     let mut done = Vec::new();

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use ebb_policy::units::Bytes;
 use serde_json::{Value, json};
 
@@ -161,11 +161,14 @@ enum Listener {
 #[derive(Debug, Subcommand)]
 enum Limit {
     /// Limit a host. It is slowed down, not refused; `host list` shows limits.
+    #[command(group(
+        ArgGroup::new("most").args(["iops", "bytes_per_second"]).required(true).multiple(true)
+    ))]
     Set {
         /// Its NQN.
         nqn: String,
         /// I/O commands a second, 10 at least.
-        #[arg(long, value_name = "NUMBER", required_unless_present = "bytes_per_second")]
+        #[arg(long, value_name = "NUMBER")]
         iops: Option<u64>,
         /// Data a second, read and written, 64 KiB at least.
         #[arg(long, value_name = "SIZE")]

@@ -1,9 +1,11 @@
 //! Runs the binary and looks at what comes out.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A quick scenario: three policies, a few thousand requests.
 pub const QUICK: &[&str] = &[
@@ -42,6 +44,19 @@ pub fn prints(args: &[&str]) -> String {
 pub fn json(args: &[&str]) -> Value {
     let text = prints(args);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+}
+
+/// A file with these lines that only we may read.
+pub fn secret(folder: &TempDir, name: &str, lines: &[&str]) -> String {
+    let file = folder.path().join(name);
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    allow(&file, 0o600);
+    path(folder.path(), name)
+}
+
+/// Sets the mode of a file.
+pub fn allow(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// Exit code and standard error of a failure.
