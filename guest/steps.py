@@ -25,7 +25,8 @@ class Bed:
         self.durable = True
 
     def serve(self, name, *options):
-        """Starts a target in place of the one before."""
+        """Starts a target in place of the one before, which the guest leaves whatever it is at."""
+        self.guest.run("nvme disconnect-all")
         if self.target is not None:
             self.target.stop()
             self.target = None
@@ -486,6 +487,7 @@ def link_cut(bed):
     bed.guest.link(up=True)
     await_state(bed, "live")
     finish_fio(bed)
+    bed.disconnect()
 
 
 def sizes(bed):
