@@ -16,8 +16,8 @@ use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::Arch;
 use crate::find::drives::Drive;
-use crate::find::fans::{Fans, StatedFan};
-use crate::find::jobs::StatedJob;
+use crate::find::fans::Fans;
+use crate::find::layout::Stated;
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
@@ -83,22 +83,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of `machine`, with its fans as the configuration states them.
+    /// Of `machine`, with what is stated of it.
     #[must_use]
-    pub fn new(machine: &Machine, stated: &[StatedFan]) -> Self {
-        Self::with_jobs(machine, stated, &[])
-    }
-
-    /// The same with the control groups that the configuration names as jobs.
-    #[must_use]
-    pub fn with_jobs(machine: &Machine, stated: &[StatedFan], jobs: &[StatedJob]) -> Self {
-        let fans = Fans::found(machine, stated);
+    pub fn new(machine: &Machine, stated: &Stated) -> Self {
+        let Stated { fans, jobs, served, .. } = stated;
+        let fans = Fans::found(machine, fans);
         let signals: Vec<_> = SIGNALS
             .iter()
             .flat_map(|row| {
                 List::new(row.name, row.unit).of(|list| match jobs::is_signal(row.signal) {
                     true => jobs::signal(machine, jobs, row.signal, list),
-                    false => signal(machine, &fans, row.signal, list),
+                    false => signal(machine, &fans, served.as_deref(), row.signal, list),
                 })
             })
             .collect();
@@ -237,7 +232,13 @@ fn drive_name(drive: &Drive) -> String {
     drive.id.clone().unwrap_or_else(|| drive.name.clone())
 }
 
-fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'static str {
+fn signal(
+    machine: &Machine,
+    fans: &Fans,
+    served: Option<&str>,
+    signal: Signal,
+    list: &mut List,
+) -> &'static str {
     use Signal as S;
     match signal {
         S::Arrived
@@ -251,10 +252,9 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
         | S::Writes
         | S::WrittenBytes
         | S::WriteLatencyMean => {
-            counted(machine, signal, list);
-            if signal == S::LatencyMean && !list.found.is_empty() {
-                let missing = RunQueues::new(&machine.sys).missing();
-                list.add(Some("on CPUs".to_owned()), Some(PATH.to_owned()), None, missing);
+            match served {
+                Some(by) => list.add(Some(by.to_owned()), None, None, None),
+                None => counted(machine, signal, list),
             }
             "no drive with counters in sys/block"
         }
@@ -268,6 +268,9 @@ fn signal(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'
         | S::WriteLatencyP50
         | S::WriteLatencyP99
         | S::WriteLatencyP999 => {
+            if let Some(by) = served.filter(|_| signal != S::LatencyMax) {
+                list.add(Some(by.to_owned()), None, None, None);
+            }
             "the kernel counts no single requests; an `ebb serve` on this host counts its own: \
              set `serve` in the configuration of ebb run"
         }
@@ -362,6 +365,10 @@ fn counted(machine: &Machine, signal: Signal, list: &mut List) {
     let missing = miscounted.then(|| "the kernel has miscounted them (below 0)".to_owned());
     let value = Some(value).filter(|_| !miscounted);
     list.add(None, Some("sys/block/*/stat".to_owned()), value, missing);
+    if signal == Signal::LatencyMean {
+        let missing = RunQueues::new(&machine.sys).missing();
+        list.add(Some("on CPUs".to_owned()), Some(PATH.to_owned()), None, missing);
+    }
 }
 
 fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {

@@ -80,7 +80,7 @@ fn the_paths_of_a_disk_are_one_drive() {
     let machine = tree.machine();
     assert_eq!(machine.drives[1].devices, ["sdb", "sdc", "sdd", "sde"]);
     assert_eq!(machine.drives[1].counters(&machine.sys).unwrap().reads, 4000);
-    let report = Report::new(&machine, &[]);
+    let report = Report::new(&machine, &Stated::default());
     let read = report.signals.iter().filter(|one| one.name == "drive_read_bytes");
     assert_eq!(
         read.map(|one| one.value).collect::<Vec<_>>(),

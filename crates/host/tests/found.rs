@@ -1,6 +1,6 @@
 //! What is found on machines of several makers.
 
-use ebb_host::{Machine, Report, Sys};
+use ebb_host::{Machine, Report, Stated, Sys};
 use ebb_policy::units::{Hertz, Nanos, Watts};
 
 use crate::tree::{Tree, amd, ampere, intel, kunpeng};
@@ -89,7 +89,7 @@ fn what_went_over_several_paths_is_the_drive_s() {
 #[test]
 fn the_report_has_every_row_of_the_table_and_says_why_one_is_missing() {
     for tree in [intel(), amd(), ampere(), kunpeng()] {
-        let report = Report::new(&tree.machine(), &[]);
+        let report = Report::new(&tree.machine(), &Stated::default());
         for row in ebb_policy::table::SIGNALS {
             assert!(report.signals.iter().any(|one| one.name == row.name), "{}", row.name);
         }
@@ -107,7 +107,7 @@ fn the_report_has_every_row_of_the_table_and_says_why_one_is_missing() {
 #[test]
 fn an_intel_server_with_fans_is_sensed() {
     let tree = intel();
-    let report = Report::new(&tree.machine(), &[]);
+    let report = Report::new(&tree.machine(), &Stated::default());
     let signal = |name| usable(&report.signals, name);
     assert_eq!(signal("completed"), [(None, Some(800.0))]);
     assert_eq!(signal("latency_mean"), [(None, Some(0.25 / 800.0))]);
@@ -132,7 +132,7 @@ fn an_intel_server_with_fans_is_sensed() {
 #[test]
 fn policies_say_what_they_lack() {
     let fit = |tree: &Tree, policy: &str| {
-        let report = Report::new(&tree.machine(), &[]);
+        let report = Report::new(&tree.machine(), &Stated::default());
         report.policies.into_iter().find(|fit| fit.policy == policy).unwrap()
     };
     assert_eq!(fit(&intel(), "native").lacks, [""; 0]);
@@ -151,12 +151,25 @@ fn policies_say_what_they_lack() {
 }
 
 #[test]
+fn who_serves_counts_requests_where_the_kernel_counts_none() {
+    let served = Some("ebb serve at 127.0.0.1:9091".to_owned());
+    let report = Report::new(&kunpeng().machine(), &Stated { served, ..Stated::default() });
+    let signal = |name| usable(&report.signals, name);
+    for name in ["completed", "latency_mean", "in_flight", "latency_p99", "write_latency_p999"] {
+        assert_eq!(signal(name), [(Some("ebb serve at 127.0.0.1:9091"), None)], "{name}");
+    }
+    assert_eq!(signal("latency_max"), []);
+    let fit = report.policies.iter().find(|fit| fit.policy == "ondemand").unwrap();
+    assert_eq!(fit.lacks, ["frequency_hz"]);
+}
+
+#[test]
 fn what_is_broken_is_named_and_the_rest_is_there() {
     let tree = intel();
     tree.put("sys/class/hwmon/hwmon0/temp1_input", "hot");
     tree.put("sys/block/nvme1n1/stat", "1 2");
     std::fs::remove_file(tree.path().join("sys/class/hwmon/hwmon3/fan1_input")).unwrap();
-    let report = Report::new(&tree.machine(), &[]);
+    let report = Report::new(&tree.machine(), &Stated::default());
     let socket = report.signals.iter().filter(|one| one.name == "socket_temperature");
     let socket: Vec<_> = socket.filter_map(|one| one.missing.as_deref()).collect();
     assert!(socket[0].ends_with("hwmon0/temp1_input: 'hot' is not a number"), "{socket:?}");

@@ -43,7 +43,7 @@ proptest! {
         let found = ebb_host::Machine::found(ebb_host::Sys::new(tree.path()));
         prop_assume!(found.is_ok());
         let machine = tree.with_drives();
-        let _ = Report::new(&machine, &[]);
+        let _ = Report::new(&machine, &Stated::default());
         let Ok((_, topology)) = Layout::new(&machine, &Stated::default(), Control::ALL) else {
             return Ok(());
         };

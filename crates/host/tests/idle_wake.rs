@@ -125,7 +125,7 @@ fn it_is_tried_at_first_contact_and_probed() {
     assert_eq!(trial.verdict, Verdict::Works);
     assert_eq!(bench.tree.get(&file(0)), "100000");
     fs::remove_file(bench.tree.path().join("dev/nvme1-apst")).unwrap();
-    let report = Report::new(&bench.tree.with_drives(), &[]);
+    let report = Report::new(&bench.tree.with_drives(), &Stated::default());
     let rows = report.controls.iter().filter(|row| row.name == "idle_wake_seconds");
     let rows: Vec<_> = rows.map(|row| (row.value, row.missing.as_deref())).collect();
     let none = Some("it enters no idle state by itself (APSTA is 0)");

@@ -249,7 +249,8 @@ fn without_a_controller_that_control_is_refused_and_named() {
     assert!(said.len() == 1 && said[0].contains(remedy), "{said:?}");
     cycle(&mut bench, ask);
     assert_eq!(bench.host.notices(), [], "once");
-    let report = Report::with_jobs(&bench.tree.with_drives(), &[], &jobs());
+    let report =
+        Report::new(&bench.tree.with_drives(), &Stated { jobs: jobs(), ..Stated::default() });
     let rows = report.controls.iter().filter(|row| row.of.as_deref() == Some(SCRUB));
     let rows: Vec<_> = rows.map(|row| (row.name, row.missing.is_none())).collect();
     assert_eq!(rows, [("job_share", false), ("job_socket", false), ("admit", true)]);

@@ -22,12 +22,12 @@ pub fn rows(tree: &Tree, name: &str) -> Vec<Row> {
         let path = path.strip_prefix("sys/class/").unwrap_or(&path).to_owned();
         (path, one.value, one.missing.is_none())
     };
-    let report = Report::new(&tree.machine(), &[]);
+    let report = Report::new(&tree.machine(), &Stated::default());
     report.signals.iter().filter(|one| one.name == name).map(of).collect()
 }
 
 pub fn reasons(tree: &Tree, name: &str) -> String {
-    let report = Report::new(&tree.machine(), &[]);
+    let report = Report::new(&tree.machine(), &Stated::default());
     let own = report.signals.iter().chain(&report.controls).filter(|one| one.name == name);
     own.filter_map(|one| one.missing.clone()).collect::<Vec<_>>().join("; ")
 }
@@ -425,7 +425,7 @@ fn cpus_that_are_offline_are_no_cores() {
     let tree = server(1);
     tree.put("sys/devices/system/cpu/online", "0-1,3");
     tree.put("sys/devices/system/cpu/cpufreq/policy2/scaling_cur_freq", "<unknown>");
-    let report = Report::new(&tree.machine(), &[]);
+    let report = Report::new(&tree.machine(), &Stated::default());
     assert_eq!((report.cpus, report.cores), (3, 3));
     assert_eq!(sensed(&tree).1, "");
 }

@@ -109,7 +109,7 @@ fn nothing_is_looked_at_while_nothing_is_parked_or_nobody_asks() {
 #[test]
 fn what_the_machine_has_for_it_is_listed() {
     let of = |tree: &Tree| {
-        let report = ebb_host::Report::new(&tree.machine(), &[]);
+        let report = ebb_host::Report::new(&tree.machine(), &Stated::default());
         let plus = report.policies.iter().find(|fit| fit.policy == "pacer-plus").unwrap();
         let recall = report.controls.into_iter().find(|one| one.name == "recall").unwrap();
         (recall.missing.is_none(), plus.without.contains(&"recall"))

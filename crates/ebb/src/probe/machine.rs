@@ -49,7 +49,7 @@ impl MachineArgs {
 pub fn run(args: &MachineArgs) -> Result<()> {
     let machine = args.machine()?;
     let config = Config::load(args.config.as_deref())?;
-    let report = Report::with_jobs(&machine, &config.fans(), &config.jobs());
+    let report = Report::new(&machine, &config.stated()?);
     match args.json {
         true => out::json(&report)?,
         false => out::print(text(&report))?,

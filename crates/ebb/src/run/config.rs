@@ -393,6 +393,7 @@ impl Config {
             fans,
             jobs,
             holds_drive_power,
+            served: self.serve.map(|address| format!("ebb serve at {address}")),
         })
     }
 

@@ -301,7 +301,7 @@ impl<'a> Work<'a> {
 /// # Errors
 /// Where none of them could do anything and it is to act.
 fn fits(host: &Host, config: &Config, idle: &[(&str, &str)]) -> Result<()> {
-    let report = Report::with_jobs(host.machine(), &config.fans(), &config.jobs());
+    let report = Report::new(host.machine(), &config.stated()?);
     let parts = registry::names(&config.policy);
     let fits: Vec<_> =
         parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();

@@ -73,6 +73,8 @@ pub struct Stated {
     pub jobs: Vec<StatedJob>,
     /// Whether the operator holds the drives' power limit: no policy sets it then.
     pub holds_drive_power: bool,
+    /// Who counts users' requests in place of the kernel, such as an `ebb serve`.
+    pub served: Option<String>,
 }
 
 impl Default for Stated {
@@ -88,6 +90,7 @@ impl Default for Stated {
             raise_limits: false,
             jobs: Vec::new(),
             holds_drive_power: false,
+            served: None,
         }
     }
 }
