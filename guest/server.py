@@ -39,13 +39,14 @@ class Bed:
     def number(self, path):
         return int(self.guest.run(f"cat {path}"))
 
-    def start_physics(self, profile="server.toml", every=1):
-        """Lets the twin be the server; it tells the truth every so many seconds."""
+    def start_physics(self, profile="server.toml", every=1, slower=1.0):
+        """Lets the twin be the server; it tells the truth every so many seconds, and counts Ebb's
+        own work as on CPUs on which it does not take `slower` times as long."""
         self.told = []
         self.guest.run(f"""cat > /tmp/server.toml << 'END'\n{(HARDWARE / profile).read_text()}\nEND
             [ ! -e /tmp/physics.pid ] || kill $(cat /tmp/physics.pid) || true
             : > /tmp/truth
-            setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults {every} \\
+            setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults {every} {slower} \\
             > /tmp/truth 2> /tmp/physics < /dev/null &
             echo $! > /tmp/physics.pid""")
         until("the physics run", lambda: self.truth(), PATIENCE)

@@ -12,6 +12,14 @@ use crate::Error;
 const DEVICE: &str = "/dev/ebb-hw";
 /// Where Linux describes its CPUs.
 const CPUS: &str = "/sys/devices/system/cpu";
+/// The names of Ebb's processes: the command, and the supervisor that it starts as.
+const EBB: [&str; 2] = ["ebb", "exe"];
+/// Clock ticks of a second, in which the kernel tells CPU time (USER_HZ).
+const TICKS: f64 = 100.0;
+/// New threads of Ebb are looked for once in so many looks.
+const FIND_EVERY: u32 = 5;
+/// The most that is left out of later work, s: the kernel counts work by ticks, a thread's exactly.
+const MOST_OWED: f64 = 0.1;
 
 /// What was commanded.
 pub struct Commands(HashMap<String, u64>);
@@ -52,7 +60,7 @@ pub struct Work {
 /// What CPUs have counted since the start.
 #[derive(Debug, Clone, Default)]
 struct Counted {
-    /// Seconds with work and without, by the kernel's ticks.
+    /// Ticks with work and without.
     times: Option<(f64, f64)>,
     /// Seconds in each idle state.
     idle: Vec<(String, f64)>,
@@ -64,19 +72,21 @@ pub struct Kernel {
     /// Sockets of the CPUs; one that is offline keeps what it had.
     sockets: Vec<usize>,
     last: Vec<Counted>,
+    ebb: Ebb,
 }
 
 impl Kernel {
-    /// Of this machine.
-    pub fn open() -> Result<Self, Error> {
+    /// Of this machine, on whose CPUs work takes `slower` times as long as on real ones.
+    pub fn open(slower: f64) -> Result<Self, Error> {
         let device = OpenOptions::new().read(true).write(true).open(DEVICE)?;
         let count = std::thread::available_parallelism()?.get();
         let socket = |cpu| -> Result<usize, Error> {
             let file = format!("{CPUS}/cpu{cpu}/topology/physical_package_id");
             Ok(std::fs::read_to_string(file)?.trim().parse()?)
         };
-        let sockets = (0..count).map(socket).collect::<Result<_, _>>()?;
-        let mut kernel = Self { device, sockets, last: Vec::new() };
+        let sockets: Vec<_> = (0..count).map(socket).collect::<Result<_, _>>()?;
+        let ebb = Ebb::new(slower, sockets.len());
+        let mut kernel = Self { device, sockets, last: Vec::new(), ebb };
         kernel.last = kernel.counted()?;
         Ok(kernel)
     }
@@ -106,13 +116,18 @@ impl Kernel {
     /// What each CPU did since the last call, `seconds` ago.
     pub fn work(&mut self, seconds: f64) -> Result<Vec<Work>, Error> {
         let now = self.counted()?;
+        self.ebb.look();
         let before = std::mem::replace(&mut self.last, now);
-        let cpus = self.sockets.iter().zip(&self.last).zip(before);
-        let work = |((socket, now), before): ((&usize, &Counted), Counted)| {
+        let cpus = self.sockets.iter().zip(&self.last).zip(before).zip(&mut self.ebb.owed);
+        let work = |(((socket, now), before), owed): (((&usize, &Counted), Counted), &mut f64)| {
             let busy = now.times.map(|(busy, rest)| {
                 let (was_busy, was_rest) = before.times.unwrap_or((busy, rest));
                 let (busy, rest) = ((busy - was_busy).max(0.0), (rest - was_rest).max(0.0));
-                if busy + rest > 0.0 { busy / (busy + rest) } else { 0.0 }
+                let left_out = owed.min(busy / TICKS);
+                *owed = (*owed - left_out).min(MOST_OWED);
+                self.ebb.left_out += left_out;
+                let own = busy - left_out * TICKS;
+                if busy + rest > 0.0 { own / (busy + rest) } else { 0.0 }
             });
             let share = |(name, total): &(String, f64)| {
                 let was = before.idle.iter().find(|(own, _)| own == name).map_or(*total, |x| x.1);
@@ -121,6 +136,11 @@ impl Kernel {
             Work { socket: *socket, busy, idle: now.idle.iter().map(share).collect() }
         };
         Ok(cpus.map(work).collect())
+    }
+
+    /// CPU time of Ebb that did not count as work so far, s.
+    pub fn left_out(&self) -> f64 {
+        self.ebb.left_out
     }
 
     fn counted(&self) -> Result<Vec<Counted>, Error> {
@@ -140,6 +160,70 @@ impl Kernel {
         }
         Ok(all)
     }
+}
+
+/// What Ebb itself takes of the CPUs. On emulated ones the same work takes it many times as long as
+/// on the real server that this stands for; only as much as there counts as work.
+struct Ebb {
+    slower: f64,
+    /// Ticks of its threads so far, by their files.
+    threads: HashMap<String, f64>,
+    looks: u32,
+    /// Seconds still to leave out, by CPU.
+    owed: Vec<f64>,
+    left_out: f64,
+}
+
+impl Ebb {
+    fn new(slower: f64, cpus: usize) -> Self {
+        let owed = vec![0.0; cpus];
+        let mut new = Self { slower, threads: HashMap::new(), looks: 0, owed, left_out: 0.0 };
+        new.look();
+        new.owed.fill(0.0);
+        new
+    }
+
+    /// Adds what its threads took since the last look.
+    fn look(&mut self) {
+        if self.slower <= 1.0 {
+            return;
+        }
+        if self.looks.is_multiple_of(FIND_EVERY) {
+            self.threads.retain(|file, _| std::fs::exists(file).unwrap_or(false));
+            for file in threads() {
+                self.threads.entry(file).or_insert(0.0);
+            }
+        }
+        self.looks += 1;
+        for (file, last) in &mut self.threads {
+            let Some((ticks, cpu)) = ticks(file) else { continue };
+            if let Some(owed) = self.owed.get_mut(cpu) {
+                *owed += (ticks - *last) / TICKS * (1.0 - 1.0 / self.slower);
+            }
+            *last = ticks;
+        }
+    }
+}
+
+/// The files of Ebb's threads.
+fn threads() -> impl Iterator<Item = String> {
+    let folders = |path: &str| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let processes = folders("/proc").filter(|process| {
+        let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        EBB.contains(&name.trim_end())
+    });
+    let tasks =
+        processes.flat_map(move |process| folders(&format!("{}/task", process.path().display())));
+    tasks.map(|task| format!("{}/stat", task.path().display()))
+}
+
+/// Ticks that a thread took so far, and the CPU it ran on last (proc_pid_stat(5), fields 14, 15
+/// and 39).
+fn ticks(file: &str) -> Option<(f64, usize)> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+    Some((field(14)? + field(15)?, fields.get(39 - 3)?.parse().ok()?))
 }
 
 /// Seconds that a CPU has spent in each idle state.

@@ -281,7 +281,7 @@ impl Server {
     }
 
     /// What is true now, as JSON; `unix` is the time of day, seconds since 1970.
-    pub fn truth(&self, now: Nanos, unix: f64) -> String {
+    pub fn truth(&self, now: Nanos, unix: f64, left_out: f64) -> String {
         let dies: Vec<_> = self.network.dies().collect();
         let throttled: Vec<_> = self.sockets.iter().map(|s| s.emergency.throttled()).collect();
         let watts: Vec<_> = self.sockets.iter().map(|socket| socket.watts).collect();
@@ -291,7 +291,7 @@ impl Server {
         let reading = |sensor: &Sensor| sensor.reading().map_or(-1.0, |it| it.temperature.0);
         let readings: Vec<_> = self.sockets.iter().map(|socket| reading(&socket.sensor)).collect();
         format!(
-            r#"{{"seconds":{},"unix":{unix},"dies":{dies:?},"throttled":{throttled:?},"#,
+            r#"{{"seconds":{},"unix":{unix},"left_out_s":{left_out},"dies":{dies:?},"throttled":{throttled:?},"#,
             now.seconds()
         ) + &format!(r#""watts":{watts:?},"wall_joules":{},"#, self.wall_joules)
             + &format!(r#""readings":{readings:?},"duties":{:?},"#, self.duties)
