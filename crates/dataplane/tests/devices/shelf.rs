@@ -33,8 +33,7 @@ pub struct Rig {
     pub broken: Option<usize>,
     /// A member whose blocks behind the journal cannot be read.
     pub unreadable: Option<usize>,
-    /// Writes until there is no room for more on some members, one bit each: not even for what
-    /// goes where something is, as on a file system that never writes in place.
+    /// Writes until what is below some members, one bit each, has no room for more.
     pub full: Option<(u64, u8)>,
 }
 
