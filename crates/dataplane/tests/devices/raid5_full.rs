@@ -32,8 +32,8 @@ fn check(array: &Raid5, keeper: &mut Keeper, may: &[Vec<u8>], case: (u64, u8)) {
     }
 }
 
-/// Whatever members run out of room, at whatever write: one is done without, two stop the array,
-/// and what was acknowledged is there, then and with a new member.
+/// Whatever members run out of room, one after the other, at whatever write: one is done without,
+/// two stop the array, and what was acknowledged is there, then and with a new member.
 #[test]
 fn no_room_is_a_failed_member() {
     for full in 1..8u8 {
@@ -45,7 +45,9 @@ fn no_room_is_a_failed_member() {
             let create = Raid5Options { create: true, ..Raid5Options::default() };
             let (array, mut keeper) = assemble(&plates, create);
             let mut may = vec![vec![0]; BLOCKS];
-            rig.lock().unwrap().full = Some(case);
+            let roles = (0..3).filter(|role| full >> role & 1 == 1);
+            let nth = |nth| writes * nth / u64::from(full.count_ones());
+            rig.lock().unwrap().full = roles.zip((1..).map(nth)).collect();
             let mut client = Client::new(&array);
             for value in 1..13 {
                 let at = usize::from(value) * 5 % BLOCKS;
@@ -65,7 +67,7 @@ fn no_room_is_a_failed_member() {
             assert!(!refused || full.count_ones() > 1 && health.read_only, "{case:?}: {health}");
             let failed = array.status().failed;
             drop((array, keeper));
-            rig.lock().unwrap().full = None;
+            rig.lock().unwrap().full.clear();
             if let Some(role) = failed {
                 plates[role] = Plate::new(role, Pages::default(), &rig);
             }

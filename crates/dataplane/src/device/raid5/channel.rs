@@ -194,7 +194,9 @@ impl RaidChannel {
             let fault = segment.phase.fault();
             if !answer.status.is_success() {
                 segment.failed |= 1 << role;
-                fault.into_iter().for_each(|why| self.inner.array.fail(role, why, answer.status));
+                if let Some(why) = fault {
+                    self.inner.array.fail(role, why, answer.status);
+                }
             }
             match fault {
                 Some(_) => segment.new[role] = answer.buffer,
@@ -234,7 +236,7 @@ impl RaidChannel {
     }
 
     /// A segment is over; so is its request when it was the last.
-    pub(super) fn end(&mut self, number: u32) {
+    pub(super) fn end(&mut self, number: u32, status: Status) {
         let Some(segment) = self.segments[number as usize].take() else { return };
         self.free_segments.push(number);
         if let Some(claim) = &segment.claim {
@@ -244,7 +246,7 @@ impl RaidChannel {
         let Some(request) = &mut self.requests[slot as usize] else { return };
         request.open -= 1;
         if request.status.is_success() {
-            request.status = segment.status;
+            request.status = status;
         }
         if request.open == 0
             && request.next == request.end
@@ -313,7 +315,7 @@ impl Drop for RaidChannel {
         for number in 0..ACTIVE as u32 {
             let idle = |segment: &Segment| segment.pending == 0 && !segment.phase.must_end();
             if self.segments[number as usize].as_ref().is_some_and(idle) {
-                self.end(number);
+                self.end(number, Status::ABORT_REQUESTED);
             }
         }
         while self.segments.iter().any(Option::is_some) {

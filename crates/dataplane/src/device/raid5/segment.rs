@@ -6,7 +6,6 @@ use super::super::Buffer;
 use super::layout::Layout;
 use super::locks::Claim;
 use super::plan::Plan;
-use crate::wire::Status;
 
 /// What a segment does or waits for.
 ///
@@ -85,7 +84,6 @@ pub(super) struct Segment {
     pub(super) old: Vec<Option<Buffer>>,
     /// By role, header and rows for the journal; then the rows for their place.
     pub(super) new: Vec<Option<Buffer>>,
-    pub(super) status: Status,
 }
 
 impl Segment {
@@ -110,7 +108,6 @@ impl Segment {
             seq: 0,
             old: (0..members).map(|_| None).collect(),
             new: (0..members).map(|_| None).collect(),
-            status: Status::SUCCESS,
         }
     }
 

@@ -58,8 +58,7 @@ impl RaidChannel {
             };
             let phase = segment.phase;
             if closing && !phase.must_end() {
-                segment.status = Status::ABORT_REQUESTED;
-                return self.end(number);
+                return self.end(number, Status::ABORT_REQUESTED);
             }
             let then = match phase {
                 Phase::Direct => self.direct_read(number),
@@ -80,10 +79,7 @@ impl RaidChannel {
                 // With no answer outstanding but errors known, nobody would call again.
                 Then::Wait if segment.pending == 0 && segment.failed != 0 => {}
                 Then::Wait => return,
-                Then::End(status) => {
-                    segment.status = status;
-                    return self.end(number);
-                }
+                Then::End(status) => return self.end(number, status),
             }
         }
     }
