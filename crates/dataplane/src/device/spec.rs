@@ -32,7 +32,7 @@ pub enum Spec {
     /// `file:PATH[,size=SIZE][,create][,overwrite]`: a regular file or a block device.
     File(FileOptions),
     /// `raid5:MEMBER,MEMBER,MEMBER[,..]`: each member a path, or `ram:..` for a trial. Options:
-    /// `create`, `size=SIZE` (of each member file that is created, in full), `chunk=SIZE`, `journal=SLOTS`,
+    /// `create`, `size=SIZE` (of each member file that is created), `chunk=SIZE`, `journal=SLOTS`,
     /// `degraded`, `rebuild`, `rebuild-rate=SIZE` (per second), `lazy` (of `ram:` members).
     Raid5 {
         /// What it stands on.

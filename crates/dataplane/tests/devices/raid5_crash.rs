@@ -278,15 +278,8 @@ impl Machine {
         for lost in 0..self.disks.len() {
             let rest = self.disks.iter().enumerate().filter(|(at, _)| *at != lost);
             let copies: Vec<_> = rest.map(|(at, disk)| (at, disk.after_a_cut())).collect();
-            let again = || copies.iter().map(|(at, disk)| (format!("copy{at}"), disk.again()));
-            let full = self.random.random();
-            copies.iter().for_each(|(_, disk)| disk.state().faults.full = full);
-            let opened = Raid5::open_kept(again().collect(), &self.options);
-            copies.iter().for_each(|(_, disk)| disk.faults(WEATHER));
-            let (array, mut keeper) = opened.unwrap_or_else(|error| {
-                assert!(full && error.to_string().contains("no room"), "seed {}", self.seed);
-                Raid5::open_kept(again().collect(), &self.options).unwrap()
-            });
+            let again = copies.iter().map(|(at, disk)| (format!("copy{at}"), disk.again()));
+            let (array, mut keeper) = Raid5::open_kept(again.collect(), &self.options).unwrap();
             self.read_all(&array, &mut keeper, false);
         }
     }
