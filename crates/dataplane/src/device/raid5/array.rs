@@ -60,7 +60,7 @@ const NONE: u64 = 0xff;
 /// Why a member is not used from the start.
 const ABSENT: &str = "missing or outdated at the start";
 /// Why a member is not used any more, whatever it had no room for.
-const FULL: &str = "it has no room for what was written: ENOSPC";
+const FULL: &str = "there is no room for its writes, ENOSPC: make some";
 
 fn pack(health: Health) -> u64 {
     let role = |role: Option<usize>| role.map_or(NONE, |role| role as u64);

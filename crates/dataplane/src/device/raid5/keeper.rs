@@ -86,8 +86,8 @@ impl Keeper {
         }
     }
 
-    /// Goes on with a rebuild that could not read a member, and does what is due; true when there is
-    /// more to do at once. To be called now and then while [`Keeper::waits`].
+    /// Goes on with a rebuild that could not read a member, and does what is due; true when there
+    /// is more to do at once. To be called now and then while [`Keeper::waits`].
     pub fn retry(&mut self) -> bool {
         self.paused = false;
         self.run_once()
