@@ -20,7 +20,7 @@ use libfuzzer_sys::fuzz_target;
 const BLOCK: usize = 512;
 const GEOMETRY: Geometry = Geometry { block_size: BLOCK as u32, blocks: (2 << 11) + 64 };
 /// Bytes that a superblock's checksum covers.
-const SUPERBLOCK: usize = 160;
+const SUPERBLOCK: usize = 144;
 const JOURNAL: u64 = 1 << 20;
 const SLOT: u64 = 8192;
 const SLOTS: u64 = 8;

@@ -36,8 +36,6 @@ pub struct Health {
     pub rebuilding: Option<Rebuilding>,
     /// Too much has failed: nothing is written any more.
     pub read_only: bool,
-    /// Parts without room: what needs some of theirs is refused.
-    pub short: Vec<String>,
     /// Parts that have not answered for seconds.
     pub silent: Vec<String>,
 }
@@ -52,7 +50,7 @@ impl Health {
     /// Whether there is nothing to say of it.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        !self.is_degraded() && self.short.is_empty() && self.silent.is_empty()
+        !self.is_degraded() && self.silent.is_empty()
     }
 
     fn redundancy(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,10 +93,6 @@ impl Health {
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.redundancy(f)?;
-        if !self.short.is_empty() {
-            let names = self.short.join(" and ");
-            write!(f, "; no room on {names}: writes that need some are refused; make room")?;
-        }
         if !self.silent.is_empty() {
             let names = self.silent.join(" and ");
             write!(f, "; {names} has not answered for seconds: if it hangs, take it away")?;

@@ -1,5 +1,7 @@
 //! Devices as text: `ram:256MiB`, `file:/srv/disk.img,create,size=10GiB`.
 
+use std::fs::remove_file;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -112,6 +114,7 @@ impl<'a> Parts<'a> {
             path: self.head.into(),
             size: size.map(|Bytes(size)| size),
             create: self.flag("create"),
+            allocate: false,
             block_size: self.block()?,
             overwrite: self.flag("overwrite"),
         })
@@ -148,9 +151,14 @@ impl<'a> Parts<'a> {
                 return Err(self.error("members must follow, as in 'raid5:/srv/a,/srv/b,/srv/c'"));
             }
             let create = size.is_some() && (options.create || options.rebuild);
-            let path = path.into();
-            let file = FileOptions { path, size, create, block_size, overwrite: false };
-            members.push(Spec::File(file));
+            members.push(Spec::File(FileOptions {
+                path: path.into(),
+                size,
+                create,
+                allocate: true,
+                block_size,
+                overwrite: false,
+            }));
         }
         Ok(Spec::Raid5 { members, options })
     }
@@ -245,7 +253,8 @@ pub fn open_watched(
             file
         }
         Spec::Raid5 { members, options } => {
-            Arc::new(Raid5::open(open_members(members, options, progress)?, options)?)
+            let make = |members| Raid5::open(members, options);
+            Arc::new(with_members(members, options, progress, make)?)
         }
     })
 }
@@ -258,34 +267,36 @@ pub fn open_kept(spec: &Spec) -> Result<(Raid5, Keeper), Error> {
     let Spec::Raid5 { members, options } = spec else {
         return Err(Error::unfit("the device", "is no array; write raid5: and all its members"));
     };
-    Raid5::open_kept(open_members(members, options, &|_| {})?, options)
+    with_members(members, options, &|_| {}, |members| Raid5::open_kept(members, options))
 }
 
 /// Members by name.
 type Members = Vec<(String, Arc<dyn Device>)>;
 
-fn open_members(
+/// Opens the members and makes an array of them. Where that fails, files created for it go again.
+fn with_members<T>(
     members: &[Spec],
     options: &Raid5Options,
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<Members, Error> {
-    let member = |(index, spec): (usize, &Spec)| {
-        let name = match spec {
-            Spec::File(file) => file.path.display().to_string(),
-            _ => format!("raid5 member {}", index + 1),
+    make: impl FnOnce(Members) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut created = Vec::<PathBuf>::new();
+    let mut member = |(index, spec): (usize, &Spec)| {
+        let Spec::File(file) = spec else {
+            return Ok((format!("raid5 member {}", index + 1), open_watched(spec, progress)?));
         };
-        let device: Arc<dyn Device> = match spec {
-            Spec::File(file) => Arc::new(FileDevice::open(file)?),
-            _ => open_watched(spec, progress)?,
-        };
-        Ok((name, device))
+        let device = FileDevice::open(file)?;
+        created.extend(device.created().map(Into::into));
+        Ok((file.path.display().to_string(), Arc::new(device) as Arc<dyn Device>))
     };
     // A drive that died has no file any more: that is what degraded is for.
     let is_gone = |spec: &Spec| match spec {
         Spec::File(file) => options.degraded && !file.path.exists() && !file.create,
         _ => false,
     };
-    members.iter().enumerate().filter(|(_, spec)| !is_gone(spec)).map(member).collect()
+    let present = members.iter().enumerate().filter(|(_, spec)| !is_gone(spec));
+    let made = present.map(&mut member).collect::<Result<_, _>>().and_then(make);
+    made.inspect_err(|_| created.iter().for_each(|path| _ = remove_file(path)))
 }
 
 #[cfg(test)]

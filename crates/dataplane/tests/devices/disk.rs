@@ -92,7 +92,7 @@ pub struct State {
     /// Calls until it fails for good.
     fuse: Option<u64>,
     failed: bool,
-    /// Writes and syncs that ended with an error other than a passing one or a want of room.
+    /// Writes and syncs that ended with an error other than a passing one.
     errors: u64,
     pub clock: u64,
 }
@@ -351,7 +351,7 @@ impl State {
     pub fn answer(&mut self, entry: &Entry) {
         self.clock += 1;
         let (clock, result) = (self.clock, entry.result);
-        let harmless = [Errno::INTR, Errno::AGAIN, Errno::OPNOTSUPP, Errno::NOSPC, Errno::DQUOT];
+        let harmless = [Errno::INTR, Errno::AGAIN, Errno::OPNOTSUPP];
         let failed = result < 0 && !harmless.contains(&Errno::from_raw_os_error(-result));
         self.errors += u64::from(failed && entry.call != Call::Read);
         let durable = entry.call == (Call::Write { durable: true });

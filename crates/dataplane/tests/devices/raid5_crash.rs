@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use ebb_dataplane::device::{
     Channel, Device, Done, Geometry, Io, Keeper, Op, Pool, Raid5, Raid5Options,
 };
-use ebb_dataplane::wire::Status;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -41,8 +40,6 @@ struct Machine {
     pool: Pool,
     options: Raid5Options,
     block: usize,
-    /// Disks run out of room and get it back in this round.
-    scarce: bool,
     seed: u64,
     cuts: u64,
 }
@@ -89,7 +86,6 @@ impl Machine {
                 rebuild_rate: None,
             },
             block,
-            scarce: false,
             seed,
             cuts: 0,
         }
@@ -113,14 +109,13 @@ impl Machine {
             match Raid5::open_kept(self.members(), &self.options) {
                 Ok(array) => {
                     self.options.create = false;
+                    self.disks.iter().for_each(|disk| disk.faults(WEATHER));
                     return array;
                 }
                 Err(error) => {
                     let more = self.disks.iter().map(Disk::errors).sum::<u64>() > errors;
-                    let full = self.scarce && error.to_string().contains("no room");
-                    let excused = self.off() || self.disks.iter().any(Disk::failed) || more || full;
+                    let excused = self.off() || self.disks.iter().any(Disk::failed) || more;
                     assert!(excused, "seed {}: {error}", self.seed);
-                    self.scarce = false;
                 }
             }
         }
@@ -132,19 +127,9 @@ impl Machine {
             self.disks.iter().for_each(Disk::power_up);
         }
         self.disks.iter().for_each(|disk| disk.faults(WEATHER));
-        if self.scarce {
-            self.disks.iter().for_each(|disk| disk.state().faults.full = true);
-        }
+        let at = self.random.random_range(0..self.disks.len());
+        self.disks[at].state().faults.full = self.random.random_bool(0.2);
         *self.power.lock().unwrap() = Power { fuse, off: false };
-    }
-
-    /// Some disk runs out of room or gets it back.
-    fn flood_and_ebb(&mut self) {
-        let all = self.random.random_bool(0.2);
-        let (at, full) = (self.random.random_range(0..self.disks.len()), self.random.random());
-        for disk in self.disks.iter().enumerate().filter(|(other, _)| all || *other == at) {
-            disk.1.state().faults.full = full;
-        }
     }
 
     fn request(&mut self, tag: u64) -> Option<(Io, Flight)> {
@@ -185,10 +170,8 @@ impl Machine {
         let range = flight.lba..flight.lba + flight.blocks;
         self.model.busy[range.clone()].fill(false);
         if !done.status.is_success() {
-            // With one disk out at most, only a loss of power is an excuse, and a want of room.
-            let refused = flight.version.is_some() && done.status == Status::CAPACITY_EXCEEDED;
-            let excused = self.off() || self.scarce && refused;
-            assert!(excused, "seed {}: {:?}", self.seed, done.status);
+            // With one disk out at most, only a loss of power is an excuse.
+            assert!(self.off(), "seed {}: {:?}", self.seed, done.status);
             return;
         }
         match flight.version {
@@ -232,10 +215,6 @@ impl Machine {
             channels[at].1.poll(&mut done);
             if self.random.random_bool(0.3) {
                 keeper.run_once();
-            }
-            if self.scarce && self.random.random_bool(0.02) {
-                self.flood_and_ebb();
-                keeper.retry();
             }
             if self.random.random_bool(0.002) {
                 // A client goes away in the middle of its requests; a new one comes.
@@ -294,41 +273,14 @@ impl Machine {
         assert_eq!(wrong, None, "seed {}: the parity is wrong at this byte", self.seed);
     }
 
-    /// With room again, all that was refused comes to its place, without a restart.
-    fn recovers_with_room(&mut self, array: &Raid5, keeper: &mut Keeper) {
-        self.disks.iter().for_each(|disk| disk.faults(WEATHER));
-        for _ in 0..50 {
-            keeper.retry();
-        }
-        let status = array.status();
-        let waits = status.short != 0 || keeper.waits();
-        assert!(!waits || status.dead || self.off(), "seed {}: {status:?}", self.seed);
-    }
-
     /// If power went now and, before it came back, any one disk: all would be there.
     fn survives_a_cut_and_any_loss(&mut self) {
         for lost in 0..self.disks.len() {
             let rest = self.disks.iter().enumerate().filter(|(at, _)| *at != lost);
             let copies: Vec<_> = rest.map(|(at, disk)| (at, disk.after_a_cut())).collect();
-            let again = || copies.iter().map(|(at, disk)| (format!("copy{at}"), disk.again()));
-            let full = self.random.random();
-            copies.iter().for_each(|(_, disk)| disk.state().faults.full = full);
-            let opened = Raid5::open_kept(again().collect(), &self.options).or_else(|error| {
-                assert!(full && error.to_string().contains("no room"), "seed {}", self.seed);
-                copies.iter().for_each(|(_, disk)| disk.faults(WEATHER));
-                Raid5::open_kept(again().collect(), &self.options)
-            });
-            let (array, mut keeper) = opened.unwrap();
+            let again = copies.iter().map(|(at, disk)| (format!("copy{at}"), disk.again()));
+            let (array, mut keeper) = Raid5::open_kept(again.collect(), &self.options).unwrap();
             self.read_all(&array, &mut keeper, false);
-            if array.status().short != 0 {
-                // What could not go to its place is carried on by the journal, through another cut.
-                drop((array, keeper));
-                copies.iter().for_each(|(_, disk)| disk.power_up());
-                copies.iter().for_each(|(_, disk)| disk.faults(WEATHER));
-                let (array, mut keeper) =
-                    Raid5::open_kept(again().collect(), &self.options).unwrap();
-                self.read_all(&array, &mut keeper, false);
-            }
         }
     }
 
@@ -343,10 +295,7 @@ impl Machine {
             1 => disk.faults(Faults { read: 8, ..WEATHER }),
             2 => disk.faults(Faults { write: 100, ..WEATHER }),
             3 => disk.faults(Faults { sync: 4, ..WEATHER }),
-            4 => {
-                disk.faults(Faults { full: true, ..WEATHER });
-                self.scarce = true;
-            }
+            4 => disk.faults(Faults { full: true, ..WEATHER }),
             _ => {}
         }
     }
@@ -378,10 +327,7 @@ impl Machine {
 
     /// From one start of the array to the next.
     fn round(&mut self) {
-        // As it was left, or with room for all.
-        self.scarce &= self.random.random::<bool>();
         let (array, mut keeper) = self.assemble();
-        self.scarce |= self.random.random_bool(0.4);
         let fuse = self.random.random_bool(0.8).then(|| self.random.random_range(1..2500));
         if !self.off() {
             self.power.lock().unwrap().fuse = fuse;
@@ -390,17 +336,13 @@ impl Machine {
         self.out = status.failed.or(status.rebuilding);
         let errors: Vec<u64> = self.disks.iter().map(Disk::errors).collect();
         if self.read_all(&array, &mut keeper, true) {
-            let owed = status.short != 0;
-            if self.out.is_none() && array.status().failed.is_none() && !owed {
+            if self.out.is_none() && array.status().failed.is_none() {
                 self.scrub();
             }
             self.trouble();
             self.work(&array, &mut keeper, 150);
         }
-        if self.scarce && !self.off() && self.out.or(array.status().failed).is_none() {
-            self.survives_a_cut_and_any_loss();
-        }
-        self.recovers_with_room(&array, &mut keeper);
+        self.disks.iter().for_each(|disk| disk.faults(WEATHER));
         self.judge(&array, &errors);
         if !self.off() && self.read_all(&array, &mut keeper, true) {
             if self.random.random_bool(0.3) {

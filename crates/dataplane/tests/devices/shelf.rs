@@ -33,9 +33,8 @@ pub struct Rig {
     pub broken: Option<usize>,
     /// A member whose blocks behind the journal cannot be read.
     pub unreadable: Option<usize>,
-    /// Writes until there is no room for more on some members, one bit each: not even for what
-    /// goes where something is, as on a file system that never writes in place.
-    pub full: Option<(u64, u8)>,
+    /// By member, writes to any of them until what is below it has no room for more.
+    pub full: BTreeMap<usize, u64>,
 }
 
 impl Rig {
@@ -48,9 +47,8 @@ impl Rig {
     }
 
     fn has_room(&mut self, role: usize) -> bool {
-        let Some((left, full)) = &mut self.full else { return true };
-        *left = left.saturating_sub(1);
-        *left > 0 || *full >> role & 1 == 0
+        self.full.values_mut().for_each(|left| *left = left.saturating_sub(1));
+        self.full.get(&role) != Some(&0)
     }
 }
 

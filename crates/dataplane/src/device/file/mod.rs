@@ -1,14 +1,15 @@
 //! A regular file or a block device, through io_uring.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError, remove_file};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ebb_policy::units::Bytes;
-use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, statx};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::{Channel, Device, Error, Geometry, larger};
 
@@ -36,6 +37,8 @@ pub struct FileOptions {
     pub size: Option<u64>,
     /// Make a sparse file of `size` where there is none.
     pub create: bool,
+    /// Take room on the disk for all of it, so that no write to it lacks any.
+    pub allocate: bool,
     /// Bytes in a block.
     pub block_size: u32,
     /// Open it even if it is a member of an array, which writes to it destroy.
@@ -49,6 +52,8 @@ pub struct FileDevice {
     medium: Arc<Medium>,
     path: PathBuf,
     description: String,
+    /// It was not there before.
+    created: bool,
 }
 
 impl FileDevice {
@@ -57,10 +62,19 @@ impl FileDevice {
     /// # Errors
     /// When it is missing, too small, in use, cannot be written, or io_uring is refused.
     pub fn open(options: &FileOptions) -> Result<Self, Error> {
-        let path = &options.path;
-        if options.create && !path.exists() {
-            create(path, options.size)?;
+        let created = options.create && !options.path.exists();
+        if created {
+            create(&options.path, options.size)?;
         }
+        let opened = Self::open_existing(options);
+        if created && opened.is_err() {
+            let _ = remove_file(&options.path);
+        }
+        opened.map(|device| Self { created, ..device })
+    }
+
+    fn open_existing(options: &FileOptions) -> Result<Self, Error> {
+        let path = &options.path;
         let (file, direct) = open(path)?;
         let block = options.block_size;
         let direct = direct && alignment(&file, path, block)?;
@@ -74,6 +88,9 @@ impl FileDevice {
             let (size, length) = (Bytes(size.max(block.into())), Bytes(length));
             let reason = format!("holds {length}, not {size}; make it longer or ask for less");
             return Err(Error::unfit(path, reason));
+        }
+        if options.allocate {
+            allocate(&file, path, size)?;
         }
         let file = Arc::new(file);
         Ring::new(1, file.clone()).map_err(Error::system(
@@ -89,7 +106,13 @@ impl FileDevice {
             medium: Arc::new(Medium::new(geometry)),
             path: path.clone(),
             description: format!("{}: io_uring, {how}{torn}", path.display()),
+            created: false,
         })
+    }
+
+    /// The file, if opening it created it.
+    pub(super) fn created(&self) -> Option<&Path> {
+        self.created.then_some(&self.path)
     }
 }
 
@@ -98,14 +121,37 @@ fn create(path: &Path, size: Option<u64>) -> Result<(), Error> {
         return Err(Error::unfit(path, "does not exist; say how large to create it with size=.."));
     };
     let file = OpenOptions::new().write(true).create_new(true).open(path);
-    let made = file.and_then(|file| {
+    let fill = |file: File| {
         file.set_len(size)?;
         file.sync_all()?;
         // Its name, too, must survive a loss of power.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-    });
+    };
+    let made = file.and_then(|file| fill(file).inspect_err(|_| _ = remove_file(path)));
     made.map_err(Error::system(path, "cannot create it", "choose a place that can be written"))
+}
+
+/// Gives the first `bytes` of a regular file room on the disk, where they have none; what they hold
+/// stays. A loss of power may undo it, and the next opening does it again.
+fn allocate(file: &File, path: &Path, bytes: u64) -> Result<(), Error> {
+    let meta = file.metadata().map_err(Error::system(path, "cannot look at it", "try again"))?;
+    if !meta.is_file() {
+        return Ok(());
+    }
+    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes)) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP) if meta.blocks() * 512 >= bytes => Ok(()),
+        Err(Errno::OPNOTSUPP) => {
+            let reason = "is sparse, and its file system cannot allocate what it lacks; give a \
+                          copy made by 'cp --sparse=never', or a new file of written zeros";
+            Err(Error::unfit(path, reason))
+        }
+        Err(error) => {
+            let (what, remedy) = ("cannot allocate all of it", "make room for it");
+            Err(Error::system(path, what, remedy)(error.into()))
+        }
+    }
 }
 
 /// Locks the file for this process. A process that was killed holds its lock until the kernel has

@@ -9,9 +9,9 @@ use super::journal::Journal;
 use super::layout::Layout;
 use super::locks::Locks;
 use super::mailbox::{LOOK, Mailbox};
-use super::owed::{Carried, Debt, Owed};
-use super::scarce::Scarce;
+use super::owed::Owed;
 use super::superblock::{Superblock, Uuid};
+use crate::wire::Status;
 
 /// Which members can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,8 +31,8 @@ pub(super) struct Health {
 pub(super) struct Array {
     pub(super) layout: Layout,
     pub(super) uuid: Uuid,
-    /// What the journal's pieces say, see [`Superblock::journal`].
-    pub(super) journal_id: Uuid,
+    /// What the journal's pieces of this run say.
+    pub(super) run: Uuid,
     /// By role; `None` where a member is absent.
     pub(super) members: Vec<Option<Arc<dyn Device>>>,
     pub(super) locks: Locks,
@@ -46,7 +46,6 @@ pub(super) struct Array {
     /// The rebuild met a source that cannot be read; it is tried again.
     pub(super) stuck: AtomicBool,
     pub(super) owed: Owed,
-    pub(super) scarce: Scarce,
     /// The members that have let the keeper wait for long, one bit each.
     pub(super) silent: Arc<AtomicU32>,
     /// [`Health`], packed, for readers without the lock.
@@ -60,6 +59,8 @@ pub(super) struct Array {
 const NONE: u64 = 0xff;
 /// Why a member is not used from the start.
 const ABSENT: &str = "missing or outdated at the start";
+/// Why a member is not used any more, whatever it had no room for.
+const FULL: &str = "there is no room for its writes, ENOSPC: make some";
 
 fn pack(health: Health) -> u64 {
     let role = |role: Option<usize>| role.map_or(NONE, |role| role as u64);
@@ -84,24 +85,20 @@ impl Array {
         superblock: &Superblock,
         members: Vec<Option<Arc<dyn Device>>>,
         health: Health,
-        carried: Carried,
     ) -> std::io::Result<Self> {
-        let Superblock { layout, uuid, journal, tail, rebuilt, .. } = *superblock;
-        let (seqs, next) = (carried.owed.seqs(), carried.next.max(tail));
-        let in_place = (tail..next).map(|seq| !seqs.contains(&seq));
+        let Superblock { layout, uuid, now, rebuilt, .. } = *superblock;
         Ok(Self {
             layout,
             uuid,
-            journal_id: journal,
+            run: now.run,
             members,
             locks: Locks::new(),
-            journal: Journal::new(layout.slots, tail, in_place),
+            journal: Journal::new(layout.slots),
             rebuilt: AtomicU64::new(rebuilt),
             keeper: Arc::new(Mailbox::new()?),
             stopping: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
-            owed: carried.owed,
-            scarce: Scarce::default(),
+            owed: Owed::default(),
             silent: Arc::default(),
             packed: AtomicU64::new(pack(health)),
             causes: Mutex::new(health.failed.map(|role| (role, ABSENT)).into_iter().collect()),
@@ -131,7 +128,8 @@ impl Array {
     }
 
     /// A member did not do what it was asked to, which was `why`: it is not used from now on.
-    pub(super) fn fail(&self, role: usize, why: &'static str) {
+    pub(super) fn fail(&self, role: usize, why: &'static str, status: Status) {
+        let why = if status == Status::CAPACITY_EXCEEDED { FULL } else { why };
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         if causes.iter().all(|(other, _)| *other != role) {
             causes.push((role, why));
@@ -162,28 +160,15 @@ impl Array {
         self.change(|health| health.rebuilding = None);
     }
 
-    /// A member refused for want of room, with these rows of a stripe, or in the keeper's work.
-    pub(super) fn refused(&self, role: usize, stripe: u64, rows: Range<usize>) {
-        self.scarce.refused(role, stripe, rows);
-        self.keeper.post(LOOK);
-    }
-
-    /// A transaction is in place.
-    pub(super) fn placed(&self, seq: u64) {
-        if self.journal.placed(seq, self.owed.any()) {
-            self.keeper.post(LOOK);
+    /// Puts into `data`, these rows as they were read from a member, what it is owed.
+    pub(super) fn patch(&self, role: usize, stripe: u64, rows: &Range<usize>, data: &mut [u8]) {
+        if self.health().dead {
+            self.owed.patch(role, stripe, rows, data);
         }
     }
 
-    /// A member is owed what it had no room for; those who wait for slots let go of their rows.
-    pub(super) fn owe(&self, debt: Debt) {
-        self.owed.add(debt).into_iter().for_each(|seq| self.placed(seq));
-        self.keeper.post(LOOK);
-        self.tell();
-    }
-
     /// Has every channel look at the array again.
-    pub(super) fn tell(&self) {
+    fn tell(&self) {
         self.channels()
             .retain(|channel| channel.upgrade().inspect(|mailbox| mailbox.post(LOOK)).is_some());
     }

@@ -11,7 +11,7 @@ use super::super::{Buffer, Channel, Done, Io, Op, Pool};
 use super::Inner;
 use super::layout::PAGE;
 use super::mailbox::{LOOK, Mailbox};
-use super::segment::{Phase, Segment};
+use super::segment::Segment;
 use crate::wire::Status;
 
 /// Segments at work at once.
@@ -59,10 +59,9 @@ pub(super) struct RaidChannel {
     free_segments: Vec<u32>,
     /// Segments that can go on.
     pub(super) ready: VecDeque<u32>,
-    /// Segments that wait for a slot of the journal, in order: nobody overtakes them.
-    pub(super) queue: VecDeque<u32>,
-    /// Segments that wait for the keeper: to void something, or to settle the array's health.
-    pub(super) gated: VecDeque<u32>,
+    /// Segments that wait for the keeper, in order: for a slot of the journal, where nobody
+    /// overtakes them, or for the array's health to settle.
+    pub(super) waiting: VecDeque<u32>,
     done: Vec<Done>,
     answers: Vec<Done>,
     news: Vec<u32>,
@@ -100,8 +99,7 @@ impl RaidChannel {
             segments: (0..ACTIVE).map(|_| None).collect(),
             free_segments: (0..ACTIVE as u32).collect(),
             ready: VecDeque::new(),
-            queue: VecDeque::new(),
-            gated: VecDeque::new(),
+            waiting: VecDeque::new(),
             done: Vec::new(),
             answers: Vec::new(),
             news: Vec::new(),
@@ -193,18 +191,16 @@ impl RaidChannel {
             let Some(segment) = &mut self.segments[number as usize] else { continue };
             assert!(segment.pending > 0, "a member answers what it was asked");
             segment.pending -= 1;
-            let writes = matches!(
-                segment.phase,
-                Phase::Journal | Phase::Place | Phase::Repair | Phase::Back
-            );
-            if answer.status == Status::CAPACITY_EXCEEDED && writes {
-                segment.refused |= 1 << role;
-            } else if !answer.status.is_success() {
+            let fault = segment.phase.fault();
+            if !answer.status.is_success() {
                 segment.failed |= 1 << role;
+                if let Some(why) = fault {
+                    self.inner.array.fail(role, why, answer.status);
+                }
             }
-            match segment.phase {
-                Phase::Journal | Phase::Place | Phase::Repair => segment.new[role] = answer.buffer,
-                _ => segment.old[role] = answer.buffer,
+            match fault {
+                Some(_) => segment.new[role] = answer.buffer,
+                None => segment.old[role] = answer.buffer,
             }
             if segment.pending == 0 {
                 self.ready.push_back(number);
@@ -221,9 +217,8 @@ impl RaidChannel {
         self.ready.extend(news.drain(..).filter(|message| *message != LOOK));
         if look {
             // Ahead of what was started since.
-            self.gated.append(&mut self.queue);
-            self.gated.append(&mut self.ready);
-            std::mem::swap(&mut self.gated, &mut self.ready);
+            self.waiting.append(&mut self.ready);
+            std::mem::swap(&mut self.waiting, &mut self.ready);
         }
         self.news = news;
     }
@@ -241,20 +236,17 @@ impl RaidChannel {
     }
 
     /// A segment is over; so is its request when it was the last.
-    pub(super) fn end(&mut self, number: u32) {
+    pub(super) fn end(&mut self, number: u32, status: Status) {
         let Some(segment) = self.segments[number as usize].take() else { return };
         self.free_segments.push(number);
-        let (array, void) = (&self.inner.array, segment.phase == Phase::Void);
-        if let Some(claim) = &segment.claim
-            && !(void && array.scarce.keep(segment.seq, claim))
-        {
-            array.locks.release(claim);
+        if let Some(claim) = &segment.claim {
+            self.inner.array.locks.release(claim);
         }
         let slot = segment.request;
         let Some(request) = &mut self.requests[slot as usize] else { return };
         request.open -= 1;
         if request.status.is_success() {
-            request.status = segment.status;
+            request.status = status;
         }
         if request.open == 0
             && request.next == request.end
@@ -323,7 +315,7 @@ impl Drop for RaidChannel {
         for number in 0..ACTIVE as u32 {
             let idle = |segment: &Segment| segment.pending == 0 && !segment.phase.must_end();
             if self.segments[number as usize].as_ref().is_some_and(idle) {
-                self.end(number);
+                self.end(number, Status::ABORT_REQUESTED);
             }
         }
         while self.segments.iter().any(Option::is_some) {

@@ -130,18 +130,16 @@ impl Slots {
         self.tail + self.placed.iter().take_while(|placed| **placed).count() as u64
     }
 
-    fn begin(&mut self) -> u64 {
-        self.placed.push_back(false);
-        self.tail + self.placed.len() as u64 - 1
+    /// More than half of them are taken, and the tail can move.
+    fn is_due(&self, slots: u64) -> bool {
+        self.placed.len() as u64 > slots / 2 && self.placed.front() == Some(&true)
     }
 }
 
 impl Journal {
-    /// With `carried` transactions from `tail` on, of which those that are `true` are in place.
-    pub(super) fn new(slots: u64, tail: u64, carried: impl Iterator<Item = bool>) -> Self {
-        let mut placed = VecDeque::with_capacity(slots as usize);
-        placed.extend(carried);
-        let state = Slots { tail, placed, waiting: Vec::new(), asked: false };
+    pub(super) fn new(slots: u64) -> Self {
+        let placed = VecDeque::with_capacity(slots as usize);
+        let state = Slots { tail: 0, placed, waiting: Vec::new(), asked: false };
         Self { slots, state: Mutex::new(state) }
     }
 
@@ -150,37 +148,29 @@ impl Journal {
     }
 
     /// The next transaction, or `None` while all slots are taken: `owner` is told to look when to
-    /// try again. While something is `owed`, one slot is left for the keeper, see
-    /// [`Journal::begin_own`].
-    pub(super) fn begin(&self, owner: &Arc<Mailbox>, owed: bool) -> Option<u64> {
+    /// try again.
+    pub(super) fn begin(&self, owner: &Arc<Mailbox>) -> Option<u64> {
         let mut state = self.state();
-        if state.placed.len() as u64 + u64::from(owed && self.slots > 1) >= self.slots {
+        if state.placed.len() as u64 == self.slots {
             if !state.waiting.iter().any(|other| Arc::ptr_eq(other, owner)) {
                 state.waiting.push(owner.clone());
             }
             return None;
         }
-        Some(state.begin())
+        state.placed.push_back(false);
+        Some(state.tail + state.placed.len() as u64 - 1)
     }
 
-    /// The keeper's next transaction: it moves what is owed out of the tail's way.
-    pub(super) fn begin_own(&self) -> Option<u64> {
-        let mut state = self.state();
-        ((state.placed.len() as u64) < self.slots).then(|| state.begin())
-    }
-
-    /// A transaction is in place. True when it is time to move the tail, and with it what is `owed`
-    /// where that is in its way: the caller asks the keeper.
-    pub(super) fn placed(&self, seq: u64, owed: bool) -> bool {
+    /// A transaction is in place. True when it is time to move the tail: the caller asks the
+    /// keeper.
+    pub(super) fn placed(&self, seq: u64) -> bool {
         let mut state = self.state();
         let at = (seq - state.tail) as usize;
         if let Some(placed) = state.placed.get_mut(at) {
             *placed = true;
         }
-        let due = !state.asked
-            && state.placed.len() as u64 > self.slots / 2
-            && (owed || state.placed.front() == Some(&true));
-        state.asked |= due && state.placed.front() == Some(&true);
+        let due = !state.asked && state.is_due(self.slots);
+        state.asked |= due;
         due
     }
 
@@ -188,14 +178,6 @@ impl Journal {
     pub(super) fn due(&self) -> Option<u64> {
         let state = self.state();
         state.asked.then(|| state.head())
-    }
-
-    /// More than half of the slots are taken: what is owed by transactions before this one is in
-    /// the way.
-    pub(super) fn crowded(&self) -> Option<u64> {
-        let state = self.state();
-        let crowded = state.placed.len() as u64 > self.slots / 2;
-        crowded.then(|| state.tail + self.slots.div_ceil(2))
     }
 
     /// The first transaction that is not in place.
@@ -210,8 +192,7 @@ impl Journal {
         let count = (tail - state.tail) as usize;
         state.placed.drain(..count);
         state.tail = tail;
-        state.asked =
-            state.placed.len() as u64 > self.slots / 2 && state.placed.front() == Some(&true);
+        state.asked = state.is_due(self.slots);
         for owner in std::mem::take(&mut state.waiting) {
             owner.post(LOOK);
         }
@@ -225,13 +206,12 @@ mod tests {
 
     #[test]
     fn slots_come_back_only_after_the_tail_moved_past_them() {
-        let (journal, owner) =
-            (Journal::new(4, 0, std::iter::empty()), Arc::new(Mailbox::new().unwrap()));
-        let begin = || journal.begin(&owner, false);
+        let (journal, owner) = (Journal::new(4), Arc::new(Mailbox::new().unwrap()));
+        let begin = || journal.begin(&owner);
         assert_eq!([begin(), begin(), begin(), begin()], [0, 1, 2, 3].map(Some));
         assert_eq!(begin(), None);
-        assert!(!journal.placed(1, false) && journal.due().is_none());
-        assert!(journal.placed(0, false));
+        assert!(!journal.placed(1) && journal.due().is_none());
+        assert!(journal.placed(0));
         assert_eq!(journal.due(), Some(2));
         assert_eq!(begin(), None);
         journal.moved(2);
@@ -239,19 +219,6 @@ mod tests {
         owner.take(&mut told);
         assert_eq!(told, [LOOK]);
         assert_eq!([begin(), begin(), begin()], [Some(4), Some(5), None]);
-    }
-
-    #[test]
-    fn what_is_owed_leaves_the_tail_a_way_on() {
-        let owner = Arc::new(Mailbox::new().unwrap());
-        let journal = Journal::new(4, 8, [false, true].into_iter());
-        assert_eq!(journal.begin(&owner, true), Some(10));
-        assert_eq!((journal.begin(&owner, true), journal.due()), (None, None));
-        assert!(journal.placed(10, true), "the keeper is to make way");
-        assert_eq!((journal.crowded(), journal.due()), (Some(10), None));
-        assert_eq!(journal.begin_own(), Some(11));
-        assert!(journal.placed(8, true));
-        assert_eq!(journal.due(), Some(11));
     }
 
     #[test]

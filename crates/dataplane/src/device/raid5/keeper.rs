@@ -27,16 +27,11 @@ pub struct Keeper {
     pub(super) array: Arc<Array>,
     pub(super) members: Vec<Option<Member>>,
     superblock: Superblock,
-    /// The stripe that is rebuilt or paid, and whether it is ours.
+    /// The stripe that is rebuilt or looked at, and whether it is ours.
     claim: Option<(Claim, bool)>,
     claims: u32,
-    /// The rebuild met a source that cannot be read, or has no room: it waits for
-    /// [`Keeper::retry`].
+    /// The rebuild met a source that cannot be read: it waits for [`Keeper::retry`].
     paused: bool,
-    /// Stripes of which something may be owed.
-    pub(super) paying: Vec<u64>,
-    /// A member had no room for what others wait for.
-    pub(super) stalled: bool,
     pub(super) sum: Vec<u8>,
     pub(super) part: Vec<u8>,
 }
@@ -60,8 +55,6 @@ impl Keeper {
             claim: None,
             claims: 0,
             paused: false,
-            paying: Vec::new(),
-            stalled: false,
             sum: vec![0; chunk],
             part: vec![0; chunk],
         }
@@ -74,48 +67,36 @@ impl Keeper {
         if let Some((claim, granted)) = &mut self.claim {
             *granted |= news.contains(&claim.segment);
         }
-        self.stalled = false;
-        self.void();
         if self.array.health().unsettled && !self.array.health().dead && self.note() {
             self.array.settled();
         }
-        self.pay();
         if let Some(tail) = self.array.journal.due()
             && self.checkpoint(tail)
             && self.array.journal.moved(tail)
         {
             self.array.keeper.post(LOOK);
         }
-        if self.array.scarce.stall(self.stalled) != self.stalled {
-            self.array.tell();
-        }
         let health = self.array.health();
-        let idle = self.paying.is_empty() && !self.paused;
-        match health.rebuilding.filter(|_| !health.dead && idle) {
+        match health.rebuilding.filter(|_| !health.dead && !self.paused) {
             Some(role) => self.rebuild(role),
             None => {
-                if self.paying.is_empty() {
-                    self.give_up_claim();
-                }
+                self.give_up_claim();
                 false
             }
         }
     }
 
-    /// Does again what failed for want of room or because a member could not be read, and what is
-    /// due; true when there is more to do at once. To be called now and then while
-    /// [`Keeper::waits`].
+    /// Goes on with a rebuild that could not read a member, and does what is due; true when there
+    /// is more to do at once. To be called now and then while [`Keeper::waits`].
     pub fn retry(&mut self) -> bool {
         self.paused = false;
-        self.paying = self.array.owed.stripes(u64::MAX).into_iter().collect();
-        self.paying.extend(self.array.scarce.refusals().iter().map(|refusal| refusal.stripe));
         self.run_once()
     }
 
     /// Whether there is something for [`Keeper::retry`].
     #[must_use]
     pub fn waits(&self) -> bool {
-        self.stalled || self.paused || self.array.owed.any() || self.array.scarce.short() != 0
+        self.paused
     }
 
     /// Until the array is given up: then everything goes to its place, and the superblocks say so.
@@ -160,44 +141,31 @@ impl Keeper {
     /// Notes that all is in place. Without it the next assembly looks through the journal, which
     /// is no harm.
     pub fn stop(mut self) {
-        self.retry();
+        self.run_once();
         self.give_up_claim();
         let head = self.array.journal.head();
         if !self.array.health().dead && self.flush() {
-            self.superblock.clean = !self.array.owed.any();
+            self.superblock.clean = true;
             self.superblock.tail = head;
             self.note_rebuilt();
             self.note();
         }
     }
 
-    /// A member could not do what it should: it is not used any more, unless all that it lacks is
-    /// room.
-    pub(super) fn blame(&mut self, role: usize, status: Status, why: &'static str) {
-        if status == Status::CAPACITY_EXCEEDED {
-            self.stalled = true;
-            self.array.refused(role, 0, 0..0);
-        } else {
-            self.array.fail(role, why);
-        }
-    }
-
     /// What is so now is on every member in use, durably, and each of them says so: see
-    /// [`Superblock::vouches`]. False when there are too few, or one has no room.
+    /// [`Superblock::vouches`]. False when there are too few.
     fn note(&mut self) -> bool {
         while !self.array.health().dead {
             let health = self.array.health();
-            match self.round(health).and_then(|()| self.round(health)) {
-                Ok(()) => return true,
-                Err(Status::CAPACITY_EXCEEDED) => return false,
-                Err(_) => {}
+            if self.round(health) && self.round(health) {
+                return true;
             }
         }
         false
     }
 
-    /// Writes the superblock to every member in use, or says why one could not.
-    fn round(&mut self, health: Health) -> Result<(), Status> {
+    /// Writes the superblock to every member in use. False when one could not.
+    fn round(&mut self, health: Health) -> bool {
         for role in 0..MOST {
             self.superblock.states[role] = match role {
                 _ if health.failed == Some(role) => State::Failed,
@@ -206,17 +174,16 @@ impl Keeper {
             };
         }
         self.superblock.now.events += 1;
-        for role in 0..self.members.len() {
-            let used = health.failed != Some(role);
-            if let Some(member) = self.members[role].as_mut().filter(|_| used)
+        for (role, member) in self.members.iter_mut().enumerate() {
+            if let Some(member) = member.as_mut().filter(|_| health.failed != Some(role))
                 && let Err(status) = write(member, role, &self.superblock)
             {
-                self.blame(role, status, "its superblock could not be written");
-                return Err(status);
+                self.array.fail(role, "its superblock could not be written", status);
+                return false;
             }
         }
         self.superblock.told();
-        Ok(())
+        true
     }
 
     fn rebuilt_all(&self) -> bool {
@@ -228,9 +195,9 @@ impl Keeper {
         let failed = self.array.health().failed;
         for (role, member) in self.members.iter_mut().enumerate() {
             if let Some(member) = member.as_mut().filter(|_| failed != Some(role))
-                && member.flush().is_err()
+                && let Err(status) = member.flush()
             {
-                self.array.fail(role, "it could not be flushed");
+                self.array.fail(role, "it could not be flushed", status);
                 return false;
             }
         }
@@ -256,9 +223,7 @@ impl Keeper {
         let stripe = self.array.rebuilt.load(Ordering::Relaxed);
         let chunk = self.array.layout.chunk as usize;
         if stripe == self.array.layout.stripes {
-            let done = self.finish(role);
-            self.paused |= !done && self.stalled;
-            return !done && !self.paused;
+            return !self.finish(role);
         }
         if !self.claimed(stripe) {
             return false; // The mail says when.
@@ -275,22 +240,19 @@ impl Keeper {
                 self.give_up_claim();
                 return false;
             }
-            self.array.owed.patch(other, stripe, &(0..chunk), &mut self.part);
+            self.array.patch(other, stripe, &(0..chunk), &mut self.part);
             xor(&mut self.sum, &self.part);
         }
         self.array.stuck.store(false, Ordering::Relaxed);
-        let member = self.members[role].as_mut();
-        let written = member.map(|member| member.write(at, &self.sum, false));
-        match written {
-            Some(Err(Status::CAPACITY_EXCEEDED)) => {
-                self.array.refused(role, stripe, 0..chunk);
-                self.paused = true;
-            }
-            Some(Ok(())) if self.array.health().rebuilding == Some(role) => {
+        let Some(member) = self.members[role].as_mut() else { return false };
+        match member.write(at, &self.sum, false) {
+            Ok(()) if self.array.health().rebuilding == Some(role) => {
                 self.array.rebuilt.store(stripe + 1, Ordering::Release);
             }
-            Some(Ok(())) => {}
-            _ => self.array.fail(role, "it could not be written by the rebuild"),
+            Ok(()) => {}
+            Err(status) => {
+                self.array.fail(role, "it could not be written by the rebuild", status);
+            }
         }
         self.give_up_claim();
         let rebuilt = self.array.rebuilt.load(Ordering::Relaxed);
@@ -298,7 +260,7 @@ impl Keeper {
             self.note_rebuilt();
             self.note();
         }
-        !self.paused
+        true
     }
 
     /// Whether this stripe is the keeper's; otherwise the mail will say when.
@@ -319,15 +281,6 @@ impl Keeper {
 
     pub(super) fn give_up_claim(&mut self) {
         if let Some((claim, _)) = self.claim.take() {
-            self.array.locks.release(&claim);
-        }
-    }
-
-    /// Leaves the stripe with a transaction that is to be voided first.
-    pub(super) fn leave_claim(&mut self, seq: u64) {
-        let Some((claim, _)) = self.claim.take() else { return };
-        self.array.locks.share(&claim);
-        if !self.array.scarce.keep(seq, &claim) {
             self.array.locks.release(&claim);
         }
     }
@@ -363,15 +316,10 @@ pub(super) fn write(
 
 /// A member that could not do what assembling needs.
 pub(super) fn broken(path: &str, what: &str, status: Status) -> Error {
-    if status == Status::CAPACITY_EXCEEDED {
-        return Error::unfit(path, format!("cannot be {what}: there is no room; make some"));
-    }
-    let code = status.to_field();
-    Error::unfit(
-        path,
-        format!(
-            "cannot be {what} (status {code:#06x}); if it has failed, leave it out and add \
-             ',degraded'"
-        ),
-    )
+    let (why, remedy) = match status {
+        Status::CAPACITY_EXCEEDED => ("there is no room".to_owned(), "make some, or"),
+        _ => (format!("status {:#06x}", status.to_field()), "if it has failed,"),
+    };
+    let rest = "leave it out and add ',degraded'";
+    Error::unfit(path, format!("cannot be {what} ({why}); {remedy} {rest}"))
 }

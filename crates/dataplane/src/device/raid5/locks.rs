@@ -42,32 +42,6 @@ struct Shard {
     waiting: VecDeque<Claim>,
 }
 
-impl Shard {
-    /// Holds what nobody else holds or waits for.
-    fn take(&mut self, claim: &Claim) -> bool {
-        let free = !self.held.iter().chain(&self.waiting).any(|other| other.conflicts(claim));
-        if free {
-            self.held.push(claim.clone());
-        }
-        free
-    }
-
-    /// Gives rows to those whose turn has come.
-    fn grant(&mut self) {
-        let mut at = 0;
-        while at < self.waiting.len() {
-            let next = &self.waiting[at];
-            let earlier = self.waiting.iter().take(at);
-            if self.held.iter().chain(earlier).any(|other| other.conflicts(next)) {
-                at += 1;
-            } else if let Some(next) = self.waiting.remove(at) {
-                next.owner.post(next.segment);
-                self.held.push(next);
-            }
-        }
-    }
-}
-
 /// All locks of an array.
 #[derive(Debug)]
 pub(super) struct Locks {
@@ -87,16 +61,13 @@ impl Locks {
     /// True when the rows are the claimant's at once; otherwise it will be told.
     pub(super) fn acquire(&self, claim: &Claim) -> bool {
         let mut shard = self.shard(claim.stripe);
-        let free = shard.take(claim);
-        if !free {
+        let free = !shard.held.iter().chain(&shard.waiting).any(|other| other.conflicts(claim));
+        if free {
+            shard.held.push(claim.clone());
+        } else {
             shard.waiting.push_back(claim.clone());
         }
         free
-    }
-
-    /// True when the rows are the claimant's at once; otherwise it does not wait for them.
-    pub(super) fn try_acquire(&self, claim: &Claim) -> bool {
-        self.shard(claim.stripe).take(claim)
     }
 
     /// Gives rows up, or the place in the queue for them.
@@ -104,14 +75,17 @@ impl Locks {
         let mut shard = self.shard(claim.stripe);
         shard.held.retain(|held| !held.is(claim));
         shard.waiting.retain(|waiting| !waiting.is(claim));
-        shard.grant();
-    }
-
-    /// Others may read the rows that are held from now on.
-    pub(super) fn share(&self, claim: &Claim) {
-        let mut shard = self.shard(claim.stripe);
-        shard.held.iter_mut().filter(|held| held.is(claim)).for_each(|held| held.shared = true);
-        shard.grant();
+        let mut at = 0;
+        while at < shard.waiting.len() {
+            let next = &shard.waiting[at];
+            let earlier = shard.waiting.iter().take(at);
+            if shard.held.iter().chain(earlier).any(|other| other.conflicts(next)) {
+                at += 1;
+            } else if let Some(next) = shard.waiting.remove(at) {
+                next.owner.post(next.segment);
+                shard.held.push(next);
+            }
+        }
     }
 }
 
@@ -146,9 +120,5 @@ mod tests {
         locks.release(&b);
         locks.release(&c);
         assert_eq!(told(), [3]);
-        let f = claim(5, 0..16, true);
-        assert!(!locks.try_acquire(&f) && !locks.acquire(&f));
-        locks.share(&d);
-        assert_eq!(told(), [5]);
     }
 }

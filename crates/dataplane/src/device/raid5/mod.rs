@@ -13,7 +13,6 @@ use super::{Channel, Device, Error, Failed, Geometry, Health, Rebuilding};
 mod array;
 mod assemble;
 mod channel;
-mod debts;
 mod journal;
 mod keeper;
 mod layout;
@@ -22,10 +21,8 @@ mod mailbox;
 mod owed;
 mod plan;
 mod recover;
-mod scarce;
 mod scrub;
 mod segment;
-mod space;
 mod steps;
 mod superblock;
 mod wait;
@@ -36,7 +33,6 @@ use channel::RaidChannel;
 pub use keeper::Keeper;
 use keeper::broken;
 use mailbox::LOOK;
-use owed::Owed;
 use recover::Recovery;
 pub use scrub::{Checked, Fault, Finding};
 use superblock::{Found, Superblock};
@@ -82,8 +78,6 @@ pub struct Raid5Status {
     pub rebuilt: (u64, u64),
     /// The rebuild met a source that cannot be read; it is tried again now and then.
     pub stuck: bool,
-    /// The members that have no room left, one bit each.
-    pub short: u32,
     /// The members that have not answered for seconds what the array's keeper asked, one bit each.
     pub silent: u32,
     /// Two members are gone: nothing is written any more.
@@ -176,7 +170,6 @@ impl Raid5 {
             rebuilding: health.rebuilding,
             rebuilt: (array.rebuilt.load(Ordering::Relaxed), array.layout.stripes),
             stuck: array.stuck.load(Ordering::Relaxed),
-            short: array.scarce.short() | array.owed.roles(),
             silent: array.silent.load(Ordering::Relaxed),
             dead: health.dead,
             replayed: self.inner.replayed,
@@ -223,9 +216,8 @@ fn start(roles: Roles) -> Result<(Inner, Keeper), Error> {
     let was_clean = superblock.clean;
     // What a device taken for the rebuild held before has nothing to do with this array.
     let spare = fresh.and_then(|role| members[role].take().map(|member| (role, member)));
-    let (owed, said) = (Owed::default(), &superblock);
-    let recovery = Recovery { members: &mut members, names: &names, superblock: said, owed };
-    let (replayed, carried) = recovery.run(&changes)?;
+    let recovery = Recovery { members: &mut members, names: &names, superblock: &superblock };
+    let replayed = recovery.run(&changes)?;
     if let Some((role, mut spare)) = spare {
         let end = superblock.layout.chunk_at(0);
         spare.zero(0, end).map_err(|status| broken(&names[role], "zeroed", status))?;
@@ -244,12 +236,11 @@ fn start(roles: Roles) -> Result<(Inner, Keeper), Error> {
     superblock.clean = false;
     superblock.now.events += 1;
     tell(&mut superblock)?;
-    let tail = carried.owed.seqs().first().copied();
-    superblock.assembled(assemble::draw(&names[0])?, tail);
+    superblock.assembled(assemble::draw(&names[0])?);
     tell(&mut superblock)?;
     superblock.now.events += 1;
     tell(&mut superblock)?;
-    let array = Array::new(&superblock, devices, health, carried);
+    let array = Array::new(&superblock, devices, health);
     let array =
         array.map_err(Error::system("raid5", "cannot set it up", "raise the file limit"))?;
     let array = Arc::new(array);
@@ -285,7 +276,6 @@ impl Device for Raid5 {
         };
         let named = |bits: u32| segment::roles(bits).map(|role| names[role].clone()).collect();
         Some(Health {
-            short: named(status.short),
             silent: named(status.silent),
             failed: failed.collect(),
             rebuilding: status.rebuilding.map(rebuilding),

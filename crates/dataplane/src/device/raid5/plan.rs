@@ -10,10 +10,9 @@ pub(super) fn xor(to: &mut [u8], from: &[u8]) {
 }
 
 /// Where new parity comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The parity's member is missing: there is none.
-    #[default]
     None,
     /// Old parity, old data and new data of what changes: read-modify-write.
     Modify,
@@ -24,7 +23,7 @@ pub(super) enum Way {
 }
 
 /// The change of one stripe.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) way: Way,
     /// The rows that change in some chunk, and so in the parity.

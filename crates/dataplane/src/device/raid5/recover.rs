@@ -12,10 +12,6 @@
 //! Transactions of the same rows are in the order of their numbers, as rows are held from before
 //! the number is given until all is in place. Doing it again does no harm.
 //!
-//! A member may have no room for its rows of a change. Then it is owed them, see [`super::owed`]:
-//! the changes from the first such on stay in the journal, which goes on in the next run. Those
-//! that were forgotten are taken out of it, for later ones may follow on the same rows.
-//!
 //! So a change that a later one of the same rows followed was whole: a member without its part of
 //! it lost what it had said was durable. It is an older copy, or cannot be read.
 
@@ -25,7 +21,6 @@ use super::Error;
 use super::journal::Piece;
 use super::keeper::broken;
 use super::layout::{Layout, PAGE};
-use super::owed::{Carried, Debt, Owed};
 use super::plan::xor;
 use super::superblock::{State, Superblock};
 use super::wait::Member;
@@ -45,7 +40,7 @@ pub(super) fn scan(members: &mut [Option<Member>], from: &Superblock) -> Changes
             let Some(piece) = bytes.and_then(|bytes| Piece::decode(&bytes, layout.chunk)) else {
                 continue;
             };
-            let ours = piece.run == from.journal
+            let ours = piece.run == from.now.run
                 && piece.role == role
                 && piece.seq % layout.slots == number
                 && piece.stripe < layout.stripes
@@ -95,34 +90,21 @@ pub(super) struct Recovery<'a> {
     pub(super) members: &'a mut [Option<Member>],
     pub(super) names: &'a [String],
     pub(super) superblock: &'a Superblock,
-    pub(super) owed: Owed,
 }
 
 impl Recovery<'_> {
-    /// Carries out what is in the journals, durably; returns how many changes, and what members had
-    /// no room for.
-    pub(super) fn run(mut self, changes: &Changes) -> Result<(u64, Carried), Error> {
-        let (mut replayed, mut forgotten) = (0, Vec::new());
+    /// Carries out what is in the journals, durably; returns how many changes.
+    pub(super) fn run(mut self, changes: &Changes) -> Result<u64, Error> {
+        let mut replayed = 0;
         for pieces in changes.values() {
-            match self.replay(pieces)? {
-                true => replayed += 1,
-                false => forgotten.extend(pieces),
-            }
-        }
-        let last = changes.keys().last();
-        if self.owed.any() {
-            for piece in forgotten {
-                let at = self.layout().slot(piece.seq);
-                self.write(piece.role, at, &[0; PAGE], true)?;
-            }
+            replayed += u64::from(self.replay(pieces)?);
         }
         for (role, member) in self.members.iter_mut().enumerate() {
             if let Some(member) = member {
                 member.flush().map_err(|status| broken(&self.names[role], "flushed", status))?;
             }
         }
-        let next = last.filter(|_| self.owed.any()).map_or(0, |seq| seq + 1);
-        Ok((replayed, Carried { owed: self.owed, next }))
+        Ok(replayed)
     }
 
     fn layout(&self) -> Layout {
@@ -170,17 +152,7 @@ impl Recovery<'_> {
         }
         let at = self.layout().chunk_at(stripe);
         for (piece, bytes) in parts.iter().filter(|(piece, _)| !piece.own.is_empty()) {
-            let (role, start, seq) = (piece.role, piece.own.start, piece.seq);
-            match self.try_write(role, at + start as u64, &bytes[PAGE..], false) {
-                Err(Status::CAPACITY_EXCEEDED) => {
-                    let bytes = bytes[PAGE..].to_vec();
-                    self.owed.add(Debt { role, stripe, start, bytes, seq });
-                }
-                Err(status) => return Err(broken(&self.names[role], "written", status)),
-                Ok(()) => {
-                    self.owed.cut(role, stripe, &piece.own);
-                }
-            }
+            self.write(piece.role, at + piece.own.start as u64, &bytes[PAGE..], false)?;
         }
         Ok(true)
     }
@@ -201,7 +173,6 @@ impl Recovery<'_> {
             if let Some(Err(status)) = read {
                 return Err(broken(&self.names[role], "read", status));
             }
-            self.owed.patch(role, first.stripe, &rows, &mut old);
             if let Some((piece, bytes)) = parts.iter().find(|(piece, _)| piece.role == role) {
                 let own = piece.own.start - rows.start..piece.own.end - rows.start;
                 old[own].copy_from_slice(&bytes[PAGE..]);
@@ -214,18 +185,9 @@ impl Recovery<'_> {
         Ok((piece, slot))
     }
 
-    fn try_write(
-        &mut self,
-        role: usize,
-        at: u64,
-        data: &[u8],
-        durable: bool,
-    ) -> Result<(), Status> {
-        self.members[role].as_mut().map_or(Ok(()), |member| member.write(at, data, durable))
-    }
-
     fn write(&mut self, role: usize, at: u64, data: &[u8], durable: bool) -> Result<(), Error> {
-        let written = self.try_write(role, at, data, durable);
+        let member = self.members[role].as_mut();
+        let written = member.map_or(Ok(()), |member| member.write(at, data, durable));
         written.map_err(|status| broken(&self.names[role], "written", status))
     }
 }

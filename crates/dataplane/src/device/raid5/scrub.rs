@@ -86,7 +86,7 @@ impl Keeper {
                 unreadable.push(role);
                 continue;
             }
-            self.array.owed.patch(role, stripe, &(0..chunk), &mut self.part);
+            self.array.patch(role, stripe, &(0..chunk), &mut self.part);
             xor(&mut self.sum, &self.part);
         }
         let wrong = |byte: &u8| *byte != 0;

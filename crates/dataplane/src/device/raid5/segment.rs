@@ -6,13 +6,11 @@ use super::super::Buffer;
 use super::layout::Layout;
 use super::locks::Claim;
 use super::plan::Plan;
-use crate::wire::Status;
 
 /// What a segment does or waits for.
 ///
 /// ```text
 /// write: Lock -> Plan -> Old -> Slot -> Journal -> Place -> Settle
-///          where room is scarce: Room -> Back ^        Void ^
 /// read:  Direct, and when that is not possible: Lock -> Others -> Repair
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +23,12 @@ pub(super) enum Phase {
     Plan,
     /// What is needed for the parity is read.
     Old,
-    /// What is in place of members short of room is read.
-    Room,
-    /// It is written back: whoever takes that has room for what is new.
-    Back,
     /// A slot of the journal is to become free.
     Slot,
     /// The change becomes durable in the journals.
     Journal,
     /// The change goes where it belongs.
     Place,
-    /// Refused by the journal of a member; the keeper takes it out of the others'.
-    Void,
     /// Not to be acknowledged before a failed member is known as such for good.
     Settle,
     /// A read gathers the rest of the stripe.
@@ -48,7 +40,18 @@ pub(super) enum Phase {
 impl Phase {
     /// Whether stopping here would leave a stripe half changed.
     pub(super) fn must_end(self) -> bool {
-        matches!(self, Self::Journal | Self::Place | Self::Repair)
+        self.fault().is_some()
+    }
+
+    /// What a member could not do that fails in this phase, where that makes it useless: what
+    /// cannot be read follows from others.
+    pub(super) fn fault(self) -> Option<&'static str> {
+        match self {
+            Self::Journal => Some("its journal could not be written"),
+            Self::Place => Some("it could not be written"),
+            Self::Repair => Some("what it could not read could not be written again"),
+            _ => None,
+        }
     }
 }
 
@@ -72,8 +75,6 @@ pub(super) struct Segment {
     pub(super) pending: u32,
     /// Members that answered with an error in this phase, one bit each.
     pub(super) failed: u32,
-    /// Members that had no room for what they were to write in this phase, one bit each.
-    pub(super) refused: u32,
     /// A member that could not be read.
     pub(super) unread: Option<usize>,
     pub(super) claim: Option<Claim>,
@@ -83,7 +84,6 @@ pub(super) struct Segment {
     pub(super) old: Vec<Option<Buffer>>,
     /// By role, header and rows for the journal; then the rows for their place.
     pub(super) new: Vec<Option<Buffer>>,
-    pub(super) status: Status,
 }
 
 impl Segment {
@@ -102,14 +102,12 @@ impl Segment {
             phase: if write { Phase::Lock } else { Phase::Direct },
             pending: 0,
             failed: 0,
-            refused: 0,
             unread: None,
             claim: None,
             plan: None,
             seq: 0,
             old: (0..members).map(|_| None).collect(),
             new: (0..members).map(|_| None).collect(),
-            status: Status::SUCCESS,
         }
     }
 
@@ -126,11 +124,6 @@ impl Segment {
     /// The roles in [`Segment::failed`].
     pub(super) fn failures(&self) -> impl Iterator<Item = usize> + use<> {
         roles(self.failed)
-    }
-
-    /// The roles in [`Segment::refused`].
-    pub(super) fn refusals(&self) -> impl Iterator<Item = usize> + use<> {
-        roles(self.refused)
     }
 
     /// Where data chunk `index` of this write is: its rows, and its place in the request's buffer.

@@ -5,7 +5,7 @@ use super::channel::RaidChannel;
 use super::journal::Piece;
 use super::layout::PAGE;
 use super::locks::Claim;
-use super::owed::Debt;
+use super::mailbox::LOOK;
 use super::plan::{self, Plan, Way, xor};
 use super::segment::{Phase, Segment};
 use crate::wire::Status;
@@ -43,15 +43,6 @@ impl RaidChannel {
         segment.phase = Phase::Lock;
         let rows = plan::rows(&layout, &segment.range);
         let claim = Claim { stripe: segment.stripe, rows, shared, owner, segment: number };
-        if segment.write && array.scarce.stalled() {
-            // Whoever has the rows may wait for the keeper, which waits for room.
-            if !array.locks.try_acquire(&claim) {
-                segment.status = Status::CAPACITY_EXCEEDED;
-                return self.end(number);
-            }
-            segment.claim = Some(claim);
-            return self.ready.push_back(number);
-        }
         segment.claim = Some(claim.clone());
         if array.locks.acquire(&claim) {
             self.ready.push_back(number);
@@ -67,8 +58,7 @@ impl RaidChannel {
             };
             let phase = segment.phase;
             if closing && !phase.must_end() {
-                segment.status = Status::ABORT_REQUESTED;
-                return self.end(number);
+                return self.end(number, Status::ABORT_REQUESTED);
             }
             let then = match phase {
                 Phase::Direct => self.direct_read(number),
@@ -76,15 +66,12 @@ impl RaidChannel {
                 Phase::Lock => self.read_locked(number),
                 Phase::Plan => self.plan(number),
                 Phase::Old => self.work_out(number),
-                Phase::Room => self.write_back(number),
-                Phase::Back => self.written_back(number),
                 Phase::Slot => self.journal(number),
                 Phase::Journal => self.place(number),
-                Phase::Void => self.voided(number),
                 Phase::Place => self.placed(number),
                 Phase::Settle => self.settle(number),
                 Phase::Others => self.reconstruct(number),
-                Phase::Repair => self.repaired(number),
+                Phase::Repair => Then::End(Status::SUCCESS),
             };
             let Some(segment) = self.segment(number) else { return };
             match then {
@@ -92,10 +79,7 @@ impl RaidChannel {
                 // With no answer outstanding but errors known, nobody would call again.
                 Then::Wait if segment.pending == 0 && segment.failed != 0 => {}
                 Then::Wait => return,
-                Then::End(status) => {
-                    segment.status = status;
-                    return self.end(number);
-                }
+                Then::End(status) => return self.end(number, status),
             }
         }
     }
@@ -107,11 +91,11 @@ impl RaidChannel {
             return Then::End(Status::WRITE_FAULT);
         }
         if health.unsettled {
-            return self.gate(number);
+            return self.wait(number);
         }
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
         let missing = array.missing(segment.stripe);
-        (segment.failed, segment.refused) = (0, 0);
+        segment.failed = 0;
         segment.new.fill_with(|| None);
         let plan = Plan::new(&layout, segment.stripe, &segment.range, missing, segment.unread);
         let (stripe, reads) = (segment.stripe, plan.reads.clone());
@@ -155,16 +139,11 @@ impl RaidChannel {
                 }
             }
         }
-        for (role, rows) in plan.reads.iter().enumerate() {
-            if let Some(old) = &mut segment.old[role] {
-                array.owed.patch(role, segment.stripe, rows, old);
-            }
-        }
         let request = self.requests[segment.request as usize].as_ref();
         let data = request.and_then(|request| request.io.buffer.as_deref());
         fill(segment, &plan, layout, data);
         segment.old.fill_with(|| None);
-        self.look_for_room(number, &plan)
+        Then::Go(Phase::Slot)
     }
 
     fn journal(&mut self, number: u32) -> Then {
@@ -172,17 +151,11 @@ impl RaidChannel {
         if array.health().dead {
             return Then::End(Status::WRITE_FAULT);
         }
-        if self.segments[number as usize].as_ref().is_some_and(|segment| segment.claim.is_none()) {
-            // It gave its rows up while it waited for a slot.
-            self.lock(number, false);
-            return Then::Wait;
-        }
-        let first = self.queue.is_empty();
-        let slot = first.then(|| array.journal.begin(&self.mailbox, array.owed.any()));
-        let Some(seq) = slot.flatten() else {
-            return self.without_slot(number);
+        let first = self.waiting.is_empty();
+        let Some(seq) = first.then(|| array.journal.begin(&self.mailbox)).flatten() else {
+            return self.wait(number);
         };
-        let (run, at) = (array.journal_id, array.layout.slot(seq));
+        let (run, at) = (array.run, array.layout.slot(seq));
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
         segment.seq = seq;
         segment.phase = Phase::Journal;
@@ -204,17 +177,9 @@ impl RaidChannel {
 
     /// The change is in the journals, all but one at most.
     fn place(&mut self, number: u32) -> Then {
-        let Some(segment) = self.segment(number) else { return Then::Wait };
-        let failed: Vec<usize> = segment.failures().collect();
-        let why = "its journal could not be written";
-        failed.into_iter().for_each(|role| self.inner.array.fail(role, why));
         if self.inner.array.health().dead {
             // Not enough of it may be durable; it stays in the journal as it is.
             return Then::End(Status::WRITE_FAULT);
-        }
-        let Some(segment) = self.segment(number) else { return Then::Wait };
-        if segment.refused != 0 {
-            return self.void(number);
         }
         let layout = self.inner.array.layout;
         let Some(segment) = self.segment(number) else { return Then::Wait };
@@ -240,34 +205,19 @@ impl RaidChannel {
     fn placed(&mut self, number: u32) -> Then {
         let array = &self.inner.array;
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
-        segment.failures().for_each(|role| array.fail(role, "it could not be written"));
-        let plan = segment.plan.clone().unwrap_or_default();
-        let dead = array.health().dead;
-        let refused = std::mem::take(&mut segment.refused);
-        // Of a member that failed alone, nothing is expected any more.
-        let owing = refused | if dead { segment.failed } else { 0 };
-        for (role, rows) in plan.writes.into_iter().enumerate().filter(|(_, r)| !r.is_empty()) {
-            let (stripe, seq) = (segment.stripe, segment.seq);
-            if refused >> role & 1 == 1 {
-                array.refused(role, stripe, rows.clone());
-            }
-            match segment.new[role].as_deref() {
-                Some(bytes) if owing >> role & 1 == 1 => {
-                    let bytes = bytes.to_vec();
-                    array.owe(Debt { role, stripe, start: rows.start, bytes, seq });
+        if array.health().dead {
+            let Some(plan) = &segment.plan else { return Then::End(Status::WRITE_FAULT) };
+            for role in segment.failures() {
+                if let Some(rows) = &segment.new[role] {
+                    array.owed.add(role, segment.stripe, plan.writes[role].start, rows);
                 }
-                _ => array.owed.cut(role, stripe, &rows).into_iter().for_each(|s| array.placed(s)),
             }
-        }
-        if dead {
             return Then::End(Status::WRITE_FAULT);
         }
         segment.new.fill_with(|| None);
         segment.failed = 0;
-        if refused == 0 {
-            array.placed(segment.seq);
-        } else {
-            segment.status = Status::CAPACITY_EXCEEDED;
+        if array.journal.placed(segment.seq) {
+            array.keeper.post(LOOK);
         }
         if let Some(claim) = segment.claim.take() {
             array.locks.release(&claim);
@@ -281,18 +231,14 @@ impl RaidChannel {
             return Then::End(Status::WRITE_FAULT);
         }
         if health.unsettled {
-            return self.gate(number);
+            return self.wait(number);
         }
-        // What a member refused stays so.
-        Then::End(self.segment(number).map_or(Status::SUCCESS, |segment| segment.status))
+        Then::End(Status::SUCCESS)
     }
 
-    /// Waits until the superblocks say who failed, which takes room on the others.
-    fn gate(&mut self, number: u32) -> Then {
-        if self.inner.array.scarce.stalled() {
-            return Then::End(Status::CAPACITY_EXCEEDED);
-        }
-        self.gated.push_back(number);
+    /// Waits for the keeper.
+    fn wait(&mut self, number: u32) -> Then {
+        self.waiting.push_back(number);
         Then::Wait
     }
 
@@ -301,9 +247,7 @@ impl RaidChannel {
         let array = &self.inner.array;
         let Some(segment) = self.segments[number as usize].as_ref() else { return };
         let (role, rows) = segment.place(&array.layout);
-        // What is owed must not come to its place between the read and its answer.
-        let owed = || array.owed.meets(role, segment.stripe, &rows);
-        if segment.claim.is_none() && (array.missing(segment.stripe) == Some(role) || owed()) {
+        if segment.claim.is_none() && array.missing(segment.stripe) == Some(role) {
             return self.lock(number, true);
         }
         let at = array.layout.chunk_at(segment.stripe) + rows.start as u64;
@@ -322,7 +266,7 @@ impl RaidChannel {
         let mut buffer = segment.old[role].take();
         let failed = std::mem::take(&mut segment.failed) != 0;
         if let Some(buffer) = &mut buffer {
-            array.owed.patch(role, segment.stripe, &rows, buffer);
+            array.patch(role, segment.stripe, &rows, buffer);
         }
         if let Some(request) = self.requests[segment.request as usize].as_mut() {
             match (&mut request.io.buffer, buffer) {
@@ -344,7 +288,7 @@ impl RaidChannel {
         Then::End(Status::SUCCESS)
     }
 
-    /// Holds the rows: what is owed of them is read from its member, the rest follows from others.
+    /// Holds the rows: they follow from the others, or a rebuild has come by meanwhile.
     fn read_locked(&mut self, number: u32) -> Then {
         let array = &self.inner.array;
         let Some(segment) = self.segments[number as usize].as_mut() else { return Then::Wait };
@@ -392,7 +336,7 @@ impl RaidChannel {
         data.fill(0);
         for (other, old) in segment.old.iter_mut().enumerate() {
             let Some(mut old) = old.take() else { continue };
-            array.owed.patch(other, segment.stripe, &rows, &mut old);
+            array.patch(other, segment.stripe, &rows, &mut old);
             xor(data, &old);
         }
         let lost = array.missing(segment.stripe) == Some(role) || array.health().dead;
@@ -407,16 +351,6 @@ impl RaidChannel {
         segment.phase = Phase::Repair;
         self.ask((number, role), Op::Write { durable: false }, (at, rows.len()), Some(buffer));
         Then::Wait
-    }
-
-    /// A member that cannot even be written is no good; one that has no room for it may have some
-    /// later.
-    fn repaired(&mut self, number: u32) -> Then {
-        let Some(segment) = self.segment(number) else { return Then::Wait };
-        let failed: Vec<usize> = segment.failures().collect();
-        let why = "what it could not read could not be written again";
-        failed.into_iter().for_each(|role| self.inner.array.fail(role, why));
-        Then::End(Status::SUCCESS)
     }
 }
 

@@ -10,9 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::layout::{Layout, MOST, PAGE};
 
 const MAGIC: [u8; 8] = *b"ebbraid5";
-const VERSION: u32 = 3;
-/// The version before, without [`Superblock::journal`]: its journal was always that of its run.
-const BEFORE: u32 = 2;
+const VERSION: u32 = 4;
 /// More than an array sees that is assembled every second for 68 years; counting on is safe.
 const MOST_EVENTS: u64 = 1 << 63;
 
@@ -50,10 +48,7 @@ pub(super) struct Superblock {
     pub(super) layout: Layout,
     /// Stopped in order: the journal holds nothing.
     pub(super) clean: bool,
-    /// What the journal's pieces in use say: the run that began it. One that could not be emptied
-    /// for want of room goes on in the next run.
-    pub(super) journal: Uuid,
-    /// Transactions of this journal before this one are durable in place.
+    /// Transactions of this run before this one are durable in place.
     pub(super) tail: u64,
     /// Stripes that a rebuilding member holds.
     pub(super) rebuilt: u64,
@@ -84,16 +79,6 @@ struct Stored {
     clean: u8,
     reserved: u8,
     states: [u8; MOST],
-    /// Not in version 2.
-    journal: Uuid,
-}
-
-impl Stored {
-    /// The part that is there in its version.
-    fn told(&self) -> &[u8] {
-        let bytes = self.as_bytes();
-        if self.version == BEFORE { &bytes[..bytes.len() - size_of::<Uuid>()] } else { bytes }
-    }
 }
 
 /// What the start of a member holds.
@@ -132,16 +117,12 @@ impl Superblock {
         self.known = self.now;
     }
 
-    /// A new run: what the journal of the ones before says no longer counts, unless it is `carried`
-    /// on from this transaction.
-    pub(super) fn assembled(&mut self, run: Uuid, carried: Option<u64>) {
+    /// A new run: what the journal of the ones before says no longer counts.
+    pub(super) fn assembled(&mut self, run: Uuid) {
         let events = self.now.events;
         let events = ((events >> 32) + 1) << 32 | (events + 1) & u64::from(u32::MAX);
         self.now = Moment { run, events };
-        (self.journal, self.tail) = match carried {
-            Some(tail) => (self.journal, tail),
-            None => (run, 0),
-        };
+        self.tail = 0;
     }
 
     pub(super) fn encode(&self, role: usize, page: &mut [u8]) {
@@ -169,7 +150,6 @@ impl Superblock {
                 State::Failed => 1,
                 State::Rebuilding => 2,
             }),
-            journal: self.journal,
         };
         stored.checksum = crc32c::crc32c(stored.as_bytes()).into();
         page.fill(0);
@@ -178,10 +158,10 @@ impl Superblock {
 
     fn decode(page: &[u8]) -> Option<(usize, Self)> {
         let (stored, _) = Stored::read_from_prefix(page).ok()?;
-        let sum = crc32c::crc32c(Stored { checksum: 0.into(), ..stored }.told());
+        let sum = crc32c::crc32c(Stored { checksum: 0.into(), ..stored }.as_bytes());
         let members = usize::from(stored.members);
         let known = stored.magic == MAGIC
-            && [VERSION, BEFORE].contains(&stored.version.get())
+            && stored.version == VERSION
             && stored.checksum == sum
             && stored.role < stored.members
             && stored.rebuilt.get() <= stored.stripes.get()
@@ -199,7 +179,6 @@ impl Superblock {
             known: Moment { run: stored.known_run, events: stored.known_events.get() },
             layout,
             clean: stored.clean == 1,
-            journal: if stored.version == BEFORE { stored.run } else { stored.journal },
             tail: stored.tail.get(),
             rebuilt: stored.rebuilt.get(),
             states: stored.states.map(|state| match state {
@@ -224,7 +203,7 @@ impl Superblock {
         match found.max_by_key(|(_, superblock)| superblock.now.events) {
             Some((role, superblock)) => Found::Member(role, Box::new(superblock)),
             None if pages.iter().all(|byte| *byte == 0) => Found::Blank,
-            None => match versions.find(|version| ![VERSION, BEFORE].contains(version)) {
+            None => match versions.find(|version| *version != VERSION) {
                 Some(version) => Found::Version(version),
                 None => Found::Other,
             },
@@ -245,7 +224,6 @@ mod tests {
             known: Moment { run: [8; 16], events: 1 << 32 },
             layout,
             clean: false,
-            journal: [8; 16],
             tail: 3,
             rebuilt: 5,
             states: [State::Live; MOST],
@@ -254,8 +232,8 @@ mod tests {
         assert!(matches!(Superblock::find(&pages), Found::Blank));
         superblock.encode(2, &mut pages[..PAGE]);
         let before = superblock.place();
-        superblock.assembled([9; 16], None);
-        assert_eq!((superblock.journal, superblock.tail), ([9; 16], 0));
+        superblock.assembled([9; 16]);
+        assert_eq!((superblock.now.run, superblock.tail), ([9; 16], 0));
         superblock.states[1] = State::Failed;
         assert_ne!(superblock.place(), before);
         superblock.encode(2, &mut pages[PAGE..]);
@@ -277,7 +255,6 @@ mod tests {
             known,
             layout: Layout::fit(3, 65536, 4096, 8, 64 << 20),
             clean: false,
-            journal: [8; 16],
             tail: 0,
             rebuilt: 0,
             states: [State::Live; MOST],
@@ -296,35 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn the_version_before_is_read() {
-        let moment = Moment { run: [8; 16], events: 1 << 32 };
-        let superblock = Superblock {
-            uuid: [7; 16],
-            now: moment,
-            known: moment,
-            layout: Layout::fit(3, 65536, 4096, 8, 64 << 20),
-            clean: false,
-            journal: [8; 16],
-            tail: 3,
-            rebuilt: 5,
-            states: [State::Live; MOST],
-        };
-        let mut pages = vec![0; 2 * PAGE];
-        superblock.encode(1, &mut pages[..PAGE]);
-        let (mut stored, _) = Stored::read_from_prefix(&pages).unwrap();
-        (stored.version, stored.checksum, stored.journal) = (BEFORE.into(), 0.into(), [0; 16]);
-        stored.checksum = crc32c::crc32c(stored.told()).into();
-        pages[..size_of::<Stored>()].copy_from_slice(stored.as_bytes());
-        let Found::Member(1, found) = Superblock::find(&pages) else { panic!("not found") };
-        assert_eq!(*found, superblock);
-    }
-
-    #[test]
     fn another_version_is_told_from_rubbish() {
         let mut page = vec![0; 2 * PAGE];
         page[..8].copy_from_slice(&MAGIC);
-        page[8] = 1;
-        assert!(matches!(Superblock::find(&page), Found::Version(1)));
+        page[8] = 3;
+        assert!(matches!(Superblock::find(&page), Found::Version(3)));
         page[8] = VERSION as u8;
         assert!(matches!(Superblock::find(&page), Found::Other));
     }
@@ -338,7 +291,6 @@ mod tests {
             known: moment,
             layout: Layout::fit(3, 65536, 4096, 8, 64 << 20),
             clean: false,
-            journal: [8; 16],
             tail: 0,
             rebuilt: 0,
             states: [State::Live; MOST],
