@@ -257,13 +257,17 @@ impl SandmanPlus {
         pack::sibling(placement, core).is_some_and(light)
     }
 
+    /// Whether others than the main core have threads.
+    fn is_spread(&self) -> bool {
+        (1..self.book.len() as Core).any(|core| self.book.used(core))
+    }
+
     fn rest(&mut self, now: Nanos, placement: &mut Placement) {
         let cores = self.book.len() as Core;
         for core in (1..cores).filter(|core| self.book.used(*core)) {
             placement.set_wait(core, Wait::Poll, "sandman-plus:wake");
         }
-        let spread = (1..cores).any(|core| self.book.used(core));
-        let wait = if spread { Wait::Poll } else { self.alone(now) };
+        let wait = if self.is_spread() { Wait::Poll } else { self.alone(now) };
         placement.set_wait(Machine::MAIN, wait, "sandman-plus:main");
         self.rest_free(placement, self.reserve.ceil() as u16, Some(DEEP), now);
     }
@@ -423,6 +427,7 @@ impl SandmanPlus {
             self.peak = rate;
             self.book.place(placement);
             self.pack(queues.now, placement);
+            self.window = self.window.filter(|_| self.is_spread());
         }
         if self.window.is_some() {
             self.begin_window(queues);

@@ -405,6 +405,33 @@ fn sandman_plus_packs_as_soon_as_a_burst_is_over() {
 }
 
 #[test]
+fn sandman_plus_rests_after_bursts_that_followed_each_other_soon() {
+    let mut plant = Plant::new("sandman-plus", &machine(4, 16));
+    let windows = |plant: &mut Plant, count: usize, requests: u64| {
+        for _ in 0..count {
+            plant.later(Nanos::from_millis(10));
+            plant.requests += requests;
+            plant.fine(&[0; 16]);
+        }
+    };
+    for _ in 0..3 {
+        plant.coarse(&[0.001; 16]);
+    }
+    for _ in 0..8 {
+        plant.worked = plant.now;
+        plant.fine(&[20; 16]);
+        windows(&mut plant, 2, 500);
+        windows(&mut plant, 5, 0);
+    }
+    for _ in 0..12 {
+        windows(&mut plant, 100, 0);
+        plant.coarse(&[0.0; 16]);
+    }
+    assert!(plant.placement.core_of().iter().all(|core| *core == Machine::MAIN));
+    assert!(matches!(plant.placement.waits()[0], Wait::Block { .. }));
+}
+
+#[test]
 fn sandman_plus_fills_two_siblings_for_the_speed_that_sharing_leaves() {
     let mut plant = Plant::new("sandman-plus", &machine(4, 16));
     let loads = [0.12; 16];
