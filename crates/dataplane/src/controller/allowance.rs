@@ -1,9 +1,12 @@
 //! What a host may do in a second: two token buckets, charged as its commands are taken up, by
 //! whichever threads carry its connections.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ebb_policy::units::Nanos;
+
+use super::association::lock;
 
 /// What a host that was idle may do at once: its allowance of so long.
 const BURST: u64 = 10_000_000;
@@ -63,6 +66,8 @@ pub struct Allowed {
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
     is_set: AtomicBool,
+    /// For who asks.
+    allowed: Mutex<Allowed>,
     commands: Bucket,
     bytes: Bucket,
 }
@@ -71,7 +76,12 @@ impl Allowance {
     pub fn set(&self, allowed: Allowed) {
         self.commands.set(allowed.iops);
         self.bytes.set(allowed.bytes_per_second);
+        *lock(&self.allowed) = allowed;
         self.is_set.store(allowed != Allowed::default(), Ordering::Release);
+    }
+
+    pub fn get(&self) -> Allowed {
+        *lock(&self.allowed)
     }
 
     pub fn is_set(&self) -> bool {
