@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acting import cores, deadlines, drives, ends, fans, jobs, limits, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
+from frozen import disk, frozen
 from likeness import likeness
 from replaying import replay
 from results import Results
@@ -112,7 +113,7 @@ def serve_drive(bed, number):
 def boot(bed, disks=()):
     """the server boots with two sockets and drives; its hardware is registered"""
     bed.folder.mkdir()
-    bed.drives = [tools(bed.folder, *programs(bed)), *disks]
+    bed.drives = [tools(bed.folder, *programs(bed)), *disks, disk(bed.folder)]
     switch_on(bed)
     for number in range(DRIVES):
         serve_drive(bed, number)
@@ -305,6 +306,7 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
-SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, farewell]
+SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, frozen,
+         farewell]
 # And those in which `ebb run` acts.
 STEPS = [*SHORT[:-1], cores, offline, drives, limits, fans, jobs, likeness, replay, farewell]

@@ -1,4 +1,5 @@
-//! Exit codes and how errors are told: 1 the work failed, 2 wrong usage or input, 130 interrupted.
+//! Exit codes and how errors are told: 1 the work failed, 2 wrong usage or input, 3 a server ended
+//! without its devices, 130 interrupted.
 
 use std::process::ExitCode;
 
@@ -22,6 +23,14 @@ pub struct Usage(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {0}")]
 pub struct Unwritten(pub String);
+
+/// A server has ended and not all of its namespaces were flushed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0}; the server has ended without. What was acknowledged as durable is on the device: writes \
+     before a Flush that succeeded, and those with Force Unit Access. Others may be lost"
+)]
+pub struct Unflushed(pub String);
 
 /// An error that what was asked for cannot be.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
@@ -112,6 +121,9 @@ fn code(error: &anyhow::Error) -> u8 {
     if error.chain().any(|cause| cause.is::<Interrupted>()) {
         return 130; // 128 and the number of SIGINT, as shells have it
     }
+    if error.is::<Unflushed>() {
+        return 3;
+    }
     // Contexts are reached by `downcast_ref`, causes by the chain.
     let failed = error.downcast_ref::<Unwritten>().is_some();
     let wrong = error.downcast_ref::<Usage>().is_some() || error.chain().any(is_input);
@@ -180,6 +192,13 @@ mod tests {
     #[test]
     fn an_interruption_has_the_code_of_shells() {
         assert_eq!(code(&anyhow::Error::from(Interrupted).context("policy pacer")), 130);
+    }
+
+    #[test]
+    fn a_server_that_ends_without_a_device_says_so_by_its_code_and_what_it_means() {
+        let error = anyhow::Error::from(Unflushed("namespace 2 is stalled".into()));
+        assert_eq!(code(&error), 3);
+        assert!(message(&error).contains("acknowledged as durable is on the device"));
     }
 
     #[test]

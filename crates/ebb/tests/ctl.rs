@@ -180,7 +180,17 @@ fn hosts_are_named_limited_and_sent_away() {
     let of_other = &hosts["hosts"][1];
     assert_eq!(of_other["access"], "none");
     assert_eq!((&of_other["iops"], &of_other["bytes_per_second"]), (&json!(1000), &json!(1 << 20)));
+    let limit = json!({ "host": OTHER, "iops": 1000, "bytes_per_second": 1 << 20 });
+    let status = bench.serve.status();
+    valid("serve-status-1", &status);
+    assert_eq!(status["limits"], json!([limit]));
+    let (_, metrics) = bench.serve.get("/metrics");
+    for (name, value) in [("commands_limit", "1000"), ("data_limit_bytes", "1048576")] {
+        let row = format!("ebb_host_{name}{{host=\"{OTHER}\"}} {value}");
+        assert!(metrics.contains(&row), "no {row} in {metrics}");
+    }
     assert!(bench.done(&["limit", "clear", OTHER]).contains("no limit any more"));
+    assert_eq!(bench.serve.status()["limits"], json!([]));
     for (args, word) in [
         (&["limit", "set", OTHER, "--iops", "1"][..], "10 to"),
         (&["limit", "set", "x", "--iops", "100"], "qualified name"),
@@ -209,7 +219,13 @@ fn addresses_come_and_go_and_paths_have_states() {
     let list = bench.ctl(&["listener", "list"]);
     let expected = json!({ "address": second, "ana": { "1": "change" } });
     assert_eq!(list["listeners"][1], expected);
-    assert_eq!(bench.serve.status()["server"]["listen"][1], second.as_str());
+    let status = bench.serve.status();
+    valid("serve-status-1", &status);
+    assert_eq!(status["server"]["listen"][1], second.as_str());
+    let path = json!({ "listen": second, "namespace": 1, "state": "change" });
+    assert_eq!(status["paths"][1], path);
+    let row = format!("ebb_path_state{{listen=\"{second}\",namespace=\"1\",state=\"change\"}} 1");
+    assert!(bench.serve.get("/metrics").1.contains(&row), "no {row}");
     bench.done(&["listener", "remove", &second]);
     assert!(host.keep_alive().is_err());
     assert_eq!(io(&mut near, Op::Read, 1, 0), Status::SUCCESS);

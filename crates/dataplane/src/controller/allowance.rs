@@ -19,6 +19,8 @@ pub const LEAST_BYTES_PER_SECOND: u64 = 64 << 10;
 /// all that was taken has come).
 #[derive(Debug, Default)]
 struct Bucket {
+    /// Tokens a second, for who asks; zero for no limit.
+    rate: AtomicU64,
     /// Thousandths of a nanosecond for a token; zero for no limit.
     each: AtomicU64,
     /// When all tokens that were taken have come, thousandths of a nanosecond.
@@ -28,7 +30,12 @@ struct Bucket {
 impl Bucket {
     fn set(&self, per_second: Option<u64>) {
         let each = per_second.map_or(0, |rate| 1_000_000_000 * FRACTION / rate.max(1));
+        self.rate.store(per_second.unwrap_or(0), Ordering::Relaxed);
         self.each.store(each, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
     /// Until when the next command must wait.
@@ -72,6 +79,10 @@ impl Allowance {
         self.commands.set(allowed.iops);
         self.bytes.set(allowed.bytes_per_second);
         self.is_set.store(allowed != Allowed::default(), Ordering::Release);
+    }
+
+    pub fn get(&self) -> Allowed {
+        Allowed { iops: self.commands.get(), bytes_per_second: self.bytes.get() }
     }
 
     pub fn is_set(&self) -> bool {
@@ -145,7 +156,9 @@ mod tests {
         let allowance = Allowance::default();
         (0..1000).for_each(|_| allowance.charge(1 << 20, Nanos::ZERO));
         assert_eq!(allowance.wait(Nanos::ZERO), None);
-        allowance.set(Allowed { iops: Some(10), bytes_per_second: None });
+        let allowed = Allowed { iops: Some(10), bytes_per_second: None };
+        allowance.set(allowed);
+        assert_eq!(allowance.get(), allowed);
         allowance.charge(0, Nanos::ZERO);
         assert_eq!(allowance.wait(Nanos::ZERO), Some(Nanos(90_000_000)));
         allowance.set(Allowed::default());

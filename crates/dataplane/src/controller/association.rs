@@ -82,6 +82,47 @@ struct Errors {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u32);
 
+/// The number of an I/O queue: its host's alone once it is taken, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    association: Arc<Association>,
+    queue: u16,
+    ticket: Ticket,
+    /// Stored under the lock of the queues.
+    is_taken: AtomicBool,
+}
+
+impl Claim {
+    pub fn new(association: Arc<Association>, queue: u16, ticket: Ticket) -> Self {
+        Self { association, queue, ticket, is_taken: AtomicBool::new(false) }
+    }
+
+    /// Takes the number, for a host that need not, or did, authenticate itself; false when
+    /// another has it.
+    pub fn take(&self) -> bool {
+        let mut queues = lock(&self.association.queues);
+        if queues.get(&self.queue) != Some(&self.ticket) {
+            queues.insert(self.queue, self.ticket);
+            self.is_taken.store(true, Ordering::Release);
+        }
+        self.is_taken()
+    }
+
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut queues = lock(&self.association.queues);
+        // A queue of after a reset may have it since.
+        if self.is_taken() && queues.get(&self.queue) == Some(&self.ticket) {
+            queues.remove(&self.queue);
+        }
+    }
+}
+
 impl Association {
     pub fn new(
         id: u16,
@@ -160,24 +201,13 @@ impl Association {
         (flags & !WRITE_THROUGH == ticket.0).then_some(flags & WRITE_THROUGH != 0)
     }
 
-    /// Registers I/O queue `queue`; `None` when there is one already or none may be.
-    pub fn join(&self, queue: u16) -> Option<Ticket> {
-        let mut queues = lock(&self.queues);
+    /// What I/O queue `queue` would run by; `None` when there is one already or none may be.
+    pub fn ticket(&self, queue: u16) -> Option<Ticket> {
         let flags = self.flags.load(Ordering::Acquire);
         let ticket = Ticket(flags & !WRITE_THROUGH);
+        let may_be = flags & (READY | RETIRED) == READY;
         // One of before the last reset has ended, whether or not its connection is closed yet.
-        if flags & (READY | RETIRED) != READY || queues.get(&queue) == Some(&ticket) {
-            return None;
-        }
-        queues.insert(queue, ticket);
-        Some(ticket)
-    }
-
-    pub fn leave(&self, queue: u16, ticket: Ticket) {
-        let mut queues = lock(&self.queues);
-        if queues.get(&queue) == Some(&ticket) {
-            queues.remove(&queue);
-        }
+        (may_be && lock(&self.queues).get(&queue) != Some(&ticket)).then_some(ticket)
     }
 
     pub fn has_queues(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What is changed while hosts use a subsystem. Controllers tell their hosts by events.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,6 +92,18 @@ impl Subsystem {
         Some(self.ports.state(self.port(address)?, index))
     }
 
+    /// The ANA states of all paths to namespaces: by which address, to which.
+    #[must_use]
+    pub fn paths(&self) -> Vec<(SocketAddr, u32, AnaState)> {
+        let ids = self.spaces.ids();
+        let ports = self.ports.all();
+        let paths = ports.iter().flat_map(|(number, port)| {
+            let state = |id: &u32| self.ports.state((*number).into(), *id as usize - 1);
+            ids.iter().map(move |id| (port.address, *id, state(id)))
+        });
+        paths.collect()
+    }
+
     /// Who may connect without keys from now on; `None` for any. Who is there stays: see
     /// [`Self::expel`].
     ///
@@ -112,8 +125,8 @@ impl Subsystem {
 
     /// The hosts that have controllers, with how many each.
     #[must_use]
-    pub fn connected(&self) -> std::collections::BTreeMap<String, usize> {
-        let mut hosts = std::collections::BTreeMap::new();
+    pub fn connected(&self) -> BTreeMap<String, usize> {
+        let mut hosts = BTreeMap::new();
         for one in lock(&self.controllers).live.values() {
             *hosts.entry(one.host.nqn.clone()).or_default() += 1;
         }
@@ -128,6 +141,14 @@ impl Subsystem {
         check_nqn(host)?;
         self.allowance(host).set(allowed);
         Ok(())
+    }
+
+    /// The hosts with limits.
+    #[must_use]
+    pub fn allowed(&self) -> BTreeMap<String, Allowed> {
+        let allowances = lock(&self.allowances);
+        let set = allowances.iter().filter(|(_, one)| one.is_set());
+        set.map(|(host, one)| (host.clone(), one.get())).collect()
     }
 
     /// What the queues of a host share. Of hosts that are gone, those with limits are kept.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ebb_policy::units::Nanos;
 use zerocopy::FromBytes;
 
-use super::association::{Host, Kind};
+use super::association::{Claim, Host, Kind};
 use super::{AdminQueue, Authentication, IoQueue, Queue, Subsystem};
 use crate::tls::Identity;
 use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, nqn};
@@ -108,15 +108,19 @@ impl Subsystem {
         }
         let host = Host { id: data.host_id, nqn: host.to_owned() };
         let must = kind == Kind::Io && self.requires(&host.nqn);
-        let (queue, controller_id) = if connect.queue == 0 {
-            self.connect_admin(&connect, data, kind, host, now)?
+        let (queue, controller_id, claim) = if connect.queue == 0 {
+            let (queue, id) = self.connect_admin(&connect, data, kind, host, now)?;
+            (queue, id, None)
         } else {
             self.connect_io(&connect, data, kind, &host)?
         };
         let association = self.find(controller_id).ok_or(Refusal::of(Status::CONNECT_BUSY))?;
         let authentication = if must {
-            Some(Box::new(Authentication::new(self.clone(), association, now)))
+            Some(Box::new(Authentication::new(self.clone(), association, claim, now)))
         } else {
+            if !claim.is_none_or(|claim| claim.take()) {
+                return Err(Refusal::of(Status::SEQUENCE_ERROR));
+            }
             association.prove();
             None
         };
@@ -149,7 +153,7 @@ impl Subsystem {
         data: &ConnectData,
         kind: Kind,
         host: &Host,
-    ) -> Result<(Queue, u16), Refusal> {
+    ) -> Result<(Queue, u16, Option<Arc<Claim>>), Refusal> {
         let id = data.controller_id.get();
         let no_controller = Refusal::data(offset_of!(ConnectData, controller_id));
         let association = self.find(id).ok_or(no_controller)?;
@@ -167,7 +171,10 @@ impl Subsystem {
             return Err(Refusal::field(Connect::QUEUE_AT));
         }
         // Before the controller is enabled, or with a queue of this number alive.
-        let ticket = association.join(connect.queue).ok_or(Refusal::of(Status::SEQUENCE_ERROR))?;
-        Ok((Queue::Io(IoQueue::new(self.clone(), association, connect.queue, ticket)), id))
+        let number = connect.queue;
+        let ticket = association.ticket(number).ok_or(Refusal::of(Status::SEQUENCE_ERROR))?;
+        let claim = Arc::new(Claim::new(association.clone(), number, ticket));
+        let queue = IoQueue::new(self.clone(), association, number, ticket, claim.clone());
+        Ok((Queue::Io(queue), id, Some(claim)))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use ebb_policy::units::Nanos;
 
-use super::association::{Association, Ticket};
+use super::association::{Association, Claim, Ticket};
 use super::counters::Counters;
 use super::{AnaState, Direction, Subsystem};
 use crate::device::{Geometry, Op};
@@ -91,6 +91,8 @@ pub struct IoQueue {
     association: Arc<Association>,
     id: u16,
     ticket: Ticket,
+    /// Its number, as long as there is the queue.
+    _claim: Arc<Claim>,
     /// The port by which the host came.
     port: usize,
     counters: Arc<Counters>,
@@ -102,7 +104,6 @@ pub struct IoQueue {
 impl Drop for IoQueue {
     fn drop(&mut self) {
         self.subsystem.ledger.close(&self.counters);
-        self.association.leave(self.id, self.ticket);
     }
 }
 
@@ -112,10 +113,11 @@ impl IoQueue {
         association: Arc<Association>,
         id: u16,
         ticket: Ticket,
+        claim: Arc<Claim>,
     ) -> Self {
         let counters = subsystem.ledger.open();
         let disconnected = Cell::new(false);
-        Self { subsystem, association, id, ticket, port: 0, counters, disconnected }
+        Self { subsystem, association, id, ticket, _claim: claim, port: 0, counters, disconnected }
     }
 
     /// QID.
@@ -225,9 +227,7 @@ impl IoQueue {
     /// SLBA and NLB, which must lie within the namespace (NVM Figure 63).
     fn blocks(&self, sqe: &Sqe, namespace: usize) -> Result<(u64, u32), Status> {
         let (lba, blocks) = (sqe.cdw_pair(10), (sqe.cdw(12) & 0xffff) + 1);
-        let geometry = self.subsystem.geometry(namespace);
-        let is_inside = geometry.contains(lba, blocks.into());
-        is_inside.then_some((lba, blocks)).ok_or(Status::LBA_OUT_OF_RANGE)
+        check_range(self.subsystem.geometry(namespace), lba, blocks).map(|()| (lba, blocks))
     }
 
     /// The same with `data` bytes, which must be exactly the blocks'.
@@ -321,6 +321,15 @@ pub fn range_at(data: &[u8], number: u16) -> Option<(u64, u32)> {
     Some(((bytes >> 64) as u64, (bytes >> 32) as u32))
 }
 
+/// Of no blocks at all is a namespace that was removed since it was looked up.
+fn check_range(geometry: Geometry, lba: u64, blocks: u32) -> Result<(), Status> {
+    match geometry.contains(lba, blocks.into()) {
+        _ if geometry.blocks == 0 => Err(Status::INVALID_NAMESPACE),
+        true => Ok(()),
+        false => Err(Status::LBA_OUT_OF_RANGE),
+    }
+}
+
 /// Checks the first `count` Dataset Management ranges in `data`.
 ///
 /// # Errors
@@ -330,9 +339,7 @@ pub fn check_ranges(data: &[u8], count: u16, geometry: Geometry) -> Result<(), S
     let mut all = 0;
     for number in 0..count {
         let (lba, blocks) = range_at(data, number).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
-        if !geometry.contains(lba, blocks.into()) {
-            return Err(Status::LBA_OUT_OF_RANGE);
-        }
+        check_range(geometry, lba, blocks)?;
         if blocks > limits::RANGE_BLOCKS {
             return Err(Status::SIZE_LIMIT_EXCEEDED);
         }

@@ -4,7 +4,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
@@ -56,6 +57,8 @@ struct Leaving {
     namespace: Namespace,
     channels: Vec<Box<dyn Channel>>,
     awaited: Vec<Receiver<Box<dyn Channel>>>,
+    /// The device was told to flush.
+    is_flushing: bool,
 }
 
 impl Leaving {
@@ -74,16 +77,28 @@ impl Leaving {
         true
     }
 
+    /// Closes it when it is quiet and flushed. What is not done in time stays as it is.
+    fn finish(mut self, deadline: Instant) -> Result<Removed, Self> {
+        let status = if self.is_quiet(deadline) { self.flush(deadline) } else { None };
+        match status {
+            None => Err(self),
+            Some(status) if status.is_success() => Ok(Removed::Closed),
+            Some(status) => Ok(Removed::Unflushed(status)),
+        }
+    }
+
     /// Makes all that was written last. `None` when it takes too long.
     fn flush(&mut self, deadline: Instant) -> Option<Status> {
         let Some(channel) = self.channels.last_mut() else { return Some(Status::SUCCESS) };
-        channel.submit(Io { tag: 0, op: Op::Flush, lba: 0, blocks: 0, buffer: None });
+        if !std::mem::replace(&mut self.is_flushing, true) {
+            channel.submit(Io { tag: 0, op: Op::Flush, lba: 0, blocks: 0, buffer: None });
+        }
         let mut done: Vec<Done> = Vec::new();
         while channel.poll(&mut done) == 0 {
             if Instant::now() >= deadline {
                 return None;
             }
-            std::thread::sleep(LOOK);
+            thread::sleep(LOOK);
         }
         done.pop().map(|done| done.status)
     }
@@ -103,6 +118,11 @@ impl Fleet {
     #[must_use]
     pub fn new(subsystem: Arc<Subsystem>, stewards: Vec<Arc<Steward>>, patience: Duration) -> Self {
         Self { subsystem, stewards, leaving: Vec::new(), patience }
+    }
+
+    /// Waits so long for a group or a device from now on.
+    pub fn be_patient(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// The subsystem.
@@ -146,11 +166,53 @@ impl Fleet {
 
     /// Takes the way to a namespace, that hosts do not see, from all groups.
     fn leave(&mut self, namespace: Namespace) -> Removed {
+        let id = namespace.id;
+        self.detach(namespace);
+        self.finish(id)
+    }
+
+    fn detach(&mut self, namespace: Namespace) {
         let index = namespace.id as usize - 1;
         let awaited = self.stewards.iter().map(|steward| steward.detach(index)).collect();
-        let id = namespace.id;
-        self.leaving.push(Leaving { namespace, channels: Vec::new(), awaited });
-        self.finish(id)
+        let channels = Vec::new();
+        self.leaving.push(Leaving { namespace, channels, awaited, is_flushing: false });
+    }
+
+    /// Closes all connections, then flushes and closes all namespaces at once, each by a thread of
+    /// its own, and waits no longer than `patience`. For each its number, what it stands on and
+    /// how it went; a device that waits holds its thread, and the process must end without.
+    #[must_use]
+    pub fn end(mut self, patience: Duration) -> Vec<(u32, String, Removed)> {
+        let deadline = Instant::now() + patience;
+        // Each group takes its orders in turn: no host sees a namespace go.
+        self.stewards.iter().for_each(|steward| drop(steward.close(None)));
+        for namespace in self.subsystem.namespaces() {
+            self.subsystem.take_namespace(namespace.id);
+            self.detach(namespace);
+        }
+        let (tell, told) = channel();
+        let mut ends = Vec::new();
+        for leaving in self.leaving {
+            let (id, description) = (leaving.namespace.id, leaving.namespace.device.describe());
+            ends.push((id, description, Removed::Waiting));
+            let tell = tell.clone();
+            let close = move || {
+                // What waits is closed by this thread whenever it can be.
+                if let Ok(removed) = leaving.finish(deadline) {
+                    // Nobody may be left to hear it.
+                    let _ = tell.send((id, removed));
+                }
+            };
+            // Without a thread it is closed here and now, and counts as not flushed.
+            let _ = thread::Builder::new().name(format!("ebb-close-{id}")).spawn(close);
+        }
+        drop(tell);
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while let Ok((id, removed)) = told.recv_timeout(left()) {
+            let its = ends.iter_mut().filter(|(one, ..)| *one == id);
+            its.for_each(|(_, _, end)| *end = removed);
+        }
+        ends
     }
 
     /// Goes on with the removal of a namespace.
@@ -159,13 +221,10 @@ impl Fleet {
         let Some(at) = self.leaving.iter().position(|one| one.namespace.id == id) else {
             return Removed::Closed;
         };
-        let leaving = &mut self.leaving[at];
-        if !leaving.is_quiet(deadline) {
-            return Removed::Waiting;
-        }
-        let Some(status) = leaving.flush(deadline) else { return Removed::Waiting };
-        self.leaving.remove(at);
-        if status.is_success() { Removed::Closed } else { Removed::Unflushed(status) }
+        self.leaving.remove(at).finish(deadline).unwrap_or_else(|waits| {
+            self.leaving.insert(at, waits);
+            Removed::Waiting
+        })
     }
 
     /// Removes a namespace, in use or not. What its device has ends as it ends; other commands are
@@ -203,6 +262,6 @@ impl Fleet {
     /// # Errors
     /// When a group does not answer.
     pub fn close(&self, address: SocketAddr) -> Result<(), ChangeError> {
-        self.await_all(self.stewards.iter().map(|steward| steward.close(address)).collect())
+        self.await_all(self.stewards.iter().map(|steward| steward.close(Some(address))).collect())
     }
 }

@@ -107,6 +107,8 @@ pub struct Group<N: Network = Sockets> {
     held: Vec<usize>,
     held_until: Nanos,
     steward: Arc<Steward>,
+    /// It takes no more connections.
+    is_closed: bool,
     /// Authentications can go on.
     woken: Arc<AtomicBool>,
     /// Connections that were worked on and may have something to say.
@@ -185,6 +187,7 @@ impl<N: Network> Group<N> {
             held: Vec::new(),
             held_until: Nanos::ZERO,
             steward,
+            is_closed: false,
             woken,
             dirty: Vec::new(),
             next_tick: Nanos::ZERO,
@@ -264,6 +267,10 @@ impl<N: Network> Group<N> {
 
     fn accept(&mut self, now: Nanos) {
         while let Some(stream) = self.network.accept() {
+            if self.is_closed {
+                self.places.leave();
+                continue;
+            }
             if !self.places.take() {
                 add(&self.counters.displaced, 1);
                 if !self.make_room() || !self.places.take() {
@@ -492,19 +499,6 @@ impl<N: Network> Group<N> {
         if wanted != peer.watched {
             peer.watched = wanted;
             if self.network.watch(&peer.stream, index, wanted).is_err() {
-                self.close(index);
-            }
-        }
-    }
-
-    fn tick(&mut self, now: Nanos) {
-        self.next_tick = now + TICK;
-        let is_short = self.hosts.anybody_starves();
-        for index in 0..self.peers.len() {
-            let tick = |peer: &mut Peer<_>, context: &mut Context<'_>| {
-                peer.connection.tick(is_short, context)
-            };
-            if self.with(index, now, tick) == Some(false) {
                 self.close(index);
             }
         }

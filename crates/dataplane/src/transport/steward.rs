@@ -16,8 +16,8 @@ pub(super) enum Order {
     Attach(usize, Box<dyn Channel>, u32, Sender<()>),
     /// End what was asked of a namespace, and give the channel back once the device is done.
     Detach(usize, Sender<Box<dyn Channel>>),
-    /// Close the connections that came by this address.
-    Close(SocketAddr, Sender<()>),
+    /// Close the connections that came by this address; without one, all, and take no more.
+    Close(Option<SocketAddr>, Sender<()>),
 }
 
 /// Leaves orders for one group.
@@ -70,8 +70,9 @@ impl Steward {
         is_done
     }
 
-    /// Closes the connections that came by `address`. What comes: they are closed.
-    pub fn close(&self, address: SocketAddr) -> Receiver<()> {
+    /// Closes the connections that came by `address`; without one, all, and those that come. What
+    /// comes: they are closed.
+    pub fn close(&self, address: Option<SocketAddr>) -> Receiver<()> {
         let (done, is_done) = channel();
         self.leave(Order::Close(address, done));
         is_done

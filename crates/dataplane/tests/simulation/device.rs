@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ebb_dataplane::device::{Channel, Device, Done, Geometry, Io, Op};
+use ebb_dataplane::device::{Channel, Device, Done, Error, Geometry, Io, Op};
 use ebb_dataplane::wire::Status;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -119,6 +119,9 @@ impl Device for Slow {
     }
     fn describe(&self) -> String {
         "a device that takes its time".to_owned()
+    }
+    fn grow(&self, bytes: u64) -> Result<(), Error> {
+        self.inner.grow(bytes)
     }
     fn open(&self) -> io::Result<Box<dyn Channel>> {
         let number = {

@@ -104,6 +104,20 @@ impl Host {
         self.vice == Vice::None
     }
 
+    /// Whether it can be made to wait: nobody counts its polls.
+    pub fn may_be_limited(&self) -> bool {
+        self.vice != Vice::None
+    }
+
+    pub fn nqn(&self) -> String {
+        format!("nqn.2026-11.org.example:host{}", self.id)
+    }
+
+    /// Whether a command of its for a namespace is under way.
+    pub fn uses(&self, namespace: usize) -> bool {
+        self.queues().any(|queue| queue.uses(namespace))
+    }
+
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.admin.iter().chain(self.io.iter().flatten())
     }
@@ -211,7 +225,7 @@ impl Host {
 
     /// A queue has ended: whether it might.
     fn lost(&self, scene: &Scene, queue: &Queue, trouble: &Trouble) {
-        let was_cut = queue.epoch != scene.epoch;
+        let was_cut = queue.is_cut(scene);
         let is_excused = was_cut || !self.vice.is_honest();
         let (host, number) = (self.id, queue.number);
         match trouble {
@@ -423,7 +437,10 @@ impl Host {
 /// Blocks that hosts contend for: some often, all at times.
 fn wanted(scene: &mut Scene) -> Extent {
     let count = scene.spaces.len();
-    let namespace = scene.random.random_range(ATTACKED + 1..count);
+    let mut namespace = scene.random.random_range(ATTACKED + 1..count);
+    if scene.spaces[namespace].is_gone {
+        namespace = ATTACKED + 1;
+    }
     let space = scene.spaces[namespace];
     let blocks = match scene.random.random_range(0..8) {
         0 => scene.random.random_range(1..=32),

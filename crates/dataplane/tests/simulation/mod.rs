@@ -1,6 +1,7 @@
 //! The whole data plane under one seed: target, hosts, wires and devices, one step at a time.
 //! What is simulated, what is checked and how to replay a seed: `docs/simulation.md`.
 
+mod changes;
 mod device;
 mod history;
 mod host;
@@ -37,6 +38,7 @@ fn promises_are_kept_under_any_schedule() {
         let (tally, _) = World::new(Plan::of(seed, number("EBB_STEPS").unwrap_or(STEPS))).run();
         sum.add(&tally);
     }
+    assert!(seeds < 25 || sum.changes > 0, "nothing was changed");
     let seconds = start.elapsed().as_secs_f64();
     println!("{seeds} seeds, {:.0} steps a minute: {sum:?}", sum.steps as f64 / seconds * 60.0);
 }
@@ -56,7 +58,8 @@ fn devices_that_lie_are_caught() {
     for lie in [Lie::LosesWrites, Lie::Misdirects, Lie::AnswersEarly, Lie::Tears] {
         let caught = |seed: &u64| {
             let vices = vec![Vice::None; 2];
-            let plan = Plan { lie: Some(lie), vices, restarts: 0, ..Plan::of(*seed, 30_000) };
+            let plan =
+                Plan { lie: Some(lie), vices, restarts: 0, changes: 0, ..Plan::of(*seed, 30_000) };
             let run = AssertUnwindSafe(|| World::new(plan).run());
             std::panic::catch_unwind(run).is_err()
         };

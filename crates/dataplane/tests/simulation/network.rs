@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ebb_dataplane::controller::Wake;
@@ -78,6 +78,8 @@ impl State {
 /// A connection, seen by the host, the target and the network in between.
 #[derive(Debug)]
 pub struct Pipe {
+    /// Of the target's addresses, that by which the host came.
+    pub port: usize,
     state: Mutex<State>,
     steps: Arc<AtomicU64>,
 }
@@ -95,7 +97,7 @@ fn take(flow: &mut Flow, into: &mut [IoSliceMut<'_>], mut count: usize) {
 }
 
 impl Pipe {
-    fn new(steps: &Arc<AtomicU64>, seed: u64, capacity: usize) -> Arc<Self> {
+    fn new(steps: &Arc<AtomicU64>, seed: u64, capacity: usize, port: usize) -> Arc<Self> {
         let state = State {
             random: Pcg64Mcg::seed_from_u64(seed),
             up: Flow::new(capacity),
@@ -104,7 +106,7 @@ impl Pipe {
             host_left: false,
             target_left: None,
         };
-        Arc::new(Self { state: Mutex::new(state), steps: steps.clone() })
+        Arc::new(Self { port, state: Mutex::new(state), steps: steps.clone() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -264,16 +266,31 @@ pub type Inbox = Arc<Mutex<VecDeque<Arc<Pipe>>>>;
 /// What a group waits for.
 pub type Watched = Arc<Mutex<Vec<(Arc<Pipe>, usize, Interest)>>>;
 
+/// Addresses that the target may listen on.
+pub const PORTS: usize = 2;
+
+/// One of them.
+pub fn address(port: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 4420 + port as u16))
+}
+
 /// The connections of one group: in the place of sockets and epoll.
 pub struct Wires {
     inbox: Inbox,
     watched: Watched,
+    bell: Arc<AtomicBool>,
     random: Pcg64Mcg,
 }
 
 impl Wires {
     pub fn new(inbox: Inbox, seed: u64) -> Self {
-        Self { inbox, watched: Watched::default(), random: Pcg64Mcg::seed_from_u64(seed) }
+        let (watched, random) = (Watched::default(), Pcg64Mcg::seed_from_u64(seed));
+        Self { inbox, watched, bell: Arc::default(), random }
+    }
+
+    /// True once somebody else has woken the group.
+    pub fn bell(&self) -> Arc<AtomicBool> {
+        self.bell.clone()
     }
 
     /// For whoever wakes the group.
@@ -303,8 +320,8 @@ impl Network for Wires {
         self.inbox.lock().unwrap().pop_front().map(Stream)
     }
 
-    fn local(&self, _stream: &Stream) -> Option<SocketAddr> {
-        Some(SocketAddr::from(([127, 0, 0, 1], 4420)))
+    fn local(&self, stream: &Stream) -> Option<SocketAddr> {
+        Some(address(stream.0.port))
     }
 
     fn peer(&self, _stream: &Stream) -> Option<SocketAddr> {
@@ -312,7 +329,8 @@ impl Network for Wires {
     }
 
     fn wake(&self) -> Wake {
-        Arc::new(|| ())
+        let bell = self.bell.clone();
+        Arc::new(move || bell.store(true, Ordering::Relaxed))
     }
 
     fn add(&mut self, stream: &Stream, index: usize) -> io::Result<()> {
@@ -391,11 +409,16 @@ impl Fabric {
 
     /// A new connection, as a listener deals them out, and the group it went to. `None` when
     /// there are too many.
-    pub fn connect(&mut self, seed: u64, capacity: usize) -> Option<(Arc<Pipe>, usize)> {
+    pub fn connect(
+        &mut self,
+        seed: u64,
+        capacity: usize,
+        port: usize,
+    ) -> Option<(Arc<Pipe>, usize)> {
         if !self.places.wait() {
             return None;
         }
-        let (pipe, group) = (Pipe::new(&self.steps, seed, capacity), self.next);
+        let (pipe, group) = (Pipe::new(&self.steps, seed, capacity, port), self.next);
         self.next = (self.next + 1) % self.inboxes.len();
         self.inboxes[group].lock().unwrap().push_back(pipe.clone());
         self.pipes.push(pipe.clone());

@@ -113,6 +113,7 @@ impl Queue {
         discovers: bool,
     ) -> Option<Self> {
         let mut link = Link::new(scene.connect()?);
+        let epoch = scene.epochs[link.pipe.port];
         let random = &mut scene.random;
         let wish = Digests::from_byte(random.random_range(0..4));
         link.greet(wish, 4 << random.random_range(0..4));
@@ -138,7 +139,7 @@ impl Queue {
             number,
             is_ready: false,
             may_close: false,
-            epoch: scene.epoch,
+            epoch,
             depth,
             flow_control,
             wish,
@@ -146,6 +147,22 @@ impl Queue {
             max_data: 4096,
             next: scene.random.random(),
             commands: BTreeMap::new(),
+        })
+    }
+
+    /// Whether its connection must end.
+    pub fn is_cut(&self, scene: &Scene) -> bool {
+        self.epoch != scene.epochs[self.link.pipe.port]
+    }
+
+    /// Whether a command for a namespace is under way.
+    pub fn uses(&self, namespace: usize) -> bool {
+        self.commands.values().any(|command| match &command.work {
+            Work::Read(extent) | Work::Write(extent) | Work::Compare(extent, _) => {
+                extent.namespace == namespace
+            }
+            Work::Clear(extents) => extents[0].namespace == namespace,
+            _ => false,
         })
     }
 
@@ -402,7 +419,9 @@ impl Queue {
         scene.note("answer: group, queue, cid, status", what);
         scene.tally.longest = scene.tally.longest.max(scene.now.0 - command.since.0);
         scene.tally.interrupted += u64::from(status == Status::COMMAND_INTERRUPTED);
-        verify(scene, &command, status)?;
+        // Of an address that was given up, the target has another for its own.
+        let port = (!self.is_cut(scene)).then_some(self.link.pipe.port);
+        verify(scene, &command, status, port)?;
         Ok(Answer { work: command.work, status, result: cqe.result.get() })
     }
 
@@ -424,7 +443,12 @@ impl Queue {
 }
 
 /// Whether an answer fits what was answered before.
-fn verify(scene: &mut Scene, command: &Command, status: Status) -> Result<(), String> {
+fn verify(
+    scene: &mut Scene,
+    command: &Command,
+    status: Status,
+    port: Option<usize>,
+) -> Result<(), String> {
     let (moment, ok) = (command.moment, status.is_success());
     let history = &mut scene.history;
     let extent = match &command.work {
@@ -465,9 +489,20 @@ fn verify(scene: &mut Scene, command: &Command, status: Status) -> Result<(), St
         }
         _ => return Ok(()),
     };
-    let may_fail = scene.spaces[extent.namespace].fails;
+    let space = &scene.spaces[extent.namespace];
+    let path = port.map(|port| space.paths[port]);
+    let may_fail = match status {
+        Status::INVALID_NAMESPACE => space.is_gone,
+        Status::ANA_INACCESSIBLE | Status::ANA_TRANSITION => {
+            path.is_none_or(|path| path.is_shut || path.since >= command.since)
+        }
+        _ => space.fails,
+    };
     if !ok && !may_fail {
         return Err(format!("{:?} failed with {status:?}", command.work));
+    }
+    if ok && path.is_some_and(|path| path.is_shut && path.since < command.since) {
+        return Err(format!("{:?} by a path that is shut", command.work));
     }
     Ok(())
 }

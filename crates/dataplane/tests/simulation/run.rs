@@ -9,7 +9,7 @@ use rand::RngExt;
 
 use super::history::{BLOCK, tag_of};
 use super::network::has_news;
-use super::scene::{ATTACKED, Extent, Tally};
+use super::scene::{ATTACKED, Extent, Space, Tally};
 use super::world::World;
 
 /// Steps between looks at what takes long.
@@ -27,6 +27,9 @@ impl World {
             self.step();
             if self.plan.restarts > 0 && self.scene.once_in(self.plan.restarts) {
                 self.restart();
+            }
+            if self.plan.changes > 0 && self.scene.once_in(self.plan.changes) {
+                self.change();
             }
         }
         self.end();
@@ -76,7 +79,9 @@ impl World {
 
     fn poll(&mut self, number: usize) {
         let now = self.scene.now;
-        let sleeps = self.targets[number].sleeps && !self.polls_always && !self.is_woken(number);
+        let is_rung = self.targets[number].bell.swap(false, Relaxed);
+        let is_woken = is_rung || self.polls_always || self.is_woken(number);
+        let sleeps = self.targets[number].sleeps && !is_woken;
         // Now and then it is shaken awake: then it must find nothing, or it slept too deep.
         if sleeps && !self.scene.once_in(20) {
             return;
@@ -104,13 +109,14 @@ impl World {
         let is_due = target.group.deadline().is_some_and(|deadline| self.scene.now >= deadline);
         is_due
             || self.scene.fabric.is_expected(number)
-            || self.watches.iter().any(|watch| watch.is_busy(number))
+            || self.all_watches().any(|watch| watch.is_busy(number))
             || has_news(&target.watched)
     }
 
     /// Commands that take too long, and writes that are known to have ended.
     fn look(&mut self) {
-        let oldest = self.watches.iter().filter_map(|watch| watch.oldest()).min();
+        self.go_on_changing();
+        let oldest = self.all_watches().filter_map(|watch| watch.oldest()).min();
         self.scene.settle(oldest.unwrap_or(self.scene.step));
         for host in self.hosts.iter().filter(|host| host.is_well_behaved()) {
             let (polls, time) = host.age(&self.scene);
@@ -133,7 +139,7 @@ impl World {
         if let Some(failure) = self.failure.take_if(|failure| failure.is_over) {
             self.members.remove(failure.member);
         }
-        self.scene.epoch += 1;
+        self.scene.epochs.iter_mut().for_each(|epoch| *epoch += 1);
         self.scene.tally.restarts += 1;
         self.start();
     }
@@ -141,6 +147,7 @@ impl World {
     /// Lets what is under way end, then everybody go; looks at what is left.
     fn end(&mut self) {
         self.scene.is_ending = true;
+        self.undo_changes();
         let from = self.scene.step;
         while !self.hosts.iter().all(|host| !host.is_well_behaved() || host.is_idle()) {
             self.step();
@@ -158,7 +165,7 @@ impl World {
             self.step();
             if self.scene.step - from > LAST {
                 let (open, controllers) = self.left();
-                let oldest: Vec<_> = self.watches.iter().map(|watch| watch.oldest()).collect();
+                let oldest: Vec<_> = self.all_watches().map(|watch| watch.oldest()).collect();
                 let what = format!(
                     "left: {open} connections, {controllers} controllers, of the devices' \
                      requests the oldest of {oldest:?}"
@@ -181,12 +188,17 @@ impl World {
     }
 
     fn is_quiet(&self) -> bool {
-        self.left() == (0, 0) && self.watches.iter().all(|watch| watch.oldest().is_none())
+        let is_quiet = self.all_watches().all(|watch| watch.oldest().is_none());
+        self.left() == (0, 0) && is_quiet
     }
 
     /// Every block, straight from the devices.
     fn read_back(&mut self) {
-        for (at, namespace) in self.subsystem.namespaces().iter().enumerate() {
+        for namespace in self.subsystem.namespaces() {
+            let is_it = |space: &Space| space.id == namespace.id && !space.is_gone;
+            let Some(at) = self.scene.spaces.iter().position(is_it) else {
+                self.scene.fail("a namespace that was removed is there")
+            };
             if at == ATTACKED {
                 continue;
             }

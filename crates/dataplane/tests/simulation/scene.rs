@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::history::{History, Moment, Place};
-use super::network::{Fabric, Pipe};
+use super::network::{Fabric, PORTS, Pipe};
 
 /// Events kept for a failure.
 const TAIL: usize = 150;
@@ -39,6 +39,23 @@ pub struct Space {
     pub blocks: u64,
     /// Its requests may fail.
     pub fails: bool,
+    /// It was removed.
+    pub is_gone: bool,
+    /// By port.
+    pub paths: [Path; PORTS],
+}
+
+impl Space {
+    pub fn new(id: u32, blocks: u64, fails: bool) -> Self {
+        Self { id, blocks, fails, is_gone: false, paths: [Path::default(); PORTS] }
+    }
+}
+
+/// Whether a namespace is reached by a port, and since when that is so.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Path {
+    pub is_shut: bool,
+    pub since: Nanos,
 }
 
 /// A write whose connection ended before its answer: it may still happen.
@@ -62,6 +79,8 @@ pub struct Tally {
     pub interrupted: u64,
     pub connections: u64,
     pub restarts: u64,
+    /// What was changed while hosts were at it.
+    pub changes: u64,
 }
 
 impl Tally {
@@ -73,6 +92,7 @@ impl Tally {
         self.interrupted += other.interrupted;
         self.connections += other.connections;
         self.restarts += other.restarts;
+        self.changes += other.changes;
     }
 }
 
@@ -84,8 +104,10 @@ pub struct Scene {
     pub history: History,
     /// Of each group.
     pub polls: Vec<u64>,
-    /// How often the target was started.
-    pub epoch: u64,
+    /// How often all connections by a port were cut: all of them when the target was started.
+    pub epochs: [u64; PORTS],
+    /// Whether hosts reach the target by a port.
+    pub is_open: [bool; PORTS],
     /// By index; [`ATTACKED`] is the first.
     pub spaces: Vec<Space>,
     /// What was written lately, for Compare.
@@ -109,7 +131,8 @@ impl Scene {
             fabric: Fabric::new(groups, limit, steps),
             history: History::default(),
             polls: vec![0; groups],
-            epoch: 0,
+            epochs: [0; PORTS],
+            is_open: [true, false],
             spaces: Vec::new(),
             recent: VecDeque::new(),
             is_ending: false,
@@ -151,7 +174,8 @@ impl Scene {
     pub fn connect(&mut self) -> Option<(Arc<Pipe>, usize)> {
         let seed = self.random.random();
         let capacity = 1 << self.random.random_range(10..=18);
-        let pipe = self.fabric.connect(seed, capacity);
+        let port = if self.is_open[1] { self.random.random_range(0..PORTS) } else { 0 };
+        let pipe = self.fabric.connect(seed, capacity, port);
         self.tally.connections += u64::from(pipe.is_some());
         pipe
     }
@@ -159,6 +183,20 @@ impl Scene {
     /// The host will not hear of this write any more.
     pub fn orphan(&mut self, pipe: &Arc<Pipe>, extents: Vec<Extent>, write: Moment) {
         self.orphans.push(Orphan { pipe: pipe.clone(), extents, write });
+    }
+
+    /// Whether writes to a namespace may still happen that nobody waits for.
+    pub fn has_orphans(&self, namespace: usize) -> bool {
+        let mut extents = self.orphans.iter().flat_map(|one| &one.extents);
+        extents.any(|extent| extent.namespace == namespace)
+    }
+
+    /// A path changes.
+    pub fn set_path(&mut self, namespace: usize, port: usize, is_shut: bool) {
+        let path = &mut self.spaces[namespace].paths[port];
+        if path.is_shut != is_shut {
+            *path = Path { is_shut, since: self.now };
+        }
     }
 
     /// Writes of connections that the target closed before `oldest`, when the oldest request

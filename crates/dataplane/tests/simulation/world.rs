@@ -1,8 +1,7 @@
 //! One run: the target, its hosts and devices, and who does something next.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use ebb_dataplane::controller::{Config, Namespace, Subsystem};
 use ebb_dataplane::device::{Device, Geometry, Keeper, Null, Raid5, Raid5Options, Ram};
@@ -11,10 +10,11 @@ use ebb_policy::units::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::changes::{CHANGING, Changing};
 use super::device::{Lie, Nature, Slow, Watch};
 use super::history::BLOCK;
 use super::host::{Host, Vice};
-use super::network::{Watched, Wires};
+use super::network::{Watched, Wires, address};
 use super::queue::NQN;
 use super::scene::{Scene, Space};
 use super::stranger::Stranger;
@@ -38,6 +38,8 @@ pub struct Plan {
     pub lie: Option<Lie>,
     /// One step in so many restarts the target; zero for none.
     pub restarts: u32,
+    /// One step in so many changes what it serves, where, or to whom; zero for none.
+    pub changes: u32,
 }
 
 impl Plan {
@@ -51,7 +53,8 @@ impl Plan {
         let vices = vices.collect();
         let strangers = random.random_range(0..=2);
         let restarts = if random.random_ratio(1, 3) { 15_000 } else { 0 };
-        Self { seed, steps, vices, strangers, lie: None, restarts }
+        let changes = if random.random_ratio(2, 3) { 500 } else { 0 };
+        Self { seed, steps, vices, strangers, lie: None, restarts, changes }
     }
 }
 
@@ -66,6 +69,8 @@ pub(crate) struct Failure {
 pub(crate) struct Target {
     pub group: Group<Wires>,
     pub watched: Watched,
+    /// It has orders.
+    pub bell: Arc<AtomicBool>,
     /// Its last poll found nothing: it sleeps until there is something.
     pub sleeps: bool,
 }
@@ -89,6 +94,7 @@ pub struct World {
     pub(crate) failure: Option<Failure>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) targets: Vec<Target>,
+    pub(crate) changing: Changing,
     pub(crate) hosts: Vec<Host>,
     pub(crate) strangers: Vec<Stranger>,
 }
@@ -106,7 +112,7 @@ impl Drop for World {
     }
 }
 
-fn ram(blocks: u64) -> Arc<dyn Device> {
+pub(crate) fn ram(blocks: u64) -> Arc<dyn Device> {
     Arc::new(Ram::new(Geometry { block_size: BLOCK as u32, blocks }, false).unwrap())
 }
 
@@ -144,6 +150,7 @@ impl World {
             failure: None,
             keeper: None,
             targets: Vec::new(),
+            changing: Changing::default(),
             hosts: Vec::new(),
             strangers,
             plan,
@@ -177,7 +184,7 @@ impl World {
         self.devices = vec![null, ram(BLOCKS), slow];
         let spaces = [(geometry.blocks, false), (BLOCKS, false), (BLOCKS, failure > 0)];
         let space =
-            |(at, (blocks, fails)): (usize, (u64, bool))| Space { id: IDS[at], blocks, fails };
+            |(at, (blocks, fails)): (usize, (u64, bool))| Space::new(IDS[at], blocks, fails);
         self.scene.spaces = spaces.into_iter().enumerate().map(space).collect();
         if random.random() {
             let nature = Nature { eagerness: eagerness.max(4), ..Nature::default() };
@@ -191,7 +198,7 @@ impl World {
                     self.failure = Some(Failure { member: at, watch, step, is_over: false });
                 }
             }
-            self.scene.spaces.push(Space { id: IDS[3], blocks: BLOCKS, fails: false });
+            self.scene.spaces.push(Space::new(IDS[3], BLOCKS, false));
         }
     }
 
@@ -203,7 +210,7 @@ impl World {
             let options = Raid5Options {
                 chunk: 4096,
                 journal_slots: 16,
-                create: self.scene.epoch == 0,
+                create: self.scene.tally.restarts == 0,
                 degraded: self.members.len() < 3,
                 ..Raid5Options::default()
             };
@@ -227,19 +234,21 @@ impl World {
         config.in_capsule = self.limits.in_capsule;
         config.max_controllers = 16;
         config.max_queue_depth = 64;
-        config.ports = vec![SocketAddr::from(([127, 0, 0, 1], 4420)).into()];
+        config.ports = vec![address(0).into()];
+        config.places = CHANGING;
         self.subsystem = Subsystem::new(config).unwrap();
         self.watches.iter().for_each(Watch::restart);
         let (limits, subsystem) = (self.limits, &self.subsystem);
         let scene = &mut self.scene;
         let group = |number| {
             let network = Wires::new(scene.fabric.inbox(number), scene.random.random());
-            let watched = network.watched();
+            let (watched, bell) = (network.watched(), network.bell());
             let places = scene.fabric.places.clone();
             let group = Group::over(network, subsystem.clone(), limits, places).unwrap();
-            Target { group, watched, sleeps: false }
+            Target { group, watched, bell, sleeps: false }
         };
         let groups = scene.polls.len();
         self.targets = (0..groups).map(group).collect();
+        self.start_changes();
     }
 }

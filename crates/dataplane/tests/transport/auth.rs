@@ -173,6 +173,37 @@ fn nothing_but_authentication_is_answered_before_it() {
     reads(&mut host.queue(2, 4).unwrap());
 }
 
+/// Whoever knows the names of a controller can come first, and even have the key.
+#[test]
+fn the_number_of_a_queue_is_taken_by_who_has_authenticated_itself_first() {
+    let (server, _) = server();
+    let host = connects(&target(&server, HOST, 0, None));
+    let (mut early, _) = Peer::joined(&server, 1, host.id(), Digests::default());
+    let mut queue = host.queue(1, 4).unwrap();
+    reads(&mut queue);
+    let (sqe, data) = connect(1, host.id());
+    let late = Peer::initialized(&server, Digests::default()).roundtrip(sqe, &data);
+    assert_eq!(late.cqe().status(), Status::SEQUENCE_ERROR, "there is one by now");
+    let secrets = initiator::Secrets::new(key(0), None);
+    let mut transaction = Transaction::new(&secrets, 1, HOST, NQN);
+    let send = |peer: &mut Peer, bytes: &[u8]| {
+        let sqe = message(SEND, 1, bytes.len() as u32, sgl::IN_CAPSULE);
+        assert_eq!(peer.roundtrip(sqe, bytes).cqe().status(), Status::SUCCESS);
+    };
+    send(&mut early, &transaction.negotiate());
+    let challenge = early.roundtrip(message(RECEIVE, 2, 4096, sgl::TRANSPORT), &[]);
+    assert_eq!(early.pdu().unwrap().cqe().status(), Status::SUCCESS);
+    send(&mut early, &transaction.reply(&challenge.data).unwrap());
+    early.send(&early.capsule(message(RECEIVE, 3, 80, sgl::TRANSPORT), &[]));
+    while early.pdu().is_some() {} // Success, perhaps, and in any case the end.
+    reads(&mut queue);
+    drop(queue);
+    let again = Instant::now();
+    while host.queue(1, 4).is_err() {
+        assert!(again.elapsed() < Duration::from_secs(60), "the number is never free again");
+    }
+}
+
 /// Authentication Send, or Receive, of `length` bytes.
 fn message(kind: u8, cid: u16, length: u32, identifier: u8) -> Sqe {
     let mut sqe = Sqe::new(FABRICS, cid);

@@ -15,7 +15,7 @@ use ebb_dataplane::wire::pdu::{Digests, Kind};
 use ebb_dataplane::wire::{Sqe, Status};
 
 use super::peer::{Peer, transfer};
-use super::server::{DONE, Gate, NQN, Server};
+use super::server::{DONE, FAILED, Gate, NQN, Server};
 
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(60);
@@ -204,4 +204,28 @@ fn a_host_does_no_more_than_it_is_allowed() {
     let start = Instant::now();
     (0..500).for_each(|_| assert_eq!(read(&mut queues[0], 1), Status::SUCCESS));
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+}
+
+/// At the end hosts are disconnected, every device is flushed, and one that hangs keeps nobody
+/// from that.
+#[test]
+fn the_end_flushes_every_namespace_and_waits_for_a_hung_one_no_longer_than_it_may() {
+    let (hung, state) = Gate::before("ram:1MiB,block=512B", |op| matches!(op, Op::Write { .. }));
+    let (fine, flushes) = Gate::before("ram:1MiB,block=512B", |op| op == Op::Flush);
+    let (failing, fails) = Gate::before("ram:1MiB,block=512B", |op| op == Op::Flush);
+    flushes.store(DONE, Ordering::SeqCst);
+    fails.store(FAILED, Ordering::SeqCst);
+    let devices: Vec<Arc<dyn Device>> = vec![hung.clone(), fine.clone(), failing.clone()];
+    let server = Server::of_all(devices, Limits::default());
+    let (_admin, mut peer) = Peer::pair(&server, Digests::default());
+    peer.send(&peer.capsule(transfer(io::WRITE, 1, 0, 1, sgl::IN_CAPSULE), &[9; 512]));
+    while server.counters.under_way.load(Ordering::Relaxed) == 0 {}
+    let ends = fleet(&server, LONG).end(Duration::from_secs(5));
+    let ends: Vec<_> = ends.into_iter().map(|(id, _, end)| (id, end)).collect();
+    let unflushed = Removed::Unflushed(Status::WRITE_FAULT);
+    assert_eq!(ends, [(1, Removed::Waiting), (2, Removed::Closed), (3, unflushed)]);
+    assert_eq!((Arc::strong_count(&fine), Arc::strong_count(&failing)), (1, 1), "both are closed");
+    assert!(peer.pdu().is_none(), "disconnected, and never told that it is gone");
+    state.store(DONE, Ordering::SeqCst);
+    while Arc::strong_count(&hung) > 1 {}
 }

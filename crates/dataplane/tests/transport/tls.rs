@@ -237,6 +237,29 @@ fn rest(mut stream: TcpStream) -> Vec<u8> {
     }
 }
 
+/// As with DH-HMAC-CHAP; a host of another name is let in meanwhile.
+#[test]
+fn who_fails_again_and_again_waits_and_nobody_else() {
+    let limits = Limits { handshake: Nanos::from_secs(60), ..Limits::default() };
+    let (server, _) = server_with(Security::Required, limits);
+    stays_out(&target(&server, HOST, 1));
+    stays_out(&target(&server, HOST, 1));
+    let begun = Instant::now();
+    stays_out(&target(&server, HOST, 1));
+    assert_eq!(server.subsystem.authentications(), Some(Tally { succeeded: 0, failed: 3 }));
+    std::thread::scope(|scope| {
+        // Even with the right key.
+        let waits = scope.spawn(|| {
+            connects(&target(&server, HOST, 0));
+            begun.elapsed()
+        });
+        connects(&target(&server, OTHER, 3));
+        assert!(waits.join().unwrap() >= Duration::from_secs(2));
+    });
+    // By then it has shown who it is.
+    works(&mut connects(&target(&server, HOST, 0)).queue(1, 16).unwrap());
+}
+
 #[test]
 fn the_names_of_connect_must_be_those_of_the_key() {
     let (server, _) = server(Security::Required);

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::status::{Core, Done, Latency, ModelledDrive, Namespace, Status, Thread};
+use super::status::{Core, Done, Latency, Limit, ModelledDrive, Namespace, Status, Thread};
 
 /// What the text is, for HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -99,6 +99,7 @@ impl Collector for Scrape {
         self.cores(&mut writer)?;
         self.threads(&mut writer)?;
         self.namespaces(&mut writer)?;
+        self.changed(&mut writer)?;
         self.energy(&mut writer)
     }
 }
@@ -260,6 +261,27 @@ impl Scrape {
         let rebuilt = family("namespace_rebuilt", "How much of a member is rebuilt.");
         let rows = arrays().filter_map(|(of, health)| Some((of, health.rebuilt_share?)));
         out.gauges(&rebuilt.in_unit(Unit::Other("ratio".to_owned())), rows.collect())
+    }
+
+    /// What `ebb ctl` sets of paths and hosts.
+    fn changed(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let state = family("path_state", "1 for the ANA state that a path to a namespace has.");
+        let rows = self.0.paths.iter().map(|path| {
+            let (listen, namespace) = (path.listen.to_string(), path.namespace.to_string());
+            let state = ("state", path.state.clone());
+            (labels([("listen", listen), ("namespace", namespace), state]), 1.0)
+        });
+        out.gauges(&state, rows.collect())?;
+        let rows = |value: fn(&Limit) -> Option<u64>| {
+            let rows = self.0.limits.iter();
+            let row =
+                |one: &Limit| Some((labels([("host", one.host.clone())]), value(one)? as f64));
+            rows.filter_map(row).collect()
+        };
+        let commands = family("host_commands_limit", "I/O commands a second that a host may do.");
+        out.gauges(&commands, rows(|limit| limit.iops))?;
+        let data = family("host_data_limit", "Data a second that a host may move.");
+        out.gauges(&data.in_unit(Unit::Bytes), rows(|limit| limit.bytes_per_second))
     }
 
     fn energy(&self, out: &mut Writer<'_>) -> fmt::Result {

@@ -19,18 +19,20 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use ebb_dataplane::controller::{Config, Port, Subsystem};
 use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, probe, topology};
 use ebb_dataplane::tls::Security;
-use ebb_dataplane::transport::{Doors, Group, Limits, Listener, Places, Steward};
+use ebb_dataplane::transport::{Doors, Fleet, Group, Limits, Listener, Places, Removed, Steward};
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::exit::usage;
+use crate::exit::{Unflushed, usage};
+use crate::interrupt;
 use crate::log;
 use crate::out;
 use crate::progress::Progress;
@@ -52,6 +54,8 @@ pub use status::{Core, Status};
 const THREADS_PER_CORE: usize = 4;
 /// The largest block that a namespace may have, bytes.
 const MOST_BLOCK: u32 = 64 << 10;
+/// How long devices are waited for at the end: a quarter less than systemd allows, see the unit.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Serves until it is told to stop.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -68,7 +72,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let mut socket = socket.transpose()?;
     let profile = energy::profile(options.power_profile.as_deref())?;
     let server = Server::start(&options, &Progress::new(false))?;
-    // Until here a signal simply ends it: taking memory may last. From here on, in order.
+    // Until here a signal simply ends it: taking memory may last. From here on, the first one
+    // does in order, and a second one at once.
+    interrupt::watch()?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     let facts = server.facts.clone();
     control::note_governor(&facts.scheduler());
@@ -95,10 +101,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     signals.forever().next();
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     drop(socket);
-    control.iter().for_each(|control| control.end());
     conclude(&server.snapshot());
-    server.stop();
-    Ok(())
+    server.end(control.and_then(|control| control.end()))
 }
 
 /// A server at work.
@@ -168,9 +172,43 @@ impl Server {
         self.runtime.snapshot()
     }
 
-    /// Ends it; clients lose their connections.
+    /// Ends it; clients lose their connections. For those that are in the same process.
     pub fn stop(self) {
         drop(self.runtime.stop());
+    }
+
+    /// Ends it for good: hosts lose their connections, then every namespace is flushed and closed.
+    ///
+    /// # Errors
+    /// Names those that were not in time; what serves them then ends with the process alone.
+    fn end(self, fleet: Option<Fleet>) -> anyhow::Result<()> {
+        for port in self.doors.ports() {
+            self.doors.close(port.address);
+        }
+        let fleet = fleet
+            .unwrap_or_else(|| Fleet::new(self.subsystem.clone(), self.stewards.clone(), PATIENCE));
+        let ends = fleet.end(PATIENCE);
+        let text = |(id, device, end): &(u32, String, Removed)| match end {
+            Removed::Closed => None,
+            Removed::Unflushed(status) => {
+                Some(format!("namespace {id} could not be flushed: {status:?} ({device})"))
+            }
+            Removed::Waiting => {
+                let within = PATIENCE.as_secs();
+                Some(format!("namespace {id} is still stalled after {within} s ({device})"))
+            }
+        };
+        let unsafe_ends: Vec<_> = ends.iter().filter_map(text).collect();
+        if ends.iter().any(|(.., end)| *end == Removed::Waiting) {
+            // Reactors and devices would wait for what the kernel does not give back.
+            std::mem::forget(self);
+        } else {
+            self.stop();
+        }
+        match unsafe_ends.is_empty() {
+            true => Ok(()),
+            false => Err(Unflushed(unsafe_ends.join("; ")).into()),
+        }
     }
 }
 
@@ -308,5 +346,17 @@ fn conclude(snapshot: &Snapshot) {
             share(core.totals.wasted),
             share(core.totals.all_asleep()),
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systemd_waits_longer_for_the_end_than_the_server_does_for_its_devices() {
+        let unit = include_str!("../../../../packaging/systemd/ebb-serve.service");
+        let limit = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
+        assert_eq!(PATIENCE * 4, Duration::from_secs(limit.unwrap().parse().unwrap()) * 3);
     }
 }

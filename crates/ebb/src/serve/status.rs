@@ -35,6 +35,12 @@ pub struct Status {
     pub cores: Vec<Core>,
     pub threads: Vec<Thread>,
     pub namespaces: Vec<Namespace>,
+    /// The paths to them.
+    #[serde(default)]
+    pub paths: Vec<Path>,
+    /// Of hosts that may not do all they can.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
     pub connections: Connections,
     #[serde(default)]
     pub access: Access,
@@ -104,6 +110,23 @@ pub struct Namespace {
     pub stalled: bool,
     /// Of a device that can do without a part of itself.
     pub health: Option<Health>,
+}
+
+/// A way to a namespace.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Path {
+    pub listen: SocketAddr,
+    pub namespace: u32,
+    /// Its ANA state.
+    pub state: String,
+}
+
+/// What a host may do in a second.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Limit {
+    pub host: String,
+    pub iops: Option<u64>,
+    pub bytes_per_second: Option<u64>,
 }
 
 /// How an array is.
@@ -308,6 +331,8 @@ impl Observer {
             cores: cores(&snapshot, before, &now, span),
             threads: self.threads(&snapshot, before, span),
             namespaces: self.namespaces(),
+            paths: self.paths(),
+            limits: self.limits(),
             connections: self.connections(),
             access: Access::of(self.facts.subsystem.upgrade().as_deref(), self.facts.warning()),
             queues: self.queues(&snapshot),
@@ -368,6 +393,26 @@ impl Observer {
             Namespace { id, bytes, block_size, work, stalled, health }
         };
         self.facts.namespaces().into_iter().map(namespace).collect()
+    }
+
+    fn paths(&self) -> Vec<Path> {
+        let paths = self.facts.subsystem.upgrade().map(|subsystem| subsystem.paths());
+        let path = |(listen, namespace, state): (SocketAddr, u32, controller::AnaState)| Path {
+            listen,
+            namespace,
+            state: state.name().to_owned(),
+        };
+        paths.into_iter().flatten().map(path).collect()
+    }
+
+    fn limits(&self) -> Vec<Limit> {
+        let limits = self.facts.subsystem.upgrade().map(|subsystem| subsystem.allowed());
+        let limit = |(host, controller::Allowed { iops, bytes_per_second })| Limit {
+            host,
+            iops,
+            bytes_per_second,
+        };
+        limits.into_iter().flatten().map(limit).collect()
     }
 
     fn drives(&self, before: &Look, now: &Look, span: f64) -> Vec<ModelledDrive> {

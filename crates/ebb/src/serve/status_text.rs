@@ -45,6 +45,15 @@ pub fn text(status: &Status) -> String {
             let _ = writeln!(out, "namespace {id} is {}{done}", health.text);
         }
     }
+    for path in status.paths.iter().filter(|path| path.state != "optimized") {
+        let _ = writeln!(out, "namespace {} by {}: {}", path.namespace, path.listen, path.state);
+    }
+    for limit in &status.limits {
+        let commands = limit.iops.map(|most| format!("{most} I/O commands"));
+        let data = limit.bytes_per_second.map(|most| text::bytes(most as f64));
+        let most: Vec<String> = commands.into_iter().chain(data).collect();
+        let _ = writeln!(out, "{} may do {} a second", limit.host, most.join(" and "));
+    }
     out.push('\n');
     for energy in &status.energy {
         let power = energy.power_w.map_or("unreadable now".to_owned(), |w| format!("{w:.2} W"));

@@ -29,7 +29,7 @@ use self::helper::{Helper, Pending};
 use self::transaction::{Report, Transactions};
 use self::work::Outcome;
 use super::Subsystem;
-use super::association::{Association, lock};
+use super::association::{Association, Claim, lock};
 use crate::chap::{Group, Hash, Key};
 
 /// Time for a host to authenticate itself, from Connect or its first message on.
@@ -145,6 +145,8 @@ impl Access {
 pub struct Authentication {
     subsystem: Arc<Subsystem>,
     association: Arc<Association>,
+    /// The number of an I/O queue, to be taken with success.
+    claim: Option<Arc<Claim>>,
     address: IpAddr,
     transactions: Transactions,
     pending: Option<Pending<Outcome>>,
@@ -167,11 +169,13 @@ impl Authentication {
     pub(super) fn new(
         subsystem: Arc<Subsystem>,
         association: Arc<Association>,
+        claim: Option<Arc<Claim>>,
         now: Nanos,
     ) -> Self {
         Self {
             subsystem,
             association,
+            claim,
             address: Ipv4Addr::UNSPECIFIED.into(),
             transactions: Transactions::default(),
             pending: None,
@@ -194,6 +198,7 @@ impl Authentication {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.transactions.is_authenticated()
+            && self.claim.as_ref().is_none_or(|claim| claim.is_taken())
     }
 
     /// False once it failed or took too long: the connection must close.
@@ -250,7 +255,9 @@ impl Authentication {
             Some(Report::Succeeded) => {
                 self.association.prove();
                 lock(&access.attempts).succeeded(host, address);
-                self.deadline = None;
+                // Where another connection was faster, this one ends.
+                let is_its = self.claim.as_ref().is_none_or(|claim| claim.take());
+                self.deadline = (!is_its).then_some(now);
             }
             Some(Report::Failed(why)) => {
                 lock(&access.attempts).failed(host, address, why.into_owned(), now);

@@ -1,10 +1,12 @@
 //! Hosts that begin with TLS (TCP 3.6.1): which key each has, by the first message it sends.
 //!
 //! The key is found, and the answer to the message made, by the [helper](super::helper): files are
-//! read there, and what strangers cause is bounded there. Guessing a key is hopeless, so failures
-//! do not make the next attempt wait, which could be that of the host whose name was used.
+//! read there, and what strangers cause is bounded there. Who fails again and again waits for the
+//! answer as with DH-HMAC-CHAP: attempts of both kinds are the [same](super::attempts).
 
 use std::net::{IpAddr, Ipv4Addr};
+
+use ebb_policy::units::Nanos;
 
 use super::super::Subsystem;
 use super::super::association::lock;
@@ -34,15 +36,17 @@ pub trait TlsKeys: Send + Sync {
     fn keys(&self, host: &str) -> Result<Vec<Key>, String>;
 }
 
-/// Why there is no session: to be told to the host, and to the operator.
-struct Refused {
-    alert: u8,
-    host: Option<String>,
-    why: String,
-}
+/// Why there is no session, for the operator.
+type Refused = String;
 
 /// The key of a host being looked for.
-pub struct Greeting(Pending<Result<(Box<Session>, Identity), Refused>>);
+pub struct Greeting {
+    /// Who it says it is, by the first identity: what it fails at is on this name's account.
+    host: String,
+    /// When it may have an answer.
+    not_before: Nanos,
+    found: Pending<Result<(Box<Session>, Identity), Refused>>,
+}
 
 impl Subsystem {
     /// Looks for the key by which a host at `from` has made `hello`, the content of `records`;
@@ -55,21 +59,30 @@ impl Subsystem {
         from: Option<IpAddr>,
         wake: &Wake,
     ) -> Option<Greeting> {
-        let access = self.access.as_ref()?;
+        let (access, from) = (self.access.as_ref()?, from.unwrap_or(NOWHERE));
         let (keys, own) = (access.tls.clone()?, self.config.nqn.clone());
+        let host = hello.identities().find_map(Identity::parse).map(|identity| identity.host);
+        let host = host.unwrap_or_else(|| UNKNOWN.to_owned());
+        let not_before = lock(&access.attempts).begin(&host, from, access.now());
         let work = move || find(&hello, records, &*keys, &own);
-        Some(Greeting(access.helper.submit(work, from.unwrap_or(NOWHERE), wake)))
+        let found = access.helper.submit(work, from, wake);
+        Some(Greeting { host, not_before, found })
     }
 
     /// The session with a host, and who it is, once its key is found; an alert for it if none is.
+    /// To be asked again when woken, and once in a while.
     pub fn greeted(
         &self,
         greeting: &Greeting,
         from: Option<IpAddr>,
     ) -> Option<Result<(Box<Session>, Identity), u8>> {
-        Some(greeting.0.take()?.map_err(|Refused { alert, host, why }| {
-            self.tls_failed(host.as_deref(), from, why);
-            alert
+        if self.access.as_ref().is_some_and(|access| access.now() < greeting.not_before) {
+            return None;
+        }
+        Some(greeting.found.take()?.map_err(|why| {
+            self.tls_failed(Some(&greeting.host), from, why);
+            // One for all that may be wrong, so that names cannot be tried out by it.
+            alert::DECRYPT_ERROR
         }))
     }
 
@@ -96,13 +109,7 @@ fn find(
     keys: &dyn TlsKeys,
     own: &str,
 ) -> Result<(Box<Session>, Identity), Refused> {
-    // One alert for all that may be wrong, so that names cannot be tried out by it.
-    let refused = |host: Option<&str>, why: String| Refused {
-        alert: alert::DECRYPT_ERROR,
-        host: host.map(str::to_owned),
-        why,
-    };
-    let mut failed = refused(None, "TLS with the identity of something else".to_owned());
+    let mut failed = "TLS with the identity of something else".to_owned();
     for (index, name) in hello.identities().enumerate() {
         let Some(identity) = Identity::parse(name) else { continue };
         let Identity { host, subsystem } = &identity;
@@ -114,7 +121,7 @@ fn find(
         let keys = match keys {
             Ok(keys) => keys,
             Err(why) => {
-                failed = refused(Some(host), why);
+                failed = why;
                 continue;
             }
         };
@@ -127,10 +134,10 @@ fn find(
                 });
                 return match session {
                     Ok(session) => Ok((session, identity.clone())),
-                    Err(error) => Err(refused(Some(host), error.to_string())),
+                    Err(error) => Err(error.to_string()),
                 };
             }
-            None => failed = refused(Some(host), "TLS with another key".to_owned()),
+            None => failed = "TLS with another key".to_owned(),
         }
     }
     Err(failed)

@@ -101,6 +101,8 @@ fn ranges_to_deallocate_are_all_checked_first() {
     let wrapping = [range(0, 8), range(8, 8), range(u64::MAX, 2)].concat();
     assert_eq!(of(&wrapping), Err(Status::LBA_OUT_OF_RANGE));
     assert_eq!(of(&good[..47]), Err(Status::DATA_SGL_LENGTH_INVALID));
+    let gone = Geometry { blocks: 0, ..geometry };
+    assert_eq!(check_ranges(&good, 3, gone), Err(Status::INVALID_NAMESPACE));
 }
 
 #[test]

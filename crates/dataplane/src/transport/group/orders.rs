@@ -6,7 +6,7 @@ use ebb_policy::units::Nanos;
 
 use super::super::network::Network;
 use super::super::steward::Order;
-use super::{Group, wait};
+use super::{Group, Peer, wait};
 
 impl<N: Network> Group<N> {
     /// Carries out what was ordered; how much.
@@ -33,6 +33,7 @@ impl<N: Network> Group<N> {
                     Ok(())
                 }
                 Order::Close(address, done) => {
+                    self.is_closed |= address.is_none();
                     self.close_those_by(address);
                     done.send(())
                 }
@@ -41,11 +42,10 @@ impl<N: Network> Group<N> {
         count
     }
 
-    fn close_those_by(&mut self, address: SocketAddr) {
+    fn close_those_by(&mut self, address: Option<SocketAddr>) {
         for index in 0..self.peers.len() {
-            let came_by =
-                self.peers[index].as_ref().is_some_and(|it| it.connection.came_by(address));
-            if came_by {
+            let came_by = |it: &Peer<_>| address.is_none_or(|one| it.connection.came_by(one));
+            if self.peers[index].as_ref().is_some_and(came_by) {
                 self.close(index);
             }
         }

@@ -7,7 +7,8 @@ use super::super::connection::Connection;
 use super::super::context::Context;
 use super::super::ledger::{Account, Kind};
 use super::super::network::Network;
-use super::{Group, Peer, index_of};
+use super::super::turns::STRANGERS;
+use super::{Group, Peer, TICK, index_of};
 
 /// Slices of long commands submitted in one round.
 const SLICES: usize = 16;
@@ -104,6 +105,27 @@ impl<N: Network> Group<N> {
                     let Connection { commands, sender, .. } = &mut peer.connection;
                     commands.join(sender, context);
                 });
+            }
+        }
+    }
+
+    /// Looks at deadlines.
+    pub(super) fn tick(&mut self, now: Nanos) {
+        self.next_tick = now + TICK;
+        let is_short = self.hosts.anybody_starves();
+        for index in 0..self.peers.len() {
+            let tick = |peer: &mut Peer<_>, context: &mut Context<'_>| {
+                peer.connection.tick(is_short, context)
+            };
+            if self.with(index, now, tick) == Some(false) {
+                self.close(index);
+            }
+            // A handshake of TLS may wait for its time.
+            if let Some(Some(peer)) = self.peers.get_mut(index)
+                && peer.host == STRANGERS
+            {
+                peer.has_input = true;
+                self.read(index, now);
             }
         }
     }

@@ -140,9 +140,10 @@ impl Control {
         }
     }
 
-    /// Changes nothing more, and lets go of the devices: their last owner stops them in order.
-    pub fn end(&self) {
-        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+    /// Changes nothing more. The groups, with the namespaces that are leaving them.
+    pub fn end(&self) -> Option<Fleet> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        running.map(|running| running.fleet)
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Running) -> Result<T>) -> Result<T> {

@@ -53,19 +53,15 @@ pub fn listen(doors: &Doors, port: Port) -> Result<SocketAddr> {
 
 /// The states of all paths by an address, by namespace.
 fn states(subsystem: &Subsystem, address: SocketAddr) -> Vec<(u32, AnaState)> {
-    let ids = subsystem.namespaces().into_iter().map(|namespace| namespace.id);
-    ids.filter_map(|id| Some((id, subsystem.ana(address, id)?))).collect()
+    let its = subsystem.paths().into_iter().filter(|(by, ..)| *by == address);
+    its.map(|(_, id, state)| (id, state)).collect()
 }
 
 /// As --ana has it, for all paths that are not optimized.
 pub(super) fn options(subsystem: &Subsystem) -> Vec<String> {
-    let mut options = Vec::new();
-    for Port { address, .. } in subsystem.ports() {
-        let others = states(subsystem, address).into_iter();
-        let others = others.filter(|(_, state)| *state != AnaState::Optimized);
-        options.extend(others.map(|(id, state)| format!("{address}/{id}={}", state.name())));
-    }
-    options
+    let others = subsystem.paths().into_iter();
+    let others = others.filter(|(.., state)| *state != AnaState::Optimized);
+    others.map(|(address, id, state)| format!("{address}/{id}={}", state.name())).collect()
 }
 
 impl Control {
