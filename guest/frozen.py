@@ -21,15 +21,19 @@ def disk(folder):
     return f"file={path},format=raw"
 
 
+def loopback(bed):
+    """Gives the guest a place that is its own; 127.0.0.1, which comes with it, stays this machine."""
+    bed.guest.run(f"ip link set lo up; ip addr flush dev lo; ip addr add {PLACE}/32 dev lo")
+
+
 class Served:
     """A target in the guest, with a namespace of memory and one on a file system of its own."""
 
     def __init__(self, bed):
         self.bed = bed
         # What hangs here hangs on purpose.
-        bed.guest.run(f"""echo 0 > /proc/sys/kernel/hung_task_timeout_secs
-            ip link set lo up
-            ip addr add {PLACE}/32 dev lo
+        loopback(bed)
+        bed.guest.run("""echo 0 > /proc/sys/kernel/hung_task_timeout_secs
             mkdir /tmp/frozen
             mount $(blkid -L frozen) /tmp/frozen""")
 

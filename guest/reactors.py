@@ -2,10 +2,9 @@
 checks Ebb may have."""
 
 from bed import expect, until
+from frozen import PLACE, loopback
 from steps import PATIENCE
 
-# Of the guest's own loopback: 127.0.0.1 is this machine's there.
-PLACE = "127.0.0.2"
 CORES, BURSTS = 6, 3
 NQN = "nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-000000000200"
 # A burst, verified when all is written.
@@ -21,9 +20,8 @@ class Reactors:
 
     def __init__(self, bed):
         self.bed = bed
-        bed.guest.run(f"""ip link set lo up
-            ip addr replace {PLACE}/32 dev lo
-            setsid /tmp/tools/ebb serve --cores 0-{CORES - 1} --nqn {NQN} --listen {PLACE}:4420 \\
+        loopback(bed)
+        bed.guest.run(f"""setsid /tmp/tools/ebb serve --cores 0-{CORES - 1} --nqn {NQN} --listen {PLACE}:4420 \\
                 --metrics {PLACE}:9420 --max-connections 32 --buffers 64 --namespace ram:32MiB \\
                 > /tmp/reactors 2>&1 < /dev/null &
             echo $! > /tmp/reactors.pid""")
@@ -31,20 +29,22 @@ class Reactors:
             "cat /tmp/reactors; kill -0 $(cat /tmp/reactors.pid)"), PATIENCE)
 
     def cores(self):
-        """Seconds asleep and awake, and whether it was asked anything, by core."""
-        told = self.bed.guest.json(f"/tmp/tools/ebb status {PLACE}:9420 --json")
-        expect(len(told["cores"]) == CORES, told["cores"])
-        asleep = [sum(core["asleep_s"].values()) for core in told["cores"]]
-        awake = [core["busy_s"] + core["wasted_s"] for core in told["cores"]]
-        return asleep, awake, told
+        """What each core did so far."""
+        cores = self.bed.guest.json(f"/tmp/tools/ebb status {PLACE}:9420 --json")["cores"]
+        expect(len(cores) == CORES, cores)
+        return cores
 
     def rest(self):
         """How much of three seconds the core sleeps that sleeps least."""
         before = self.cores()
         self.bed.guest.run("sleep 3")
-        after = self.cores()
-        asleep, awake = ([b - a for a, b in zip(before[at], after[at])] for at in (0, 1))
-        return min(one / max(one + other, 1e-9) for one, other in zip(asleep, awake))
+
+        def share(core, was):
+            asleep = sum(core["asleep_s"].values()) - sum(was["asleep_s"].values())
+            awake = sum(core[of] - was[of] for of in ("busy_s", "wasted_s"))
+            return asleep / max(asleep + awake, 1e-9)
+
+        return min(map(share, self.cores(), before))
 
     def rests(self):
         until(f"all cores sleep {RESTS:.0%} of the time", lambda: self.rest() >= RESTS, PATIENCE)
@@ -60,11 +60,11 @@ def reactors(bed):
         PATIENCE)
     for number in range(BURSTS):
         served.rests()
-        before = [core["busy_s"] for core in served.cores()[2]["cores"]]
+        before = served.cores()
         bed.guest.run(f"{FIO} --filename=/dev/{disk}")
         told = bed.guest.json("sed -n '/^{/,$p' /tmp/burst.json")["jobs"][0]
-        after = served.cores()[2]["cores"]
-        worked = sum(core["busy_s"] - was > 0.01 for core, was in zip(after, before))
+        after = served.cores()
+        worked = sum(core["busy_s"] - was["busy_s"] > 0.01 for core, was in zip(after, before))
         expect(told["read"]["total_ios"] and told["write"]["total_ios"], told)
         expect(worked > 1, f"burst {number}: one core served it: {after}")
         print(f"# burst {number}: {worked} of {CORES} cores, "

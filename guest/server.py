@@ -9,6 +9,7 @@ from acting import cores, deadlines, drives, ends, fans, jobs, limits, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from frozen import disk, frozen
 from likeness import likeness
+from reactors import reactors
 from replaying import replay
 from results import Results
 from steps import HOST, PATIENCE
@@ -309,4 +310,4 @@ def farewell(bed):
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, frozen,
          farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], cores, offline, drives, limits, fans, jobs, likeness, replay, farewell]
+STEPS = [*SHORT[:-1], reactors, cores, offline, drives, limits, fans, jobs, likeness, replay, farewell]
