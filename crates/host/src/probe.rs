@@ -252,10 +252,7 @@ fn signal(
         | S::Writes
         | S::WrittenBytes
         | S::WriteLatencyMean => {
-            match served {
-                Some(by) => list.add(Some(by.to_owned()), None, None, None),
-                None => counted(machine, signal, list),
-            }
+            counted(machine, served, signal, list);
             "no drive with counters in sys/block"
         }
         S::LatencyP50
@@ -338,7 +335,10 @@ fn heat(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'st
 }
 
 /// What all drives' counters sum to.
-fn counted(machine: &Machine, signal: Signal, list: &mut List) {
+fn counted(machine: &Machine, served: Option<&str>, signal: Signal, list: &mut List) {
+    if let Some(by) = served {
+        return list.add(Some(by.to_owned()), None, None, None);
+    }
     let counters: Vec<_> =
         machine.drives.iter().filter_map(|drive| drive.counters(&machine.sys).ok()).collect();
     if counters.is_empty() {

@@ -291,9 +291,10 @@ impl Server {
         let reading = |sensor: &Sensor| sensor.reading().map_or(-1.0, |it| it.temperature.0);
         let readings: Vec<_> = self.sockets.iter().map(|socket| reading(&socket.sensor)).collect();
         format!(
-            r#"{{"seconds":{},"unix":{unix},"left_out_s":{left_out},"dies":{dies:?},"throttled":{throttled:?},"#,
+            r#"{{"seconds":{},"unix":{unix},"left_out_s":{left_out},"dies":{dies:?},"#,
             now.seconds()
-        ) + &format!(r#""watts":{watts:?},"wall_joules":{},"#, self.wall_joules)
+        ) + &format!(r#""throttled":{throttled:?},"#)
+            + &format!(r#""watts":{watts:?},"wall_joules":{},"#, self.wall_joules)
             + &format!(r#""readings":{readings:?},"duties":{:?},"#, self.duties)
             + &format!(r#""speeds":{speeds:?},"wall":{},"joules":{joules},"#, self.wall)
             + &format!(r#""drives":{:?},"drive_watt":{}}}"#, self.drive_watts, self.drive_watt)
