@@ -53,7 +53,7 @@ pub use find::machine::Machine;
 pub use find::meters::Meters;
 pub use find::signature::signature;
 pub use nvme::{Admin, Controllers, Health, Identity};
-pub use patience::Patience;
+pub use patience::{Patience, Silence};
 pub use plant::{Followed, Host, Recalled};
 pub use probe::{Fit, Found, Report};
 pub use sys::{Absent, Sys, cpu_list, cpus};

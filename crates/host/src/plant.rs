@@ -21,7 +21,6 @@ use crate::act::places::{self, Unit};
 use crate::act::steering::{Contest, Notice, Steering};
 use crate::act::tasks::Tasks;
 use crate::find::cpus::Policy;
-use crate::find::hwmon::Chip;
 use crate::find::layout::{DriveParts, Impossible, Layout, ParkBy, Stated};
 use crate::find::machine::Machine;
 use crate::find::parts::{Chips, Drives, Glance};
@@ -201,13 +200,9 @@ impl Host {
     /// what is refused. What was tried comes back; on later starts what does not work alone.
     #[must_use]
     pub fn contact(&mut self, state: &State) -> Vec<Trial> {
-        let Machine { chips, cpus, drives, .. } = &self.machine;
-        let chip = |chip: &Chip| format!("{} {}", chip.name, chip.device.as_deref().unwrap_or(""));
-        let of = std::iter::once(self.machine.boot().unwrap_or_default());
-        let of = of.chain(chips.iter().map(chip));
-        let of = of.chain(cpus.policies.iter().map(|policy| policy.folder.clone()));
-        let of: Vec<_> = of.chain(drives.iter().filter_map(|drive| drive.id.clone())).collect();
         let Some(acting) = &mut self.acting else { return Vec::new() };
+        let boot = std::iter::once(self.machine.boot().unwrap_or_default());
+        let of: Vec<_> = boot.chain(acting.places()).collect();
         let works = |trial: &Trial| trial.verdict == Verdict::Works;
         let known = Contact::load(state, &of);
         let is_known = known.is_some();

@@ -12,6 +12,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::capability::Capability;
+use crate::patience::Silence;
 
 /// The most that is read of a file: `/proc/stat` of the largest machines has half of it.
 pub(crate) const LONGEST: u64 = 4 << 20;
@@ -40,6 +41,14 @@ pub enum Absent {
         path: PathBuf,
         /// What the kernel said.
         error: String,
+    },
+    /// It has not answered yet.
+    #[error("{}: {silence}", .path.display())]
+    Silent {
+        /// The device.
+        path: PathBuf,
+        /// For how long.
+        silence: Silence,
     },
     /// What it says is not what it should be.
     #[error("{}: '{text}' is not {expected}", .path.display())]

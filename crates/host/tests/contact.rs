@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ebb_host::{Contest, Fans, HeldFans, State, SweepError, Verdict, sweep};
+use ebb_host::{
+    Contest, Fans, Held, HeldFans, Leave, ParkBy, State, Stated, SweepError, Verdict, sweep,
+};
 use ebb_policy::units::Hertz;
 use ebb_policy::{Control, Outcome};
 
+use crate::acting::{Bench, changed, parked};
+use crate::cpusets::{SCHED_DEADLINE, thread, until};
 use crate::fans::{act, cycle};
 use crate::tree::{Tree, intel};
 
@@ -24,15 +28,41 @@ fn each_kind_of_control_is_tried_once_and_given_back() {
     let before = tree.settings();
     let trials = host.contact(&state);
     let names: Vec<_> = trials.iter().map(|trial| trial.of.as_str()).collect();
-    assert_eq!(names, ["frequency_hz", "fan_duty", "power_state"]);
+    assert_eq!(names, ["active_cores", "frequency_hz", "fan_duty", "power_state"]);
     assert!(trials.iter().all(|trial| trial.verdict == Verdict::Works), "{trials:?}");
     assert_eq!(tree.settings(), before);
     assert_eq!(tree.get("dev/log"), "nvme0=1 nvme0=0", "of one drive alone");
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
     assert_eq!(host.contact(&state), [], "not again on this start with these parts");
     // Another start, or another part, is another first contact.
     tree.put("proc/sys/kernel/random/boot_id", "another");
     let (mut host, _) = act(&tree, &state, Contest::Yield);
-    assert_eq!(host.contact(&state).len(), 3);
+    assert_eq!(host.contact(&state).len(), 4);
+}
+
+/// What keeps cores from being parked may go; before and after a trial that works nothing is left.
+#[test]
+fn parking_is_tried_and_used_once_what_keeps_it_has_gone() {
+    for park_by in [ParkBy::Cpuset, ParkBy::Offline] {
+        let tree = intel();
+        let online = |cpu: u16| format!("sys/devices/system/cpu/cpu{cpu}/online");
+        for cpu in 1..16 {
+            tree.put(&online(cpu), 1);
+        }
+        for group in ["system.slice", "user.slice"] {
+            thread(&tree, group, 812, SCHED_DEADLINE);
+        }
+        let stated = Stated { park_by, ..Stated::default() };
+        let mut bench = Bench::stated(tree, &stated, Leave::Restore, Held::default());
+        let before = bench.tree.settings();
+        let state = State::open(bench.state.path()).unwrap();
+        let trial = bench.host.contact(&state).swap_remove(0);
+        assert!(trial.to_string().starts_with("active_cores does not work yet: "), "{trial}");
+        assert!(trial.to_string().contains("thread 812 "), "{trial}");
+        assert_eq!(changed(&bench.tree, &before), [""; 0]);
+        thread(&bench.tree, "system.slice", 812, 0);
+        until(&mut bench, 4, |tree| !parked(tree).is_empty() || tree.get(&online(7)) == "0");
+    }
 }
 
 #[test]
@@ -51,11 +81,15 @@ fn what_is_refused_is_not_used_and_what_does_not_bind_is_named() {
         fs::create_dir(&file).unwrap();
     }
     let said: Vec<_> = host.contact(&state).iter().map(ToString::to_string).collect();
-    assert!(said[0].contains("frequency_hz does not bind"), "{said:?}");
-    assert!(said[0].contains("cores run at 3400000 kHz of 800000"), "{said:?}");
-    assert!(said[1].contains("fan_duty is refused and not used"), "{said:?}");
+    assert!(said[1].contains("frequency_hz does not bind"), "{said:?}");
+    assert!(said[1].contains("cores run at 3400000 kHz of 800000"), "{said:?}");
+    assert!(said[2].contains("fan_duty is refused and not used"), "{said:?}");
     let again: Vec<_> = host.contact(&state).iter().map(|trial| trial.of.clone()).collect();
-    assert_eq!(again, ["frequency_hz", "power_state"], "tried again: a refusal may be of a moment");
+    assert_eq!(
+        again,
+        ["active_cores", "frequency_hz", "power_state"],
+        "tried again: a refusal may be of a moment"
+    );
     let applied = cycle(&mut host, |request| {
         request.fan_duty.ask(0, 0.5, "test:");
         request.frequency.ask(0, Hertz(2.0e9), "test:");
@@ -75,14 +109,15 @@ fn what_leaves_in_between_is_tried_another_time() {
     let (here, away) = (tree.path().join(CHIP), tree.path().join("away"));
     fs::rename(&here, &away).unwrap();
     let trials = host.contact(&state);
-    assert_eq!(trials[1].verdict, Verdict::Gone, "{trials:?}");
+    let fan = trials.iter().find(|trial| trial.of == "fan_duty").unwrap();
+    assert!(matches!(&fan.verdict, Verdict::NotYet(why) if why == "it has gone"), "{trials:?}");
     let _ = host.follow();
     fs::rename(&away, &here).unwrap();
     let _ = host.follow();
     let applied = cycle(&mut host, |request| request.fan_duty.ask(0, 0.5, "test:"));
     assert_eq!(applied.of(Control::FanDuty, 0), Outcome::Done);
     let (mut host, _) = act(&tree, &state, Contest::Yield);
-    assert_eq!(host.contact(&state).len(), 3, "all are tried with the part there");
+    assert_eq!(host.contact(&state).len(), 4, "all are tried with the part there");
 }
 
 /// A board on which PWM 1 drives what tachometer 2 counts, and the other way round; tachometer 3

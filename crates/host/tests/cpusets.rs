@@ -9,14 +9,14 @@ use crate::acting::{Bench, parked};
 use crate::tree::{Tree, intel};
 
 const ROOT: &str = "sys/fs/cgroup";
-const SCHED_DEADLINE: u32 = 6;
+pub const SCHED_DEADLINE: u32 = 6;
 
 fn list(tree: &Tree, group: &str) -> String {
     tree.get(&format!("{ROOT}/{group}/cpuset.cpus"))
 }
 
 /// A thread of a group, scheduled by `policy`.
-fn thread(tree: &Tree, group: &str, thread: u32, policy: u32) {
+pub fn thread(tree: &Tree, group: &str, thread: u32, policy: u32) {
     tree.put(&format!("{ROOT}/{group}/cgroup.threads"), thread);
     let fields = format!("1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {thread}");
     // Up to the policy, the 41st: proc_pid_stat(5).
@@ -33,7 +33,7 @@ fn park(bench: &mut Bench, active: u16) -> Outcome {
 }
 
 /// Parks cycle after cycle until `is_so`; what it said meanwhile.
-fn until(bench: &mut Bench, active: u16, is_so: impl Fn(&Tree) -> bool) -> String {
+pub fn until(bench: &mut Bench, active: u16, is_so: impl Fn(&Tree) -> bool) -> String {
     let mut signals = Signals::new(bench.host.topology());
     let mut said = String::new();
     let begun = std::time::Instant::now();

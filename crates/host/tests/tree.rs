@@ -202,6 +202,12 @@ impl Drive {
 
 impl Admin for Drive {
     fn feature(&mut self, feature: u8) -> Result<u32, Absent> {
+        // So many milliseconds for one answer.
+        let slow = format!("dev/{}-slow", self.name);
+        if let Ok(length @ 1..) = self.sys.number(&slow) {
+            self.sys.write(&slow, "0")?;
+            std::thread::sleep(std::time::Duration::from_millis(length));
+        }
         self.sys.number(self.file(feature))
     }
     fn set_feature(&mut self, feature: u8, value: u32) -> Result<(), Absent> {

@@ -193,10 +193,20 @@ impl Acting {
         self.steering.failing() + fans.count()
     }
 
+    /// Where it acts.
+    pub fn places(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.steering.count()).map(|at| self.steering.place(at).to_string())
+    }
+
     /// Tries each kind of control in one place and gives it back.
     pub fn contact(&mut self, machine: &Machine, topology: &Topology) -> Vec<Trial> {
-        let Self { steering, domains, fans, drives, idle, constant, raises, .. } = self;
+        let Self { steering, parking, domains, fans, drives, idle, constant, raises, .. } = self;
         let of = |control: Control| control.row().name;
+        let cores = parking.as_mut().and_then(|parking| {
+            let verdict = parking.attempt(steering)?;
+            let place = parking.place().to_string();
+            Some(Trial { of: of(Control::ActiveCores).to_owned(), place, verdict })
+        });
         let tries: Vec<_> = domains.iter().filter_map(|domain| domain.attempt(steering)).collect();
         let frequency = attempt(of(Control::Frequency), tries, machine, steering);
         let tries: Vec<_> = fans.iter().flatten().map(|fan| fan.attempt(steering)).collect();
@@ -213,7 +223,8 @@ impl Acting {
         let drive = attempt(of(Control::PowerState), tries, machine, steering);
         let tries: Vec<_> = idle.iter().flatten().filter_map(|it| it.attempt(steering)).collect();
         let idle = attempt(of(Control::IdleWake), tries, machine, steering);
-        let mut trials: Vec<_> = [frequency, fan, drive, idle].into_iter().flatten().collect();
+        let mut trials: Vec<_> =
+            [cores, frequency, fan, drive, idle].into_iter().flatten().collect();
         for name in Place::HOLDS {
             let its = constant.iter().filter(|(at, _)| steering.place(*at).hold() == name);
             let tries = its.cloned().map(|write| Attempt { writes: vec![write], bounds: None });

@@ -1,8 +1,8 @@
 //! First contact: before a policy starts, each kind of control is tried in one place, read back and
 //! given back. What refuses is not used; a limit that reads back and does not bind is named.
 //!
-//! Where all was taken, that holds for this start of the machine, as long as its parts are the
-//! same: it is remembered beside the originals.
+//! Where all was taken, that holds for this start of the machine and these places: it is remembered
+//! beside the originals.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,8 +38,8 @@ pub enum Verdict {
     Refused(String),
     /// It reads back, and nothing follows.
     DoesNotBind(String),
-    /// It left before it could be tried, which says nothing of what it takes.
-    Gone,
+    /// It did not work, for a reason that may go: it is used once it has gone.
+    NotYet(String),
 }
 
 impl Verdict {
@@ -67,7 +67,7 @@ impl std::fmt::Display for Trial {
             Verdict::Works => write!(f, "{of} works ({place})"),
             Verdict::Refused(why) => write!(f, "{of} is refused and not used: {place}: {why}"),
             Verdict::DoesNotBind(why) => write!(f, "{of} does not bind: {place}: {why}"),
-            Verdict::Gone => write!(f, "{of} could not be tried: {place} has gone"),
+            Verdict::NotYet(why) => write!(f, "{of} does not work yet: {place}: {why}"),
         }
     }
 }
@@ -75,7 +75,7 @@ impl std::fmt::Display for Trial {
 /// All trials of one start of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Contact {
-    /// The start of the machine, and its parts.
+    /// The start of the machine, and the places that Ebb acts in.
     pub of: Vec<String>,
     /// What was tried.
     pub trials: Vec<Trial>,
@@ -159,7 +159,9 @@ fn one(attempt: &Attempt, machine: &Machine, steering: &mut Steering) -> Verdict
     let mut is_gone =
         |(at, _): &(usize, String)| steering.read(*at).is_err_and(|absent| absent.is_gone());
     match (taken && back, unbound) {
-        (false, _) if attempt.writes.iter().any(&mut is_gone) => Verdict::Gone,
+        (false, _) if attempt.writes.iter().any(&mut is_gone) => {
+            Verdict::NotYet("it has gone".to_owned())
+        }
         (false, _) => Verdict::Refused(said.join("; ")),
         (true, Some(why)) => Verdict::DoesNotBind(why),
         (true, None) => Verdict::Works,

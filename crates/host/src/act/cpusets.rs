@@ -193,6 +193,13 @@ impl Cpusets {
         self.taken.iter().fold(Outcome::Done, set)
     }
 
+    /// Gives all of it back, with the controller.
+    pub fn give_back(&self, steering: &mut Steering, now: Nanos) -> Outcome {
+        // With a controller that was off the lists go as well.
+        let all = std::iter::once(self.controller).chain(self.taken.iter().map(|(_, at)| *at));
+        all.fold(Outcome::Done, |outcome, at| worse(outcome, steering.set(at, None, now)))
+    }
+
     /// Those of `parked` that all groups are kept from.
     pub fn in_force(&self, parked: &[u16], steering: &Steering) -> Vec<u16> {
         let set: Vec<_> = self.taken.iter().filter(|(_, at)| steering.is_set(*at)).collect();

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use ebb_policy::units::Nanos;
 use ebb_policy::{InForce, Outcome};
 
+use crate::act::contact::Verdict;
 use crate::act::cpusets::{self, Cpusets};
 use crate::act::knob::{Place, online};
 use crate::act::originals::State;
 use crate::act::owned::StateError;
-use crate::act::steering::Steering;
+use crate::act::steering::{Steering, worse};
 use crate::act::tasks::{Bound, Tasks};
 use crate::find::layout::{Core, Layout, ParkBy};
 use crate::find::machine::Machine;
@@ -85,6 +86,15 @@ impl Parking {
         Some(Self { how, groups, away, plan, tasks, saved, state, trouble })
     }
 
+    /// What is set to park cores.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        place(match &self.how {
+            How::Cpusets(_) => ParkBy::Cpuset,
+            How::Offline { .. } => ParkBy::Offline,
+        })
+    }
+
     /// The CPUs that are offline for it.
     #[must_use]
     pub fn offline(&self, steering: &Steering) -> Vec<u16> {
@@ -151,31 +161,55 @@ impl Parking {
         }
     }
 
+    /// Parks one core and gives it back, with all that this needs.
+    pub fn attempt(&mut self, steering: &mut Steering) -> Option<Verdict> {
+        let now = Nanos::ZERO;
+        let all: Vec<_> = self.groups.iter().map(|cores| cores.len() as u16).collect();
+        let mut fewer = all.clone();
+        *fewer.iter_mut().find(|cores| **cores > 1)? -= 1;
+        let outcome = self.set_active(fewer, steering, now);
+        let is_parked = self.count(steering) > 0;
+        self.plan = (all, Vec::new());
+        let back = match &self.how {
+            How::Cpusets(cpusets) => cpusets.give_back(steering, now),
+            How::Offline { at, .. } => steering.set(*at, None, now),
+        };
+        let trouble = self.settle(back == Outcome::Done, steering).err();
+        if is_parked && worse(back, outcome) == Outcome::Done && trouble.is_none() {
+            return Some(Verdict::Works);
+        }
+        let told = steering.notices().into_iter();
+        let told = told.map(|notice| format!("{}: {}", notice.place, notice.text)).chain(trouble);
+        let told = Vec::from_iter(told).join("; ");
+        let needed = || "tasks need each of the cores".to_owned();
+        Some(Verdict::NotYet(if told.is_empty() { needed() } else { told }))
+    }
+
     /// Parks what is not to be active.
     pub fn set(&mut self, given: &InForce, steering: &mut Steering, now: Nanos) -> Outcome {
-        let (outcome, trouble) = match self.planned(given, steering, now) {
+        let asked = (0..self.groups.len()).map(|at| given.group(at).active).collect();
+        self.set_active(asked, steering, now)
+    }
+
+    fn set_active(&mut self, asked: Vec<u16>, steering: &mut Steering, now: Nanos) -> Outcome {
+        let (outcome, trouble) = match self.planned(asked, steering, now) {
             Ok(()) => self.put(steering, now),
             Err(error) => (Outcome::Refused, Some(format!("cores stay as they are: {error}"))),
         };
         if trouble != self.trouble {
-            let place = match &self.how {
-                How::Cpusets(_) => cpusets::controller(),
-                How::Offline { .. } => Place::Offline,
-            };
-            trouble.iter().for_each(|text| steering.tell(place.clone(), text.clone()));
+            trouble.iter().for_each(|text| steering.tell(self.place(), text.clone()));
             self.trouble = trouble;
         }
         outcome
     }
 
-    /// Sees to it that the plan is one for what is `given`, and that what it changes is on disk.
+    /// Sees to it that the plan is one for the active cores `asked` for, and that what it changes is on disk.
     fn planned(
         &mut self,
-        given: &InForce,
+        asked: Vec<u16>,
         steering: &mut Steering,
         now: Nanos,
     ) -> Result<(), StateError> {
-        let asked: Vec<_> = (0..self.groups.len()).map(|at| given.group(at).active).collect();
         let is_all = |(cores, asked): (&Vec<Core>, &u16)| cores.len() <= usize::from(*asked);
         let parks = !self.groups.iter().zip(&asked).all(is_all);
         let mut is_new = false;
@@ -206,16 +240,22 @@ impl Parking {
         if is_over || trouble.is_some() {
             return (outcome, trouble);
         }
+        (outcome, self.settle(outcome == Outcome::Done, steering).err())
+    }
+
+    /// Binds tasks to what is left of their CPUs; they are their owners' once `done` brought all
+    /// cores back.
+    fn settle(&mut self, done: bool, steering: &Steering) -> Result<(), String> {
         // Each time, whatever of it was taken: whatever touches a cpuset, a CPU that comes or goes
         // as well, makes Linux before 6.2 forget.
         let settled = self.tasks.settle(&self.parked(steering));
         let settled = settled.map_err(|unsettled| unsettled.to_string());
-        if settled.is_ok() && outcome == Outcome::Done && self.plan.1.is_empty() {
+        if settled.is_ok() && done && self.plan.1.is_empty() {
             self.tasks.let_go();
         }
         // What they are bound to now tells Ebb's doing from their owners', after a kill as well.
         let saved = self.save(self.tasks.all()).map_err(|error| error.to_string());
-        (outcome, settled.and(saved).err())
+        settled.and(saved)
     }
 
     /// Keeps everybody from `parked`.

@@ -1,6 +1,7 @@
 //! Sets everything back: in order, past failures, read back.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -12,8 +13,11 @@ use crate::act::tasks::Tasks;
 use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys};
 
-/// So long, all places together, is waited for what the kernel does later.
+/// So long, all places together, is waited for what the kernel does later and drives that are slow.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A drive that has not answered is asked again after so long.
+const NAP: Duration = Duration::from_millis(20);
 
 /// What became of one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -216,7 +220,17 @@ fn one(
     if knob.is_steered(sys) {
         return Outcome::Already;
     }
-    match knob.set(sys, last, |is| is == last, patience) {
+    let set = loop {
+        let begun = Instant::now();
+        match knob.set(sys, last, |is| is == last, patience) {
+            Err(Absent::Silent { .. }) if !patience.is_zero() => {
+                thread::sleep(NAP);
+                *patience = patience.saturating_sub(begun.elapsed());
+            }
+            set => break set,
+        }
+    };
+    match set {
         Ok((before, after)) => match after == last || knob.is_manual(sys, last, &after) {
             true if before == after => Outcome::Already,
             true => Outcome::Restored { from: before },

@@ -37,8 +37,7 @@ impl Patient {
         question: impl FnOnce(&mut dyn Admin) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
         let answer = self.drive.ask(|drive| question(drive.as_mut()));
-        let silent = |error: String| Absent::Failed { path: self.name.clone(), error };
-        answer.map_err(|silence| silent(silence.to_string()))?
+        answer.map_err(|silence| Absent::Silent { path: self.name.clone(), silence })?
     }
 }
 
