@@ -3,6 +3,7 @@
 
 use ebb_host::RestoreOutcome;
 use proptest::prelude::*;
+use serde_json::Value;
 
 use crate::acting::{Bench, parked};
 use crate::tree::{Tree, intel};
@@ -87,6 +88,31 @@ fn after_a_kill_they_are_set_back_too() {
     );
     assert_eq!(all(&bench), found);
     assert_eq!(bench.restore(), []);
+}
+
+/// What is about to be is on disk first; killed before it is true, a task has what it had.
+#[test]
+fn after_a_kill_before_they_are_bound_they_are_set_back_too() {
+    let mut bench = bench();
+    let found = all(&bench);
+    park(&mut bench, 5);
+    let file = bench.state.path().join("originals.json");
+    let mut saved: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    for task in saved["tasks"].as_array_mut().unwrap() {
+        task["was"] = task["now"].clone();
+        task["now"] = task["cpus"].clone();
+    }
+    std::fs::write(&file, saved.to_string()).unwrap();
+    // As the group's list was while cores were parked.
+    bench.tree.put("sys/fs/cgroup/system.slice/cpuset.cpus.effective", "0-3,5,8-11,13");
+    assert_eq!(bound(&bench.tree, 200), "5");
+    bench.restore();
+    bench.tree.put("sys/fs/cgroup/system.slice/cpuset.cpus.effective", ALL);
+    bench.restore();
+    assert_eq!(
+        (bound(&bench.tree, 100), bound(&bench.tree, 200)),
+        (found[0].clone(), found[1].clone())
+    );
 }
 
 #[test]

@@ -36,8 +36,12 @@ pub struct Bound {
     pub start: u64,
     /// What it was bound to when Ebb first saw it, such as `0-3,8`.
     pub cpus: String,
-    /// What Ebb leaves it of that at the moment.
+    /// What Ebb leaves it of that at the moment, or is about to.
     pub now: String,
+    /// What it had left until then: on disk before `now` is true, so that a kill in between is not
+    /// taken for an owner's doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<String>,
     /// Whether it is the kernel's own.
     pub kernel: bool,
     /// The folder of its control group.
@@ -144,7 +148,11 @@ impl Tasks {
     #[must_use]
     pub fn saved(&self, parked: &[u16]) -> Vec<Bound> {
         let active = self.without(parked);
-        let then = |bound: &Bound| Bound { now: cpu_list(&left(bound, &active)), ..bound.clone() };
+        let then = |bound: &Bound| Bound {
+            now: cpu_list(&left(bound, &active)),
+            was: Some(bound.now.clone()),
+            ..bound.clone()
+        };
         self.bound.values().map(then).collect()
     }
 
@@ -165,9 +173,10 @@ impl Tasks {
         if let Some(known) = before.get(&number).filter(|known| known.start == stat.start) {
             let group = group.clone().or_else(|| self.group(task));
             // Somebody has bound it anew. What is free was not set so, but forgotten.
-            let anew = !self.is_forgotten(&is, group.as_deref()) && !self.is_same(&is, &known.now);
+            let is_was = self.is_ours(&is, known) && !self.is_same(&is, &known.now);
+            let anew = !self.is_forgotten(&is, group.as_deref()) && !self.is_ours(&is, known);
             let cpus = if anew { text.clone() } else { known.cpus.clone() };
-            let now = if anew { text } else { known.now.clone() };
+            let now = if anew || is_was { text } else { known.now.clone() };
             return Some(Bound { cpus, now, group, ..known.clone() });
         }
         if free || stat.flags & PF_NO_SETAFFINITY != 0 || stat.policy == DEADLINE {
@@ -184,7 +193,7 @@ impl Tasks {
         let own = || self.sys.bound(task).map_or(text.clone(), |all| cpu_list(&all));
         let cpus = from.map_or_else(own, |from| from.cpus.clone());
         let (start, kernel) = (stat.start, stat.is_kernel());
-        Some(Bound { task: number, start, cpus, now: text, kernel, group })
+        Some(Bound { task: number, start, cpus, now: text, was: None, kernel, group })
     }
 
     /// The folder of a task's control group.
@@ -226,6 +235,12 @@ impl Tasks {
         let lacks = self.online(&all).iter().filter(|cpu| !is.contains(cpu)).count();
         let others = self.online(is).iter().any(|cpu| !all.contains(cpu));
         self.is_free(is, group) || lacks <= THREADS && !others && lacks < all.len() - lacks
+    }
+
+    /// Whether it is what Ebb has left of its own, or had.
+    fn is_ours(&self, is: &[u16], bound: &Bound) -> bool {
+        let was = bound.was.as_deref();
+        self.is_same(is, &bound.now) || was.is_some_and(|was| self.is_same(is, was))
     }
 
     fn is_same(&self, is: &[u16], list: &str) -> bool {
@@ -299,7 +314,7 @@ impl Tasks {
         let own = left(bound, &all);
         if self.online(&is) != self.online(&own) {
             let group = bound.group.as_deref();
-            let ours = self.is_forgotten(&is, group) || self.is_same(&is, &bound.now);
+            let ours = self.is_forgotten(&is, group) || self.is_ours(&is, bound);
             let is_it = |stat: Stat| stat.start == bound.start && stat.policy != DEADLINE;
             if !ours || !Stat::of(&self.sys, &task).is_some_and(is_it) {
                 return Ok(());
@@ -311,12 +326,13 @@ impl Tasks {
         }
         // What Linux has made of it: a CPU may have gone at this very moment.
         let is = self.sys.bound(&task).unwrap_or(own);
-        bound.now = cpu_list(&is);
+        (bound.now, bound.was) = (cpu_list(&is), None);
         if parked.is_empty() { self.is_whole(bound, &is) } else { Ok(()) }
     }
 
     /// That nothing of a task's own is lost for good: Linux before 6.2 binds to CPUs online alone.
-    /// It may lack what its group lacks, of CPUs that have been there all the time.
+    /// It may lack what a list keeps its group from, of CPUs that have been there all the time.
+    /// What the kernel says to be in effect comes later than a CPU does, and is no reason.
     fn is_whole(&mut self, bound: &Bound, is: &[u16]) -> Result<(), Absent> {
         let mut missing = cpus(&bound.cpus).unwrap_or_default();
         missing.retain(|cpu| !is.contains(cpu));
@@ -325,10 +341,13 @@ impl Tasks {
         }
         let stayed = self.online(&missing);
         self.begin();
-        let (here, usual) = (self.online(&stayed), usual(&self.sys));
-        let all = self.cpus_of(bound.group.as_deref());
-        let lacks = |cpu: &u16| here.contains(cpu) && usual.contains(cpu) && !all.contains(cpu);
-        if missing.iter().all(lacks) {
+        let here = self.online(&stayed);
+        let folders =
+            std::iter::successors(bound.group.as_deref(), |at| Some(at.rsplit_once('/')?.0));
+        let lists = folders.filter_map(|at| self.sys.cpus(format!("{at}/cpuset.cpus")).ok());
+        let lists: Vec<_> = lists.filter(|list| !list.is_empty()).collect();
+        let lacks = |cpu: &u16| lists.iter().any(|list| !list.contains(cpu));
+        if missing.iter().all(|cpu| here.contains(cpu) && lacks(cpu)) {
             return Ok(());
         }
         let error = format!("some of its CPUs {} are offline", bound.cpus);
@@ -426,6 +445,7 @@ mod tests {
             start: 7,
             cpus: cpus.to_owned(),
             now: cpus.to_owned(),
+            was: None,
             kernel: false,
             group: None,
         };
