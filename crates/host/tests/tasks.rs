@@ -99,7 +99,7 @@ fn after_a_kill_before_they_are_bound_they_are_set_back_too() {
     let file = bench.state.path().join("originals.json");
     let mut saved: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     for task in saved["tasks"].as_array_mut().unwrap() {
-        task["was"] = task["now"].clone();
+        task["changing"] = true.into();
         task["now"] = task["cpus"].clone();
     }
     std::fs::write(&file, saved.to_string()).unwrap();

@@ -248,7 +248,11 @@ impl Parking {
     fn settle(&mut self, done: bool, steering: &Steering) -> Result<(), String> {
         // Each time, whatever of it was taken: whatever touches a cpuset, a CPU that comes or goes
         // as well, makes Linux before 6.2 forget.
-        let settled = self.tasks.settle(&self.parked(steering));
+        let parked = self.parked(steering);
+        if self.tasks.are_loose(&parked) {
+            self.save(self.tasks.saved(&parked)).map_err(|error| error.to_string())?;
+        }
+        let settled = self.tasks.settle(&parked);
         let settled = settled.map_err(|unsettled| unsettled.to_string());
         if settled.is_ok() && done && self.plan.1.is_empty() {
             self.tasks.let_go();

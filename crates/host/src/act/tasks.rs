@@ -38,10 +38,10 @@ pub struct Bound {
     pub cpus: String,
     /// What Ebb leaves it of that at the moment, or is about to.
     pub now: String,
-    /// What it had left until then: on disk before `now` is true, so that a kill in between is not
-    /// taken for an owner's doing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub was: Option<String>,
+    /// Whether `now` is not yet true: after a kill in between, any part of its own CPUs is Ebb's
+    /// doing and not its owner's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changing: bool,
     /// Whether it is the kernel's own.
     pub kernel: bool,
     /// The folder of its control group.
@@ -150,7 +150,7 @@ impl Tasks {
         let active = self.without(parked);
         let then = |bound: &Bound| Bound {
             now: cpu_list(&left(bound, &active)),
-            was: Some(bound.now.clone()),
+            changing: true,
             ..bound.clone()
         };
         self.bound.values().map(then).collect()
@@ -173,10 +173,12 @@ impl Tasks {
         if let Some(known) = before.get(&number).filter(|known| known.start == stat.start) {
             let group = group.clone().or_else(|| self.group(task));
             // Somebody has bound it anew. What is free was not set so, but forgotten.
-            let is_was = self.is_ours(&is, known) && !self.is_same(&is, &known.now);
-            let anew = !self.is_forgotten(&is, group.as_deref()) && !self.is_ours(&is, known);
-            let cpus = if anew { text.clone() } else { known.cpus.clone() };
-            let now = if anew || is_was { text } else { known.now.clone() };
+            let forgotten = self.is_forgotten(&is, group.as_deref());
+            let cpus = match forgotten || self.is_ours(&is, known) {
+                true => known.cpus.clone(),
+                false => text.clone(),
+            };
+            let now = if forgotten { known.now.clone() } else { text };
             return Some(Bound { cpus, now, group, ..known.clone() });
         }
         if free || stat.flags & PF_NO_SETAFFINITY != 0 || stat.policy == DEADLINE {
@@ -193,7 +195,7 @@ impl Tasks {
         let own = || self.sys.bound(task).map_or(text.clone(), |all| cpu_list(&all));
         let cpus = from.map_or_else(own, |from| from.cpus.clone());
         let (start, kernel) = (stat.start, stat.is_kernel());
-        Some(Bound { task: number, start, cpus, now: text, was: None, kernel, group })
+        Some(Bound { task: number, start, cpus, now: text, changing: false, kernel, group })
     }
 
     /// The folder of a task's control group.
@@ -237,10 +239,10 @@ impl Tasks {
         self.is_free(is, group) || lacks <= THREADS && !others && lacks < all.len() - lacks
     }
 
-    /// Whether it is what Ebb has left of its own, or had.
+    /// Whether it is what Ebb has left of its own.
     fn is_ours(&self, is: &[u16], bound: &Bound) -> bool {
-        let was = bound.was.as_deref();
-        self.is_same(is, &bound.now) || was.is_some_and(|was| self.is_same(is, was))
+        let own = cpus(&bound.cpus).unwrap_or_default();
+        self.is_same(is, &bound.now) || bound.changing && is.iter().all(|cpu| own.contains(cpu))
     }
 
     fn is_same(&self, is: &[u16], list: &str) -> bool {
@@ -277,6 +279,31 @@ impl Tasks {
         self.active == self.usual
     }
 
+    /// Whether one is not bound to what its group has of its CPUs where `parked` are parked.
+    #[must_use]
+    pub fn are_loose(&mut self, parked: &[u16]) -> bool {
+        self.begin();
+        let mut all = std::mem::take(&mut self.bound);
+        let is_loose = |bound: &mut Bound| {
+            let Ok(is) = self.sys.affinity(&bound.task.to_string()) else { return false };
+            let own = self.own(bound, parked);
+            self.online(&is) != self.online(&own)
+        };
+        let loose = all.values_mut().any(is_loose);
+        self.bound = all;
+        loose
+    }
+
+    /// What its group has of a task's CPUs where `parked` are parked.
+    fn own(&mut self, bound: &mut Bound, parked: &[u16]) -> Vec<u16> {
+        if bound.group.is_none() {
+            bound.group = self.group(&bound.task.to_string());
+        }
+        let mut all = self.cpus_of(bound.group.as_deref()).to_vec();
+        all.retain(|cpu| !parked.contains(cpu));
+        left(bound, &all)
+    }
+
     /// Sees to it that each is bound to what its group has of its CPUs where `parked` are parked,
     /// but those that somebody has bound anew.
     ///
@@ -306,12 +333,7 @@ impl Tasks {
     fn bind(&mut self, bound: &mut Bound, parked: &[u16]) -> Result<(), Absent> {
         let task = bound.task.to_string();
         let Ok(is) = self.sys.affinity(&task) else { return Ok(()) };
-        if bound.group.is_none() {
-            bound.group = self.group(&task);
-        }
-        let all = self.cpus_of(bound.group.as_deref()).to_vec();
-        let all: Vec<_> = all.into_iter().filter(|cpu| !parked.contains(cpu)).collect();
-        let own = left(bound, &all);
+        let own = self.own(bound, parked);
         if self.online(&is) != self.online(&own) {
             let group = bound.group.as_deref();
             let ours = self.is_forgotten(&is, group) || self.is_ours(&is, bound);
@@ -326,7 +348,7 @@ impl Tasks {
         }
         // What Linux has made of it: a CPU may have gone at this very moment.
         let is = self.sys.bound(&task).unwrap_or(own);
-        (bound.now, bound.was) = (cpu_list(&is), None);
+        (bound.now, bound.changing) = (cpu_list(&is), false);
         if parked.is_empty() { self.is_whole(bound, &is) } else { Ok(()) }
     }
 
@@ -334,9 +356,10 @@ impl Tasks {
     /// It may lack what a list keeps its group from, of CPUs that have been there all the time.
     /// What the kernel says to be in effect comes later than a CPU does, and is no reason.
     fn is_whole(&mut self, bound: &Bound, is: &[u16]) -> Result<(), Absent> {
-        let mut missing = cpus(&bound.cpus).unwrap_or_default();
-        missing.retain(|cpu| !is.contains(cpu));
-        if missing.is_empty() {
+        let own = cpus(&bound.cpus).unwrap_or_default();
+        let missing: Vec<_> = own.iter().copied().filter(|cpu| !is.contains(cpu)).collect();
+        // Where none of its own was there, it has been given all others.
+        if missing.is_empty() && is.iter().all(|cpu| own.contains(cpu)) {
             return Ok(());
         }
         let stayed = self.online(&missing);
@@ -347,7 +370,8 @@ impl Tasks {
         let lists = folders.filter_map(|at| self.sys.cpus(format!("{at}/cpuset.cpus")).ok());
         let lists: Vec<_> = lists.filter(|list| !list.is_empty()).collect();
         let lacks = |cpu: &u16| lists.iter().any(|list| !list.contains(cpu));
-        if missing.iter().all(|cpu| here.contains(cpu) && lacks(cpu)) {
+        let all = |cpus: &[u16]| cpus.iter().all(|cpu| here.contains(cpu) && lacks(cpu));
+        if !missing.is_empty() && all(&missing) {
             return Ok(());
         }
         let error = format!("some of its CPUs {} are offline", bound.cpus);
@@ -445,7 +469,7 @@ mod tests {
             start: 7,
             cpus: cpus.to_owned(),
             now: cpus.to_owned(),
-            was: None,
+            changing: false,
             kernel: false,
             group: None,
         };
