@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Bytes, Nanos};
 pub use ebb_record::parts::FileReport;
 use ebb_trace::files::Patient;
-use ebb_trace::transform::{cut, fold, merge, rate, spread};
+use ebb_trace::transform::{cut, fold, merge, rate, repeat, spread};
 use ebb_trace::{
     OpenOptions, Reader, Request, STDIN, Skipped, Source, TraceError, check_start, files, open,
     open_file,
@@ -20,8 +20,11 @@ use ebb_trace::{
 use crate::args::{Changes, Reading};
 use crate::exit::{Unwritten, usage};
 use crate::flow::Flow;
-use crate::server::Server;
+use crate::interrupt;
 use crate::text::printable;
+
+/// Devices to fold a trace onto, and the capacity of each.
+pub type Volumes = (u16, Bytes);
 
 /// Traces and how to read and change them; opened anew for each run.
 pub struct Traces {
@@ -199,10 +202,10 @@ impl Traces {
     }
 
     /// Whether it can be opened, without reading it.
-    pub fn check(&self, server: Option<&Server>) -> Result<()> {
+    pub fn check(&self, onto: Option<Volumes>) -> Result<()> {
         match &self.flow {
-            Some(flow) => flow.begin(|| self.open_all(server)).map(|_| ()),
-            None => self.open_all(server).map(|_| ()),
+            Some(flow) => flow.begin(|| self.open_all(onto)).map(|_| ()),
+            None => self.open_all(onto).map(|_| ()),
         }
     }
 
@@ -217,14 +220,46 @@ impl Traces {
         Some(Nanos((length.0 as f64 / self.changes.rate_scale.unwrap_or(1.0)) as u64))
     }
 
-    /// Opens the files, folded onto `server` if one is given.
-    pub fn open(&self, server: Option<&Server>) -> Result<(Box<dyn Source>, Watch)> {
-        let Some(flow) = &self.flow else { return self.open_all(server) };
-        let watch = flow.begin(|| self.open_all(server))?;
+    /// Opens the files, folded onto devices if such are given.
+    pub fn open(&self, onto: Option<Volumes>) -> Result<(Box<dyn Source>, Watch)> {
+        let Some(flow) = &self.flow else { return self.open_all(onto) };
+        let watch = flow.begin(|| self.open_all(onto))?;
         Ok((flow.reader(), watch))
     }
 
-    fn open_all(&self, server: Option<&Server>) -> Result<(Box<dyn Source>, Watch)> {
+    /// The same without end, again and again.
+    pub fn open_again(self: &Arc<Self>, onto: Option<Volumes>) -> Result<(Box<dyn Source>, Watch)> {
+        let (first, watch) = self.open(onto)?;
+        let traces = Arc::clone(self);
+        let open = move || match traces.open_all(onto) {
+            Ok((source, _)) => Ok(source),
+            Err(error) => Err(error.downcast::<TraceError>().unwrap_or_else(|error| {
+                let (file, source) = (traces.names().join(", "), io::Error::other(error));
+                TraceError::Io { file, source }
+            })),
+        };
+        Ok((Box::new(repeat(first, open)), watch))
+    }
+
+    /// When the last request comes, and how many there are, by reading them all; `None` where they
+    /// can be read only once, or cannot be.
+    pub fn extent(&self) -> Option<(Nanos, u64)> {
+        if self.flows() {
+            return None;
+        }
+        let (mut source, _) = self.open_all(None).ok()?;
+        let (mut batch, mut extent) = (Vec::new(), None);
+        loop {
+            interrupt::leave_if_asked();
+            source.fill(&mut batch).ok()?;
+            let Some(request) = batch.last() else { return extent };
+            let before = extent.map_or(0, |(_, count)| count);
+            extent = Some((request.at, before + batch.len() as u64));
+            batch.clear();
+        }
+    }
+
+    fn open_all(&self, onto: Option<Volumes>) -> Result<(Box<dyn Source>, Watch)> {
         let watch = Watch::default();
         let mut sources = Vec::new();
         for file in &self.files {
@@ -244,8 +279,7 @@ impl Traces {
         if let Some(factor) = self.changes.rate_scale {
             source = Box::new(rate(source, factor)?);
         }
-        if let Some(server) = server {
-            let (devices, capacity) = server.volumes();
+        if let Some((devices, capacity)) = onto {
             source = Box::new(fold(source, &self.names().join(", "), devices, capacity)?);
         }
         Ok((source, watch))

@@ -35,6 +35,7 @@ mod scrub;
 mod serve;
 mod serve_limits;
 mod sim;
+mod steady;
 mod tidy;
 mod tls;
 mod trace;

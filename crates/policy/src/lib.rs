@@ -25,6 +25,7 @@ pub use contract::names::Names;
 pub use contract::policy::{Policy, PolicyError};
 pub use contract::request::{Conflict, Owner, Request, Wish, Wishes};
 pub use contract::row::{Aggregation, Domain, Unit};
+pub use contract::settling::Settling;
 pub use contract::signal::Signal;
 pub use contract::signals::{
     CoolingSignals, DriveSignals, FanSignals, GroupSignals, IoSignals, JobSignals, OpSignals,

@@ -6,7 +6,7 @@ use crate::cpu::{Adaptors, Constant, Native, Ondemand, Pacer, PacerParams, Pacer
 use crate::ssd::{Apst, Pacman, PacmanPlus, Predictor, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
-use crate::{Control, Policy, PolicyError, Request, Signals, Steward};
+use crate::{Control, Policy, PolicyError, Request, Settling, Signals, Steward};
 
 pub(crate) mod stated;
 
@@ -62,6 +62,7 @@ pub struct Entry {
     pub owns: &'static [Control],
     /// The parameters that may be stated after its name.
     pub takes: &'static [&'static str],
+    settles: Settles,
     make: Make,
 }
 
@@ -89,6 +90,16 @@ impl Entry {
     }
 }
 
+/// By the requests per second.
+type Settles = fn(&Settings, f64) -> Settling;
+/// What takes each period as it comes.
+const AT_ONCE: Settles = |_, _| Settling::after(1);
+/// The loops that steer by temperatures (`cooling/pi.rs`: minutes), past the slowest of them.
+const WARM: Settles = |_, _| Settling::after(1_000);
+/// Two of PACMAN's windows, and one to move (`ssd/pacman.rs`).
+const CAPPING: Settles = |_, _| Settling::after(15);
+const PACING: Settles = |settings, iops| params(settings, &Stated::default()).settling(iops);
+
 type Make = fn(&Topology, &Settings, &Stated) -> Result<Box<dyn Policy>, PolicyError>;
 
 /// Every policy, in the order of the docs.
@@ -98,6 +109,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "everything on: all cores at the highest frequency, drives uncapped",
         owns: owns::NOTHING,
         takes: &[],
+        settles: |_, _| Settling::AT_ONCE,
         make: |_, _, _| Ok(Box::new(Native)),
     },
     Entry {
@@ -105,6 +117,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "one fixed frequency and share of the cores: constant(ghz=2, cores=0.5)",
         owns: owns::SPEED,
         takes: &["ghz", "cores"],
+        settles: |_, _| Settling::AT_ONCE,
         make: |topology, _, stated| {
             Ok(Box::new(Constant::new(topology, stated.get("ghz"), stated.get("cores"))?))
         },
@@ -114,6 +127,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "Linux's governor: frequency by the utilisation of the busiest core",
         owns: owns::GOVERNOR,
         takes: &[],
+        settles: AT_ONCE,
         make: |topology, _, _| Ok(Box::new(Ondemand::new(topology))),
     },
     Entry {
@@ -121,6 +135,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "cores and frequency follow the load within a tolerated latency increase (plf)",
         owns: owns::CORES,
         takes: PACER,
+        settles: PACING,
         make: |topology, settings, stated| pacer(topology, settings, stated, Adaptors::Both),
     },
     Entry {
@@ -128,6 +143,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "PACER with its Core Adaptor only",
         owns: owns::CORES,
         takes: PACER,
+        settles: PACING,
         make: |topology, settings, stated| pacer(topology, settings, stated, Adaptors::Cores),
     },
     Entry {
@@ -135,6 +151,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "PACER with its Freq Adaptor only",
         owns: owns::CORES,
         takes: PACER,
+        settles: PACING,
         make: |topology, settings, stated| pacer(topology, settings, stated, Adaptors::Frequency),
     },
     Entry {
@@ -142,6 +159,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "our own variant: PACER with cores recalled within milliseconds, and idle drives",
         owns: owns::PLUS,
         takes: PACER,
+        settles: |settings, iops| PacerPlus::settling(params(settings, &Stated::default()), iops),
         make: |topology, settings, stated| {
             Ok(Box::new(PacerPlus::new(topology, params(settings, stated))?))
         },
@@ -151,6 +169,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "drives use idle states that wake up within the tolerated latency increase (plf)",
         owns: owns::IDLE,
         takes: &[],
+        settles: |_, _| Settling::after(20),
         make: |topology, settings, _| Ok(Box::new(Apst::new(topology, settings.plf))),
     },
     Entry {
@@ -158,6 +177,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "static storage power capping: one uniform drive cap that fits the budget",
         owns: owns::DRIVES,
         takes: &[],
+        settles: |_, _| Settling::AT_ONCE,
         make: |topology, settings, _| Ok(Box::new(Sspc::new(topology, settings.ssd_budget)?)),
     },
     Entry {
@@ -165,6 +185,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "drive caps follow the measured power of each drive, within a budget",
         owns: owns::DRIVES,
         takes: PACMAN,
+        settles: CAPPING,
         make: |topology, settings, stated| {
             let alpha = stated.or("alpha", Predictor::ALPHA);
             let beta = stated.or("beta", Predictor::BETA);
@@ -176,6 +197,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "PACMAN predicting with the mean power alone",
         owns: owns::DRIVES,
         takes: &[],
+        settles: CAPPING,
         make: |topology, settings, _| Ok(Box::new(Pacman::mean(topology, settings.ssd_budget)?)),
     },
     Entry {
@@ -183,6 +205,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "PACMAN predicting with an exponential moving average",
         owns: owns::DRIVES,
         takes: &[],
+        settles: CAPPING,
         make: |topology, settings, _| Ok(Box::new(Pacman::ema(topology, settings.ssd_budget)?)),
     },
     Entry {
@@ -190,6 +213,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "our own variant: every half second, watts where they serve the most bytes",
         owns: owns::DRIVES,
         takes: &[],
+        settles: CAPPING,
         make: |topology, settings, _| Ok(Box::new(PacmanPlus::new(topology, settings.ssd_budget)?)),
     },
     Entry {
@@ -197,6 +221,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "fans at one fixed duty, full speed by default: fixed-fans(duty=0.5)",
         owns: owns::AIR,
         takes: &["duty"],
+        settles: |_, _| Settling::AT_ONCE,
         make: |topology, _, stated| Ok(Box::new(FixedFans::new(topology, stated.or("duty", 1.0))?)),
     },
     Entry {
@@ -204,6 +229,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "jobs spread evenly, fans by a PI loop: the default that EADC is compared with",
         owns: owns::FANS,
         takes: &[],
+        settles: WARM,
         make: |topology, _, _| Ok(Box::new(Dlb::new(topology))),
     },
     Entry {
@@ -211,6 +237,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "jobs moved from the hottest socket and throttled near the emergency, PI fans",
         owns: owns::HEAT,
         takes: &[],
+        settles: WARM,
         make: |topology, _, _| Ok(Box::new(Dtm::new(topology))),
     },
     Entry {
@@ -218,6 +245,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "placement and fans together, at the lowest fan speed that keeps the limit",
         owns: owns::FANS,
         takes: &[],
+        settles: WARM,
         make: |topology, _, _| Ok(Box::new(Jetc::new(topology))),
     },
     Entry {
@@ -225,6 +253,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "fans, jobs and admission by temperature and by the disks' loss from vibration",
         owns: owns::CLIMATE,
         takes: EADC,
+        settles: WARM,
         make: |topology, settings, stated| {
             let params = stated.applied(EADC_PARAMS, EadcParams::default());
             Ok(Box::new(Eadc::new(topology, settings.curve.clone(), &params)?))
@@ -235,6 +264,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "our own variant: fans and frequencies together, for the least energy per job",
         owns: owns::CLIMATE_PLUS,
         takes: PLUS,
+        settles: WARM,
         make: |topology, settings, stated| {
             let params = stated.applied(PLUS_PARAMS, PlusParams::default());
             Ok(Box::new(EadcPlus::new(topology, settings.curve.clone(), &params)?))
@@ -323,6 +353,15 @@ pub fn idle(
     let parts = names(name).map(entry).collect::<Result<Vec<_>, _>>()?;
     let idle = parts.iter().filter_map(|entry| Some((entry.name, entry.idle(topology, settings)?)));
     Ok(idle.collect())
+}
+
+/// When the policies of `name`, `a+b`, have settled under a steady load of `iops`.
+///
+/// # Errors
+/// Unknown names.
+pub fn settling(name: &str, settings: &Settings, iops: f64) -> Result<Settling, PolicyError> {
+    let of = |part| Ok((entry(part)?.settles)(settings, iops));
+    names(name).map(of).try_fold(Settling::AT_ONCE, |all, part| Ok(all.and(part?)))
 }
 
 /// The controls that the policies of `name`, `a+b`, set.

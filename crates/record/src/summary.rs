@@ -34,6 +34,8 @@ pub struct Summary {
     /// Seed of everything random; absent of a machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Time at the start that is not counted, s.
+    pub warmup_seconds: f64,
     /// Tolerated relative increase of the mean latency over the first policy's.
     pub plf: f64,
     /// Budget of all drives together.
@@ -118,6 +120,12 @@ pub struct RunSummary {
     pub energy_joules: BTreeMap<&'static str, f64>,
     /// Mean power at the wall.
     pub mean_watts: Option<f64>,
+    /// The same of the time at the start that is not counted; absent without such a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub startup_watts: Option<f64>,
+    /// Why the means are not those of a year at this load; absent where they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<String>,
     /// Largest mean power of one control period.
     pub peak_watts: Option<f64>,
     /// Requests per second.
@@ -256,6 +264,7 @@ impl RunSummary {
             busy: busy.filter(|_| self.jobs.is_empty()),
             sla_kept: self.sla_kept,
             whole: self.trip.is_none(),
+            unsettled: self.unsettled.as_deref(),
         })
     }
 }

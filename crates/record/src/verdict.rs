@@ -28,6 +28,8 @@ pub struct Side<'a> {
     pub sla_kept: Option<bool>,
     /// Whether the run went to its end.
     pub whole: bool,
+    /// Why its means are not those of a year at this load.
+    pub unsettled: Option<&'a str>,
 }
 
 /// One policy against the first.
@@ -37,8 +39,11 @@ pub struct Verdict {
     pub policy: String,
     /// Mean power of the first policy's run less this one's; below 0 it draws more.
     pub saved_watts: f64,
-    /// The same over a year at this load.
-    pub saved_kwh_per_year: f64,
+    /// The same over a year at this load; `None` where the runs do not show it.
+    pub saved_kwh_per_year: Option<f64>,
+    /// Why they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<String>,
     /// The same as a share of the first policy's mean power.
     pub saved_share: f64,
     /// Requests completed per second against the first policy's: 0.1 for a tenth more.
@@ -69,10 +74,12 @@ impl Verdict {
             return None;
         }
         let saved_watts = first.watts - side.watts;
+        let unsettled = side.unsettled.or(first.unsettled);
         let mut verdict = Self {
             policy: side.policy.to_owned(),
             saved_watts,
-            saved_kwh_per_year: saved_watts * YEAR * 1e-3,
+            saved_kwh_per_year: unsettled.is_none().then_some(saved_watts * YEAR * 1e-3),
+            unsettled: unsettled.map(str::to_owned),
             saved_share: saved_watts / first.watts,
             throughput_change: side.iops / first.iops - 1.0,
             energy_per_request_change: (side.watts / side.iops) / (first.watts / first.iops) - 1.0,
@@ -90,11 +97,12 @@ impl Verdict {
         let share = percent(self.saved_share);
         let energy = self.energy_per_request_change;
         let power = match self.saved_share {
-            saved if saved > SAME => format!(
-                "{name} would save {watts} W of {first}'s power ({share}), {} kWh a year at this \
-                 load",
-                number(self.saved_kwh_per_year)
-            ),
+            saved if saved > SAME => {
+                let year = self.saved_kwh_per_year;
+                let year = year.map(|kwh| format!(", {} kWh a year at this load", number(kwh)));
+                let year = year.unwrap_or_default();
+                format!("{name} would save {watts} W of {first}'s power ({share}){year}")
+            }
             saved if saved < -SAME => {
                 format!("{name} draws {watts} W more than {first} ({share})")
             }
@@ -118,10 +126,13 @@ impl Verdict {
             Some(true) => format!("within the {}% allowed", short(plf * 100.0)),
             _ => format!("which breaks the {}% allowed", short(plf * 100.0)),
         };
+        let unsettled = self.unsettled.as_ref();
+        let unsettled = unsettled.map(|why| format!(" No figure for a year: {why}."));
         format!(
-            "{power}{work}. Cost: {}, {kept}; {}.",
+            "{power}{work}. Cost: {}, {kept}; {}.{}",
             latency("mean latency", self.latency_mean_change),
-            latency("p99", self.latency_p99_change)
+            latency("p99", self.latency_p99_change),
+            unsettled.unwrap_or_default()
         )
     }
 
@@ -152,6 +163,7 @@ mod tests {
         busy: Some(0.3),
         sla_kept: Some(true),
         whole: true,
+        unsettled: None,
     };
 
     fn told(side: Side<'_>) -> String {
@@ -167,6 +179,20 @@ mod tests {
             "pacer would save 50.00 W of native's power (12.5%), 438.0 kWh a year at this load. \
              Cost: mean latency +10.0%, within the 20% allowed; p99 +50.0%."
         );
+    }
+
+    #[test]
+    fn what_has_not_settled_is_not_told_for_a_year() {
+        let unsettled = Some("pacer takes up to 28 s to settle");
+        let verdict =
+            all(&[NATIVE, Side { watts: 350.0, unsettled, ..NATIVE }], 0.2).pop().unwrap();
+        assert_eq!((verdict.saved_watts, verdict.saved_kwh_per_year), (50.0, None));
+        assert!(!verdict.text.contains("kWh"), "{}", verdict.text);
+        let why = " No figure for a year: pacer takes up to 28 s to settle.";
+        assert!(verdict.text.ends_with(why), "{}", verdict.text);
+        let first = Side { unsettled, ..NATIVE };
+        let verdict = all(&[first, Side { watts: 350.0, ..NATIVE }], 0.2).pop().unwrap();
+        assert_eq!(verdict.saved_kwh_per_year, None, "nor against what has not");
     }
 
     #[test]

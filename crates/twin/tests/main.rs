@@ -15,6 +15,7 @@ mod jobs;
 mod limits;
 mod operating_point;
 mod policies;
+mod settling;
 mod thermal;
 mod thermal_faults;
 mod thermal_rest;

@@ -160,6 +160,9 @@ def job(
     words: Words = ()
     for name, value in stated.items():
         words += _words(where, name, value)
+    if not {"warmup", "experiment"} & set(stated):
+        # Runs that are compared count the same time, whatever policy each of them has.
+        words += ("--warmup=0s",)
     files = tuple(_files(folder, where, stated))
     return Job(
         key=_key(sorted(words), files, binary),

@@ -172,7 +172,7 @@ class _Bench:
         self, profile: str, trace: Path, seed: int, policies: Sequence[str]
     ) -> list[dict[str, Any]]:
         """The runs of these policies on one server, as `ebb sim --json` has them."""
-        words = (f"--profile={profile}", f"--trace={trace}", "--fold", f"--seed={seed}")
+        words = (f"--profile={profile}", f"--trace={trace}", "--fold", "--loop", f"--seed={seed}")
         job = Job(
             key="",
             words=(*words, *(f"--policy={policy}" for policy in policies)),
@@ -186,6 +186,12 @@ class _Bench:
             raise LabError("plan", record["error"], "Correct it, or leave the candidate out")
         runs: list[dict[str, Any]] = record["result"]["runs"]
         for run in runs:
+            if "unsettled" in run:
+                raise LabError(
+                    f"plan, {job.title}",
+                    f"nothing is known of a year: {run['unsettled']}",
+                    "Leave out the policy, or the candidate",
+                )
             if "trip" in run:
                 raise LabError(
                     f"plan, {job.title}",
@@ -323,7 +329,8 @@ def _conclusion(rows: list[Row], costs: dict[str, list[float]]) -> str:
 
 def _notes(question: Question, rows: list[Row]) -> list[str]:
     notes = [
-        "everything is modelled; the trace is taken for the load of all years",
+        "everything is modelled; the trace is taken for the load of all years, and played again "
+        "and again where policies settle later than it ends",
         "intervals are over layout and chance (seeds), not over how true profiles are",
         f"data are laid on servers in extents of {placement.EXTENT >> 20} MiB; latency is that of "
         "the busiest server; power is that of it and of others drawn by lot",

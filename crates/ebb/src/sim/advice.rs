@@ -17,20 +17,19 @@ pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Optio
     let first = sides.first()?;
     let busy = first.busy?;
     let nothing = verdicts.iter().all(Verdict::is_nothing);
-    if verdicts.is_empty() || (busy >= HARDLY && !nothing) {
+    // A verdict says what a run lacks that was too short to show anything.
+    let short = nothing && verdicts.iter().any(|verdict| verdict.unsettled.is_some());
+    if verdicts.is_empty() || short || (busy >= HARDLY && !nothing) {
         return None;
     }
     let iops = number(first.iops);
     let load = format!("{iops} IOPS keep this server's cores busy {} of the time", percent(busy));
     let faster = match is_trace {
-        true => "--rate-scale 10 plays the trace ten times as fast",
+        true => "--rate-scale 10 --loop plays it ten times as fast, again and again",
         false => "--pressure 30% raises the load",
     };
     Some(match nothing {
-        true => format!(
-            "{load} and give these policies nothing to do. --policy native --policy pacer shows \
-             what parking cores saves at low load; {faster}"
-        ),
+        true => format!("{load} and give these policies nothing to do; {faster}"),
         false => {
             format!("{load}: this compares little more than the power of an idle server. {faster}")
         }
@@ -66,6 +65,7 @@ mod tests {
         busy: Some(0.3),
         sla_kept: Some(true),
         whole: true,
+        unsettled: None,
     };
 
     #[test]

@@ -61,11 +61,12 @@ pub struct SimArgs {
     pub curve: Option<PathBuf>,
 
     /// Stop taking requests after this time [default: the whole trace; 1 min for a generated
-    /// workload without an end].
+    /// workload without an end, 148 s for the example].
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
 
-    /// Time at the start that is simulated but not counted [default: none].
+    /// Time at the start that is simulated but not counted [default: until all policies have
+    /// settled, where the run lasts long enough; 0s counts from the start].
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<Nanos>,
 
@@ -131,12 +132,17 @@ pub struct TraceInput {
     /// Fold devices and offsets onto those of the server.
     #[arg(long)]
     pub fold: bool,
+
+    /// Play it again and again, until --duration [default: until all policies have settled and
+    /// show what they save].
+    #[arg(long = "loop")]
+    pub again: bool,
 }
 
 impl TraceInput {
     /// The first option given that needs `--trace`.
     pub fn first_given(&self) -> Option<&'static str> {
-        let Self { reading, changes, fold, .. } = self;
+        let Self { reading, changes, fold, again, .. } = self;
         first(&[
             ("--format", reading.format.is_some()),
             ("--columns", reading.columns.is_some()),
@@ -145,6 +151,7 @@ impl TraceInput {
             ("--from", changes.from.is_some()),
             ("--to", changes.to.is_some()),
             ("--fold", *fold),
+            ("--loop", *again),
         ])
     }
 }

@@ -13,6 +13,7 @@ mod outcome;
 mod plan;
 mod polled;
 mod run;
+mod steady;
 mod summary;
 mod table;
 mod truth;

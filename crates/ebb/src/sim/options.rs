@@ -29,7 +29,7 @@ the load. To estimate the saving on your own trace:
   ebb sim --trace FILE --fold --policy native --policy ondemand --policy pacer
   ebb sim --list       policies, servers and workloads";
 
-/// The scenario of the example; its length keeps it to a few seconds of computing.
+/// The scenario of the example; its load keeps it to some seconds of computing.
 pub struct Example;
 
 impl Example {
@@ -37,12 +37,8 @@ impl Example {
     pub const WORKLOAD: &str = "rand-rw";
     pub const POLICIES: [&str; 3] = ["native", "ondemand", "pacer"];
     pub const PRESSURE: f64 = 0.03;
-    pub const DURATION: Nanos = Nanos::from_secs(30);
-
-    /// A third of it, in which pacer learns what native's latency is.
-    pub fn warmup(duration: Option<Nanos>) -> Nanos {
-        Nanos(duration.unwrap_or(Self::DURATION).min(Self::DURATION).0 / 3)
-    }
+    /// `pacer` settles and learns once more.
+    pub const DURATION: Nanos = Nanos::from_secs(148);
 }
 
 /// Whether nothing says what to simulate, so that the example is shown.

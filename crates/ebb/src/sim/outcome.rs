@@ -36,6 +36,8 @@ pub fn summary(result: &RunResult, limit: Option<f64>, budgeted: bool, faults: b
         seconds,
         energy_joules: [("total", total)].into_iter().chain(parts).collect(),
         mean_watts: per(total, seconds),
+        startup_watts: result.startup,
+        unsettled: None,
         peak_watts: Some(outcome.peak.0),
         iops: per(outcome.requests as f64, seconds),
         iops_per_watt: per(outcome.requests as f64, total),

@@ -1,6 +1,7 @@
 //! What is to be simulated: one server, one source of requests, several policies.
 
 use std::iter;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
@@ -42,7 +43,7 @@ pub fn is_foretold(policy: &str) -> bool {
 /// Where requests come from; made anew for each run.
 pub enum Requests {
     /// Trace files, perhaps folded onto the server.
-    Traces { traces: Traces, fold: bool },
+    Traces { traces: Arc<Traces>, fold: bool, again: bool },
     /// A generator.
     Generated(Box<WorkloadSpec>),
 }
@@ -137,17 +138,14 @@ impl Plan {
         options::something_to_run(args)?;
         let requests = requests(args, &policies)?;
         let campaign = if args.faults_wide { Faults::wide } else { Faults::seeded };
-        let plan = Self {
+        let mut plan = Self {
             duration: args.duration.or_else(|| duration(&requests, example)),
             settings,
             changes,
             requests,
             policies,
             server,
-            warmup: whole_periods(args.warmup.unwrap_or(match example {
-                true => Example::warmup(args.duration),
-                false => Nanos::ZERO,
-            })),
+            warmup: args.warmup.map_or(Nanos::ZERO, whole_periods),
             warmup_stated: args.warmup,
             seed: args.seed,
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
@@ -157,6 +155,7 @@ impl Plan {
             maximum: None,
             example,
         };
+        plan.settle()?;
         plan.check()?;
         Ok(plan)
     }
@@ -199,8 +198,8 @@ impl Plan {
         if self.maximum.is_none() && self.needs_maximum() {
             return Ok(()); // Built and checked once the maximum is known.
         }
-        if let Requests::Traces { traces, fold } = &self.requests {
-            return traces.check(fold.then_some(&self.server));
+        if let Requests::Traces { traces, fold, .. } = &self.requests {
+            return traces.check(fold.then(|| self.server.volumes()));
         }
         self.workload().map(|_| ())
     }
@@ -286,8 +285,10 @@ impl Plan {
     /// The requests, from their beginning.
     pub fn workload(&self) -> Result<(Workload, Watch)> {
         match &self.requests {
-            Requests::Traces { traces, fold } => {
-                let (source, watch) = traces.open(fold.then_some(&self.server))?;
+            Requests::Traces { traces, fold, again } => {
+                let onto = fold.then(|| self.server.volumes());
+                let opened = if *again { traces.open_again(onto) } else { traces.open(onto) };
+                let (source, watch) = opened?;
                 Ok((Workload::Open(source), watch))
             }
             Requests::Generated(spec) => {
@@ -431,8 +432,8 @@ pub fn requests(args: &SimArgs, policies: &[String]) -> Result<Requests> {
         let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;
         // Those that know the future read it first.
         let again = policies.iter().any(|name| name.starts_with("clairvoyant"));
-        let traces = traces.for_runs(policies.len(), again)?;
-        return Ok(Requests::Traces { traces, fold: input.fold });
+        let traces = Arc::new(traces.for_runs(policies.len(), again || input.again)?);
+        return Ok(Requests::Traces { traces, fold: input.fold, again: input.again });
     }
     let name = args.workload.workload.as_deref().unwrap_or(Example::WORKLOAD);
     let spec = options::workload(name, &args.workload)?;

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow};
 
+use ebb_policy::Settling;
 use ebb_policy::reactor::by_name;
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_record::summary::{Experiment, Latency, SCHEMA};
@@ -102,7 +103,9 @@ impl<'a> Plan<'a> {
         };
         let unknown = || usage("a polled server runs for a stated time: give --duration, or --to");
         let duration = args.duration.or(own).ok_or_else(unknown)?;
-        let warmup = args.warmup.unwrap_or(Nanos::ZERO);
+        let settling = names.iter().map(|name| settling(name, profile));
+        let settling = settling.fold(Settling::AT_ONCE, Settling::and);
+        let warmup = args.warmup.unwrap_or_else(|| settling.warmup(duration));
         options::something_counts(warmup, duration)?;
         Ok(Self { profile, names, requests, duration, warmup, seed: args.seed, plf: args.plf })
     }
@@ -110,8 +113,9 @@ impl<'a> Plan<'a> {
     /// The requests from their beginning, of which each device is one thread's.
     fn load(&self) -> Result<(Load, Watch)> {
         let spec = match &self.requests {
-            Requests::Traces { traces, .. } => {
-                let (source, watch) = traces.open(None)?;
+            Requests::Traces { traces, again, .. } => {
+                let opened = if *again { traces.open_again(None) } else { traces.open(None) };
+                let (source, watch) = opened?;
                 return Ok((Load::Trace(source), watch));
             }
             Requests::Generated(spec) => spec,
@@ -180,6 +184,7 @@ impl<'a> Plan<'a> {
                 Requests::Generated(spec) => spec.name.clone(),
             },
             seed: Some(self.seed),
+            warmup_seconds: self.warmup.seconds(),
             plf: self.plf,
             traces: watch.reports(),
             verdicts: verdict::all(&sides, self.plf),
@@ -187,6 +192,15 @@ impl<'a> Plan<'a> {
             runs,
             ..Summary::default()
         }
+    }
+
+    fn unsettled(&self, name: &str) -> Option<String> {
+        let settling = settling(name, self.profile);
+        let counted = self.duration - self.warmup;
+        (self.warmup < settling.after || counted < settling.after).then(|| {
+            let (after, enough) = (settling.after, settling.enough().seconds());
+            format!("{name} takes up to {after} to settle; --duration {enough}s shows it")
+        })
     }
 
     fn line(&self, name: &str, shown: &Shown, limit: Option<f64>) -> RunSummary {
@@ -227,9 +241,16 @@ impl<'a> Plan<'a> {
             ]),
             background_bytes: BTreeMap::from([("done", 0), ("pending", 0)]),
             decisions: shown.moves,
+            unsettled: self.unsettled(name),
             ..RunSummary::default()
         }
     }
+}
+
+/// When a scheduler has settled: a governor takes so many of the server's coarse periods.
+fn settling(name: &str, profile: &Profile) -> Settling {
+    let periods = if name == "static" { 0 } else { 20 };
+    Settling { after: Nanos(profile.coarse.0 * periods), ..Settling::AT_ONCE }
 }
 
 /// Exact mean latency in nanoseconds; `None` without requests.

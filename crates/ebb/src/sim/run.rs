@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 
 use ebb_policy::Cycled;
+use ebb_policy::units::{Joules, Nanos};
 use ebb_record::log::Line;
 use ebb_record::parts::FileReport;
 use ebb_record::recorder::Keep;
@@ -29,6 +30,8 @@ pub struct RunResult {
     pub faults: Vec<FaultEvent>,
     /// What became of the trace files.
     pub files: Vec<FileReport>,
+    /// Mean power of the warm-up, where it is known all the time.
+    pub startup: Option<f64>,
 }
 
 /// The runs that ended; after an interruption not all of them.
@@ -85,6 +88,8 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         faults: Vec::new(),
         wear: Wear::default(),
         truth: Vec::new(),
+        warmup: plan.warmup,
+        startup: Some(Joules(0.0)),
     };
     let run = Run {
         profile: &plan.server.profile,
@@ -108,11 +113,13 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         TwinError::Setup(reason) => usage(reason),
         error => error.into(),
     })?;
-    let Watcher { recorder, track, faults, .. } = watcher;
+    let Watcher { recorder, track, faults, startup, .. } = watcher;
     track.finish();
     let mut recorded = recorder.finish();
     recorded.latency = Some(outcome.latency.clone());
-    Ok(RunResult { outcome, recorded, faults, files: watch.reports() })
+    let startup = startup.filter(|_| plan.warmup > Nanos::ZERO);
+    let startup = startup.map(|joules| joules.0 / plan.warmup.seconds());
+    Ok(RunResult { outcome, recorded, faults, files: watch.reports(), startup })
 }
 
 /// Watches one run.
@@ -126,6 +133,9 @@ struct Watcher<'a> {
     wear: Wear,
     /// The twin's own columns of the current one.
     truth: Vec<f64>,
+    /// What is not counted, and what it took.
+    warmup: Nanos,
+    startup: Option<Joules>,
 }
 
 impl Observer for Watcher<'_> {
@@ -136,6 +146,10 @@ impl Observer for Watcher<'_> {
     fn sample(&mut self, sample: &Sample<'_>) {
         let signals = sample.cycled.signals;
         self.completed += signals.io.completed.unwrap_or(0);
+        if signals.now <= self.warmup {
+            let more = signals.power.total.map(|power| power * signals.period);
+            self.startup = self.startup.zip(more).map(|(sum, more)| sum + more);
+        }
         interrupt::leave_if_asked();
         self.track.reached(signals.now, self.completed);
         truth::fill(&mut self.truth, sample, &sample.wear.since(&self.wear));

@@ -37,9 +37,14 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     let budgeted = plan.ssd_budgets().next().is_some();
     let faults = plan.faults.is_some();
     let drawn = plan.faults.as_ref().and_then(Faults::drawn);
-    let run = |result: &RunResult| RunSummary {
-        parts: plan.parts().into_iter().map(|p| outcome::part(p, &result.outcome)).collect(),
-        ..outcome::summary(result, limit, budgeted, faults)
+    let run = |result: &RunResult| {
+        let run = outcome::summary(result, limit, budgeted, faults);
+        let (iops, counted) = (run.iops.unwrap_or_default(), result.outcome.span);
+        RunSummary {
+            parts: plan.parts().into_iter().map(|p| outcome::part(p, &result.outcome)).collect(),
+            unsettled: plan.unsettled(&run.policy, iops, counted),
+            ..run
+        }
     };
     let runs: Vec<RunSummary> = results.iter().map(run).collect();
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
@@ -64,6 +69,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         profile: plan.server.profile.name.clone(),
         workload: plan.workload_name(),
         seed: Some(plan.seed),
+        warmup_seconds: plan.warmup.seconds(),
         plf,
         ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),
         maximum_iops: plan.maximum,

@@ -94,11 +94,15 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
         Requests::Generated(_) => "workload",
     };
     let first = summary.runs.first();
+    let after = match summary.warmup_seconds {
+        0.0 => String::new(),
+        warmup => format!(", after {} that do not count", seconds(warmup)),
+    };
     let requests = first.map_or(0.0, |run| run.requests.unwrap_or_default() as f64);
     let span = first.map_or(0.0, |run| run.seconds);
     writeln!(
         to,
-        "{what} {}, seed {}, {} requests in {} under {}",
+        "{what} {}, seed {}, {} requests in {} under {}{after}",
         summary.workload,
         plan.seed,
         grouped(requests),
@@ -239,6 +243,9 @@ fn rows(summary: &Summary) -> Vec<Row> {
     }
     rows.extend(energy(summary));
     rows.push(row("mean power, W", Lower, |run| run.mean_watts));
+    if summary.runs.iter().any(|run| run.startup_watts.is_some()) {
+        rows.push(row("start-up, W", Neither, |run| run.startup_watts));
+    }
     rows.push(row("peak power, W", Lower, |run| run.peak_watts));
     rows.push(count("requests", Neither, |run| Some(run.requests? as f64)));
     rows.push(row("IOPS", Higher, |run| run.iops));

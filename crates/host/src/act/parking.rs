@@ -203,7 +203,8 @@ impl Parking {
         outcome
     }
 
-    /// Sees to it that the plan is one for the active cores `asked` for, and that what it changes is on disk.
+    /// Sees to it that the plan is one for the active cores `asked` for, and that what it changes
+    /// is on disk.
     fn planned(
         &mut self,
         asked: Vec<u16>,

@@ -18,6 +18,7 @@
 //! | `request.rs` | what an owner asks for, and how several owners' requests combine |
 //! | `in_force.rs` | what the guard gave, with the reason; what became of it |
 //! | `policy.rs` | what a controller is |
+//! | `settling.rs` | how long a policy takes to settle |
 //! | `topology.rs` | what a plant has |
 //! | `ladder.rs` | a drive's power limits as the power states that a policy sees |
 //! | `names.rs` | the names of its parts |
@@ -33,6 +34,7 @@ pub mod names;
 pub mod policy;
 pub mod request;
 pub mod row;
+pub mod settling;
 pub mod signal;
 pub mod signals;
 pub mod source;

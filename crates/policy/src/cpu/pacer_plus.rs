@@ -46,7 +46,7 @@ use crate::cpu::pacer::{Pacer, PacerParams, RECALLED};
 use crate::ssd::Apst;
 use crate::topology::Topology;
 use crate::units::Nanos;
-use crate::{IoSignals, PERIOD, Policy, Request, Signals};
+use crate::{IoSignals, PERIOD, Policy, Request, Settling, Signals};
 
 /// Requests on a core, waiting or worked on, at which the load is no longer what the cores were
 /// chosen for. At the utilisation that PACER allows itself, 70 %, a core of a group has three at a
@@ -99,8 +99,7 @@ impl PacerPlus {
         params.validate()?;
         let (whole, drives) = (params.plf, DRIVES * params.plf);
         let plf = (1.0 + whole) / (1.0 + drives) - 1.0;
-        let params =
-            PacerParams { plf, window: PERIOD, windows: WINDOWS, baseline_age: AGE, ..params };
+        let params = PacerParams { plf, ..Self::own(params) };
         Ok(Self {
             pacer: Pacer::new(topology, params)?.careful(),
             apst: Apst::new(topology, drives),
@@ -113,6 +112,19 @@ impl PacerPlus {
             periods: 0.0,
             heavier: Heavier::new(),
         })
+    }
+
+    /// Its own pace.
+    fn own(params: PacerParams) -> PacerParams {
+        PacerParams { window: PERIOD, windows: WINDOWS, baseline_age: AGE, ..params }
+    }
+
+    /// When a steady load of `iops` finds it settled. How deep the account lets it go shows when it
+    /// has learned twice.
+    #[must_use]
+    pub fn settling(params: PacerParams, iops: f64) -> Settling {
+        let Settling { after, period } = Self::own(params).settling(iops);
+        Settling { after: after + period, period }
     }
 
     /// Books what a period left of the tolerated loss, or took.

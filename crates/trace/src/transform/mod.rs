@@ -3,10 +3,12 @@
 
 mod fold;
 mod merge;
+mod repeat;
 mod spread;
 
 pub use fold::{fold, within};
 pub use merge::{Merge, merge};
+pub use repeat::repeat;
 pub use spread::spread;
 
 use std::sync::Arc;

@@ -13,7 +13,7 @@ pub mod sensor;
 
 use serde::Deserialize;
 
-use ebb_policy::units::Celsius;
+use ebb_policy::units::{Celsius, Nanos};
 
 use crate::drive_file::DriveHeat;
 
@@ -46,6 +46,16 @@ pub struct Thermal {
     pub sensor: SensorSpec,
     /// Emergency throttling and trip.
     pub emergency: EmergencySpec,
+}
+
+impl Thermal {
+    /// When the heat of a changed load has come through the sockets to 2 %: four time constants at
+    /// the reference flow. Drives take longer, but draw no more when warm.
+    #[must_use]
+    pub fn settling(&self) -> Nanos {
+        let SocketSpec { sink_to_air_k_per_w, sink_j_per_k, .. } = self.socket;
+        Nanos::from_seconds(4.0 * sink_to_air_k_per_w * sink_j_per_k)
+    }
 }
 
 /// A socket: a die on a heat sink in the air.

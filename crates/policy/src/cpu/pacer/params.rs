@@ -1,7 +1,7 @@
 //! PACER's hyperparameters. Each says whether the paper states it or we chose it, and why.
 
-use crate::PolicyError;
 use crate::units::Nanos;
+use crate::{PERIOD, PolicyError, Settling};
 
 /// Which of the two power-saving methods may act (§V-A3 evaluates them one by one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub enum Adaptors {
 /// A baseline lives at least this many times as long as it took to learn: with few requests the
 /// windows are long, and no more than a twentieth of the time should go into learning. Ours.
 pub(super) const LEARNING_SHARE: u64 = 20;
+
+/// So many times as long as it learns, PACER takes from the start until it holds what it saves:
+/// measured, see `settling.rs` in the twin's tests.
+const LEARNINGS: f64 = 5.0;
 
 /// What PACER can be told.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,6 +114,17 @@ impl PacerParams {
             baseline_age: Nanos::from_secs(120),
             adaptors: Adaptors::Both,
         }
+    }
+
+    /// When a steady load of `iops` finds it settled: windows grow until they have requests enough.
+    #[must_use]
+    pub fn settling(&self, iops: f64) -> Settling {
+        let (shortest, longest) = (self.window.seconds(), self.window_longest.seconds());
+        let window = (self.window_requests as f64 / iops).clamp(shortest, longest);
+        let learning = self.windows as f64 * window + PERIOD.seconds();
+        let learned = Nanos::from_seconds(learning * LEARNING_SHARE as f64);
+        let after = Nanos::from_seconds((learning * LEARNINGS).ceil());
+        Settling { after, period: self.baseline_age.max(learned) }
     }
 
     /// Refuses what cannot work, naming the parameter.

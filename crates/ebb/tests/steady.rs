@@ -1,0 +1,63 @@
+//! What `ebb sim` counts, and when it tells a figure for a year.
+
+use serde_json::Value;
+
+use crate::common::{json, prints, valid};
+
+fn pacer(more: &[&str]) -> Value {
+    let server = ["sim", "--profile", "generic-1u", "--policy", "native", "--policy", "pacer"];
+    json(&[&server[..], more, &["--json"]].concat())
+}
+
+fn generated(more: &[&str]) -> Value {
+    pacer(&[&["--workload", "rand-rw", "--rate", "600 IOPS"], more].concat())
+}
+
+/// A year's figure does not follow the length of the run: it is the same, or there is none.
+#[test]
+fn a_figure_for_a_year_is_the_same_however_long_the_run_is() {
+    let mut told = Vec::new();
+    for (duration, warmup) in [(6.0, 0.0), (60.0, 28.0), (148.0, 28.0), (290.0, 50.0)] {
+        let result = generated(&["--duration", &format!("{duration} s")]);
+        valid("sim-1", &result);
+        assert_eq!(result["warmup_seconds"], warmup);
+        let (verdict, run) = (&result["verdicts"][0], &result["runs"][1]);
+        assert_eq!(run["startup_watts"].is_number(), warmup > 0.0);
+        match verdict["saved_kwh_per_year"].as_f64() {
+            Some(kwh) => told.push(kwh),
+            None => {
+                let why = verdict["unsettled"].as_str().unwrap();
+                assert!(why.contains("up to 28 s to settle"), "{why}");
+                assert!(why.contains("--duration 148s shows it"), "{why}");
+                assert!(!verdict["text"].as_str().unwrap().contains("kWh"), "{verdict}");
+            }
+        }
+    }
+    assert_eq!(told.len(), 2, "of the runs that are long enough: {told:?}");
+    assert!((told[0] / told[1] - 1.0).abs() < 0.01, "{told:?}");
+    // What is stated counts; from the start it is no year's.
+    let start = generated(&["--duration", "150 s", "--warmup", "0s"]);
+    assert_eq!(start["warmup_seconds"], 0.0);
+    assert_eq!(start["verdicts"][0]["saved_kwh_per_year"], Value::Null);
+}
+
+#[test]
+fn a_trace_that_is_too_short_is_played_again() {
+    let office = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/office.csv.gz");
+    let trace = ["--trace", office, "--fold"];
+    let once = pacer(&trace);
+    let why = once["verdicts"][0]["unsettled"].as_str().unwrap();
+    assert!(why.ends_with("--loop shows it"), "{why}");
+    let again = pacer(&[&trace[..], &["--loop"]].concat());
+    assert_eq!(again["warmup_seconds"].as_f64(), Some(28.0));
+    let counted = again["runs"][1]["seconds"].as_f64().unwrap();
+    assert!((counted - 120.0).abs() < 0.01, "{counted}");
+    let rate = |result: &Value| result["runs"][0]["iops"].as_f64().unwrap();
+    assert!((rate(&again) / rate(&once) - 1.0).abs() < 0.02, "{} {}", rate(&again), rate(&once));
+    assert!(again["verdicts"][0]["saved_kwh_per_year"].as_f64().unwrap() > 50.0);
+    // Of policies that settle at once nothing is left out.
+    let words = ["sim", "--profile", "generic-1u", "--policy", "native"];
+    let constant = ["--policy", "constant(cores=0.5)", "--quiet"];
+    let text = prints(&[&words[..], &constant, &trace].concat());
+    assert!(text.contains("kWh a year") && !text.contains("start-up"), "{text}");
+}
