@@ -169,10 +169,12 @@ class _Bench:
         return found
 
     def simulate(
-        self, profile: str, trace: Path, seed: int, policies: Sequence[str]
+        self, profile: str, trace: Path, seed: int, policies: Sequence[str], settled: bool = True
     ) -> list[dict[str, Any]]:
-        """The runs of these policies on one server, as `ebb sim --json` has them."""
-        words = (f"--profile={profile}", f"--trace={trace}", "--fold", "--loop", f"--seed={seed}")
+        """The runs of these policies on one server, as `ebb sim --json` has them: `settled`, or
+        the trace once as it is, for its latencies."""
+        how = "--loop" if settled else "--warmup=0s"
+        words = (f"--profile={profile}", f"--trace={trace}", "--fold", how, f"--seed={seed}")
         job = Job(
             key="",
             words=(*words, *(f"--policy={policy}" for policy in policies)),
@@ -186,7 +188,7 @@ class _Bench:
             raise LabError("plan", record["error"], "Correct it, or leave the candidate out")
         runs: list[dict[str, Any]] = record["result"]["runs"]
         for run in runs:
-            if "unsettled" in run:
+            if settled and "unsettled" in run:
                 raise LabError(
                     f"plan, {job.title}",
                     f"nothing is known of a year: {run['unsettled']}",
@@ -212,7 +214,7 @@ def _least(bench: _Bench, candidate: Candidate) -> tuple[int, str] | str:
 
     def p99(servers: int) -> float:
         (trace, _), *_ = bench.shards(servers, 1)
-        (run,) = bench.simulate(candidate.profile, trace, 1, question.policies[:1])
+        (run,) = bench.simulate(candidate.profile, trace, 1, question.policies[:1], settled=False)
         return float(run["latency_us"]["p99"])
 
     below, servers = floor - 1, floor
