@@ -55,6 +55,14 @@ fn a_trace_that_is_too_short_is_played_again() {
     let rate = |result: &Value| result["runs"][0]["iops"].as_f64().unwrap();
     assert!((rate(&again) / rate(&once) - 1.0).abs() < 0.02, "{} {}", rate(&again), rate(&once));
     assert!(again["verdicts"][0]["saved_kwh_per_year"].is_number(), "{again}");
+    // What is stated stays, and what is missing is told.
+    let lacks = |more: &[&str]| {
+        let result = pacer(&[&trace[..], more].concat());
+        result["verdicts"][0]["unsettled"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(lacks(&["--duration", "20 s"]).ends_with("; --loop --duration 148s shows it"));
+    assert!(lacks(&["--loop", "--warmup", "0s"]).ends_with("; no --warmup shows it"));
+    assert_eq!(lacks(&["--loop", "--warmup", "200 s"]), "", "it is played for longer");
     // Of policies that settle at once nothing is left out, and once is enough.
     let server = ["sim", "--profile", "generic-1u", "--policy", "native", "--loop", "--json"];
     let constant = json(&[&server[..], &["--policy", "constant(cores=0.5)"], &trace].concat());

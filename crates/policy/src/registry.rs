@@ -92,8 +92,6 @@ impl Entry {
 
 /// By the requests per second.
 type Settles = fn(&Settings, f64) -> Settling;
-/// What takes each period as it comes.
-const AT_ONCE: Settles = |_, _| Settling::after(1);
 /// The loops that steer by temperatures (`cooling/pi.rs`: minutes), past the slowest of them.
 const WARM: Settles = |_, _| Settling::after(1_000);
 /// Two of PACMAN's windows, and one to move (`ssd/pacman.rs`).
@@ -127,7 +125,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "Linux's governor: frequency by the utilisation of the busiest core",
         owns: owns::GOVERNOR,
         takes: &[],
-        settles: AT_ONCE,
+        settles: |_, _| Settling::after(1),
         make: |topology, _, _| Ok(Box::new(Ondemand::new(topology))),
     },
     Entry {

@@ -34,9 +34,15 @@ fn watts(profile: &Profile, policy: &str, iops: f64, duration: Nanos) -> Vec<f64
 /// of the server's power.
 #[test]
 fn once_a_policy_has_settled_each_period_saves_as_much_as_the_next() {
-    for (server, iops) in [("generic-1u", 3_000.0), ("pass-10", 2_000.0), ("generic-1u", 50.0)] {
+    let cores: &[_] = &["ondemand", "pacer", "pacer-plus", "apst", "constant(cores=0.5)"];
+    for (server, iops, policies) in [
+        ("generic-1u", 3_000.0, cores),
+        ("pass-10", 2_000.0, cores),
+        ("generic-1u", 50.0, cores),
+        ("thermal-1u", 20.0, &["dlb", "jetc", "eadc", "eadc-plus"]),
+    ] {
         let profile = Profile::load(server).unwrap();
-        for policy in ["ondemand", "pacer", "pacer-plus", "apst", "constant(cores=0.5)"] {
+        for policy in policies {
             let settling = registry::settling(policy, &Settings::default(), iops).unwrap();
             let Settling { after, period } = settling;
             let period = period.max(Nanos::from_secs(20));

@@ -149,6 +149,12 @@ def _jobs(
             yield job(folder, str(path), stated, told, binary)
 
 
+def counted(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with their warm-up, so that runs which are compared count the same time, whatever
+    policy each of them has: from the start, where nothing else is stated."""
+    return ({} if "experiment" in stated else {"warmup": "0s"}) | dict(stated)
+
+
 def job(
     folder: Path,
     where: str,
@@ -158,11 +164,8 @@ def job(
 ) -> Job:
     """The run of these options of `ebb sim`, whose files are relative to the folder."""
     words: Words = ()
-    for name, value in stated.items():
+    for name, value in counted(stated).items():
         words += _words(where, name, value)
-    if not {"warmup", "experiment"} & set(stated):
-        # Runs that are compared count the same time, whatever policy each of them has.
-        words += ("--warmup=0s",)
     files = tuple(_files(folder, where, stated))
     return Job(
         key=_key(sorted(words), files, binary),

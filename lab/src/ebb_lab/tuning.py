@@ -355,7 +355,9 @@ def _experiment(study: Study, tuned: str, conclusion: str) -> str:
         "policy": ["native", study.policy, tuned],
         "seed": study.held_out_seeds[0],
     }
-    return toml.document(options, (f"Study '{study.name}', simulated.", f"{conclusion}."))
+    return toml.document(
+        grid.counted(options), (f"Study '{study.name}', simulated.", f"{conclusion}.")
+    )
 
 
 def tell(result: Result) -> str:

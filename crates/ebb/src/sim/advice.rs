@@ -25,7 +25,7 @@ pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Optio
     let iops = number(first.iops);
     let load = format!("{iops} IOPS keep this server's cores busy {} of the time", percent(busy));
     let faster = match is_trace {
-        true => "--rate-scale 10 --loop plays it ten times as fast, again and again",
+        true => "--rate-scale 10 --loop plays the trace ten times as fast, again and again",
         false => "--pressure 30% raises the load",
     };
     Some(match nothing {

@@ -134,7 +134,7 @@ pub struct TraceInput {
     pub fold: bool,
 
     /// Play it again and again, until --duration [default: until all policies have settled and
-    /// show what they save].
+    /// show what they save; once where it lasts that long].
     #[arg(long = "loop")]
     pub again: bool,
 }

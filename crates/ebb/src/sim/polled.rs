@@ -19,6 +19,7 @@ use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 use super::args::SimArgs;
 use super::options::{self, DEFAULT_DURATION};
 use super::plan::{Requests, requests};
+use super::steady;
 use super::summary::NONE_COUNTED;
 use super::table;
 use crate::exit::usage;
@@ -196,11 +197,8 @@ impl<'a> Plan<'a> {
 
     fn unsettled(&self, name: &str) -> Option<String> {
         let settling = settling(name, self.profile);
-        let counted = self.duration - self.warmup;
-        (self.warmup < settling.after || counted < settling.after).then(|| {
-            let (after, enough) = (settling.after, settling.enough().seconds());
-            format!("{name} takes up to {after} to settle; --duration {enough}s shows it")
-        })
+        let spans = (self.warmup, self.duration - self.warmup);
+        steady::lacking(name, &settling, spans, &steady::enough(&settling))
     }
 
     fn line(&self, name: &str, shown: &Shown, limit: Option<f64>) -> RunSummary {

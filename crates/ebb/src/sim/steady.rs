@@ -48,12 +48,13 @@ impl Plan {
         let iops = extent.map_or(f64::INFINITY, |(last, count)| count as f64 / last.seconds());
         let all = all(iops);
         let last = extent.map(|(last, _)| last);
-        let stated = self.duration;
-        let length = self.length().or(last);
+        let (stated, length) = (self.duration, self.length().or(last));
+        let warmup = self.warmup_stated.unwrap_or(all.after);
+        let enough = whole_periods(warmup.max(all.after) + all.after.max(all.period));
         if let (Requests::Traces { again: again @ true, .. }, None) = (&mut self.requests, stated) {
-            // Once is enough where it is long enough.
-            *again = length.is_none_or(|length| length < all.enough());
-            self.duration = again.then(|| whole_periods(all.enough()));
+            // Once is enough where it is long enough, or has nothing that could come again.
+            *again = length.is_some_and(|length| length < enough);
+            self.duration = again.then_some(enough);
         }
         if let (None, Some(length)) = (self.warmup_stated, self.length().or(last))
             && self.is_passing()?.is_none()
@@ -70,19 +71,39 @@ impl Plan {
             return Some(passing.to_owned());
         }
         let settling = self.settling(policy, iops);
-        let Settling { after, period } = settling;
-        if self.warmup >= after && counted >= after.max(period) {
-            return None;
-        }
-        let learns = match period > after {
-            true => format!(" and then learns anew every {period}"),
-            false => String::new(),
+        let loops = matches!(self.requests, Requests::Traces { again: false, .. });
+        let how = match (loops, self.duration) {
+            (true, None) => "--loop".to_owned(),
+            (true, _) => format!("--loop {}", enough(&settling)),
+            (false, _) => enough(&settling),
         };
-        let how = match self.requests {
-            Requests::Traces { again: false, .. } => "--loop".to_owned(),
-            _ => format!("--duration {}s", settling.enough().seconds().ceil()),
+        let how = match self.warmup_stated {
+            Some(_) if self.warmup + counted >= settling.enough() => "no --warmup".to_owned(),
+            Some(_) => format!("{how} without --warmup"),
+            None => how,
         };
-        let warmup = self.warmup_stated.map_or("", |_| ", without --warmup");
-        Some(format!("{policy} takes up to {after} to settle{learns}; {how} shows it{warmup}"))
+        lacking(policy, &settling, (self.warmup, counted), &how)
     }
+}
+
+/// How long a run has to last.
+pub fn enough(settling: &Settling) -> String {
+    format!("--duration {}s", settling.enough().seconds().ceil())
+}
+
+/// What a run lacks in which so much was left out and counted, and `how` to get it.
+pub fn lacking(
+    policy: &str,
+    &Settling { after, period }: &Settling,
+    (warmup, counted): (Nanos, Nanos),
+    how: &str,
+) -> Option<String> {
+    if warmup >= after && counted >= after.max(period) {
+        return None;
+    }
+    let learns = match period > after {
+        true => format!(" and then learns anew every {period}"),
+        false => String::new(),
+    };
+    Some(format!("{policy} takes up to {after} to settle{learns}; {how} shows it"))
 }

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import ebb_lab
-from ebb_lab import toml
+from ebb_lab import grid, toml
 from ebb_lab.fitting import nearest
 from ebb_lab.fitting.declaration import Declaration, Row
 from ebb_lab.fitting.nearest import Nearest
@@ -124,7 +124,8 @@ def _experiment(
             path = folder.resolve() / _beside(file, place)
             path.write_text(toml.document(document, comments), encoding="utf-8")
             options[place] = str(path)
-    (folder / file).write_text(toml.document(options, comments), encoding="utf-8")
+    told = toml.document(grid.counted(options), comments)
+    (folder / file).write_text(told, encoding="utf-8")
 
 
 def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
