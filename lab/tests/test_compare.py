@@ -57,6 +57,25 @@ def test_no_difference_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "differences shown" not in out
 
 
+def test_latencies_of_a_closed_loop_are_said_to_be_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for closed in (True, False):
+        rows = [
+            {"policy": policy, "seed": seed, "closed_loop": closed or None}
+            | {"latency_us_mean": base + seed, "mean_watts": base - seed}
+            for policy, base in (("native", 100), ("pacer", 120))
+            for seed in range(1, 6)
+        ]
+        pd.DataFrame(rows).to_parquet(tmp_path / "runs.parquet")
+        for value in ("latency_us_mean", "mean_watts"):
+            code, out, _ = run(
+                capsys, "compare", tmp_path / "runs.parquet", "--by", "policy", "--value", value
+            )
+            assert code == 0
+            assert ("closed loop" in out) == (closed and "latency" in value)
+
+
 def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "runs.csv", HEADER + NATIVE + PACER)
     code, out, _ = run(capsys, "compare", file, *ASK, "--json")

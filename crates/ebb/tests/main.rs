@@ -14,6 +14,7 @@ mod experiment;
 mod files;
 mod inputs;
 mod interrupt;
+mod latency;
 mod load;
 mod manual;
 mod paper;

@@ -44,6 +44,10 @@ pub struct Summary {
     pub maximum_iops: Option<f64>,
     /// Share of it that was asked for.
     pub pressure: Option<f64>,
+    /// Whether clients send their next request only once one is answered, so that a slower server
+    /// gets fewer and latencies lack what those would have waited; absent where they do not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub closed_loop: bool,
     /// Seed of the injected faults; absent without `--faults`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_seed: Option<u64>,
@@ -134,7 +138,7 @@ pub struct RunSummary {
     pub iops_per_watt: Option<f64>,
     /// Bytes read and written by users per joule.
     pub bytes_per_joule: Option<f64>,
-    /// From arrival to completion; null without requests.
+    /// From when a request was meant to be sent to its answer; null without requests.
     pub latency_us: Latency,
     /// Whether the mean latency is at most `sla_limit_us`, and the server stayed on; null without
     /// requests or where the first policy tripped.
@@ -143,6 +147,11 @@ pub struct RunSummary {
     pub sla_limit_us: Option<f64>,
     /// Mean latency over the limit, minus 1: above 0 broken by this much; null without a limit.
     pub sla_excess: Option<f64>,
+    /// Share of the windows of 5 s whose mean latency is above the first policy's in the same
+    /// window times (1 + plf); null without a limit.
+    pub sla_windows_above: Option<f64>,
+    /// Mean latency of the worst window over that, minus 1; null without a limit.
+    pub sla_worst_window: Option<f64>,
     /// Time during which the drives' measured power was over the budget; null without one.
     pub seconds_over_budget: Option<f64>,
     /// Largest sum of the drives' power caps at any instant.
@@ -263,6 +272,7 @@ impl RunSummary {
             latency_us: self.latency_us.mean.zip(self.latency_us.p99),
             busy: busy.filter(|_| self.jobs.is_empty()),
             sla_kept: self.sla_kept,
+            above: self.sla_windows_above,
             whole: self.trip.is_none(),
             unsettled: self.unsettled.as_deref(),
         })

@@ -166,9 +166,9 @@ pub trait Closed: Send {
     /// How many requests can be outstanding at once.
     fn slots(&self) -> u32;
 
-    /// The next request of `slot`, whose last one completed at `now`. Its `at` may lie in the
-    /// future (think time, an idle phase, a rate limit) but never before `now`. `None` ends the
-    /// slot.
+    /// The next request of `slot`, whose last one completed at `now`; `None` ends the slot. Its
+    /// `at` is when it was to be sent. In the future (think time, an idle phase) it is sent then;
+    /// in the past it has waited for a free slot (an arrival by a rate) and is sent at once.
     fn next(&mut self, slot: u32, now: Nanos) -> Option<Request>;
 }
 

@@ -16,6 +16,7 @@ pub mod profile;
 pub mod reactor;
 pub mod thermal;
 pub mod vibration;
+pub mod windows;
 
 pub use drive_file::{DriveFile, DriveHeat};
 pub use engine::{AsHost, Change, Run, TwinError, run, run_to_trip};

@@ -7,6 +7,7 @@ use ebb_policy::{Cycled, QosClass, Signals};
 
 use crate::faults::FaultEvent;
 use crate::hdd::Wear;
+use crate::windows::Windows;
 
 /// Energy by component; they always add up to [`Energy::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -121,10 +122,12 @@ pub struct Outcome {
     pub energy: Energy,
     /// Largest mean power of any one control period.
     pub peak: Watts,
-    /// Latency from arrival to completion, in nanoseconds.
+    /// Latency from when a client meant to send a request to its answer, in nanoseconds.
     pub latency: Histogram<u64>,
     /// Sum of latencies, for an exact mean.
     pub latency_sum: u128,
+    /// The same window by window.
+    pub windows: Windows,
     /// Time during which the drives' measured power was over the SSD budget.
     pub over_budget: Nanos,
     /// Core time by what cores did.
@@ -329,6 +332,7 @@ impl Outcome {
             peak: Watts(0.0),
             latency,
             latency_sum: 0,
+            windows: Windows::default(),
             over_budget: Nanos::ZERO,
             cores: CoreTime::default(),
             drives: vec![DriveTotal::default(); drives],

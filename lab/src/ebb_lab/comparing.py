@@ -30,6 +30,13 @@ class Question:
     repeat: str | None = None
 
 
+#: What a reader of a closed loop's latencies must know.
+_CLOSED = (
+    "closed loop: a slower server gets fewer requests, and latency leaves out what those would "
+    "have waited; see iops"
+)
+
+
 def compare(table: tables.Table, question: Question) -> list[Comparison]:
     """One comparison for each experiment and value, in the order of the table's rows."""
     repeat = question.repeat or next((c for c in REPEATS if c in table.frame.columns), None)
@@ -113,7 +120,7 @@ def _one(
         mine = part.index[part[question.by] == name]
         _check_repeats(table, experiment, f"{question.by}={name}", mine, question, repeat)
         groups[name] = [by_row[row] for row in mine]
-    return statistics.compare(
+    found = statistics.compare(
         groups,
         experiment=experiment,
         value=value,
@@ -122,6 +129,10 @@ def _one(
         confidence=question.confidence,
         correction=question.correction,
     )
+    closed = "closed_loop" in part and part["closed_loop"].astype(str).eq("True").any()
+    if closed and "latency" in value:
+        return dataclasses.replace(found, notes=(*found.notes, _CLOSED))
+    return found
 
 
 def _kept(table: tables.Table, question: Question) -> pd.DataFrame:

@@ -357,7 +357,7 @@ impl Report {
             _ => names,
         };
         let pace = match (replay.pace, replay.rate) {
-            ("max", _) => format!("as fast as possible, {} outstanding", replay.queue_depth),
+            ("max", _) => format!("closed loop of {} outstanding", replay.queue_depth),
             (_, Some(rate)) => format!("at {}/s", crate::text::short(rate)),
             _ if replay.speed != 1.0 => format!("{} times as fast as recorded", replay.speed),
             _ => "as recorded".to_owned(),

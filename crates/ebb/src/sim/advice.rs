@@ -64,6 +64,7 @@ mod tests {
         latency_us: Some((100.0, 200.0)),
         busy: Some(0.3),
         sla_kept: Some(true),
+        above: Some(0.0),
         whole: true,
         unsettled: None,
     };

@@ -10,21 +10,43 @@ use ebb_record::parts::{
 use ebb_record::summary::Latency;
 use ebb_trace::generate::PartDevices;
 use ebb_twin::faults::FaultEvent;
+use ebb_twin::windows::Windows;
 use ebb_twin::{JobTotal, Outcome, ThermalTotals, Trip};
 
 use super::run::RunResult;
 
+/// What the SLA allows: the reference's latency times `factor`, in the mean and in each window.
+#[derive(Debug, Clone, Copy)]
+pub struct Sla<'a> {
+    /// The reference's mean, µs.
+    pub mean: f64,
+    /// Window by window.
+    pub windows: &'a Windows,
+    /// 1 plus the tolerated loss.
+    pub factor: f64,
+}
+
+impl Sla<'_> {
+    /// Notes in `run` whether it kept it.
+    pub fn judge(&self, run: &mut RunSummary, windows: &Windows) {
+        let limit = self.mean * self.factor;
+        let above = windows.above(self.windows, self.factor);
+        run.sla_limit_us = Some(limit);
+        run.sla_excess = run.latency_us.mean.map(|mean| mean / limit - 1.0);
+        run.sla_kept = run.sla_excess.map(|excess| excess <= 0.0 && run.trip.is_none());
+        run.sla_windows_above = above.map(|above| above.share);
+        run.sla_worst_window = above.map(|above| above.worst);
+    }
+}
+
 /// The numbers of a run. The twin counts each request and every joule itself, also between cycles.
-/// `limit` is the mean latency that the SLA allows, µs.
-pub fn summary(result: &RunResult, limit: Option<f64>, budgeted: bool, faults: bool) -> RunSummary {
+pub fn summary(result: &RunResult, budgeted: bool, faults: bool) -> RunSummary {
     let outcome = &result.outcome;
     let total = outcome.energy.total().0;
     let seconds = outcome.span.seconds();
     // A run without any time has no rates, rather than infinite ones.
     let per = |amount: f64, of: f64| Some(if of > 0.0 { amount / of } else { 0.0 });
     let parts = outcome.energy.components().map(|(name, joules)| (name, joules.0));
-    let latency_us = Latency::new(&outcome.latency, outcome.mean_latency());
-    let excess = latency_us.mean.zip(limit).map(|(mean, limit)| mean / limit - 1.0);
     let cores = &outcome.cores;
     let jobs: Vec<_> = outcome.jobs.iter().map(|total| job(total, outcome.end)).collect();
     RunSummary {
@@ -42,10 +64,12 @@ pub fn summary(result: &RunResult, limit: Option<f64>, budgeted: bool, faults: b
         iops: per(outcome.requests as f64, seconds),
         iops_per_watt: per(outcome.requests as f64, total),
         bytes_per_joule: per(outcome.bytes as f64, total),
-        latency_us,
-        sla_kept: excess.map(|excess| excess <= 0.0 && outcome.trip.is_none()),
-        sla_limit_us: limit,
-        sla_excess: excess,
+        latency_us: Latency::new(&outcome.latency, outcome.mean_latency()),
+        sla_kept: None,
+        sla_limit_us: None,
+        sla_excess: None,
+        sla_windows_above: None,
+        sla_worst_window: None,
         seconds_over_budget: budgeted.then(|| outcome.over_budget.seconds()),
         most_capped_watts: Some(outcome.most_capped.0),
         core_seconds: BTreeMap::from([
@@ -158,7 +182,7 @@ mod tests {
         let results = run_all(&plan, &Progress::new(true), Some(1), Keep::default()).unwrap();
         let result = &results.done[0];
         let (cycles, twin) =
-            (RunSummary::new(&result.recorded), super::summary(result, None, false, false));
+            (RunSummary::new(&result.recorded), super::summary(result, false, false));
         assert_eq!((cycles.requests, cycles.bytes), (twin.requests, twin.bytes));
         assert_eq!(cycles.latency_us.p99, twin.latency_us.p99);
         let close = |a: Option<f64>, b: Option<f64>| (a.unwrap() / b.unwrap() - 1.0).abs() < 1e-4;

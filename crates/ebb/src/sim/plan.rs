@@ -326,6 +326,11 @@ impl Plan {
         }
     }
 
+    /// Whether requests wait for the answers to others.
+    pub fn is_closed(&self) -> bool {
+        matches!(&self.requests, Requests::Generated(spec) if spec.is_closed())
+    }
+
     /// Whether a trace is folded onto the server; `None` without a trace.
     pub fn folds(&self) -> Option<bool> {
         match self.requests {

@@ -18,6 +18,7 @@ use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
 use super::args::SimArgs;
 use super::options::{self, DEFAULT_DURATION};
+use super::outcome::Sla;
 use super::plan::{Requests, requests};
 use super::steady;
 use super::summary::NONE_COUNTED;
@@ -169,12 +170,16 @@ impl<'a> Plan<'a> {
     }
 
     fn summary(&self, shown: &[Shown], watch: &Watch) -> Summary {
-        let limit = mean(&shown[0]).map(|mean| mean * (1.0 + self.plf));
+        let sla = mean(&shown[0]).map(|mean| Sla {
+            mean: mean * 1e-3,
+            windows: &shown[0].windows,
+            factor: 1.0 + self.plf,
+        });
         let other = "'other' is all that is neither CPU nor drive, as one number";
         let none = shown.iter().any(|one| one.answered == 0).then_some(NONE_COUNTED);
         let notes = [Some(other), none].into_iter().flatten().map(str::to_owned).collect();
         let runs: Vec<_> =
-            self.names.iter().zip(shown).map(|(name, one)| self.line(name, one, limit)).collect();
+            self.names.iter().zip(shown).map(|(name, one)| self.line(name, one, sla)).collect();
         let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
         Summary {
             schema: SCHEMA,
@@ -201,7 +206,7 @@ impl<'a> Plan<'a> {
         steady::lacking(name, &settling, spans, &steady::enough(&settling))
     }
 
-    fn line(&self, name: &str, shown: &Shown, limit: Option<f64>) -> RunSummary {
+    fn line(&self, name: &str, shown: &Shown, sla: Option<Sla<'_>>) -> RunSummary {
         let (seconds, total) = (shown.span.seconds(), shown.energy.total().0);
         let parts = [
             ("total", total),
@@ -210,11 +215,10 @@ impl<'a> Plan<'a> {
             ("other", shown.energy.others.0),
         ];
         let none = ["memory", "nic", "fans", "psu_loss"].map(|part| (part, 0.0));
-        let excess = mean(shown).zip(limit).map(|(mean, limit)| mean / limit - 1.0);
         let power = &self.profile.power;
         let all = f64::from(2 * self.profile.physical_cores) * seconds;
         let (busy, idle) = (shown.served.seconds(), shown.asleep.seconds());
-        RunSummary {
+        let mut line = RunSummary {
             policy: name.to_owned(),
             requests: Some(shown.answered),
             reads: Some(shown.reads),
@@ -227,9 +231,6 @@ impl<'a> Plan<'a> {
             iops_per_watt: Some(shown.answered as f64 / total),
             bytes_per_joule: Some(shown.bytes as f64 / total),
             latency_us: Latency::new(&shown.latency, mean(shown).unwrap_or(0.0)),
-            sla_kept: excess.map(|excess| excess <= 0.0),
-            sla_limit_us: limit.map(|nanos| nanos * 1e-3),
-            sla_excess: excess,
             most_capped_watts: Some((power.ssd_idle + power.ssd_range).0),
             core_seconds: BTreeMap::from([
                 ("busy", busy),
@@ -241,7 +242,11 @@ impl<'a> Plan<'a> {
             decisions: shown.moves,
             unsettled: self.unsettled(name),
             ..RunSummary::default()
+        };
+        if let Some(sla) = sla {
+            sla.judge(&mut line, &shown.windows);
         }
+        line
     }
 }
 

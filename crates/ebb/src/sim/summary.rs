@@ -8,7 +8,7 @@ use ebb_twin::Outcome;
 use ebb_twin::faults::{Extent, Faults};
 
 use super::advice;
-use super::outcome;
+use super::outcome::{self, Sla};
 use super::plan::Plan;
 use super::run::RunResult;
 
@@ -27,18 +27,25 @@ fn change((at, settings): &(Nanos, Settings)) -> ChangeLine {
 /// The numbers of `results`.
 pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summary {
     let plf = plan.settings.plf;
-    let mean = |outcome: &Outcome| (outcome.requests > 0).then(|| outcome.mean_latency() * 1e-3);
     // The partial run of a policy that tripped judges no other, nor does another than the
     // reference.
     let reference =
         results.first().filter(|first| plan.policies.first() == Some(&first.recorded.policy));
     let whole = reference.filter(|first| first.outcome.trip.is_none());
-    let limit = whole.and_then(|first| mean(&first.outcome)).map(|mean| mean * (1.0 + plf));
+    let sla = whole.map(|first| &first.outcome).filter(|outcome| outcome.requests > 0);
+    let sla = sla.map(|outcome| Sla {
+        mean: outcome.mean_latency() * 1e-3,
+        windows: &outcome.windows,
+        factor: 1.0 + plf,
+    });
     let budgeted = plan.ssd_budgets().next().is_some();
     let faults = plan.faults.is_some();
     let drawn = plan.faults.as_ref().and_then(Faults::drawn);
     let run = |result: &RunResult| {
-        let run = outcome::summary(result, limit, budgeted, faults);
+        let mut run = outcome::summary(result, budgeted, faults);
+        if let Some(sla) = &sla {
+            sla.judge(&mut run, &result.outcome.windows);
+        }
         let (iops, counted) = (run.iops.unwrap_or_default(), result.outcome.span);
         RunSummary {
             parts: plan.parts().into_iter().map(|p| outcome::part(p, &result.outcome)).collect(),
@@ -74,6 +81,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),
         maximum_iops: plan.maximum,
         pressure: plan.pressure,
+        closed_loop: plan.is_closed(),
         faults_seed: drawn.map(|(seed, _)| seed),
         faults_wide: drawn.map(|(_, extent)| extent == Extent::Wide),
         faults_until_s: plan.faults.as_ref().and_then(Faults::end).map(Nanos::seconds),

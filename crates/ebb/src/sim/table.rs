@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
 use ebb_record::parts::{ClassSummary, ThermalSummary};
+use ebb_record::verdict::ABOVE;
 use ebb_record::{RunSummary, Summary};
 
 use super::plan::{Plan, Requests};
@@ -18,6 +19,11 @@ const FIRST: usize = 36;
 const FURTHER: usize = 16;
 /// Widest name of a policy on one line: a number and its change.
 const WIDEST: usize = 16;
+
+/// What a reader of a closed loop's latencies must know.
+const CLOSED: &str = "closed loop: each client sends its next request when one is answered, so a \
+    slower server gets fewer requests and latency leaves out what those would have waited; see \
+    the IOPS";
 
 /// Which direction is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,6 +115,9 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
         seconds(span),
         first.map_or("", |run| &run.policy),
     )?;
+    if summary.closed_loop {
+        writeln!(to, "{}", wrapped(CLOSED))?;
+    }
     if let Some(most) = summary.maximum_iops {
         let asked = summary.pressure.map_or(String::new(), |share| {
             format!("; {}% pressure is {} IOPS", short(share * 100.0), grouped(share * most))
@@ -152,7 +161,12 @@ fn one(to: &mut impl Write, rows: &[Row], runs: &[&RunSummary]) -> io::Result<()
     for row in rows {
         table.add_row(line(row, runs));
     }
-    table.add_row(sla(runs));
+    table.add_row(sla("mean to SLA limit", runs, |run| Some(to_limit(run.sla_excess?))));
+    table.add_row(sla("worst 5 s to limit", runs, |run| Some(to_limit(run.sla_worst_window?))));
+    table.add_row(sla("5 s above limit", runs, |run| {
+        let above = run.sla_windows_above?;
+        Some((share(above), above <= ABOVE))
+    }));
     // Narrow, so that five policies fit into 100 columns.
     table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 1)));
     writeln!(to, "{table}")
@@ -204,21 +218,30 @@ fn coloured(cell: Cell, better: Better, change: Option<f64>) -> Cell {
     }
 }
 
-fn sla(runs: &[&RunSummary]) -> Vec<Cell> {
-    let mut cells = vec![Cell::new("mean to SLA limit")];
+/// A line of the SLA: `tell` gives what is shown, and whether that keeps it.
+fn sla(
+    name: &str,
+    runs: &[&RunSummary],
+    tell: impl Fn(&RunSummary) -> Option<(String, bool)>,
+) -> Vec<Cell> {
+    let mut cells = vec![Cell::new(name)];
     for (index, run) in runs.iter().enumerate() {
-        let cell = match (index, run.sla_excess) {
+        let cell = match (index, tell(run)) {
             _ if run.trip.is_some() => Cell::new("tripped").fg(Color::Red),
             (0, _) => Cell::new("reference"),
             (_, None) => Cell::new("–"),
-            (_, Some(excess)) if excess <= 0.0 => {
-                Cell::new(format!("{} below", share(-excess))).fg(Color::Green)
-            }
-            (_, Some(excess)) => Cell::new(format!("{} above", share(excess))).fg(Color::Red),
+            (_, Some((text, true))) => Cell::new(text).fg(Color::Green),
+            (_, Some((text, false))) => Cell::new(text).fg(Color::Red),
         };
         cells.push(cell.set_alignment(CellAlignment::Right));
     }
     cells
+}
+
+/// How far below or above its limit something is, and whether it is not above.
+fn to_limit(excess: f64) -> (String, bool) {
+    let side = if excess <= 0.0 { "below" } else { "above" };
+    (format!("{} {side}", share(excess.abs())), excess <= 0.0)
 }
 
 /// A share in percent.
@@ -255,6 +278,7 @@ fn rows(summary: &Summary) -> Vec<Row> {
     rows.push(row("latency p50, µs", Lower, |run| run.latency_us.p50));
     rows.push(row("latency p99, µs", Lower, |run| run.latency_us.p99));
     rows.push(row("latency p99.9, µs", Lower, |run| run.latency_us.p99_9));
+    rows.push(row("latency max, µs", Neither, |run| run.latency_us.max));
     if summary.runs.iter().any(|run| run.thermal.is_some()) {
         rows.extend(heat(energy_unit(summary)));
     }

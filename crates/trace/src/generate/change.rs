@@ -140,6 +140,15 @@ impl WorkloadSpec {
         needs
     }
 
+    /// Whether some requests wait for the answer to the one before, so that a slower server gets
+    /// fewer.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let mut closed = !self.rocksdb.is_empty() || !self.readers.is_empty();
+        self.clone().for_each_rate(|rate| closed |= matches!(rate, Rate::Max));
+        closed
+    }
+
     /// The workload with its pressures as shares of this maximum, measured by a
     /// [`saturating`](Self::saturating) run, in requests per second.
     #[must_use]

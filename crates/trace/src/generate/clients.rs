@@ -42,11 +42,10 @@ impl Closed for Clients {
 
     fn next(&mut self, slot: u32, now: Nanos) -> Option<Request> {
         let &(part, thread) = self.slots.get(slot as usize)?;
-        if now.0 >= self.end {
-            return None;
-        }
         let request = match &mut self.parts[part as usize] {
+            // Arrivals that wait are served after the end as well.
             Part::Jobs(jobs) => jobs.next(thread, now.0)?,
+            _ if now.0 >= self.end => return None,
             Part::Rocksdb(instance) => instance.next(now.0)?,
             Part::Readers(readers) => readers.next(thread, now.0),
         };

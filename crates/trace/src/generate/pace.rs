@@ -33,7 +33,7 @@ pub(super) enum Turn {
     },
     /// The next arrival, whichever slot is free.
     Arrival {
-        /// When.
+        /// When; before now where all were busy.
         at: u64,
         /// In which stage.
         stage: usize,
@@ -44,7 +44,7 @@ pub(super) enum Turn {
 
 /// The stages of a job. With a rate, requests arrive with exponential gaps and wait when all
 /// threads are busy, as vdbench's workload generator feeds its threads: the arrivals are the same
-/// whatever the server does.
+/// whatever the server does, and each is served, however late.
 pub(super) struct Pace {
     stages: Vec<Stage>,
     stage: usize,
@@ -72,14 +72,12 @@ impl Pace {
     fn paced(&mut self, now: u64, mut phases: Option<&mut Schedule>) -> Option<Turn> {
         loop {
             let stage = self.stages[self.stage];
-            // Arrivals that waited beyond their stage are dropped, as a new run definition of
-            // vdbench does not inherit any.
-            if now >= stage.until {
+            let Some(interval) = stage.interval else {
+                if now < stage.until {
+                    return Some(Turn::Own { at: now.max(stage.from), stage: self.stage });
+                }
                 self.enter_next()?;
                 continue;
-            }
-            let Some(interval) = stage.interval else {
-                return Some(Turn::Own { at: now.max(stage.from), stage: self.stage });
             };
             self.clock += gap(&mut self.rng) * interval;
             // Phases are not asked about times beyond the stage: they would be made up to there.
@@ -93,7 +91,7 @@ impl Pace {
             }
             let thread = self.thread;
             self.thread = if thread + 1 == self.threads { 0 } else { thread + 1 };
-            let at = now.max(self.clock as u64);
+            let at = self.clock as u64;
             return Some(Turn::Arrival { at, stage: self.stage, thread });
         }
     }

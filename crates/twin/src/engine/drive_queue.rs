@@ -227,6 +227,7 @@ mod tests {
     fn read(offset: u64) -> Io {
         Io {
             arrival: 0,
+            sent: 0,
             offset,
             bytes: 4096,
             key: 0,

@@ -25,8 +25,10 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Io {
-    /// When it arrived.
+    /// When its client meant to send it.
     pub arrival: u64,
+    /// When the server had it.
+    pub sent: u64,
     /// Byte on the volume; on the drive once it is sent there.
     pub offset: u64,
     /// Length.

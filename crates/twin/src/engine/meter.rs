@@ -51,20 +51,23 @@ impl Meter {
     pub(super) fn arrived(&mut self) {
         self.arrived += 1;
     }
-    /// A request was answered; `drive` is the one that served it, if exactly one did.
+    /// A request was answered; `drive` is the one that served it, if exactly one did. A policy
+    /// senses what a server can: not the time that a request waited for a thread of its client.
     #[inline] // Once per request; left to itself the compiler does so or not by what stands around.
     pub(super) fn completed(&mut self, io: &Io, answered: u64, drive: Option<u16>) {
-        let Io { arrival, op, .. } = *io;
+        let Io { arrival, sent, op, .. } = *io;
         let bytes = op.data(io.bytes);
-        let latency = answered - arrival;
-        self.latencies.add(op, bytes, latency);
-        self.latency_max = self.latency_max.max(latency);
+        let sensed = answered - sent;
+        self.latencies.add(op, bytes, sensed);
+        self.latency_max = self.latency_max.max(sensed);
         if arrival >= self.counted_from {
+            let latency = answered - arrival;
             self.outcome.requests += 1;
             self.outcome.reads += u64::from(op == Op::Read);
             self.outcome.bytes += u64::from(bytes);
             self.outcome.latency_sum += u128::from(latency);
             self.outcome.latency.saturating_record(latency);
+            self.outcome.windows.add(arrival - self.counted_from, latency);
             if let Some(drive) = drive {
                 let total = &mut self.outcome.drives[usize::from(drive)];
                 total.requests += 1;

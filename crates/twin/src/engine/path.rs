@@ -22,6 +22,7 @@ impl Engine<'_> {
         let key = self.key(request, slot);
         let io = self.ios.insert(Io {
             arrival: request.at.0,
+            sent: self.now,
             offset,
             bytes: request.bytes,
             key,
@@ -142,6 +143,7 @@ impl Engine<'_> {
         let DriveCommand { drive, op, offset, bytes } = command;
         self.ios.insert(Io {
             arrival: self.now,
+            sent: self.now,
             offset,
             bytes,
             key: 0,

@@ -18,6 +18,7 @@ use super::hyper_thread::{CoreState, Run};
 use super::load::{Arrival, Arrivals, arrivals_rng};
 use super::power::{Energy, Meter, State};
 use super::{Profile, Setup, Shown, Software};
+use crate::windows::Windows;
 
 /// Drive times drawn once and reused at random.
 const DRAWS: usize = 4096;
@@ -409,6 +410,7 @@ fn empty() -> Shown {
         reads: 0,
         bytes: 0,
         waited: Nanos::ZERO,
+        windows: Windows::default(),
         served: Nanos::ZERO,
         asleep: Nanos::ZERO,
         peak: Watts(0.0),

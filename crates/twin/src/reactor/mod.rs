@@ -19,6 +19,8 @@ use ebb_policy::reactor::Scheduler;
 use ebb_policy::units::{Nanos, Watts};
 use ebb_trace::TraceError;
 
+use crate::windows::Windows;
+
 pub use load::{Load, arrivals};
 pub use power::Energy;
 pub use profile::{Power, Profile, ReactorProfileError};
@@ -69,6 +71,8 @@ pub struct Shown {
     pub bytes: u64,
     /// Their latencies together, exactly.
     pub waited: Nanos,
+    /// The same window by window.
+    pub windows: Windows,
     /// Time that hyper-threads spent on requests.
     pub served: Nanos,
     /// Time that hyper-threads were asleep, in whatever state.

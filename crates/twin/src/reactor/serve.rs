@@ -112,6 +112,7 @@ impl Engine<'_> {
             self.shown.reads += u64::from(!write);
             self.shown.bytes += u64::from(bytes);
             self.shown.waited += latency;
+            self.shown.windows.add((arrived - self.warmup).0, latency.0);
         }
     }
 }
