@@ -157,13 +157,18 @@ impl Sys {
             .ok_or_else(|| self.nonsense(path, &text, "the status of a task"))
     }
 
-    /// The CPUs online that a task may run on, ascending; in a fixture those it is bound to.
+    /// The CPUs that a task may run on at this very moment, ascending: of those that it is bound
+    /// to, the ones that are online by now.
     ///
     /// # Errors
     /// Where there is no such task.
     pub(crate) fn affinity(&self, task: &str) -> Result<Vec<u16>, Absent> {
         if self.is_fixture() {
-            return self.bound(task);
+            let mut bound = self.bound(task)?;
+            if let Ok(online) = self.cpus("sys/devices/system/cpu/online") {
+                bound.retain(|cpu| online.contains(cpu));
+            }
+            return Ok(bound);
         }
         let set = sched_getaffinity(Some(self.task(task)?));
         let set = set

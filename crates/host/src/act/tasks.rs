@@ -49,6 +49,14 @@ pub struct Bound {
     group: Option<String>,
 }
 
+impl Bound {
+    /// Whether `is` is what Ebb has left it of its own.
+    fn is_ours(&self, is: &[u16]) -> bool {
+        let own = cpus(&self.cpus).unwrap_or_default();
+        self.now == cpu_list(is) || self.changing && is.iter().all(|cpu| own.contains(cpu))
+    }
+}
+
 /// The CPUs that are anybody's where nothing is parked.
 #[must_use]
 pub fn usual(sys: &Sys) -> Vec<u16> {
@@ -161,26 +169,29 @@ impl Tasks {
     }
 
     fn one(&mut self, process: &str, task: &str, before: &BTreeMap<u32, Bound>) -> Option<Bound> {
-        let is = self.sys.affinity(task).ok()?;
         let number = task.parse().ok()?;
+        // Tells most tasks apart at little cost, but not whose doing a binding is: a CPU that is
+        // away at this very moment is not in it.
+        let is = self.sys.affinity(task).ok()?;
         let group = if self.is_everywhere(&is) { None } else { self.group(task) };
-        let free = self.is_free(&is, group.as_deref());
-        if free && !before.contains_key(&number) {
+        if !before.contains_key(&number) && self.is_free(&is, group.as_deref()) {
             return None;
         }
         let stat = Stat::of(&self.sys, task)?;
+        let is = self.sys.bound(task).ok()?;
         let text = cpu_list(&is);
         if let Some(known) = before.get(&number).filter(|known| known.start == stat.start) {
-            let group = group.clone().or_else(|| self.group(task));
+            let group = group.or_else(|| self.group(task));
             // Somebody has bound it anew. What is free was not set so, but forgotten.
             let forgotten = self.is_forgotten(&is, group.as_deref());
-            let cpus = match forgotten || self.is_ours(&is, known) {
+            let cpus = match forgotten || known.is_ours(&is) {
                 true => known.cpus.clone(),
                 false => text.clone(),
             };
             let now = if forgotten { known.now.clone() } else { text };
             return Some(Bound { cpus, now, group, ..known.clone() });
         }
+        let free = self.is_free(&is, group.as_deref());
         if free || stat.flags & PF_NO_SETAFFINITY != 0 || stat.policy == DEADLINE {
             return None;
         }
@@ -189,11 +200,9 @@ impl Tasks {
             return None;
         }
         // What it was started with while CPUs were parked is what was left to who started it.
-        let heir = |of: u32| before.get(&of).filter(|of| self.is_same(&is, &of.now));
+        let heir = |of: u32| before.get(&of).filter(|of| of.now == text);
         let from = process.parse().ok().and_then(heir).or_else(|| heir(stat.parent));
-        // With those that are offline, which it may have again.
-        let own = || self.sys.bound(task).map_or(text.clone(), |all| cpu_list(&all));
-        let cpus = from.map_or_else(own, |from| from.cpus.clone());
+        let cpus = from.map_or_else(|| text.clone(), |from| from.cpus.clone());
         let (start, kernel) = (stat.start, stat.is_kernel());
         Some(Bound { task: number, start, cpus, now: text, changing: false, kernel, group })
     }
@@ -239,16 +248,6 @@ impl Tasks {
         self.is_free(is, group) || lacks <= THREADS && !others && lacks < all.len() - lacks
     }
 
-    /// Whether it is what Ebb has left of its own.
-    fn is_ours(&self, is: &[u16], bound: &Bound) -> bool {
-        let own = cpus(&bound.cpus).unwrap_or_default();
-        self.is_same(is, &bound.now) || bound.changing && is.iter().all(|cpu| own.contains(cpu))
-    }
-
-    fn is_same(&self, is: &[u16], list: &str) -> bool {
-        cpus(list).is_some_and(|list| self.online(is) == self.online(&list))
-    }
-
     fn online(&self, cpus: &[u16]) -> Vec<u16> {
         cpus.iter().copied().filter(|cpu| self.online.binary_search(cpu).is_ok()).collect()
     }
@@ -285,7 +284,7 @@ impl Tasks {
         self.begin();
         let mut all = std::mem::take(&mut self.bound);
         let is_loose = |bound: &mut Bound| {
-            let Ok(is) = self.sys.affinity(&bound.task.to_string()) else { return false };
+            let Ok(is) = self.sys.bound(&bound.task.to_string()) else { return false };
             let own = self.own(bound, parked);
             self.online(&is) != self.online(&own)
         };
@@ -332,11 +331,11 @@ impl Tasks {
     /// anew.
     fn bind(&mut self, bound: &mut Bound, parked: &[u16]) -> Result<(), Absent> {
         let task = bound.task.to_string();
-        let Ok(is) = self.sys.affinity(&task) else { return Ok(()) };
+        let Ok(is) = self.sys.bound(&task) else { return Ok(()) };
         let own = self.own(bound, parked);
         if self.online(&is) != self.online(&own) {
             let group = bound.group.as_deref();
-            let ours = self.is_forgotten(&is, group) || self.is_ours(&is, bound);
+            let ours = self.is_forgotten(&is, group) || bound.is_ours(&is);
             let is_it = |stat: Stat| stat.start == bound.start && stat.policy != DEADLINE;
             if !ours || !Stat::of(&self.sys, &task).is_some_and(is_it) {
                 return Ok(());
@@ -480,5 +479,39 @@ mod tests {
         assert!(!is_sure(&passing, &before, Some(&all("0-2"))));
         assert!(is_sure(&passing, &before, Some(&all("0-3"))));
         assert!(!is_sure(&passing, &BTreeMap::new(), None));
+    }
+
+    /// A CPU that goes at this very moment is away for the task before the list of those online
+    /// is read again.
+    #[test]
+    fn a_cpu_that_is_away_is_not_a_binding_without_it() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("sys/devices/system/cpu/online", "0-7");
+        put("sys/fs/cgroup/cpuset.cpus.effective", "0-7");
+        put("proc/300/stat", "300 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0");
+        put("proc/300/cgroup", "0::/a.service");
+        put("proc/300/status", "Cpus_allowed_list:\t4,6-7");
+        let known = Bound {
+            task: 300,
+            start: 7,
+            cpus: "4-7".to_owned(),
+            now: "4,6-7".to_owned(),
+            changing: false,
+            kernel: false,
+            group: None,
+        };
+        let before = BTreeMap::from([(300, known.clone())]);
+        let mut tasks = Tasks::of(&Sys::new(root.path()), vec![known], false);
+        put("sys/devices/system/cpu/online", "0-5,7");
+        assert_eq!(tasks.sys.affinity("300").unwrap(), [4, 7]);
+        let seen = tasks.one("300", "300", &before).unwrap();
+        assert_eq!((&*seen.cpus, &*seen.now), ("4-7", "4,6-7"));
+        put("proc/300/status", "Cpus_allowed_list:\t4,7");
+        assert_eq!(tasks.one("300", "300", &before).unwrap().cpus, "4,7", "somebody's doing");
     }
 }
