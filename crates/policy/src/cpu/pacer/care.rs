@@ -98,9 +98,10 @@ impl Care {
         l_baseline * (1.0 - self.noise / self.windows.max(1.0).sqrt()).max(0.0)
     }
 
-    /// Cores of a group of `cores` that the reserve is.
-    pub fn cores(&self, cores: u16) -> u16 {
-        (f64::from(cores) * self.reserve).ceil() as u16
+    /// Cores of a group of `cores` that the reserve is, were each `slower` times as slow as at the
+    /// highest frequency.
+    pub fn cores(&self, cores: u16, slower: f64) -> u16 {
+        (f64::from(cores) * self.reserve * slower).ceil().min(f64::from(cores)) as u16
     }
 }
 

@@ -19,6 +19,7 @@
 //! | `core_adaptor.rs` | Core Adaptor: `u_desired`, `n_desired`, `α`, `β`; core groups, §IV-E |
 //! | `freq_adaptor.rs` | Freq Adaptor: `f_desired`, `γ` |
 //! | `ceiling.rs` | ours: the ceilings of who keeps the heat |
+//! | `exchange.rs` | ours: cores for frequency, in `pacer-plus` alone |
 //! | `idle.rs` | Background Task Scheduler, §IV-D |
 //! | `memory.rs` | ours: no limit cycles |
 //! | `params.rs` | the hyperparameters |
@@ -32,6 +33,7 @@ mod care;
 mod ceiling;
 mod checks;
 mod core_adaptor;
+mod exchange;
 mod freq_adaptor;
 mod idle;
 mod loss;
@@ -50,6 +52,7 @@ pub(in crate::cpu) use care::RECALLED;
 use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
 use core_adaptor::CoreAdaptor;
+use exchange::Exchange;
 use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
@@ -83,6 +86,7 @@ pub struct Pacer {
     ceilings: Ceilings,
     /// Only inside `pacer-plus`.
     care: Option<Care>,
+    exchange: Exchange,
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
     /// The 99th percentile then, where it is sensed.
@@ -92,6 +96,8 @@ pub struct Pacer {
     trusted_for: Nanos,
     /// The last setting that was measured to keep `plf`.
     kept: Vec<GroupSetting>,
+    /// Core-seconds that a request took there in each group, where that is known.
+    kept_work: Vec<Option<f64>>,
     /// Unstable only to learn the baseline again: go back to `kept` if it has not changed.
     relearning: bool,
     /// For how long to go on asking for `kept`.
@@ -122,11 +128,13 @@ impl Pacer {
             memory: Memory::new(groups),
             ceilings: Ceilings::new(groups, params.stable_thresh),
             care: None,
+            exchange: Exchange::new(&native),
             l_baseline: 0.0,
             tail_baseline: None,
             learned_at: Nanos::ZERO,
             trusted_for: params.baseline_age,
             kept: native.clone(),
+            kept_work: vec![None; groups],
             relearning: false,
             resume: Nanos::ZERO,
             in_force: native.clone(),
@@ -242,8 +250,8 @@ impl Pacer {
         let highest = self.topology.max_frequency();
         self.each_io_group(|pacer, g| {
             let cores = pacer.topology.groups[g].cores;
-            if pacer.asked[g].active < care.cores(cores) {
-                pacer.ask_active(g, care.cores(cores), request, "pacer-plus:reserve");
+            if pacer.asked[g].active < care.cores(cores, 1.0) {
+                pacer.ask_active(g, care.cores(cores, 1.0), request, "pacer-plus:reserve");
             }
             let share = f64::from(pacer.asked[g].active) / f64::from(cores);
             let f = pacer.topology.frequency_at_least(highest * (care.reserve / share));

@@ -58,13 +58,22 @@ impl Pacer {
         }
     }
 
-    /// Whether the load is one for the setting before.
+    /// Whether the load is one for the setting before, by what a request took there: polling cores
+    /// take more for each the more of them there are.
     fn bearable(&self) -> bool {
-        let limit = self.params.max_utilisation;
-        let speed = |g: usize| self.kept[g].frequency / self.topology.max_frequency();
-        let most = |g: usize| limit * f64::from(self.kept[g].active) * speed(g);
-        let bears = |g: usize| self.windows.work(g).is_none_or(|work| work <= most(g));
+        let (limit, rate) = (self.params.max_utilisation, self.windows.load().requests());
+        let most = |g: usize| limit * f64::from(self.kept[g].active);
+        let bears = |g: usize| self.kept_work[g].is_none_or(|work| work * rate <= most(g));
         self.care.is_none() || self.topology.io_groups().all(bears)
+    }
+
+    /// Notes what is in force as a setting that keeps `plf`.
+    fn keep(&mut self) {
+        self.kept.copy_from_slice(&self.in_force);
+        let rate = self.windows.load().requests();
+        for (g, kept) in self.kept_work.iter_mut().enumerate() {
+            *kept = self.windows.work(g).map(|work| work / rate);
+        }
     }
 
     /// Asks for the setting before the baseline was learned again, until it is in force. The guard
@@ -86,6 +95,9 @@ impl Pacer {
             self.learn_again(request, "pacer:baseline-age");
             return;
         }
+        if self.judge_exchange(now, request) {
+            return;
+        }
         let (loss, at_worst) = self.losses(l_cur);
         let distance = loss::loss_distance(self.params.plf, loss);
         let sure = loss::loss_distance(self.params.plf, at_worst);
@@ -97,9 +109,10 @@ impl Pacer {
             self.give_back(distance, now, request);
             return;
         }
-        self.kept.copy_from_slice(&self.in_force);
-        if !self.relieve(request) && calm && still && sure > self.params.deadband {
-            self.save(sure, request);
+        self.keep();
+        let may_save = calm && still && sure > self.params.deadband;
+        if !self.relieve(request) && may_save && !self.save(sure, request) {
+            self.exchange(now, request);
         }
     }
 
@@ -110,7 +123,7 @@ impl Pacer {
     }
 
     /// `loss_cur`, and what it may well be.
-    fn losses(&mut self, l_cur: f64) -> (f64, f64) {
+    pub(super) fn losses(&mut self, l_cur: f64) -> (f64, f64) {
         let tail = self.tail_loss();
         let Some(care) = &mut self.care else {
             let loss = loss::loss_cur(l_cur, self.l_baseline).max(tail);
@@ -158,14 +171,12 @@ impl Pacer {
         self.set(request, Self::all, reason);
     }
 
-    /// Uses slack up: fewer cores, or when there are none to take, a lower frequency.
-    fn save(&mut self, distance: f64, request: &mut Request) {
-        if self.params.adaptors != Adaptors::Frequency && self.take_cores(distance, request) {
-            return;
-        }
-        if self.params.adaptors != Adaptors::Cores {
-            self.lower_frequency(distance, request);
-        }
+    /// Uses slack up: fewer cores, or when there are none to take, a lower frequency. False when
+    /// there is neither.
+    fn save(&mut self, distance: f64, request: &mut Request) -> bool {
+        let adaptors = self.params.adaptors;
+        adaptors != Adaptors::Frequency && self.take_cores(distance, request)
+            || adaptors != Adaptors::Cores && self.lower_frequency(distance, request)
     }
 
     /// Core Adaptor; false when there is no core to take.
@@ -192,21 +203,24 @@ impl Pacer {
         if self.care.is_some() { n_desired.clamp(active.div_ceil(2), active) } else { n_desired }
     }
 
-    fn lower_frequency(&mut self, distance: f64, request: &mut Request) {
-        let Some(u) = self.busiest() else { return };
+    /// Freq Adaptor; false when there is no frequency to lower.
+    fn lower_frequency(&mut self, distance: f64, request: &mut Request) -> bool {
+        let Some(u) = self.busiest() else { return false };
         let f_cur = self.frequency(&self.in_force);
         let gamma = freq_adaptor::gamma(self.params.gamma, f_cur, self.params.plf);
-        let f_desired = freq_adaptor::desired(f_cur, gamma, distance).max(freq_adaptor::bearable(
-            f_cur,
-            u,
-            self.params.max_utilisation,
-        ));
-        let floor = self.memory.frequency_floor().max(self.frequency_reserve());
+        let bearable = freq_adaptor::bearable(f_cur, u, self.params.max_utilisation);
+        let f_desired = freq_adaptor::desired(f_cur, gamma, distance).max(bearable);
+        let mut floor = self.memory.frequency_floor().max(self.frequency_reserve());
+        if self.care.is_some() {
+            // The closest may be below it, and look like a burst soon after.
+            floor = floor.max(self.topology.frequency_at_least(bearable));
+        }
         let f = closest(&self.topology.frequencies, f_desired).max(floor);
         if f < f_cur {
             self.memory.saving(Saving::Frequency, &self.in_force);
             self.set_frequency(f, request, "pacer:slack-frequency");
         }
+        f < f_cur
     }
 
     /// The lowest frequency at which the cores in force make up the reserve.
@@ -284,7 +298,14 @@ impl Pacer {
     }
 
     fn reserved(&self, group: usize) -> u16 {
-        self.care.map_or(0, |care| care.cores(self.topology.groups[group].cores))
+        let cores = self.topology.groups[group].cores;
+        self.care.map_or(0, |care| match self.exchange.pays {
+            // At the present frequency.
+            true => {
+                care.cores(cores, self.topology.max_frequency() / self.in_force[group].frequency)
+            }
+            false => care.cores(cores, 1.0),
+        })
     }
 
     fn busiest(&self) -> Option<f64> {
@@ -297,7 +318,7 @@ impl Pacer {
 
     /// `f_cur`: the frequency of `groups` under the ceilings; one, since there is one latency to
     /// steer by, but for sockets with unlike ceilings.
-    fn frequency(&self, groups: &[GroupSetting]) -> Hertz {
+    pub(super) fn frequency(&self, groups: &[GroupSetting]) -> Hertz {
         let highest = self.topology.max_frequency();
         let under = |g: usize| groups[g].frequency.min(highest * self.ceilings.share(g));
         self.topology.io_groups().map(under).fold(Hertz(0.0), Hertz::max)

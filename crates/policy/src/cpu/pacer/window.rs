@@ -112,6 +112,8 @@ struct Open {
     tail: (f64, f64),
     ops: Ops,
     load: Load,
+    /// Joules, and the seconds for which they are known.
+    energy: (f64, f64),
     /// Per group, core-seconds of useful work and the seconds for which it is known.
     work: Vec<(f64, f64)>,
 }
@@ -120,7 +122,7 @@ impl Open {
     fn clear(&mut self) {
         (self.span, self.requests, self.latency_sum) = (Nanos::ZERO, 0, 0.0);
         self.tail = (0.0, 0.0);
-        (self.ops, self.load) = (Ops::default(), Load::default());
+        (self.ops, self.load, self.energy) = (Ops::default(), Load::default(), (0.0, 0.0));
         self.work.fill((0.0, 0.0));
     }
 }
@@ -143,6 +145,8 @@ pub(super) struct Windows {
     ops: Vec<Ops>,
     /// Ring of requests and bytes.
     loads: Vec<Load>,
+    /// Ring of joules, and of the seconds for which they are known.
+    energy: Vec<(f64, f64)>,
     /// Ring of work per group, a row per window.
     work: Vec<Option<f64>>,
     next: usize,
@@ -164,6 +168,7 @@ impl Windows {
             spans: vec![Nanos::ZERO; params.windows],
             ops: vec![Ops::default(); params.windows],
             loads: vec![Load::default(); params.windows],
+            energy: vec![(0.0, 0.0); params.windows],
             work: vec![None; params.windows * groups],
             next: 0,
             filled: 0,
@@ -199,6 +204,11 @@ impl Windows {
         }
         self.open.ops.add(&Ops::of(&signals.io));
         self.open.load.add(&Load::of(&signals.io));
+        // Of the processors where that is known: the rest of the server adds only noise.
+        if let Some(power) = signals.power.cpu.or(signals.power.total) {
+            self.open.energy.0 += (power * signals.period).0;
+            self.open.energy.1 += signals.period.seconds();
+        }
         for (group, work) in signals.groups.iter().zip(&mut self.open.work) {
             if let (Some(u), Some(active)) = (utilisation(group), group.active) {
                 let seconds = signals.period.seconds();
@@ -222,6 +232,7 @@ impl Windows {
         self.spans[self.next] = self.open.span;
         self.ops[self.next] = self.open.ops;
         self.loads[self.next] = self.open.load;
+        self.energy[self.next] = self.open.energy;
         let row = &mut self.work[self.next * groups..(self.next + 1) * groups];
         for (kept, (work, seconds)) in row.iter_mut().zip(&self.open.work) {
             *kept = (*seconds > 0.0).then_some(work / seconds);
@@ -275,6 +286,13 @@ impl Windows {
             span += self.spans[window];
         }
         sum.per(span)
+    }
+
+    /// Mean power in watts since the last change, where it is known.
+    pub fn watts(&self) -> Option<f64> {
+        let sum = |(j, s), window: usize| (j + self.energy[window].0, s + self.energy[window].1);
+        let (joules, seconds) = self.current().fold((0.0, 0.0), sum);
+        (seconds > 0.0).then(|| joules / seconds)
     }
 
     /// Length of the `k` windows together.

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::GroupSetting;
 use crate::cpu::pacer::tests::plant::{Loop, Plant};
 use crate::cpu::pacer::tests::{beside_jobs, job_cores, plants};
-use crate::units::Hertz;
+use crate::units::{Hertz, Watts};
 
 fn plus(plant: Plant, plf: f64) -> Loop<PacerPlus> {
     let policy = PacerPlus::new(&plant.topology, PacerParams::for_plf(plf)).unwrap();
@@ -176,4 +177,43 @@ fn a_heavier_load_that_takes_longer_in_any_case_is_no_loss() {
 fn what_a_saving_adds_to_a_heavier_load_is_a_loss() {
     let (balance, saves) = two_jumps(4.0, 1.0);
     assert!(balance < 0.0 && !saves, "{balance}");
+}
+
+/// What cores draw at a share of the highest frequency.
+type Draws = fn(f64) -> f64;
+
+/// Where a run settles whose cores draw so much, what that comes to, and the reasons on the way.
+/// Requests wait for drives most of the time, and the meter may be there or not.
+fn settles(draws: Draws, metered: bool) -> (f64, Vec<&'static str>) {
+    let mut plant = Plant::new(400e3);
+    plant.service.iter_mut().for_each(|service| *service *= 0.1);
+    let highest = plant.topology.max_frequency();
+    let watts = |groups: Vec<GroupSetting>| {
+        let each = groups.into_iter();
+        each.map(|g| f64::from(g.active) * draws(g.frequency / highest)).sum::<f64>()
+    };
+    let (mut run, mut reasons) = (plus(plant, 0.2), Vec::new());
+    for _ in 0..600 {
+        let drawn = watts(run.groups());
+        run.step_with(|signals| signals.power.cpu = metered.then_some(Watts(drawn)));
+        reasons.extend(run.reasons());
+    }
+    (watts(run.groups()), reasons)
+}
+
+/// Power that grows with the cube of the frequency is worth more cores; power that does not is not.
+#[test]
+fn cores_go_for_frequency_where_that_draws_less() {
+    let cubic: Draws = |share| 1.0 + 9.0 * share.powi(3);
+    let ((unmetered, never), (metered, reasons)) = (settles(cubic, false), settles(cubic, true));
+    assert!(!never.contains(&"pacer-plus:exchange"), "without a meter");
+    assert!(reasons.contains(&"pacer-plus:exchange"), "{reasons:?}");
+    assert!(metered < 0.95 * unmetered, "{metered} and {unmetered} W");
+
+    let flat: Draws = |_| 10.0;
+    let ((unmetered, _), (metered, reasons)) = (settles(flat, false), settles(flat, true));
+    assert!(reasons.contains(&"pacer-plus:exchange-back"), "{reasons:?}");
+    assert!(metered <= unmetered, "{metered} and {unmetered} W");
+    let tried = reasons.iter().filter(|reason| **reason == "pacer-plus:exchange").count();
+    assert!(tried <= 6 * 4, "{tried} decisions: what does not pay is tried ever less often");
 }
