@@ -78,7 +78,8 @@ impl Pacer {
         self.exchange.trial = Some(Trial { watts, rate: self.windows.load().requests() });
     }
 
-    /// The frequency that the cores to be asked for need for the load and the reserve; not below a floor, nor
+    /// The frequency that the cores to be asked for need for the load and the reserve; not below
+    /// a floor, nor
     /// below half of the present one.
     fn least_frequency(&self, f_cur: Hertz) -> Hertz {
         let limit = self.params.max_utilisation;
