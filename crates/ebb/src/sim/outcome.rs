@@ -59,17 +59,11 @@ pub fn summary(result: &RunResult, budgeted: bool, faults: bool) -> RunSummary {
         energy_joules: [("total", total)].into_iter().chain(parts).collect(),
         mean_watts: per(total, seconds),
         startup_watts: result.startup,
-        unsettled: None,
         peak_watts: Some(outcome.peak.0),
         iops: per(outcome.requests as f64, seconds),
         iops_per_watt: per(outcome.requests as f64, total),
         bytes_per_joule: per(outcome.bytes as f64, total),
         latency_us: Latency::new(&outcome.latency, outcome.mean_latency()),
-        sla_kept: None,
-        sla_limit_us: None,
-        sla_excess: None,
-        sla_windows_above: None,
-        sla_worst_window: None,
         seconds_over_budget: budgeted.then(|| outcome.over_budget.seconds()),
         most_capped_watts: Some(outcome.most_capped.0),
         core_seconds: BTreeMap::from([
@@ -86,9 +80,9 @@ pub fn summary(result: &RunResult, budgeted: bool, faults: bool) -> RunSummary {
         thermal: outcome.thermal.as_ref().map(thermal),
         faults: faults.then(|| result.faults.iter().map(fault).collect()),
         classes: ClassSummary::of(&jobs),
-        parts: Vec::new(),
         jobs,
         disks: disks(outcome),
+        ..RunSummary::default()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::log::Log;
 use crate::recorder::Recorded;
 use crate::spool::Spool;
 use crate::summary::Summary;
+use crate::verdict::ABOVE;
 
 /// Cells of a drives-by-time map.
 const CELLS: usize = 40_000;
@@ -28,6 +29,8 @@ pub struct Data<'a> {
     #[serde(flatten)]
     about: &'a About,
     summary: &'a Summary,
+    /// Share of the windows that may be above the limit.
+    above: f64,
     groups: &'a [String],
     /// Cores of each group.
     cores: Vec<u16>,
@@ -103,6 +106,7 @@ impl<'a> Data<'a> {
         Ok(Self {
             about,
             summary,
+            above: ABOVE,
             groups: columns.names.groups(),
             cores: topology.groups.iter().map(|group| group.cores).collect(),
             drives: topology.drives.len(),

@@ -136,10 +136,9 @@ function summary() {
       }
     });
   }
-  const ABOVE = 0.05;
   const toLimit = (excess) => [`${(100 * Math.abs(excess)).toFixed(1)}% ${excess > 0 ? "above" : "below"}`, excess <= 0];
   const sla = [["Mean to SLA limit", "sla_excess", toLimit], ["Worst 5 s to limit", "sla_worst_window", toLimit],
-    ["5 s above limit", "sla_windows_above", (share) => [`${(100 * share).toFixed(1)}%`, share <= ABOVE]]];
+    ["5 s above limit", "sla_windows_above", (share) => [`${(100 * share).toFixed(1)}%`, share <= data.above]]];
   sla.forEach(([name, field, tell], line) => {
     const row = add(body, "tr", undefined, line ? "" : "first");
     add(row, "td", name);
@@ -152,7 +151,7 @@ function summary() {
   const limit = all[0].sla_limit_us;
   $("summary-note").textContent = "Changes are against the first policy"
     + (limit === null ? "." : `; the SLA allows a mean latency of ${number(limit)} µs, `
-      + `${short(100 * data.summary.plf)}% more than its own, and as much more in each window of 5 s, but for 5% of them.`)
+      + `${short(100 * data.summary.plf)}% more than its own, and as much more in each window of 5 s, but for ${short(100 * data.above)}% of them.`)
     + (data.summary.closed_loop ? " Closed loop: each client sends its next request when one is answered, so a slower server "
       + "gets fewer requests and latency leaves out what those would have waited." : "");
 }
