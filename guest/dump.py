@@ -33,9 +33,8 @@ def _names(names, sign=""):
 DUMP = f"""dump() {{
     find {" ".join(TREES)} -name input -prune -o -type f -perm /444 {_names(VOLATILE, "!")} -print0 \\
         | sort -z | xargs -0 grep -s '' || true
-    find /sys/block/*/device/power /sys/class/nvme/*/power /sys/class/nvme/*/device/power -maxdepth 1 \\
-        -type f -perm /444 {_names(VOLATILE, "!")} -print0 2> /dev/null \\
-        | sort -z | xargs -0 -r grep -s '' || true
+    find /sys/block/*/device/power -maxdepth 1 ! -path '/sys/block/nvme*' -type f -perm /444 \
+        {_names(VOLATILE, "!")} -print0 2> /dev/null | sort -z | xargs -0 -r grep -s '' || true
     find /sys/fs/cgroup -type d | sort
     find /sys/fs/cgroup -type f '(' {_names(GROUPS, "-o").removeprefix("-o")} ')' -print0 \\
         | sort -z | xargs -0 grep -s '' || true
@@ -44,8 +43,13 @@ DUMP = f"""dump() {{
         /proc/[0-9]*/stat 2> /dev/null || true
     for drive in /sys/class/nvme/nvme*; do
         [ -e $drive ] || continue
+        # By what it serves: whoever has the old controller open when a drive comes back, Ebb or
+        # another, makes Linux give the new one another name.
+        name="drive $(tr : _ < $drive/subsysnqn)"
+        find $drive/power $drive/device/power -maxdepth 1 -type f -perm /444 {_names(VOLATILE, "!")} \
+            -print0 2> /dev/null | sort -z | xargs -0 -r grep -s '' | sed "s,^$drive,$name," || true
         for feature in 2 0x23; do
-            echo "drive $(tr : _ < $drive/subsysnqn) $feature:" \
+            echo "$name $feature:" \
                 "$(nvme get-feature /dev/${{drive##*/}} -f $feature 2> /dev/null || true)"
         done
     done

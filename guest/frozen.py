@@ -41,7 +41,8 @@ class Served:
         self.background("serve", f"""/tmp/tools/ebb serve --listen {PLACE}:4420 \\
             --metrics {PLACE}:9420 --scheduler interrupt --namespace ram:16MiB \\
             --namespace file:/tmp/frozen/disk,create,size=64MiB""")
-        until("it serves", lambda: "metrics on" in self.said("serve"), PATIENCE)
+        until("it serves", lambda: "metrics on" in self.said("serve") or self.code("serve"), PATIENCE)
+        expect(not self.code("serve"), f"it does not serve: {self.said('serve')}")
 
     def background(self, name, command):
         """Runs a command; what it says and how it ends is in files."""

@@ -54,7 +54,8 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub tls_listen: Vec<SocketAddr>,
 
-    /// CPUs to run on, one reactor each, the main one first, such as 0-1,4 [default: 0].
+    /// CPUs to run on, one reactor each, the main one first, such as 0-1,4 [default: the first
+    /// that this process may run on].
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
 
@@ -253,9 +254,11 @@ impl Options {
     /// The CPUs to run on.
     ///
     /// # Errors
-    /// When they are not a list of different CPUs.
+    /// When they are not a list of different CPUs, or the kernel names none.
     pub fn cpus(&self) -> anyhow::Result<Vec<usize>> {
-        let text = self.cores.as_deref().unwrap_or("0");
+        let Some(text) = self.cores.as_deref() else {
+            return Ok(topology::allowed()?.into_iter().take(1).collect());
+        };
         let cpus = topology::list(text).filter(|cpus| !cpus.is_empty());
         cpus.ok_or_else(|| usage(format!("--cores {text}: must be CPUs such as 0-1,4")))
     }
