@@ -461,12 +461,8 @@ mod tests {
             entry: Nanos::ZERO,
             exit: Nanos::ZERO,
         };
-        let drives = vec![DriveSpec {
-            id: None,
-            states: vec![state(25.0), state(9.0)],
-            limit: None,
-            rotational: false,
-        }];
+        let drives =
+            vec![DriveSpec { states: vec![state(25.0), state(9.0)], ..DriveSpec::default() }];
         let topology = Topology { drives, ..Topology::default() };
         let of = |settings: &Settings| super::idle("pacman", &topology, settings).unwrap();
         assert!(of(&settings)[0].1.contains("without a budget"));

@@ -110,12 +110,7 @@ fn collected_drives() -> Option<Topology> {
         let fields: Vec<_> = line.rsplit(',').collect();
         let (max_power, operational) = (fields[8].parse().unwrap_or(f64::NAN), fields[9] == "1");
         if fields[10] == "0" {
-            topology.drives.push(DriveSpec {
-                id: None,
-                states: Vec::new(),
-                limit: None,
-                rotational: false,
-            });
+            topology.drives.push(DriveSpec { states: Vec::new(), ..DriveSpec::default() });
         }
         let states = &mut topology.drives.last_mut()?.states;
         assert_eq!(fields[10], states.len().to_string(), "{line}");

@@ -19,7 +19,7 @@ pub fn topology() -> Topology {
         exit: Nanos::ZERO,
     };
     let states = vec![state(25.0, true), state(12.0, true), state(3.0, false)];
-    let drive = |id| DriveSpec { id, states: states.clone(), limit: None, rotational: false };
+    let drive = |id| DriveSpec { id, states: states.clone(), ..DriveSpec::default() };
     Topology {
         groups: vec![group(CoreRole::FrontEnd), group(CoreRole::FrontEnd)],
         frequencies: vec![Hertz(1.2e9), Hertz(2.4e9)],

@@ -4,13 +4,13 @@
 //! resource volume, drive); power is integrated per component. The policies and the guard are
 //! the very code that runs in production. See `docs/models/`.
 
-pub mod bound;
 pub mod drive;
 mod drive_file;
 pub mod engine;
 pub mod fan;
 pub mod faults;
 pub mod hdd;
+pub mod hindsight;
 pub mod outcome;
 pub mod profile;
 pub mod reactor;

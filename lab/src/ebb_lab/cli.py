@@ -4,6 +4,7 @@
 import argparse
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     parser = _parser()
     args = parser.parse_args(words)
+    args.words = sys.argv[1:] if words is None else words
     command: Callable[[argparse.Namespace], int] = args.command
     try:
         return command(args)
@@ -294,7 +296,7 @@ def _add_plan(commands: Any) -> None:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from ebb_lab import fields, page, planning  # noqa: PLC0415
+    from ebb_lab import binary, fields, page, planning  # noqa: PLC0415
 
     cut = (("--rate-scale", args.rate_scale), ("--from", args.start), ("--to", args.to))
     question = planning.Question(
@@ -316,7 +318,7 @@ def _plan(args: argparse.Namespace) -> int:
         raise LabError(f"--page {args.page}", "no such folder", "Make it, or name another file")
     answer = planning.plan(question, args.workers)
     if args.page:
-        page.write(answer, args.page)
+        page.write(answer, args.page, f"ebb-lab {shlex.join(args.words)}", binary.find().version)
     if args.json:
         text.print_json(planning.as_json(answer))
     else:

@@ -2,10 +2,10 @@
 
 mod advice;
 mod args;
-mod bound;
 mod change;
 mod experiment;
 mod files;
+mod hindsight;
 mod list;
 mod maximum;
 mod options;

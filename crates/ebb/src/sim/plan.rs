@@ -25,14 +25,11 @@ use crate::progress::Progress;
 use crate::server::Server;
 use crate::text::short;
 
-/// The policies that know the load (`bound.rs`), and what they find.
+/// The policies that know the load (`hindsight.rs`), and what they find.
 pub const FORETOLD: [(&str, &str); 3] = [
-    ("clairvoyant-cores", "the cores and the frequency that draw least within plf"),
-    ("clairvoyant-caps", "the drive caps within --ssd-budget that serve most bytes"),
-    (
-        "clairvoyant-fans",
-        "fan duties and frequencies that draw least until all is done, within plf",
-    ),
+    ("clairvoyant-cores", "the best known cores and frequency within plf"),
+    ("clairvoyant-caps", "the best known drive caps within --ssd-budget"),
+    ("clairvoyant-fans", "the best known fan duties and frequencies until all is done, within plf"),
 ];
 
 /// Whether a policy knows the load.

@@ -13,7 +13,7 @@ use ebb_record::verdict::{self, Side};
 use ebb_record::{RunSummary, Summary};
 use ebb_trace::Workload;
 use ebb_trace::generate::{BuildContext, WorkloadSpec};
-use ebb_twin::bound::reactors;
+use ebb_twin::hindsight::reactors;
 use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
 use super::args::SimArgs;

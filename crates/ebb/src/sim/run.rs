@@ -12,7 +12,7 @@ use ebb_twin::faults::FaultEvent;
 use ebb_twin::hdd::Wear;
 use ebb_twin::{Observer, Outcome, Run, Sample, TwinError};
 
-use super::bound;
+use super::hindsight;
 use super::plan::Plan;
 use super::truth;
 use crate::exit::{Interrupted, usage};
@@ -93,7 +93,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
     };
     let run = Run {
         profile: &plan.server.profile,
-        policy: bound::policy(plan, policy)?,
+        policy: hindsight::policy(plan, policy)?,
         operator: None,
         limits: plan.limits(policy),
         ssd_budget: plan.ssd_budget(),

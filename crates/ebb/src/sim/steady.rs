@@ -102,8 +102,13 @@ pub fn lacking(
         return None;
     }
     let learns = match period > after {
-        true => format!(" and then learns anew every {period}"),
+        true => format!(" and then learns anew every {}", whole(period)),
         false => String::new(),
     };
-    Some(format!("{policy} takes up to {after} to settle{learns}; {how} shows it"))
+    Some(format!("{policy} takes up to {} to settle{learns}; {how} shows it", whole(after)))
+}
+
+/// In whole seconds, rounded up.
+fn whole(time: Nanos) -> String {
+    format!("{} s", time.seconds().ceil())
 }

@@ -86,7 +86,7 @@ impl Acting {
         };
         let idle = |parts: &crate::find::layout::DriveParts| {
             let at = find(&idle_wake::place(parts)?)?;
-            Some(IdleWake::new(at, &parts.identity.as_ref()?.states, layout.raise_limits))
+            Some(IdleWake::new(at, &parts.identity.as_ref()?.idle_wakes(), layout.raise_limits))
         };
         Self {
             parking: Parking::new(machine, layout, &steering, tasks, state.clone()),

@@ -7,8 +7,8 @@
 //! which is what the control means; one that comes while the drive is about to enter the state
 //! waits for that as well.
 
+use ebb_policy::Outcome;
 use ebb_policy::units::Nanos;
-use ebb_policy::{Outcome, PowerStateSpec};
 
 use crate::act::contact::Attempt;
 use crate::act::knob::{Knob, Place};
@@ -20,8 +20,8 @@ use crate::find::machine::Machine;
 #[must_use]
 pub fn place(parts: &DriveParts) -> Option<Place> {
     let identity = parts.identity.as_ref()?;
-    let idles = identity.apst && identity.states.iter().any(|state| !state.operational);
-    idles.then(|| Some(Place::IdleWake { drive: parts.drive.id.clone()? }))?
+    (!identity.idle_wakes().is_empty())
+        .then(|| Some(Place::IdleWake { drive: parts.drive.id.clone()? }))?
 }
 
 /// What an operator should know of drives whose idle states somebody has turned off.
@@ -48,16 +48,16 @@ pub struct IdleWake {
     at: usize,
     /// Wake-ups of its idle states in us; 0 where the drive does not tell.
     wakes: Vec<u64>,
-    /// Whether more than what was found may be tolerated.
+    /// Whether more than what was found may be tolerated. Less never is: it would cost power for a
+    /// latency that nobody asked for.
     raises: bool,
 }
 
 impl IdleWake {
-    /// In place `at`, of a drive with `states`.
+    /// In place `at`, of a drive whose idle states have these `wakes`.
     #[must_use]
-    pub fn new(at: usize, states: &[PowerStateSpec], raises: bool) -> Self {
-        let idle = states.iter().filter(|state| !state.operational);
-        Self { at, wakes: idle.map(|state| state.exit.0 / 1_000).collect(), raises }
+    pub fn new(at: usize, wakes: &[Nanos], raises: bool) -> Self {
+        Self { at, wakes: wakes.iter().map(|wake| wake.0 / 1_000).collect(), raises }
     }
 
     /// Lets the drive enter the states that wake within `asked`, or those found.
@@ -66,11 +66,12 @@ impl IdleWake {
         steering.set(self.at, value.map(|us| us.to_string()).as_deref(), now)
     }
 
-    /// What it is tried with: no idle states, where there were any.
+    /// What it is tried with, if it may be set: no idle states, where there were any.
     #[must_use]
     pub fn attempt(&self, steering: &Steering) -> Option<Attempt> {
         let found = tolerance(steering.found(self.at));
-        (found > 0).then(|| Attempt { writes: vec![(self.at, "0".to_owned())], bounds: None })
+        (self.raises && found > 0)
+            .then(|| Attempt { writes: vec![(self.at, "0".to_owned())], bounds: None })
     }
 
     /// What to set for `asked` us; `None` where what was `found` does it. It is the wake-up of the
@@ -81,7 +82,7 @@ impl IdleWake {
         let known = self.wakes.iter().all(|wake| *wake > 0);
         let deepest = if known { self.deepest(asked) } else { 0 };
         let found = self.deepest(tolerance(found));
-        (deepest < found || self.raises && deepest > found).then_some(deepest)
+        (self.raises && deepest > found).then_some(deepest)
     }
 
     /// The longest wake-up of those that the kernel allows under a tolerance, in us.
@@ -103,24 +104,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_deepest_state_that_is_allowed_and_never_more_than_was_found() {
+    fn it_is_the_deepest_state_that_is_allowed_and_never_less_than_was_found() {
         let drive = |raises| IdleWake { at: 0, wakes: vec![200, 10_000], raises };
-        for (asked, found, lowers, raises) in [
-            (300, "100000", Some(200), Some(200)),
-            (9_999, "any", Some(200), Some(200)),
-            (100, "auto", Some(0), Some(0)),
-            (10_000, "100000", None, None),
-            (50_000, "auto", None, None),
-            (300, "0", None, Some(200)),
-            (10_000, "5000", None, Some(10_000)),
-            (300, "5000", None, None),
-            (0, "0", None, None),
+        for (asked, found, raised) in [
+            (300, "100000", None),
+            (9_999, "any", None),
+            (100, "auto", None),
+            (50_000, "auto", None),
+            (300, "0", Some(200)),
+            (10_000, "5000", Some(10_000)),
+            (300, "5000", None),
+            (0, "0", None),
         ] {
-            assert_eq!(drive(false).value(asked, found), lowers, "{asked} {found}");
-            assert_eq!(drive(true).value(asked, found), raises, "{asked} {found}");
+            assert_eq!(drive(false).value(asked, found), None, "{asked} {found}");
+            assert_eq!(drive(true).value(asked, found), raised, "{asked} {found}");
         }
         let unknown = IdleWake { at: 0, wakes: vec![200, 0], raises: true };
-        assert_eq!(unknown.value(300, "100000"), Some(0), "its wake-up may be any");
-        assert_eq!(unknown.value(300, "0"), None);
+        assert_eq!(unknown.value(300, "0"), None, "its wake-up may be any");
     }
 }

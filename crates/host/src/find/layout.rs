@@ -352,6 +352,7 @@ impl Layout {
             id: parts.drive.id.clone(),
             states: if caps { parts.states() } else { Vec::new() },
             limit: parts.identity.as_ref().and_then(|identity| identity.warning),
+            idle_wakes: parts.identity.as_ref().map_or_else(Vec::new, Identity::idle_wakes),
             rotational: parts.drive.rotational,
         };
         let fan = FanSpec { min_duty: stated.min_duty, max_power: Watts(0.0) };

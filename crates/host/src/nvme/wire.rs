@@ -34,6 +34,12 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Wake-ups of the idle states that it enters by itself, 0 of one that it does not state.
+    pub fn idle_wakes(&self) -> Vec<Nanos> {
+        let idle = self.states.iter().filter(|state| self.apst && !state.operational);
+        idle.map(|state| state.exit).collect()
+    }
+
     /// Of an Identify Controller data structure.
     pub fn parse(bytes: &[u8; IDENTIFY]) -> Self {
         let text = |from: usize, to: usize| {

@@ -178,7 +178,7 @@ pub const ACTS: &[Act] = {
         act(
             IdleWake,
             "`pm_qos_latency_tolerance_us`",
-            "never above the one found, as without `machine.raise_limits`",
+            "as found, as without `machine.raise_limits`",
         ),
         Act { control: Background, by: None, played: "refused" },
         act(FanDuty, "hwmon", "as it is"),

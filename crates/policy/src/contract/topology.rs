@@ -62,7 +62,7 @@ pub struct PowerStateSpec {
 }
 
 /// One drive and its power states, most power first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DriveSpec {
     /// What stays the same when it moves to another slot or the server restarts, such as its
     /// serial number and namespace; `None` when nobody knows.
@@ -72,6 +72,9 @@ pub struct DriveSpec {
     /// The hottest that it may be: where it slows itself down (NVMe: `WCTEMP`, or TMT1), or its
     /// maker's operating limit; `None` when nobody knows.
     pub limit: Option<Celsius>,
+    /// Wake-ups of the idle states that it enters by itself (NVMe: `EXLAT` of non-operational
+    /// states); empty where it has none or nobody knows them.
+    pub idle_wakes: Vec<Nanos>,
     /// Whether it is a hard disk, which fans can shake (Linux: `queue/rotational`).
     pub rotational: bool,
 }

@@ -31,6 +31,9 @@
 //! `B` follows from the bunch that took most in the last hour or so. Before one has come it is what
 //! would double the latency of a period's requests at half the capacity.
 //!
+//! In silence nothing is measured, and nobody waits: after five seconds of it cores go that no other
+//! work needs, as deep as the account allows. Before a baseline is known half of them may go.
+//!
 //! PACER inside takes care of what it does not by itself (`pacer/care.rs`): it parks no more than
 //! half at a time, knows reads from writes, and saves only what the noise of the load lets it be
 //! sure of. Then it can look after 1.5 s where PACER takes 5.
@@ -68,6 +71,10 @@ const AGE: Nanos = Nanos::from_secs(60);
 /// can save; deep ones take as long as a request does.
 pub const DRIVES: f64 = 0.1;
 
+/// Share of the capacity that stays in silence before a baseline is known. The guard parks no more than
+/// half at a time.
+const UNTRIED: f64 = 0.5;
+
 /// Time in which what the account has fades to 1/e, in seconds.
 const HOUR: f64 = 3600.0;
 
@@ -87,6 +94,8 @@ pub struct PacerPlus {
     /// Requests and periods of the last hour or so.
     requests: f64,
     periods: f64,
+    /// Whether no request came in the last period.
+    silent: bool,
     heavier: Heavier,
 }
 
@@ -110,6 +119,7 @@ impl PacerPlus {
             before: 1.0,
             requests: 0.0,
             periods: 0.0,
+            silent: false,
             heavier: Heavier::new(),
         })
     }
@@ -190,7 +200,8 @@ impl PacerPlus {
 
     /// The share `s` of the capacity with which the account can pay for the worst bunch once more.
     fn reserve(&self) -> f64 {
-        let Some(l_baseline) = self.pacer.l_baseline(&IoSignals::default()) else { return 1.0 };
+        let l_baseline = self.pacer.l_baseline(&IoSignals::default());
+        let Some(l_baseline) = l_baseline else { return if self.silent { UNTRIED } else { 1.0 } };
         let bunch = |of: &Period| -self.left(of) / (1.0 / of.capacity - 1.0);
         let bunch = self.heavier.waiting().map(bunch).fold(self.bunch, f64::max);
         let bunch = bunch.max(l_baseline * self.requests / self.periods);
@@ -226,6 +237,7 @@ impl Policy for PacerPlus {
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
         self.book(signals);
+        self.silent = signals.io.arrived == Some(0);
         let held = if self.recalled(signals) {
             Some(RECALLED)
         } else {

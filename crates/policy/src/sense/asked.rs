@@ -197,7 +197,7 @@ mod tests {
             Self { truths, asked, now: Nanos::ZERO, states: Vec::new() }
         }
         fn topology() -> Topology {
-            let drive = DriveSpec { id: None, states: states(), limit: None, rotational: false };
+            let drive = DriveSpec { states: states(), ..DriveSpec::default() };
             Topology { drives: vec![drive; DRIVES], ..Topology::default() }
         }
         /// Halves of the drives are busy in turn, for half a minute each.

@@ -9,8 +9,9 @@
 //! wake-up ≤ plf / (1 + plf) · l
 //! ```
 //!
-//! where the latency `l` has the wake-ups in it already. Until it is known the states are as they
-//! were found: to take them from a server without I/O would cost power.
+//! where the latency `l` has the wake-ups in it already. What is asked for is the wake-up of the
+//! deepest such state: the noise of `l` writes nothing, nor does a drive without idle states. Until
+//! `l` is known the states are as they were found, and no plant takes those away.
 
 use crate::topology::Topology;
 use crate::units::Nanos;
@@ -22,7 +23,8 @@ const AVERAGED: f64 = 5.0;
 /// The policy.
 #[derive(Debug, Clone)]
 pub struct Apst {
-    drives: usize,
+    /// Wake-ups of each drive's idle states.
+    wakes: Vec<Vec<Nanos>>,
     plf: f64,
     /// Mean latency in ns, once it is known.
     latency: Option<f64>,
@@ -32,15 +34,15 @@ impl Apst {
     /// For the drives of `topology`, within the tolerated loss `plf`.
     #[must_use]
     pub fn new(topology: &Topology, plf: f64) -> Self {
-        Self { drives: topology.drives.len(), plf: plf.max(0.0), latency: None }
+        let wakes = topology.drives.iter().map(|drive| drive.idle_wakes.clone()).collect();
+        Self { wakes, plf: plf.max(0.0), latency: None }
     }
 
-    /// The longest wake-up that is allowed at a mean `latency` in ns, in whole microseconds: Linux
-    /// takes no finer ones (`pm_qos_latency_tolerance_us`), and noise would be written each period.
+    /// The longest wake-up that is allowed at a mean `latency` in ns.
     #[must_use]
     pub fn allowed(plf: f64, latency: f64) -> Nanos {
         // A float converted to an integer saturates.
-        Nanos((latency * plf / (1.0 + plf)) as u64 / 1_000 * 1_000)
+        Nanos((latency * plf / (1.0 + plf)) as u64)
     }
 }
 
@@ -61,7 +63,10 @@ impl Policy for Apst {
         }
         let Some(latency) = self.latency else { return };
         let allowed = Self::allowed(self.plf, latency);
-        (0..self.drives).for_each(|drive| request.idle_wake.ask(drive, allowed, "apst:plf"));
+        for (drive, wakes) in self.wakes.iter().enumerate().filter(|(_, wakes)| !wakes.is_empty()) {
+            let deepest = wakes.iter().filter(|wake| **wake <= allowed).max();
+            request.idle_wake.ask(drive, deepest.copied().unwrap_or_default(), "apst:plf");
+        }
     }
 }
 
@@ -73,27 +78,26 @@ mod tests {
 
     #[test]
     fn it_allows_what_the_tolerated_loss_pays_for() {
-        let drive = DriveSpec { id: None, states: vec![], limit: None, rotational: false };
-        let topology = Topology { drives: vec![drive; 2], ..Topology::default() };
+        let drive = |wakes: &[u64]| DriveSpec {
+            idle_wakes: wakes.iter().copied().map(Nanos::from_micros).collect(),
+            ..DriveSpec::default()
+        };
+        let drives = vec![drive(&[1, 60, 200]), drive(&[]), drive(&[500])];
+        let topology = Topology { drives, ..Topology::default() };
         let mut policy = Apst::new(&topology, 0.25);
-        let mut request = Request::new(&topology);
-        let mut signals = Signals { period: PERIOD, ..Signals::new(&topology) };
-        policy.step(&signals, &mut request);
-        assert_eq!(request.idle_wake.get(1), None, "nothing is known yet");
-        let mean_latency = Some(Nanos::from_micros(500));
-        signals.io = IoSignals { completed: Some(9), mean_latency, ..IoSignals::default() };
-        policy.step(&signals, &mut request);
-        assert_eq!(request.idle_wake.get(1), Some(Nanos::from_micros(100)));
-        signals.io.completed = None;
-        policy.step(&signals, &mut request);
-        assert_eq!(request.idle_wake.get(0), Some(Nanos::from_micros(100)));
-        signals.io.completed = Some(9);
-        signals.io.mean_latency = Some(Nanos(503_000));
-        policy.step(&signals, &mut request);
-        assert_eq!(
-            request.idle_wake.get(0),
-            Some(Nanos::from_micros(100)),
-            "noise changes nothing"
-        );
+        let mut asked = |completed, mean: u64| {
+            let mut request = Request::new(&topology);
+            let mut signals = Signals { period: PERIOD, ..Signals::new(&topology) };
+            let mean_latency = Some(Nanos(mean));
+            signals.io = IoSignals { completed, mean_latency, ..IoSignals::default() };
+            policy.step(&signals, &mut request);
+            [0, 1, 2].map(|drive| request.idle_wake.get(drive))
+        };
+        assert_eq!(asked(None, 0), [None; 3], "nothing is known yet");
+        // A fifth of it is 100 us.
+        let allowed = [Some(Nanos::from_micros(60)), None, Some(Nanos::ZERO)];
+        assert_eq!(asked(Some(9), 500_000), allowed, "of states that there are");
+        assert_eq!(asked(None, 0), allowed);
+        assert_eq!(asked(Some(9), 503_000), allowed, "noise changes nothing");
     }
 }

@@ -19,10 +19,8 @@ fn state(max_power: f64, operational: bool) -> PowerStateSpec {
 /// A server with one drive for each list of caps, and a non-operational state below them.
 pub fn topology(drives: &[Vec<f64>]) -> Topology {
     let drive = |caps: &Vec<f64>| DriveSpec {
-        id: None,
         states: caps.iter().map(|mp| state(*mp, true)).chain([state(0.05, false)]).collect(),
-        limit: None,
-        rotational: false,
+        ..DriveSpec::default()
     };
     let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
     Topology {

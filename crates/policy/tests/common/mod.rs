@@ -27,10 +27,9 @@ pub fn state(max_power: f64, operational: bool) -> PowerStateSpec {
 /// Three core groups and `drives` unlike drives, each with a non-operational state at the end.
 pub fn server(drives: usize) -> Topology {
     let drive = |caps: &&[f64]| DriveSpec {
-        id: None,
         states: caps.iter().map(|w| state(*w, true)).chain([state(0.05, false)]).collect(),
-        limit: None,
-        rotational: false,
+        idle_wakes: vec![Nanos::from_micros(1), Nanos::from_micros(200)],
+        ..DriveSpec::default()
     };
     let roles = [CoreRole::FrontEnd, CoreRole::KeyValue, CoreRole::ResourceVolume];
     Topology {

@@ -231,6 +231,7 @@ impl DriveProfile {
             id: None,
             states: self.states.iter().map(state).collect(),
             limit,
+            idle_wakes: self.idle.iter().map(|step| step.wake).collect(),
             rotational: false,
         }
     }

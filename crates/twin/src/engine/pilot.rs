@@ -55,10 +55,9 @@ impl Engine<'_> {
         let taken =
             |(drive, _): &(usize, _)| applied.of(Control::PowerState, *drive) == Outcome::Done;
         let writes: Vec<_> = writes.filter(taken).collect();
-        // A host lets drives rest no deeper than they were found.
-        let found = self.profile.drives.idle_wake.filter(|_| self.senses.is_some());
-        let most = |wake: Nanos| found.map_or(wake, |found| wake.min(found));
-        let wakes = given.idle_wake.values().map(|wake| wake.map(most));
+        // No deeper than they were found where a host is played, and nowhere less deep.
+        let raised = self.profile.drives.idle_wake.filter(|_| self.senses.is_none());
+        let wakes = given.idle_wake.values().map(|wake| Some(wake?.max(raised?)));
         self.array.set_idle_wake(self.now, wakes);
         self.array.plan(writes.into_iter(), &mut self.events, self.now);
         let mut mode = given.background();

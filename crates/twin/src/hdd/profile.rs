@@ -154,7 +154,7 @@ impl HddProfile {
         let waiting = self.commanded().map(|idle| state(idle.power, false, idle.recovery));
         let states = [state(most, true, Nanos::ZERO)].into_iter().chain(waiting).collect();
         // The limit of disks that nothing is known of is that of nearline disks.
-        DriveSpec { id: None, states, limit: None, rotational: true }
+        DriveSpec { states, rotational: true, ..DriveSpec::default() }
     }
 
     /// Power conditions that a host can demand.

@@ -9,8 +9,8 @@ from ebb_lab.trial import judging
 from ebb_lab.trial.judging import Difference, Verdict
 
 _STYLE = """
-.native { fill: #3b7dba } .policy { fill: #d9772b } .frame { fill: none; stroke: #d6dde5 }
-.stopped { background: #fbe0dd; padding: 0.1rem 0.5rem; border-radius: 0.3rem }
+.native { fill: var(--bar) } .policy { fill: #d9772b } .frame { fill: none; stroke: var(--line) }
+.stopped { background: var(--mark); padding: 0.1rem 0.5rem; border-radius: 0.3rem }
 """
 _WIDTH, _HEIGHT, _LEFT = 720, 150, 90
 
@@ -68,14 +68,15 @@ def _chart(verdict: Verdict, each: Difference) -> str:
     )
     title = f"{each.title} of each block ({each.unit}): blue native, orange policy"
     return (
-        f'<h2>{escape(title)}</h2><svg width="{_LEFT + _WIDTH + 20}" height="{_HEIGHT + 30}" '
+        f'<h2>{escape(title)}</h2><div class="wide">'
+        f'<svg width="{_LEFT + _WIDTH + 20}" height="{_HEIGHT + 30}" '
         f'role="img" aria-label="{escape(title)}">'
         f'<rect class="frame" x="{_LEFT - 10}" y="0" width="{_WIDTH + 20}" height="{_HEIGHT}"/>'
         f'<text x="0" y="18">{text.number(high)}</text>'
         f'<text x="0" y="{_HEIGHT - 5}">{text.number(low)}</text>'
         f'<text x="{_LEFT}" y="{_HEIGHT + 20}">0</text>'
         f'<text x="{_LEFT + _WIDTH - 60}" y="{_HEIGHT + 20}">{text.duration(end - begin)}</text>'
-        f"{dots}</svg>"
+        f"{dots}</svg></div>"
     )
 
 

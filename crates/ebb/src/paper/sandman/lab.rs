@@ -5,7 +5,7 @@ use anyhow::Result;
 use ebb_policy::reactor::{Parts, Sandman, Scheduler, by_name};
 use ebb_policy::units::Nanos;
 use ebb_trace::TraceError;
-use ebb_twin::bound::reactors;
+use ebb_twin::hindsight::reactors;
 use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
 use crate::parallel::in_parallel;

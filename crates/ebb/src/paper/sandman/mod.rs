@@ -14,7 +14,7 @@ use super::span::Span;
 use super::study::Part;
 use crate::progress::Progress;
 
-use ebb_twin::bound::reactors;
+use ebb_twin::hindsight::reactors;
 use ebb_twin::reactor::Shown;
 use lab::{CONFIGURATIONS, Lab, PLUS, SANDMAN, SPDK, Trial};
 

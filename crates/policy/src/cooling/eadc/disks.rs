@@ -147,8 +147,7 @@ mod tests {
     }
 
     fn topology(rotational: [bool; DISKS]) -> Topology {
-        let drive =
-            |rotational| DriveSpec { id: None, states: Vec::new(), limit: None, rotational };
+        let drive = |rotational| DriveSpec { rotational, ..DriveSpec::default() };
         Topology { drives: rotational.map(drive).to_vec(), ..Topology::default() }
     }
 

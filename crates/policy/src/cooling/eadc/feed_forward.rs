@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_drive_that_is_pulled_out_needs_no_air() {
         let limit = Some(Celsius(70.0));
-        let drive = DriveSpec { id: None, states: Vec::new(), limit, rotational: false };
+        let drive = DriveSpec { limit, ..DriveSpec::default() };
         let topology = Topology { drives: vec![drive; 2], ..Topology::default() };
         let (mut feed, mut signals) = (FeedForward::new(&topology), Signals::new(&topology));
         signals.period = PERIOD;

@@ -75,6 +75,11 @@ impl IdleCheck {
         self.quiet = if silent { self.quiet + period } else { Nanos::ZERO };
         self.quiet >= self.after
     }
+
+    /// Whether no request has been there for so long.
+    pub fn silent(&self, long: Nanos) -> bool {
+        self.quiet >= long
+    }
 }
 
 #[cfg(test)]

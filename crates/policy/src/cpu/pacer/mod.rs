@@ -56,7 +56,11 @@ use exchange::Exchange;
 use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
-use window::{Ops, Windows};
+use window::{Ops, Windows, utilisation};
+
+/// How long no request has come when cores go that nothing was measured of. Bursts that follow each
+/// other sooner would each meet few cores.
+const SILENCE: Nanos = Nanos::from_secs(5);
 
 /// The states of Fig. 9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,12 +184,16 @@ impl Pacer {
         match self.state {
             State::Idle => self.idle(signals, request),
             _ if idle => self.enter_idle(request),
+            State::Unstable if self.may_rest() && held.is_none() => self.rest(signals, request),
             State::Unstable => self.unstable(signals, held.is_some(), request),
             State::Stable => self.stable(signals, held.or(burst), request),
         }
         self.keep_reserve(request);
-        if !self.had(&self.asked) {
-            self.windows.changed();
+        match self.had(&self.asked) {
+            true => {}
+            // What is measured there is measured with everything on.
+            false if self.state == State::Unstable => self.windows.paused(),
+            false => self.windows.changed(),
         }
     }
 
@@ -304,6 +312,28 @@ impl Pacer {
         }
     }
 
+    /// Whether cores may go without a setting that was measured: in silence, within the reserve.
+    fn may_rest(&self) -> bool {
+        self.care.is_some() && self.idle.silent(SILENCE)
+    }
+
+    /// What other work takes, of users' requests there being none; the reserve comes on top.
+    fn rest(&mut self, signals: &Signals, request: &mut Request) {
+        let (u_max, highest) = (self.params.max_utilisation, self.topology.max_frequency());
+        self.each_io_group(|pacer, g| {
+            let sensed = signals.groups.get(g);
+            let work =
+                sensed.and_then(|group| Some(utilisation(group)? * f64::from(group.active?)));
+            let spec = &pacer.topology.groups[g];
+            let wanted = core_adaptor::desired(1.0, work.unwrap_or(f64::INFINITY), u_max);
+            let active = wanted.max(spec.min_cores).clamp(1, spec.cores);
+            let share = work.map_or(1.0, |work| work / (u_max * f64::from(active)));
+            let f = pacer.topology.frequency_at_least(highest * share.min(1.0));
+            pacer.ask_active(g, active, request, "pacer-plus:silence");
+            pacer.ask_frequency(g, f.min(highest), request, "pacer-plus:silence");
+        });
+    }
+
     fn stable(&mut self, signals: &Signals, burst: Option<&'static str>, request: &mut Request) {
         if let Some(reason @ RECALLED) = burst {
             self.learn_again(request, reason);
@@ -329,10 +359,12 @@ impl Pacer {
     fn idle(&mut self, signals: &Signals, request: &mut Request) {
         if signals.io.arrived.is_some_and(|n| n > 0) {
             self.enter_unstable(request, "pacer:user-request");
-        } else if self.background.resting(signals.background_pending, signals.period) {
-            self.set(request, Self::last_kept, "pacer:idle-rest");
-        } else {
+        } else if !self.background.resting(signals.background_pending, signals.period) {
             self.set(request, Self::all, "pacer:idle-race");
+        } else if self.may_rest() && self.kept == self.native {
+            self.rest(signals, request);
+        } else {
+            self.set(request, Self::last_kept, "pacer:idle-rest");
         }
     }
 }

@@ -184,9 +184,14 @@ impl Windows {
 
     /// Another setting is in force from now on.
     pub fn changed(&mut self) {
+        self.paused();
+        self.unchanged = 0;
+    }
+
+    /// Another setting is in force for a while without requests.
+    pub fn paused(&mut self) {
         self.open.clear();
         self.skip = true;
-        self.unchanged = 0;
     }
 
     /// Takes in one period; true when it completes a window and `k` of them are there.

@@ -217,3 +217,43 @@ fn cores_go_for_frequency_where_that_draws_less() {
     let tried = reasons.iter().filter(|reason| **reason == "pacer-plus:exchange").count();
     assert!(tried <= 6 * 4, "{tried} decisions: what does not pay is tried ever less often");
 }
+
+/// A run of so many seconds of load and seven of silence, and the shares of each group's cores that
+/// are active then.
+fn silent(busy: u64, other_work: f64) -> (Loop<PacerPlus>, Vec<f64>) {
+    let mut run = plus(Plant::new(60e3), 0.2);
+    run.run(busy);
+    let native = run.groups();
+    let rate = std::mem::take(&mut run.plant.rate);
+    for period in 0..14 {
+        assert!(period > 9 || run.groups() == native, "after {period} periods");
+        run.step_with(|signals| {
+            for group in &mut signals.groups {
+                group.utilisation = group.active.map(|n| (other_work / f64::from(n)).min(1.0));
+            }
+        });
+    }
+    let cores = run.plant.topology.groups.iter().map(|group| f64::from(group.cores));
+    let shares = run.groups().into_iter().zip(cores);
+    let shares = shares.map(|(now, all)| f64::from(now.active) / all).collect();
+    run.plant.rate = rate;
+    (run, shares)
+}
+
+/// Nobody waits in silence, and no baseline is needed for it.
+#[test]
+fn half_of_the_cores_go_in_silence_before_a_baseline_is_learned() {
+    let (mut run, shares) = silent(1, 0.0);
+    assert!(shares.iter().all(|share| (0.5..0.6).contains(share)), "{shares:?}");
+    run.step();
+    let native = Loop::new(run.plant.clone(), crate::cpu::Native).groups();
+    assert_eq!(run.groups(), native, "back with the first request");
+}
+
+/// Cores that work for others than users stay.
+#[test]
+fn silence_takes_no_core_from_other_work() {
+    let (_, shares) = silent(0, 14.0);
+    assert_eq!(shares[1], 1.0, "14 of 16 cores are busy: {shares:?}");
+    assert!(shares[0] < 0.6 && shares[2] < 0.7, "{shares:?}");
+}

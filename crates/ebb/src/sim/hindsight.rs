@@ -1,12 +1,12 @@
-//! Policies that know the future, from first passes over the same load.
+//! Plans for a load that is known, from runs of it.
 
 use anyhow::{Error, Result};
 
 use ebb_policy::cpu::Native;
 use ebb_policy::{Limits, Policy, Request};
-use ebb_twin::bound::caps::{ClairvoyantCaps, Served};
-use ebb_twin::bound::cores::{self, Worked};
-use ebb_twin::bound::fans;
+use ebb_twin::hindsight::caps::{ClairvoyantCaps, Served};
+use ebb_twin::hindsight::cores::{self, Worked};
+use ebb_twin::hindsight::fans;
 use ebb_twin::{Observer, Outcome, Run, Unobserved};
 
 use super::plan::{Plan, is_foretold};
@@ -98,5 +98,11 @@ fn for_caps(plan: &Plan) -> Result<Box<dyn Policy>> {
         ebb_twin::run(run, &mut pass)?;
         served.push(pass);
     }
-    Ok(Box::new(ClairvoyantCaps::new(topology, budget, &served)))
+    let followed = ClairvoyantCaps::new(topology, budget, &served);
+    let constant = ClairvoyantCaps::constant(topology, budget);
+    let [most, least] = [&followed, &constant].map(|caps| {
+        interrupt::leave_if_asked();
+        pass(plan, Box::new(caps.clone()), &mut Unobserved).map(|outcome| outcome.bytes)
+    });
+    Ok(Box::new(if least? > most? { constant } else { followed }))
 }

@@ -1,4 +1,4 @@
-//! Drive caps of a policy that knows the future.
+//! The best known drive caps for a load that is known.
 
 use ebb_policy::ssd::PowerDesc;
 use ebb_policy::units::Watts;
@@ -26,12 +26,11 @@ impl Observer for Served {
 /// the budget, as first passes over the same load and seed showed: one with all drives in state 0,
 /// one with all in state 1, and so on.
 ///
-/// The best that a causal policy can reach where a period's demand does not hang on what was served
-/// before: closed loops whose phases go by the clock. Of loads that end with their work (`rocksdb`)
-/// it is no bound. What a drive keeps of earlier caps, queued requests and free flash, is left out.
+/// What a drive keeps of earlier caps, queued requests and free flash, is left out, so a policy can
+/// serve more, above all of loads that end with their work (`rocksdb`).
 /// It looks at the sum alone: a drive whose bytes cost more watts than another's gets its lowest
 /// cap.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ClairvoyantCaps {
     /// States by period.
     plan: Vec<Vec<PowerState>>,
@@ -47,6 +46,21 @@ impl ClairvoyantCaps {
         let bytes = |period: usize, d: usize, ps: PowerState| served[usize::from(ps)].0[period][d];
         let plan = |period| best(&desc, budget, |d, ps| bytes(period, d, ps));
         Self { plan: (0..periods).map(plan).collect(), period: 0 }
+    }
+
+    /// All drives in the fastest state in which all fit `budget`.
+    #[must_use]
+    pub fn constant(topology: &Topology, budget: Watts) -> Self {
+        let desc = PowerDesc::new(topology);
+        let drives = desc.drives();
+        let all = |ps: PowerState| (0..drives).map(|d| ps.min(desc.deepest(d))).collect::<Vec<_>>();
+        let fits = |states: &Vec<PowerState>| {
+            let caps = states.iter().enumerate().map(|(d, ps)| desc.cap(d, *ps).0);
+            caps.sum::<f64>() <= budget.0
+        };
+        let deepest = (0..drives).map(|d| desc.deepest(d)).max().unwrap_or(0);
+        let states = (0..deepest).map(all).find(fits).unwrap_or_else(|| all(deepest));
+        Self { plan: vec![states], period: 0 }
     }
 
     /// How many first passes `topology` takes.

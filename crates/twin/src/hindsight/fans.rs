@@ -1,4 +1,4 @@
-//! Fan duty and frequency of a policy that knows the future.
+//! The best known fan duty and frequency for a load that is known.
 
 use ebb_policy::sense::SET_POINT;
 use ebb_policy::units::{Hertz, Joules, Nanos};
