@@ -95,7 +95,7 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ebb_lab import experiments  # noqa: PLC0415
+    from ebb_lab import experiments
 
     status = experiments.run(
         args.grid, args.out, client=_client(args), workers=args.workers, progress=not args.quiet
@@ -112,7 +112,7 @@ def _client(args: argparse.Namespace) -> Any:
         raise LabError("--workers", "the cluster of --dask has its own", "Leave one of them out")
     address = args.dask
     try:
-        from distributed import Client  # noqa: PLC0415
+        from distributed import Client
     except ImportError as error:
         raise LabError("--dask", "Dask is not installed", "pip install 'ebb-lab[dask]'") from error
     try:
@@ -136,7 +136,7 @@ def _add_status(commands: Any) -> None:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from ebb_lab import experiments  # noqa: PLC0415
+    from ebb_lab import experiments
 
     _tell_status(experiments.status(args.folder), args.json)
     return 0
@@ -227,7 +227,7 @@ def _add_compare(commands: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from ebb_lab import comparing, figures, tables  # noqa: PLC0415 - SciPy takes a second to load
+    from ebb_lab import comparing, figures, tables
 
     if args.figure:
         figures.check(args.figure)
@@ -294,7 +294,7 @@ def _add_plan(commands: Any) -> None:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from ebb_lab import fields, page, planning  # noqa: PLC0415
+    from ebb_lab import fields, page, planning
 
     cut = (("--rate-scale", args.rate_scale), ("--from", args.start), ("--to", args.to))
     question = planning.Question(
@@ -339,7 +339,7 @@ def _add_tune(commands: Any) -> None:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from ebb_lab import tuning  # noqa: PLC0415
+    from ebb_lab import tuning
 
     result = tuning.tune(
         args.study,
@@ -372,7 +372,7 @@ def _add_fit(commands: Any) -> None:
 
 
 def _fit(args: argparse.Namespace) -> int:
-    from ebb_lab.fitting import nearest, outcome, study, telling  # noqa: PLC0415
+    from ebb_lab.fitting import nearest, outcome, study, telling
 
     try:
         fit = study.run(
@@ -426,7 +426,7 @@ def _add_figures(commands: Any) -> None:
 
 
 def _figures(args: argparse.Namespace) -> int:
-    from ebb_lab import paper_figures  # noqa: PLC0415
+    from ebb_lab import paper_figures
 
     words = [f"--figure={name}" for name in args.figure]
     words += [f"--duration={args.duration}"] if args.duration else []
