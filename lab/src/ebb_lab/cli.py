@@ -34,8 +34,7 @@ Experiments with power policies of storage servers, and what they show.
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
-    parser = _parser()
-    args = parser.parse_args(words)
+    args = parse(words)
     command: Callable[[argparse.Namespace], int] = args.command
     try:
         return command(args)
@@ -49,6 +48,11 @@ def main(words: Sequence[str] | None = None) -> int:
         # A reader such as `head` has what it wanted.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of a command, and the command; exits where the words are none."""
+    return _parser().parse_args(words)
 
 
 def _parser() -> argparse.ArgumentParser:
