@@ -27,9 +27,8 @@ use crate::trace::TraceCommand;
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
 #[command(name = "ebb", version, about, max_term_width = 100)]
-#[command(
-    after_help = "Exit codes: 0 done, 1 the work failed, 2 wrong usage or input, 130 interrupted."
-)]
+#[command(after_help = "Exit codes: 0 done (run and serve: also by Ctrl-C), 1 the work failed, \
+                  2 wrong usage or input, 3 a served device was not flushed, 130 interrupted.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

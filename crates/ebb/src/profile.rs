@@ -26,13 +26,18 @@ fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
     Profile::shipped().chain(reactor::Profile::shipped()).chain(drives)
 }
 
+/// The names of all that ships.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    shipped().map(|(name, _)| name)
+}
+
 /// Prints it.
 pub fn run(args: &ProfileArgs) -> Result<()> {
     let name = &args.name;
     if let Some((_, text)) = shipped().find(|(shipped, _)| shipped == name) {
         return out::print(text.trim_end());
     }
-    let names: Vec<_> = shipped().map(|(name, _)| name).collect();
+    let names: Vec<_> = names().collect();
     let meant = nearest(name, names.iter().copied())
         .map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
     Err(usage(format!("profile '{name}': none ships; choose from {}{meant}", names.join(", "))))

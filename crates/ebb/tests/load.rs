@@ -446,7 +446,7 @@ fn an_interrupted_load_reports_what_it_has() {
         kill_process(Pid::from_child(&load), Signal::INT).unwrap();
         let output = load.wait_with_output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{more:?}: {error}");
+        assert_eq!(output.status.code(), Some(130), "{more:?}: {error}");
         assert!(error.contains("interrupted"), "{more:?}: {error}");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         valid("load-1", &report);

@@ -9,7 +9,7 @@ fn root() -> PathBuf {
 }
 
 /// The files git knows with this ending, and their text.
-fn files(ending: &str) -> Vec<(String, String)> {
+pub fn files(ending: &str) -> Vec<(String, String)> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())
@@ -98,6 +98,59 @@ fn links_in_the_docs_lead_somewhere() {
             if local && !folder.join(target).exists() {
                 let _ = writeln!(findings, "{name}: no such file: {target}");
             }
+        }
+    }
+    complain(&findings);
+}
+
+/// The words of each sentence of a page. Headings, items of lists and cells of tables end one; code
+/// is left out.
+fn sentences(text: &str) -> Vec<Vec<&str>> {
+    let (mut all, mut open, mut fenced) = (Vec::new(), Vec::new(), false);
+    for line in text.lines() {
+        let told = line.trim();
+        let fence = told.starts_with("```");
+        fenced ^= fence;
+        let numbered = told.split_once(". ").is_some_and(|(at, _)| at.parse::<u32>().is_ok());
+        let item = ["- ", "* ", ": "].iter().any(|mark| told.starts_with(mark)) || numbered;
+        let code = fence || fenced || (open.is_empty() && line.starts_with("    ") && !item);
+        let table = told.starts_with('|');
+        if code || item || table || told.is_empty() || told.starts_with('#') {
+            all.push(std::mem::take(&mut open));
+        }
+        if code {
+            continue;
+        }
+        for cell in told.split(if table { '|' } else { '\n' }) {
+            for word in cell.split_whitespace() {
+                open.extend(Some(word).filter(|word| word.contains(char::is_alphanumeric)));
+                let end = word.trim_end_matches([')', '"', '*', '_', '`']);
+                if end.ends_with(['.', '!', '?']) && !end.ends_with("...") {
+                    all.push(std::mem::take(&mut open));
+                }
+            }
+            if table {
+                all.push(std::mem::take(&mut open));
+            }
+        }
+    }
+    all.push(open);
+    all
+}
+
+#[test]
+fn sentences_of_the_docs_are_short() {
+    let counts = |text: &str| -> Vec<usize> {
+        sentences(text).iter().map(Vec::len).filter(|&words| words > 0).collect()
+    };
+    assert_eq!(counts("One two.\nThree\nfour (five.) Six\n\n    ebb sim\n"), [2, 3, 1]);
+    assert_eq!(counts("# A b\n- c d\n  e\n| f g | h |\n```\nno\n```\n"), [2, 3, 2, 1]);
+    let mut findings = String::new();
+    let pages = files(".md").into_iter();
+    for (name, text) in pages.filter(|(name, _)| name != "CHANGELOG.md") {
+        for sentence in sentences(&text).iter().filter(|words| words.len() > 42) {
+            let start = sentence[..8].join(" ");
+            let _ = writeln!(findings, "{name}: {} words: {start} …", sentence.len());
         }
     }
     complain(&findings);

@@ -6,6 +6,9 @@
 //! a plant. A folder is a resource (`cpu/`, `ssd/`), a file is one controller, written in the
 //! symbols of the paper it comes from.
 
+// What the documentation shows can be copied into the crate as it is.
+extern crate self as ebb_policy;
+
 mod contract;
 pub mod cooling;
 pub mod cpu;

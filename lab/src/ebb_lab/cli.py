@@ -35,8 +35,7 @@ Experiments with power policies of storage servers, and what they show.
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
-    parser = _parser()
-    args = parser.parse_args(words)
+    args = parse(words)
     args.words = sys.argv[1:] if words is None else words
     command: Callable[[argparse.Namespace], int] = args.command
     try:
@@ -51,6 +50,11 @@ def main(words: Sequence[str] | None = None) -> int:
         # A reader such as `head` has what it wanted.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of a command, and the command; exits where the words are none."""
+    return _parser().parse_args(words)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,7 +101,7 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ebb_lab import experiments  # noqa: PLC0415
+    from ebb_lab import experiments
 
     status = experiments.run(
         args.grid, args.out, client=_client(args), workers=args.workers, progress=not args.quiet
@@ -114,7 +118,7 @@ def _client(args: argparse.Namespace) -> Any:
         raise LabError("--workers", "the cluster of --dask has its own", "Leave one of them out")
     address = args.dask
     try:
-        from distributed import Client  # noqa: PLC0415
+        from distributed import Client
     except ImportError as error:
         raise LabError("--dask", "Dask is not installed", "pip install 'ebb-lab[dask]'") from error
     try:
@@ -138,7 +142,7 @@ def _add_status(commands: Any) -> None:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from ebb_lab import experiments  # noqa: PLC0415
+    from ebb_lab import experiments
 
     _tell_status(experiments.status(args.folder), args.json)
     return 0
@@ -229,7 +233,7 @@ def _add_compare(commands: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from ebb_lab import comparing, figures, tables  # noqa: PLC0415 - SciPy takes a second to load
+    from ebb_lab import comparing, figures, tables
 
     if args.figure:
         figures.check(args.figure)
@@ -296,7 +300,7 @@ def _add_plan(commands: Any) -> None:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from ebb_lab import binary, fields, page, planning  # noqa: PLC0415
+    from ebb_lab import binary, fields, page, planning
 
     cut = (("--rate-scale", args.rate_scale), ("--from", args.start), ("--to", args.to))
     question = planning.Question(
@@ -341,7 +345,7 @@ def _add_tune(commands: Any) -> None:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from ebb_lab import tuning  # noqa: PLC0415
+    from ebb_lab import tuning
 
     result = tuning.tune(
         args.study,
@@ -374,7 +378,7 @@ def _add_fit(commands: Any) -> None:
 
 
 def _fit(args: argparse.Namespace) -> int:
-    from ebb_lab.fitting import nearest, outcome, study, telling  # noqa: PLC0415
+    from ebb_lab.fitting import nearest, outcome, study, telling
 
     try:
         fit = study.run(
@@ -428,7 +432,7 @@ def _add_figures(commands: Any) -> None:
 
 
 def _figures(args: argparse.Namespace) -> int:
-    from ebb_lab import paper_figures  # noqa: PLC0415
+    from ebb_lab import paper_figures
 
     words = [f"--figure={name}" for name in args.figure]
     words += [f"--duration={args.duration}"] if args.duration else []

@@ -1,15 +1,18 @@
 """`ebb-lab compare`: groups of repeats in a table, compared by the paper's method."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ebb_lab import statistics, tables, text
 from ebb_lab.errors import LabError
 from ebb_lab.statistics import Comparison, Correction
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Columns that tell repeats of one experiment apart, where a table has them.
 REPEATS = ("seed", "repeat", "run")

@@ -5,9 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from cycler import cycler
-
 from ebb_lab.errors import WorkError
 
 FORMATS = (".pdf", ".png", ".svg")
@@ -20,8 +17,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 @contextmanager
 def pyplot(dpi: int = 200) -> Iterator[Any]:
     """matplotlib's pyplot in the lab's style, drawing to files only."""
+    import matplotlib as mpl
+    from cycler import cycler
+
     mpl.use("agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of what draws
+    from matplotlib import pyplot as plt
 
     style: Any = {
         "font.size": 8,

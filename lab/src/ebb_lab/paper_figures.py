@@ -67,6 +67,7 @@ def draw(
         if f".{each}" not in drawing.FORMATS:
             raise LabError(f"--format {each}", "no such format", "There are pdf, png, svg")
     ebb = binary.find()
+    papers.check(ebb, names)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -65,13 +65,24 @@ def names(ebb: Binary) -> list[str]:
     return re.findall(r"^\s+- ([a-z0-9-]+):", told.stdout, re.MULTILINE)
 
 
+def check(ebb: Binary, papers: Sequence[str]) -> None:
+    """`LabError` for the first that is neither a paper nor a file that is there."""
+    known = names(ebb)
+    for each in papers:
+        path = Path(each)
+        if path.suffix != ".json" and each not in known:
+            raise LabError(each, "no such paper, and no file .json", did_you_mean(each, known))
+        if path.suffix == ".json" and not path.is_file():
+            raise LabError(
+                each, "No such file or directory", "Name a paper, or output of ebb paper --json"
+            )
+
+
 def read(ebb: Binary, paper: str, folder: Path, words: Sequence[str]) -> list[Figure]:
     """The figures of a paper, or of a file that `ebb paper NAME --json` wrote."""
     path = Path(paper)
     if path.suffix != ".json":
-        known = names(ebb)
-        if paper not in known:
-            raise LabError(paper, "no such paper, and no file .json", did_you_mean(paper, known))
+        check(ebb, [paper])
         path = folder / f"{paper}.json"
         _simulate(ebb, paper, path, words)
     try:

@@ -4,16 +4,20 @@ Each extent goes to one server, chosen by a digest of device, extent and seed: h
 one server busier than others, as they do in stores.
 """
 
+from __future__ import annotations
+
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ebb_lab.binary import Binary
 from ebb_lab.errors import LabError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Bytes that stay together on one server.
 EXTENT = 64 << 20
@@ -21,6 +25,8 @@ EXTENT = 64 << 20
 
 def convert(ebb: Binary, words: list[str], to: Path) -> pa.Table:
     """The requests of traces in any format that `ebb` reads, cut and scaled by its options."""
+    import pyarrow.parquet as pq
+
     ended = subprocess.run(
         [ebb.path, "trace", "convert", *words, "--output", to, "--output-format", "parquet"],
         capture_output=True,
@@ -46,6 +52,9 @@ def places(requests: pa.Table, servers: int, seed: int) -> npt.NDArray[np.int64]
 
 def write(requests: pa.Table, which: npt.NDArray[np.bool_], path: Path) -> None:
     """Some of the requests as a trace of their own."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     pq.write_table(requests.filter(pa.array(which)), path)
 
 

@@ -6,6 +6,8 @@ A seed lays out the data anew and is the simulation's. All of it is modelled: wh
 seeds is layout and chance, not how well the profile is like the server.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import os
@@ -14,16 +16,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-from statsmodels.stats.multitest import multipletests
 
 from ebb_lab import binary, fields, placement, simulating, statistics, text
 from ebb_lab.binary import Binary
 from ebb_lab.errors import LabError
 from ebb_lab.grid import Job, digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HOURS_A_YEAR = 8_760
 #: Servers simulated of each seed: the busiest, and so many of the others drawn by lot.
@@ -312,6 +315,8 @@ def _conclusion(rows: list[Row], costs: dict[str, list[float]]) -> str:
     fit = [row for row in rows if row.keeps_p99]
     if not fit:
         return "no candidate keeps the p99 latency"
+    from statsmodels.stats.multitest import multipletests
+
     best = min(fit, key=lambda row: row.cost.median)
     name = f"{best.profile} under {best.policy}"
     told = f"{best.servers} x {name} costs least"

@@ -24,10 +24,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import scikit_posthocs
-import scipy.stats
-from statsmodels.stats.diagnostic import lilliefors
 
 from ebb_lab.errors import LabError
 
@@ -127,6 +123,8 @@ def compare(
     Kruskal-Wallis's too. `LabError` names the experiment and the remedy where the repeats allow
     no test: fewer than two groups, fewer than `MIN_REPEATS` in one, values that are not finite.
     """
+    import scipy.stats
+
     _check_levels(alpha, confidence)
     samples = _checked(groups, experiment, value)
     _check_reach(samples, alpha, correction, experiment)
@@ -167,6 +165,8 @@ def median_interval(
 
 def normality_p(sample: Sequence[float] | Array) -> float | None:
     """p of Lilliefors' test that the values are of a normal distribution of unknown parameters."""
+    from statsmodels.stats.diagnostic import lilliefors
+
     values = np.asarray(sample, dtype=float)
     if np.ptp(values) == 0:
         return None
@@ -178,6 +178,8 @@ def normality_p(sample: Sequence[float] | Array) -> float | None:
 
 def cliffs_delta(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
     """P(b > a) - P(b < a) over all pairs of values (Cliff 1993), from Mann and Whitney's U."""
+    import scipy.stats
+
     u = scipy.stats.mannwhitneyu(b, a, method="asymptotic").statistic
     return float(2.0 * u / (len(a) * len(b)) - 1.0)
 
@@ -225,6 +227,8 @@ def _check_reach(
     samples: Mapping[str, Array], alpha: float, correction: Correction, experiment: str
 ) -> None:
     """Refuses a test that could find nothing even where no two groups overlapped."""
+    import scipy.stats
+
     family = math.comb(len(samples), 2) if correction in ("holm", "bonferroni") else 1
     total = sum(map(len, samples.values()))
     smallest = 1.0
@@ -244,6 +248,9 @@ def _check_reach(
 
 def _dunn(samples: Mapping[str, Array], correction: Correction) -> Array:
     """Corrected p of each group against each, in the order of the groups."""
+    import pandas as pd
+    import scikit_posthocs
+
     adjust = None if correction == "none" else correction
     long = pd.DataFrame(
         [(name, value) for name, sample in samples.items() for value in sample],
@@ -331,6 +338,8 @@ def _bootstrap(
     samples: tuple[Array, ...], statistic: Any, confidence: float
 ) -> tuple[float, float]:
     """Percentile interval; sorted samples and a fixed seed: the same values, the same interval."""
+    import scipy.stats
+
     ordered = tuple(np.sort(sample) for sample in samples)
     if all(sample[0] == sample[-1] for sample in ordered):
         only = float(statistic(*ordered))

@@ -4,6 +4,8 @@ A table keeps the place of each row (file and line) and the unit of each column,
 name them. Nothing is dropped or filled in: what is no number is an error of whoever asks for it.
 """
 
+from __future__ import annotations
+
 import codecs
 import csv
 import gzip
@@ -15,14 +17,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
-import pyarrow
-import pyarrow.parquet
+from typing import TYPE_CHECKING, Any
 
 from ebb_lab import fields
 from ebb_lab.errors import LabError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SPACE = re.compile(r"\s*")
 
@@ -62,6 +63,8 @@ def read(paths: Iterable[Path]) -> Table:
                     f"{other[0] or 'no unit'}",
                     "Convert one of them",
                 )
+    import pandas as pd
+
     frame = pd.concat([table.frame for table in tables], ignore_index=True, sort=False)
     return Table(
         name=", ".join(table.name for table in tables),
@@ -73,6 +76,8 @@ def read(paths: Iterable[Path]) -> Table:
 
 def numbers(table: Table, column: str, rows: pd.Index, where: str) -> tuple[list[float], str]:
     """The numbers of a column in these rows, and their unit; an error for anything else."""
+    import pandas as pd
+
     found: list[float] = []
     seen: dict[str, str] = {}
     for row, cell in zip(rows, table.frame.loc[rows, column], strict=True):
@@ -121,8 +126,8 @@ def _read_one(path: Path) -> Table:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise LabError(f"{path}:{line}", f"cannot be read: {error}", "Save it as UTF-8") from error
-    except (OSError, EOFError, pyarrow.ArrowException) as error:
-        raise LabError(str(path), f"cannot be read: {error}", "Check name and format") from error
+    except (OSError, EOFError) as error:
+        raise _unreadable(path, error) from error
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if kind in (".json", ".jsonl", ".ndjson"):
         return _json(path, text)
@@ -135,8 +140,19 @@ def _read_one(path: Path) -> Table:
     )
 
 
+def _unreadable(path: Path, error: Exception) -> LabError:
+    return LabError(str(path), f"cannot be read: {error}", "Check name and format")
+
+
 def _parquet(path: Path) -> Table:
-    found = pyarrow.parquet.read_table(path)
+    path.open("rb").close()
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        found = pyarrow.parquet.read_table(path)
+    except pyarrow.ArrowException as error:
+        raise _unreadable(path, error) from error
     stated = {}
     for field in found.schema:
         unit = (field.metadata or {}).get(b"unit")
@@ -177,6 +193,8 @@ def _csv(path: Path, text: str) -> Table:
     _check_header(f"{path}:{head}", header, records)
     if not records:
         raise LabError(str(path), "there are no rows", "A CSV file has a header and rows")
+    import pandas as pd
+
     frame = pd.DataFrame(records, columns=header, dtype=object)
     frame = frame.loc[:, [bool(name) for name in header]]
     stated = {name: units.get(name) or fields.unit(name) for name in header if name}
@@ -228,6 +246,8 @@ def _json(path: Path, text: str) -> Table:
             places.append(f"{path}:{line}")
     if not records:
         raise LabError(str(path), "there are no rows", "One JSON object per line")
+    import pandas as pd
+
     frame = pd.DataFrame.from_records(records).astype(object)
     return Table(str(path), frame, {name: fields.unit(name) for name in frame.columns}, places)
 

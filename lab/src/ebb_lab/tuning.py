@@ -282,7 +282,7 @@ class _Loads:
 def _search(loads: _Loads) -> tuple[list[Trial], list[Trial]]:
     """All proposals in order, and those that no other beats."""
     try:
-        import optuna  # noqa: PLC0415 - an extra
+        import optuna
     except ImportError as error:
         raise LabError(
             "ebb-lab tune", "Optuna is not installed", "pip install 'ebb-lab[tune]'"

@@ -23,6 +23,7 @@ use ebb_dataplane::initiator::{Controller, Error, Identity};
 use ebb_trace::Op;
 
 use crate::args::Changes;
+use crate::exit::Interrupted;
 use crate::input::Traces;
 use crate::latency::Latency;
 use crate::measured::{Live, Show};
@@ -57,6 +58,7 @@ pub fn run(args: &LoadArgs) -> Result<()> {
     let verified = plan.verify.then(|| Verified::new(&load.findings, ended.is_none()));
     let outages = std::mem::take(&mut load.session.outages);
     let identity = load.identity.clone();
+    let interrupted = matches!(ended, Some(Ended::Interrupted));
     let report = Report::new(&plan, identity, measured, ended, &outages, verified)?;
     if args.json {
         out::json(&report)?;
@@ -66,7 +68,11 @@ pub fn run(args: &LoadArgs) -> Result<()> {
     let swept = load.findings.first_failure.take();
     load.close();
     let swept = swept.map(|why| format!("filling or reading back failed: {why}"));
-    report.failure().or(swept).map_or(Ok(()), |why| Err(anyhow!(why)))
+    match report.failure().or(swept) {
+        Some(why) if interrupted => Err(anyhow::Error::from(Interrupted).context(why)),
+        Some(why) => Err(anyhow!(why)),
+        None => Ok(()),
+    }
 }
 
 /// The trace to replay.

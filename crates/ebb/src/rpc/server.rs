@@ -110,7 +110,7 @@ impl Socket {
             Builder::new_current_thread().enable_all().max_blocking_threads(WORKERS).build()?;
         let door = Arc::new(Door { methods, is_open_to_group: self.is_open_to_group });
         let body = move || {
-            // As a courtesy; who forbids it is welcome to.
+            // A lower priority is a wish: where it is forbidden, nothing is lost.
             let _ = rustix::process::setpriority_process(None, NICE);
             runtime.block_on(async move {
                 if let Err(error) = accept(listener, door).await {

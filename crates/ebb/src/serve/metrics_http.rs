@@ -66,7 +66,7 @@ pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
 pub fn start(listener: TcpListener, observer: Arc<Observer>) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let body = move || {
-        // As a courtesy; who forbids it is welcome to.
+        // A lower priority is a wish: where it is forbidden, nothing is lost.
         let _ = rustix::process::setpriority_process(None, NICE);
         runtime.block_on(async move {
             if let Err(error) = accept(listener, observer).await {

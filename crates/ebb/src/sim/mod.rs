@@ -39,6 +39,11 @@ pub use args::SimArgs;
 pub use maximum::maximum;
 pub use plan::whole_periods;
 
+/// The names of the bounds, which stand where a policy does.
+pub fn bounds() -> impl Iterator<Item = &'static str> {
+    plan::FORETOLD.iter().map(|(name, _)| *name).chain([polled::CLAIRVOYANT])
+}
+
 /// Runs the command, given as `matches` of `command`; what an experiment says counts where they do
 /// not.
 pub fn run(args: SimArgs, command: &clap::Command, matches: &ArgMatches) -> Result<()> {

@@ -7,15 +7,18 @@ far as possible from all points that there are ("history matching", Vernon, Gold
 not know. An optimiser such as Optuna's ends in one point; here the whole set is wanted.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import RBFInterpolator
-from scipy.spatial.distance import cdist
-from scipy.stats import qmc
+
+if TYPE_CHECKING:
+    from scipy.stats import qmc
 
 Array = npt.NDArray[np.float64]
 
@@ -74,6 +77,8 @@ def search(
     `measure` gives each row's value at each point, none (NaN) where it is refused; `snap` puts a
     point where it can be, such as on whole numbers.
     """
+    from scipy.stats import qmc
+
     sequence = qmc.Sobol(dimensions, rng=np.random.default_rng(seed))
     lot = np.random.default_rng([seed, 1])
     first = min(points, 2 ** int(np.ceil(np.log2(8 * dimensions))))
@@ -141,6 +146,8 @@ def _expected(
     squares: bool,
 ) -> Array:
     """Points that are expected to meet every row, or come nearest to it, far from all others."""
+    from scipy.spatial.distance import cdist
+
     sound = np.isfinite(misfit)
     if not sound.any():
         return np.empty((0, shares.shape[1]))
@@ -167,6 +174,9 @@ def _expected(
 def _interpolated(shares: Array, off: Array, cloud: Array) -> Array:
     """What each row is expected to be off by. What misses by far more than half of the points do,
     as latencies beyond saturation, is compressed lest it bend the surface elsewhere."""
+    from scipy.interpolate import RBFInterpolator
+    from scipy.spatial.distance import cdist
+
     scale = np.maximum(1.0, np.median(np.abs(off), axis=0))
     try:
         surface = RBFInterpolator(shares, np.arcsinh(off / scale), smoothing=1e-6)
@@ -179,6 +189,8 @@ def _interpolated(shares: Array, off: Array, cloud: Array) -> Array:
 
 def spread_out(places: Array, count: int, others: Array) -> Array:
     """So many of the places, each the farthest from the others and from those chosen before."""
+    from scipy.spatial.distance import cdist
+
     distance = np.min(cdist(places, others), axis=1)
     chosen = []
     for _ in range(min(count, len(places))):
@@ -190,4 +202,6 @@ def spread_out(places: Array, count: int, others: Array) -> Array:
 
 def central(shares: Array) -> int:
     """The one with the least sum of distances to the others."""
+    from scipy.spatial.distance import cdist
+
     return int(np.argmin(cdist(shares, shares).sum(axis=1))) if len(shares) > 1 else 0

@@ -55,9 +55,9 @@ def add(commands: Any) -> None:
 
 
 def _trial(args: argparse.Namespace) -> int:
-    from ebb_lab import binary  # noqa: PLC0415 - SciPy takes a second to load
-    from ebb_lab.trial import course, design, judging, telling  # noqa: PLC0415
-    from ebb_lab.trial.running import SECONDS, Ebb, Ending  # noqa: PLC0415
+    from ebb_lab import binary
+    from ebb_lab.trial import course, design, judging, telling
+    from ebb_lab.trial.running import SECONDS, Ebb, Ending
 
     asked = Design(
         policy=args.policy,

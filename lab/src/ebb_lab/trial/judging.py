@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
 from ebb_lab.trial.course import Block, Course
 from ebb_lab.trial.design import MIN_PAIRS
@@ -146,6 +145,8 @@ def value(block: Block, name: str, meter: Meter) -> float | None:
 
 def paired(differences: Array, native_first: Mask, confidence: float) -> Interval:
     """The mean difference, adjusted for the order within pairs."""
+    import scipy.stats
+
     groups = [differences[native_first], differences[~native_first]]
     freedom = len(differences) - 2
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
@@ -193,6 +194,8 @@ def _difference(
 
 def _trend(points: Sequence[tuple[float, float]], confidence: float) -> Interval | None:
     """Least squares over the native blocks, per hour."""
+    import scipy.stats
+
     if len(points) < MIN_PAIRS:
         return None
     if len({each for _, each in points}) == 1:

@@ -36,7 +36,7 @@ fn poisson_and_constant_arrivals_have_their_rate_and_their_variance() {
 
 /// `spec` at a rate that gives no request before its end, whatever the load does meanwhile.
 fn quiet(mut spec: WorkloadSpec, shape: ShapeSpec) -> usize {
-    spec.duration = Some(Nanos::from_secs(1));
+    spec.duration = Some(Nanos::from_millis(10));
     spec.arrivals[0].shape = shape;
     take(&mut *open(&spec.with_rate(1e-9), &SERVER), usize::MAX).len()
 }
