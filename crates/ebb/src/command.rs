@@ -20,9 +20,11 @@ use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::run::{ConfigCommand, RunArgs};
 use crate::scrub::ScrubArgs;
-use crate::serve::{ServeArgs, StatusArgs};
+use crate::serve::ServeArgs;
 use crate::sim::SimArgs;
+use crate::status::StatusArgs;
 use crate::trace::TraceCommand;
+use crate::verify::VerifyArgs;
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
@@ -51,9 +53,9 @@ pub enum Command {
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.
     Serve(Box<ServeArgs>),
-    /// Show the status of a running `ebb serve --metrics`.
+    /// Show what a running `ebb run` or `ebb serve` does, why and since when.
     Status(StatusArgs),
-    /// Change a running `ebb serve --control`: namespaces, hosts, addresses, limits.
+    /// Change a running `ebb serve` or `ebb run` over its control socket.
     Ctl(CtlArgs),
     /// Compare parity with data in a RAID-5 array that no server has open.
     Scrub(ScrubArgs),
@@ -65,6 +67,8 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Run policies on this machine: observe (the default), or act.
     Run(RunArgs),
+    /// Compare the machine's settings with what `ebb run` has set, or found.
+    Verify(VerifyArgs),
     /// Restore every setting that `ebb run --apply` has changed.
     Restore(RestoreArgs),
     /// Check, show and describe the configuration of `ebb run`.

@@ -51,7 +51,12 @@ pub fn level() -> Level {
 
 /// Tells `text`, if it is as important as what is told.
 pub fn tell(level: Level, text: impl Display) {
-    if level as u8 <= LEVEL.load(Ordering::Relaxed) {
+    if is_told(level) {
         out::note(text);
     }
+}
+
+/// Whether it is as important as what is told.
+pub fn is_told(level: Level) -> bool {
+    level as u8 <= LEVEL.load(Ordering::Relaxed)
 }

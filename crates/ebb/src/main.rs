@@ -20,6 +20,7 @@ mod load;
 mod log;
 mod manual;
 mod measured;
+mod metrics;
 mod out;
 mod output;
 mod paper;
@@ -36,9 +37,11 @@ mod scrub;
 mod serve;
 mod server;
 mod sim;
+mod status;
 mod text;
 mod thread;
 mod trace;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -57,13 +60,14 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(*args),
-        Command::Status(args) => serve::show(&args),
+        Command::Status(args) => status::show(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::Characterise(args) => characterise::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Config(command) => run::configuration(&command),
         Command::Completions { shell } => manual::completions(shell),

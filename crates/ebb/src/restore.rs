@@ -86,7 +86,7 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
 
 /// The folders with originals of this machine: `state`, and that of an Ebb which acted with
 /// another one. What says where that was, if it is not there.
-fn folders(sys: &Sys, state: &Path) -> Result<(Vec<PathBuf>, Option<String>)> {
+pub fn folders(sys: &Sys, state: &Path) -> Result<(Vec<PathBuf>, Option<String>)> {
     let mut all = Vec::from_iter(state.symlink_metadata().is_ok().then(|| state.to_owned()));
     let Some(other) = elsewhere(sys, state)? else { return Ok((all, None)) };
     if other.is_dir() {

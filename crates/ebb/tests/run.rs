@@ -19,9 +19,11 @@ use crate::common::{ebb, fails, path, prints, valid};
 use crate::serve::Serve;
 
 mod changes;
+mod control;
 mod jobs;
 mod kills;
 mod log;
+mod metrics;
 mod reactors;
 mod recall;
 

@@ -18,7 +18,7 @@ use crate::act::lock;
 use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
 use crate::act::places::{self, Unit};
-use crate::act::steering::{Contest, Notice, Steering};
+use crate::act::steering::{Contest, Notice, Steering, Verified};
 use crate::act::tasks::Tasks;
 use crate::find::cpus::Policy;
 use crate::find::layout::{DriveParts, Impossible, Layout, ParkBy, Stated};
@@ -256,6 +256,14 @@ impl Host {
         notices.extend(self.drives.iter_mut().filter_map(DriveWatch::notice));
         notices.extend(self.acting.as_mut().map(Acting::notices).unwrap_or_default());
         notices
+    }
+
+    /// Compares all places that are set with what they say now, but those of drives that sleep;
+    /// nothing is changed. `None` of who does not act.
+    pub fn verify(&mut self) -> Option<Verified> {
+        let Self { acting, drives, now, .. } = self;
+        let sleeps = |drive: usize| !drives[drive].is_awake(*now);
+        Some(acting.as_mut()?.verify(*now, sleeps))
     }
 
     /// How many places do not take what they are given, or are somebody else's.

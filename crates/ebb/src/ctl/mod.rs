@@ -1,29 +1,28 @@
-//! `ebb ctl`: changes a server at work, over its control socket.
+//! `ebb ctl`: changes a daemon at work, over its control socket.
 
 mod print;
 mod save;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{ArgGroup, Args, Subcommand};
-use ebb_policy::units::Bytes;
+use ebb_policy::units::{Bytes, Nanos, Watts, parse_tolerance};
 use serde_json::{Value, json};
 
 use crate::log::Level;
 use crate::out;
-use crate::rpc::client;
-
-/// Where the service has its socket.
-const SOCKET: &str = "/run/ebb-serve/serve.sock";
+use crate::rpc::{RUN, SERVE, client};
 
 /// Options of `ebb ctl`.
 ///
-/// Changes a running `ebb serve` without a restart; hosts that are connected see namespaces, paths
-/// and addresses change by themselves. What is changed lasts until the server ends: `ebb ctl save`
-/// keeps it. Who may use the control socket may do all of this: root and the server's user, and a
-/// group that --control-group names.
+/// Changes a running `ebb serve` or `ebb run` without a restart. Of `ebb serve`: hosts that are
+/// connected see namespaces, paths and addresses change by themselves. Of `ebb run`: pause, resume,
+/// budget, tolerance and policy stand over its configuration, for a time or until they are cleared.
+/// What is changed lasts until the daemon ends; `ebb ctl save` keeps it, of `ebb serve`. Who may
+/// use the control socket may do all of this: root and the daemon's user, and a group that
+/// --control-group names.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ebb ctl status
@@ -32,13 +31,22 @@ const SOCKET: &str = "/run/ebb-serve/serve.sock";
   ebb ctl limit set nqn.2014-08.org.nvmexpress:uuid:UUID --iops 5000 --bytes-per-second 200MiB
   ebb ctl ana set 192.0.2.10:4420 inaccessible     (hosts go to another path)
   ebb ctl save                                     (into the file that the server started from)
+  ebb ctl pause --for \"2 h\"                       (ebb run: everything as it was found)
+  ebb ctl tolerance set 50% --for \"8 h\"
+  ebb ctl --run status
 docs/ctl.md has more.")]
 pub struct CtlArgs {
-    /// The server's control socket, as given to it with --control.
-    #[arg(long, value_name = "PATH", global = true, default_value = SOCKET)]
-    socket: PathBuf,
+    /// The daemon's control socket, as given to it with --control [default: the service's,
+    /// /run/ebb-serve/serve.sock or /run/ebb/run.sock].
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
 
-    /// Print JSON (docs/json-schema/ctl-1.json; of status, serve-status-1.json).
+    /// Ask `ebb run` where both daemons can be asked: status, log-level.
+    #[arg(long, global = true)]
+    run: bool,
+
+    /// Print JSON (docs/json-schema/ctl-1.json; of status, serve-status-1.json or
+    /// run-status-1.json).
     #[arg(long, global = true)]
     json: bool,
 
@@ -48,8 +56,25 @@ pub struct CtlArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what the server does, as `ebb status` does.
+    /// Show what the daemon does, as `ebb status` does.
     Status,
+    /// Let `ebb run` give everything back as it was found, until it is to resume.
+    Pause {
+        /// For so long at most, such as "2 h".
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<Nanos>,
+    },
+    /// Let `ebb run` act again.
+    Resume,
+    /// Of `ebb run`: the largest sum of all drives' power caps.
+    #[command(subcommand)]
+    Budget(Budget),
+    /// Of `ebb run`: the tolerated loss.
+    #[command(subcommand)]
+    Tolerance(Tolerance),
+    /// Of `ebb run`: another policy for the same controls.
+    #[command(subcommand)]
+    Policy(Policy),
     /// Namespaces: list, add, remove, resize.
     #[command(subcommand)]
     Namespace(Namespace),
@@ -68,7 +93,7 @@ enum Command {
     /// The scheduler of the cores.
     #[command(subcommand)]
     Scheduler(Scheduler),
-    /// What the server tells on standard error.
+    /// What the daemon tells.
     #[command(subcommand)]
     LogLevel(LogLevel),
     /// Write the configuration that the server would start from as it is now.
@@ -211,7 +236,94 @@ enum LogLevel {
     Set {
         /// The level.
         level: Level,
+        /// Of `ebb run`: for so long.
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<Nanos>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum Budget {
+    /// Set it, instead of the configuration's and its schedule's.
+    Set {
+        /// Such as "200 W".
+        power: Watts,
+        /// For so long.
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<Nanos>,
+    },
+    /// As configured again.
+    Clear,
+}
+
+#[derive(Debug, Subcommand)]
+enum Tolerance {
+    /// Set it, instead of the configuration's and its schedule's.
+    Set {
+        /// How much the mean latency may rise, as 0.2 or 20%.
+        #[arg(value_parser = parse_tolerance)]
+        share: f64,
+        /// For so long.
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<Nanos>,
+    },
+    /// As configured again.
+    Clear,
+}
+
+#[derive(Debug, Subcommand)]
+enum Policy {
+    /// Set it, instead of the configuration's; it must steer the same controls.
+    Set {
+        /// A name, with parameters if need be; `a+b` for several.
+        name: String,
+        /// For so long.
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<Nanos>,
+    },
+    /// As configured again.
+    Clear,
+}
+
+impl Command {
+    /// Whether only `ebb run` can be asked so.
+    fn is_of_run(&self) -> bool {
+        let of_run =
+            matches!(self, Self::Budget(_) | Self::Tolerance(_) | Self::Policy(_) | Self::Resume);
+        of_run || matches!(self, Self::Pause { .. })
+    }
+}
+
+/// Parameters of an order, for so long.
+fn lasting(mut params: Value, time: Option<Nanos>) -> Value {
+    if let (Some(params), Some(time)) = (params.as_object_mut(), time) {
+        params.insert("for_s".to_owned(), time.seconds().into());
+    }
+    params
+}
+
+/// The method of a command for `ebb run`, with its parameters.
+fn order(command: &Command) -> Option<(&'static str, Value)> {
+    Some(match command {
+        Command::Pause { time } => ("pause", lasting(json!({}), *time)),
+        Command::Resume => ("resume", json!({})),
+        Command::Budget(Budget::Set { power, time }) => {
+            ("budget.set", lasting(json!({ "watts": power.0 }), *time))
+        }
+        Command::Budget(Budget::Clear) => ("budget.clear", json!({})),
+        Command::Tolerance(Tolerance::Set { share, time }) => {
+            ("tolerance.set", lasting(json!({ "share": share }), *time))
+        }
+        Command::Tolerance(Tolerance::Clear) => ("tolerance.clear", json!({})),
+        Command::Policy(Policy::Set { name, time }) => {
+            ("policy.set", lasting(json!({ "name": name }), *time))
+        }
+        Command::Policy(Policy::Clear) => ("policy.clear", json!({})),
+        Command::LogLevel(LogLevel::Set { level, time }) => {
+            ("log-level.set", lasting(json!({ "level": level }), *time))
+        }
+        _ => return None,
+    })
 }
 
 /// A path that means the same to the server.
@@ -221,10 +333,12 @@ fn whole(path: &Option<PathBuf>) -> Result<Option<PathBuf>> {
 
 /// The method of a command, with its parameters.
 fn method(command: &Command) -> Result<(&'static str, Value)> {
+    if let Some(order) = order(command) {
+        return Ok(order);
+    }
     let nqn = |nqn: &String| json!({ "nqn": nqn });
     Ok(match command {
         Command::Status => ("status", json!({})),
-        Command::Save(_) => ("config.get", json!({})),
         Command::Namespace(Namespace::List) => ("namespace.list", json!({})),
         Command::Namespace(Namespace::Add { device, id }) => {
             ("namespace.add", json!({ "device": device, "id": id }))
@@ -269,14 +383,16 @@ fn method(command: &Command) -> Result<(&'static str, Value)> {
             ("ana.set", json!({ "address": listener, "namespace": namespace, "state": state }))
         }
         Command::Scheduler(Scheduler::Set { name }) => ("scheduler.set", json!({ "name": name })),
-        Command::LogLevel(LogLevel::Set { level }) => ("log-level.set", json!({ "level": level })),
+        _ => ("config.get", json!({})),
     })
 }
 
 /// Asks the server, and shows what it says.
 pub fn run(args: &CtlArgs) -> Result<()> {
     let (method, params) = method(&args.command)?;
-    let ask = || client::call::<Value>(&args.socket, method, &params);
+    let own = if args.run || args.command.is_of_run() { RUN } else { SERVE };
+    let socket = args.socket.as_deref().unwrap_or(Path::new(own));
+    let ask = || client::call::<Value>(socket, method, &params);
     let reply = match &args.command {
         Command::Save(to) => json!({ "done": save::run(to, serde_json::from_value(ask()?)?)? }),
         _ => ask()?,

@@ -10,8 +10,7 @@ use serde_json::{Value, from_value};
 use crate::serve::control::replies::{
     Done, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
 };
-use crate::serve::status_text;
-use crate::text;
+use crate::{status, text};
 
 /// The answer with the version of its schema.
 pub fn versioned(mut reply: Value) -> Value {
@@ -24,7 +23,7 @@ pub fn versioned(mut reply: Value) -> Value {
 /// The answer of a method for people.
 pub fn text(method: &str, reply: Value) -> Result<String> {
     Ok(match method {
-        "status" => status_text::text(&from_value(reply)?),
+        "status" => status::text(reply)?,
         "namespace.list" => namespaces(from_value(reply)?),
         "host.list" => hosts(from_value(reply)?),
         "listener.list" => listeners(from_value(reply)?),

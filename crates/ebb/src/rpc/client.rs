@@ -17,6 +17,11 @@ const MOST_ANSWER: u64 = 16 << 20;
 /// Adding a large namespace takes its memory first.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// Whether a daemon can be asked at `socket`.
+pub fn answers(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_ok()
+}
+
 /// Asks the daemon at `socket` once.
 ///
 /// # Errors
@@ -25,8 +30,8 @@ pub fn call<T: DeserializeOwned>(socket: &Path, method: &str, params: &Value) ->
     let name = socket.display();
     let stream = UnixStream::connect(socket).with_context(|| {
         format!(
-            "nobody answers at {name}; is `ebb serve --control {name}` running, and may you use \
-             its socket? (it is its user's and root's)"
+            "nobody answers at {name}; is `ebb serve --control {name}` or `ebb run --control \
+             {name}` running, and may you use its socket? (it is its user's and root's)"
         )
     })?;
     let line = exchange(&stream, &protocol::request(method, params, 1))

@@ -6,5 +6,9 @@ pub mod client;
 pub mod protocol;
 pub mod server;
 
+/// Where the services have their sockets: `ebb run`, and `ebb serve`.
+pub const RUN: &str = "/run/ebb/run.sock";
+pub const SERVE: &str = "/run/ebb-serve/serve.sock";
+
 pub use protocol::{Fault, code};
 pub use server::Methods;

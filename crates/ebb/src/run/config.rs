@@ -48,6 +48,12 @@ pub struct Config {
     /// Where the metrics of an `ebb serve` on this host are: users' I/O is what it counts.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub serve: Option<SocketAddr>,
+    /// Where to serve this run's own metrics.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
+    pub metrics: Option<SocketAddr>,
+    /// Socket by which `ebb ctl` orders this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<PathBuf>,
     /// Time from one cycle to the next.
     pub period: Nanos,
     /// What to do where somebody else changes what Ebb has set.
@@ -191,6 +197,8 @@ impl Default for Config {
             ssd_budget: None,
             curve: None,
             serve: None,
+            metrics: None,
+            control: None,
             period: PERIOD,
             contest: Contest::default(),
             profile: "generic-1u".to_owned(),
@@ -219,7 +227,7 @@ impl Default for Machine {
 
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(from)?;
-    let wrong = |_| format!("serve = \"{text}\": write ADDRESS:PORT, such as 127.0.0.1:9091");
+    let wrong = |_| format!("\"{text}\": write ADDRESS:PORT, such as 127.0.0.1:9091");
     text.parse().map(Some).map_err(wrong).map_err(de::Error::custom)
 }
 
@@ -408,6 +416,12 @@ impl Config {
         self.serve.is_some() && self.machine.reactors.is_some()
     }
 
+    /// Where the control socket is, if there is one.
+    pub fn control(&self) -> Option<PathBuf> {
+        let folder = || std::env::var_os("RUNTIME_DIRECTORY").filter(|path| !path.is_empty());
+        self.control.clone().or_else(|| Some(Path::new(&folder()?).join("run.sock")))
+    }
+
     /// The fans as stated.
     pub fn fans(&self) -> Vec<StatedFan> {
         let fan = |Fan { chip, device, pwm, tachometer, label }: Fan| StatedFan {
@@ -469,7 +483,12 @@ mod tests {
         );
         let all: Config = toml::from_str(&all).unwrap();
         assert!(all.tail.is_some() && all.ssd_budget.is_some());
-        assert!(all.curve.is_some() && all.serve.is_some());
+        assert!(
+            all.curve.is_some()
+                && all.serve.is_some()
+                && all.metrics.is_some()
+                && all.control.is_some()
+        );
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
         assert!(all.machine.reactors.is_some());
         assert!(!all.machine.fans.is_empty() && !all.job.is_empty());

@@ -328,7 +328,7 @@ impl Saved {
     }
 
     /// Mean power, at least and at most, of who `would` save it or has; none where none is known.
-    fn range(&self, would: bool) -> Option<[Watts; 2]> {
+    pub fn range(&self, would: bool) -> Option<[Watts; 2]> {
         let [below, above] = if would { WATCHED } else { ACTED };
         let [least, most] = self.energy;
         let wider = [least.0 - least.0.abs() * below, most.0 + most.0.abs() * above];

@@ -1,20 +1,30 @@
 //! `ebb run`: the policies on this server.
 
+mod board;
 pub mod config;
+mod control;
+mod desk;
 mod estimate;
+mod events;
 mod latency;
+mod metrics;
+mod pages;
+mod remarks;
 mod schedule;
 mod served;
 mod share;
 pub mod signals;
+pub mod status;
 pub mod supervisor;
 mod systemd;
 mod told;
 mod work;
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -24,10 +34,16 @@ use ebb_policy::units::{Nanos, Watts, parse_tolerance};
 use ebb_policy::{Control, registry};
 
 use crate::exit::usage;
+use crate::metrics::http;
+use crate::rpc::server::Socket;
 use crate::{out, restore};
+use board::Board;
 use config::Config;
+use control::Asker;
+use desk::Desk;
+use events::{Event, Stream};
 use signals::Signals;
-use work::{Ended, Work};
+use work::{Around, Ended, Work};
 
 /// A start with new parts that fails is tried again after this time; the supervisor hears of each.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -54,6 +70,15 @@ pub struct RunArgs {
     /// Largest sum of all drives' power caps, such as "224 W".
     #[arg(long, value_name = "POWER")]
     ssd_budget: Option<Watts>,
+    /// Serve Prometheus metrics and the status over HTTP at this address, readable by anyone who
+    /// reaches it [default: off; without an address: 127.0.0.1:9421].
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
+        default_missing_value = "127.0.0.1:9421")]
+    metrics: Option<SocketAddr>,
+    /// Unix socket by which `ebb ctl` orders this run; root and its user may use it [default: off;
+    /// as a service, run.sock in its RuntimeDirectory].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// End after this time [default: run until stopped].
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
@@ -80,6 +105,8 @@ impl RunArgs {
         config.apply |= self.apply;
         config.plf = self.plf.unwrap_or(config.plf);
         config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
+        config.metrics = self.metrics.or(config.metrics);
+        config.control = self.control.clone().or(config.control);
         config.check().map_err(|wrong| wrong.error)?;
         if config.apply {
             let path = self.config.as_deref().unwrap_or(Path::new(config::FILE));
@@ -165,13 +192,32 @@ fn parking(machine: &Machine, config: &Config) -> Result<()> {
 /// Works until told to end, on whatever the machine has become; acts where there is a supervisor.
 fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Result<()> {
     let mut signals = Signals::watch().context("cannot watch for signals")?;
+    let metrics = config.metrics.map(http::bind).transpose()?;
+    let socket = config.control().map(|path| Socket::bind(&path, None));
+    let mut socket = socket.transpose()?;
+    let board = Board::new();
+    let stream = Stream::default().with(told::Teller::new(args.tell));
+    let stream = stream.and_then(|stream| stream.with(board.clone()));
+    let stream = stream.context("no thread to tell events with")?;
+    let (mut desk, to) = Desk::new();
+    if let Some(socket) = &mut socket {
+        let control = Asker::new(board.clone(), to, signals.waker()?);
+        socket.serve(Arc::new(control))?;
+    }
+    if let Some((listener, address)) = metrics {
+        http::start(listener, Arc::new(board))?;
+        let text = format!("metrics on http://{address}/metrics");
+        stream.tell(Event::Summary { at: Nanos::ZERO, text });
+    }
     let mut config = config.clone();
     let mut trouble: Option<String> = None;
     for start in 0.. {
         let socket = supervisor.map(UnixStream::try_clone).transpose()?;
         let state = supervisor.map(|_| State::open(&args.state)).transpose()?;
-        match Work::new(args, config.clone(), socket, state, signals.begun) {
-            Ok(work) => {
+        let around = Around { stream: &stream, desk: &mut desk, begun: signals.begun };
+        match Work::new(args, config.clone(), socket, state, around) {
+            Ok(mut work) => {
+                work.begun_anew();
                 let (ended, last) = work.run(&mut signals)?;
                 if ended == Ended::Told {
                     break;
@@ -181,6 +227,7 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
             Err(error) if start == 0 => return Err(error),
             // Everything is as it was found, and the machine may become another one again.
             Err(error) => {
+                desk.begun_anew(Err(&error));
                 let error = format!("{error:#}; it is tried again every {AGAIN:?}");
                 if trouble.as_ref() != Some(&error) {
                     out::note(&error);

@@ -22,6 +22,7 @@ pub struct Signals {
     /// Whether the configuration is to be read again.
     pub reload: Arc<AtomicBool>,
     wake: UnixStream,
+    waker: UnixStream,
 }
 
 impl Signals {
@@ -34,7 +35,16 @@ impl Signals {
             flag::register(signal, told.clone())?;
             low_level::pipe::register(signal, waker.try_clone()?)?;
         }
-        Ok(Self { begun: Instant::now(), end, reload, wake })
+        waker.set_nonblocking(true)?;
+        Ok(Self { begun: Instant::now(), end, reload, wake, waker })
+    }
+
+    /// What ends the waiting when a byte is written to it.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn waker(&self) -> std::io::Result<UnixStream> {
+        self.waker.try_clone()
     }
 
     /// Waits for at most `left`; whether to go on: not when told to end, when the `supervisor` is

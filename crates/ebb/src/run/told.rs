@@ -3,53 +3,28 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use ebb_host::{Notice, Recalled};
 use ebb_policy::units::Nanos;
-use ebb_policy::{Control, Cycled, Decision, Names, Outcome, Topology};
+use ebb_policy::{Control, Decision, Names, Outcome, Topology};
 use ebb_record::Columns;
 use ebb_record::log::{Changes, Entry, Line};
 use serde::Serialize;
 
+use super::events::{Begun, Event, Reader, Settings, State, Tick};
+use crate::log::{self, Level};
 use crate::out;
 
 /// So many parts are named in a line, or one more; of others it says how many.
 const NAMED: usize = 3;
 
-/// Where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// It looks for what is there.
-    Starting,
-    /// It decides and changes nothing.
-    Observing,
-    /// It acts.
-    Acting,
-    /// It acts, but some controls do not follow.
-    Degraded(usize),
-    /// The signals cannot be believed: everything is as it was found.
-    Native(&'static str),
-}
-
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Starting => f.write_str("starting"),
-            Self::Observing => f.write_str("observing"),
-            Self::Acting => f.write_str("acting"),
-            Self::Degraded(count) => write!(f, "degraded: {count} controls do not follow"),
-            Self::Native(reason) => write!(f, "native: {reason}"),
-        }
-    }
-}
-
 /// One line of JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-enum Event<'a> {
+enum Shown<'a> {
     State { time_s: f64, state: &'a str },
     Decision(Line<'a>),
     Notice { time_s: f64, of: String, text: &'a str },
@@ -59,15 +34,35 @@ enum Event<'a> {
 
 /// Says it.
 pub struct Teller {
-    policy: String,
+    tell: Tell,
+    state: State,
+    parts: Parts,
+    /// Events that this one was told of as lost.
+    lost: u64,
+}
+
+/// What a run has begun with.
+struct Parts {
+    settings: Arc<Settings>,
     names: Names,
     changes: Changes,
-    state: State,
-    tell: Tell,
     would: bool,
     columns: Columns,
     /// From the start of the run to that of these parts.
     before: Nanos,
+}
+
+impl Parts {
+    fn new(begun: &Begun) -> Self {
+        Self {
+            settings: Arc::default(),
+            names: Names::new(&begun.topology),
+            changes: Changes::new(&begun.topology),
+            would: begun.would,
+            columns: Columns::new(&begun.topology, Vec::new()),
+            before: begun.at,
+        }
+    }
 }
 
 /// What is said, and how.
@@ -84,134 +79,150 @@ pub struct Tell {
     quiet: bool,
 }
 
-impl Teller {
-    /// Of `policy`, that acts or only `would`; the run has `begun` then.
-    pub fn new(policy: &str, topology: &Topology, would: bool, tell: Tell, begun: Instant) -> Self {
-        Self {
-            policy: policy.to_owned(),
-            names: Names::new(topology),
-            changes: Changes::new(topology),
-            state: State::Starting,
-            tell,
-            would,
-            columns: Columns::new(topology, Vec::new()),
-            before: Nanos::from_seconds(begun.elapsed().as_secs_f64()),
+impl Reader for Teller {
+    fn hear(&mut self, event: &Arc<Event>, lost: u64) {
+        let mut to = String::new();
+        // Text goes to memory, and all of it can be JSON.
+        let _ = self.lost(&mut to, event, lost);
+        let _ = match &**event {
+            Event::Begun(begun) => {
+                self.parts = Parts::new(begun);
+                Ok(())
+            }
+            Event::Tick(tick) => self.tick(&mut to, tick),
+            Event::Recalled(recalled) => self.recalled(&mut to, recalled),
+            Event::Summary { at, text } => self.summary(&mut to, *at, text),
+        };
+        if !to.is_empty() {
+            out::say(to);
         }
     }
+}
 
-    /// A cycle, after which it stands at `state`; returns the state in words.
-    pub fn cycle(&mut self, cycled: &Cycled<'_>, notices: &[Notice], failing: usize) -> Result<()> {
-        let mut entries = Vec::new();
-        self.changes.cycle(cycled, |mut entry| {
-            entry.decision.at += self.before;
-            entries.push(entry);
+impl Teller {
+    /// Says what `tell` wants.
+    pub fn new(tell: Tell) -> Self {
+        let nothing = Begun {
+            at: Nanos::ZERO,
+            topology: Topology::default(),
+            would: true,
+            profile: String::new(),
+            missing: Vec::new(),
+        };
+        Self { tell, state: State::Starting, parts: Parts::new(&nothing), lost: 0 }
+    }
+
+    /// What nobody will read of.
+    fn lost(&mut self, to: &mut String, event: &Event, events: u64) -> Result<()> {
+        let Event::Tick(tick) = event else { return Ok(()) };
+        let lines = out::lost().map(|lost| {
+            format!("{lost} lines were lost so far: they are read too slowly, or a disk is full")
         });
-        let time_s = (cycled.signals.now + self.before).seconds();
-        let mut to = String::new();
-        if let Some(lost) = out::lost() {
-            let text = &format!(
-                "{lost} lines were lost so far: they are read too slowly, or a disk is full"
-            );
+        let events = (events > self.lost).then(|| {
+            self.lost = events;
+            format!("{events} events were lost so far: the machine is too busy to tell them")
+        });
+        for text in lines.iter().chain(&events) {
+            let time_s = tick.at.seconds();
             match self.tell.json {
                 true => {
                     let of = "standard output".to_owned();
-                    line(&mut to, &Event::Notice { time_s, of, text })?;
+                    line(to, &Shown::Notice { time_s, of, text })?;
                 }
                 false => writeln!(to, "{time_s:10.1} s  {text}")?,
             }
         }
-        match (self.tell.quiet, self.tell.json) {
+        Ok(())
+    }
+
+    fn tick(&mut self, to: &mut String, tick: &Tick) -> Result<()> {
+        let (mut entries, cycled) = (Vec::new(), tick.cycled());
+        let Parts { settings, changes, before, .. } = &mut self.parts;
+        settings.clone_from(&tick.settings);
+        changes.cycle(&cycled, |mut entry| {
+            entry.decision.at += *before;
+            entries.push(entry);
+        });
+        let time_s = tick.at.seconds();
+        let quiet = self.tell.quiet || !log::is_told(Level::Info);
+        match (quiet, self.tell.json) {
             (true, _) => {}
-            (false, true) => entries.iter().try_for_each(|entry| self.json(&mut to, entry))?,
+            (false, true) => entries.iter().try_for_each(|entry| self.json(to, entry))?,
             (false, false) => {
-                entries.chunk_by(are_alike).try_for_each(|alike| self.text(&mut to, alike))?;
+                entries.chunk_by(are_alike).try_for_each(|alike| self.text(to, alike))?;
             }
         }
+        let notices = tick.notices.iter().filter(|_| log::is_told(Level::Warning));
         for Notice { place, text } in notices {
             let of = place.to_string();
             match self.tell.json {
-                true => line(&mut to, &Event::Notice { time_s, of, text })?,
+                true => line(to, &Shown::Notice { time_s, of, text })?,
                 false => out::note(format_args!("{time_s:10.1} s  {of}: {text}")),
             }
         }
         if self.tell.samples {
-            let values = self.columns.known(cycled).into_iter().collect();
-            let modelled = self.columns.modelled(cycled);
-            // Before 1970 there was no Ebb.
-            let unix_s = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
-            line(&mut to, &Event::Sample { time_s, unix_s, values, modelled })?;
+            let values = self.parts.columns.known(&cycled).into_iter().collect();
+            let modelled = self.parts.columns.modelled(&cycled);
+            let unix_s = tick.unix_s;
+            line(to, &Shown::Sample { time_s, unix_s, values, modelled })?;
         }
-        let state = match (cycled.native, failing, self.would) {
-            (Some(reason), ..) => State::Native(reason),
-            (None, _, true) => State::Observing,
-            (None, 0, false) => State::Acting,
-            (None, failing, false) => State::Degraded(failing),
+        let level = match tick.state {
+            State::Degraded(_) | State::Native(_) => Level::Warning,
+            _ => Level::Info,
         };
-        if state != self.state {
-            self.state = state;
+        if tick.state != self.state && log::is_told(level) {
+            self.state.clone_from(&tick.state);
             let state = &self.state.to_string();
             match self.tell.json {
-                true => line(&mut to, &Event::State { time_s, state })?,
+                true => line(to, &Shown::State { time_s, state })?,
                 false => writeln!(to, "{time_s:10.1} s  {state}")?,
             }
-        }
-        if !to.is_empty() {
-            out::say(to);
         }
         Ok(())
     }
 
     /// What came back between two cycles.
-    pub fn recalled(&self, recalled: &Recalled) -> Result<()> {
+    fn recalled(&self, to: &mut String, recalled: &Recalled) -> Result<()> {
         let mut entries: Vec<_> = recalled
             .decisions
             .iter()
             .map(|(decision, outcome)| Entry { decision: *decision, outcome: *outcome })
             .collect();
-        entries.iter_mut().for_each(|entry| entry.decision.at += self.before);
+        entries.iter_mut().for_each(|entry| entry.decision.at += self.parts.before);
         let Some(time_s) = entries.first().map(|entry| entry.decision.at.seconds()) else {
             return Ok(());
         };
-        let (mut to, text) = (String::new(), &*recalled.text);
-        match (self.tell.quiet, self.tell.json) {
-            (true, _) => return Ok(()),
+        let text = &*recalled.text;
+        match (self.tell.quiet || !log::is_told(Level::Info), self.tell.json) {
+            (true, _) => Ok(()),
             (false, true) => {
-                entries.iter().try_for_each(|entry| self.json(&mut to, entry))?;
-                line(&mut to, &Event::Notice { time_s, of: "recall".to_owned(), text })?;
+                entries.iter().try_for_each(|entry| self.json(to, entry))?;
+                line(to, &Shown::Notice { time_s, of: "recall".to_owned(), text })
             }
             (false, false) => {
-                entries.chunk_by(are_alike).try_for_each(|alike| self.text(&mut to, alike))?;
-                writeln!(to, "{time_s:10.1} s  {text}")?;
+                entries.chunk_by(are_alike).try_for_each(|alike| self.text(to, alike))?;
+                Ok(writeln!(to, "{time_s:10.1} s  {text}")?)
             }
         }
-        out::say(to);
-        Ok(())
-    }
-
-    /// Where it stands, in words.
-    pub fn state(&self) -> String {
-        format!("{}: {}", self.policy, self.state)
     }
 
     /// What all of it came to.
-    pub fn summary(&self, at: Nanos, text: &str) -> Result<()> {
-        let time_s = (at + self.before).seconds();
-        let mut to = String::new();
+    fn summary(&self, to: &mut String, at: Nanos, text: &str) -> Result<()> {
+        let time_s = at.seconds();
         match self.tell.json {
-            true => line(&mut to, &Event::Summary { time_s, text })?,
-            false => writeln!(to, "{time_s:10.1} s  {text}")?,
+            _ if !log::is_told(Level::Info) => Ok(()),
+            true => line(to, &Shown::Summary { time_s, text }),
+            false => Ok(writeln!(to, "{time_s:10.1} s  {text}")?),
         }
-        out::say(to);
-        Ok(())
     }
 
     fn json(&self, to: &mut String, entry: &Entry) -> Result<()> {
-        let mut shown = entry.line(&self.policy, &self.names);
-        if self.would {
+        let mut shown = entry.line(&self.parts.settings.policy, &self.parts.names);
+        if self.parts.would {
             // Nobody tried.
             shown.applied = None;
         }
-        line(to, &Event::Decision(shown))
+        line(to, &Shown::Decision(shown))
     }
 
     /// For people: what became of several parts alike, in one line.
@@ -220,7 +231,7 @@ impl Teller {
         let row = decision.control.row();
         let parts: Vec<_> = alike
             .iter()
-            .filter_map(|entry| self.names.of(row.domain, entry.decision.part))
+            .filter_map(|entry| self.parts.names.of(row.domain, entry.decision.part))
             .collect();
         let part = match &parts[..] {
             [] => String::new(),
@@ -233,7 +244,7 @@ impl Teller {
         let value = |value: Option<f64>| number(decision.control, value);
         let (title, time_s, reason) = (row.title, decision.at.seconds(), decision.reason);
         let (from, after) = (value(decision.from), value(decision.to));
-        let would = if self.would { "would set " } else { "" };
+        let would = if self.parts.would { "would set " } else { "" };
         let refused = match outcome {
             Outcome::Done => "",
             Outcome::Refused => ", refused",
@@ -255,8 +266,8 @@ fn are_alike(one: &Entry, other: &Entry) -> bool {
     rest(one) == rest(other)
 }
 
-fn line(to: &mut String, event: &Event<'_>) -> Result<()> {
-    to.push_str(&serde_json::to_string(event)?);
+fn line(to: &mut String, shown: &Shown<'_>) -> Result<()> {
+    to.push_str(&serde_json::to_string(shown)?);
     to.push('\n');
     Ok(())
 }

@@ -3,28 +3,34 @@
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
-use ebb_host::{Capability, Fans, Fit, Host, Impossible, Report, State};
+use anyhow::{Context, Result, bail};
+use ebb_host::{Host, Impossible, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Nanos;
-use ebb_policy::{Control, Cycle, GroupSpec, Limits, Names, Policy};
+use ebb_policy::{Cycle, Limits, Policy};
 use ebb_twin::Profile;
 use jiff::Zoned;
 use rustix::fs::{FileType, fstat};
+use serde_json::Value;
 
 use super::RunArgs;
 use super::config::Config;
+use super::desk::{self, Asked, Desk, Order, Orders, What};
 use super::estimate::{Core, Saved, Shadow, governed};
+use super::events::{self, Begun, Event, Stream, Tick};
 use super::latency::Latency;
+use super::remarks::{Remarks, parts};
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
 use super::signals::Signals;
 use super::systemd::Systemd;
-use super::told::Teller;
-use crate::exit::usage;
+use crate::exit::{is_usage, message, usage};
+use crate::rpc::{Fault, code};
+use crate::verify::Report;
 use crate::{out, restore};
 
 /// Time from one summary to the next.
@@ -39,8 +45,18 @@ const SETTLED: Duration = Duration::from_secs(3);
 pub enum Ended {
     /// It was told to, or its time was over.
     Told,
-    /// The machine has new parts, which policies have to be made for.
+    /// The machine has new parts, which policies have to be made for, or it is to pause or resume.
     Changed,
+}
+
+/// What outlives the parts of a machine.
+pub struct Around<'a> {
+    /// Who hears of it.
+    pub stream: &'a Stream,
+    /// Where orders come in.
+    pub desk: &'a mut Desk,
+    /// The start of the run.
+    pub begun: Instant,
 }
 
 /// One run.
@@ -50,8 +66,11 @@ pub struct Work<'a> {
     host: Host,
     served: Option<Served>,
     cycle: Cycle,
-    held: InEffect,
-    teller: Teller,
+    effect: Effect,
+    around: Around<'a>,
+    /// From the start of the run to that of these parts.
+    before: Nanos,
+    settings: Arc<events::Settings>,
     core: Core,
     saved: Saved,
     summed_up: Nanos,
@@ -60,117 +79,139 @@ pub struct Work<'a> {
     /// The supervisor, of a worker; systemd is its matter then.
     supervisor: Option<UnixStream>,
     systemd: Systemd,
+    /// Where what was found is kept, of a worker.
     state: Option<State>,
+    /// Whether it acts: it is a worker, and not to pause.
+    acts: bool,
     /// Who only observes does it for a reader: a pipe, of which the other end can go.
     read: Option<OwnedFd>,
 }
 
 impl<'a> Work<'a> {
-    /// Looks for what is there, and gets ready to act where `state` is given; nothing is changed.
+    /// Looks for what is there, and gets ready to act where `state` is given and no pause is
+    /// ordered; nothing is changed.
     pub fn new(
         args: &'a RunArgs,
         config: Config,
         supervisor: Option<UnixStream>,
         state: Option<State>,
-        begun: Instant,
+        around: Around<'a>,
     ) -> Result<Self> {
         let owned = registry::owned(&config.policy)?;
         let impossible = |error: Impossible| usage(format!("{}: {error}", error.key()));
         let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
-        let held = config.at(Zoned::now().time());
-        say_uncapped(&host, held.ssd_budget.is_some() && owned.contains(&Control::PowerState));
-        let (policy, settings) = make(&config, held, &host)?;
-        host.remarks(&owned).iter().for_each(out::note);
-        let idle = registry::idle(&config.policy, host.topology(), &settings)?;
-        for (part, reason) in &idle {
-            out::note(format_args!("{part} sets nothing here: {reason}"));
-        }
-        fits(&host, &config, &idle)?;
-        rights(&host, state.is_some());
+        let effect = Effect::of(&config, around.desk.orders());
+        let held = effect.held;
+        let (policy, settings) = make(&config, &effect, &host)?;
+        let acts = state.is_some() && !around.desk.orders().is_paused();
+        let mut remarks = Remarks::of(&host, &config, held, &settings, acts)?;
         let limits = Limits { ssd_budget: held.ssd_budget, ..Limits::default() };
         let cycle = Cycle::new(host.topology(), policy, limits);
-        if let Some(state) = &state {
+        if let Some(state) = state.as_ref().filter(|_| acts) {
             let holds = config.holds().places(host.machine());
             let holds = holds.map_err(|wrong| usage(format!("hold.{wrong}")))?;
             let leave = |control| config.leave.of(control);
             let notices = host.act(&owned, holds, leave, config.contest, state);
             for notice in notices.context("nothing was changed")? {
-                out::note(format_args!("{}: {}", notice.place, notice.text));
+                remarks.say(format!("{}: {}", notice.place, notice.text));
             }
             host.contact(state).iter().for_each(|t| out::note(format_args!("first contact: {t}")));
         }
-        let would = state.is_none();
-        let teller = Teller::new(&config.policy, host.topology(), would, args.tell, begun);
+        let before = Nanos::from_seconds(around.begun.elapsed().as_secs_f64());
+        around.stream.tell(Event::Begun(Begun {
+            at: before,
+            topology: host.topology().clone(),
+            would: !acts,
+            profile: config.profile.clone(),
+            missing: remarks.all,
+        }));
         let core = Core::new(&Profile::load(&config.profile)?);
         let served = config.serve.map(Served::new).transpose()?;
         let read = state.is_none().then(pipe).flatten();
         let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
         Ok(Self {
             args,
-            config,
             host,
             served,
             cycle,
-            held,
-            teller,
+            settings: effect.in_words(&around),
+            effect,
+            around,
+            before,
             core,
             saved,
             summed_up,
+            config,
             new: None,
             systemd: Systemd::default(),
             supervisor,
             state,
+            acts,
             read,
         })
     }
 
+    /// Answers who waits for this run to begin.
+    pub fn begun_anew(&mut self) {
+        self.around.desk.begun_anew(Ok(()));
+    }
+
     /// Runs until told to end, or the machine is another; sets everything back.
     pub fn run(mut self, signals: &mut Signals) -> Result<(Ended, Config)> {
-        self.teller.summary(Nanos::ZERO, &parts(&self.host, &self.config))?;
+        self.say(parts(&self.host, &self.config));
         self.say_latency()?;
         let done = self.cycles(signals);
-        let told = self.sum_up();
+        self.sum_up();
         let set_back = self.state.as_ref().map_or(Ok(()), |state| {
             // Where each place is may have changed with the machine.
             restore::all(&self.args.machine()?, state, None)
         });
-        match (done?, set_back) {
+        let ended = done?;
+        match (ended, set_back) {
             // What cannot be set back now stays saved: its device may be away. The next start, the
             // end and `ebb restore` try again.
-            (Ended::Changed, Err(error)) => out::note(format_args!("{error:#}")),
-            (Ended::Told, set_back) => {
-                return told.and(set_back).map(|()| (Ended::Told, self.config));
+            (Ended::Changed, Err(error)) => {
+                out::note(format_args!("{error:#}"));
+                self.around.desk.begun_anew(Err(&error));
             }
+            (Ended::Told, set_back) => set_back?,
             (Ended::Changed, Ok(())) => {}
         }
-        told.map(|()| (Ended::Changed, self.config))
+        Ok((ended, self.config))
     }
 
     fn cycles(&mut self, signals: &mut Signals) -> Result<Ended> {
         let mut next = Instant::now();
+        let mut planned = next;
         loop {
             self.follow();
             if self.new.is_some_and(|came| came.elapsed() >= SETTLED) {
                 out::note("the machine has new parts: starting again with them");
                 return Ok(Ended::Changed);
             }
-            self.once()?;
+            if self.follow_settings()? {
+                return Ok(Ended::Changed);
+            }
+            self.once(planned.elapsed())?;
             let lasted = Nanos::from_seconds(signals.begun.elapsed().as_secs_f64());
             if self.args.duration.is_some_and(|duration| lasted >= duration) {
                 return Ok(Ended::Told);
             }
             let period = Duration::from_nanos(self.config.period.0);
-            next += period;
+            planned = next + period;
             // What was missed, asleep or stopped, is not made up for.
-            next = next.max(Instant::now());
+            next = planned.max(Instant::now());
             while let Some(left) = next.checked_duration_since(Instant::now()) {
                 // While cores are parked, a crowd is not to wait for the next cycle.
                 let pace = self.host.pace().filter(|pace| *pace < left);
                 if !self.wait(signals, pace.unwrap_or(left))? {
                     return Ok(Ended::Told);
                 }
+                if self.obey() {
+                    return Ok(Ended::Changed);
+                }
                 if let Some(recalled) = pace.and_then(|_| self.host.look()) {
-                    self.teller.recalled(&recalled)?;
+                    self.around.stream.tell(Event::Recalled(recalled));
                 }
                 if left.is_zero() {
                     break;
@@ -187,11 +228,10 @@ impl<'a> Work<'a> {
     }
 
     /// One cycle.
-    fn once(&mut self) -> Result<()> {
-        self.follow_schedule()?;
+    fn once(&mut self, late: Duration) -> Result<()> {
         let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
         let mut natively = Vec::new();
-        let cycled = if self.state.is_some() {
+        let cycled = if self.acts {
             self.cycle.step(&mut machine)
         } else {
             self.cycle.step(&mut Shadow { machine, natively: &mut natively })
@@ -201,46 +241,66 @@ impl<'a> Work<'a> {
         self.saved.add(&self.core, host.topology(), &natively, found, signals);
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
-        self.teller.cycle(&cycled, &notices, failing)?;
+        let would = !self.acts;
+        let state = match (cycled.native, failing, would) {
+            _ if self.around.desk.orders().is_paused() => events::State::Paused,
+            (Some(reason), ..) => events::State::Native(reason),
+            (None, _, true) => events::State::Observing,
+            (None, 0, false) => events::State::Acting,
+            (None, failing, false) => events::State::Degraded(failing),
+        };
+        let in_words = format!("{}: {state}", self.settings.policy);
+        self.around.stream.tell(Event::Tick(Box::new(Tick {
+            at: now + self.before,
+            // Before 1970 there was no Ebb.
+            unix_s: SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64(),
+            settings: self.settings.clone(),
+            signals: cycled.signals.clone(),
+            in_force: cycled.in_force.clone(),
+            applied: cycled.applied.clone(),
+            state,
+            notices,
+            late: Nanos::from_seconds(late.as_secs_f64()),
+            saving: self.saved.range(would),
+        })));
         if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {
-            let would = if self.state.is_some() { "" } else { "would set " };
-            self.teller.summary(now, &format!("{would}{text}"))?;
+            self.say(format!("{}{text}", if would { "would set " } else { "" }));
         }
         match &mut self.supervisor {
             // One that is gone is noticed while waiting.
-            Some(supervisor) => drop(writeln!(supervisor, "{}", self.teller.state())),
-            None => self.systemd.tell(&self.teller.state()),
+            Some(supervisor) => drop(writeln!(supervisor, "{in_words}")),
+            None => self.systemd.tell(&in_words),
         }
         if now.saturating_sub(self.summed_up) >= SUMMARY {
-            self.sum_up()?;
+            self.sum_up();
             self.summed_up = now;
         }
         Ok(())
     }
 
+    /// Says something of the run as a whole.
+    fn say(&self, text: String) {
+        self.around.stream.tell(Event::Summary { at: self.host.now() + self.before, text });
+    }
+
     /// Says what users' latency is.
     fn say_latency(&self) -> Result<()> {
         let owned = registry::owned(&self.config.policy)?;
-        match Latency::of(&self.config, &self.host).text(&owned) {
-            Some(text) => self.teller.summary(self.host.now(), &text),
-            None => Ok(()),
-        }
+        let text = Latency::of(&self.config, &self.host).text(&owned);
+        text.into_iter().for_each(|text| self.say(text));
+        Ok(())
     }
 
-    fn sum_up(&self) -> Result<()> {
+    fn sum_up(&self) {
         let (looks, cost) = self.host.looks();
         if looks > 0 {
-            let text = format!(
+            self.say(format!(
                 "recall: looked for a crowd {looks} times, {:.0} us of CPU time each",
                 cost.micros()
-            );
-            self.teller.summary(self.host.now(), &text)?;
+            ));
         }
-        let would = self.state.is_none();
-        match self.saved.text(would, &self.config.profile) {
-            Some(text) => self.teller.summary(self.host.now(), &text),
-            None => Ok(()),
-        }
+        let text = self.saved.text(!self.acts, &self.config.profile);
+        text.into_iter().for_each(|text| self.say(text));
     }
 
     /// Waits for at most `left`; whether to go on.
@@ -260,123 +320,150 @@ impl<'a> Work<'a> {
         let fixed = |config: &Config| {
             let Config { policy, machine, hold, leave, contest, job, .. } = config;
             let (owned, paces) = (registry::owned(policy).ok(), config.paces_reactors());
-            (owned, paces, machine.clone(), hold.clone(), *leave, *contest, job.clone())
+            let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone());
+            (owned, paces, told, config.metrics, config.control.clone())
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
-                "policies for other controls, machine, hold, leave, contest, job and serve with \
-                 machine.reactors need a new start (systemctl restart ebb)",
+                "policies for other controls, machine, hold, leave, contest, job, metrics, control \
+                 and serve with machine.reactors need a new start (systemctl restart ebb)",
             ));
         }
-        let held = config.at(Zoned::now().time());
-        let (policy, _) = make(&config, held, &self.host)?;
-        self.cycle.change(policy, held.ssd_budget)?;
+        let orders = self.around.desk.orders().clone();
+        orders.over(&config).check().map_err(|wrong| wrong.error)?;
+        let effect = Effect::of(&config, &orders);
+        self.change(&config, effect)?;
         self.core = Core::new(&Profile::load(&config.profile)?);
         if config.serve != self.config.serve {
             self.served = config.serve.map(Served::new).transpose()?;
         }
         let is_other = config.serve != self.config.serve;
-        (self.config, self.held) = (config, held);
+        self.config = config;
         out::note("the configuration is taken");
         if is_other { self.say_latency() } else { Ok(()) }
     }
 
-    fn follow_schedule(&mut self) -> Result<()> {
-        if self.config.schedule.is_empty() {
-            return Ok(());
+    /// Goes on by what is in effect now: by the schedule, and by orders that stand. Whether the run
+    /// has to begin anew.
+    fn follow_settings(&mut self) -> Result<bool> {
+        let desk = &mut self.around.desk;
+        let was = desk.orders().is_paused();
+        let is_over = desk.expire(Instant::now());
+        if desk.orders().is_paused() != was {
+            return Ok(true);
         }
-        let held = self.config.at(Zoned::now().time());
-        if held != self.held {
-            let (policy, _) = make(&self.config, held, &self.host)?;
-            self.cycle.change(policy, held.ssd_budget)?;
-            self.held = held;
+        if is_over || !self.config.schedule.is_empty() {
+            let effect = Effect::of(&self.config, desk.orders());
+            if is_over || effect != self.effect {
+                self.change(&self.config.clone(), effect)?;
+            }
         }
+        Ok(self.obey())
+    }
+
+    /// Goes by `effect` from the next cycle on.
+    fn change(&mut self, config: &Config, effect: Effect) -> Result<()> {
+        let (policy, _) = make(config, &effect, &self.host)?;
+        self.cycle.change(policy, effect.held.ssd_budget)?;
+        self.settings = effect.in_words(&self.around);
+        self.effect = effect;
         Ok(())
     }
-}
 
-/// Says what the policies cannot do without and this machine does not have, and what they go
-/// without.
-///
-/// # Errors
-/// Where none of them could do anything and it is to act.
-fn fits(host: &Host, config: &Config, idle: &[(&str, &str)]) -> Result<()> {
-    let report = Report::new(host.machine(), &config.stated()?);
-    let parts = registry::names(&config.policy);
-    let fits: Vec<_> =
-        parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();
-    for fit in &fits {
-        let policy = fit.policy;
-        if !fit.lacks.is_empty() {
-            let missing = fit.lacks.join(", no ");
-            out::note(format_args!("{policy}: this machine has no {missing}; ebb probe says why"));
-        } else if !fit.alone.is_empty() {
-            let alone = fit.alone.join(" and ");
-            out::note(format_args!("{policy} leaves {alone} alone here; ebb probe says why"));
+    /// Does what was asked meanwhile; whether the run has to begin anew for that.
+    fn obey(&mut self) -> bool {
+        while let Some(Asked { what, reply }) = self.around.desk.next() {
+            let done = match what {
+                What::Verify => self.verify(),
+                What::Order(order, time) => match self.order(&order, time) {
+                    Ok(text) if matches!(order, Order::Pause(_)) => {
+                        self.around.desk.answer_later(reply, text);
+                        return true;
+                    }
+                    ordered => ordered.map(desk::done),
+                },
+            };
+            let failed = |error: anyhow::Error| {
+                let code = if is_usage(&error) { code::INVALID_PARAMS } else { code::FAILED };
+                Fault::new(code, message(&error))
+            };
+            // Who does not wait any more has been told so.
+            let _ = reply.try_send(done.map_err(failed));
         }
+        false
     }
-    let is_idle = |policy: &str| idle.iter().any(|(part, _)| *part == policy);
-    let can = |fit: &&Fit| fit.lacks.is_empty() && !is_idle(fit.policy);
-    if !fits.iter().any(can) {
-        let policy = &config.policy;
-        let nothing = format!("{policy} can do nothing here; ebb probe says what could");
-        if config.apply {
-            return Err(usage(nothing));
-        }
-        out::note(nothing);
+
+    /// Whether everything is as it was set; of who sets nothing, as it was found.
+    fn verify(&mut self) -> Result<Value> {
+        let report = match (self.host.verify(), &self.state) {
+            (Some(verified), _) => Report::new("set", verified),
+            (None, Some(state)) => Report::new("found", compare(self.host.machine(), state)?),
+            (None, None) => Report::new("found", Verified::default()),
+        };
+        Ok(serde_json::to_value(report)?)
     }
-    Ok(())
+
+    /// Lets an order stand, if a configuration could say the same; says what then is.
+    fn order(&mut self, order: &Order, time: Option<Duration>) -> Result<String> {
+        let until = time.map(|time| Instant::now() + time);
+        let orders = self.around.desk.orders().with(order.clone(), until);
+        let text = match order {
+            Order::Pause(is) => {
+                let is_paused = self.around.desk.orders().is_paused();
+                if self.supervisor.is_none() {
+                    bail!("it only observes: everything is as it was found already");
+                }
+                if *is == is_paused {
+                    bail!("it is {} already", if is_paused { "paused" } else { "at work" });
+                }
+                let (paused, acts) = ("paused: everything is as it was found", "it acts again");
+                (if *is { paused } else { acts }).to_owned()
+            }
+            Order::Level(_) => "the log level is changed".to_owned(),
+            Order::Budget(_) | Order::Tolerance(_) | Order::Policy(_) => {
+                let config = orders.over(&self.config);
+                config.check().map_err(|wrong| wrong.error)?;
+                if registry::owned(&config.policy)? != registry::owned(&self.config.policy)? {
+                    return Err(usage(format!(
+                        "{} steers other controls than {}: that needs a new start",
+                        config.policy, self.config.policy
+                    )));
+                }
+                let effect = Effect::of(&self.config, &orders);
+                let Effect { policy, held: InEffect { plf, ssd_budget } } = effect.clone();
+                self.change(&self.config.clone(), effect)?;
+                let budget = ssd_budget.map(|budget| format!(", drives' caps up to {budget}"));
+                let budget = budget.unwrap_or_default();
+                format!("policy {policy}, tolerated loss {:.1} %{budget}", 100.0 * plf)
+            }
+        };
+        self.around.desk.take(orders);
+        self.settings = self.effect.in_words(&self.around);
+        let time = time.map(|time| format!("; for {}", Nanos::from_seconds(time.as_secs_f64())));
+        Ok(text + &time.unwrap_or_default())
+    }
 }
 
-/// Says which rights this process lacks to act, or to see, on the machine.
-fn rights(host: &Host, acts: bool) {
-    let nvme = host.machine().drives.iter().any(|drive| drive.controller.is_some());
-    let is_needed = |one: &Capability| match one {
-        Capability::SysAdmin => nvme,
-        _ => acts,
-    };
-    for one in Capability::ALL.into_iter().filter(|one| is_needed(one) && !one.is_there()) {
-        let (what, remedy) = (one.what_for(), one.remedy());
-        out::note(format_args!("no {what}: {remedy}"));
-    }
+/// What a run goes by at present.
+#[derive(Debug, Clone, PartialEq)]
+struct Effect {
+    policy: String,
+    held: InEffect,
 }
 
-/// Says which drives no state caps, and what they count for in a budget.
-fn say_uncapped(host: &Host, is_budgeted: bool) {
-    for parts in host.layout().drives.iter().filter(|_| is_budgeted) {
-        if let Some((most, why)) = parts.most() {
-            let drive = parts.drive.id.as_ref().unwrap_or(&parts.drive.name);
-            out::note(format_args!(
-                "{drive} has no power states: it counts in ssd_budget with {most}, {why}"
-            ));
-        }
+impl Effect {
+    /// By the configuration, its schedule, and what is ordered.
+    fn of(config: &Config, orders: &Orders) -> Self {
+        let held = orders.in_effect(config.at(Zoned::now().time()));
+        Self { policy: orders.policy(&config.policy).to_owned(), held }
     }
-}
 
-/// What there is, for people: as `ebb probe` counts it, whatever the policy steers of it.
-fn parts(host: &Host, config: &Config) -> String {
-    let (topology, machine) = (host.topology(), host.machine());
-    let capped = host.layout().drives.iter().filter(|parts| {
-        let states = parts.identity.iter().flat_map(|identity| &identity.states);
-        states.filter(|state| state.operational).count() > 1
-    });
-    let group = |(name, spec): (&String, &GroupSpec)| format!("{} cores of {name}", spec.cores);
-    let names = Names::new(topology);
-    let groups: Vec<_> = match &topology.groups[..] {
-        [all] => vec![format!("{} cores", all.cores)],
-        several => names.groups().iter().zip(several).map(group).collect(),
-    };
-    format!(
-        "found {}; frequencies {}, drives {} ({} with power caps), fans {}, sockets {} ({} with \
-         temperatures)",
-        groups.join(", "),
-        topology.frequencies.len(),
-        topology.drives.len(),
-        capped.count(),
-        Fans::found(machine, &config.fans()).fans.len(),
-        machine.cpus.sockets,
-        machine.socket_sensors().len(),
-    )
+    /// For whoever hears of it.
+    fn in_words(&self, around: &Around<'_>) -> Arc<events::Settings> {
+        let Self { policy, held: InEffect { plf, ssd_budget } } = self.clone();
+        let orders = around.desk.orders().shown(around.begun);
+        Arc::new(events::Settings { policy, plf, ssd_budget, orders })
+    }
 }
 
 /// Standard output, where it is a pipe.
@@ -386,9 +473,9 @@ fn pipe() -> Option<OwnedFd> {
     (kind == FileType::Fifo).then_some(output)
 }
 
-fn make(config: &Config, held: InEffect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
-    let InEffect { plf, ssd_budget } = held;
+fn make(config: &Config, effect: &Effect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
+    let InEffect { plf, ssd_budget } = effect.held;
     let settings = Settings { plf, tail: config.tail, ssd_budget, curve: config.curve()? };
-    let policy = Latency::of(config, host).policy(&config.policy);
+    let policy = Latency::of(config, host).policy(&effect.policy);
     Ok((registry::make(&policy, host.topology(), &settings)?, settings))
 }

@@ -1,100 +1,48 @@
-//! A status as OpenMetrics text, which Prometheus reads. docs/serve.md lists every metric.
+//! A status as metrics. docs/serve.md lists every one.
 
 use std::fmt;
 
 use ebb_policy::units::Nanos;
+use hyper::body::Bytes;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Unit;
 
-use super::status::{Core, Done, Latency, Limit, ModelledDrive, Namespace, Status, Thread};
-
-/// What the text is, for HTTP.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// The text.
-///
-/// # Errors
-/// None: text goes to memory.
-pub fn encode(status: Status) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("ebb");
-    registry.register_collector(Box::new(Scrape(status)));
-    let mut text = String::new();
-    text::encode(&mut text, &registry)?;
-    Ok(text)
-}
+use super::status::{
+    Core, Done, Latency, Limit, ModelledDrive, Namespace, Observer, Status, Thread,
+};
+use crate::metrics::text::{Family, Histogram, Writer, family, labels};
+use crate::metrics::{Format, Pages};
 
 #[derive(Debug)]
 struct Scrape(Status);
 
 /// What a row of a thread shows.
 type Of<T> = fn(&Thread) -> T;
-type Labels = Vec<(&'static str, String)>;
 
-/// A metric before its rows.
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-}
+impl Pages for Observer {
+    fn metrics(&self, format: Format) -> Result<Bytes, fmt::Error> {
+        Ok(format.encode(Scrape(Self::status(self)))?.into())
+    }
 
-const fn family(name: &'static str, help: &'static str) -> Family {
-    Family { name, help, unit: None }
-}
-
-impl Family {
-    fn in_unit(self, unit: Unit) -> Self {
-        Self { unit: Some(unit), ..self }
+    fn status(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&Self::status(self))
     }
 }
 
-/// Writes families.
-struct Writer<'a>(DescriptorEncoder<'a>);
-
-impl Writer<'_> {
-    fn counts(&mut self, family: &Family, rows: Vec<(Labels, u64)>) -> fmt::Result {
-        let Family { name, help, unit } = family;
-        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
-        rows.iter().try_for_each(|(labels, value)| {
-            out.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
-        })
+fn histogram(row: &Latency) -> Histogram {
+    let end = |end: Option<Nanos>| end.map_or(f64::MAX, Nanos::seconds);
+    Histogram {
+        labels: labels([("op", row.kind.clone())]),
+        sum: row.sum_s,
+        count: row.count,
+        buckets: row.octaves.iter().map(|(at, count)| (end(*at), *count)).collect(),
     }
-
-    fn sums(&mut self, family: &Family, rows: Vec<(Labels, f64)>) -> fmt::Result {
-        let Family { name, help, unit } = family;
-        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
-        rows.iter().try_for_each(|(labels, value)| {
-            out.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
-        })
-    }
-
-    fn gauges(&mut self, family: &Family, rows: Vec<(Labels, f64)>) -> fmt::Result {
-        let Family { name, help, unit } = family;
-        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
-        rows.iter().try_for_each(|(labels, value)| out.encode_family(labels)?.encode_gauge(value))
-    }
-
-    fn histograms(&mut self, family: &Family, rows: &[Latency]) -> fmt::Result {
-        let Family { name, help, unit } = family;
-        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Histogram)?;
-        rows.iter().try_for_each(|row| {
-            let end = |end: Option<Nanos>| end.map_or(f64::MAX, Nanos::seconds);
-            let buckets: Vec<(f64, u64)> =
-                row.octaves.iter().map(|(at, count)| (end(*at), *count)).collect();
-            out.encode_family(&labels([("op", row.kind.clone())]))?
-                .encode_histogram::<NoLabelSet>(row.sum_s, row.count, &buckets, None)
-        })
-    }
-}
-
-fn labels<const N: usize>(labels: [(&'static str, String); N]) -> Labels {
-    labels.into()
 }
 
 impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut writer = Writer(encoder);
+        let mut writer = Writer::new(encoder);
         self.server(&mut writer)?;
         self.cores(&mut writer)?;
         self.threads(&mut writer)?;
@@ -144,7 +92,8 @@ impl Scrape {
             "service_time",
             "Time of I/O commands in the target, from the poll that took them up to their answer.",
         );
-        out.histograms(&service_time.in_unit(Unit::Seconds), service)
+        let rows: Vec<_> = service.iter().map(histogram).collect();
+        out.histograms(&service_time.in_unit(Unit::Seconds), &rows)
     }
 
     fn cores(&self, out: &mut Writer<'_>) -> fmt::Result {

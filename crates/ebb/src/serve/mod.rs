@@ -7,7 +7,6 @@ pub mod energy;
 mod facts;
 mod limits;
 mod metrics;
-mod metrics_http;
 mod modelled;
 mod options;
 mod resources;
@@ -34,6 +33,7 @@ use signal_hook::iterator::Signals;
 use crate::exit::{Unflushed, usage};
 use crate::interrupt;
 use crate::log;
+use crate::metrics::http;
 use crate::out;
 use crate::progress::Progress;
 use crate::rpc::server::Socket;
@@ -46,8 +46,7 @@ use facts::{Facts, GroupView, Told};
 use resources::Audit;
 use status::Observer;
 
-pub use metrics_http::ask;
-pub use options::{Options, ServeArgs, StatusArgs};
+pub use options::{Options, ServeArgs, address};
 pub use status::{Core, Status};
 
 /// Lightweight threads for each core: enough to move a part of a core's load.
@@ -67,7 +66,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         return out::print(lines.collect::<String>());
     }
     log::set(options.log_level.unwrap_or(log::level()));
-    let metrics = options.metrics.map(metrics_http::bind).transpose()?;
+    let metrics = options.metrics.map(http::bind).transpose()?;
     let socket = options.control().map(|path| Socket::bind(&path, options.control_group));
     let mut socket = socket.transpose()?;
     let profile = energy::profile(options.power_profile.as_deref())?;
@@ -87,7 +86,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     });
     watch::start(facts, observer.clone())?;
     if let (Some((listener, address)), Some(observer)) = (metrics, &observer) {
-        metrics_http::start(listener, observer.clone())?;
+        http::start(listener, observer.clone())?;
         out::print(format_args!("metrics on http://{address}/metrics\n"))?;
     }
     let mut control = None;
@@ -212,13 +211,16 @@ impl Server {
     }
 }
 
-/// Prints the status of a server, found by the address of its metrics.
-pub fn show(args: &StatusArgs) -> anyhow::Result<()> {
-    let status = ask(args.address)?;
-    match args.json {
-        true => out::json(&status),
-        false => out::print(status_text::text(&status)),
-    }
+/// Asks the server whose metrics are at `address` for its status.
+///
+/// # Errors
+/// When it cannot be reached or does not answer as it should.
+pub fn ask(address: SocketAddr) -> anyhow::Result<Status> {
+    let json = http::ask(address).with_context(|| {
+        format!("no status from {address}; is `ebb serve --metrics {address}` running?")
+    })?;
+    serde_json::from_slice(&json)
+        .with_context(|| format!("what answers at {address} is not an `ebb serve` of this version"))
 }
 
 /// RAPL below `folder`, or where the kernel shows it; says so where it must not be read.

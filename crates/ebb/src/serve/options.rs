@@ -29,18 +29,6 @@ pub struct ServeArgs {
     pub options: Options,
 }
 
-/// Options of `ebb status`.
-#[derive(Debug, Args)]
-pub struct StatusArgs {
-    /// Address of the server's metrics, as given to it with --metrics.
-    #[arg(value_name = "ADDRESS:PORT", value_parser = address, default_value = "127.0.0.1:9420")]
-    pub address: SocketAddr,
-
-    /// Print JSON (docs/json-schema/serve-status-1.json).
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// The options that a file may hold too.
 #[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -189,7 +177,11 @@ impl ServeArgs {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+/// An address for --listen and the like.
+///
+/// # Errors
+/// What one looks like.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:4420".to_owned())
 }
 

@@ -10,8 +10,9 @@ use ebb_dataplane::device;
 use ebb_dataplane::transport::Places;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{limits, metrics_http};
+use super::limits;
 use crate::exit::usage;
+use crate::metrics::http;
 use crate::rpc::server;
 use crate::text;
 
@@ -118,7 +119,7 @@ impl Audit {
         wanted: u32,
         asked: bool,
     ) -> Result<u32> {
-        let of_metrics = if plan.has_metrics { metrics_http::DESCRIPTORS } else { 0 };
+        let of_metrics = if plan.has_metrics { http::DESCRIPTORS } else { 0 };
         let of_control = if plan.has_control { server::DESCRIPTORS } else { 0 };
         let own = open_files()?
             + of_control

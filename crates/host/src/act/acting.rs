@@ -15,7 +15,7 @@ use crate::act::knob::Place;
 use crate::act::originals::State;
 use crate::act::parking::Parking;
 use crate::act::places::{cap_place, fan_places};
-use crate::act::steering::{Notice, Steering, worse};
+use crate::act::steering::{Notice, Steering, Verified, worse};
 use crate::act::tasks::Tasks;
 use crate::find::cpus::Policy;
 use crate::find::fans::Fan;
@@ -158,6 +158,27 @@ impl Acting {
         }
     }
 
+    /// Which places are not to be asked: their drive `sleeps`, or their CPUs are offline.
+    fn quiet(&self, sleeps: impl Fn(usize) -> bool) -> Vec<bool> {
+        let offline = self.resting();
+        let drive = |place: usize| {
+            self.drives.iter().position(|at| at.as_ref().is_some_and(|(at, _)| *at == place))
+        };
+        let rests = |place: usize| {
+            let mut all = self.domains.iter().chain(&self.reactors);
+            let its = all.find(|domain| [domain.max, domain.min].contains(&place));
+            its.is_some_and(|domain| domain.rests(&offline))
+        };
+        let is = |place: usize| drive(place).is_some_and(&sleeps) || rests(place);
+        (0..self.steering.count()).map(is).collect()
+    }
+
+    /// Compares what is set with what the machine says now.
+    pub fn verify(&mut self, now: Nanos, sleeps: impl Fn(usize) -> bool) -> Verified {
+        let quiet = self.quiet(sleeps);
+        self.steering.verify(|at| quiet[at], now)
+    }
+
     /// The CPUs that nothing can run on.
     fn resting(&self) -> Vec<u16> {
         let mut resting = self.offline();
@@ -279,17 +300,8 @@ impl Acting {
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
         let checked = CHECKED.max(self.steering.count() / CHECKED_PARTS);
-        let (drives, offline) = (&self.drives, self.resting());
-        let drive = |place: usize| {
-            drives.iter().position(|at| at.as_ref().is_some_and(|(at, _)| *at == place))
-        };
-        let rests = |place: usize| {
-            let mut all = self.domains.iter().chain(&self.reactors);
-            let its = all.find(|domain| [domain.max, domain.min].contains(&place));
-            its.is_some_and(|domain| domain.rests(&offline))
-        };
-        let sleeps = |place: usize| drive(place).is_some_and(&sleeps) || rests(place);
-        self.steering.check(checked, now, sleeps);
+        let quiet = self.quiet(sleeps);
+        self.steering.check(checked, now, |at| quiet[at]);
         for fan in 0..self.fans.len() {
             let asked = given.fan_duty.at(fan).given;
             let outcome = match &mut self.fans[fan] {

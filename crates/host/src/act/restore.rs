@@ -9,6 +9,7 @@ use crate::act::knob::{Knob, Place};
 use crate::act::lock;
 use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
+use crate::act::steering::{Notice, Verified};
 use crate::act::tasks::Tasks;
 use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys};
@@ -145,6 +146,39 @@ pub fn restore(
         lock::forget(&machine.sys, state.path());
     }
     Ok(Restoration { places, unrecorded })
+}
+
+/// Compares what is saved in `state` with what the machine says now: is everything as it was found?
+/// Nothing is changed.
+///
+/// # Errors
+/// Where the saved values cannot be read.
+pub fn compare(machine: &Machine, state: &State) -> Result<Verified, StateError> {
+    let (sys, mut verified) = (&machine.sys, Verified::default());
+    let all = state.load()?.unwrap_or_default();
+    let same_boot = is_same_boot(machine, &all);
+    for Original { place, found, .. } in &all.originals {
+        let is = Knob::find(machine, place).and_then(|mut knob| {
+            let is = knob.read(sys)?;
+            let is_so = is == *found || knob.is_steered(sys) || knob.is_manual(sys, found, &is);
+            Ok((is, is_so))
+        });
+        let text = match is {
+            Ok((_, true)) => None,
+            Err(absent) => match without(sys, place, &absent, true) {
+                Outcome::Gone { .. } => None,
+                _ => Some(format!("found as '{found}'; cannot be read now: {absent}")),
+            },
+            // The restart has set it back, to whatever it is then.
+            Ok(_) if !same_boot && !place.survives_reboot() => None,
+            Ok((is, false)) => Some(format!("found as '{found}', is '{is}'")),
+        };
+        match text {
+            None => verified.compared += 1,
+            Some(text) => verified.differing.push(Notice { place: place.clone(), text }),
+        }
+    }
+    Ok(verified)
 }
 
 fn is_same_boot(machine: &Machine, all: &Originals) -> bool {

@@ -193,6 +193,18 @@ macro_rules! in_force {
                 }
             }
 
+            /// What is asked of part `part` of `control` and what is given, in its unit, and why.
+            #[must_use]
+            pub fn at(&self, control: Control, part: usize) -> Given<f64> {
+                match control {
+                    $(Control::$kind => {
+                        let Given { asked, given, reason } = self.$column.at(part);
+                        let number = |value: Option<$type>| value.map(Setting::number);
+                        Given { asked: number(asked), given: number(given), reason }
+                    })*
+                }
+            }
+
             fn why_held(&self, control: Control, part: usize) -> Option<&'static str> {
                 match control {
                     $(Control::$kind => {

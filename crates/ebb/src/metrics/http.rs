@@ -3,7 +3,7 @@
 //! hyper on a single-threaded tokio: both are maintained and widely looked at, and unlike the
 //! small servers and unlike a framework above it, hyper lets us bound the time and memory that a
 //! stranger gets. All of it runs in one thread of its own that is pinned nowhere and gives way to
-//! the reactors.
+//! whoever has work.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,9 +22,7 @@ use tokio::runtime::Builder;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::metrics;
-use super::status::{Observer, Status};
-
+use super::{Format, Pages};
 use crate::out;
 
 /// Connections at once; for more, old ones are closed.
@@ -40,7 +38,7 @@ const REQUEST: usize = 8 << 10;
 /// Largest status we read.
 const STATUS: usize = 16 << 20;
 
-/// How nice the thread is: it must not take a reactor's time slices.
+/// How nice the thread is: it must not take the time slices of who works.
 const NICE: i32 = 10;
 
 /// Listens on `address`.
@@ -59,17 +57,17 @@ pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     })
 }
 
-/// Serves what `observer` sees, until the process ends.
+/// Serves `pages` until the process ends.
 ///
 /// # Errors
 /// When the system refuses a thread.
-pub fn start(listener: TcpListener, observer: Arc<Observer>) -> Result<()> {
+pub fn start(listener: TcpListener, pages: Arc<dyn Pages>) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let body = move || {
         // A lower priority is a wish: where it is forbidden, nothing is lost.
         let _ = rustix::process::setpriority_process(None, NICE);
         runtime.block_on(async move {
-            if let Err(error) = accept(listener, observer).await {
+            if let Err(error) = accept(listener, pages).await {
                 out::note(format_args!("the metrics are not served any more: {error}"));
             }
         });
@@ -98,7 +96,7 @@ impl Guests {
     }
 }
 
-async fn accept(listener: TcpListener, observer: Arc<Observer>) -> io::Result<()> {
+async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut guests = Guests::default();
     loop {
@@ -106,7 +104,7 @@ async fn accept(listener: TcpListener, observer: Arc<Observer>) -> io::Result<()
             sleep(Duration::from_millis(100)).await; // out of descriptors, perhaps not for long
             continue;
         };
-        let task = tokio::spawn(serve(stream, observer.clone()));
+        let task = tokio::spawn(serve(stream, pages.clone()));
         guests.admit(from.ip(), task.abort_handle());
         // A turn for the others: who has said something is answered long before it is the oldest.
         yield_now().await;
@@ -114,9 +112,9 @@ async fn accept(listener: TcpListener, observer: Arc<Observer>) -> io::Result<()
 }
 
 /// One connection, which carries one request.
-async fn serve(stream: TcpStream, observer: Arc<Observer>) {
+async fn serve(stream: TcpStream, pages: Arc<dyn Pages>) {
     let answer = service_fn(move |request| {
-        let response = answer(&request, &observer);
+        let response = answer(&request, &*pages);
         async move { response }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -128,10 +126,10 @@ async fn serve(stream: TcpStream, observer: Arc<Observer>) {
 
 fn answer(
     request: &Request<Incoming>,
-    observer: &Observer,
+    pages: &dyn Pages,
 ) -> Result<Response<Full<Bytes>>, std::fmt::Error> {
-    let reply = |code, kind: &'static str, text: String| {
-        let mut response = Response::new(Full::new(text.into()));
+    let reply = |code, kind: &'static str, text: Bytes| {
+        let mut response = Response::new(Full::new(text));
         *response.status_mut() = code;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         response
@@ -144,30 +142,26 @@ fn answer(
     }
     Ok(match request.uri().path() {
         "/metrics" => {
-            reply(StatusCode::OK, metrics::CONTENT_TYPE, metrics::encode(observer.status())?)
+            let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+            let format = Format::of(accept.unwrap_or_default());
+            reply(StatusCode::OK, format.content_type(), pages.metrics(format)?)
         }
         "/status" => {
-            let json = serde_json::to_string(&observer.status()).map_err(|_| std::fmt::Error)?;
-            reply(StatusCode::OK, "application/json", json)
+            let json = pages.status().map_err(|_| std::fmt::Error)?;
+            reply(StatusCode::OK, "application/json", json.into())
         }
         _ => reply(StatusCode::NOT_FOUND, TEXT, "there are /metrics and /status\n".into()),
     })
 }
 
-/// Asks the server whose metrics are at `address` for its status.
+/// Asks the server whose metrics are at `address` for its status, as JSON.
 ///
 /// # Errors
 /// When it cannot be reached or does not answer as it should.
-pub fn ask(address: SocketAddr) -> Result<Status> {
+pub fn ask(address: SocketAddr) -> Result<Bytes> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async { timeout(CONNECTION, get(address)).await });
-    let json = answer
-        .unwrap_or_else(|_| Err(anyhow!("no answer in {} s", CONNECTION.as_secs())))
-        .with_context(|| {
-        format!("no status from {address}; is `ebb serve --metrics {address}` running?")
-    })?;
-    serde_json::from_slice(&json)
-        .with_context(|| format!("what answers at {address} is not an `ebb serve` of this version"))
+    answer.unwrap_or_else(|_| Err(anyhow!("no answer in {} s", CONNECTION.as_secs())))
 }
 
 async fn get(address: SocketAddr) -> Result<Bytes> {

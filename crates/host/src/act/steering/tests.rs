@@ -1,0 +1,131 @@
+use std::fs;
+
+use super::*;
+use crate::act::originals::Leave;
+
+const LIMIT: &str = "sys/fs/cgroup/some.slice/cpu.weight";
+
+struct Bench {
+    root: tempfile::TempDir,
+    folder: tempfile::TempDir,
+    steering: Steering,
+}
+
+impl Bench {
+    fn new(contest: Contest) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("sys/devices/system/cpu")).unwrap();
+        fs::write(root.path().join("sys/devices/system/cpu/online"), "0\n").unwrap();
+        fs::create_dir_all(root.path().join(LIMIT).parent().unwrap()).unwrap();
+        fs::write(root.path().join(LIMIT), "9000\n").unwrap();
+        let machine = Machine::found(Sys::new(root.path())).unwrap();
+        let original = Original {
+            place: Place::File { path: LIMIT.to_owned() },
+            found: "9000".to_owned(),
+            safe: "9000".to_owned(),
+            leave: Leave::Restore,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open(folder.path()).unwrap();
+        state.save("a", vec![original.clone()]).unwrap();
+        let steering = Steering::new(&machine, vec![original], contest, state.clone());
+        Self { root, folder, steering }
+    }
+    fn is(&self) -> String {
+        fs::read_to_string(self.root.path().join(LIMIT)).unwrap().trim().to_owned()
+    }
+    fn saved(&self) -> Option<String> {
+        let state = State::open(self.folder.path()).unwrap();
+        Some(state.load().unwrap()?.originals.pop()?.found)
+    }
+    fn other(&self, value: &str) {
+        fs::write(self.root.path().join(LIMIT), value).unwrap();
+    }
+    fn set(&mut self, value: Option<&str>, second: u64) -> Outcome {
+        self.steering.set(0, value, Nanos::from_secs(second))
+    }
+    fn check(&mut self, second: u64) -> Vec<String> {
+        self.steering.check(4, Nanos::from_secs(second), |_| false);
+        self.steering.notices().into_iter().map(|notice| notice.text).collect()
+    }
+}
+
+#[test]
+fn released_is_what_was_found() {
+    let mut bench = Bench::new(Contest::Reassert);
+    assert_eq!(bench.set(None, 0), Outcome::Done);
+    assert_eq!(bench.set(Some("500"), 1), Outcome::Done);
+    assert_eq!(bench.is(), "500");
+    assert_eq!(bench.check(1), Vec::<String>::new());
+    let as_set = Verified { compared: 1, ..Verified::default() };
+    assert_eq!(bench.steering.verify(|_| false, Nanos::from_secs(1)), as_set);
+    let asleep = Verified { unread: 1, ..Verified::default() };
+    assert_eq!(bench.steering.verify(|_| true, Nanos::from_secs(1)), asleep);
+    assert_eq!(bench.set(None, 2), Outcome::Done);
+    assert_eq!(bench.is(), "9000");
+    // From now on it is whoever's it was.
+    bench.other("700");
+    assert_eq!(bench.set(None, 3), Outcome::Done);
+    assert_eq!((bench.check(3), bench.is()), (Vec::new(), "700".to_owned()));
+}
+
+#[test]
+fn a_reset_is_set_right_and_a_rival_is_left_alone() {
+    let mut bench = Bench::new(Contest::Reassert);
+    bench.set(Some("500"), 0);
+    for second in [1, 100] {
+        bench.other("9000");
+        assert!(bench.check(second)[0].ends_with("from '500' to '9000'; it was set once more"));
+        assert_eq!(bench.is(), "500");
+    }
+    bench.other("800");
+    let verified = bench.steering.verify(|_| false, Nanos::from_secs(129));
+    assert_eq!(verified.differing[0].text, "set to '500', is '800'");
+    assert_eq!(bench.is(), "800", "it was only read");
+    assert!(bench.check(130)[0].contains("theirs"));
+    assert_eq!(bench.set(Some("400"), 131), Outcome::Changed);
+    assert_eq!(bench.is(), "800");
+    assert_eq!(bench.steering.failing(), 1);
+    assert_eq!(bench.saved(), None, "no end sets it back");
+    // An emergency takes it, and gives back what its owner has set.
+    for second in [132, 133] {
+        assert_eq!(bench.steering.insist(0, "100", Nanos::from_secs(second)), Outcome::Done);
+        assert_eq!((bench.is(), bench.saved()), ("100".to_owned(), Some("800".to_owned())));
+        bench.other("850");
+    }
+    assert_eq!(bench.check(133), Vec::<String>::new(), "no contest meanwhile");
+    assert_eq!(bench.set(None, 134), Outcome::Done);
+    bench.steering.leave(0);
+    assert_eq!((bench.is(), bench.saved()), ("800".to_owned(), None));
+}
+
+#[test]
+fn who_is_to_yield_yields_and_who_is_to_tell_tells_once() {
+    let mut bench = Bench::new(Contest::Yield);
+    bench.set(Some("500"), 0);
+    bench.other("800");
+    assert!(bench.check(1)[0].contains("theirs"));
+    assert_eq!(bench.is(), "800");
+    let mut bench = Bench::new(Contest::Alarm);
+    bench.set(Some("500"), 0);
+    bench.other("800");
+    assert!(bench.check(1)[0].contains("left so"));
+    assert_eq!((bench.check(2), bench.is()), (Vec::new(), "800".to_owned()));
+}
+
+#[test]
+fn what_refuses_is_told_once_and_tried_again() {
+    let mut bench = Bench::new(Contest::Reassert);
+    let path = bench.root.path().join(LIMIT);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(bench.set(Some("500"), 0), Outcome::Refused);
+    assert!(bench.steering.notices()[0].text.contains("Is a directory"));
+    assert_eq!(bench.set(Some("500"), 6), Outcome::Refused);
+    assert_eq!(bench.steering.notices(), []);
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, "9000").unwrap();
+    assert_eq!(bench.set(Some("500"), 8), Outcome::Refused, "not before its time");
+    assert_eq!(bench.set(Some("500"), 12), Outcome::Done);
+    assert_eq!((bench.is(), bench.steering.failing()), ("500".to_owned(), 0));
+}
