@@ -388,7 +388,8 @@ fn pipe() -> Option<OwnedFd> {
 
 fn make(config: &Config, held: InEffect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
     let InEffect { plf, ssd_budget } = held;
-    let settings = Settings { plf, tail: config.tail, ssd_budget, curve: config.curve()? };
+    let (tail, curve) = (config.tail, config.curve()?);
+    let settings = Settings { plf, tail, ssd_budget, server_budget: None, curve };
     let policy = Latency::of(config, host).policy(&config.policy);
     Ok((registry::make(&policy, host.topology(), &settings)?, settings))
 }

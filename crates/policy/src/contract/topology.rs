@@ -110,6 +110,47 @@ pub struct FanSpec {
     pub max_power: Watts,
 }
 
+/// What a server draws, part by part, and what a request costs its cores: what is known of it
+/// before any reading.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PowerModel {
+    /// Packages outside the cores, at no frequency.
+    pub uncore: Watts,
+    /// What they draw beyond that at the highest frequency.
+    pub uncore_dynamic: Watts,
+    /// What they draw less while all cores stand still for want of CPU time.
+    pub stopped_saving: Watts,
+    /// A core that is on, at no frequency.
+    pub core_static: Watts,
+    /// What a busy core draws beyond that at the highest frequency.
+    pub core_dynamic: Watts,
+    /// A core that is parked.
+    pub parked: Watts,
+    /// Both dynamic parts go with the frequency to this power.
+    pub exponent: f64,
+    /// All but packages and traffic: board, fans at their most, drives ready for work.
+    pub rest: Watts,
+    /// Joules for each byte read, in drives, memory and network.
+    pub read: f64,
+    /// The same for each byte written.
+    pub write: f64,
+    /// Share of what the wall supplies that reaches the parts.
+    pub efficiency: f64,
+    /// What a request costs the cores of each group.
+    pub work: Vec<RequestWork>,
+}
+
+/// What a request costs a core of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RequestWork {
+    /// Cycles for each request.
+    pub cycles: f64,
+    /// Further cycles for each byte.
+    pub per_byte: f64,
+    /// Further seconds for each other active core.
+    pub contention: f64,
+}
+
 /// What a plant has. Fixed for a run; policies are made from it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Topology {
@@ -127,6 +168,8 @@ pub struct Topology {
     pub fans: Vec<FanSpec>,
     /// Slots for jobs (work that is not users' I/O); 0 when there are none.
     pub jobs: u16,
+    /// What the server draws, part by part; `None` when nobody knows.
+    pub power: Option<PowerModel>,
 }
 
 impl Topology {
