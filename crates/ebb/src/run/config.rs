@@ -299,7 +299,7 @@ impl Config {
         let owned = owned.map_err(about("policy"))?;
         if owned.iter().any(|control| control.row().steward == Steward::Server) {
             let why = format!(
-                " = \"{}\" shares a budget of the whole server, which `ebb sim` alone can do so far",
+                " = \"{}\" shares a budget of the whole server, so far for `ebb sim` alone",
                 self.policy
             );
             return no("policy", why);

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::power::{LEAST_PERIOD, LEAST_RATE, LEAST_TIME, PowerModel, RequestWork};
 use super::units::{Celsius, Hertz, Nanos, Watts};
 
 /// The task of a core group (PACER §IV-E).
@@ -110,47 +111,6 @@ pub struct FanSpec {
     pub max_power: Watts,
 }
 
-/// What a server draws, part by part, and what a request costs its cores: what is known of it
-/// before any reading.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct PowerModel {
-    /// Packages outside the cores, at no frequency.
-    pub uncore: Watts,
-    /// What they draw beyond that at the highest frequency.
-    pub uncore_dynamic: Watts,
-    /// What they draw less while all cores stand still for want of CPU time.
-    pub stopped_saving: Watts,
-    /// A core that is on, at no frequency.
-    pub core_static: Watts,
-    /// What a busy core draws beyond that at the highest frequency.
-    pub core_dynamic: Watts,
-    /// A core that is parked.
-    pub parked: Watts,
-    /// Both dynamic parts go with the frequency to this power.
-    pub exponent: f64,
-    /// All but packages and traffic: board, fans at their most, drives ready for work.
-    pub rest: Watts,
-    /// Joules for each byte read, in drives, memory and network.
-    pub read: f64,
-    /// The same for each byte written.
-    pub write: f64,
-    /// Share of what the wall supplies that reaches the parts.
-    pub efficiency: f64,
-    /// What a request costs the cores of each group.
-    pub work: Vec<RequestWork>,
-}
-
-/// What a request costs a core of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct RequestWork {
-    /// Cycles for each request.
-    pub cycles: f64,
-    /// Further cycles for each byte.
-    pub per_byte: f64,
-    /// Further seconds for each other active core.
-    pub contention: f64,
-}
-
 /// What a plant has. Fixed for a run; policies are made from it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Topology {
@@ -202,6 +162,24 @@ impl Topology {
     #[must_use]
     pub fn serves_io(&self, group: usize) -> bool {
         self.groups[group].role != CoreRole::Compute
+    }
+    /// The least that the server can be held to, at the wall, where it is known what it draws: one
+    /// core or as many as must be, at the lowest frequency, for next to no time.
+    #[must_use]
+    pub fn least_power(&self) -> Option<Watts> {
+        let model = self.power.as_ref()?;
+        let count = |io: bool, of: &dyn Fn(&GroupSpec) -> u16| -> f64 {
+            let groups = (0..self.groups.len()).filter(|g| self.serves_io(*g) == io);
+            groups.map(|g| f64::from(of(&self.groups[g]))).sum()
+        };
+        let on = count(true, &|group| group.min_cores.max(1));
+        let parked = count(true, &|group| group.cores) - on;
+        let jobs = count(false, &|group| group.cores);
+        let share = self.min_frequency() / self.max_frequency();
+        let serving = model.packages(on, parked, share, LEAST_TIME / on.max(LEAST_TIME));
+        let rate = LEAST_RATE * self.drives.len() as f64;
+        let busy = model.core_static + model.core_dynamic;
+        Some(model.wall(serving + busy * jobs, rate, rate))
     }
     /// The lowest sum of drive caps that the power states allow.
     #[must_use]

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! *Safe* is the least that the server can be held to. By its nameplate that fits the budget
-//! ([`PowerModel::least`]), or the budget is refused before the start.
+//! ([`Topology::least_power`]), or the budget is refused before the start.
 
 use super::trust::lasting;
 use crate::sense::plausible::is_power;
-use crate::topology::{PowerModel, Topology};
+use crate::topology::{LEAST_PERIOD, LEAST_RATE, LEAST_TIME, Topology};
 use crate::units::{Hertz, Nanos, Watts};
 use crate::{InForce, PolicyError, PowerSignals, Request, Signal, Signals, Wish};
 
@@ -23,51 +23,6 @@ const WINDOW: Nanos = Nanos::from_secs(1);
 /// How far the processors' own meter moves, as a share of the budget, with the server's standing
 /// still, before that is taken to be stuck.
 const MOVED: f64 = 0.05;
-
-/// CPU time in *safe*, cores.
-const LEAST_TIME: f64 = 0.05;
-const LEAST_PERIOD: Nanos = Nanos::from_millis(100);
-/// Bytes a second in *safe*, of each drive and way: 1 MB.
-const LEAST_RATE: f64 = 1e6;
-
-impl PowerModel {
-    /// Power of the packages with `cores` on and `parked` parked, at `share` of the highest
-    /// frequency, of which the cores may run for the share `time`.
-    #[must_use]
-    pub fn packages(&self, cores: f64, parked: f64, share: f64, time: f64) -> Watts {
-        let scaled = share.powf(self.exponent);
-        let core = self.core_static + self.core_dynamic * scaled;
-        let uncore = self.uncore + self.uncore_dynamic * scaled;
-        let running = uncore + core * cores;
-        let stopped = uncore - self.stopped_saving + self.parked * cores;
-        running * time + stopped * (1.0 - time) + self.parked * parked
-    }
-
-    /// At the wall, with traffic of `read` and `written` bytes a second.
-    #[must_use]
-    pub fn wall(&self, packages: Watts, read: f64, written: f64) -> Watts {
-        let traffic = Watts(self.read * read + self.write * written);
-        (packages + self.rest + traffic) * (1.0 / self.efficiency.max(0.1))
-    }
-
-    /// The least that a server of `topology` can be held to, at the wall: one core or as many as
-    /// must be, at the lowest frequency, for next to no time.
-    #[must_use]
-    pub fn least(&self, topology: &Topology) -> Watts {
-        let share = topology.min_frequency() / topology.max_frequency();
-        let count = |io: bool, of: &dyn Fn(usize) -> u16| -> f64 {
-            let groups = (0..topology.groups.len()).filter(|g| topology.serves_io(*g) == io);
-            groups.map(|g| f64::from(of(g))).sum()
-        };
-        let least = |g: usize| topology.groups[g].min_cores.max(1);
-        let all = |g: usize| topology.groups[g].cores;
-        let (on, whole) = (count(true, &least), count(true, &all));
-        let serving = self.packages(on, whole - on, share, LEAST_TIME / on.max(LEAST_TIME));
-        let jobs = (self.core_static + self.core_dynamic) * count(false, &all);
-        let rate = LEAST_RATE * topology.drives.len() as f64;
-        self.wall(serving + jobs, rate, rate)
-    }
-}
 
 /// Watches the whole server's power.
 #[derive(Debug, Clone)]
@@ -212,10 +167,8 @@ fn ruled<T: crate::Setting>(
 /// # Errors
 /// Such a budget, with the least that could be kept.
 pub fn check_server_budget(topology: &Topology, budget: Watts) -> Result<(), PolicyError> {
-    let least = topology.power.as_ref().map(|power| power.least(topology));
     let valid = "a number of watts, on a server of which it is known what it draws";
-    let least = least.filter(|_| budget.0.is_finite());
-    let Some(least) = least else {
+    let Some(least) = topology.least_power().filter(|_| budget.0.is_finite()) else {
         return PolicyError::unless(false, "server_budget", budget.0, valid);
     };
     if budget < least { Err(PolicyError::ServerBudget { budget, least }) } else { Ok(()) }

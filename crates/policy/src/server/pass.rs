@@ -63,7 +63,7 @@ fn row(c: f64) -> Row {
         (90.0, 5.0, 5.0),
         (95.0, 6.0, 6.0),
     ];
-    // From 99 W on one row for each watt: all cores, RAPL 11 W above, from 119 to 124 W two for one.
+    // From 99 W on a row for each watt: all cores, RAPL 11 W above, from 119 to 124 W two for one.
     if c >= 99.0 {
         let c = c.floor();
         let rapl = Watts((2.0 * c - 108.0).clamp(c + 11.0, c + 16.0));

@@ -23,7 +23,7 @@
 //!    to keep, or where nothing else fits.
 
 use super::{release, sensed};
-use crate::topology::{PowerModel, Topology};
+use crate::topology::{LEAST_RATE, PowerModel, Topology};
 use crate::units::{Hertz, Nanos, Watts};
 use crate::{Policy, PolicyError, Request, Signal, Signals};
 
@@ -52,9 +52,8 @@ const TIME_STEPS: u32 = 20;
 const TIMED_CORES: u16 = 2;
 /// Part of the watts for traffic that is kept for drives that had none.
 const NEWCOMERS: f64 = 0.02;
-/// Limits of rates are whole steps of this factor, and at least so many bytes a second.
+/// Limits of rates are whole steps of this factor.
 const RATE_STEP: f64 = 1.02;
-const LEAST_RATE: f64 = 1e6;
 /// Model values that are remembered: more than the age at which a reading expires.
 const PAST: usize = 16;
 
@@ -219,7 +218,10 @@ impl Tide {
             let service = cycles / point.frequency.0 + work.contention * (cores - 1.0);
             cores * point.time / service.max(1e-12)
         };
-        self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
+        // Each stop costs a part of the run before the next one.
+        let (resume, run) = (self.model.resume, point.time * CPU_PERIOD.seconds());
+        let kept = if point.time < 1.0 { 1.0 - resume / (run + resume * 4.0 / 3.0) } else { 1.0 };
+        kept * self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
     }
 
     /// What the server draws now by the model, at the wall.
@@ -383,7 +385,8 @@ impl Tide {
         let spare = (room - used * kept).max(0.0) / shares;
         for (drive, [read, written]) in self.traffic.iter().enumerate() {
             let rate = |watts: f64, joules: f64| {
-                let rate = (watts * kept + spare) / joules.max(1e-15);
+                // While the cores run the drives make up for the stops.
+                let rate = (watts * kept + spare) / joules.max(1e-15) / point.time;
                 RATE_STEP.powf(rate.max(LEAST_RATE).log(RATE_STEP).floor()).max(LEAST_RATE)
             };
             request.read_rate.ask(drive, rate(*read, self.model.read), reason);

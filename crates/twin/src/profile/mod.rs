@@ -519,6 +519,7 @@ impl Profile {
             read: (read.0 + traffic) * 1e-9,
             write: (write.0 + traffic) * 1e-9,
             efficiency: self.psu.efficiency(rest + cpu.uncore),
+            resume: cpu.resume.seconds(),
             work: work.collect(),
         }
     }
