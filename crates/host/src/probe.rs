@@ -223,6 +223,8 @@ impl List {
 
 const NO_FANS: &str = "no chip with pwm files; the management controller runs the fans";
 
+const NO_BUDGET: &str = "a budget of the whole server is for `ebb sim` alone so far";
+
 const NO_CONTROLLER: &str = "no NVMe drive";
 
 const NO_FREQUENCIES: &str =
@@ -271,6 +273,7 @@ fn signal(
             "the kernel counts no single requests; an `ebb serve` on this host counts its own: \
              set `serve` in the configuration of ebb run"
         }
+        S::ServerBudget => NO_BUDGET,
         S::BackgroundPending => "nothing on this host reports pending background work",
         S::Power | S::CpuPower | S::FanPower => power(machine, signal, list),
         S::CpuPressure => pressure(machine, "cpu", list),
@@ -562,6 +565,13 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         }
         Control::Background => "nothing says which control groups do background work",
         Control::JobShare | Control::JobSocket | Control::Admit => jobs::NONE,
+        Control::CoreLimit
+        | Control::FrequencyLimit
+        | Control::PackageLimit
+        | Control::CpuTime
+        | Control::CpuPeriod
+        | Control::ReadRate
+        | Control::WriteRate => NO_BUDGET,
     }
 }
 

@@ -136,9 +136,15 @@ impl Cycle {
         Ok(())
     }
 
+    /// Another budget of the whole server from now on; policies and coordinator go on with it.
+    pub fn set_server_budget(&mut self, budget: Option<Watts>) {
+        self.guard.set_server_budget(budget);
+    }
+
     /// One cycle; nothing is allocated in it but by the plant.
     pub fn step(&mut self, plant: &mut impl Plant) -> Cycled<'_> {
         self.signals.in_force.clone_from(self.guard.in_force());
+        self.signals.server_budget = self.guard.server_budget();
         plant.sense(&mut self.signals);
         self.signals.expire();
         self.policy.policy.step(&self.signals, &mut self.policy.wanted);

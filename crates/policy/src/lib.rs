@@ -17,6 +17,7 @@ pub mod guard;
 pub mod reactor;
 pub mod registry;
 pub mod sense;
+pub mod server;
 pub mod ssd;
 
 pub use contract::class::QosClass;
@@ -36,11 +37,12 @@ pub use contract::signals::{
 };
 pub use contract::source::{Origin, Source, Sources};
 pub use contract::topology::{
-    CoreRole, DriveSpec, FanSpec, GroupSpec, PowerState, PowerStateSpec, Topology,
+    CoreRole, DriveSpec, FanSpec, GroupSpec, PowerModel, PowerState, PowerStateSpec, RequestWork,
+    Topology,
 };
 pub use contract::{ladder, live, table, topology, units};
 pub use cycle::{Cycle, Cycled, PERIOD, Plant};
-pub use guard::{Guard, Limits};
+pub use guard::{Guard, Limits, check_server_budget};
 
 /// The worked example of the documentation.
 #[cfg(doctest)]

@@ -3,6 +3,7 @@
 
 use crate::cooling::{Curve, Dlb, Dtm, Eadc, EadcParams, EadcPlus, FixedFans, Jetc, PlusParams};
 use crate::cpu::{Adaptors, Constant, Native, Ondemand, Pacer, PacerParams, PacerPlus};
+use crate::server::{Pass, Reading, Thunderbolt, Tide};
 use crate::ssd::{Apst, Pacman, PacmanPlus, Predictor, Sspc};
 use crate::topology::Topology;
 use crate::units::Watts;
@@ -22,13 +23,15 @@ pub struct Settings {
     pub tail: Option<f64>,
     /// Power the drives' caps may sum to; every drive in state 0 when `None`.
     pub ssd_budget: Option<Watts>,
+    /// Power that the whole server may draw, for coordinators; any when `None`.
+    pub server_budget: Option<Watts>,
     /// Disk throughput by fan duty (EADC Fig. 5); disks that do not feel the fans when `None`.
     pub curve: Option<Curve>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { plf: 0.2, tail: None, ssd_budget: None, curve: None }
+        Self { plf: 0.2, tail: None, ssd_budget: None, server_budget: None, curve: None }
     }
 }
 
@@ -48,6 +51,11 @@ mod owns {
     pub const FANS: &[Control] = &[FanDuty, JobSocket];
     pub const HEAT: &[Control] = &[FanDuty, JobSocket, JobShare];
     pub const CLIMATE: &[Control] = &[FanDuty, JobSocket, JobShare, FrequencyCap, Admit];
+    pub const PASS: &[Control] =
+        &[CoreLimit, PackageLimit, CpuTime, CpuPeriod, ReadRate, WriteRate];
+    pub const TIDE: &[Control] =
+        &[CoreLimit, FrequencyLimit, CpuTime, CpuPeriod, ReadRate, WriteRate];
+    pub const TIME: &[Control] = &[CpuTime, CpuPeriod];
     pub const CLIMATE_PLUS: &[Control] = &[FanDuty, JobSocket, FrequencyCap, Admit];
 }
 
@@ -77,7 +85,12 @@ impl Entry {
             (Steward::Ssd, _) => capped,
             (Steward::Cooling, Control::Admit) => topology.jobs > 0,
             (Steward::Cooling, _) => control.row().domain.count(topology) > 0,
+            (Steward::Server, _) => true,
         };
+        let capping = self.owns.iter().any(|control| control.row().steward == Steward::Server);
+        if capping && settings.server_budget.is_none() {
+            return Some("without a budget of the whole server it limits nothing");
+        }
         if self.owns.is_empty() || self.owns.iter().any(there) {
             let budgeted = self.owns == owns::DRIVES && settings.ssd_budget.is_none();
             return budgeted.then_some("without a budget every drive keeps state 0");
@@ -96,6 +109,8 @@ type Settles = fn(&Settings, f64) -> Settling;
 const WARM: Settles = |_, _| Settling::after(1_000);
 /// Two of PACMAN's windows, and one to move (`ssd/pacman.rs`).
 const CAPPING: Settles = |_, _| Settling::after(15);
+/// Ten turns of PASS.
+const SHARING: Settles = |_, _| Settling::after(50);
 const PACING: Settles = |settings, iops| params(settings, &Stated::default()).settling(iops);
 
 type Make = fn(&Topology, &Settings, &Stated) -> Result<Box<dyn Policy>, PolicyError>;
@@ -268,6 +283,38 @@ pub const ENTRIES: &[Entry] = &[
             Ok(Box::new(EadcPlus::new(topology, settings.curve.clone(), &params)?))
         },
     },
+    Entry {
+        name: "pass",
+        summary: "server budget by a table of CPU settings and a feedback loop, as published",
+        owns: owns::PASS,
+        takes: &[],
+        settles: SHARING,
+        make: |topology, _, _| Ok(Box::new(Pass::new(topology, Reading::Published))),
+    },
+    Entry {
+        name: "pass-intended",
+        summary: "PASS as its text means it: limits of drives stay, their watts count once",
+        owns: owns::PASS,
+        takes: &[],
+        settles: SHARING,
+        make: |topology, _, _| Ok(Box::new(Pass::new(topology, Reading::Intended))),
+    },
+    Entry {
+        name: "thunderbolt",
+        summary: "server budget by CPU time: cut at once near it, given back in small steps",
+        owns: owns::TIME,
+        takes: &[],
+        settles: SHARING,
+        make: |topology, _, _| Ok(Box::new(Thunderbolt::new(topology))),
+    },
+    Entry {
+        name: "tide",
+        summary: "our own: server budget to where its watts serve most, never more than it",
+        owns: owns::TIDE,
+        takes: &[],
+        settles: SHARING,
+        make: |topology, settings, _| Ok(Box::new(Tide::new(topology, settings.tail.is_some())?)),
+    },
 ];
 
 /// PACMAN's weights of deviation and slope (Algorithm 1, line 5).
@@ -320,7 +367,9 @@ fn params(settings: &Settings, stated: &Stated) -> PacerParams {
 /// Whether a part of `name`, `a+b`, keeps [`Settings::tail`].
 #[must_use]
 pub fn keeps_tail(name: &str) -> bool {
-    let takes = |part: &str| entry(part).is_ok_and(|entry| entry.takes == PACER);
+    let takes = |part: &str| {
+        entry(part).is_ok_and(|entry| entry.takes == PACER || entry.owns == owns::TIDE)
+    };
     names(name).any(takes)
 }
 
@@ -337,6 +386,22 @@ fn pacer(
 /// The names of the policies in `name`, `a+b`, without their parameters.
 pub fn names(name: &str) -> impl Iterator<Item = &str> {
     name.split('+').map(|part| stated::split(part).0)
+}
+
+/// The parts of `name`, `a+b`, that steer something, and those that cap what these ask for
+/// ([`crate::Cycle::coordinated`]); `native` where there is none of the first.
+///
+/// # Errors
+/// Unknown names.
+pub fn split(name: &str) -> Result<(String, Option<String>), PolicyError> {
+    let (mut policies, mut caps) = (Vec::new(), Vec::new());
+    for part in name.split('+') {
+        let owns = entry(stated::split(part).0)?.owns;
+        let is_cap = owns.iter().any(|control| control.row().steward == Steward::Server);
+        if is_cap { &mut caps } else { &mut policies }.push(part);
+    }
+    let policies = if policies.is_empty() { "native".to_owned() } else { policies.join("+") };
+    Ok((policies, (!caps.is_empty()).then(|| caps.join("+"))))
 }
 
 /// The parts of `name`, `a+b`, that set nothing on this server, and why.
@@ -466,7 +531,19 @@ mod tests {
         let topology = Topology { drives, ..Topology::default() };
         let of = |settings: &Settings| super::idle("pacman", &topology, settings).unwrap();
         assert!(of(&settings)[0].1.contains("without a budget"));
-        assert_eq!(of(&Settings { ssd_budget: Some(Watts(40.0)), ..settings }), []);
+        assert_eq!(of(&Settings { ssd_budget: Some(Watts(40.0)), ..settings.clone() }), []);
+        let capping = super::idle("pass", &topology, &settings).unwrap();
+        assert!(capping[0].1.contains("whole server"));
+    }
+
+    #[test]
+    fn who_caps_is_told_from_who_steers() {
+        let of = |name| split(name).map(|(policies, caps)| (policies, caps.unwrap_or_default()));
+        let both = |policies: &str, caps: &str| Ok((policies.to_owned(), caps.to_owned()));
+        assert_eq!(of("pacer(alpha=0.3)+pass"), both("pacer(alpha=0.3)", "pass"));
+        assert_eq!(of("thunderbolt"), both("native", "thunderbolt"));
+        assert_eq!(of("pacer+eadc"), both("pacer+eadc", ""));
+        assert!(of("pacer+nobody").is_err());
     }
 
     #[test]

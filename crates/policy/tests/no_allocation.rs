@@ -6,7 +6,7 @@ use ebb_policy::reactor::{
     self, CoreLoad, CoreSpec, Machine, Period, Placement, Queue, Queues, ThreadLoad,
 };
 use ebb_policy::registry::{ENTRIES, Settings, make};
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Cycle, Limits, Request};
 
 #[test]
@@ -17,7 +17,8 @@ fn a_cycle_of_any_policy_allocates_nothing() {
     let settings = Settings { ssd_budget, curve, ..Settings::default() };
     for entry in ENTRIES {
         let policy = make(entry.name, &topology, &settings).unwrap();
-        let limits = Limits { ssd_budget, ..Limits::default() };
+        let server_budget = Some(Watts(600.0));
+        let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
         // The operator holds something of the drives, which the table lets two owners ask for.
         let mut operator = Request::new(&topology);
         operator.power_state.ask(0, 1, "test:held");

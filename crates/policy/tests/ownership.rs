@@ -2,6 +2,7 @@
 
 use crate::common::{Weather, budget, heated};
 use ebb_policy::registry::{ENTRIES, Settings, make};
+use ebb_policy::units::Watts;
 use ebb_policy::{Control, Guard, Limits, Plant, Request, Signals};
 
 #[test]
@@ -17,6 +18,7 @@ fn no_policy_sets_what_it_does_not_own() {
         let mut seen = Vec::new();
         for _ in 0..4000 {
             weather.sense(&mut signals);
+            signals.server_budget = Some(Watts(600.0));
             policy.step(&signals, &mut request);
             signals.in_force.clone_from(guard.enforce(&request, &signals));
             for control in Control::ALL.iter().filter(|control| request.asks(**control)) {

@@ -43,6 +43,7 @@ fn every_signal_can_be_read() {
     let (mut signals, nothing) = (Signals::new(&topology), Signals::new(&topology));
     Weather::new(&topology, 1, 0.0).sense(&mut signals);
     signals.io.completed = Some(1);
+    signals.server_budget = Some(Watts(300.0));
     signals.io.mean_latency = Some(PERIOD);
     signals.io.max_latency = Some(PERIOD);
     signals.power.ssd = Some(Watts(80.0));

@@ -95,6 +95,7 @@ pub struct Row {
 fn with_unit(name: &str, unit: Unit) -> String {
     let suffix = match unit {
         Unit::Bytes => "bytes",
+        Unit::BytesPerSecond => "bytes_per_s",
         Unit::Seconds => "s",
         Unit::Hertz => "hz",
         Unit::Watts => "w",

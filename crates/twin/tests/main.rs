@@ -12,6 +12,7 @@ mod eadc_servers;
 mod engine;
 mod feed_forward;
 mod jobs;
+mod levers;
 mod limits;
 mod operating_point;
 mod policies;

@@ -138,7 +138,8 @@ impl Scene {
     fn run(&self, policy: &str, seed: u64) -> Outcome {
         let profile = server(self.inlet, self.drives);
         let curve = (self.drives == HDD).then(curve);
-        let settings = Settings { plf: PLF, tail: None, ssd_budget: Some(BUDGET), curve };
+        let settings =
+            Settings { plf: PLF, ssd_budget: Some(BUDGET), curve, ..Settings::default() };
         let policy = make(policy, &profile.topology(), &settings).unwrap();
         let job = Run {
             limits: Limits { ssd_budget: Some(BUDGET), ..Limits::default() },

@@ -148,6 +148,7 @@ impl Sweep<'_> {
         let outcome = ebb_twin::run(
             Run {
                 profile: &server.profile,
+                coordinator: None,
                 policy: Box::new(Native),
                 operator: Some(hold_fans(&server.topology, duty)),
                 limits: Limits::default(),

@@ -100,8 +100,12 @@ impl Lab {
         let native = || -> Box<dyn Policy> { Box::new(Native) };
         let (policy, operator) = match experiment.steer {
             Steer::Policy(name) => {
-                let settings =
-                    Settings { plf, tail: None, ssd_budget, curve: experiment.curve.clone() };
+                let settings = Settings {
+                    plf,
+                    ssd_budget,
+                    curve: experiment.curve.clone(),
+                    ..Settings::default()
+                };
                 (registry::make(name, topology, &settings)?, None)
             }
             Steer::Fans(duty) => (native(), Some(hold_fans(topology, duty))),
@@ -115,6 +119,7 @@ impl Lab {
             Run {
                 profile: &self.server.profile,
                 policy,
+                coordinator: None,
                 operator,
                 // The papers' policies had no guard of ours.
                 limits: Limits { ssd_budget, ..Limits::without_heat() },

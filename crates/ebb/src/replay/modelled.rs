@@ -32,6 +32,7 @@ pub fn energy(server: &Server, name: &str, plan: &Plan, done: &Done) -> Result<E
         Run {
             profile: &server.profile,
             policy: Box::new(Native),
+            coordinator: None,
             operator: None,
             limits: Limits::without_heat(),
             ssd_budget: None,

@@ -183,6 +183,8 @@ impl Leaves {
             Steward::Cpu => self.cpu,
             Steward::Ssd => self.ssd,
             Steward::Cooling => self.cooling,
+            // Nothing of a host is steered by these yet: `check` refuses them.
+            Steward::Server => Leave::default(),
         }
     }
 }
@@ -303,6 +305,13 @@ impl Config {
         let no = |key: &str, why: String| Err(about(key)(usage(format!("{key}{why}"))));
         let owned = ebb_policy::registry::owned(&self.policy).map_err(anyhow::Error::from);
         let owned = owned.map_err(about("policy"))?;
+        if owned.iter().any(|control| control.row().steward == Steward::Server) {
+            let why = format!(
+                " = \"{}\" shares a budget of the whole server, so far for `ebb sim` alone",
+                self.policy
+            );
+            return no("policy", why);
+        }
         if !PERIODS.contains(&self.period) {
             let (shortest, longest) = (PERIODS.start(), PERIODS.end());
             return no("period", format!(" = {}: write {shortest} to {longest}", self.period));

@@ -475,7 +475,8 @@ fn pipe() -> Option<OwnedFd> {
 
 fn make(config: &Config, effect: &Effect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
     let InEffect { plf, ssd_budget } = effect.held;
-    let settings = Settings { plf, tail: config.tail, ssd_budget, curve: config.curve()? };
+    let (tail, curve) = (config.tail, config.curve()?);
+    let settings = Settings { plf, tail, ssd_budget, server_budget: None, curve };
     let policy = Latency::of(config, host).policy(&effect.policy);
     Ok((registry::make(&policy, host.topology(), &settings)?, settings))
 }

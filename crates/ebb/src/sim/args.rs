@@ -50,8 +50,18 @@ pub struct SimArgs {
     #[arg(long, value_name = "POWER")]
     pub ssd_budget: Option<Watts>,
 
-    /// Change the tolerance, the budget or both during the runs, such as "20 s: plf 10%, ssd-budget
-    /// 150 W"; repeatable.
+    /// Power budget of the whole server, such as "300 W", for pass, thunderbolt and tide. The guard
+    /// keeps it under every policy except native.
+    #[arg(long, value_name = "POWER")]
+    pub server_budget: Option<Watts>,
+
+    /// Only tell the server's budget to policies, and leave it to them to keep it; to study those
+    /// published without a guard.
+    #[arg(long, requires = "server_budget")]
+    pub no_budget_guard: bool,
+
+    /// Change the tolerance or a budget during the runs, such as "20 s: plf 10%, ssd-budget 150 W"
+    /// or "20 s: server-budget 300 W"; repeatable.
     #[arg(long, value_name = "TIME: NAME VALUE", value_parser = Change::parse)]
     pub change: Vec<Change>,
 

@@ -64,6 +64,7 @@ fn whole(plan: &Plan, policy: Box<dyn Policy>) -> Result<Run<'_>> {
     Ok(Run {
         profile: &plan.server.profile,
         policy,
+        coordinator: None,
         operator: None,
         limits: plan.limits("clairvoyant"),
         ssd_budget: plan.ssd_budget(),

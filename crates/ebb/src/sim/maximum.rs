@@ -29,6 +29,7 @@ pub fn maximum(
         Run {
             profile: &server.profile,
             policy: Box::new(Native),
+            coordinator: None,
             operator: None,
             limits: Limits::default(),
             ssd_budget: None,

@@ -71,6 +71,8 @@ pub struct Plan {
     pub senses: Option<AsHost>,
     /// Whether the guard's thermal limits hold.
     pub thermal_guard: bool,
+    /// Whether the guard keeps the budget of the whole server.
+    pub budget_guard: bool,
     /// Share of [`Plan::maximum`] that was asked for.
     pub pressure: Option<f64>,
     /// Most requests per second, where it was measured.
@@ -126,7 +128,8 @@ impl Plan {
             )));
         }
         let curve = args.curve.as_deref().map(curve::read).transpose()?;
-        let settings = Settings { plf: args.plf, tail: args.tail, ssd_budget, curve };
+        let (tail, server_budget) = (args.tail, args.server_budget);
+        let settings = Settings { plf: args.plf, tail, ssd_budget, server_budget, curve };
         let changes = changes(&args.change, &settings);
         for settings in iter::once(&settings).chain(changes.iter().map(|(_, settings)| settings)) {
             // A wrong name is told even where nothing says yet what to run.
@@ -148,6 +151,7 @@ impl Plan {
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
             senses: args.as_host,
             thermal_guard: !args.no_thermal_guard,
+            budget_guard: !args.no_budget_guard,
             pressure: args.workload.pressure.or(example.then_some(Example::PRESSURE)),
             maximum: None,
             example,
@@ -201,6 +205,15 @@ impl Plan {
         self.workload().map(|_| ())
     }
 
+    /// Who caps what the policies of `name` ask for, where that is any of its parts.
+    pub fn coordinator(&self, name: &str) -> Result<Option<Box<dyn Policy>>> {
+        if is_foretold(name) {
+            return Ok(None);
+        }
+        let (_, coordinators) = registry::split(name)?;
+        coordinators.map(|part| made(&part, &self.server, &self.settings)).transpose()
+    }
+
     /// Makes the policy `name` for the server.
     pub fn policy(&self, name: &str) -> Result<Box<dyn Policy>> {
         policy(name, &self.server, &self.settings)
@@ -211,6 +224,9 @@ impl Plan {
         let mut notes = Vec::new();
         if !self.thermal_guard {
             notes.push("the guard's thermal limits are off (--no-thermal-guard)".to_owned());
+        }
+        if !self.budget_guard {
+            notes.push("the guard's limit of the whole server is off (--no-budget-guard)".into());
         }
         if self.senses.is_some() {
             notes.push("policies sense and act as on a server (--as-host)".to_owned());
@@ -261,22 +277,32 @@ impl Plan {
 
     /// What changes in the course of a run of the policy `name`.
     pub fn changes(&self, name: &str) -> Result<Vec<Change>> {
-        let change = |(at, settings): &(Nanos, Settings)| {
+        let before = iter::once(&self.settings).chain(self.changes.iter().map(|(_, after)| after));
+        let change = |(before, (at, settings)): (&Settings, &(Nanos, Settings))| {
+            // A policy of which nothing changes goes on.
+            let same = Settings { server_budget: settings.server_budget, ..before.clone() };
+            let anew = (same != *settings).then(|| policy(name, &self.server, settings));
             Ok(Change {
                 at: *at,
-                policy: policy(name, &self.server, settings)?,
+                policy: anew.transpose()?,
                 ssd_budget: settings.ssd_budget,
                 limit: enforced(name, settings),
+                server_budget: settings.server_budget.filter(|_| name != "native"),
             })
         };
-        self.changes.iter().map(change).collect()
+        before.zip(&self.changes).map(change).collect()
     }
 
     /// What the guard enforces on the policy `name`: nothing but the server's own bounds on
     /// native, which is the uncapped reference.
     pub fn limits(&self, name: &str) -> Limits {
         let usual = if self.thermal_guard { Limits::default() } else { Limits::without_heat() };
-        Limits { ssd_budget: enforced(name, &self.settings), ..usual }
+        Limits {
+            ssd_budget: enforced(name, &self.settings),
+            server_budget: self.settings.server_budget.filter(|_| name != "native"),
+            budget_guard: self.budget_guard,
+            ..usual
+        }
     }
 
     /// The requests, from their beginning.
@@ -404,7 +430,13 @@ fn changes(stated: &[Stated], start: &Settings) -> Vec<(Nanos, Settings)> {
     stated.into_iter().map(&mut next).collect()
 }
 
+/// The policies of `name` but those that cap the others.
 fn policy(name: &str, server: &Server, settings: &Settings) -> Result<Box<dyn Policy>> {
+    let (policies, _) = registry::split(name).with_context(|| format!("--policy {name}"))?;
+    made(&policies, server, settings)
+}
+
+fn made(name: &str, server: &Server, settings: &Settings) -> Result<Box<dyn Policy>> {
     registry::make(name, &server.topology, settings).with_context(|| format!("--policy {name}"))
 }
 
@@ -423,8 +455,11 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
             return Err(anyhow::Error::from(error).context("--ssd-budget"));
         }
     }
+    if let Some(budget) = settings.server_budget {
+        ebb_policy::check_server_budget(&server.topology, budget).context("--server-budget")?;
+    }
     let causal = policies.iter().filter(|name| !is_foretold(name));
-    causal.into_iter().try_for_each(|name| policy(name, server, settings).map(|_| ()))
+    causal.into_iter().try_for_each(|name| made(name, server, settings).map(|_| ()))
 }
 
 /// Where the requests come from that the options name, for runs under `policies`.

@@ -265,6 +265,7 @@ fn mean(shown: &Shown) -> Option<f64> {
 fn refuse(args: &SimArgs) -> Result<()> {
     let given = [
         ("--ssd-budget", args.ssd_budget.is_some()),
+        ("--server-budget", args.server_budget.is_some()),
         ("--change", !args.change.is_empty()),
         ("--curve", args.curve.is_some()),
         ("--tail", args.tail.is_some()),

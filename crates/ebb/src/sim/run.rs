@@ -94,6 +94,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
     let run = Run {
         profile: &plan.server.profile,
         policy: hindsight::policy(plan, policy)?,
+        coordinator: plan.coordinator(policy)?,
         operator: None,
         limits: plan.limits(policy),
         ssd_budget: plan.ssd_budget(),

@@ -100,6 +100,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
         let run = Run {
             profile: &server.profile,
             policy: Box::new(Native),
+            coordinator: None,
             operator: None,
             limits: Limits::default(),
             ssd_budget: None,

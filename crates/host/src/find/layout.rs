@@ -368,6 +368,7 @@ impl Layout {
             throttle: throttles.flatten().reduce(Celsius::min),
             fans: vec![fan; self.fans.fans.len()],
             jobs: self.jobs.len() as u16,
+            power: None,
         }
     }
 }

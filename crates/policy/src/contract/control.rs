@@ -4,7 +4,7 @@
 
 use super::row::{Aggregation, Domain, Unit};
 use super::topology::PowerState;
-use super::units::{Hertz, Nanos};
+use super::units::{Hertz, Nanos, Watts};
 
 /// The family of policies that steers a control; its folder in `crates/policy/src`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Steward {
     Ssd,
     /// `cooling/`
     Cooling,
+    /// `server/`
+    Server,
 }
 
 impl Steward {
@@ -25,6 +27,7 @@ impl Steward {
             Self::Cpu => "cpu",
             Self::Ssd => "ssd",
             Self::Cooling => "cooling",
+            Self::Server => "server",
         }
     }
 }
@@ -115,6 +118,7 @@ settings! {
     bool: value => f64::from(u8::from(value));
     Hertz: value => value.0;
     Nanos: value => value.seconds();
+    Watts: value => value.0;
     BackgroundMode: value => f64::from(value as u8);
 }
 
@@ -276,6 +280,104 @@ macro_rules! controls {
                 combine: Combine::Lowest,
                 released: "all are admitted",
                 text: "Whether waiting jobs of the class may start.",
+            }
+            /// Most cores of a group that take new work.
+            CoreLimit core_limit: u16,
+            |topology, index| Some(topology.groups[index].cores),
+            {
+                name: "core_limit",
+                title: "limits of cores",
+                unit: Unit::Count,
+                domain: Domain::CoreGroup,
+                aggregation: Aggregation::Sum,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "all cores of the group",
+                text: "Most cores of the group that take new work, whatever `active_cores` asks.",
+            }
+            /// Highest frequency of a group's cores.
+            FrequencyLimit frequency_limit: Hertz,
+            |topology, _| Some(topology.max_frequency()),
+            {
+                name: "frequency_limit_hz",
+                title: "limits of frequency",
+                unit: Unit::Hertz,
+                domain: Domain::CoreGroup,
+                aggregation: Aggregation::Min,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "no limit",
+                text: "Highest frequency of the group's cores, whatever `frequency_hz` asks.",
+            }
+            /// Power limit of the processor packages.
+            PackageLimit package_limit: Watts,
+            |_, _| None,
+            {
+                name: "package_limit_watts",
+                title: "power limit of the packages",
+                unit: Unit::Watts,
+                domain: Domain::Server,
+                aggregation: Aggregation::None,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "as found",
+                text: "Most that the processor packages draw, all together (RAPL).",
+            }
+            /// CPU time that the cores that serve I/O have together.
+            CpuTime cpu_time: f64,
+            |_, _| None,
+            {
+                name: "cpu_time",
+                title: "CPU time",
+                unit: Unit::Count,
+                domain: Domain::Server,
+                aggregation: Aggregation::None,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "as found",
+                text: "CPU time of the cores that serve I/O, in cores: then they stand still.",
+            }
+            /// Period of the CPU time.
+            CpuPeriod cpu_period: Nanos,
+            |_, _| None,
+            {
+                name: "cpu_period_seconds",
+                title: "period of the CPU time",
+                unit: Unit::Seconds,
+                domain: Domain::Server,
+                aggregation: Aggregation::None,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "as found",
+                text: "Period within which `cpu_time` is used up.",
+            }
+            /// Most that is read from a drive.
+            ReadRate read_rate: f64,
+            |_, _| None,
+            {
+                name: "read_rate",
+                title: "limits of reads",
+                unit: Unit::BytesPerSecond,
+                domain: Domain::Drive,
+                aggregation: Aggregation::Sum,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "no limit",
+                text: "Most bytes a second that are read from the drive.",
+            }
+            /// Most that is written to a drive.
+            WriteRate write_rate: f64,
+            |_, _| None,
+            {
+                name: "write_rate",
+                title: "limits of writes",
+                unit: Unit::BytesPerSecond,
+                domain: Domain::Drive,
+                aggregation: Aggregation::Sum,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "no limit",
+                text: "Most bytes a second that are written to the drive.",
             }
         }
     };

@@ -4,7 +4,7 @@ use super::class::QosClass;
 use super::control::{BackgroundMode, Control, Setting, controls};
 use super::request::Wish;
 use super::topology::{PowerState, Topology};
-use super::units::{Hertz, Nanos};
+use super::units::{Hertz, Nanos, Watts};
 
 /// The reason of a control that nobody asks anything of, and that the guard leaves alone.
 pub const RELEASED: &str = "guard:released";
@@ -266,12 +266,14 @@ impl InForce {
         })
     }
 
-    /// Cores and frequency of `group`.
+    /// Cores and frequency of `group`, within its limits.
     #[must_use]
     pub fn group(&self, group: usize) -> GroupSetting {
+        let most = self.core_limit.value(group).unwrap_or(u16::MAX);
+        let highest = self.frequency_limit.value(group).unwrap_or(Hertz(f64::INFINITY));
         GroupSetting {
-            active: self.active_cores.value(group).unwrap_or_default(),
-            frequency: self.frequency.value(group).unwrap_or_default(),
+            active: self.active_cores.value(group).unwrap_or_default().min(most),
+            frequency: self.frequency.value(group).unwrap_or_default().min(highest),
         }
     }
 

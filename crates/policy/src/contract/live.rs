@@ -98,6 +98,7 @@ pub const SENSES: &[Sense] = {
         known(&[CpuPower], "RAPL", CYCLE, "as it is"),
         known(&[SsdPower], "the sum of the drives'", CYCLE, "the same sum"),
         unknown(&[FanPower]),
+        known(&[ServerBudget], "the operator", CYCLE, "as it is"),
         known(
             &[CpuPressure, IoPressure, MemoryPressure],
             "`/proc/pressure`",
@@ -159,6 +160,9 @@ pub const SENSES: &[Sense] = {
     ]
 };
 
+/// By what a control is set that no server has yet.
+const TWIN: &str = "nothing yet: `ebb sim` alone";
+
 /// Every control once.
 pub const ACTS: &[Act] = {
     use Control::*;
@@ -186,5 +190,12 @@ pub const ACTS: &[Act] = {
         act(JobShare, "`cpu.max`", "as it is"),
         act(JobSocket, "`cpuset.cpus`", "as it is"),
         act(Admit, "`cgroup.freeze` of noncritical jobs that come", "as it is"),
+        act(CoreLimit, TWIN, "as it is"),
+        act(FrequencyLimit, TWIN, "as it is"),
+        act(PackageLimit, TWIN, "after `cpu.limit_latency` of the profile"),
+        act(CpuTime, TWIN, "as it is"),
+        act(CpuPeriod, TWIN, "as it is"),
+        act(ReadRate, TWIN, "as it is"),
+        act(WriteRate, TWIN, "as it is"),
     ]
 };

@@ -20,6 +20,7 @@
 //! | `policy.rs` | what a controller is |
 //! | `settling.rs` | how long a policy takes to settle |
 //! | `topology.rs` | what a plant has |
+//! | `power.rs` | what a server draws, part by part |
 //! | `ladder.rs` | a drive's power limits as the power states that a policy sees |
 //! | `names.rs` | the names of its parts |
 //! | `class.rs` | classes of jobs |
@@ -32,6 +33,7 @@ pub mod ladder;
 pub mod live;
 pub mod names;
 pub mod policy;
+mod power;
 pub mod request;
 pub mod row;
 pub mod settling;

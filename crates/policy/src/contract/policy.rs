@@ -45,6 +45,17 @@ pub enum PolicyError {
         /// Number of drives.
         drives: usize,
     },
+    /// The budget is below what the server can be held to.
+    #[error(
+        "server budget {budget} is impossible: if its meter failed, this server could be held to \
+         no less than {least}; give at least that"
+    )]
+    ServerBudget {
+        /// As asked for.
+        budget: Watts,
+        /// What the safest setting draws by nameplate.
+        least: Watts,
+    },
     /// Two policies want to set the same.
     #[error(
         "policies '{first}' and '{second}' cannot run together: both set {control}; choose one \

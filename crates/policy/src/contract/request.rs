@@ -4,7 +4,7 @@
 use super::class::QosClass;
 use super::control::{BackgroundMode, Control, Setting, controls};
 use super::topology::{PowerState, Topology};
-use super::units::{Hertz, Nanos};
+use super::units::{Hertz, Nanos, Watts};
 
 /// A value that is asked for, and why.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -20,6 +20,8 @@ pub enum Unit {
     Mode,
     /// Bytes.
     Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
     /// Seconds.
     Seconds,
     /// Hertz.
@@ -44,6 +46,7 @@ impl Unit {
             Self::Flag => "yes/no",
             Self::Mode => "mode",
             Self::Bytes => "B",
+            Self::BytesPerSecond => "B/s",
             Self::Seconds => "s",
             Self::Hertz => "Hz",
             Self::Watts => "W",

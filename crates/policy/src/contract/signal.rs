@@ -63,6 +63,9 @@ macro_rules! signals {
                 |s, _| Some(s.power.ssd?.0), until POWER |s, _at| s.power.ssd;
             FanPower fan_power Watts Server None "Of all fans."
                 |s, _| Some(s.power.fans?.0), until POWER |s, _at| s.power.fans;
+            ServerBudget server_budget Watts Server None
+                "Most that the whole server may draw, as the operator states it."
+                |s, _| Some(s.server_budget?.0);
             CpuPressure cpu_pressure Share Server None
                 "Share of the period in which a task waited for a CPU."
                 |s, _| s.pressure.cpu;

@@ -21,6 +21,8 @@ pub struct Signals {
     pub drives: Vec<DriveSignals>,
     /// Power by component.
     pub power: PowerSignals,
+    /// Most that the whole server may draw, as the operator states it; the cycle's.
+    pub server_budget: Option<Watts>,
     /// Bytes of background work (flush, garbage collection, scrub) waiting to be done.
     pub background_pending: Option<u64>,
     /// What tasks waited for.

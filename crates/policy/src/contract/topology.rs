@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::power::{LEAST_PERIOD, LEAST_RATE, LEAST_TIME, PowerModel, RequestWork};
 use super::units::{Celsius, Hertz, Nanos, Watts};
 
 /// The task of a core group (PACER §IV-E).
@@ -130,6 +131,8 @@ pub struct Topology {
     pub fans: Vec<FanSpec>,
     /// Slots for jobs (work that is not users' I/O); 0 when there are none.
     pub jobs: u16,
+    /// What the server draws, part by part; `None` when nobody knows.
+    pub power: Option<PowerModel>,
 }
 
 impl Topology {
@@ -162,6 +165,24 @@ impl Topology {
     #[must_use]
     pub fn serves_io(&self, group: usize) -> bool {
         self.groups[group].role != CoreRole::Compute
+    }
+    /// The least that the server can be held to, at the wall, where it is known what it draws: one
+    /// core or as many as must be, at the lowest frequency, for next to no time.
+    #[must_use]
+    pub fn least_power(&self) -> Option<Watts> {
+        let model = self.power.as_ref()?;
+        let count = |io: bool, of: &dyn Fn(&GroupSpec) -> u16| -> f64 {
+            let groups = (0..self.groups.len()).filter(|g| self.serves_io(*g) == io);
+            groups.map(|g| f64::from(of(&self.groups[g]))).sum()
+        };
+        let on = count(true, &|group| group.min_cores.max(1));
+        let parked = count(true, &|group| group.cores) - on;
+        let jobs = count(false, &|group| group.cores);
+        let share = self.min_frequency() / self.max_frequency();
+        let serving = model.packages(on, parked, share, LEAST_TIME / on.max(LEAST_TIME));
+        let rate = LEAST_RATE * self.drives.len() as f64;
+        let busy = model.core_static + model.core_dynamic;
+        Some(model.wall(serving + busy * jobs, rate, rate))
     }
     /// The lowest sum of drive caps that the power states allow.
     #[must_use]

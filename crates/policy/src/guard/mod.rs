@@ -10,6 +10,7 @@
 //! In either state what leaves the guard is within the topology's bounds and the [`Limits`].
 //! Whatever it gives instead of what was asked for has a reason that starts with `guard:`.
 
+mod budget;
 mod thermal;
 mod trust;
 
@@ -19,6 +20,8 @@ use crate::topology::{GroupSpec, PowerState, Topology};
 use crate::units::{Celsius, Hertz, Nanos, Watts};
 use crate::{InForce, Request, Signal, Signals};
 
+use budget::Budget;
+pub use budget::check_server_budget;
 use thermal::Thermal;
 pub use thermal::{MIN_JOB_SHARE, SLOW_DOWN};
 use trust::Trust;
@@ -31,6 +34,10 @@ pub const PARK_INTERVAL: Nanos = Nanos::from_millis(500);
 pub struct Limits {
     /// Most that the caps of all drives may sum to; no limit when `None`.
     pub ssd_budget: Option<Watts>,
+    /// Most that the whole server may draw; no limit when `None`. Policies sense it.
+    pub server_budget: Option<Watts>,
+    /// Whether the guard itself keeps it.
+    pub budget_guard: bool,
     /// Frequency floor; the topology's lowest when `None`.
     pub min_frequency: Option<Hertz>,
     /// Largest share of a group's cores that may be parked within [`PARK_INTERVAL`] (at least one
@@ -67,6 +74,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             ssd_budget: None,
+            server_budget: None,
+            budget_guard: true,
             min_frequency: None,
             park_share: 0.5,
             patience: Nanos::from_secs(2),
@@ -86,6 +95,7 @@ pub struct Guard {
     desc: PowerDesc,
     trust: Trust,
     thermal: Thermal,
+    budget: Budget,
     /// What left the guard last.
     in_force: InForce,
     /// Why no policy is followed at present.
@@ -107,6 +117,7 @@ impl Guard {
             topology: topology.clone(),
             desc: PowerDesc::new(topology),
             trust: Trust::new(&limits),
+            budget: Budget::new(limits.server_budget, limits.budget_guard, limits.recovery),
             thermal: Thermal::new(topology, &limits),
             limits,
             in_force: InForce::new(topology),
@@ -120,6 +131,16 @@ impl Guard {
     /// Another budget from now on.
     pub(crate) fn set_ssd_budget(&mut self, budget: Option<Watts>) {
         self.limits.ssd_budget = budget;
+    }
+
+    /// Another budget of the whole server from now on.
+    pub(crate) fn set_server_budget(&mut self, budget: Option<Watts>) {
+        self.budget.set(budget);
+    }
+
+    /// The budget of the whole server.
+    pub(crate) fn server_budget(&self) -> Option<Watts> {
+        self.budget.limit
     }
 
     /// What left the guard last.
@@ -139,6 +160,8 @@ impl Guard {
     pub fn enforce(&mut self, request: &Request, signals: &Signals) -> &InForce {
         let distrust = self.trust.judge(&self.topology, signals);
         self.native = distrust.cores;
+        let safe = self.budget.judge(signals);
+        budget::bound(&self.topology, request, safe, &mut self.in_force);
         for group in 0..self.topology.groups.len() {
             self.bound_cores(group, distrust.cores, request, signals.now);
             self.bound_frequency(group, distrust.cores, request);

@@ -509,6 +509,7 @@ fn the_guide_has_every_reason_and_no_other() {
     };
     let code = [
         include_str!("mod.rs"),
+        include_str!("budget.rs"),
         include_str!("thermal.rs"),
         include_str!("trust.rs"),
         include_str!("../sense/plausible.rs"),

@@ -1,6 +1,8 @@
 //! A server and its signals, drawn at random from a seed.
 
-use ebb_policy::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
+use ebb_policy::topology::{
+    CoreRole, DriveSpec, FanSpec, GroupSpec, PowerModel, PowerStateSpec, RequestWork, Topology,
+};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{
     Applied, InForce, JobSignals, PERIOD, Plant, PowerState, QosClass, Reading, Signals,
@@ -38,6 +40,19 @@ pub fn server(drives: usize) -> Topology {
             .to_vec(),
         frequencies: [1.5e9, 2.0e9, 2.6e9].map(Hertz).to_vec(),
         drives: DRIVES.iter().cycle().take(drives).map(drive).collect(),
+        power: Some(PowerModel {
+            uncore: Watts(60.0),
+            uncore_dynamic: Watts(60.0),
+            core_static: Watts(2.0),
+            core_dynamic: Watts(4.0),
+            exponent: 2.0,
+            rest: Watts(100.0),
+            read: 2e-9,
+            write: 3e-9,
+            efficiency: 0.9,
+            work: vec![RequestWork { cycles: 5000.0, ..RequestWork::default() }; 3],
+            ..PowerModel::default()
+        }),
         ..Topology::default()
     }
 }

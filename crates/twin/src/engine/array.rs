@@ -2,6 +2,7 @@
 
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{DriveSignals, DriveSpec, PowerState};
+use ebb_trace::Op;
 
 use super::device::Device;
 use super::drive_queue::{Block, DriveQueue};
@@ -19,6 +20,11 @@ pub(super) struct Array {
     drives: Vec<DriveQueue>,
     /// When each drive's rate limit has earned what was sent to it so far.
     earned: Vec<u64>,
+    /// Bytes a second that may be read from and written to each drive, and when they have earned
+    /// what was.
+    rates: Vec<[(Option<f64>, u64); 2]>,
+    /// Whether there is any such limit.
+    rated: bool,
     spec: DriveSpec,
     limit: Option<RateLimit>,
     chunk_shift: u32,
@@ -58,6 +64,8 @@ impl Array {
         Self {
             drives: (0..count as u64).map(drive).collect(),
             earned: vec![0; count],
+            rates: vec![[(None, 0); 2]; count],
+            rated: false,
             spec: model.spec(),
             limit: profile.drives.limit,
             chunk_shift: profile.layout.chunk.0.trailing_zeros(),
@@ -108,23 +116,38 @@ impl Array {
     /// knows. Otherwise nothing was done.
     #[inline]
     pub(super) fn accept(&mut self, now: u64, command: DriveCommand) -> Option<u64> {
-        if self.limit.is_some() {
+        if self.limit.is_some() || self.rated {
             return None;
         }
         self.drives[usize::from(command.drive)].accept(now, command)
     }
     /// Sends `io` to its drive as soon as the rate limit lets it pass.
     pub(super) fn submit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
+        let Io { drive, bytes, op, .. } = ios[io];
+        let mut at = now;
         if let Some(limit) = &self.limit {
-            let Io { drive, bytes, .. } = ios[io];
-            let earned = &mut self.earned[usize::from(drive)];
-            let at = now.max(*earned);
-            *earned = (*earned).max(now.saturating_sub(LIMIT_BURST)) + limit.time(bytes);
-            if at > now {
-                return events.push(at, Event::Admitted(io));
-            }
+            at = pass(&mut self.earned[usize::from(drive)], now, limit.time(bytes));
+        }
+        let (rate, earned) = &mut self.rates[usize::from(drive)][usize::from(op != Op::Read)];
+        if let Some(rate) = rate {
+            let time = f64::from(op.data(bytes)) / *rate * 1e9;
+            at = at.max(pass(earned, now, time as u64));
+        }
+        if at > now {
+            return events.push(at, Event::Admitted(io));
         }
         self.send(ios, events, now, io);
+    }
+    /// Sets how many bytes a second may be read from and written to each drive. What waits goes
+    /// when it was to.
+    pub(super) fn set_rates(&mut self, rates: impl Iterator<Item = [Option<f64>; 2]>) {
+        self.rated = false;
+        for (own, rates) in self.rates.iter_mut().zip(rates) {
+            for ((own, _), rate) in own.iter_mut().zip(rates) {
+                *own = rate;
+                self.rated |= rate.is_some();
+            }
+        }
     }
     /// Sends `io` to its drive, or queues it there.
     pub(super) fn send(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
@@ -243,6 +266,13 @@ impl Array {
         }
         sum
     }
+}
+
+/// When a command passes that takes `time` of a rate, which has `earned` those before.
+fn pass(earned: &mut u64, now: u64, time: u64) -> u64 {
+    let at = now.max(*earned);
+    *earned = (*earned).max(now.saturating_sub(LIMIT_BURST)) + time;
+    at
 }
 
 impl RateLimit {

@@ -2,6 +2,7 @@
 
 mod govern;
 mod heat;
+mod limits;
 mod recall;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use super::quota::Quota;
 use super::waiting::Waiting;
 use crate::outcome::CoreTime;
 use crate::profile::{Cpu, Profile, Stage, Wait};
+pub(super) use limits::CoreLimits;
 
 /// An I/O and the cycles that it takes in its stage.
 #[derive(Debug, Clone, Copy)]
@@ -115,6 +117,8 @@ pub(super) struct Cores {
     watt_ns: f64,
     time: CoreTime,
     quota: Quota,
+    /// What is asked of both beyond the profile.
+    limits: CoreLimits,
     /// The highest frequency at which all cores busy keep the power limit.
     ceiling: Hertz,
     /// How often it is looked whether cores are crowded; 0 is with every request.
@@ -207,12 +211,13 @@ impl Cores {
             watt_ns: 0.0,
             time: CoreTime::default(),
             quota: Quota::new(&profile.cpu),
+            limits: CoreLimits::default(),
             ceiling: Hertz(f64::INFINITY),
             watch: 0,
             watching: false,
             uncore: (0, 0.0),
         };
-        this.ceiling = this.within_limit();
+        this.ceiling = this.within(this.cpu.power_limit);
         this.share_quota(0);
         let highest = this.highest_frequency();
         for group in 0..this.groups.len() {
@@ -223,9 +228,9 @@ impl Cores {
 
     /// The highest frequency at which the packages keep their limit with all cores busy; between
     /// two steps they take turns. A limit below the lowest one's power is not kept.
-    fn within_limit(&self) -> Hertz {
+    fn within(&self, limit: Option<Watts>) -> Hertz {
         let highest = self.highest_frequency();
-        let Some(limit) = self.cpu.power_limit else { return highest };
+        let Some(limit) = limit else { return highest };
         let limit = limit * self.cpu.limit_share;
         let power = |frequency| {
             let core = self.cpu.core_static + self.cpu.dynamic(frequency);
@@ -241,18 +246,6 @@ impl Cores {
             *if power(Hertz(middle)) <= limit { &mut low } else { &mut high } = middle;
         }
         Hertz(low)
-    }
-
-    /// Shares the quota among the cores that run now.
-    fn share_quota(&mut self, now: u64) {
-        if !self.quota.limits() {
-            return;
-        }
-        for index in 0..self.cores.len() {
-            self.book(index, now);
-        }
-        let stages = self.groups.iter().filter(|group| group.stage.role != CoreRole::Compute);
-        self.quota.share(stages.map(|group| usize::from(group.active)).sum());
     }
 
     /// What `io` is to its stage.

@@ -34,6 +34,8 @@ pub(super) enum Event {
     Governor,
     /// The host's watcher looks whether cores are crowded.
     Watch,
+    /// The packages keep a new limit of their power.
+    PowerLimit,
 }
 
 impl Event {
@@ -54,6 +56,7 @@ impl Event {
             Self::Room(drive) => 11 << 48 | u64::from(drive),
             Self::Governor => 12 << 48,
             Self::Watch => 13 << 48,
+            Self::PowerLimit => 14 << 48,
         }
     }
     fn unpack(bits: u64) -> Self {
@@ -72,7 +75,8 @@ impl Event {
             10 => Self::Served(low),
             11 => Self::Room(low as u16),
             12 => Self::Governor,
-            _ => Self::Watch,
+            13 => Self::Watch,
+            _ => Self::PowerLimit,
         }
     }
 }
@@ -297,6 +301,9 @@ mod tests {
             Event::Admitted(5),
             Event::Served(u32::MAX),
             Event::Room(1023),
+            Event::Governor,
+            Event::Watch,
+            Event::PowerLimit,
         ];
         for event in all {
             assert_eq!(Event::unpack(event.pack()), event);

@@ -1,5 +1,7 @@
 //! What is measured: users' I/O, power by component, the totals of a run.
 
+use std::collections::VecDeque;
+
 use hdrhistogram::Histogram;
 
 use ebb_policy::ssd::CAP_TOLERANCE;
@@ -31,6 +33,10 @@ pub(super) struct Meter {
     latency_max: u64,
     /// Requests that arrived before are not counted.
     counted_from: u64,
+    /// Joules up to the end of each period that a late meter still has to tell of.
+    passed: VecDeque<(u64, f64)>,
+    /// Energy of the last period.
+    last: Joules,
     pub(super) outcome: Outcome,
 }
 
@@ -44,6 +50,8 @@ impl Meter {
             latencies: Latencies::new(),
             latency_max: 0,
             counted_from: 0,
+            passed: VecDeque::from([(0, 0.0)]),
+            last: Joules(0.0),
             outcome: Outcome::empty(histogram, drives),
         }
     }
@@ -130,6 +138,25 @@ impl Meter {
         }
     }
 
+    /// What a meter tells at `now` that is `lag` late: the mean power over a period that ended so
+    /// long ago. Call it once per period.
+    pub(super) fn late(&mut self, now: u64, span: Nanos, lag: Nanos) -> Option<Watts> {
+        let before = self.passed.back().map_or(0.0, |last| last.1);
+        self.passed.push_back((now, before + self.last.0));
+        let end = now.checked_sub(lag.0)?;
+        let from = end.checked_sub(span.0)?;
+        while self.passed.get(1).is_some_and(|(at, _)| *at <= from) {
+            self.passed.pop_front();
+        }
+        let joules = |at: u64| {
+            let after = self.passed.partition_point(|(end, _)| *end < at);
+            let (t1, e1) = self.passed[after.min(self.passed.len() - 1)];
+            let (t0, e0) = self.passed[after.saturating_sub(1)];
+            if t1 == t0 { e1 } else { e0 + (e1 - e0) * (at - t0) as f64 / (t1 - t0) as f64 }
+        };
+        Some(Joules(joules(end) - joules(from)) / (Nanos(end - from)))
+    }
+
     /// Adds a period to the totals of the run; returns its power.
     pub(super) fn book(
         &mut self,
@@ -137,6 +164,7 @@ impl Meter {
         length: Nanos,
         budget: Option<Watts>,
     ) -> PowerSignals {
+        self.last = energy.total();
         self.outcome.energy.add(&energy);
         self.outcome.span += length;
         if length == Nanos::ZERO {

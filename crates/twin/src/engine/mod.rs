@@ -35,7 +35,7 @@ use hdrhistogram::Histogram;
 
 use ebb_policy::live::WATCH;
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Cycle, InForce, Limits, PERIOD, Policy, Request};
+use ebb_policy::{Conflict, Cycle, InForce, Limits, PERIOD, Policy, Request};
 use ebb_trace::generate::Job;
 use ebb_trace::{TraceError, Workload};
 
@@ -64,6 +64,8 @@ pub struct Run<'a> {
     pub profile: &'a Profile,
     /// The policy; made for [`Run::profile`]'s topology.
     pub policy: Box<dyn Policy>,
+    /// Who caps what the policy asks for; nobody when `None`.
+    pub coordinator: Option<Box<dyn Policy>>,
     /// What the operator holds by hand, beside the policy; nothing when `None`.
     pub operator: Option<Request>,
     /// What the guard enforces.
@@ -93,12 +95,14 @@ pub struct Run<'a> {
 pub struct Change {
     /// From the first control period that ends then or later.
     pub at: Nanos,
-    /// The policy, made for them.
-    pub policy: Box<dyn Policy>,
+    /// The policy, made for them; the one before goes on when `None`.
+    pub policy: Option<Box<dyn Policy>>,
     /// What the drives' measured power is held against.
     pub ssd_budget: Option<Watts>,
     /// What of it the guard enforces.
     pub limit: Option<Watts>,
+    /// The budget of the whole server ([`Limits::server_budget`]).
+    pub server_budget: Option<Watts>,
 }
 
 /// Why a run could not be finished.
@@ -220,8 +224,12 @@ impl<'a> Engine<'a> {
         })?;
         let topology = profile.topology_of(model);
         let mut cycle = Cycle::new(&topology, policy, limits);
+        let refused = |error: Conflict| TwinError::Setup(error.to_string());
+        if let Some(coordinator) = run.coordinator {
+            cycle = cycle.coordinated(coordinator).map_err(refused)?;
+        }
         if let Some(operator) = run.operator {
-            cycle = cycle.held(operator).map_err(|error| TwinError::Setup(error.to_string()))?;
+            cycle = cycle.held(operator).map_err(refused)?;
         }
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
@@ -383,6 +391,7 @@ impl<'a> Engine<'a> {
                 }
             }
             Some(Event::Watch) => self.cores.look(&mut self.events, self.now),
+            Some(Event::PowerLimit) => self.cores.keep_power(&mut self.events, self.now),
             None => {}
         }
         Ok(())

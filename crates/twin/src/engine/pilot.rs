@@ -3,9 +3,10 @@
 use ebb_policy::units::Nanos;
 use ebb_policy::{
     Applied, BackgroundMode, Control, Cycle, GroupSetting, InForce, IoSignals, Origin, Outcome,
-    Plant, Signals,
+    Plant, Signal, Signals, Source,
 };
 
+use super::cores::CoreLimits;
 use super::meter::Drawn;
 use super::{Change, Engine, TwinError};
 use crate::outcome::{Observer, Sample};
@@ -48,6 +49,14 @@ impl Engine<'_> {
             let recalled = self.takes(group, all).0.frequency;
             self.cores.set_recall(group, given.recall.value(group).map(|most| (most, recalled)));
         }
+        let limits = CoreLimits {
+            power: given.package_limit.value(0),
+            time: given.cpu_time.value(0),
+            period: given.cpu_period.value(0),
+        };
+        self.cores.limit(&mut self.events, self.now, limits);
+        let rates = given.read_rate.values().zip(given.write_rate.values());
+        self.array.set_rates(rates.map(|(read, write)| [read, write]));
         if let Some(climate) = &self.climate {
             climate.refusals(applied);
         }
@@ -125,6 +134,12 @@ impl Engine<'_> {
             jobs.book_energy((start, length), before, self.drawn.total());
         }
         signals.power = self.meter.book(self.drawn, span, self.ssd_budget);
+        let lag = self.profile.board.meter_lag;
+        if lag > Nanos::ZERO {
+            signals.power.total = self.meter.late(self.now, span, lag);
+            let source = Source { age: lag, origin: Origin::Modelled };
+            signals.sources.set(Signal::Power, 0, source);
+        }
         if let Some(backlog) = &mut self.backlog {
             backlog.accrue(self.now);
             signals.background_pending = Some(backlog.pending());
@@ -147,10 +162,13 @@ impl Engine<'_> {
     ) -> Result<(), TwinError> {
         let mut budget = self.ssd_budget;
         while let Some(change) = self.changes.pop_front_if(|change| change.at.0 <= self.now) {
-            let Change { policy, ssd_budget, limit, .. } = change;
+            let Change { policy, ssd_budget, limit, server_budget, .. } = change;
             budget = ssd_budget;
-            let changed = cycle.change(policy, limit);
-            changed.map_err(|error| TwinError::Setup(error.to_string()))?;
+            if let Some(policy) = policy {
+                let changed = cycle.change(policy, limit);
+                changed.map_err(|error| TwinError::Setup(error.to_string()))?;
+            }
+            cycle.set_server_budget(server_budget);
         }
         let cycled = cycle.step(&mut Watched(self, observer));
         // The period that has just ended was under the old one.

@@ -1,6 +1,8 @@
 //! CPU time that the stages have together: their threads run until a period's share is used up,
 //! then all stand still to the end of the period (`cpu.max` of a control group).
 
+use ebb_policy::units::Nanos;
+
 use crate::profile::Cpu;
 
 /// The share of each period in which the cores of the stages run.
@@ -21,6 +23,14 @@ impl Quota {
         let period = cpu.quota_period.0;
         let time = cpu.quota.map(|cores| cores * period as f64);
         Self { period, time, resume: cpu.resume.0 as f64, run: period }
+    }
+
+    /// So much core time in each `period` from now on, however much of it was used
+    /// up; no limit when `None`.
+    pub(super) fn set(&mut self, cores: Option<f64>, period: Nanos) {
+        self.period = period.0;
+        self.time = cores.map(|cores| cores * period.0 as f64);
+        self.run = period.0;
     }
 
     /// Whether there is any limit.

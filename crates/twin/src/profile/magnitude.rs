@@ -35,6 +35,8 @@ impl Profile {
         time("cpu", 0, "frequency_latency", cpu.frequency_latency)?;
         time("cpu", 0, "resume", cpu.resume)?;
         time("cpu", 0, "quota_period", cpu.quota_period)?;
+        time("cpu", 0, "limit_latency", cpu.limit_latency)?;
+        time("board", 0, "meter_lag", self.board.meter_lag)?;
         for (index, stage) in self.stage.iter().enumerate() {
             time("stage", index, "contention", stage.contention)?;
         }

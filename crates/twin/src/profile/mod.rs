@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use ebb_policy::units::{Bytes, Hertz, Nanos, Watts};
-use ebb_policy::{CoreRole, DriveSpec, GroupSpec, Topology};
+use ebb_policy::{CoreRole, DriveSpec, GroupSpec, PowerModel, RequestWork, Topology};
 
 use crate::drive::DriveProfile;
 use crate::fan::Fans;
@@ -133,6 +133,9 @@ pub struct Cpu {
     /// What the packages draw at that limit, as a share of it: controllers stay a little below.
     #[serde(default = "all")]
     pub limit_share: f64,
+    /// Time until a new limit of the packages' power is kept; 150 ms when absent.
+    #[serde(default = "limit_latency")]
+    pub limit_latency: Nanos,
     /// CPU time that the stages have together, in cores (the bandwidth of a control group, which
     /// stops all its threads for the rest of each period). No limit when absent.
     pub quota: Option<f64>,
@@ -235,6 +238,10 @@ pub struct Stage {
 
 const fn hundred_ms() -> Nanos {
     Nanos::from_millis(100)
+}
+
+const fn limit_latency() -> Nanos {
+    Nanos::from_millis(150)
 }
 
 const fn all() -> f64 {
@@ -412,6 +419,9 @@ pub struct Board {
     pub fans: Watts,
     /// Everything else on the board.
     pub other: Watts,
+    /// How old the power of the whole server is when its meter tells it; 0 when absent.
+    #[serde(default)]
+    pub meter_lag: Nanos,
 }
 
 /// Power supply: efficiency against load.
@@ -479,6 +489,38 @@ impl Profile {
             throttle: self.thermal.as_ref().map(|thermal| thermal.emergency.at),
             fans: self.fans.iter().flat_map(|fans| vec![fans.spec(); fans.count.into()]).collect(),
             jobs: self.jobs.as_ref().map_or(0, |jobs| jobs.slots),
+            power: Some(self.power(model)),
+        }
+    }
+
+    /// What the server draws, part by part.
+    fn power(&self, model: &DriveModel) -> PowerModel {
+        let (cpu, board) = (&self.cpu, &self.board);
+        let work = self.stages_and_jobs().map(|stage| RequestWork {
+            cycles: stage.write_cycles.max(stage.read_cycles),
+            per_byte: stage.cycles_per_kib / 1024.0,
+            contention: stage.contention.seconds(),
+        });
+        let (ready, [read, write]) = model.demand();
+        let blown = |fans: &Fans| fans.spec().max_power * f64::from(fans.count);
+        let fans = self.fans.as_ref().map_or(board.fans, blown);
+        let rest = board.memory + board.nic + board.other + fans;
+        let rest = rest + ready * f64::from(self.drives.count);
+        let traffic = (board.memory_per_gbps + board.nic_per_gbps).0;
+        PowerModel {
+            uncore: cpu.uncore,
+            uncore_dynamic: cpu.uncore_dynamic,
+            stopped_saving: cpu.stopped_saving,
+            core_static: cpu.core_static,
+            core_dynamic: cpu.core_dynamic,
+            parked: cpu.parked,
+            exponent: cpu.frequency_exponent,
+            rest,
+            read: (read.0 + traffic) * 1e-9,
+            write: (write.0 + traffic) * 1e-9,
+            efficiency: self.psu.efficiency(rest + cpu.uncore),
+            resume: cpu.resume.seconds(),
+            work: work.collect(),
         }
     }
 

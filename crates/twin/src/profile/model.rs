@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ebb_policy::DriveSpec;
-use ebb_policy::units::{Bytes, Watts};
+use ebb_policy::units::{Bytes, Joules, Watts};
 
 use crate::drive::DriveProfile;
 use crate::drive_file::{DriveFile, DriveHeat};
@@ -70,6 +70,18 @@ impl DriveModel {
         match self {
             Self::Ssd(profile) => profile.spec(),
             Self::Hdd(profile) => profile.spec(),
+        }
+    }
+
+    /// Power when ready for work, and what each GB read and written takes beyond that. A hard
+    /// disk's work is in the first.
+    pub(crate) fn demand(&self) -> (Watts, [Joules; 2]) {
+        match self {
+            Self::Ssd(profile) => {
+                let work = [profile.read.energy_per_gb, profile.write.energy_per_gb];
+                (profile.power.active.max(profile.power.ready), work)
+            }
+            Self::Hdd(profile) => (profile.spec().cap(0), [Joules(0.0); 2]),
         }
     }
 

@@ -354,6 +354,7 @@ pub fn job(
     Run {
         profile,
         policy,
+        coordinator: None,
         operator,
         limits,
         ssd_budget,

@@ -188,9 +188,10 @@ fn a_budget_may_change_while_the_policy_runs() {
     for policy in POLICIES {
         let change = |seconds, watts| Change {
             at: Nanos::from_secs(seconds),
-            policy: make(policy, watts),
+            policy: Some(make(policy, watts)),
             ssd_budget: Some(Watts(watts)),
             limit: Some(Watts(watts)),
+            server_budget: None,
         };
         let workload = Workload::Closed(Box::new(saturating(2 << 20, 0.0, &[Demand::All])));
         let job = Run {

@@ -131,6 +131,7 @@ fn measured(profile: &Profile, workload: Workload, seed: u64) -> Result<Measured
     let job = Run {
         profile,
         policy: Box::new(Native),
+        coordinator: None,
         operator: None,
         limits: Limits::without_heat(),
         ssd_budget: None,

@@ -76,6 +76,7 @@ fn run(server: &Server, spec: &WorkloadSpec, policy: &str, length: Nanos) -> (Se
         Run {
             profile: &server.profile,
             policy: make(policy, &server.topology, &settings).unwrap(),
+            coordinator: None,
             operator: None,
             limits: Limits::default(),
             ssd_budget: None,

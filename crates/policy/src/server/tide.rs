@@ -1,0 +1,423 @@
+//! `tide`, ours: the watts of one budget go where they serve most, and are never more than it.
+//!
+//! ```text
+//!          three readings agree with the model               more is allowed
+//!   boot ───────────────────────────────────► shedding ◄──────────────────────► tracking
+//!    ▲                                           │  ▲
+//!    └── no budget          no meter, or stuck   ▼  │  it moves again
+//!                                               blind
+//!          the meter and the model are 15 % of the budget apart: safe, until they are not
+//! ```
+//!
+//! Each turn, every control period:
+//! 1. The *model* says what the server draws now: packages as measured, traffic as counted, the
+//!    rest as known. It is remembered, and compared with the meter as it was when the meter looked
+//!    (`lag`, the age of the reading). Their difference is the *bias*, which does not learn for two
+//!    lags after a move of ours.
+//! 2. The watts that may be drawn, `allowed`, fall at once with the budget and rise by 3 % of it a
+//!    turn.
+//! 3. Of all points (cores, frequency, CPU time) that fit, the one that serves most is chosen: a
+//!    point serves what its cores can do and what the watts that it leaves can move.
+//! 4. What it leaves is shared among the drives as limits of their rates, so that no burst exceeds
+//!    the budget before the next turn. CPU time below a whole is for large requests without a tail
+//!    to keep, or where nothing else fits.
+
+use super::{release, sensed};
+use crate::topology::{LEAST_RATE, PowerModel, Topology};
+use crate::units::{Hertz, Nanos, Watts};
+use crate::{Policy, PolicyError, Request, Signal, Signals};
+
+/// Largest rise in a turn, and least move after which the bias rests, as shares of the budget.
+const RISE: f64 = 0.03;
+const MOVE: f64 = 0.01;
+/// Least margin below the budget, and what is added to it without a meter.
+const MARGIN: f64 = 0.01;
+const BLIND: f64 = 0.03;
+/// Largest bias, as a share of the budget.
+const MOST_BIAS: f64 = 0.15;
+/// How far the model moves, as a share of the budget, before a meter that does not is stuck.
+const STUCK: f64 = 0.02;
+/// How much of a difference is learnt in a turn.
+const LEARN: f64 = 0.25;
+/// Readings that agree before anything is shared out.
+const READINGS: u32 = 3;
+/// Worth of another point, as a share, below which the present one stays.
+const WORTH: f64 = 0.02;
+/// Mean size from which bytes count more than each request's own latency.
+const LARGE: f64 = 64.0 * 1024.0;
+/// Period of the CPU time.
+const CPU_PERIOD: Nanos = Nanos::from_millis(100);
+/// Steps of the CPU time within a whole, and the most cores that it is taken from.
+const TIME_STEPS: u32 = 20;
+const TIMED_CORES: u16 = 2;
+/// Part of the watts for traffic that is kept for drives that had none.
+const NEWCOMERS: f64 = 0.02;
+/// Limits of rates are whole steps of this factor.
+const RATE_STEP: f64 = 1.02;
+/// Model values that are remembered: more than the age at which a reading expires.
+const PAST: usize = 16;
+
+/// What it does at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Boot,
+    Tracking,
+    Shedding,
+    Blind,
+    Safe,
+}
+
+impl State {
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Boot => "tide:boot",
+            Self::Tracking => "tide:track",
+            Self::Shedding => "tide:shed",
+            Self::Blind => "tide:blind",
+            Self::Safe => "tide:safe",
+        }
+    }
+}
+
+/// A setting of the cores.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    /// Share of each group's cores, as so many of the largest group's.
+    cores: u16,
+    frequency: Hertz,
+    /// Share of the time for which they run.
+    time: f64,
+    /// What the packages draw, by the model.
+    packages: f64,
+}
+
+/// The controller.
+#[derive(Debug, Clone)]
+pub struct Tide {
+    topology: Topology,
+    model: PowerModel,
+    /// Whether a tail is to be kept: no stops then.
+    tail: bool,
+    /// The least first.
+    points: Vec<Point>,
+    point: usize,
+    state: State,
+    allowed: f64,
+    /// Watts at the wall by the meter beyond the model's, and the usual size of what it missed.
+    bias: f64,
+    spread: f64,
+    /// Measured power of the packages as a share of the model's.
+    ratio: f64,
+    /// Mean bytes of a request.
+    size: f64,
+    readings: u32,
+    /// What was allowed when the last move was made, and when.
+    moved: (f64, Nanos),
+    /// The last reading, and the model's of that time when it came.
+    last: Option<(Watts, f64)>,
+    past: [(Nanos, f64); PAST],
+    /// Watts of the traffic that was read from and written to each drive.
+    traffic: Vec<[f64; 2]>,
+}
+
+impl Tide {
+    /// The controller for a server of which it is known what it draws; `tail` says that stops are
+    /// no way to save.
+    ///
+    /// # Errors
+    /// A server of which that is not known.
+    pub fn new(topology: &Topology, tail: bool) -> Result<Self, PolicyError> {
+        let valid = "only on servers of which it is known what they draw";
+        let model = topology.power.clone().unwrap_or_default();
+        PolicyError::unless(topology.power.is_some(), "tide", 0.0, valid)?;
+        let mut this = Self {
+            topology: topology.clone(),
+            model,
+            tail,
+            points: Vec::new(),
+            point: 0,
+            state: State::Boot,
+            allowed: 0.0,
+            bias: 0.0,
+            spread: 0.0,
+            ratio: 1.0,
+            size: 4096.0,
+            readings: 0,
+            moved: (0.0, Nanos::ZERO),
+            last: None,
+            past: [(Nanos::ZERO, 0.0); PAST],
+            traffic: vec![[0.0; 2]; topology.drives.len()],
+        };
+        let steps = f64::from(TIME_STEPS);
+        let most = this.largest();
+        let low = topology.min_frequency();
+        for cores in 1..=most.min(TIMED_CORES) {
+            let times = (1..TIME_STEPS).map(|step| f64::from(step) / steps);
+            times.for_each(|time| this.add(cores, low, time));
+        }
+        for cores in 1..=most {
+            topology.frequencies.iter().for_each(|f| this.add(cores, *f, 1.0));
+        }
+        Ok(this)
+    }
+
+    /// Cores of the largest group.
+    fn largest(&self) -> u16 {
+        let groups = &self.topology.groups;
+        self.topology.io_groups().map(|g| groups[g].cores).max().unwrap_or(1).max(1)
+    }
+
+    /// The cores of group `g` at a point with so many of the largest group's.
+    fn cores(&self, g: usize, of_largest: u16) -> u16 {
+        let spec = &self.topology.groups[g];
+        let part = f64::from(of_largest) / f64::from(self.largest()) * f64::from(spec.cores);
+        (part.ceil() as u16).clamp(spec.min_cores.max(1).min(spec.cores), spec.cores)
+    }
+
+    fn add(&mut self, cores: u16, frequency: Hertz, time: f64) {
+        let packages = self.packages(&|g| (self.cores(g, cores), frequency), time);
+        self.points.push(Point { cores, frequency, time, packages });
+    }
+
+    /// What the packages draw by the model, where each group that serves I/O has these cores on at
+    /// that frequency for the share `time`; the others are busy.
+    fn packages(&self, setting: &dyn Fn(usize) -> (u16, Hertz), time: f64) -> f64 {
+        let (mut on, mut parked, mut jobs, mut highest) = (0.0, 0.0, 0.0, Hertz(0.0));
+        for (g, spec) in self.topology.groups.iter().enumerate() {
+            if self.topology.serves_io(g) {
+                let (active, frequency) = setting(g);
+                on += f64::from(active);
+                parked += f64::from(spec.cores.saturating_sub(active));
+                highest = highest.max(frequency);
+            } else {
+                jobs += f64::from(spec.cores);
+            }
+        }
+        let share = highest / self.topology.max_frequency();
+        let serving = self.model.packages(on, parked, share, time);
+        (serving + (self.model.core_static + self.model.core_dynamic) * jobs).0
+    }
+
+    /// The same of what was in force.
+    fn in_force(&self, signals: &Signals) -> f64 {
+        let group = |g: usize| {
+            let setting = signals.in_force.group(g);
+            (setting.active, setting.frequency)
+        };
+        let cores: u16 = self.topology.io_groups().map(|g| group(g).0).sum();
+        let time = signals.in_force.cpu_time.value(0).unwrap_or(f64::INFINITY);
+        self.packages(&group, (time / f64::from(cores.max(1))).min(1.0))
+    }
+
+    /// Requests a second that the cores can serve at a point.
+    fn rate(&self, point: &Point) -> f64 {
+        let of = |g: usize| {
+            let work = self.model.work.get(g).copied().unwrap_or_default();
+            let cores = f64::from(self.cores(g, point.cores));
+            let cycles = work.cycles + work.per_byte * self.size;
+            let service = cycles / point.frequency.0 + work.contention * (cores - 1.0);
+            cores * point.time / service.max(1e-12)
+        };
+        // Each stop costs a part of the run before the next one.
+        let (resume, run) = (self.model.resume, point.time * CPU_PERIOD.seconds());
+        let kept = if point.time < 1.0 { 1.0 - resume / (run + resume * 4.0 / 3.0) } else { 1.0 };
+        kept * self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
+    }
+
+    /// What the server draws now by the model, at the wall.
+    fn sense(&mut self, signals: &Signals) -> f64 {
+        let span = signals.period.seconds().max(1e-9);
+        let (mut read, mut written) = (0.0, 0.0);
+        for (own, drive) in self.traffic.iter_mut().zip(&signals.drives) {
+            let rate = |bytes: Option<u64>| bytes.unwrap_or_default() as f64 / span;
+            let rates = [rate(drive.read_bytes), rate(drive.written_bytes)];
+            (read, written) = (read + rates[0], written + rates[1]);
+            *own = [rates[0] * self.model.read, rates[1] * self.model.write];
+        }
+        if let (Some(bytes), Some(count @ 1..)) = (signals.io.bytes, signals.io.completed) {
+            self.size += LEARN * (bytes as f64 / count as f64 - self.size);
+        }
+        let by_model = self.in_force(signals);
+        if let Some(cpu) = signals.power.cpu {
+            // What draws more than it should is believed at once.
+            let ratio = (cpu.0 / by_model.max(1.0)).clamp(0.5, 2.0);
+            let learn = if ratio > self.ratio { 1.0 } else { LEARN };
+            self.ratio += learn * (ratio - self.ratio);
+        }
+        let packages = signals.power.cpu.unwrap_or(Watts(self.ratio * by_model));
+        let now = self.model.wall(packages, read, written).0;
+        self.past.rotate_right(1);
+        self.past[0] = (signals.now, now);
+        now
+    }
+
+    /// The model's value of the period that ended at `at`, between those that are remembered.
+    fn remembered(&self, at: Nanos) -> Option<f64> {
+        let after = self.past.windows(2).find(|pair| pair[1].0 <= at && pair[0].0 > pair[1].0)?;
+        let ((t1, new), (t0, old)) = (after[0], after[1]);
+        let part = at.saturating_sub(t0).seconds() / t1.saturating_sub(t0).seconds();
+        (t0 > Nanos::ZERO).then_some(old + (new - old) * part.min(1.0))
+    }
+
+    /// Learns of the meter; whether it can be believed.
+    fn learn(&mut self, b: f64, signals: &Signals) -> bool {
+        let lag = signals.sources.of(Signal::Power, 0).age;
+        let cpu = signals.power.cpu.unwrap_or_default();
+        let Some(total) = signals.power.total.filter(|total| *total >= cpu) else { return false };
+        let Some(then) = self.remembered(signals.now.saturating_sub(lag)) else { return false };
+        let last = self.last.filter(|(reading, _)| *reading == total);
+        let (_, before) = *self.last.insert(last.unwrap_or((total, then)));
+        if (then - before).abs() > STUCK * b {
+            return false;
+        }
+        let rest = Nanos(2 * lag.0) + signals.period;
+        if signals.now.saturating_sub(self.moved.1) <= rest && self.state != State::Boot {
+            return true;
+        }
+        let missed = total.0 - then - self.bias;
+        if self.state == State::Boot {
+            let agrees = self.readings > 0 && missed.abs() <= STUCK * b;
+            self.readings = if agrees { self.readings + 1 } else { 1 };
+            self.bias += missed;
+        } else {
+            self.bias += LEARN * missed;
+            self.spread += 0.1 * (missed.abs() - self.spread);
+        }
+        true
+    }
+
+    /// What may be drawn from now on, and the state.
+    fn allow(&mut self, b: f64, now: f64, believed: bool, signals: &Signals) {
+        let margin = (MARGIN * b).max(2.0 * self.spread).min(0.05 * b);
+        let most = b - margin - if believed { 0.0 } else { BLIND * b };
+        let before = self.allowed;
+        let drawn = now + self.bias;
+        if self.state == State::Boot {
+            if self.readings < READINGS {
+                return;
+            }
+            self.allowed = drawn.min(most);
+            self.state = State::Shedding;
+        }
+        if self.bias.abs() > MOST_BIAS * b {
+            (self.state, self.allowed) = (State::Safe, drawn.min(most));
+        } else {
+            self.allowed = (self.allowed + RISE * b).min(most);
+            let shed = self.allowed < before || drawn > b;
+            self.state = match (believed, shed) {
+                (false, _) => State::Blind,
+                (true, true) => State::Shedding,
+                (true, false) => State::Tracking,
+            };
+        }
+        if (self.allowed - self.moved.0).abs() > MOVE * b {
+            self.moved = (self.allowed, signals.now);
+        }
+    }
+
+    /// Watts that a point leaves for traffic.
+    fn room(&self, point: &Point) -> f64 {
+        let delivered = (self.allowed - self.bias) * self.model.efficiency;
+        delivered - self.model.rest.0 - self.ratio * point.packages
+    }
+
+    /// The point that serves most, and the watts that it leaves for traffic; the least with none
+    /// where none fits.
+    fn choose(&self) -> (usize, f64) {
+        let sum = |way: usize| self.traffic.iter().map(|drive| drive[way]).sum::<f64>();
+        let (read, written) = (sum(0), sum(1));
+        let joules = if read + written > 0.0 {
+            let bytes = read / self.model.read + written / self.model.write;
+            (read + written) / bytes
+        } else {
+            self.model.write
+        };
+        let value = |point: &Point| {
+            let room = self.room(point);
+            if room < 0.0 { -1.0 } else { (self.rate(point) * self.size).min(room / joules) }
+        };
+        let best = |stops: bool| {
+            let mut best = (0, -1.0);
+            for (at, point) in self.points.iter().enumerate() {
+                let worth = if stops || point.time == 1.0 { value(point) } else { -1.0 };
+                if worth > best.1 {
+                    best = (at, worth);
+                }
+            }
+            best
+        };
+        let stops = !self.tail && self.size >= LARGE;
+        let mut found = best(stops);
+        if found.1 < 0.0 {
+            found = best(true);
+        }
+        if found.1 < 0.0 {
+            return (0, 0.0);
+        }
+        let present = &self.points[self.point];
+        let may_stay = stops || present.time == 1.0;
+        if may_stay && value(present) >= found.1 * (1.0 - WORTH) {
+            found.0 = self.point;
+        }
+        (found.0, self.room(&self.points[found.0]))
+    }
+
+    /// Asks for the point, and shares `room` among the drives: each keeps what it has and gets a
+    /// part of what is left over.
+    fn ask(&self, room: f64, request: &mut Request) {
+        let (point, reason) = (&self.points[self.point], self.state.reason());
+        for g in self.topology.io_groups() {
+            request.core_limit.ask(g, self.cores(g, point.cores), reason);
+            request.frequency_limit.ask(g, point.frequency, reason);
+        }
+        if point.time < 1.0 {
+            let groups = self.topology.io_groups();
+            let cores: f64 = groups.map(|g| f64::from(self.cores(g, point.cores))).sum();
+            request.cpu_time.ask(0, point.time * cores, reason);
+            request.cpu_period.ask(0, CPU_PERIOD, reason);
+        } else {
+            request.cpu_time.release(0);
+            request.cpu_period.release(0);
+        }
+        let shares = 2.0 * self.traffic.len() as f64;
+        let used = self.traffic.iter().flatten().sum::<f64>();
+        let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
+        let spare = (room - used * kept).max(0.0) / shares;
+        for (drive, [read, written]) in self.traffic.iter().enumerate() {
+            let rate = |watts: f64, joules: f64| {
+                // While the cores run the drives make up for the stops.
+                let rate = (watts * kept + spare) / joules.max(1e-15) / point.time;
+                RATE_STEP.powf(rate.max(LEAST_RATE).log(RATE_STEP).floor()).max(LEAST_RATE)
+            };
+            request.read_rate.ask(drive, rate(*read, self.model.read), reason);
+            request.write_rate.ask(drive, rate(*written, self.model.write), reason);
+        }
+    }
+}
+
+impl Policy for Tide {
+    fn name(&self) -> &'static str {
+        "tide"
+    }
+
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        let Some((Watts(b), _)) = sensed(signals) else {
+            (self.state, self.readings, self.allowed) = (State::Boot, 0, 0.0);
+            return release(request);
+        };
+        if signals.period > Nanos::ZERO {
+            let now = self.sense(signals);
+            let believed = self.learn(b, signals);
+            self.allow(b, now, believed, signals);
+        }
+        let (point, room) = match self.state {
+            State::Boot | State::Safe => (0, 0.0),
+            _ => self.choose(),
+        };
+        self.point = point;
+        self.ask(room, request);
+    }
+}
+
+#[cfg(test)]
+mod tests;

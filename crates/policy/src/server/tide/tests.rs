@@ -1,0 +1,248 @@
+//! `tide` with guard and cycle on a server whose watts are known exactly, and whose meter is late
+//! and may lie.
+
+use super::*;
+use crate::cpu::Native;
+use crate::server::testing::server;
+use crate::{Applied, Cycle, InForce, Limits, Origin, PERIOD, Plant, Source};
+
+const DRIVES: usize = 10;
+
+/// A server that serves as fast as its limits let it.
+struct Fluid {
+    topology: Topology,
+    /// What it draws in truth, beside what its topology says.
+    truth: PowerModel,
+    lag: Nanos,
+    /// Bytes of a request, and bytes a second that are asked for.
+    size: f64,
+    demand: f64,
+    /// What becomes of a reading.
+    meter: fn(f64) -> Option<f64>,
+    frozen: Option<f64>,
+    given: InForce,
+    /// Watts by period, the newest last, and bytes served in the last one.
+    watts: Vec<f64>,
+    served: f64,
+}
+
+impl Fluid {
+    /// With a CPU that draws `share` of what the model says.
+    fn new(lag: Nanos, share: f64, size: f64) -> Self {
+        let topology = server(DRIVES);
+        let mut truth = topology.power.clone().unwrap();
+        for part in [&mut truth.uncore, &mut truth.uncore_dynamic, &mut truth.core_static] {
+            *part = *part * share;
+        }
+        truth.core_dynamic = truth.core_dynamic * share;
+        let given = InForce::new(&topology);
+        let meter = Some;
+        let (demand, watts, frozen) = (f64::INFINITY, Vec::new(), None);
+        Self { topology, truth, lag, size, demand, meter, frozen, given, watts, served: 0.0 }
+    }
+
+    fn cycle(&self, budget: f64, tail: bool) -> Cycle {
+        let limits = Limits { server_budget: Some(Watts(budget)), ..Limits::default() };
+        let tide = Box::new(Tide::new(&self.topology, tail).unwrap());
+        Cycle::new(&self.topology, Box::new(Native), limits).coordinated(tide).unwrap()
+    }
+
+    /// The mean power of the period that ended `lag` ago.
+    fn late(&self) -> Option<f64> {
+        let periods = self.lag.seconds() / PERIOD.seconds();
+        let whole = periods.floor() as usize;
+        let part = periods - periods.floor();
+        let at = |back: usize| self.watts.len().checked_sub(1 + back).map(|at| self.watts[at]);
+        Some(at(whole)? * (1.0 - part) + if part > 0.0 { at(whole + 1)? * part } else { 0.0 })
+    }
+}
+
+impl Plant for Fluid {
+    fn sense(&mut self, signals: &mut Signals) {
+        let setting = self.given.group(0);
+        let cores = f64::from(setting.active);
+        let time = self.given.cpu_time.value(0).map_or(1.0, |time| (time / cores).min(1.0));
+        let share = setting.frequency / self.topology.max_frequency();
+        let packages = self.truth.packages(cores, 8.0 - cores, share, time);
+        let work = &self.truth.work[0];
+        let cycles = work.cycles + work.per_byte * self.size;
+        let service = cycles / setting.frequency.0 + work.contention * (cores - 1.0);
+        let limits: f64 = self.given.write_rate.values().map(|rate| rate.unwrap_or(1e12)).sum();
+        self.served = (self.size * cores * time / service).min(limits).min(self.demand);
+        self.watts.push(self.truth.wall(packages, 0.0, self.served).0);
+        (signals.now, signals.period) = (signals.now + PERIOD, PERIOD);
+        let reading = self.frozen.or_else(|| self.late().and_then(self.meter));
+        (signals.power.total, signals.power.cpu) = (reading.map(Watts), Some(packages));
+        let source = Source { age: self.lag, origin: Origin::Measured };
+        signals.sources.set(Signal::Power, 0, source);
+        let bytes = self.served * PERIOD.seconds();
+        for drive in &mut signals.drives {
+            drive.read_bytes = Some(0);
+            drive.written_bytes = Some((bytes / DRIVES as f64) as u64);
+        }
+        signals.io.bytes = Some(bytes as u64);
+        signals.io.completed = Some((bytes / self.size) as u64);
+        signals.io.arrived = signals.io.completed;
+        signals.io.mean_latency = Some(Nanos::from_micros(100));
+    }
+
+    fn apply(&mut self, given: &InForce, _: &mut Applied) {
+        self.given.clone_from(given);
+    }
+}
+
+/// Runs for so many seconds; the watts of each period.
+fn run(cycle: &mut Cycle, plant: &mut Fluid, seconds: u64) -> Vec<f64> {
+    let from = plant.watts.len();
+    for _ in 0..2 * seconds {
+        cycle.step(plant);
+    }
+    plant.watts[from..].to_vec()
+}
+
+/// Longest time, in seconds, for which more than `limit` was drawn at a stretch.
+fn longest_over(watts: &[f64], limit: f64) -> f64 {
+    let stretches = watts.split(|watts| *watts <= limit);
+    stretches.map(<[f64]>::len).max().unwrap_or_default() as f64 * PERIOD.seconds()
+}
+
+fn mean(watts: &[f64]) -> f64 {
+    watts.iter().sum::<f64>() / watts.len() as f64
+}
+
+const LAGS: [u64; 5] = [300, 500, 1000, 2000, 3000];
+
+/// PASS's schedule, with CPUs that draw a tenth more or less than the model says.
+#[test]
+fn steps_of_the_budget_are_kept_at_any_lag_and_do_not_ring() {
+    for (lag, share, size) in LAGS.iter().flat_map(|lag| {
+        [0.9, 1.0, 1.1].into_iter().flat_map(move |s| [(*lag, s, 4096.0), (*lag, s, 131_072.0)])
+    }) {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), share, size);
+        let mut cycle = plant.cycle(400.0, false);
+        run(&mut cycle, &mut plant, 60);
+        let window = lag as f64 / 1e3 + 0.5;
+        for budget in [350.0, 300.0, 400.0, 375.0] {
+            let case = format!("{budget} W, lag {lag} ms, {share} of the model, {size} B");
+            cycle.set_server_budget(Some(Watts(budget)));
+            let watts = run(&mut cycle, &mut plant, 60);
+            let over = longest_over(&watts, 1.02 * budget);
+            assert!(over <= window, "{case}: {over} s over");
+            let late = &watts[60..];
+            let low = late.iter().copied().fold(f64::INFINITY, f64::min);
+            println!(
+                "{case}: over {over} s, then {:.3} of it, {low:.1} W at least",
+                mean(late) / budget
+            );
+            let bound = budget < 400.0 || size > 1e5;
+            assert!(!bound || mean(late) > 0.93 * budget, "{case}: {} W", mean(late));
+            let most = late.iter().copied().fold(0.0, f64::max);
+            assert!(most - low < 0.03 * budget, "{case}: rings between {low} and {most} W");
+        }
+    }
+}
+
+/// The meter fails while the load comes and goes and the budget falls.
+#[test]
+fn a_meter_that_lies_does_not_lead_over_the_budget() {
+    type Lie = fn(f64) -> Option<f64>;
+    let lies: [(&str, Option<Lie>); 6] = [
+        ("frozen", None),
+        ("zero", Some(|_| Some(0.0))),
+        ("double", Some(|watts| Some(2.0 * watts))),
+        ("half", Some(|watts| Some(0.5 * watts))),
+        ("absent", Some(|_| None)),
+        ("negative", Some(|watts| Some(-watts))),
+    ];
+    for (lag, (lie, meter)) in LAGS.iter().flat_map(|lag| lies.map(|lie| (*lag, lie))) {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), 1.1, 131_072.0);
+        let mut cycle = plant.cycle(400.0, false);
+        plant.demand = 4e9;
+        run(&mut cycle, &mut plant, 40);
+        match meter {
+            Some(meter) => plant.meter = meter,
+            None => plant.frozen = plant.late(),
+        }
+        run(&mut cycle, &mut plant, 5);
+        plant.demand = f64::INFINITY;
+        let window = lag as f64 / 1e3 + 1.0;
+        for budget in [400.0, 300.0, 400.0] {
+            cycle.set_server_budget(Some(Watts(budget)));
+            let watts = run(&mut cycle, &mut plant, 30);
+            let over = longest_over(&watts, 1.05 * budget);
+            assert!(over <= window, "{lie}, lag {lag} ms, {budget} W: {over} s over");
+        }
+        (plant.meter, plant.frozen) = (Some, None);
+        let watts = run(&mut cycle, &mut plant, 60);
+        let late = mean(&watts[80..]);
+        assert!(late > 350.0 && late < 404.0, "{lie}, lag {lag} ms: heals to {late} W");
+    }
+}
+
+#[test]
+fn nothing_is_drawn_before_the_meter_is_understood() {
+    let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
+    plant.meter = |_| None;
+    let mut cycle = plant.cycle(300.0, false);
+    let watts = run(&mut cycle, &mut plant, 30);
+    let least = plant.topology.least_power().unwrap().0;
+    assert!(watts[1..].iter().all(|watts| *watts <= least * 1.01), "{watts:?} of {least}");
+    plant.meter = Some;
+    let watts = run(&mut cycle, &mut plant, 30);
+    assert!(watts.iter().all(|watts| *watts < 300.0) && watts[59] > 280.0, "{watts:?}");
+}
+
+/// A load of large requests is stopped for part of the time where that serves more bytes, unless a
+/// tail is to be kept; one of small requests never, where any point fits.
+#[test]
+fn stops_serve_bytes_and_no_tail() {
+    let served = |size: f64, tail: bool| {
+        let mut plant = Fluid::new(Nanos::from_millis(500), 1.0, size);
+        let mut cycle = plant.cycle(290.0, tail);
+        let watts = run(&mut cycle, &mut plant, 60);
+        assert!(watts[1..].iter().all(|watts| *watts < 1.02 * 290.0), "{watts:?}");
+        (plant.served, plant.given.cpu_time.value(0).is_some())
+    };
+    let (with, stopped) = served(131_072.0, false);
+    let (without, never) = served(131_072.0, true);
+    assert!(stopped && !never && with >= without, "{with} and {without}");
+    assert!(!served(4096.0, false).1);
+}
+
+/// A burst does not exceed the budget before the next turn.
+#[test]
+fn a_burst_meets_limits_that_are_there_before() {
+    let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 131_072.0);
+    let mut cycle = plant.cycle(330.0, false);
+    cycle.step(&mut plant);
+    for demand in [1e8, f64::INFINITY, 1e8, f64::INFINITY, 5e9, f64::INFINITY] {
+        plant.demand = demand;
+        let watts = run(&mut cycle, &mut plant, 20);
+        assert!(watts.iter().all(|watts| *watts <= 1.02 * 330.0), "{demand}: {watts:?}");
+    }
+    assert!(plant.served > 5e9, "{} B/s", plant.served);
+}
+
+#[test]
+fn a_budget_that_binds_nothing_limits_nothing() {
+    let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
+    let mut cycle = plant.cycle(900.0, false);
+    let free = {
+        let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
+        let mut cycle = Cycle::new(&plant.topology, Box::new(Native), Limits::default());
+        run(&mut cycle, &mut plant, 5)[9]
+    };
+    let watts = run(&mut cycle, &mut plant, 60);
+    assert!((watts[119] / free - 1.0).abs() < 0.002, "{} of {free} W", watts[119]);
+    cycle.set_server_budget(None);
+    run(&mut cycle, &mut plant, 1);
+    assert!(plant.given.core_limit.at(0).given.is_none());
+    assert!(plant.given.write_rate.values().all(|rate| rate.is_none()));
+}
+
+#[test]
+fn a_server_that_nobody_knows_is_refused() {
+    let topology = Topology { power: None, ..server(1) };
+    let error = Tide::new(&topology, false).unwrap_err().to_string();
+    assert!(error.contains("known what they draw"), "{error}");
+}

@@ -1,0 +1,217 @@
+//! Limits that are set while the twin runs: cores, frequency, packages' power, CPU time, drives'
+//! rates; and a meter that is late.
+
+use crate::common::job;
+use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::{Hertz, Nanos, Watts};
+use ebb_policy::{Control, Limits, Policy, Request, Signals};
+use ebb_trace::generate::{BuildContext, WorkloadSpec};
+use ebb_twin::outcome::{Observer, Sample};
+use ebb_twin::{Change, Profile, Run, run};
+
+/// A coordinator that does as the test says.
+struct Caps<F>(F);
+
+impl<F: FnMut(u64, &mut Request) + Send> Policy for Caps<F> {
+    fn name(&self) -> &'static str {
+        "caps"
+    }
+    fn owns(&self) -> &[Control] {
+        &[Control::CoreLimit]
+    }
+    fn step(&mut self, signals: &Signals, request: &mut Request) {
+        (self.0)(signals.now.0 / 500_000_000, request);
+    }
+}
+
+/// One period: requests and bytes completed, watts of the packages, of all, and by the meter;
+/// bytes written to each drive.
+#[derive(Debug, Default, Clone)]
+struct Seen {
+    completed: f64,
+    cpu: f64,
+    total: f64,
+    meter: Option<f64>,
+    written: Vec<u64>,
+    active: u16,
+}
+
+struct Watch(Vec<Seen>);
+
+impl Observer for Watch {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        let signals = sample.cycled.signals;
+        self.0.push(Seen {
+            completed: signals.io.completed.unwrap_or_default() as f64,
+            cpu: (sample.energy.cpu / sample.length).0,
+            total: (sample.energy.total() / sample.length).0,
+            meter: signals.power.total.map(|power| power.0),
+            written: signals.drives.iter().map(|d| d.written_bytes.unwrap_or_default()).collect(),
+            active: signals.groups[0].active.unwrap_or_default(),
+        });
+    }
+}
+
+/// `pass-10` with `changes` under one writer of `block` for each drive, for so many periods of
+/// 500 ms; `caps` is asked after each of them, and before the first.
+fn periods(
+    changes: &str,
+    block: &str,
+    count: u64,
+    caps: impl FnMut(u64, &mut Request) + Send + 'static,
+) -> Vec<Seen> {
+    let text = format!("name = 'x'\nsummary = 'x'\nbase = 'pass-10'\n{changes}");
+    let profile = Profile::parse(&text, "x.toml").unwrap();
+    let spec: WorkloadSpec = toml::from_str(&format!(
+        "name = 'fio'\n[[jobs]]\nname = 'fio'\nthreads = 1\nper_drive = true\n\
+         access = {{ block = '{block}', read = '0%' }}"
+    ))
+    .unwrap();
+    let (devices, capacity) = profile.volumes();
+    let context = BuildContext { devices, capacity_bytes: capacity.0, seed: 1 };
+    let native = Box::new(ebb_policy::cpu::Native);
+    let end = Some(Nanos::from_millis(500 * count));
+    let of = job(&profile, native, spec.build(&context).unwrap(), end);
+    let mut watch = Watch(Vec::new());
+    run(Run { coordinator: Some(Box::new(Caps(caps))), ..of }, &mut watch).unwrap();
+    watch.0
+}
+
+#[test]
+fn cores_and_frequency_are_capped_and_come_back() {
+    let seen = periods("", "4 KiB", 4, |period, request| match period {
+        1 => {
+            request.core_limit.ask(0, 3, "test:cap");
+            request.frequency_limit.ask(0, Hertz(1.0e9), "test:cap");
+        }
+        2 => {
+            request.core_limit.release(0);
+            request.frequency_limit.release(0);
+        }
+        _ => {}
+    });
+    let active: Vec<_> = seen.iter().map(|seen| seen.active).collect();
+    assert_eq!(active[..3], [8, 3, 8]);
+    assert!(seen[1].completed < 0.95 * seen[0].completed, "slower requests: {seen:?}");
+    assert!(seen[1].cpu < seen[0].cpu - 100.0, "{seen:?}");
+    assert!((seen[2].cpu / seen[0].cpu - 1.0).abs() < 0.01, "{seen:?}");
+}
+
+#[test]
+fn a_power_limit_acts_after_its_latency() {
+    let of = |latency: &str| {
+        let changes = format!("cpu.limit_latency = '{latency}'");
+        periods(&changes, "4 KiB", 4, |period, request| match period {
+            1 => request.package_limit.ask(0, Watts(120.0), "test:cap"),
+            2 => request.package_limit.release(0),
+            _ => {}
+        })
+    };
+    let (quick, slow) = (of("0 s"), of("250 ms"));
+    let (high, low) = (quick[0].cpu, quick[1].cpu);
+    assert!(low <= 120.0 && high > 180.0, "{quick:?}");
+    for middle in [&slow[1], &slow[2]] {
+        assert!((middle.cpu - 0.5 * (high + low)).abs() < 2.0, "{slow:?}");
+    }
+}
+
+#[test]
+fn cpu_time_is_cut_and_given_back() {
+    let seen = periods("cpu.resume = '0 s'", "4 KiB", 4, |period, request| match period {
+        1 => {
+            request.cpu_time.ask(0, 2.0, "test:cap");
+            request.cpu_period.ask(0, Nanos::from_millis(20), "test:cap");
+        }
+        2 => request.cpu_time.release(0),
+        _ => {}
+    });
+    let share = seen[1].completed / seen[0].completed;
+    assert!((share - 0.25).abs() < 0.03, "two cores' time of eight: {share}");
+    assert!(seen[1].cpu < seen[0].cpu - 40.0, "{seen:?}");
+    assert!((seen[2].completed / seen[0].completed - 1.0).abs() < 0.05, "{seen:?}");
+}
+
+#[test]
+fn one_drive_is_written_to_no_faster_than_its_limit() {
+    let seen = periods("", "128 KiB", 4, |period, request| match period {
+        1 => request.write_rate.ask(3, 50e6, "test:cap"),
+        2 => request.write_rate.release(3),
+        _ => {}
+    });
+    let written = |period: usize, drive: usize| seen[period].written[drive] as f64;
+    assert!((written(1, 3) / 25e6 - 1.0).abs() < 0.03, "{seen:?}");
+    for free in [written(0, 3), written(1, 4), written(2, 3)] {
+        assert!(free > 10.0 * 25e6, "{seen:?}");
+    }
+}
+
+/// A meter that is 700 ms late tells of a step in two readings.
+#[test]
+fn a_late_meter_tells_what_was() {
+    let seen = periods("board.meter_lag = '700 ms'", "4 KiB", 8, |period, request| {
+        if period == 3 {
+            request.core_limit.ask(0, 1, "test:cap");
+        }
+    });
+    assert_eq!(seen[1].meter, None, "nothing is known before the lag is over");
+    for now in 3..seen.len() {
+        let expected = 0.6 * seen[now - 1].total + 0.4 * seen[now - 2].total;
+        let meter = seen[now].meter.unwrap();
+        assert!((meter - expected).abs() < 0.01, "{now}: {meter} W of {expected} W");
+    }
+    assert!(seen[7].meter.unwrap() < seen[2].meter.unwrap() - 20.0);
+}
+
+/// Whether the guard has held anything to its own limit of the whole server, and watts by period.
+#[derive(Default)]
+struct Kept(Vec<f64>, bool);
+
+impl Observer for Kept {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        self.0.push((sample.energy.total() / sample.length).0);
+        let is_safe = |why: &str| ["guard:over-server-budget", "guard:no-meter"].contains(&why);
+        self.1 |= sample.cycled.in_force.held().any(|(.., why)| is_safe(why));
+    }
+}
+
+/// `tide` with a meter that is late, a budget that falls and rises, large and small writes: the
+/// budget is kept, and the guard has nothing to do.
+#[test]
+fn tide_keeps_a_budget_that_changes() {
+    for (block, lag) in [("128 KiB", "1 s"), ("4 KiB", "300 ms")] {
+        let text =
+            format!("name = 'x'\nsummary = 'x'\nbase = 'pass-10'\n[board]\nmeter_lag = '{lag}'\n");
+        let profile = Profile::parse(&text, "x.toml").unwrap();
+        let spec: WorkloadSpec = toml::from_str(&format!(
+            "name = 'fio'\n[[jobs]]\nname = 'fio'\nthreads = 2\nper_drive = true\n\
+             access = {{ block = '{block}', read = '0%' }}"
+        ))
+        .unwrap();
+        let (devices, capacity) = profile.volumes();
+        let context = BuildContext { devices, capacity_bytes: capacity.0, seed: 1 };
+        let settings = Settings::default();
+        let tide = make("tide", &profile.topology(), &settings).unwrap();
+        let native = Box::new(ebb_policy::cpu::Native);
+        let load = spec.build(&context).unwrap();
+        let of = job(&profile, native, load, Some(Nanos::from_secs(24)));
+        let change = |at, watts| Change {
+            at: Nanos::from_secs(at),
+            policy: None,
+            ssd_budget: None,
+            limit: None,
+            server_budget: Some(Watts(watts)),
+        };
+        let server_budget = Some(Watts(320.0));
+        let limits = Limits { server_budget, ..Limits::default() };
+        let changes = vec![change(10, 270.0), change(17, 320.0)];
+        let mut kept = Kept::default();
+        run(Run { coordinator: Some(tide), limits, changes, ..of }, &mut kept).unwrap();
+        let Kept(watts, held) = kept;
+        assert!(!held, "{block}: the guard had to act: {watts:?}");
+        for (period, drawn) in watts.iter().enumerate() {
+            let budget = if (20..34).contains(&period) { 270.0 } else { 320.0 };
+            assert!(*drawn <= 1.02 * budget, "{block}, period {period}: {drawn} of {budget} W");
+        }
+        assert!(watts[19] > watts[3] && watts[33] < watts[19], "{block}: {watts:?}");
+    }
+}
