@@ -13,7 +13,7 @@ pub fn server(drives: usize) -> Topology {
         entry: Nanos::ZERO,
         exit: Nanos::ZERO,
     };
-    let drive = DriveSpec { id: None, states: vec![state], limit: None, rotational: false };
+    let drive = DriveSpec { states: vec![state], ..DriveSpec::default() };
     let role = CoreRole::FrontEnd;
     Topology {
         groups: vec![GroupSpec { role, cores: 8, min_cores: 1, socket: None }],
