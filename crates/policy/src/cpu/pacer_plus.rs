@@ -31,8 +31,8 @@
 //! `B` follows from the bunch that took most in the last hour or so. Before one has come it is what
 //! would double the latency of a period's requests at half the capacity.
 //!
-//! In silence nothing is measured, and nobody waits: after five seconds of it cores go that no other
-//! work needs, as deep as the account allows. Before a baseline is known half of them may go.
+//! In silence nothing is measured, and nobody waits: after five seconds of it cores go that no
+//! other work needs, as deep as the account allows. Before a baseline is known half of them may go.
 //!
 //! PACER inside takes care of what it does not by itself (`pacer/care.rs`): it parks no more than
 //! half at a time, knows reads from writes, and saves only what the noise of the load lets it be
@@ -71,8 +71,8 @@ const AGE: Nanos = Nanos::from_secs(60);
 /// can save; deep ones take as long as a request does.
 pub const DRIVES: f64 = 0.1;
 
-/// Share of the capacity that stays in silence before a baseline is known. The guard parks no more than
-/// half at a time.
+/// Share of the capacity that stays in silence before a baseline is known. The guard parks no more
+/// than half at a time.
 const UNTRIED: f64 = 0.5;
 
 /// Time in which what the account has fades to 1/e, in seconds.
