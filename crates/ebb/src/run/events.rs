@@ -142,7 +142,7 @@ impl Tick {
 #[derive(Debug)]
 pub enum Event {
     /// A run on these parts begins.
-    Begun(Begun),
+    Begun(Box<Begun>),
     /// A cycle was done.
     Tick(Box<Tick>),
     /// Something came back between two cycles; the times of its decisions count from [`Begun::at`].

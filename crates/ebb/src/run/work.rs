@@ -118,13 +118,13 @@ impl<'a> Work<'a> {
             host.contact(state).iter().for_each(|t| out::note(format_args!("first contact: {t}")));
         }
         let before = Nanos::from_seconds(around.begun.elapsed().as_secs_f64());
-        around.stream.tell(Event::Begun(Begun {
+        around.stream.tell(Event::Begun(Box::new(Begun {
             at: before,
             topology: host.topology().clone(),
             would: !acts,
             profile: config.profile.clone(),
             missing: remarks.all,
-        }));
+        })));
         let core = Core::new(&Profile::load(&config.profile)?);
         let served = config.serve.map(Served::new).transpose()?;
         let read = state.is_none().then(pipe).flatten();
