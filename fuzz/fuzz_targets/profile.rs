@@ -61,6 +61,7 @@ fuzz_target!(|input: &[u8]| {
         Run {
             profile: &profile,
             policy,
+            coordinator: None,
             operator: None,
             limits: Limits::default(),
             ssd_budget: None,
