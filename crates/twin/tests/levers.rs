@@ -215,3 +215,18 @@ fn tide_keeps_a_budget_that_changes() {
         assert!(watts[19] > watts[3] && watts[33] < watts[19], "{block}: {watts:?}");
     }
 }
+
+/// A crowd brings back what the limits leave, between cycles too.
+#[test]
+fn a_recall_stays_within_the_limits() {
+    let most_active = |limit: u16| {
+        let seen = periods("", "128 KiB", 6, move |_, request| {
+            request.active_cores.ask(0, 1, "test:");
+            request.recall.ask(0, 1, "test:");
+            request.core_limit.ask(0, limit, "test:");
+        });
+        seen.iter().skip(2).map(|period| period.active).max().unwrap()
+    };
+    assert!(most_active(8) > 3, "there is no crowd");
+    assert!(most_active(3) <= 3);
+}

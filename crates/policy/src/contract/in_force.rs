@@ -269,12 +269,18 @@ impl InForce {
     /// Cores and frequency of `group`, within its limits.
     #[must_use]
     pub fn group(&self, group: usize) -> GroupSetting {
+        let active = self.active_cores.value(group).unwrap_or_default();
+        let frequency = self.frequency.value(group).unwrap_or_default();
+        self.limited(group, GroupSetting { active, frequency })
+    }
+
+    /// What the limits of `group` leave of a setting.
+    #[must_use]
+    pub fn limited(&self, group: usize, setting: GroupSetting) -> GroupSetting {
         let most = self.core_limit.value(group).unwrap_or(u16::MAX);
         let highest = self.frequency_limit.value(group).unwrap_or(Hertz(f64::INFINITY));
-        GroupSetting {
-            active: self.active_cores.value(group).unwrap_or_default().min(most),
-            frequency: self.frequency.value(group).unwrap_or_default().min(highest),
-        }
+        let GroupSetting { active, frequency } = setting;
+        GroupSetting { active: active.min(most), frequency: frequency.min(highest) }
     }
 
     /// Cores and frequency of every group.

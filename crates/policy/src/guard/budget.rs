@@ -171,5 +171,6 @@ pub fn check_server_budget(topology: &Topology, budget: Watts) -> Result<(), Pol
     let Some(least) = topology.least_power().filter(|_| budget.0.is_finite()) else {
         return PolicyError::unless(false, "server_budget", budget.0, valid);
     };
+    let least = Watts(least.0.ceil());
     if budget < least { Err(PolicyError::ServerBudget { budget, least }) } else { Ok(()) }
 }

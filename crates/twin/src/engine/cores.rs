@@ -78,7 +78,7 @@ struct Group {
     /// Queued and running on all of its cores.
     load: u32,
     /// Load of each active core above which all are taken back, and the frequency to take then.
-    recall: Option<(u32, Hertz)>,
+    recall: Option<(u32, GroupSetting)>,
     /// Active cores that take new work: those that wake from parking do so from `joined_at` on.
     taking: u16,
     joined_at: u64,

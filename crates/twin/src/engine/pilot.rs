@@ -2,8 +2,8 @@
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{
-    Applied, BackgroundMode, Control, Cycle, GroupSetting, InForce, IoSignals, Origin, Outcome,
-    Plant, Signal, Signals, Source,
+    Applied, BackgroundMode, Control, Cycle, InForce, IoSignals, Origin, Outcome, Plant, Signal,
+    Signals, Source,
 };
 
 use super::cores::CoreLimits;
@@ -45,9 +45,8 @@ impl Engine<'_> {
                 applied.set(Control::Frequency, group, Outcome::Refused);
             }
             self.cores.apply(&mut self.events, self.now, group, setting);
-            let all = GroupSetting { frequency: self.cores.highest_frequency(), ..setting };
-            let recalled = self.takes(group, all).0.frequency;
-            self.cores.set_recall(group, given.recall.value(group).map(|most| (most, recalled)));
+            let all = self.takes(group, given.limited(group, self.cores.all(group))).0;
+            self.cores.set_recall(group, given.recall.value(group).map(|most| (most, all)));
         }
         let limits = CoreLimits {
             power: given.package_limit.value(0),

@@ -1,7 +1,7 @@
 //! Brings cores back as soon as too many requests wait for those in use.
 
 use ebb_policy::GroupSetting;
-use ebb_policy::units::{Hertz, Nanos};
+use ebb_policy::units::Nanos;
 
 use super::super::events::{Event, Events};
 use super::{Cores, Group};
@@ -13,17 +13,27 @@ impl Cores {
         self
     }
 
-    /// Sets above which load of each active core all of a group come back, at which frequency.
-    pub(in super::super) fn set_recall(&mut self, group: usize, recall: Option<(u16, Hertz)>) {
-        self.groups[group].recall = recall.map(|(most, f)| (u32::from(most), f));
+    /// Everything of a group.
+    pub(in super::super) fn all(&self, group: usize) -> GroupSetting {
+        let active = self.groups[group].stage.cores;
+        GroupSetting { active, frequency: self.highest_frequency() }
+    }
+
+    /// Sets above which load of each active core what comes back of a group.
+    pub(in super::super) fn set_recall(
+        &mut self,
+        group: usize,
+        recall: Option<(u16, GroupSetting)>,
+    ) {
+        self.groups[group].recall = recall.map(|(most, all)| (u32::from(most), all));
     }
 
     /// Whether more wait for the cores in use of a group than are to.
     #[inline]
     pub(super) fn is_crowded(&self, group: usize) -> bool {
-        let Group { recall, active, asked, load, stage, .. } = &self.groups[group];
-        recall.is_some_and(|(most, highest)| {
-            (*active < stage.cores || *asked < highest)
+        let Group { recall, active, asked, load, .. } = &self.groups[group];
+        recall.is_some_and(|(most, all)| {
+            (*active < all.active || *asked < all.frequency)
                 && *load > most.saturating_mul(u32::from(*active))
         })
     }
@@ -48,9 +58,7 @@ impl Cores {
     /// What crowds one stage is on its way to the next: all come back.
     fn recall(&mut self, events: &mut Events, now: u64) {
         for index in 0..self.groups.len() {
-            let Group { stage, recall, .. } = &self.groups[index];
-            let Some((_, frequency)) = *recall else { continue };
-            let all = GroupSetting { active: stage.cores, frequency };
+            let Some((_, all)) = self.groups[index].recall else { continue };
             self.apply(events, now, index, all);
         }
     }
