@@ -32,7 +32,25 @@ impl Bench {
     }
 
     pub fn stated(tree: Tree, stated: &Stated, leave: Leave, holds: Held) -> Self {
-        let state = tempfile::tempdir().unwrap();
+        Self::started(tree, tempfile::tempdir().unwrap(), stated, leave, holds)
+    }
+
+    /// Killed, given back with what `then` happens, and started again.
+    pub fn started_again(self, then: impl FnOnce(&Tree)) -> Self {
+        self.restore();
+        let Self { tree, state, host } = self;
+        drop(host);
+        then(&tree);
+        Self::started(tree, state, &Stated::default(), Leave::Restore, Held::default())
+    }
+
+    fn started(
+        tree: Tree,
+        state: tempfile::TempDir,
+        stated: &Stated,
+        leave: Leave,
+        holds: Held,
+    ) -> Self {
         let host = Host::new(tree.with_drives(), stated, Control::ALL).unwrap();
         let mut bench = Self { tree, state, host };
         let folder = State::open(bench.state.path()).unwrap();

@@ -239,3 +239,107 @@ fn what_lacks_a_cpu_that_is_offline_waits_for_it() {
     bench.tree.put(online, ALL);
     assert_eq!((waits(&bench), bound(&bench.tree, 200).as_str()), (0, "5-6"));
 }
+
+/// Linux since 6.2, as far as tasks of `system.slice` and their CPUs go: it knows what each was
+/// bound to, and lets it run on what its group has of that.
+struct Since62 {
+    tasks: Vec<(u32, Vec<u16>)>,
+    /// What each may run on, as Linux said last.
+    said: Vec<Vec<u16>>,
+    online: Vec<u16>,
+}
+
+impl Since62 {
+    fn on(tree: &Tree, wishes: &[Vec<u16>]) -> Self {
+        tree.put("proc/sys/kernel/osrelease", "6.12.9-1-amd64");
+        let tasks: Vec<_> = (100..).zip(wishes.iter().cloned()).collect();
+        tasks.iter().for_each(|(number, wish)| task(tree, *number, 1, 0, &list(wish)));
+        Self { said: wishes.to_vec(), tasks, online: (0..16).collect() }
+    }
+
+    /// Takes in what was written, and tells the tasks.
+    fn runs(&mut self, tree: &Tree) {
+        for ((number, wish), said) in self.tasks.iter_mut().zip(&self.said) {
+            let is = ebb_host::cpus(&bound(tree, *number)).unwrap();
+            // Somebody has bound it.
+            if is != *said {
+                *wish = is;
+            }
+        }
+        let parked = parked(tree);
+        let mut effective = self.online.clone();
+        effective.retain(|cpu| !parked.contains(cpu));
+        // A group without a CPU of its own has those of the group above.
+        if effective.is_empty() {
+            effective.clone_from(&self.online);
+        }
+        tree.put("sys/devices/system/cpu/online", list(&self.online));
+        tree.put("sys/fs/cgroup/cpuset.cpus.effective", list(&self.online));
+        tree.put("sys/fs/cgroup/system.slice/cpuset.cpus.effective", list(&effective));
+        for ((number, wish), said) in self.tasks.iter().zip(&mut self.said) {
+            *said = wish.iter().copied().filter(|cpu| effective.contains(cpu)).collect();
+            if said.is_empty() {
+                said.clone_from(&effective);
+            }
+            bind(tree, *number, &list(said));
+        }
+    }
+
+    /// Somebody takes a CPU offline, one at a time: Linux does not show what a task has of those
+    /// that are. One that could run there alone is moved at once, and what it was bound to is
+    /// forgotten (`select_fallback_rq`).
+    fn takes(&mut self, tree: &Tree, cpu: u16) {
+        if self.online.len() == 16 {
+            self.online.retain(|one| *one != cpu);
+            for ((_, wish), said) in self.tasks.iter_mut().zip(&mut self.said) {
+                if *said == [cpu] {
+                    *wish = (0..16).collect();
+                }
+            }
+            self.runs(tree);
+        }
+    }
+}
+
+fn list(cpus: &[u16]) -> String {
+    cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Whatever is parked, taken offline by others, brought back and given back, tasks are bound
+    /// in the end to what their owners have bound them to.
+    #[test]
+    fn since_linux_6_2_nothing_that_a_task_was_bound_to_is_lost(
+        wishes in proptest::collection::vec(proptest::collection::btree_set(0..16_u16, 2..4), 1..5),
+        steps in proptest::collection::vec((0..4_u8, 1..16_u16), 1..16),
+    ) {
+        let wishes: Vec<Vec<u16>> = wishes.into_iter().map(Vec::from_iter).collect();
+        let tree = intel();
+        let mut linux = Since62::on(&tree, &wishes);
+        linux.runs(&tree);
+        let mut bench = Bench::new(tree);
+        for (what, number) in steps {
+            match what {
+                0 => linux.takes(&bench.tree, number),
+                1 => linux.online = (0..16).collect(),
+                2 => park(&mut bench, 8),
+                _ => bench = bench.started_again(|tree| linux.runs(tree)),
+            }
+            linux.runs(&bench.tree);
+            bench.host.follow();
+            park(&mut bench, number.div_ceil(2));
+            linux.runs(&bench.tree);
+        }
+        linux.online = (0..16).collect();
+        linux.runs(&bench.tree);
+        for _ in 0..2 {
+            bench.restore();
+            linux.runs(&bench.tree);
+        }
+        for ((_, is), wish) in linux.tasks.iter().zip(&wishes) {
+            prop_assert_eq!(is, wish);
+        }
+    }
+}

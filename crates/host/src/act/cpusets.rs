@@ -66,10 +66,6 @@ impl Cpusets {
         if self.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK) {
             return Ok(false);
         }
-        // CPUs may have come.
-        self.all.extend(usual(&self.sys));
-        self.all.sort_unstable();
-        self.all.dedup();
         let names = groups::below_root(&self.sys);
         let (sys, taken) = (&self.sys, &mut self.taken);
         let is_gone = |name: &str| !sys.has(format!("{CGROUPS}/{name}"));
@@ -155,6 +151,10 @@ impl Cpusets {
         steering: &mut Steering,
         now: Nanos,
     ) -> (Outcome, Option<String>) {
+        // CPUs may have come.
+        self.all.extend(usual(&self.sys));
+        self.all.sort_unstable();
+        self.all.dedup();
         if parked.is_empty() {
             return (self.release(steering, now), None);
         }

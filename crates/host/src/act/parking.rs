@@ -300,6 +300,9 @@ impl Parking {
         });
         let mut parked: Vec<u16> = Vec::new();
         let is_away = |core: &&Core| core.cpus.iter().all(|cpu| self.away.contains(cpu));
+        // Linux does not show which tasks are bound to a CPU that is offline: it is parked only once
+        // it has been back.
+        let is_whole = |core: &&&Core| !core.cpus.iter().any(|cpu| self.away.contains(cpu));
         // What has lost all of its CPUs needs none of the others.
         let is_here = |cpu: &u16| !self.away.contains(cpu);
         let needed = needed.into_iter().map(|own| Vec::from_iter(own.into_iter().filter(is_here)));
@@ -307,7 +310,7 @@ impl Parking {
         for (cores, asked) in self.groups.iter().zip(asked) {
             let here: Vec<_> = cores.iter().filter(|core| !is_away(core)).collect();
             let mut more = here.len().saturating_sub(usize::from(*asked));
-            for core in here.into_iter().rev() {
+            for core in here.iter().filter(is_whole).rev() {
                 let goes = |cpu: &u16| parked.contains(cpu) || core.cpus.contains(cpu);
                 if more > 0 && !needed.iter().any(|own| own.iter().all(goes)) {
                     parked.extend(&core.cpus);

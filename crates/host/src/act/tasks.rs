@@ -2,9 +2,10 @@
 //!
 //! When the CPUs of a control group change, by a write, a CPU that comes or goes, or the cpuset
 //! controller going on or off, Linux before 6.2 forgets what each task there was bound to: it may
-//! run on all CPUs of the group (`update_tasks_cpumask`; since 8f9ea86fdf99 in 6.2 a task's own
-//! wish is kept). So it is remembered here and on disk, kept meanwhile as far as the group has the
-//! CPUs, as later kernels do, and set back at the end.
+//! run on all CPUs of the group (`update_tasks_cpumask`). So it is remembered here and on disk, kept
+//! meanwhile as far as the group has the CPUs, and set back at the end. Since 8f9ea86fdf99 in 6.2
+//! Linux keeps a task's own wish itself, as long as one of its CPUs is there; whoever binds a task
+//! changes that wish. There it is bound only once Linux has forgotten it, and to all of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -64,12 +65,23 @@ pub fn usual(sys: &Sys) -> Vec<u16> {
     effective.or_else(|_| sys.cpus("sys/devices/system/cpu/online")).unwrap_or_default()
 }
 
+/// Whether this kernel keeps what tasks are bound to, whatever CPUs their groups get: Linux 6.2 and
+/// later. One that does not say which it is does not.
+fn keeps(sys: &Sys) -> bool {
+    let release = sys.text("proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
+    (next(), next()) >= (6, 2)
+}
+
 /// All of them.
 #[derive(Debug)]
 pub struct Tasks {
     sys: Sys,
     /// Whether those of the root group count, which no cpuset restricts.
     root: bool,
+    /// Whether Linux keeps what they are bound to.
+    kept: bool,
     /// The CPUs online.
     online: Vec<u16>,
     /// The CPUs that are anybody's where nothing is parked.
@@ -88,10 +100,10 @@ impl Tasks {
     #[must_use]
     pub fn of(sys: &Sys, saved: Vec<Bound>, root: bool) -> Self {
         let bound = saved.into_iter().map(|bound| (bound.task, bound)).collect();
-        let (sys, usual) = (sys.clone(), usual(sys));
+        let (sys, usual, kept) = (sys.clone(), usual(sys), keeps(sys));
         let (pinned, groups, online) = Default::default();
         let mut tasks =
-            Self { sys, root, online, active: usual.clone(), usual, bound, pinned, groups };
+            Self { sys, root, kept, online, active: usual.clone(), usual, bound, pinned, groups };
         tasks.begin();
         tasks
     }
@@ -186,6 +198,7 @@ impl Tasks {
             let forgotten = self.is_forgotten(&is, group.as_deref());
             let cpus = match forgotten || known.is_ours(&is) {
                 true => known.cpus.clone(),
+                false if self.kept => self.wish(known, &is, group.as_deref()),
                 false => text.clone(),
             };
             let now = if forgotten { known.now.clone() } else { text };
@@ -239,9 +252,28 @@ impl Tasks {
         self.is_everywhere(is) || group.is_some() && self.online(is) == self.online(&all)
     }
 
+    /// What a task is bound to that has `is` now, where Linux keeps that: what is shown of it is what
+    /// its group has of it.
+    fn wish(&mut self, bound: &Bound, is: &[u16], group: Option<&str>) -> String {
+        let mut own = cpus(&bound.cpus).unwrap_or_default();
+        let all = self.cpus_of(group);
+        let shown = |cpu: &&u16| all.contains(cpu);
+        // Somebody has bound it anew.
+        if !own.iter().any(|cpu| shown(&cpu)) || !own.iter().filter(shown).all(|c| is.contains(c)) {
+            return cpu_list(is);
+        }
+        own.extend(is);
+        own.sort_unstable();
+        own.dedup();
+        cpu_list(&own)
+    }
+
     /// Whether a task whose own CPUs are known may run on all of its group, for Linux has forgotten
-    /// them; all but a core that has just come, which it is told of a little later.
+    /// them; before 6.2 all but a core that has just come, which it is told of a little later.
     fn is_forgotten(&mut self, is: &[u16], group: Option<&str>) -> bool {
+        if self.kept {
+            return self.is_free(is, group);
+        }
         let all = self.cpus_of(group).to_vec();
         let lacks = self.online(&all).iter().filter(|cpu| !is.contains(cpu)).count();
         let others = self.online(is).iter().any(|cpu| !all.contains(cpu));
@@ -262,14 +294,10 @@ impl Tasks {
         own.map(usual).filter(|own: &Vec<u16>| !own.is_empty()).collect()
     }
 
-    /// Whether this kernel keeps what tasks are bound to, whatever CPUs their groups get: Linux 6.2
-    /// and later. One that does not say which it is does not.
+    /// Whether this kernel keeps what tasks are bound to.
     #[must_use]
     pub fn are_kept(&self) -> bool {
-        let release = self.sys.text("proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-        let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
-        (next(), next()) >= (6, 2)
+        self.kept
     }
 
     /// Whether nothing is parked that a task could be bound to.
@@ -299,7 +327,9 @@ impl Tasks {
             bound.group = self.group(&bound.task.to_string());
         }
         let mut all = self.cpus_of(bound.group.as_deref()).to_vec();
-        all.retain(|cpu| !parked.contains(cpu));
+        if !self.kept {
+            all.retain(|cpu| !parked.contains(cpu));
+        }
         left(bound, &all)
     }
 
@@ -333,14 +363,18 @@ impl Tasks {
         let task = bound.task.to_string();
         let Ok(is) = self.sys.bound(&task) else { return Ok(()) };
         let own = self.own(bound, parked);
-        if self.online(&is) != self.online(&own) {
-            let group = bound.group.as_deref();
-            let ours = self.is_forgotten(&is, group) || bound.is_ours(&is);
+        let group = bound.group.clone();
+        let forgotten = self.is_forgotten(&is, group.as_deref());
+        if self.kept && !forgotten {
+            bound.cpus = self.wish(bound, &is, group.as_deref());
+        } else if self.online(&is) != self.online(&own) {
+            let ours = forgotten || bound.is_ours(&is);
             let is_it = |stat: Stat| stat.start == bound.start && stat.policy != DEADLINE;
             if !ours || !Stat::of(&self.sys, &task).is_some_and(is_it) {
                 return Ok(());
             }
-            match self.sys.bind(&task, &own) {
+            let wish = cpus(&bound.cpus).filter(|_| self.kept);
+            match self.sys.bind(&task, wish.as_ref().unwrap_or(&own)) {
                 Err(Absent::Missing(_)) => return Ok(()),
                 result => result?,
             }
@@ -358,7 +392,7 @@ impl Tasks {
         let own = cpus(&bound.cpus).unwrap_or_default();
         let missing: Vec<_> = own.iter().copied().filter(|cpu| !is.contains(cpu)).collect();
         // Where none of its own was there, it has been given all others.
-        if missing.is_empty() && is.iter().all(|cpu| own.contains(cpu)) {
+        if (self.kept || missing.is_empty()) && is.iter().all(|cpu| own.contains(cpu)) {
             return Ok(());
         }
         let stayed = self.online(&missing);
