@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -123,8 +123,7 @@ pub(crate) fn remember(sys: &Sys, state: &Path) -> Result<(), StateError> {
     let text = fs::canonicalize(state).map_err(at(state))?.into_os_string().into_vec();
     let path = sys.path(FOLDER);
     let folder = owned::make(&path)?;
-    let put = |file: &mut File| file.write_all(&text);
-    owned::put(&folder, STATE, put).map_err(at(&path.join(STATE)))
+    owned::put(&folder, STATE, &text).map_err(at(&path.join(STATE)))
 }
 
 /// Forgets it, where it is no other than `state`.

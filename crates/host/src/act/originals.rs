@@ -2,8 +2,6 @@
 //! a later start, whose values would be Ebb's own.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -279,17 +277,16 @@ impl State {
     /// # Errors
     /// Where it cannot be written.
     pub fn put_other(&self, name: &str, text: &str) -> std::io::Result<()> {
-        owned::put(&self.folder, name, |file| file.write_all(text.as_bytes()))
+        owned::put(&self.folder, name, text.as_bytes())
     }
 
     fn write(&self, all: &Originals) -> Result<(), StateError> {
         assert_eq!(all.schema, SCHEMA, "what is saved is of this version");
         let path = self.path.join(FILE);
-        let write = |file: &mut File| {
-            serde_json::to_writer_pretty(&mut *file, all)?;
-            file.write_all(b"\n")
-        };
-        owned::put(&self.folder, FILE, write).map_err(|source| StateError::Io { path, source })
+        // At once: the writer of JSON writes each of its words.
+        let text = serde_json::to_string_pretty(all).map_err(std::io::Error::from);
+        let put = |text: String| owned::put(&self.folder, FILE, (text + "\n").as_bytes());
+        text.and_then(put).map_err(|source| StateError::Io { path, source })
     }
 }
 
@@ -393,7 +390,7 @@ mod tests {
         .unwrap();
         assert!(says(&state).unwrap_err().contains("not a regular file"));
         fs::remove_file(&file).unwrap();
-        File::create(&file).unwrap().set_len(1 << 40).unwrap();
+        fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert!(says(&state).unwrap_err().contains("longer than"));
     }
 

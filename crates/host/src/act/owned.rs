@@ -2,7 +2,7 @@
 //! Ebb, and nobody else can change them.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -153,20 +153,16 @@ pub fn read(folder: &OwnedFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>
     Ok(Some(bytes))
 }
 
-/// Puts what `write` writes on disk as `name` in `folder`, whole or not at all.
+/// Puts `text` on disk as `name` in `folder`, whole or not at all.
 ///
 /// # Errors
 /// Where it cannot be written; what was there is still there.
-pub fn put(
-    folder: &OwnedFd,
-    name: &str,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<()> {
+pub fn put(folder: &OwnedFd, name: &str, text: &[u8]) -> io::Result<()> {
     discard(folder, name)?;
     let new = unfinished(name);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(folder, &*new, flags, Mode::RUSR | Mode::WUSR)?);
-    write(&mut file)?;
+    file.write_all(text)?;
     file.sync_all()?;
     renameat(folder, &*new, folder, name)?;
     Ok(fsync(folder)?)
