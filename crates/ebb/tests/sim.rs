@@ -319,6 +319,42 @@ fn parts_with_drives_of_their_own_are_told_one_by_one() {
     assert_eq!(sum("drives"), 16.0);
 }
 
+/// Small reads beside large writes on the same drives: each part has its own latency, and the parts
+/// are all there is.
+#[test]
+fn parts_that_share_drives_have_latencies_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "mine.toml");
+    let part = |name: &str, depth: u32, block: &str, read: &str| {
+        format!(
+            "[[jobs]]\nname = \"{name}\"\nthreads = 2\ndepth = {depth}\n[jobs.access]\n\
+             block = \"{block}\"\nread = \"{read}\"\nrandom = 1.0\n"
+        )
+    };
+    let parts = part("small", 1, "4 KiB", "100%") + &part("large", 16, "128 KiB", "0%");
+    fs::write(&file, "name = \"mine\"\n".to_owned() + &parts).unwrap();
+    let args = ["sim", "--workload", &file, "--duration", "2 s", "--warmup", "500 ms"];
+    assert!(prints(&args).contains("small p99"));
+    let result = json(&[&args[..], &["--json"]].concat());
+    valid("sim-1", &result);
+    let run = &result["runs"][0];
+    let [small, large] = run["parts"].as_array().unwrap().as_slice() else { panic!("{run}") };
+    assert_eq!((&small["name"], &large["name"]), (&"small".into(), &"large".into()));
+    assert!(small.get("drives").is_none());
+    let of = |part: &Value, field: &str| part[field].as_f64().unwrap();
+    let mean = |part: &Value| of(&part["latency_us"], "mean");
+    for field in ["requests", "bytes"] {
+        assert_eq!(of(small, field) + of(large, field), of(run, field), "{field}");
+    }
+    let waited = |part: &Value| of(part, "requests") * mean(part);
+    assert!(((waited(small) + waited(large)) / waited(run) - 1.0).abs() < 1e-9);
+    // Little's law: two and 32 are under way.
+    for (part, depth) in [(small, 2.0), (large, 32.0)] {
+        let under_way = waited(part) * 1e-6 / of(run, "seconds");
+        assert!((under_way / depth - 1.0).abs() < 0.02, "{under_way} of {depth}");
+    }
+}
+
 #[test]
 fn jobs_on_a_server_with_disks_are_told_one_by_one_and_by_class() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use ebb_policy::QosClass;
 
+use crate::summary::Latency;
+
 /// What became of one file while it was read.
 #[derive(Debug, Clone, Serialize)]
 pub struct FileReport {
@@ -96,17 +98,25 @@ pub struct JobSummary {
     pub energy_joules: Option<f64>,
 }
 
-/// A part of a workload that has drives of its own.
+/// A part of a workload that has several.
 #[derive(Debug, Clone, Serialize)]
 pub struct PartSummary {
     /// Its name.
     pub name: String,
-    /// Its drives.
-    pub drives: u16,
-    /// Bytes that users read from and wrote to them.
+    /// Its requests; absent for the I/O of batch jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    /// Bytes that it read and wrote.
     pub bytes: u64,
+    /// Their latency; absent like `requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Latency>,
+    /// Its drives, where each part has drives of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drives: Option<u16>,
     /// Their energy.
-    pub drive_joules: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_joules: Option<f64>,
 }
 
 /// All jobs of one class: how its promises were kept.

@@ -170,7 +170,7 @@ pub struct RunSummary {
     /// Injected faults in the order in which they began; absent without `--faults`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<Vec<FaultLine>>,
-    /// Parts of the workload; absent where they share drives.
+    /// Parts of the workload, in its order, where it has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartSummary>,
     /// Jobs, in the order of the workload.

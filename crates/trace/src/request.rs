@@ -159,6 +159,11 @@ pub trait Source: Send {
     /// # Errors
     /// When the input is unreadable or malformed.
     fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError>;
+
+    /// The first stream of each part of the load, ascending; none where it has no parts.
+    fn parts(&self) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// A closed loop: each slot sends its next request when its last one completed.
@@ -170,6 +175,11 @@ pub trait Closed: Send {
     /// `at` is when it was to be sent. In the future (think time, an idle phase) it is sent then;
     /// in the past it has waited for a free slot (an arrival by a rate) and is sent at once.
     fn next(&mut self, slot: u32, now: Nanos) -> Option<Request>;
+
+    /// The first stream of each part of the load, ascending; none where it has no parts.
+    fn parts(&self) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// Where the requests of a run come from.
@@ -178,4 +188,15 @@ pub enum Workload {
     Open(Box<dyn Source>),
     /// By completion.
     Closed(Box<dyn Closed>),
+}
+
+impl Workload {
+    /// The first stream of each part of the load, ascending; none where it has no parts.
+    #[must_use]
+    pub fn parts(&self) -> Vec<u32> {
+        match self {
+            Self::Open(source) => source.parts(),
+            Self::Closed(clients) => clients.parts(),
+        }
+    }
 }

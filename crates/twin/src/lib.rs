@@ -21,6 +21,7 @@ pub mod windows;
 pub use drive_file::{DriveFile, DriveHeat};
 pub use engine::{AsHost, Change, Run, TwinError, run, run_to_trip};
 pub use outcome::{
-    Energy, JobTotal, Observer, Outcome, Sample, ThermalTotals, Trip, Unobserved, Weather,
+    Energy, JobTotal, Observer, Outcome, PartTotal, Sample, ThermalTotals, Trip, Unobserved,
+    Weather,
 };
 pub use profile::{Profile, ProfileError};

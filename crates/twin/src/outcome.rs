@@ -105,6 +105,32 @@ pub trait Observer {
 pub struct Unobserved;
 impl Observer for Unobserved {}
 
+/// What a part of the load came to.
+#[derive(Debug, Clone)]
+pub struct PartTotal {
+    /// Its requests completed.
+    pub requests: u64,
+    /// Bytes that they read and wrote.
+    pub bytes: u64,
+    /// Latency from when a client meant to send a request to its answer, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// Sum of latencies, for an exact mean.
+    pub latency_sum: u128,
+}
+
+impl PartTotal {
+    /// Nothing yet; its histogram is like another one.
+    pub(crate) fn new(like: &Histogram<u64>) -> Self {
+        Self { requests: 0, bytes: 0, latency: Histogram::new_from(like), latency_sum: 0 }
+    }
+
+    /// Exact mean latency in nanoseconds; 0 without requests.
+    #[must_use]
+    pub fn mean_latency(&self) -> f64 {
+        if self.requests == 0 { 0.0 } else { self.latency_sum as f64 / self.requests as f64 }
+    }
+}
+
 /// What a run came to.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -128,6 +154,8 @@ pub struct Outcome {
     pub latency_sum: u128,
     /// The same window by window.
     pub windows: Windows,
+    /// The parts of the load, in its order, where it has several.
+    pub parts: Vec<PartTotal>,
     /// Time during which the drives' measured power was over the SSD budget.
     pub over_budget: Nanos,
     /// Core time by what cores did.
@@ -333,6 +361,7 @@ impl Outcome {
             latency,
             latency_sum: 0,
             windows: Windows::default(),
+            parts: Vec::new(),
             over_budget: Nanos::ZERO,
             cores: CoreTime::default(),
             drives: vec![DriveTotal::default(); drives],

@@ -86,15 +86,23 @@ pub fn summary(result: &RunResult, budgeted: bool, faults: bool) -> RunSummary {
     }
 }
 
-/// What the drives of `part` did and drew.
-pub fn part(part: PartDevices, outcome: &Outcome) -> PartSummary {
-    let drives = || outcome.drives.iter().skip(part.first.into()).take(part.count.into());
-    PartSummary {
-        bytes: drives().map(|drive| drive.bytes).sum(),
-        drive_joules: drives().map(|drive| drive.energy.0).sum(),
-        name: part.name,
-        drives: part.count,
-    }
+/// What the `parts` of a load came to; with their drives where these are `apart`.
+pub fn parts((parts, apart): (Vec<PartDevices>, bool), outcome: &Outcome) -> Vec<PartSummary> {
+    let one = |(at, part): (usize, PartDevices)| {
+        let total = outcome.parts.get(at);
+        let all = outcome.drives.iter().skip(part.first.into()).take(part.count.into());
+        let drives = apart.then_some(all);
+        let on_drives = drives.clone().map(|all| all.map(|drive| drive.bytes).sum());
+        Some(PartSummary {
+            name: part.name,
+            requests: total.map(|total| total.requests),
+            bytes: total.map(|total| total.bytes).or(on_drives)?,
+            latency_us: total.map(|total| Latency::new(&total.latency, total.mean_latency())),
+            drives: drives.is_some().then_some(part.count),
+            drive_joules: drives.map(|all| all.map(|drive| drive.energy.0).sum()),
+        })
+    };
+    parts.into_iter().enumerate().filter_map(one).collect()
 }
 
 fn thermal(totals: &ThermalTotals) -> ThermalSummary {

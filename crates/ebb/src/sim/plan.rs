@@ -362,17 +362,18 @@ impl Plan {
         }
     }
 
-    /// The parts of a generated load, where each of several has drives of its own.
-    pub fn parts(&self) -> Vec<PartDevices> {
-        let Requests::Generated(spec) = &self.requests else { return Vec::new() };
+    /// The parts of a generated load that has several, and whether each has drives of its own.
+    pub fn parts(&self) -> (Vec<PartDevices>, bool) {
+        let Requests::Generated(spec) = &self.requests else { return (Vec::new(), false) };
         let drives = self.server.profile.drives.count;
         let mut parts = spec.parts(drives);
-        parts.sort_by_key(|part| part.first);
-        let apart = parts.windows(2).all(|pair| pair[0].first + pair[0].count <= pair[1].first);
-        if !apart || parts.len() < 2 || self.server.volumes().0 != drives {
+        if parts.len() < 2 {
             parts.clear();
         }
-        parts
+        let mut sorted: Vec<_> = parts.iter().map(|part| (part.first, part.count)).collect();
+        sorted.sort_unstable();
+        let apart = sorted.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
+        (parts, apart && self.server.volumes().0 == drives)
     }
 
     fn needs_maximum(&self) -> bool {

@@ -48,7 +48,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         }
         let (iops, counted) = (run.iops.unwrap_or_default(), result.outcome.span);
         RunSummary {
-            parts: plan.parts().into_iter().map(|p| outcome::part(p, &result.outcome)).collect(),
+            parts: outcome::parts(plan.parts(), &result.outcome),
             unsettled: plan.unsettled(&run.policy, iops, counted),
             ..run
         }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
-use ebb_record::parts::{ClassSummary, ThermalSummary};
+use ebb_record::parts::{ClassSummary, PartSummary, ThermalSummary};
 use ebb_record::verdict::ABOVE;
 use ebb_record::{RunSummary, Summary};
 
@@ -19,6 +19,9 @@ const FIRST: usize = 36;
 const FURTHER: usize = 16;
 /// Widest name of a policy on one line: a number and its change.
 const WIDEST: usize = 16;
+
+/// Parts of a load that are shown at most; JSON has all.
+const PARTS: usize = 6;
 
 /// What a reader of a closed loop's latencies must know.
 const CLOSED: &str = "closed loop: each client sends its next request when one is answered, so a \
@@ -279,6 +282,7 @@ fn rows(summary: &Summary) -> Vec<Row> {
     rows.push(row("latency p99, µs", Lower, |run| run.latency_us.p99));
     rows.push(row("latency p99.9, µs", Lower, |run| run.latency_us.p99_9));
     rows.push(row("latency max, µs", Neither, |run| run.latency_us.max));
+    rows.extend(parts(summary));
     if summary.runs.iter().any(|run| run.thermal.is_some()) {
         rows.extend(heat(energy_unit(summary)));
     }
@@ -296,6 +300,28 @@ fn rows(summary: &Summary) -> Vec<Row> {
         rows.push(row("caps at most, W", Neither, |run| run.most_capped_watts));
     }
     rows
+}
+
+/// Parts of the load.
+fn parts(summary: &Summary) -> Vec<Row> {
+    use Better::{Higher, Lower};
+    type Of = fn(&PartSummary, f64) -> Option<f64>;
+    let columns: [(&str, Better, Of); 3] = [
+        ("MB/s", Higher, |part, seconds| Some(part.bytes as f64 * 1e-6 / seconds)),
+        ("mean, µs", Lower, |part, _| part.latency_us?.mean),
+        ("p99, µs", Lower, |part, _| part.latency_us?.p99),
+    ];
+    let present = summary.runs.first().map(|run| run.parts.as_slice()).unwrap_or_default();
+    let present = if present.len() > PARTS { &[] } else { present };
+    let rows = present.iter().enumerate().flat_map(|(at, part)| {
+        columns.map(|(what, better, of)| Row {
+            name: format!("{} {what}", part.name),
+            better,
+            against: Against::Ratio,
+            value: Box::new(move |run| of(run.parts.get(at)?, run.seconds)),
+        })
+    });
+    rows.collect()
 }
 
 /// Temperatures, fans and throttling.

@@ -111,13 +111,15 @@ impl Arrivals {
 /// Several kinds merged in time order.
 pub(super) struct Open {
     parts: Vec<Arrivals>,
+    /// The first stream of each.
+    streams: Vec<u32>,
 }
 
 const BATCH: usize = 4096;
 
 impl Open {
-    pub(super) const fn new(parts: Vec<Arrivals>) -> Self {
-        Self { parts }
+    pub(super) const fn new(parts: Vec<Arrivals>, streams: Vec<u32>) -> Self {
+        Self { parts, streams }
     }
 }
 
@@ -131,5 +133,9 @@ impl Source for Open {
             }
         }
         Ok(())
+    }
+
+    fn parts(&self) -> Vec<u32> {
+        self.streams.clone()
     }
 }

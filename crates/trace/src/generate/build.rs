@@ -81,13 +81,13 @@ impl WorkloadSpec {
             let (first, part) = next(spec.streams(target.count));
             let place = self.place(&spec.name);
             let jobs = Jobs::new(spec, target, context.seed, part, first, end, place)?;
-            clients.add(jobs.slots(), Part::Jobs(jobs));
+            clients.add(first, jobs.slots(), Part::Jobs(jobs));
         }
         for spec in &self.rocksdb {
             let target = self.target(context, spec.drives, &spec.name)?;
             let (first, _) = next(Rocksdb::STREAMS);
             let instance = Rocksdb::new(spec, target, first, self.place(&spec.name))?;
-            clients.add((0..spec.depth).collect(), Part::Rocksdb(instance));
+            clients.add(first, (0..spec.depth).collect(), Part::Rocksdb(instance));
         }
         for spec in &self.readers {
             let target = self.target(context, spec.drives, &spec.name)?;
@@ -95,22 +95,23 @@ impl WorkloadSpec {
             let (first, part) = next(workers);
             let place = self.place(&spec.name);
             let readers = Readers::new(spec, target, context.seed, part, first, place)?;
-            clients.add((0..workers).collect(), Part::Readers(readers));
+            clients.add(first, (0..workers).collect(), Part::Readers(readers));
         }
         Ok(clients)
     }
 
     fn open(&self, context: &BuildContext, end: u64) -> Result<Open, GenerateError> {
-        let mut parts = Vec::new();
+        let (mut parts, mut streams) = (Vec::new(), Vec::new());
         let mut first = 0;
         for (part, spec) in self.arrivals.iter().enumerate() {
             let target = self.target(context, spec.drives, &spec.name)?;
             let place = self.place(&spec.name);
             let seed = context.seed;
             parts.push(Arrivals::new(spec, target, seed, part as u64, first, end, place)?);
+            streams.push(first);
             first += spec.streams;
         }
-        Ok(Open::new(parts))
+        Ok(Open::new(parts, streams))
     }
 
     /// The jobs of the workload, in the order of their parts.

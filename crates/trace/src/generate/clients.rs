@@ -17,6 +17,8 @@ pub(super) enum Part {
 /// All parts, each with its slots.
 pub(super) struct Clients {
     parts: Vec<Part>,
+    /// The first stream of each.
+    streams: Vec<u32>,
     /// Part of each slot, and its thread or worker there.
     slots: Vec<(u32, u32)>,
     end: u64,
@@ -24,11 +26,12 @@ pub(super) struct Clients {
 
 impl Clients {
     pub(super) const fn new(end: u64) -> Self {
-        Self { parts: Vec::new(), slots: Vec::new(), end }
+        Self { parts: Vec::new(), streams: Vec::new(), slots: Vec::new(), end }
     }
 
-    /// Adds a part; `slots` names the thread of each of its slots.
-    pub(super) fn add(&mut self, slots: Vec<u32>, part: Part) {
+    /// Adds a part whose streams begin at `first`; `slots` names the thread of each of its slots.
+    pub(super) fn add(&mut self, first: u32, slots: Vec<u32>, part: Part) {
+        self.streams.push(first);
         let index = self.parts.len() as u32;
         self.slots.extend(slots.into_iter().map(|thread| (index, thread)));
         self.parts.push(part);
@@ -50,5 +53,9 @@ impl Closed for Clients {
             Part::Readers(readers) => readers.next(thread, now.0),
         };
         (request.at.0 < self.end).then_some(request)
+    }
+
+    fn parts(&self) -> Vec<u32> {
+        self.streams.clone()
     }
 }

@@ -216,7 +216,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::io::{Io, Kind, NONE};
+    use super::super::io::{Io, Kind, NO_PART, NONE};
     use super::*;
     use crate::profile::DriveModel;
 
@@ -236,6 +236,7 @@ mod tests {
             slot: NONE,
             parts: 0,
             drive: 0,
+            part: NO_PART,
             op: Op::Read,
             kind: Kind::User,
             stage: 0,

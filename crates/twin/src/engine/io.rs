@@ -6,6 +6,9 @@ use ebb_trace::Op;
 /// No I/O, no parent, no slot.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// No part of the load.
+pub(super) const NO_PART: u16 = u16::MAX;
+
 /// Why an I/O exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -45,6 +48,8 @@ pub(super) struct Io {
     pub parts: u32,
     /// The drive it is for.
     pub drive: u16,
+    /// The part of the load that it belongs to; [`NO_PART`] where there are not several.
+    pub part: u16,
     /// What it does.
     pub op: Op,
     /// Why it exists.

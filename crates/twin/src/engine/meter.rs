@@ -9,9 +9,9 @@ use ebb_policy::units::{Joules, Nanos, Watts};
 use ebb_policy::{DriveSignals, IoSignals, PowerSignals};
 use ebb_trace::Op;
 
-use super::io::Io;
+use super::io::{Io, NO_PART};
 use super::latency::Latencies;
-use crate::outcome::{Energy, Outcome};
+use crate::outcome::{Energy, Outcome, PartTotal};
 use crate::profile::{Board, Profile, Psu};
 
 /// What a period's components drew that have meters of their own; in joules.
@@ -33,6 +33,8 @@ pub(super) struct Meter {
     latency_max: u64,
     /// Requests that arrived before are not counted.
     counted_from: u64,
+    /// The first stream of each part of the load, where there are several.
+    parts: Vec<u32>,
     /// Joules up to the end of each period that a late meter still has to tell of.
     passed: VecDeque<(u64, f64)>,
     /// Energy of the last period.
@@ -41,8 +43,13 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>) -> Self {
-        let drives = usize::from(profile.drives.count);
+    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>, mut parts: Vec<u32>) -> Self {
+        // Of one part all is told already.
+        if parts.len() < 2 {
+            parts.clear();
+        }
+        let mut outcome = Outcome::empty(histogram, usize::from(profile.drives.count));
+        outcome.parts = vec![PartTotal::new(&outcome.latency); parts.len()];
         Self {
             board: profile.board.clone(),
             psu: profile.psu.clone(),
@@ -50,9 +57,18 @@ impl Meter {
             latencies: Latencies::new(),
             latency_max: 0,
             counted_from: 0,
+            parts,
             passed: VecDeque::from([(0, 0.0)]),
             last: Joules(0.0),
-            outcome: Outcome::empty(histogram, drives),
+            outcome,
+        }
+    }
+
+    /// The part of the load that a stream belongs to.
+    pub(super) fn part(&self, stream: u32) -> u16 {
+        match self.parts.partition_point(|first| *first <= stream) {
+            0 => NO_PART,
+            after => (after - 1) as u16,
         }
     }
 
@@ -81,6 +97,12 @@ impl Meter {
                 total.requests += 1;
                 total.bytes += u64::from(bytes);
             }
+            if let Some(part) = self.outcome.parts.get_mut(usize::from(io.part)) {
+                part.requests += 1;
+                part.bytes += u64::from(bytes);
+                part.latency_sum += u128::from(latency);
+                part.latency.saturating_record(latency);
+            }
         }
     }
 
@@ -89,7 +111,9 @@ impl Meter {
         self.counted_from = now;
         let mut histogram = self.outcome.latency.clone();
         histogram.reset();
+        let parts = vec![PartTotal::new(&histogram); self.parts.len()];
         self.outcome = Outcome::empty(histogram, self.outcome.drives.len());
+        self.outcome.parts = parts;
     }
 
     /// Reports users' I/O of the period and starts the next one.

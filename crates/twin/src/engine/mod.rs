@@ -231,6 +231,7 @@ impl<'a> Engine<'a> {
         if let Some(operator) = run.operator {
             cycle = cycle.held(operator).map_err(refused)?;
         }
+        let parts = workload.parts();
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         if let Some(faults) = &run.faults {
@@ -269,7 +270,7 @@ impl<'a> Engine<'a> {
             jobs,
             governing,
             senses: run.senses.map(|how| Senses::new(how, profile, model, seed)),
-            meter: Meter::new(profile, histogram),
+            meter: Meter::new(profile, histogram, parts),
             in_force: InForce::new(&topology),
             opened: false,
             drawn: Energy::default(),

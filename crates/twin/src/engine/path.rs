@@ -4,7 +4,7 @@ use ebb_trace::{Op, Request};
 
 use super::background::Backlog;
 use super::events::Event;
-use super::io::{DriveCommand, Io, Kind, NONE, mix};
+use super::io::{DriveCommand, Io, Kind, NO_PART, NONE, mix};
 use super::jobs::FIRST_SLOT;
 use super::{Engine, TwinError};
 use crate::profile::Raid;
@@ -20,6 +20,7 @@ impl Engine<'_> {
         let offset = self.locate(request)?;
         self.meter.arrived();
         let key = self.key(request, slot);
+        let is_job = slot >= FIRST_SLOT && slot != NONE;
         let io = self.ios.insert(Io {
             arrival: request.at.0,
             sent: self.now,
@@ -31,6 +32,7 @@ impl Engine<'_> {
             slot,
             parts: 0,
             drive: request.device,
+            part: if is_job { NO_PART } else { self.meter.part(request.stream) },
             op: request.op,
             kind: Kind::User,
             stage: 0,
@@ -39,7 +41,7 @@ impl Engine<'_> {
         self.users_in_flight += 1;
         // A job's I/O does not leave the server.
         if let Some(network) = &mut self.network
-            && (slot < FIRST_SLOT || slot == NONE)
+            && !is_job
         {
             let at = network.arrival(request, key, self.now);
             self.events.push(at, Event::Arrived(io));
@@ -152,6 +154,7 @@ impl Engine<'_> {
             slot: NONE,
             parts: 0,
             drive,
+            part: NO_PART,
             op,
             kind: Kind::Part,
             stage: 0,
