@@ -35,16 +35,7 @@ impl Bench {
         Self::started(tree, tempfile::tempdir().unwrap(), stated, leave, holds)
     }
 
-    /// Killed, given back with what `then` happens, and started again.
-    pub fn started_again(self, then: impl FnOnce(&Tree)) -> Self {
-        self.restore();
-        let Self { tree, state, host } = self;
-        drop(host);
-        then(&tree);
-        Self::started(tree, state, &Stated::default(), Leave::Restore, Held::default())
-    }
-
-    fn started(
+    pub fn started(
         tree: Tree,
         state: tempfile::TempDir,
         stated: &Stated,

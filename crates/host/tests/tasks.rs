@@ -1,7 +1,7 @@
 //! Tasks that are bound to CPUs stay so, on kernels that forget it when control groups change
 //! (Linux before 6.2) and on those that do not.
 
-use ebb_host::RestoreOutcome;
+use ebb_host::{Held, Leave, RestoreOutcome, Stated};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -325,7 +325,15 @@ proptest! {
                 0 => linux.takes(&bench.tree, number),
                 1 => linux.online = (0..16).collect(),
                 2 => park(&mut bench, 8),
-                _ => bench = bench.started_again(|tree| linux.runs(tree)),
+                _ => {
+                    // Killed, given back, and started again.
+                    bench.restore();
+                    let Bench { tree, state, host } = bench;
+                    drop(host);
+                    linux.runs(&tree);
+                    let (stated, leave) = (Stated::default(), Leave::Restore);
+                    bench = Bench::started(tree, state, &stated, leave, Held::default());
+                }
             }
             linux.runs(&bench.tree);
             bench.host.follow();

@@ -21,8 +21,8 @@ use crate::rpc::{RUN, SERVE, client};
 /// connected see namespaces, paths and addresses change by themselves. Of `ebb run`: pause, resume,
 /// budget, tolerance and policy stand over its configuration, for a time or until they are cleared.
 /// What is changed lasts until the daemon ends; `ebb ctl save` keeps it, of `ebb serve`. Who may
-/// use the control socket may do all of this: root and the daemon's user, and of `ebb serve` a group
-/// that --control-group names.
+/// use the control socket may do all of this: root and the daemon's user, and a group that `ebb
+/// serve --control-group` names.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ebb ctl status

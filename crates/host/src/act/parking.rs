@@ -300,8 +300,8 @@ impl Parking {
         });
         let mut parked: Vec<u16> = Vec::new();
         let is_away = |core: &&Core| core.cpus.iter().all(|cpu| self.away.contains(cpu));
-        // Linux does not show which tasks are bound to a CPU that is offline: it is parked only once
-        // it has been back.
+        // Linux does not show which tasks are bound to a CPU that is offline: it is parked only
+        // once it has been back.
         let is_whole = |core: &&&Core| !core.cpus.iter().any(|cpu| self.away.contains(cpu));
         // What has lost all of its CPUs needs none of the others.
         let is_here = |cpu: &u16| !self.away.contains(cpu);

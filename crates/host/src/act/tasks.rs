@@ -2,10 +2,10 @@
 //!
 //! When the CPUs of a control group change, by a write, a CPU that comes or goes, or the cpuset
 //! controller going on or off, Linux before 6.2 forgets what each task there was bound to: it may
-//! run on all CPUs of the group (`update_tasks_cpumask`). So it is remembered here and on disk, kept
-//! meanwhile as far as the group has the CPUs, and set back at the end. Since 8f9ea86fdf99 in 6.2
-//! Linux keeps a task's own wish itself, as long as one of its CPUs is there; whoever binds a task
-//! changes that wish. There it is bound only once Linux has forgotten it, and to all of its own.
+//! run on all CPUs of the group (`update_tasks_cpumask`). So it is remembered here and on disk,
+//! kept meanwhile as far as the group has the CPUs, and set back at the end. Since 8f9ea86fdf99 in
+//! 6.2 Linux keeps a task's own wish itself, as long as one of its CPUs is there; whoever binds a
+//! task changes that wish. There it is bound only once Linux has forgotten it, and to all its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -252,8 +252,8 @@ impl Tasks {
         self.is_everywhere(is) || group.is_some() && self.online(is) == self.online(&all)
     }
 
-    /// What a task is bound to that has `is` now, where Linux keeps that: what is shown of it is what
-    /// its group has of it.
+    /// What a task is bound to that has `is` now, where Linux keeps that: what is shown of it is
+    /// what its group has of it.
     fn wish(&mut self, bound: &Bound, is: &[u16], group: Option<&str>) -> String {
         let mut own = cpus(&bound.cpus).unwrap_or_default();
         let all = self.cpus_of(group);
