@@ -17,6 +17,7 @@ mod interrupt;
 mod latency;
 mod load;
 mod manual;
+mod package;
 mod pages;
 mod paper;
 mod paper_here;
