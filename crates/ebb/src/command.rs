@@ -12,6 +12,7 @@ use ebb_trace::generate::{Rate, Share};
 
 use crate::characterise::CharacteriseArgs;
 use crate::ctl::CtlArgs;
+use crate::ledger::ReportArgs;
 use crate::load::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeArgs;
@@ -55,6 +56,8 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Show what a running `ebb run` or `ebb serve` does, why and since when.
     Status(StatusArgs),
+    /// Say what was taken and saved since a day, by the ledger of `ebb run`.
+    Report(ReportArgs),
     /// Change a running `ebb serve` or `ebb run` over its control socket.
     Ctl(CtlArgs),
     /// Compare parity with data in a RAID-5 array that no server has open.

@@ -48,7 +48,7 @@ pub fn report(error: &anyhow::Error, asked: bool) -> ExitCode {
     // Reading ends by an error then, which says nothing more.
     let ended = anyhow::Error::from(Interrupted);
     let error = if asked && error.chain().any(is_input) { &ended } else { error };
-    out::note(format_args!("error: {}", shown(&message(error))));
+    out::tell(out::Priority::Error, format_args!("error: {}", shown(&message(error))));
     ExitCode::from(code(error))
 }
 

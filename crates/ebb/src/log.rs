@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::out;
+use crate::out::{self, Priority};
 
 /// How important a message is; less important ones are not told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -36,6 +36,17 @@ impl Level {
     }
 }
 
+impl Level {
+    fn priority(self) -> Priority {
+        match self {
+            Self::Error => Priority::Error,
+            Self::Warning => Priority::Warning,
+            Self::Info => Priority::Info,
+            Self::Debug => Priority::Debug,
+        }
+    }
+}
+
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 
 /// Tells what is as important as `level` from now on.
@@ -52,7 +63,7 @@ pub fn level() -> Level {
 /// Tells `text`, if it is as important as what is told.
 pub fn tell(level: Level, text: impl Display) {
     if is_told(level) {
-        out::note(text);
+        out::tell(level.priority(), text);
     }
 }
 

@@ -16,6 +16,7 @@ mod input;
 mod interrupt;
 mod keys;
 mod latency;
+mod ledger;
 mod load;
 mod log;
 mod manual;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Paper(args) => paper::run(&args),
         Command::Serve(args) => serve::run(*args),
+        Command::Report(args) => ledger::run(&args),
         Command::Status(args) => status::show(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Scrub(args) => scrub::run(&args),

@@ -21,14 +21,15 @@ use crate::{out, output, profile, sim};
 
 /// Commands whose pages refer to one another.
 const RELATED: [&[&str]; 3] = [
-    &["run", "restore", "probe", "config"],
+    &["run", "report", "restore", "probe", "config"],
     &["sim", "trace", "paper", "characterise", "profile"],
     &["serve", "status", "ctl", "load", "replay", "scrub"],
 ];
 
 /// What of the file system commands read and write, beside what options name.
-const FILES: [(&str, &[(&str, &str)]); 5] = [
-    ("run", &[CONFIGURATION, STATE, LOCK]),
+const FILES: [(&str, &[(&str, &str)]); 6] = [
+    ("run", &[CONFIGURATION, STATE, LEDGER, LOCK]),
+    ("report", &[LEDGER]),
     ("restore", &[STATE, LOCK]),
     ("probe", &[CONFIGURATION, STATE]),
     ("config", &[CONFIGURATION]),
@@ -37,10 +38,11 @@ const FILES: [(&str, &[(&str, &str)]); 5] = [
 const CONFIGURATION: (&str, &str) =
     ("/etc/ebb/ebb.toml", "Configuration of ebb run; examples/ebb.toml lists all keys.");
 const STATE: (&str, &str) = ("/var/lib/ebb", "Original values of the settings that Ebb changed.");
+const LEDGER: (&str, &str) = ("/var/lib/ebb/ledger.sqlite", "Energy by the hour.");
 const LOCK: (&str, &str) = ("/run/ebb", "The lock of the Ebb that acts, one per machine.");
 
 /// Examples of commands whose help has none.
-const EXAMPLES: [(&str, &[&str]); 9] = [
+const EXAMPLES: [(&str, &[&str]); 10] = [
     (
         "sim",
         &[
@@ -50,6 +52,7 @@ const EXAMPLES: [(&str, &[&str]); 9] = [
         ],
     ),
     ("run", &["ebb run", "ebb run --apply --policy pacer+pacman --ssd-budget \"224 W\""]),
+    ("report", &["ebb report --since monday"]),
     ("restore", &["ebb restore", "ebb restore --forget nvme3"]),
     ("probe", &["ebb probe", "ebb probe --profile here.toml --measure"]),
     (

@@ -6,6 +6,7 @@
 
 //! Who controls a machine waits for no reader at all: see [`detach`].
 
+mod journal;
 mod queue;
 
 use std::fmt::Display;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 
+pub use journal::Priority;
 use queue::Queue;
 
 /// At the end of the process its log is waited for so long.
@@ -89,6 +91,17 @@ pub fn json(value: &impl Serialize) -> Result<()> {
 
 /// Prints a line on standard error, if anybody reads that.
 pub fn note(text: impl Display) {
+    tell(Priority::Notice, text);
+}
+
+/// The same of what is as important as `priority`.
+pub fn tell(priority: Priority, text: impl Display) {
+    let mark = priority.mark_error();
+    // Each line of it has its own.
+    let text = match mark {
+        "" => text.to_string(),
+        mark => mark.to_owned() + &text.to_string().replace('\n', &format!("\n{mark}")),
+    };
     let Some([_, errors]) = DETACHED.get() else {
         let _ = writeln!(io::stderr(), "{text}");
         return;

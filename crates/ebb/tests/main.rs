@@ -46,3 +46,4 @@ mod trace;
 #[path = "../../host/tests/tree.rs"]
 mod tree;
 mod trip;
+mod watching;

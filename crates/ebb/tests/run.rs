@@ -22,6 +22,7 @@ mod changes;
 mod control;
 mod jobs;
 mod kills;
+mod ledger;
 mod log;
 mod metrics;
 mod reactors;

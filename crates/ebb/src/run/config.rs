@@ -54,6 +54,9 @@ pub struct Config {
     /// Socket by which `ebb ctl` orders this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
+    /// Where to keep the ledger; an empty one keeps none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<PathBuf>,
     /// Time from one cycle to the next.
     pub period: Nanos,
     /// What to do where somebody else changes what Ebb has set.
@@ -201,6 +204,7 @@ impl Default for Config {
             serve: None,
             metrics: None,
             control: None,
+            ledger: None,
             period: PERIOD,
             contest: Contest::default(),
             profile: "generic-1u".to_owned(),
@@ -231,6 +235,12 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
     let text = String::deserialize(from)?;
     let wrong = |_| format!("\"{text}\": write ADDRESS:PORT, such as 127.0.0.1:9091");
     text.parse().map(Some).map_err(wrong).map_err(de::Error::custom)
+}
+
+/// A file in a folder that systemd has made for the service, and names in `variable`.
+fn of_service(variable: &str, file: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable).filter(|path| !path.is_empty())?;
+    Some(Path::new(&folder).join(file))
 }
 
 fn cpus(key: &str, list: &str) -> Result<Vec<u16>> {
@@ -427,8 +437,14 @@ impl Config {
 
     /// Where the control socket is, if there is one.
     pub fn control(&self) -> Option<PathBuf> {
-        let folder = || std::env::var_os("RUNTIME_DIRECTORY").filter(|path| !path.is_empty());
-        self.control.clone().or_else(|| Some(Path::new(&folder()?).join("run.sock")))
+        let own = || of_service("RUNTIME_DIRECTORY", "run.sock");
+        self.control.clone().or_else(own)
+    }
+
+    /// Where the ledger is, if there is one.
+    pub fn ledger(&self) -> Option<PathBuf> {
+        let own = || of_service("STATE_DIRECTORY", "ledger.sqlite");
+        self.ledger.clone().or_else(own).filter(|path| !path.as_os_str().is_empty())
     }
 
     /// The fans as stated.
@@ -497,6 +513,7 @@ mod tests {
                 && all.serve.is_some()
                 && all.metrics.is_some()
                 && all.control.is_some()
+                && all.ledger.is_some()
         );
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
         assert!(all.machine.reactors.is_some());

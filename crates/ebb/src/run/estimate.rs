@@ -267,6 +267,8 @@ pub struct Saved {
     time: Nanos,
     /// Energy that the cores would have taken besides: the bounds.
     energy: [Joules; 2],
+    /// What the last period added to it, where that is known.
+    last: Option<[Joules; 2]>,
     /// How much faster than its work needs each group's governor last let it run by itself.
     headroom: Vec<Option<f64>>,
 }
@@ -282,6 +284,7 @@ impl Saved {
         found: impl Fn(usize) -> Option<Governed<'a>>,
         signals: &Signals,
     ) {
+        self.last = None;
         let highest = topology.max_frequency();
         self.headroom.resize(topology.groups.len(), None);
         let mut saved = [Watts(0.0); 2];
@@ -323,16 +326,21 @@ impl Saved {
             *saved += core.dynamic(core.uncore, fastest) - core.dynamic(core.uncore, now);
         }
         self.time += signals.period;
-        self.energy[0] += saved[0] * signals.period;
-        self.energy[1] += saved[1] * signals.period;
+        let last = saved.map(|saved| saved * signals.period);
+        self.energy[0] += last[0];
+        self.energy[1] += last[1];
+        self.last = Some(last);
     }
 
     /// Mean power, at least and at most, of who `would` save it or has; none where none is known.
     pub fn range(&self, would: bool) -> Option<[Watts; 2]> {
-        let [below, above] = if would { WATCHED } else { ACTED };
-        let [least, most] = self.energy;
-        let wider = [least.0 - least.0.abs() * below, most.0 + most.0.abs() * above];
-        (self.time > Nanos::ZERO).then(|| wider.map(|energy| Joules(energy) / self.time))
+        let energy = wider(self.energy, would);
+        (self.time > Nanos::ZERO).then(|| energy.map(|energy| energy / self.time))
+    }
+
+    /// Energy that the last period saved, or would have, at least and at most.
+    pub fn last(&self, would: bool) -> Option<[Joules; 2]> {
+        self.last.map(|last| wider(last, would))
     }
 
     /// As a sentence; none where nothing is known.
@@ -349,6 +357,12 @@ impl Saved {
             "{head} {verb} {least:.1} to {most:.1} W of the cores' power; ebb-lab trial measures it"
         ))
     }
+}
+
+/// The bounds with what the truth may lie beyond them.
+fn wider([least, most]: [Joules; 2], would: bool) -> [Joules; 2] {
+    let [below, above] = if would { WATCHED } else { ACTED };
+    [Joules(least.0 - least.0.abs() * below), Joules(most.0 + most.0.abs() * above)]
 }
 
 /// The machine under a policy that only watches: what is decided is not done.

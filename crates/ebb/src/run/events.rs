@@ -9,7 +9,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use ebb_host::{Notice, Recalled};
-use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::units::{Joules, Nanos, Watts};
 use ebb_policy::{Applied, Cycled, InForce, Signals, Topology};
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +124,8 @@ pub struct Tick {
     pub late: Nanos,
     /// The mean saving since these parts began, at least and at most, where there is an estimate.
     pub saving: Option<[Watts; 2]>,
+    /// What this cycle's period has saved of it.
+    pub saved: Option<[Joules; 2]>,
 }
 
 impl Tick {

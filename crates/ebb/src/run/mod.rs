@@ -7,6 +7,7 @@ mod desk;
 mod estimate;
 mod events;
 mod latency;
+mod ledger;
 mod metrics;
 mod pages;
 mod remarks;
@@ -42,6 +43,7 @@ use config::Config;
 use control::Asker;
 use desk::Desk;
 use events::{Event, Stream};
+use ledger::Keeper;
 use signals::Signals;
 use work::{Around, Ended, Work};
 
@@ -79,6 +81,10 @@ pub struct RunArgs {
     /// as a service, run.sock in its RuntimeDirectory].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Keep a ledger of energy by the hour in this file, for `ebb report` [default: off; as a
+    /// service, ledger.sqlite in its StateDirectory].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
     /// End after this time [default: run until stopped].
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
@@ -107,6 +113,7 @@ impl RunArgs {
         config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
         config.metrics = self.metrics.or(config.metrics);
         config.control = self.control.clone().or(config.control);
+        config.ledger = self.ledger.clone().or(config.ledger);
         config.check().map_err(|wrong| wrong.error)?;
         if config.apply {
             let path = self.config.as_deref().unwrap_or(Path::new(config::FILE));
@@ -198,6 +205,10 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
     let board = Board::new();
     let stream = Stream::default().with(told::Teller::new(args.tell));
     let stream = stream.and_then(|stream| stream.with(board.clone()));
+    let stream = stream.and_then(|stream| match config.ledger() {
+        Some(file) => stream.with(Keeper::new(file)),
+        None => Ok(stream),
+    });
     let stream = stream.context("no thread to tell events with")?;
     let (mut desk, to) = Desk::new();
     if let Some(socket) = &mut socket {

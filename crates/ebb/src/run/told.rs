@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::events::{Begun, Event, Reader, Settings, State, Tick};
 use crate::log::{self, Level};
-use crate::out;
+use crate::out::{self, Priority};
 
 /// So many parts are named in a line, or one more; of others it says how many.
 const NAMED: usize = 3;
@@ -129,7 +129,10 @@ impl Teller {
                     let of = "standard output".to_owned();
                     line(to, &Shown::Notice { time_s, of, text })?;
                 }
-                false => writeln!(to, "{time_s:10.1} s  {text}")?,
+                false => {
+                    let mark = Priority::Warning.mark();
+                    writeln!(to, "{mark}{time_s:10.1} s  {text}")?;
+                }
             }
         }
         Ok(())
@@ -157,7 +160,10 @@ impl Teller {
             let of = place.to_string();
             match self.tell.json {
                 true => line(to, &Shown::Notice { time_s, of, text })?,
-                false => out::note(format_args!("{time_s:10.1} s  {of}: {text}")),
+                false => {
+                    let text = format_args!("{time_s:10.1} s  {of}: {text}");
+                    out::tell(Priority::Warning, text);
+                }
             }
         }
         if self.tell.samples {
@@ -166,16 +172,16 @@ impl Teller {
             let unix_s = tick.unix_s;
             line(to, &Shown::Sample { time_s, unix_s, values, modelled })?;
         }
-        let level = match tick.state {
-            State::Degraded(_) | State::Native(_) => Level::Warning,
-            _ => Level::Info,
+        let (level, priority) = match tick.state {
+            State::Degraded(_) | State::Native(_) => (Level::Warning, Priority::Warning),
+            _ => (Level::Info, Priority::Notice),
         };
         if tick.state != self.state && log::is_told(level) {
             self.state.clone_from(&tick.state);
             let state = &self.state.to_string();
             match self.tell.json {
                 true => line(to, &Shown::State { time_s, state })?,
-                false => writeln!(to, "{time_s:10.1} s  {state}")?,
+                false => writeln!(to, "{}{time_s:10.1} s  {state}", priority.mark())?,
             }
         }
         Ok(())
@@ -201,7 +207,7 @@ impl Teller {
             }
             (false, false) => {
                 entries.chunk_by(are_alike).try_for_each(|alike| self.text(to, alike))?;
-                Ok(writeln!(to, "{time_s:10.1} s  {text}")?)
+                Ok(writeln!(to, "{}{time_s:10.1} s  {text}", Priority::Info.mark())?)
             }
         }
     }
@@ -212,7 +218,7 @@ impl Teller {
         match self.tell.json {
             _ if !log::is_told(Level::Info) => Ok(()),
             true => line(to, &Shown::Summary { time_s, text }),
-            false => Ok(writeln!(to, "{time_s:10.1} s  {text}")?),
+            false => Ok(writeln!(to, "{}{time_s:10.1} s  {text}", Priority::Info.mark())?),
         }
     }
 
@@ -256,7 +262,11 @@ impl Teller {
             (true, Outcome::Changed) => "changed by another program".to_owned(),
             _ => format!("{from} -> {after} ({reason}{refused})"),
         };
-        Ok(writeln!(to, "{time_s:10.1} s  {would}{title}{part}: {what}")?)
+        let mark = match outcome {
+            Outcome::Done => Priority::Info,
+            Outcome::Refused | Outcome::Changed => Priority::Warning,
+        };
+        Ok(writeln!(to, "{}{time_s:10.1} s  {would}{title}{part}: {what}", mark.mark())?)
     }
 }
 

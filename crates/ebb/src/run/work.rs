@@ -262,6 +262,7 @@ impl<'a> Work<'a> {
             notices,
             late: Nanos::from_seconds(late.as_secs_f64()),
             saving: self.saved.range(would),
+            saved: self.saved.last(would),
         })));
         if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {
             self.say(format!("{}{text}", if would { "would set " } else { "" }));
@@ -321,12 +322,14 @@ impl<'a> Work<'a> {
             let Config { policy, machine, hold, leave, contest, job, .. } = config;
             let (owned, paces) = (registry::owned(policy).ok(), config.paces_reactors());
             let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone());
-            (owned, paces, told, config.metrics, config.control.clone())
+            let places = (config.control.clone(), config.ledger.clone());
+            (owned, paces, told, config.metrics, places)
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
-                "policies for other controls, machine, hold, leave, contest, job, metrics, control \
-                 and serve with machine.reactors need a new start (systemctl restart ebb)",
+                "policies for other controls, machine, hold, leave, contest, job, metrics, \
+                 control, ledger and serve with machine.reactors need a new start (systemctl \
+                 restart ebb)",
             ));
         }
         let orders = self.around.desk.orders().clone();

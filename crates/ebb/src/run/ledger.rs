@@ -1,0 +1,282 @@
+//! Keeps the ledger of a run: what each cycle has told of energy, added up by the hour.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ebb_policy::registry;
+use ebb_policy::table::SIGNALS;
+use ebb_policy::units::Nanos;
+use ebb_policy::{Domain, Unit};
+
+use super::events::{Event, Reader, Tick};
+use crate::ledger::{self, Amount, Amounts, Ledger, POSSIBLE, SAVED, SETTLING};
+use crate::out;
+
+/// What is told within this time waits in memory: so much a loss of power can cost, and a drive is
+/// not kept awake for it.
+const EVERY: Nanos = Nanos::from_secs(300);
+
+/// So many amounts wait for a full disk at most: days of them.
+const WAITING: usize = 1000;
+
+/// Adds to a ledger.
+pub struct Keeper {
+    file: PathBuf,
+    ledger: Option<Ledger>,
+    /// What waits, and the time that it is of.
+    amounts: Amounts,
+    waited: Nanos,
+    /// What was lost: amounts, and events that never got here.
+    lost: u64,
+    unheard: u64,
+    trouble: Option<String>,
+    parts: Parts,
+}
+
+/// What a run has begun with.
+#[derive(Default)]
+struct Parts {
+    begun: Nanos,
+    would: bool,
+    profile: String,
+    /// Requests completed since.
+    completed: u64,
+}
+
+impl Keeper {
+    /// Of the ledger in `file`, which is opened when there is something to add.
+    pub fn new(file: PathBuf) -> Self {
+        Self {
+            file,
+            ledger: None,
+            amounts: Amounts::new(),
+            waited: Nanos::ZERO,
+            lost: 0,
+            unheard: 0,
+            trouble: None,
+            parts: Parts::default(),
+        }
+    }
+
+    fn count(&mut self, tick: &Tick) {
+        let Tick { signals, settings, .. } = tick;
+        // The hour is the wall clock's; how long a cycle took is not.
+        let hour = (tick.unix_s / 3600.0).floor() as i64;
+        let seconds = signals.period.seconds();
+        let mut add = |of: &str, kind: &str, [least_j, most_j]: [f64; 2]| {
+            let key = (hour, of.to_owned(), kind.to_owned());
+            *self.amounts.entry(key).or_default() += Amount { seconds, least_j, most_j };
+        };
+        let powers = SIGNALS.iter().filter(|row| {
+            row.domain == Domain::Server && row.unit == Unit::Watts && row.name.ends_with("power")
+        });
+        for row in powers {
+            if let Some(watts) = (row.read)(signals, 0) {
+                let kind = signals.sources.of(row.signal, 0).origin.name();
+                add(row.name, kind, [watts * seconds; 2]);
+            }
+        }
+        let Parts { begun, would, profile, completed } = &mut self.parts;
+        *completed += signals.io.completed.unwrap_or_default();
+        if let Some(saved) = tick.saved {
+            let lasted = tick.at.saturating_sub(*begun);
+            let iops = *completed as f64 / lasted.seconds().max(seconds);
+            let stated = registry::Settings {
+                plf: settings.plf,
+                ssd_budget: settings.ssd_budget,
+                ..registry::Settings::default()
+            };
+            let settling = registry::settling(&settings.policy, &stated, iops);
+            let is_settled = settling.is_ok_and(|settling| lasted >= settling.after);
+            match (is_settled, *would) {
+                (false, _) => add(profile, SETTLING, [0.0; 2]),
+                (true, true) => add(profile, POSSIBLE, saved.map(|energy| energy.0)),
+                (true, false) => add(profile, SAVED, saved.map(|energy| energy.0)),
+            }
+        }
+        self.waited += signals.period;
+    }
+
+    /// Puts on the disk what waits. What cannot be put there waits on, as far as there is room.
+    fn commit(&mut self) {
+        self.waited = Nanos::ZERO;
+        if self.amounts.is_empty() {
+            return;
+        }
+        let done = match self.ledger.as_mut() {
+            Some(ledger) => ledger.add(&self.amounts),
+            None => Ledger::open(&self.file)
+                .and_then(|ledger| self.ledger.insert(ledger).add(&self.amounts)),
+        };
+        match done {
+            Ok(()) => {
+                self.amounts.clear();
+                if self.trouble.take().is_some() {
+                    self.say(&format!("is written again; {} amounts were lost", self.lost));
+                }
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &rusqlite::Error) {
+        // Another time it is opened anew.
+        self.ledger = None;
+        if ledger::is_broken(error) {
+            match ledger::set_aside(&self.file) {
+                Ok(aside) => {
+                    self.say(&format!("is broken ({error}): it is {} now", aside.display()));
+                    return self.commit();
+                }
+                Err(refused) => self.say(&format!("is broken and stays: {refused}")),
+            }
+        }
+        if self.amounts.len() > WAITING {
+            self.lost += self.amounts.len() as u64;
+            self.amounts.clear();
+        }
+        let error = error.to_string();
+        if self.trouble.as_ref() != Some(&error) {
+            self.say(&format!("cannot be written: {error}; nothing else depends on it"));
+            self.trouble = Some(error);
+        }
+    }
+
+    fn say(&self, text: &str) {
+        out::note(format_args!("the ledger {} {text}", self.file.display()));
+    }
+}
+
+impl Reader for Keeper {
+    fn hear(&mut self, event: &Arc<Event>, lost: u64) {
+        match &**event {
+            Event::Begun(begun) => {
+                self.parts = Parts {
+                    begun: begun.at,
+                    would: begun.would,
+                    profile: begun.profile.clone(),
+                    completed: 0,
+                };
+            }
+            Event::Tick(tick) => self.count(tick),
+            Event::Recalled(_) | Event::Summary { .. } => {}
+        }
+        if self.waited >= EVERY {
+            if lost > self.unheard {
+                self.unheard = lost;
+                self.say(&format!("lacks {lost} cycles: the machine was too busy"));
+            }
+            self.commit();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.commit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ebb_policy::units::{Joules, Watts};
+    use ebb_policy::{Applied, InForce, Signals, Topology};
+
+    use super::super::events::{Begun, Settings, State};
+    use super::*;
+
+    fn begun(would: bool) -> Arc<Event> {
+        let (topology, profile) = (Topology::default(), "generic-1u".to_owned());
+        let begun = Begun { at: Nanos::ZERO, topology, would, profile, missing: Vec::new() };
+        Arc::new(Event::Begun(Box::new(begun)))
+    }
+
+    /// Half a second at `at` seconds, with 100 W at the wall and 1 to 2 J saved.
+    fn tick(at: u64, unix_s: f64) -> Arc<Event> {
+        let topology = Topology::default();
+        let mut signals = Signals::new(&topology);
+        signals.period = Nanos::from_millis(500);
+        signals.power.total = Some(Watts(100.0));
+        let settings = Settings { policy: "pacer".to_owned(), plf: 0.2, ..Settings::default() };
+        Arc::new(Event::Tick(Box::new(Tick {
+            at: Nanos::from_secs(at),
+            unix_s,
+            settings: Arc::new(settings),
+            signals,
+            in_force: InForce::new(&topology),
+            applied: Applied::new(&topology),
+            state: State::Observing,
+            notices: Vec::new(),
+            late: Nanos::ZERO,
+            saving: None,
+            saved: Some([1.0, 2.0].map(Joules)),
+        })))
+    }
+
+    fn kept(file: &Path) -> Vec<(i64, String, f64)> {
+        let ledger = Ledger::read(file).unwrap();
+        let amounts = ledger.amounts(i64::MIN, i64::MAX).unwrap();
+        amounts.into_iter().map(|((hour, _, kind), one)| (hour, kind, one.most_j)).collect()
+    }
+
+    #[test]
+    fn a_clock_that_jumps_counts_nothing_twice_and_what_has_not_settled_has_no_energy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger");
+        let mut keeper = Keeper::new(file.clone());
+        keeper.hear(&begun(false), 0);
+        for (at, hour) in [(0, 10.0), (1, 500.0), (10_000, 10.5), (10_001, 9.9)] {
+            keeper.hear(&tick(at, 3600.0 * hour), 0);
+        }
+        // An end puts on the disk what waits.
+        assert!(!file.exists());
+        drop(keeper);
+        let is = |hour: i64, kind: &str, joules: f64| (hour, kind.to_owned(), joules);
+        assert_eq!(
+            kept(&file),
+            [
+                is(9, SAVED, 2.0),
+                is(9, "measured", 50.0),
+                is(10, SAVED, 2.0),
+                is(10, SETTLING, 0.0),
+                is(10, "measured", 100.0),
+                is(500, SETTLING, 0.0),
+                is(500, "measured", 50.0),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_written_waits_and_a_broken_ledger_is_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("new/ledger");
+        let mut keeper = Keeper::new(file.clone());
+        keeper.hear(&begun(true), 0);
+        let five_minutes = |keeper: &mut Keeper, from: u64| {
+            (from..from + 600).for_each(|at| keeper.hear(&tick(at, 3600.0), 0));
+        };
+        five_minutes(&mut keeper, 10_000);
+        assert!(keeper.trouble.is_some() && keeper.amounts.len() == 2);
+        std::fs::create_dir(file.parent().unwrap()).unwrap();
+        five_minutes(&mut keeper, 20_000);
+        assert!(keeper.trouble.is_none() && keeper.amounts.is_empty());
+        let both = [(1, POSSIBLE.to_owned(), 2400.0), (1, "measured".to_owned(), 60_000.0)];
+        assert_eq!(kept(&file), both);
+        // For days: it does not grow without end.
+        keeper.ledger = None;
+        keeper.file = folder.path().join("none/ledger");
+        for hour in 0..2000 {
+            keeper.hear(&tick(30_000, 3600.0 * f64::from(hour)), 0);
+            if hour % 100 == 0 {
+                keeper.commit();
+            }
+        }
+        assert!(keeper.amounts.len() <= WAITING + 200 && keeper.lost > 0);
+        std::fs::write(&file, [b'x'; 5000]).unwrap();
+        keeper.file = file.clone();
+        keeper.commit();
+        assert!(folder.path().join("new/ledger.broken").exists() && !kept(&file).is_empty());
+    }
+}
