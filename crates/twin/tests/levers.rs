@@ -145,14 +145,73 @@ fn one_drive_is_written_to_no_faster_than_its_limit() {
     }
 }
 
+/// What waited under a limit does not wait for longer than the limit is there.
+#[test]
+fn a_limit_that_is_lifted_holds_nothing_back() {
+    let seen = periods("cpu.resume = '0 s'", "4 KiB", 4, |period, request| match period {
+        1 => request.cpu_time.ask(0, 0.05, "test:cap"),
+        2 => request.cpu_time.release(0),
+        _ => {}
+    });
+    assert!(seen[1].completed < 0.02 * seen[0].completed, "{seen:?}");
+    assert!(seen[2].completed > 0.99 * seen[0].completed, "{seen:?}");
+    let seen = periods("", "128 KiB", 4, |period, request| match period {
+        1 => request.write_rate.ask(3, 1e5, "test:cap"), // The guard gives 1 MB/s: 130 ms each.
+        2 => request.write_rate.release(3),
+        _ => {}
+    });
+    let written = |period: usize| seen[period].written[3] as f64;
+    assert!(written(1) < 0.01 * written(0), "{seen:?}");
+    assert!(written(2) > 0.99 * written(0), "{seen:?}");
+}
+
+/// Requests that the cores alone hold up are served for as long as the cores may run.
+#[test]
+fn what_is_served_is_the_time_that_was_allowed() {
+    let times = [8.0, 0.7, 5.5, 0.05, 3.0, 7.0, 1.1, 0.4, 6.2];
+    let changes = "cpu.resume = '0 s'\ncpu.quota_period = '7 ms'\ncpu.random_order = 0";
+    let seen = periods(changes, "4 KiB", times.len() as u64, move |period, request| {
+        let time = times.get(period as usize).copied().unwrap_or(8.0);
+        request.cpu_time.ask(0, time, "test:cap");
+        let length = if period % 2 == 0 { 50 } else { 13 };
+        request.cpu_period.ask(0, Nanos::from_millis(length), "test:cap");
+    });
+    for (time, period) in times.iter().zip(&seen) {
+        let share = period.completed / seen[0].completed;
+        assert!((share - time / 8.0).abs() < 0.03, "{share} for {time} of 8 cores: {seen:?}");
+    }
+}
+
+/// A meter that tells means of a second sees no periods of a second.
+#[test]
+fn a_meter_that_averages_sees_no_stops() {
+    let seen = periods("board.meter_window = '1 s'", "4 KiB", 12, |period, request| {
+        if period == 1 {
+            request.cpu_time.ask(0, 4.0, "test:cap");
+            request.cpu_period.ask(0, Nanos::from_secs(1), "test:cap");
+        }
+    });
+    let (whole, half) = (seen[6].total, seen[7].total);
+    assert!((whole - half).abs() > 50.0, "cores run in one half of each second: {seen:?}");
+    for period in &seen[4..] {
+        let meter = period.meter.unwrap();
+        assert!((meter - 0.5 * (whole + half)).abs() < 1.0, "{meter} W: {seen:?}");
+    }
+}
+
 /// A meter that is 700 ms late tells of a step in two readings.
 #[test]
 fn a_late_meter_tells_what_was() {
-    let seen = periods("board.meter_lag = '700 ms'", "4 KiB", 8, |period, request| {
-        if period == 3 {
-            request.core_limit.ask(0, 1, "test:cap");
-        }
-    });
+    let seen = periods(
+        "board = { meter_lag = '700 ms', meter_window = '0 s' }",
+        "4 KiB",
+        8,
+        |period, request| {
+            if period == 3 {
+                request.core_limit.ask(0, 1, "test:cap");
+            }
+        },
+    );
     assert_eq!(seen[1].meter, None, "nothing is known before the lag is over");
     for now in 3..seen.len() {
         let expected = 0.6 * seen[now - 1].total + 0.4 * seen[now - 2].total;

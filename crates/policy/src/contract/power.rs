@@ -37,6 +37,9 @@ pub struct PowerModel {
     pub efficiency: f64,
     /// Seconds of service that a stop for want of CPU time costs in the long run.
     pub resume: f64,
+    /// Time of which the meter of the whole server tells the mean; the control period where it is
+    /// longer.
+    pub meter_window: Nanos,
     /// What a request costs the cores of each group.
     pub work: Vec<RequestWork>,
 }

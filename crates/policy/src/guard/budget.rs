@@ -1,7 +1,7 @@
 //! The total limit: what the whole server may draw, judged by its meter and by nothing learnt.
 //!
 //! ```text
-//!            over it, or without a believable meter, for longer than the meter's lag + 1 s
+//!   over it, or without a believable meter, for longer than the meter's lag and window + 1 s
 //!   followed ─────────────────────────────────────────────────────────────────────────► safe
 //!       ▲                                                                                │
 //!       └─────────────────── good for all of `recovery` ─────────────────────────────────┘
@@ -63,8 +63,9 @@ impl Budget {
         }
     }
 
-    /// One period: whether, and why, the safe setting must be in force.
-    pub(super) fn judge(&mut self, signals: &Signals) -> Option<&'static str> {
+    /// One period, with a meter that tells means of `mean`: whether, and why, the safe setting must
+    /// be in force.
+    pub(super) fn judge(&mut self, signals: &Signals, mean: Nanos) -> Option<&'static str> {
         let Some(limit) = self.limit.filter(|_| self.enforced) else {
             self.safe = None;
             return None;
@@ -78,7 +79,7 @@ impl Budget {
         self.over = exceeded.then(|| self.over.unwrap_or(read));
         let good = reading.is_some_and(|power| power <= limit);
         self.good = lasting(self.good, good, signals.period);
-        let window = age + WINDOW;
+        let window = age + mean + WINDOW;
         let long = |since: Nanos| signals.now.saturating_sub(since) >= window;
         if self.over.is_some_and(long) {
             self.safe = Some("guard:over-server-budget");

@@ -160,7 +160,8 @@ impl Guard {
     pub fn enforce(&mut self, request: &Request, signals: &Signals) -> &InForce {
         let distrust = self.trust.judge(&self.topology, signals);
         self.native = distrust.cores;
-        let safe = self.budget.judge(signals);
+        let mean = self.topology.power.as_ref().map_or(Nanos::ZERO, |power| power.meter_window);
+        let safe = self.budget.judge(signals, mean);
         budget::bound(&self.topology, request, safe, &mut self.in_force);
         for group in 0..self.topology.groups.len() {
             self.bound_cores(group, distrust.cores, request, signals.now);

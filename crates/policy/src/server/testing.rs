@@ -32,6 +32,7 @@ pub fn server(drives: usize) -> Topology {
             write: 3.3e-9,
             efficiency: 0.91,
             resume: 0.0,
+            meter_window: Nanos::ZERO,
             work: vec![RequestWork { cycles: 3000.0, per_byte: 25.0 / 1024.0, contention: 140e-9 }],
         }),
         ..Topology::default()

@@ -251,12 +251,16 @@ impl Tide {
         now
     }
 
-    /// The model's value of the period that ended at `at`, between those that are remembered.
-    fn remembered(&self, at: Nanos) -> Option<f64> {
-        let after = self.past.windows(2).find(|pair| pair[1].0 <= at && pair[0].0 > pair[1].0)?;
-        let ((t1, new), (t0, old)) = (after[0], after[1]);
-        let part = at.saturating_sub(t0).seconds() / t1.saturating_sub(t0).seconds();
-        (t0 > Nanos::ZERO).then_some(old + (new - old) * part.min(1.0))
+    /// The model's mean over the meter's window, or a period, that ended at `at`.
+    fn remembered(&self, at: Nanos, period: Nanos) -> Option<f64> {
+        let from = at.saturating_sub(self.model.meter_window.max(period));
+        let (mut sum, mut span) = (0.0, 0.0);
+        for pair in self.past.windows(2) {
+            let ((end, watts), (start, _)) = (pair[0], pair[1]);
+            let part = end.min(at).saturating_sub(start.max(from)).seconds();
+            (sum, span) = (sum + watts * part, span + part);
+        }
+        (span > 0.0 && self.past[0].0 >= at).then(|| sum / span)
     }
 
     /// Learns of the meter; whether it can be believed.
@@ -264,13 +268,14 @@ impl Tide {
         let lag = signals.sources.of(Signal::Power, 0).age;
         let cpu = signals.power.cpu.unwrap_or_default();
         let Some(total) = signals.power.total.filter(|total| *total >= cpu) else { return false };
-        let Some(then) = self.remembered(signals.now.saturating_sub(lag)) else { return false };
+        let at = signals.now.saturating_sub(lag);
+        let Some(then) = self.remembered(at, signals.period) else { return false };
         let last = self.last.filter(|(reading, _)| *reading == total);
         let (_, before) = *self.last.insert(last.unwrap_or((total, then)));
         if (then - before).abs() > STUCK * b {
             return false;
         }
-        let rest = Nanos(2 * lag.0) + signals.period;
+        let rest = Nanos(2 * lag.0) + signals.period.max(self.model.meter_window);
         if signals.now.saturating_sub(self.moved.1) <= rest && self.state != State::Boot {
             return true;
         }

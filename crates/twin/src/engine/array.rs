@@ -7,7 +7,7 @@ use ebb_trace::Op;
 use super::device::Device;
 use super::drive_queue::{Block, DriveQueue};
 use super::events::{Event, Events};
-use super::io::{DriveCommand, Io, Ios};
+use super::io::{DriveCommand, Io, Ios, Queue};
 use crate::hdd::Wear;
 use crate::profile::{DriveModel, Profile, Raid, RateLimit, usable};
 
@@ -20,9 +20,8 @@ pub(super) struct Array {
     drives: Vec<DriveQueue>,
     /// When each drive's rate limit has earned what was sent to it so far.
     earned: Vec<u64>,
-    /// Bytes a second that may be read from and written to each drive, and when they have earned
-    /// what was.
-    rates: Vec<[(Option<f64>, u64); 2]>,
+    /// How fast each drive may be read from and written to.
+    rates: Vec<[Rate; 2]>,
     /// Whether there is any such limit.
     rated: bool,
     spec: DriveSpec,
@@ -64,7 +63,7 @@ impl Array {
         Self {
             drives: (0..count as u64).map(drive).collect(),
             earned: vec![0; count],
-            rates: vec![[(None, 0); 2]; count],
+            rates: vec![[Rate::default(); 2]; count],
             rated: false,
             spec: model.spec(),
             limit: profile.drives.limit,
@@ -121,31 +120,61 @@ impl Array {
         }
         self.drives[usize::from(command.drive)].accept(now, command)
     }
-    /// Sends `io` to its drive as soon as the rate limit lets it pass.
+    /// Sends `io` to its drive as soon as its limit and then its rate let it pass.
     pub(super) fn submit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
-        let Io { drive, bytes, op, .. } = ios[io];
-        let mut at = now;
+        let Io { drive, bytes, .. } = ios[io];
         if let Some(limit) = &self.limit {
-            at = pass(&mut self.earned[usize::from(drive)], now, limit.time(bytes));
+            let at = pass(&mut self.earned[usize::from(drive)], now, limit.time(bytes));
+            if at > now {
+                return events.push(at, Event::Admitted(io));
+            }
         }
-        let (rate, earned) = &mut self.rates[usize::from(drive)][usize::from(op != Op::Read)];
-        if let Some(rate) = rate {
-            let time = f64::from(op.data(bytes)) / *rate * 1e9;
-            at = at.max(pass(earned, now, time as u64));
-        }
-        if at > now {
-            return events.push(at, Event::Admitted(io));
-        }
-        self.send(ios, events, now, io);
+        self.admit(ios, events, now, io);
     }
-    /// Sets how many bytes a second may be read from and written to each drive. What waits goes
-    /// when it was to.
-    pub(super) fn set_rates(&mut self, rates: impl Iterator<Item = [Option<f64>; 2]>) {
+    /// Sends `io`, which the limit of its drive lets pass, as soon as its rate does so too.
+    pub(super) fn admit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
+        let Io { drive, op, .. } = ios[io];
+        let way = u8::from(op != Op::Read);
+        let rate = &mut self.rates[usize::from(drive)][usize::from(way)];
+        if rate.limit.is_none() {
+            return self.send(ios, events, now, io);
+        }
+        rate.waiting.push(ios, io);
+        self.rated(ios, events, now, (drive, way));
+    }
+    /// Sends what the rate of a drive lets pass by now, and has an event tell of the next.
+    pub(super) fn rated(
+        &mut self,
+        ios: &mut Ios,
+        events: &mut Events,
+        now: u64,
+        (drive, way): (u16, u8),
+    ) {
+        while let Some(io) = self.rates[usize::from(drive)][usize::from(way)].next(ios, now) {
+            self.send(ios, events, now, io);
+        }
+        let rate = &mut self.rates[usize::from(drive)][usize::from(way)];
+        if !rate.waiting.is_empty() && rate.told != rate.earned {
+            rate.told = rate.earned;
+            events.push(rate.told, Event::Rated(drive, way));
+        }
+    }
+    /// Sets how many bytes a second may be read from and written to each drive. What waits is
+    /// held to the new rate from now on.
+    pub(super) fn set_rates(
+        &mut self,
+        ios: &mut Ios,
+        events: &mut Events,
+        now: u64,
+        rates: impl Iterator<Item = [Option<f64>; 2]>,
+    ) {
         self.rated = false;
-        for (own, rates) in self.rates.iter_mut().zip(rates) {
-            for ((own, _), rate) in own.iter_mut().zip(rates) {
-                *own = rate;
-                self.rated |= rate.is_some();
+        for (drive, limits) in rates.enumerate().take(self.rates.len()) {
+            for (way, limit) in limits.into_iter().enumerate() {
+                self.rated |= limit.is_some();
+                if self.rates[drive][way].change(now, limit) {
+                    self.rated(ios, events, now, (drive as u16, way as u8));
+                }
             }
         }
     }
@@ -268,6 +297,48 @@ impl Array {
     }
 }
 
+/// How fast a drive may be read from, or written to.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    /// Bytes a second.
+    limit: Option<f64>,
+    /// When it has earned what was sent so far.
+    earned: u64,
+    /// What waits for it, and the time of the last event that tells of it.
+    waiting: Queue,
+    told: u64,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { limit: None, earned: 0, waiting: Queue::EMPTY, told: 0 }
+    }
+}
+
+impl Rate {
+    /// The next of what waits, if it may pass.
+    fn next(&mut self, ios: &Ios, now: u64) -> Option<u32> {
+        if self.limit.is_some() && self.earned > now {
+            return None;
+        }
+        let io = self.waiting.pop(ios)?;
+        let bytes = f64::from(ios[io].op.data(ios[io].bytes));
+        let time = self.limit.map_or(0, |rate| (bytes / rate * 1e9) as u64);
+        pass(&mut self.earned, now, time);
+        Some(io)
+    }
+    /// Sets the limit; whether it is another one. What is not earned yet is earned at the new rate.
+    fn change(&mut self, now: u64, limit: Option<f64>) -> bool {
+        let before = std::mem::replace(&mut self.limit, limit);
+        if before != limit {
+            let left = self.earned.saturating_sub(now) as f64;
+            let slower = before.zip(limit).map_or(0.0, |(old, new)| old / new);
+            self.earned = self.earned.min(now) + (left * slower) as u64;
+        }
+        before != limit
+    }
+}
+
 /// When a command passes that takes `time` of a rate, which has `earned` those before.
 fn pass(earned: &mut u64, now: u64, time: u64) -> u64 {
     let at = now.max(*earned);
@@ -288,7 +359,61 @@ impl RateLimit {
 mod tests {
     use std::collections::HashSet;
 
+    use proptest::prelude::*;
+
+    use super::super::io::Kind;
+    use super::super::io::NONE;
     use super::*;
+
+    fn write(bytes: u32) -> Io {
+        Io {
+            arrival: 0,
+            sent: 0,
+            offset: 0,
+            bytes,
+            key: 0,
+            next: NONE,
+            parent: NONE,
+            slot: NONE,
+            parts: 0,
+            drive: 0,
+            op: Op::Write,
+            kind: Kind::User,
+            stage: 0,
+            old_read: false,
+        }
+    }
+
+    proptest! {
+        /// However the rate of a drive changes, what passes is what the rates allowed, within one
+        /// request; and all that waits passes at once when the limit is lifted.
+        #[test]
+        fn what_passes_is_what_the_rates_allowed(
+            changes in prop::collection::vec((1e5_f64..1e9, 1_u64..20_000_000), 1..20),
+        ) {
+            const BYTES: u32 = 128 * 1024;
+            let (mut ios, mut rate) = (Ios::default(), Rate::default());
+            for _ in 0..4000 {
+                let io = ios.insert(write(BYTES));
+                rate.waiting.push(&mut ios, io);
+            }
+            let (mut now, mut allowed, mut passed) = (0, 0.0, 0);
+            for (limit, length) in changes {
+                rate.change(now, Some(limit));
+                let until = now + length;
+                while rate.earned <= until {
+                    let at = rate.earned.max(now);
+                    passed += std::iter::from_fn(|| rate.next(&ios, at)).count();
+                }
+                (now, allowed) = (until, allowed + limit * length as f64 * 1e-9);
+                let most = allowed / f64::from(BYTES) + 1.0;
+                prop_assert!((passed as f64) < most + 1.0 && passed as f64 > most - 1.01);
+            }
+            prop_assert!(rate.change(now, None));
+            passed += std::iter::from_fn(|| rate.next(&ios, now)).count();
+            prop_assert_eq!(passed, 4000);
+        }
+    }
 
     #[test]
     fn every_chunk_has_its_own_place_and_parity_is_never_on_the_data() {

@@ -48,6 +48,8 @@ struct Core {
     active: bool,
     /// When it can start work: after unparking or a frequency change.
     ready_at: u64,
+    /// When what it runs ends; the end of time when it runs nothing, or a job.
+    ends: u64,
     /// When it last ran out of work.
     idle_since: u64,
     /// Up to when its time and energy are booked.
@@ -62,7 +64,7 @@ impl Core {
     /// There is no more work.
     #[inline]
     fn rest(&mut self, now: u64) {
-        (self.running, self.idle_since) = (NONE, now);
+        (self.running, self.ends, self.idle_since) = (NONE, u64::MAX, now);
         self.rests += 1;
     }
 }
@@ -195,6 +197,7 @@ impl Cores {
                 load: 0,
                 active: true,
                 ready_at: 0,
+                ends: u64::MAX,
                 idle_since: 0,
                 booked: 0,
                 busy: 0,
@@ -218,7 +221,7 @@ impl Cores {
             uncore: (0, 0.0),
         };
         this.ceiling = this.within(this.cpu.power_limit);
-        this.share_quota(0);
+        this.quota.share(this.sharers());
         let highest = this.highest_frequency();
         for group in 0..this.groups.len() {
             this.scale(group, highest);
@@ -322,8 +325,8 @@ impl Cores {
         let contended = stage.contention.0 * u64::from(active.saturating_sub(1));
         let service = (work.cycles * ns_per_cycle) as u64 + contended;
         core.running = work.io;
-        let end = self.quota.end(from.max(core.ready_at), service);
-        events.push(end, Event::CoreDone(index as u32));
+        core.ends = self.quota.end(from.max(core.ready_at), service);
+        events.push(core.ends, Event::CoreDone(index as u32));
     }
 
     /// The core finished: returns what it ran, and what it goes on with, users first.
@@ -471,7 +474,9 @@ impl Cores {
             group.joined_at = now + self.cpu.unpark_latency.0;
         }
         group.active = wanted as u16;
-        self.share_quota(now);
+        if self.quota.limits() {
+            self.retime(events, now, |_| {});
+        }
         if wanted > old {
             self.share(events, now, first, (old, wanted));
         }

@@ -36,6 +36,8 @@ pub(super) enum Event {
     Watch,
     /// The packages keep a new limit of their power.
     PowerLimit,
+    /// The rate of what is read (0) from or written (1) to this drive lets the next pass.
+    Rated(u16, u8),
 }
 
 impl Event {
@@ -57,6 +59,7 @@ impl Event {
             Self::Governor => 12 << 48,
             Self::Watch => 13 << 48,
             Self::PowerLimit => 14 << 48,
+            Self::Rated(drive, way) => 15 << 48 | u64::from(way) << 16 | u64::from(drive),
         }
     }
     fn unpack(bits: u64) -> Self {
@@ -76,7 +79,8 @@ impl Event {
             11 => Self::Room(low as u16),
             12 => Self::Governor,
             13 => Self::Watch,
-            _ => Self::PowerLimit,
+            14 => Self::PowerLimit,
+            _ => Self::Rated(low as u16, (low >> 16) as u8),
         }
     }
 }
@@ -304,6 +308,7 @@ mod tests {
             Event::Governor,
             Event::Watch,
             Event::PowerLimit,
+            Event::Rated(1023, 1),
         ];
         for event in all {
             assert_eq!(Event::unpack(event.pack()), event);

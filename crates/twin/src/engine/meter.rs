@@ -163,12 +163,19 @@ impl Meter {
     }
 
     /// What a meter tells at `now` that is `lag` late: the mean power over a period that ended so
-    /// long ago. Call it once per period.
-    pub(super) fn late(&mut self, now: u64, span: Nanos, lag: Nanos) -> Option<Watts> {
+    /// long ago, or over `window` where that is longer and as much has passed. Call it once per
+    /// period.
+    pub(super) fn late(
+        &mut self,
+        now: u64,
+        span: Nanos,
+        lag: Nanos,
+        window: Nanos,
+    ) -> Option<Watts> {
         let before = self.passed.back().map_or(0.0, |last| last.1);
         self.passed.push_back((now, before + self.last.0));
         let end = now.checked_sub(lag.0)?;
-        let from = end.checked_sub(span.0)?;
+        let from = end.checked_sub(span.0)?.min(end.saturating_sub(window.0));
         while self.passed.get(1).is_some_and(|(at, _)| *at <= from) {
             self.passed.pop_front();
         }

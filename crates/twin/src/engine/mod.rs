@@ -347,7 +347,7 @@ impl<'a> Engine<'a> {
     /// Carries out the next event.
     fn handle(&mut self) -> Result<(), TwinError> {
         match self.events.pop() {
-            Some(Event::CoreDone(core)) => {
+            Some(Event::CoreDone(core)) if self.cores.is_due(self.now, core) => {
                 let (io, next) = self.cores.done(&self.ios, &mut self.events, self.now, core);
                 if let Some(next) = next {
                     self.look_ahead(next);
@@ -381,7 +381,10 @@ impl<'a> Engine<'a> {
             Some(Event::Slice) => return self.slice(),
             Some(Event::Arrived(io)) => self.dispatch(io),
             Some(Event::Admitted(io)) => {
-                self.array.send(&mut self.ios, &mut self.events, self.now, io);
+                self.array.admit(&mut self.ios, &mut self.events, self.now, io);
+            }
+            Some(Event::Rated(drive, way)) => {
+                self.array.rated(&mut self.ios, &mut self.events, self.now, (drive, way));
             }
             Some(Event::Room(drive)) => {
                 self.array.room(&self.ios, &mut self.events, self.now, drive);
@@ -393,7 +396,7 @@ impl<'a> Engine<'a> {
             }
             Some(Event::Watch) => self.cores.look(&mut self.events, self.now),
             Some(Event::PowerLimit) => self.cores.keep_power(&mut self.events, self.now),
-            None => {}
+            Some(Event::CoreDone(_)) | None => {}
         }
         Ok(())
     }

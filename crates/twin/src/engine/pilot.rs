@@ -55,7 +55,8 @@ impl Engine<'_> {
         };
         self.cores.limit(&mut self.events, self.now, limits);
         let rates = given.read_rate.values().zip(given.write_rate.values());
-        self.array.set_rates(rates.map(|(read, write)| [read, write]));
+        let rates = rates.map(|(read, write)| [read, write]);
+        self.array.set_rates(&mut self.ios, &mut self.events, self.now, rates);
         if let Some(climate) = &self.climate {
             climate.refusals(applied);
         }
@@ -133,9 +134,9 @@ impl Engine<'_> {
             jobs.book_energy((start, length), before, self.drawn.total());
         }
         signals.power = self.meter.book(self.drawn, span, self.ssd_budget);
-        let lag = self.profile.board.meter_lag;
-        if lag > Nanos::ZERO {
-            signals.power.total = self.meter.late(self.now, span, lag);
+        let (lag, window) = (self.profile.board.meter_lag, self.profile.board.meter_window);
+        if lag.max(window) > Nanos::ZERO {
+            signals.power.total = self.meter.late(self.now, span, lag, window);
             let source = Source { age: lag, origin: Origin::Modelled };
             signals.sources.set(Signal::Power, 0, source);
         }

@@ -56,6 +56,18 @@ impl Quota {
         ((from / self.period + periods) * self.period + self.until(rest)).max(from + service)
     }
 
+    /// What is served of work between two times.
+    pub(super) fn between(&self, from: u64, to: u64) -> u64 {
+        if self.run == self.period {
+            return to - from;
+        }
+        let whole = self.served(self.run).max(1);
+        let until = |at: u64| {
+            at / self.period * whole + self.served((at % self.period).min(self.run)).min(whole)
+        };
+        until(to) - until(from)
+    }
+
     /// Service in the first `time` of a run: a core begins at a quarter of its pace, and what it
     /// has lost by time t comes to `resume` t / (t + 4/3 `resume`).
     fn served(&self, time: u64) -> u64 {
@@ -79,6 +91,8 @@ impl Quota {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -111,6 +125,32 @@ mod tests {
         ample.share(2);
         assert_eq!(ample.end(95 * MS, 10 * MS), 105 * MS);
         assert_eq!(ample.running(95 * MS, 105 * MS), 10 * MS);
+    }
+
+    proptest! {
+        /// However the quota changes, work ends when cores have run for as long as it takes.
+        #[test]
+        fn work_takes_the_time_that_was_allowed(
+            changes in prop::collection::vec((0.01_f64..1.2, 1_u64..40, 1_u64..90_000_000), 1..30),
+            service in 1_u64..300_000_000,
+        ) {
+            let start = Quota { period: MS, time: None, resume: 0.0, run: MS };
+            let (mut quota, mut now, mut ran) = (start, 0, 0);
+            let mut end = quota.end(0, service);
+            for (cores, period, gap) in changes {
+                if now + gap >= end {
+                    break;
+                }
+                ran += quota.running(now, now + gap);
+                now += gap;
+                let left = quota.between(now, end);
+                quota.set(Some(cores), Nanos::from_millis(period));
+                quota.share(1);
+                end = quota.end(now, left);
+            }
+            ran += quota.running(now, end);
+            prop_assert!(ran.abs_diff(service) <= 64, "ran for {ran} of {service} ns");
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ impl Profile {
         time("cpu", 0, "quota_period", cpu.quota_period)?;
         time("cpu", 0, "limit_latency", cpu.limit_latency)?;
         time("board", 0, "meter_lag", self.board.meter_lag)?;
+        time("board", 0, "meter_window", self.board.meter_window)?;
         for (index, stage) in self.stage.iter().enumerate() {
             time("stage", index, "contention", stage.contention)?;
         }

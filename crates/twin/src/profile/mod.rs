@@ -422,6 +422,9 @@ pub struct Board {
     /// How old the power of the whole server is when its meter tells it; 0 when absent.
     #[serde(default)]
     pub meter_lag: Nanos,
+    /// Time of which that meter tells the mean; the control period where it is longer.
+    #[serde(default)]
+    pub meter_window: Nanos,
 }
 
 /// Power supply: efficiency against load.
@@ -520,6 +523,7 @@ impl Profile {
             write: (write.0 + traffic) * 1e-9,
             efficiency: self.psu.efficiency(rest + cpu.uncore),
             resume: cpu.resume.seconds(),
+            meter_window: board.meter_window,
             work: work.collect(),
         }
     }

@@ -4,6 +4,7 @@ use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{CoreRole, GroupSetting};
 
 use super::super::events::{Event, Events};
+use super::super::quota::Quota;
 use super::Cores;
 
 /// Limits that are asked for; the profile's own where they are `None`.
@@ -15,18 +16,14 @@ pub(in super::super) struct CoreLimits {
 }
 
 impl Cores {
-    /// Carries out what is asked: the CPU time at once, where what runs ends as it was to; the
-    /// power after the packages' own latency.
+    /// Carries out what is asked: the CPU time at once, the power after the packages' own latency.
     pub(in super::super) fn limit(&mut self, events: &mut Events, now: u64, asked: CoreLimits) {
         let before = std::mem::replace(&mut self.limits, asked);
         if (before.time, before.period) != (asked.time, asked.period) {
-            for index in 0..self.cores.len() {
-                self.book(index, now);
-            }
             let lower = |a: f64, b: Option<f64>| b.map_or(a, |b| b.min(a));
             let time = asked.time.map(|time| lower(time, self.cpu.quota)).or(self.cpu.quota);
-            self.quota.set(time, asked.period.unwrap_or(self.cpu.quota_period));
-            self.share_quota(now);
+            let period = asked.period.unwrap_or(self.cpu.quota_period);
+            self.retime(events, now, |quota| quota.set(time, period));
         }
         if before.power != asked.power {
             events.push(now + self.cpu.limit_latency.0, Event::PowerLimit);
@@ -48,15 +45,38 @@ impl Cores {
         }
     }
 
-    /// Shares the quota among the cores that run now.
-    pub(super) fn share_quota(&mut self, now: u64) {
-        if !self.quota.limits() {
-            return;
-        }
+    /// Cores that share the quota.
+    pub(super) fn sharers(&self) -> usize {
+        let stages = self.groups.iter().filter(|group| group.stage.role != CoreRole::Compute);
+        stages.map(|group| usize::from(group.active)).sum()
+    }
+
+    /// Changes the quota, and shares it among the cores in use. What is left of the work that
+    /// cores run goes on under the new one.
+    pub(super) fn retime(&mut self, events: &mut Events, now: u64, set: impl Fn(&mut Quota)) {
         for index in 0..self.cores.len() {
             self.book(index, now);
         }
-        let stages = self.groups.iter().filter(|group| group.stage.role != CoreRole::Compute);
-        self.quota.share(stages.map(|group| usize::from(group.active)).sum());
+        let mut quota = self.quota.clone();
+        set(&mut quota);
+        quota.share(self.sharers());
+        for (index, core) in self.cores.iter_mut().enumerate() {
+            if core.ends == u64::MAX {
+                continue;
+            }
+            let left = self.quota.between(now, core.ends);
+            let end = quota.end(now, left);
+            if end != core.ends {
+                core.ends = end;
+                events.push(end, Event::CoreDone(index as u32));
+            }
+        }
+        self.quota = quota;
+    }
+
+    /// Whether a core is to finish what it runs now: its end may have moved.
+    #[inline]
+    pub(in super::super) fn is_due(&self, now: u64, index: u32) -> bool {
+        self.cores[index as usize].ends == now
     }
 }
