@@ -233,14 +233,14 @@ fn a_command_meters_and_one_that_says_nothing_is_an_error() {
     let (trace, target) = (small_trace(folder.path()), folder.path().to_str().unwrap());
     let wrap = ["--beyond", "wrap", "--size", "8MiB", "--sample", "20 ms", &trace, target];
     for command in ["echo 50", "while :; do echo 50 W; sleep 0.02; done"] {
-        let slowly = ["--meter-command", command, "--rate-scale", "0.25"];
+        let slowly = ["--meter-command", command, "--rate-scale", "0.1"];
         let report = replay(&[&slowly, &wrap[..]].concat());
         let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
         assert!((watts - 50.0).abs() < 1e-6, "{command}: {report}");
     }
     // A decimal comma is read where a semicolon divides, and refused where a comma may divide.
     let comma = "while :; do echo \"$(date +%s,%N);35,4\"; sleep 0.02; done";
-    let slowly = ["--meter-command", comma, "--rate-scale", "0.25"];
+    let slowly = ["--meter-command", comma, "--rate-scale", "0.1"];
     let report = replay(&[&slowly, &wrap[..]].concat());
     let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
     assert!((watts - 35.4).abs() < 1e-6, "{report}");

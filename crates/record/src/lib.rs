@@ -6,6 +6,7 @@
 //! than is sensed of it (the twin knows the truth) adds [`Column`]s of its own in the same terms.
 
 pub mod column;
+pub mod latency;
 pub mod log;
 pub mod parts;
 pub mod recorder;

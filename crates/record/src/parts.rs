@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use ebb_policy::QosClass;
 
-use crate::summary::Latency;
+use crate::latency::Latency;
 
 /// What became of one file while it was read.
 #[derive(Debug, Clone, Serialize)]

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use ebb_policy::units::Nanos;
-use hdrhistogram::Histogram;
 
+use crate::latency::Latency;
 use crate::parts::{
     ClassSummary, DiskSummary, FaultLine, FileReport, JobSummary, PartSummary, ThermalSummary,
     TripLine,
@@ -182,40 +182,6 @@ pub struct RunSummary {
     /// What hard disks did; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disks: Option<DiskSummary>,
-}
-
-/// Latencies in microseconds; quantiles to 3 digits.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Latency {
-    /// Exact arithmetic mean.
-    pub mean: Option<f64>,
-    /// Median.
-    pub p50: Option<f64>,
-    /// 99th percentile.
-    pub p99: Option<f64>,
-    /// 99.9th percentile.
-    pub p99_9: Option<f64>,
-    /// Largest.
-    pub max: Option<f64>,
-}
-
-impl Latency {
-    /// The quantiles of `histogram`, in nanoseconds, beside the exact mean.
-    #[must_use]
-    pub fn new(histogram: &Histogram<u64>, mean_nanos: f64) -> Self {
-        if histogram.is_empty() {
-            return Self::default();
-        }
-        let micros = |nanos: u64| Some(nanos as f64 * 1e-3);
-        let quantile = |q: f64| micros(histogram.value_at_quantile(q));
-        Self {
-            mean: Some(mean_nanos * 1e-3),
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            p99_9: quantile(0.999),
-            max: micros(histogram.max()),
-        }
-    }
 }
 
 impl RunSummary {

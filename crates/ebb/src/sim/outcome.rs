@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use ebb_policy::units::Nanos;
 use ebb_record::RunSummary;
+use ebb_record::latency::Latency;
 use ebb_record::parts::{
     ClassSummary, DiskSummary, FaultLine, JobSummary, PartSummary, ThermalSummary, TripLine,
 };
-use ebb_record::summary::Latency;
 use ebb_trace::generate::PartDevices;
 use ebb_twin::faults::FaultEvent;
 use ebb_twin::windows::Windows;

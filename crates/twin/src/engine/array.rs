@@ -361,8 +361,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::io::Kind;
-    use super::super::io::NONE;
+    use super::super::io::{Kind, NO_PART, NONE};
     use super::*;
 
     fn write(bytes: u32) -> Io {
@@ -377,6 +376,7 @@ mod tests {
             slot: NONE,
             parts: 0,
             drive: 0,
+            part: NO_PART,
             op: Op::Write,
             kind: Kind::User,
             stage: 0,

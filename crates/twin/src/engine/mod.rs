@@ -231,7 +231,6 @@ impl<'a> Engine<'a> {
         if let Some(operator) = run.operator {
             cycle = cycle.held(operator).map_err(refused)?;
         }
-        let parts = workload.parts();
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         if let Some(faults) = &run.faults {
@@ -248,8 +247,7 @@ impl<'a> Engine<'a> {
             events.push(0, Event::Slice);
         }
         let governing = Governing::new(profile, &mut events);
-        let cache = profile.cache.as_ref();
-        let until = duration.map_or(NEVER, |duration| duration.0);
+        let (cache, until) = (profile.cache.as_ref(), duration.map_or(NEVER, |until| until.0));
         let engine = Self {
             now: 0,
             period_start: 0,
@@ -257,6 +255,7 @@ impl<'a> Engine<'a> {
             warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
+            meter: Meter::new(profile, histogram, workload.parts()),
             supply: Supply::start(workload, until, &mut events, &mut due)?,
             due,
             events,
@@ -270,7 +269,6 @@ impl<'a> Engine<'a> {
             jobs,
             governing,
             senses: run.senses.map(|how| Senses::new(how, profile, model, seed)),
-            meter: Meter::new(profile, histogram, parts),
             in_force: InForce::new(&topology),
             opened: false,
             drawn: Energy::default(),
