@@ -239,6 +239,8 @@ fn dpkg_keeps_state_and_configuration_until_it_purges() {
     fs::write(root.join("etc/ebb/ebb.toml"), own).unwrap();
     fs::create_dir_all(root.join("var/lib/ebb")).unwrap();
     fs::write(root.join("var/lib/ebb/originals"), "").unwrap();
+    fs::create_dir_all(root.join("var/lib/ebb-serve")).unwrap();
+    fs::write(root.join("var/lib/ebb-serve/disk.img"), "users' data").unwrap();
     let kept = || {
         let text = fs::read_to_string(root.join("etc/ebb/ebb.toml")).unwrap();
         text == own && there("/var/lib/ebb/originals")
@@ -249,4 +251,5 @@ fn dpkg_keeps_state_and_configuration_until_it_purges() {
     assert!(kept() && !there("/usr/bin/ebb"));
     dpkg(&stage, &["--purge", "ebb"]);
     assert!(!there("/etc/ebb") && !there("/var/lib/ebb"));
+    assert!(there("/var/lib/ebb-serve/disk.img"), "what users have stored is theirs");
 }
