@@ -109,13 +109,14 @@ fn a_pause_gives_everything_back_and_a_run_that_resumes_acts() {
 #[test]
 fn an_order_stands_over_the_configuration_until_it_ends() {
     let bench = Bench::start(&[]);
-    let said = bench.done(&["tolerance", "set", "50%", "--for", "2 s"]);
+    let said = bench.done(&["tolerance", "set", "50%", "--for", "8 h"]);
     assert!(said.contains("50.0 %"), "{said}");
     let status = bench.until(|status| status["plf"] == 0.5);
     assert_eq!(status["orders"][0]["what"], "tolerance 50.0 %");
     assert!(status["orders"][0]["ends_s"].as_f64() > status["uptime_s"].as_f64(), "{status:#}");
     let text = prints(&["status", "--socket", &bench.socket]);
     assert!(text.contains("by ebb ctl: tolerance 50.0 %"), "{text}");
+    bench.done(&["tolerance", "set", "40%", "--for", "1 s"]);
     bench.until(|status| status["plf"] == 0.2);
     bench.done(&["budget", "set", "90 W"]);
     bench.until(|status| status["ssd_budget_w"] == 90.0);
