@@ -90,20 +90,34 @@ impl Meter {
             self.outcome.reads += u64::from(op == Op::Read);
             self.outcome.bytes += u64::from(bytes);
             self.outcome.latency_sum += u128::from(latency);
-            self.outcome.latency.saturating_record(latency);
             self.outcome.windows.add(arrival - self.counted_from, latency);
             if let Some(drive) = drive {
                 let total = &mut self.outcome.drives[usize::from(drive)];
                 total.requests += 1;
                 total.bytes += u64::from(bytes);
             }
-            if let Some(part) = self.outcome.parts.get_mut(usize::from(io.part)) {
-                part.requests += 1;
-                part.bytes += u64::from(bytes);
-                part.latency_sum += u128::from(latency);
-                part.latency.saturating_record(latency);
-            }
+            // Recorded once: of several parts the whole is their sum.
+            let latencies = match self.outcome.parts.get_mut(usize::from(io.part)) {
+                Some(part) => {
+                    part.requests += 1;
+                    part.bytes += u64::from(bytes);
+                    part.latency_sum += u128::from(latency);
+                    &mut part.latency
+                }
+                None => &mut self.outcome.latency,
+            };
+            latencies.saturating_record(latency);
         }
+    }
+
+    /// What the run came to.
+    pub(super) fn finish(self) -> Outcome {
+        let mut outcome = self.outcome;
+        for part in &outcome.parts {
+            let added = outcome.latency.add(&part.latency);
+            assert!(added.is_ok(), "the histogram of a part is like that of the whole");
+        }
+        outcome
     }
 
     /// Forgets what was counted so far: warm-up is over.

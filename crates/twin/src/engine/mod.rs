@@ -422,7 +422,7 @@ impl<'a> Engine<'a> {
 
     /// Closes the books.
     fn close(self) -> Outcome {
-        let mut outcome = self.meter.outcome;
+        let mut outcome = self.meter.finish();
         outcome.trip = self.climate.as_ref().and_then(|climate| climate.trip);
         outcome.thermal = self.climate.as_ref().map(|climate| *climate.totals());
         outcome.most_capped = self.array.most_capped();
