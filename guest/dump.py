@@ -60,7 +60,8 @@ DUMP = f"""dump() {{
 def settings(dump):
     """What each file and task of a dump says."""
     all = {}
-    for line in dump.splitlines():
+    # What is read of a guest does not end in blanks, its lines may.
+    for line in map(str.rstrip, dump.splitlines()):
         name, _, value = line.partition(":")
         all.setdefault(name if value else line, []).append(value)
     for name in list(all):

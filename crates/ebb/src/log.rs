@@ -34,9 +34,7 @@ impl Level {
             Self::Debug => "debug",
         }
     }
-}
 
-impl Level {
     fn priority(self) -> Priority {
         match self {
             Self::Error => Priority::Error,

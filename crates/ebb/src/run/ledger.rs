@@ -8,7 +8,7 @@ use ebb_policy::table::SIGNALS;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Domain, Unit};
 
-use super::events::{Event, Reader, Tick};
+use super::events::{Event, Reader, Settings, Tick};
 use crate::ledger::{self, Amount, Amounts, Ledger, POSSIBLE, SAVED, SETTLING};
 use crate::out;
 
@@ -36,15 +36,44 @@ pub struct Keeper {
 /// What a run has begun with.
 #[derive(Default)]
 struct Parts {
-    begun: Nanos,
     would: bool,
     profile: String,
-    /// Requests completed since.
+    /// What it goes by, since when, and the requests completed since.
+    by: Option<Arc<Settings>>,
+    since: Nanos,
     completed: u64,
+    /// Whether its policy has settled.
+    settled: bool,
+}
+
+impl Parts {
+    /// Follows the settings, and whether their policy has settled.
+    fn follow(&mut self, tick: &Tick) {
+        let Settings { policy, plf, ssd_budget, .. } = &*tick.settings;
+        let alike =
+            |by: &Arc<Settings>| (&by.policy, by.plf, by.ssd_budget) == (policy, *plf, *ssd_budget);
+        if self.by.as_ref().is_some_and(|by| !alike(by)) {
+            (self.since, self.completed, self.settled) = (tick.at, 0, false);
+        }
+        self.by = Some(Arc::clone(&tick.settings));
+        self.completed += tick.signals.io.completed.unwrap_or_default();
+        if self.settled {
+            return;
+        }
+        let lasted = tick.at.saturating_sub(self.since);
+        let iops = self.completed as f64 / lasted.max(tick.signals.period).seconds();
+        let stated = registry::Settings {
+            plf: *plf,
+            ssd_budget: *ssd_budget,
+            ..registry::Settings::default()
+        };
+        let settling = registry::settling(policy, &stated, iops);
+        self.settled = settling.is_ok_and(|settling| lasted >= settling.after);
+    }
 }
 
 impl Keeper {
-    /// Of the ledger in `file`, which is opened when there is something to add.
+    /// Of the ledger in `file`, which is opened when the run begins.
     pub fn new(file: PathBuf) -> Self {
         Self {
             file,
@@ -59,7 +88,7 @@ impl Keeper {
     }
 
     fn count(&mut self, tick: &Tick) {
-        let Tick { signals, settings, .. } = tick;
+        let signals = &tick.signals;
         // The hour is the wall clock's; how long a cycle took is not.
         let hour = (tick.unix_s / 3600.0).floor() as i64;
         let seconds = signals.period.seconds();
@@ -76,19 +105,10 @@ impl Keeper {
                 add(row.name, kind, [watts * seconds; 2]);
             }
         }
-        let Parts { begun, would, profile, completed } = &mut self.parts;
-        *completed += signals.io.completed.unwrap_or_default();
+        self.parts.follow(tick);
+        let Parts { would, profile, settled, .. } = &self.parts;
         if let Some(saved) = tick.saved {
-            let lasted = tick.at.saturating_sub(*begun);
-            let iops = *completed as f64 / lasted.seconds().max(seconds);
-            let stated = registry::Settings {
-                plf: settings.plf,
-                ssd_budget: settings.ssd_budget,
-                ..registry::Settings::default()
-            };
-            let settling = registry::settling(&settings.policy, &stated, iops);
-            let is_settled = settling.is_ok_and(|settling| lasted >= settling.after);
-            match (is_settled, *would) {
+            match (settled, would) {
                 (false, _) => add(profile, SETTLING, [0.0; 2]),
                 (true, true) => add(profile, POSSIBLE, saved.map(|energy| energy.0)),
                 (true, false) => add(profile, SAVED, saved.map(|energy| energy.0)),
@@ -100,7 +120,7 @@ impl Keeper {
     /// Puts on the disk what waits. What cannot be put there waits on, as far as there is room.
     fn commit(&mut self) {
         self.waited = Nanos::ZERO;
-        if self.amounts.is_empty() {
+        if self.amounts.is_empty() && self.ledger.is_some() {
             return;
         }
         let done = match self.ledger.as_mut() {
@@ -151,12 +171,10 @@ impl Reader for Keeper {
     fn hear(&mut self, event: &Arc<Event>, lost: u64) {
         match &**event {
             Event::Begun(begun) => {
-                self.parts = Parts {
-                    begun: begun.at,
-                    would: begun.would,
-                    profile: begun.profile.clone(),
-                    completed: 0,
-                };
+                let (would, profile) = (begun.would, begun.profile.clone());
+                self.parts = Parts { would, profile, since: begun.at, ..Parts::default() };
+                // A file that cannot be had is told of at once.
+                self.commit();
             }
             Event::Tick(tick) => self.count(tick),
             Event::Recalled(_) | Event::Summary { .. } => {}
@@ -195,11 +213,15 @@ mod tests {
 
     /// Half a second at `at` seconds, with 100 W at the wall and 1 to 2 J saved.
     fn tick(at: u64, unix_s: f64) -> Arc<Event> {
+        tick_by("pacer", at, unix_s)
+    }
+
+    fn tick_by(policy: &str, at: u64, unix_s: f64) -> Arc<Event> {
         let topology = Topology::default();
         let mut signals = Signals::new(&topology);
         signals.period = Nanos::from_millis(500);
         signals.power.total = Some(Watts(100.0));
-        let settings = Settings { policy: "pacer".to_owned(), plf: 0.2, ..Settings::default() };
+        let settings = Settings { policy: policy.to_owned(), plf: 0.2, ..Settings::default() };
         Arc::new(Event::Tick(Box::new(Tick {
             at: Nanos::from_secs(at),
             unix_s,
@@ -230,8 +252,10 @@ mod tests {
         for (at, hour) in [(0, 10.0), (1, 500.0), (10_000, 10.5), (10_001, 9.9)] {
             keeper.hear(&tick(at, 3600.0 * hour), 0);
         }
+        // Another policy has to settle as well.
+        keeper.hear(&tick_by("pacer-cores", 10_002, 3600.0 * 11.0), 0);
         // An end puts on the disk what waits.
-        assert!(!file.exists());
+        assert_eq!(kept(&file), []);
         drop(keeper);
         let is = |hour: i64, kind: &str, joules: f64| (hour, kind.to_owned(), joules);
         assert_eq!(
@@ -242,6 +266,8 @@ mod tests {
                 is(10, SAVED, 2.0),
                 is(10, SETTLING, 0.0),
                 is(10, "measured", 100.0),
+                is(11, SETTLING, 0.0),
+                is(11, "measured", 50.0),
                 is(500, SETTLING, 0.0),
                 is(500, "measured", 50.0),
             ]

@@ -373,7 +373,7 @@ impl Tasks {
             if !ours || !Stat::of(&self.sys, &task).is_some_and(is_it) {
                 return Ok(());
             }
-            let wish = cpus(&bound.cpus).filter(|_| self.kept);
+            let wish = cpus(&bound.cpus).filter(|own| self.kept && !self.online(own).is_empty());
             match self.sys.bind(&task, wish.as_ref().unwrap_or(&own)) {
                 Err(Absent::Missing(_)) => return Ok(()),
                 result => result?,

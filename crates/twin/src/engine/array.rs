@@ -361,28 +361,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::io::{Kind, NO_PART, NONE};
     use super::*;
-
-    fn write(bytes: u32) -> Io {
-        Io {
-            arrival: 0,
-            sent: 0,
-            offset: 0,
-            bytes,
-            key: 0,
-            next: NONE,
-            parent: NONE,
-            slot: NONE,
-            parts: 0,
-            drive: 0,
-            part: NO_PART,
-            op: Op::Write,
-            kind: Kind::User,
-            stage: 0,
-            old_read: false,
-        }
-    }
 
     proptest! {
         /// However the rate of a drive changes, what passes is what the rates allowed, within one
@@ -394,7 +373,7 @@ mod tests {
             const BYTES: u32 = 128 * 1024;
             let (mut ios, mut rate) = (Ios::default(), Rate::default());
             for _ in 0..4000 {
-                let io = ios.insert(write(BYTES));
+                let io = ios.insert(Io::of(Op::Write, 0, BYTES));
                 rate.waiting.push(&mut ios, io);
             }
             let (mut now, mut allowed, mut passed) = (0, 0.0, 0);

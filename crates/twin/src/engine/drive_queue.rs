@@ -216,32 +216,12 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::io::{Io, Kind, NO_PART, NONE};
+    use super::super::io::Io;
     use super::*;
     use crate::profile::DriveModel;
 
     fn device() -> Device {
         Device::new(&DriveModel::find("pm1743", Path::new("")).unwrap(), 1)
-    }
-
-    fn read(offset: u64) -> Io {
-        Io {
-            arrival: 0,
-            sent: 0,
-            offset,
-            bytes: 4096,
-            key: 0,
-            next: NONE,
-            parent: NONE,
-            slot: NONE,
-            parts: 0,
-            drive: 0,
-            part: NO_PART,
-            op: Op::Read,
-            kind: Kind::User,
-            stage: 0,
-            old_read: false,
-        }
     }
 
     /// When each command begins and ends on a drive of which it is known at every instant how many
@@ -288,7 +268,7 @@ mod tests {
                 let event = events.next_time();
                 // What ends makes room for what arrives at the same instant.
                 if next < arrivals.len() && arrivals[next] < event {
-                    let io = ios.insert(read(next as u64 * 4096));
+                    let io = ios.insert(Io::of(Op::Read, next as u64 * 4096, 4096));
                     queue.send(&mut ios, &mut events, arrivals[next], io);
                     next += 1;
                     continue;

@@ -60,6 +60,30 @@ pub(super) struct Io {
     pub old_read: bool,
 }
 
+#[cfg(test)]
+impl Io {
+    /// A user's request to the first drive, for tests.
+    pub(super) const fn of(op: Op, offset: u64, bytes: u32) -> Self {
+        Self {
+            arrival: 0,
+            sent: 0,
+            offset,
+            bytes,
+            key: 0,
+            next: NONE,
+            parent: NONE,
+            slot: NONE,
+            parts: 0,
+            drive: 0,
+            part: NO_PART,
+            op,
+            kind: Kind::User,
+            stage: 0,
+            old_read: false,
+        }
+    }
+}
+
 /// What a drive is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DriveCommand {
