@@ -7,10 +7,13 @@ mod recall;
 use std::time::Instant;
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signal, Signals, Topology};
+use ebb_policy::{
+    Applied, Control, InForce, Outcome, Plant, PowerModel, Signal, Signals, Topology,
+};
 
 use crate::act::acting::Acting;
 use crate::act::contact::{Contact, PowerWatch, Trial, Verdict};
+use crate::act::groups::lacks_cpuset;
 use crate::act::hold::{Held, Holds};
 use crate::act::idle_wake;
 use crate::act::knob::Place;
@@ -77,7 +80,10 @@ impl Host {
     /// # Errors
     /// What is stated and cannot be.
     pub fn new(machine: Machine, stated: &Stated, owned: &[Control]) -> Result<Self, Impossible> {
-        let (layout, topology) = Layout::new(&machine, stated, owned)?;
+        let (layout, mut topology) = Layout::new(&machine, stated, owned)?;
+        topology.limitable.frequencies &= !machine.cpus.policies.is_empty();
+        topology.limitable.cores &=
+            layout.park_by != ParkBy::Cpuset || lacks_cpuset(&machine.sys).is_none();
         let sensors = Sensors::new(&machine, &layout);
         let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
         let jobs = Jobs::new(&machine, &layout);
@@ -118,6 +124,11 @@ impl Host {
         &self.topology
     }
 
+    /// Takes in what the machine draws, part by part, before policies are made.
+    pub fn set_power(&mut self, power: PowerModel) {
+        self.topology.power = Some(power);
+    }
+
     /// Which part of the machine each of them is.
     #[must_use]
     pub fn layout(&self) -> &Layout {
@@ -136,7 +147,7 @@ impl Host {
     pub fn remarks(&self, owned: &[Control]) -> Vec<String> {
         let owns = |control| owned.contains(&control);
         let mut remarks = self.layout.fans.remarks(&self.machine);
-        if owns(Control::Frequency) || owns(Control::FrequencyCap) {
+        if places::FREQUENCIES.into_iter().any(owns) {
             let raises = self.layout.raise_limits;
             remarks.extend(self.machine.cpus.ceilings(raises));
         }

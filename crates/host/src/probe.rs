@@ -122,10 +122,11 @@ impl Report {
 }
 
 /// The families of controls, with the signals without which nobody can steer them.
-const FAMILIES: [(Steward, &str, [Signal; 2]); 3] = [
-    (Steward::Cpu, "cores", [Signal::Completed, Signal::CoresUtilisation]),
-    (Steward::Ssd, "drives", [Signal::DrivePower, Signal::DriveState]),
-    (Steward::Cooling, "fans", [Signal::SocketTemperature, Signal::FanSpeed]),
+const FAMILIES: [(Steward, &str, &[Signal]); 4] = [
+    (Steward::Cpu, "cores", &[Signal::Completed, Signal::CoresUtilisation]),
+    (Steward::Ssd, "drives", &[Signal::DrivePower, Signal::DriveState]),
+    (Steward::Cooling, "fans", &[Signal::SocketTemperature, Signal::FanSpeed]),
+    (Steward::Server, "the whole server", &[Signal::Power]),
 ];
 
 impl Fit {
@@ -143,7 +144,7 @@ impl Fit {
             if own.is_empty() {
                 continue;
             }
-            let needs = needs.into_iter().map(|signal| SIGNALS[signal as usize].name);
+            let needs = needs.iter().map(|signal| SIGNALS[*signal as usize].name);
             let unknown: Vec<_> = needs.filter(|name| !has(signals, name)).collect();
             let unset: Vec<_> = own.iter().copied().filter(|name| !has(controls, name)).collect();
             let nothing_to_steer = unset.len() == own.len();
@@ -223,7 +224,9 @@ impl List {
 
 const NO_FANS: &str = "no chip with pwm files; the management controller runs the fans";
 
-const NO_BUDGET: &str = "a budget of the whole server is for `ebb sim` alone so far";
+const NO_LIMIT: &str = "`ebb sim` alone has it so far";
+
+const NO_BUDGET: &str = "it is stated: `server_budget`";
 
 const NO_CONTROLLER: &str = "no NVMe drive";
 
@@ -508,7 +511,7 @@ fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
 fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) -> &'static str {
     let sys = &machine.sys;
     match control {
-        Control::ActiveCores => {
+        Control::ActiveCores | Control::CoreLimit => {
             let path = format!("{CGROUPS}/cgroup.controllers");
             match groups::lacks_cpuset(sys) {
                 None => active_cores(machine, list),
@@ -517,7 +520,7 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
             }
             groups::NO_HIERARCHY
         }
-        Control::Frequency | Control::FrequencyCap => {
+        Control::Frequency | Control::FrequencyCap | Control::FrequencyLimit => {
             for policy in &machine.cpus.policies {
                 let path = format!("{}/scaling_max_freq", policy.folder);
                 let value = sys.number::<u64>(&path).map(|khz| khz as f64 * 1e3);
@@ -565,13 +568,11 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         }
         Control::Background => "nothing says which control groups do background work",
         Control::JobShare | Control::JobSocket | Control::Admit => jobs::NONE,
-        Control::CoreLimit
-        | Control::FrequencyLimit
-        | Control::PackageLimit
+        Control::PackageLimit
         | Control::CpuTime
         | Control::CpuPeriod
         | Control::ReadRate
-        | Control::WriteRate => NO_BUDGET,
+        | Control::WriteRate => NO_LIMIT,
     }
 }
 

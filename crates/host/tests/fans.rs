@@ -111,6 +111,9 @@ fn labels_say_which_fan_is_none() {
         ("AIO1 Fan", "pump"),
         ("Water Flow", "pump"),
         ("PSU Fan", "supply"),
+        ("Video Fan", "graphics"),
+        ("Docking Video Fan", "graphics"),
+        ("GPU Fan", "graphics"),
     ] {
         let tree = bare();
         let fan = [("fan1_input", "900"), ("fan1_label", label), ("pwm1", "60")];
@@ -204,6 +207,20 @@ pub fn cycle(host: &mut Host, ask: impl Fn(&mut Request)) -> Applied {
     applied
 }
 
+/// dell-smm has one switch for all of its fans, at the first.
+#[test]
+fn a_switch_that_can_only_be_written_keeps_every_fan_of_its_chip() {
+    let tree = bare();
+    let fans = ["fan1_input", "fan2_input"].map(|fan| (fan, "900"));
+    let duties = [("pwm1", "128"), ("pwm2", "128"), ("pwm1_enable", "2")];
+    tree.chip(1, "dell_smm", "dell_smm_hwmon", &[&fans[..], &duties].concat());
+    assert_eq!(found(&tree, &[]).0.len(), 2);
+    let mode = tree.path().join("sys/class/hwmon/hwmon1/pwm1_enable");
+    fs::set_permissions(mode, fs::Permissions::from_mode(0o200)).unwrap();
+    assert_eq!(found(&tree, &[]).0.len(), 0);
+    assert!(reason(&tree, "pwm2").contains("pwm1_enable"), "{}", reason(&tree, "pwm2"));
+}
+
 /// dell-smm's mode can only be written (lm-sensors issue 403): to root as well, who can read any
 /// file of a copy. What belongs together is steered together or not at all.
 #[test]
@@ -247,6 +264,27 @@ fn what_cannot_be_read_is_not_touched_and_neither_is_what_belongs_to_it() {
         restore(&tree.with_drives(), &state, None).unwrap();
         assert_eq!(tree.get(&mode), before[0]);
         assert_eq!(tree.get(&limit("max")), before[2]);
+    }
+}
+
+/// What is not done is not told as done, whatever part of the cores it is of.
+#[test]
+fn a_frequency_that_cannot_be_set_is_refused() {
+    for read_only in [1, 2] {
+        let tree = intel();
+        for policy in 0..read_only {
+            let file = FIRST.replace("policy0", &format!("policy{policy}")) + "/scaling_max_freq";
+            fs::set_permissions(tree.path().join(file), fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (mut host, _) = act(&tree, &State::open(folder.path()).unwrap(), Contest::Reassert);
+        let outcome = |host: &mut Host, hertz: f64| {
+            let ask = |request: &mut Request| request.frequency.ask(0, Hertz(hertz), "test:");
+            cycle(host, ask).of(Control::Frequency, 0)
+        };
+        assert_eq!(outcome(&mut host, 1.0e9), Outcome::Refused);
+        let most = host.topology().max_frequency().0;
+        assert_eq!(outcome(&mut host, most), Outcome::Done, "that is how it was found");
     }
 }
 

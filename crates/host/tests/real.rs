@@ -167,7 +167,9 @@ fn a_meter_s_nonsense_makes_that_meter_absent_and_named() {
         assert_eq!(said.lines().count(), 1, "{said}");
         // What the supplies take in is the next best.
         tree.chip(1, "pmbus", "7-0058", &[("power1_input", "89000000"), ("power1_label", "pin")]);
-        assert_eq!(sensed(&tree).0.power.total, Some(Watts(89.0)), "{odd}");
+        let (signals, said) = sensed(&tree);
+        assert_eq!(signals.power.total, Some(Watts(89.0)), "{odd}");
+        assert!(said.contains("hwmon0/power1_average: "), "{odd}: {said}");
     }
     let tree = server(1);
     tree.chip(0, "power_meter", "ACPI000D:00", &[("power1_average", "300000000")]);

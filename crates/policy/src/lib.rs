@@ -37,8 +37,8 @@ pub use contract::signals::{
 };
 pub use contract::source::{Origin, Source, Sources};
 pub use contract::topology::{
-    CoreRole, DriveSpec, FanSpec, GroupSpec, PowerModel, PowerState, PowerStateSpec, RequestWork,
-    Topology,
+    CoreRole, DriveSpec, FanSpec, GroupSpec, Limitable, PowerModel, PowerState, PowerStateSpec,
+    RequestWork, Topology,
 };
 pub use contract::{ladder, live, table, topology, units};
 pub use cycle::{Cycle, Cycled, PERIOD, Plant};

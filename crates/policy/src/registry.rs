@@ -85,7 +85,7 @@ impl Entry {
             (Steward::Ssd, _) => capped,
             (Steward::Cooling, Control::Admit) => topology.jobs > 0,
             (Steward::Cooling, _) => control.row().domain.count(topology) > 0,
-            (Steward::Server, _) => true,
+            (Steward::Server, _) => control.is_in(topology),
         };
         let capping = self.owns.iter().any(|control| control.row().steward == Steward::Server);
         if capping && settings.server_budget.is_none() {
@@ -98,6 +98,7 @@ impl Entry {
         Some(match self.owns {
             owns::DRIVES => "no drive of this server has a second power state",
             owns::AIR => "this server has no fans that it could set",
+            _ if capping => "none of what it limits can be limited here",
             _ => "this server has no temperatures and no fans",
         })
     }

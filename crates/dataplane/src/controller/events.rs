@@ -157,6 +157,12 @@ impl AdminQueue {
         Ok(())
     }
 
+    /// Gives up the held request `cid`, without an answer; whether there was one.
+    pub fn forget(&mut self, cid: u16) -> bool {
+        let held = self.events.held.iter().position(|held| *held == cid);
+        held.and_then(|at| self.events.held.remove(at)).is_some()
+    }
+
     /// Abort (Base 5.1): dword 0 of its answer, bit 0 set if the command was not aborted.
     ///
     /// Commands other than held event requests are done by the time this one is read, or soon.

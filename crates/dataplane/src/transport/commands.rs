@@ -169,7 +169,7 @@ impl Commands {
     ) -> Result<Option<Option<u16>>, Fatal> {
         let cid = sqe.cid.get();
         let planned = match self.plan(&sqe, in_capsule) {
-            _ if self.slots.holds(cid) => Err(Status::ID_CONFLICT),
+            _ if self.is_in_use(cid) => Err(Status::ID_CONFLICT),
             planned => planned,
         };
         let (plan, direction) = match planned {
@@ -203,6 +203,22 @@ impl Commands {
             slot.payload = Payload::Bytes(vec![0; length as usize]);
         }
         self.admit(slot, is_here, sender, context)
+    }
+
+    /// Whether a command with this identifier is outstanding. A host that uses that of an event
+    /// request again has given the request up, as SPDK's does before it says that it leaves.
+    fn is_in_use(&mut self, cid: u16) -> bool {
+        if !self.slots.holds(cid) {
+            return false;
+        }
+        if let Some(Queue::Admin(admin)) = &mut self.queue
+            && admin.forget(cid)
+            && let Some(index) = self.slots.find(cid)
+        {
+            self.slots.remove(index);
+            return false;
+        }
+        true
     }
 
     /// Takes up a command whose data comes or goes, with the buffers that it wants or to wait for

@@ -148,6 +148,19 @@ fn a_command_identifier_in_use_is_a_conflict() {
     assert_eq!(double.cqe().status(), Status::ID_CONFLICT);
 }
 
+/// As SPDK's host does before it says that it leaves.
+#[test]
+fn a_host_that_uses_the_identifier_of_an_event_request_again_has_given_it_up() {
+    let server = Server::start(Limits::default());
+    let (mut admin, _io) = Peer::pair(&server, Digests::default());
+    // Held ones would be too many.
+    for _ in 0..20 {
+        admin.send(&admin.capsule(Sqe::new(admin::ASYNC_EVENT_REQUEST, 2), &[]));
+        let answer = admin.roundtrip(Sqe::new(admin::KEEP_ALIVE, 2), &[]);
+        assert_eq!((answer.cqe().status(), answer.cqe().cid.get()), (Status::SUCCESS, 2));
+    }
+}
+
 #[test]
 fn more_commands_than_the_queue_holds_end_it() {
     let server = Server::start(Limits::default());

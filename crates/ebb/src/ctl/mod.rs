@@ -66,7 +66,8 @@ enum Command {
     },
     /// Let `ebb run` act again.
     Resume,
-    /// Of `ebb run`: the largest sum of all drives' power caps.
+    /// Of `ebb run`: the largest sum of all drives' power caps, or with --server the most that the
+    /// whole server may draw.
     #[command(subcommand)]
     Budget(Budget),
     /// Of `ebb run`: the tolerated loss.
@@ -248,12 +249,19 @@ enum Budget {
     Set {
         /// Such as "200 W".
         power: Watts,
+        /// The whole server's.
+        #[arg(long)]
+        server: bool,
         /// For so long.
         #[arg(long = "for", value_name = "TIME")]
         time: Option<Nanos>,
     },
     /// As configured again.
-    Clear,
+    Clear {
+        /// The whole server's.
+        #[arg(long)]
+        server: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -307,10 +315,13 @@ fn order(command: &Command) -> Option<(&'static str, Value)> {
     Some(match command {
         Command::Pause { time } => ("pause", lasting(json!({}), *time)),
         Command::Resume => ("resume", json!({})),
-        Command::Budget(Budget::Set { power, time }) => {
-            ("budget.set", lasting(json!({ "watts": power.0 }), *time))
+        Command::Budget(Budget::Set { power, server, time }) => {
+            let method = if *server { "server-budget.set" } else { "budget.set" };
+            (method, lasting(json!({ "watts": power.0 }), *time))
         }
-        Command::Budget(Budget::Clear) => ("budget.clear", json!({})),
+        Command::Budget(Budget::Clear { server }) => {
+            (if *server { "server-budget.clear" } else { "budget.clear" }, json!({}))
+        }
         Command::Tolerance(Tolerance::Set { share, time }) => {
             ("tolerance.set", lasting(json!({ "share": share }), *time))
         }

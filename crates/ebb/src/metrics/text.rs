@@ -82,9 +82,14 @@ fn plain(text: &str) -> String {
 /// The labels of a row.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// As they are written in code.
+/// As they are written in code. Values may come from a machine's parts or from strangers; the
+/// library writes them as they are, so what ends a value is escaped here (OpenMetrics 1.0, 5.1).
 pub fn labels<const N: usize>(labels: [(&'static str, String); N]) -> Labels {
-    labels.into()
+    let escaped = |value: String| match value.contains(['\\', '"', '\n']) {
+        true => value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"),
+        false => value,
+    };
+    labels.map(|(name, value)| (name, escaped(value))).into()
 }
 
 /// A metric before its rows.
@@ -184,6 +189,24 @@ mod tests {
             ("text/plain;q=x, application/openmetrics-text", Format::Open),
         ] {
             assert_eq!(Format::of(accept), format, "{accept}");
+        }
+    }
+
+    #[test]
+    fn what_ends_a_value_is_escaped_once() {
+        #[derive(Debug)]
+        struct One;
+        impl Collector for One {
+            fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+                let drive = "SSD 2.5\" 480GB \\ A1\n".to_owned();
+                let rows = vec![(labels([("drive", drive)]), 1.0)];
+                Writer::new(encoder).gauges(&family("a", "A"), rows)
+            }
+        }
+        for format in [Format::Open, Format::Prometheus] {
+            let text = format.encode(One).unwrap();
+            let row = text.lines().find(|line| line.starts_with("ebb_a{")).unwrap();
+            assert_eq!(row, r#"ebb_a{drive="SSD 2.5\" 480GB \\ A1\n"} 1.0"#);
         }
     }
 

@@ -42,6 +42,9 @@ pub struct Config {
     /// Most that the caps of all drives may sum to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssd_budget: Option<Watts>,
+    /// Most that the whole server may draw at its meter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_budget: Option<Watts>,
     /// Disk throughput by fan duty, a file of `ebb characterise`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<PathBuf>,
@@ -183,11 +186,10 @@ impl Leaves {
     /// What to leave of `control`.
     pub fn of(&self, control: Control) -> Leave {
         match control.row().steward {
-            Steward::Cpu => self.cpu,
+            // The limits of the whole server are set in the cores' places.
+            Steward::Cpu | Steward::Server => self.cpu,
             Steward::Ssd => self.ssd,
             Steward::Cooling => self.cooling,
-            // Nothing of a host is steered by these yet: `check` refuses them.
-            Steward::Server => Leave::default(),
         }
     }
 }
@@ -200,6 +202,7 @@ impl Default for Config {
             plf: Settings::default().plf,
             tail: None,
             ssd_budget: None,
+            server_budget: None,
             curve: None,
             serve: None,
             metrics: None,
@@ -315,12 +318,8 @@ impl Config {
         let no = |key: &str, why: String| Err(about(key)(usage(format!("{key}{why}"))));
         let owned = ebb_policy::registry::owned(&self.policy).map_err(anyhow::Error::from);
         let owned = owned.map_err(about("policy"))?;
-        if owned.iter().any(|control| control.row().steward == Steward::Server) {
-            let why = format!(
-                " = \"{}\" shares a budget of the whole server, so far for `ebb sim` alone",
-                self.policy
-            );
-            return no("policy", why);
+        if let Some((key, why)) = self.wrong_of_server(&owned) {
+            return no(key, why);
         }
         if !PERIODS.contains(&self.period) {
             let (shortest, longest) = (PERIODS.start(), PERIODS.end());
@@ -366,6 +365,33 @@ impl Config {
         self.stated().map_err(about("machine.groups")).map(drop)
     }
 
+    /// Every budget of the whole server, at whatever time of the day.
+    pub fn server_budgets(&self) -> impl Iterator<Item = Watts> {
+        let spans = self.schedule.iter().filter_map(Span::server_budget);
+        self.server_budget.into_iter().chain(spans)
+    }
+
+    /// What is wrong with the budget of the whole server.
+    fn wrong_of_server(&self, owned: &[Control]) -> Option<(&'static str, String)> {
+        let policy = &self.policy;
+        let is_capping = owned.iter().any(|control| control.row().steward == Steward::Server);
+        if is_capping && !owned.contains(&Control::FrequencyLimit) {
+            let why = " needs limits that no server has yet; tide runs here, the others in ebb sim";
+            return Some(("policy", format!(" = \"{policy}\"{why}")));
+        }
+        match (is_capping, self.server_budgets().next()) {
+            (true, None) => {
+                let why = "limits nothing without server_budget, such as \"300 W\"";
+                Some(("policy", format!(" = \"{policy}\" {why}")))
+            }
+            (false, Some(_)) => {
+                let why = format!(": {policy} does not keep it; {policy}+tide does");
+                Some(("server_budget", why))
+            }
+            _ => None,
+        }
+    }
+
     fn check_fans(&self) -> Result<()> {
         let is = |name: &str, prefix: &str| {
             let number = name.strip_prefix(prefix).unwrap_or_default();
@@ -391,7 +417,8 @@ impl Config {
 
     /// What holds at the local time `now`.
     pub fn at(&self, now: Time) -> InEffect {
-        let usual = InEffect { plf: self.plf, ssd_budget: self.ssd_budget };
+        let Self { plf, ssd_budget, server_budget, .. } = *self;
+        let usual = InEffect { plf, ssd_budget, server_budget };
         InEffect::at(usual, &self.schedule, now)
     }
 
@@ -507,7 +534,7 @@ mod tests {
             },
         );
         let all: Config = toml::from_str(&all).unwrap();
-        assert!(all.tail.is_some() && all.ssd_budget.is_some());
+        assert!(all.tail.is_some() && all.ssd_budget.is_some() && all.server_budget.is_some());
         assert!(
             all.curve.is_some()
                 && all.serve.is_some()

@@ -79,12 +79,15 @@ fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T> {
 fn order(method: &str, params: Map<String, Value>) -> Result<What> {
     let (order, for_s) = match method {
         "pause" => (Order::Pause(true), read::<For>(params)?.for_s),
-        "budget.set" => {
+        "budget.set" | "server-budget.set" => {
             let Budget { watts, for_s } = read(params)?;
             if !(watts.is_finite() && watts > 0.0) {
                 return Err(usage(format!("{watts} W is no budget: write more than 0 W")));
             }
-            (Order::Budget(Some(Watts(watts))), for_s)
+            let budget = Some(Watts(watts));
+            let server = method == "server-budget.set";
+            let order = if server { Order::ServerBudget } else { Order::Budget };
+            (order(budget), for_s)
         }
         "tolerance.set" => {
             let Tolerance { share, for_s } = read(params)?;
@@ -103,6 +106,7 @@ fn order(method: &str, params: Map<String, Value>) -> Result<What> {
             let order = match method {
                 "resume" => Order::Pause(false),
                 "budget.clear" => Order::Budget(None),
+                "server-budget.clear" => Order::ServerBudget(None),
                 "tolerance.clear" => Order::Tolerance(None),
                 "policy.clear" => Order::Policy(None),
                 _ => Order::Level(None),
@@ -159,6 +163,8 @@ impl Methods for Asker {
             "resume",
             "budget.set",
             "budget.clear",
+            "server-budget.set",
+            "server-budget.clear",
             "tolerance.set",
             "tolerance.clear",
             "policy.set",

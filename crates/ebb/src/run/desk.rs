@@ -25,6 +25,8 @@ pub enum Order {
     Pause(bool),
     /// Another `ssd_budget`.
     Budget(Option<Watts>),
+    /// Another `server_budget`.
+    ServerBudget(Option<Watts>),
     /// Another `plf`.
     Tolerance(Option<f64>),
     /// Another policy for the same controls.
@@ -73,6 +75,7 @@ impl<T> Standing<T> {
 pub struct Orders {
     pause: Option<Standing<()>>,
     budget: Option<Standing<Watts>>,
+    server_budget: Option<Standing<Watts>>,
     plf: Option<Standing<f64>>,
     policy: Option<Standing<String>>,
     level: Option<Standing<Level>>,
@@ -88,6 +91,7 @@ impl Orders {
         match order {
             Order::Pause(is) => all.pause = standing(is.then_some(()), until),
             Order::Budget(budget) => all.budget = standing(budget, until),
+            Order::ServerBudget(budget) => all.server_budget = standing(budget, until),
             Order::Tolerance(plf) => all.plf = standing(plf, until),
             Order::Policy(policy) => all.policy = standing(policy, until),
             Order::Level(level) => all.level = standing(level, until),
@@ -107,15 +111,19 @@ impl Orders {
             config.policy.clone_from(value);
         }
         config.plf = self.plf.as_ref().map_or(config.plf, |plf| plf.value);
-        config.ssd_budget = self.budget.as_ref().map(|one| one.value).or(config.ssd_budget);
+        let ordered = |budget: &Option<Standing<Watts>>| budget.as_ref().map(|one| one.value);
+        config.ssd_budget = ordered(&self.budget).or(config.ssd_budget);
+        config.server_budget = ordered(&self.server_budget).or(config.server_budget);
         config
     }
 
     /// What is in effect where `held` is by the configuration and its schedule.
     pub fn in_effect(&self, held: InEffect) -> InEffect {
+        let server_budget = self.server_budget.as_ref().map(|one| one.value);
         InEffect {
             plf: self.plf.as_ref().map_or(held.plf, |plf| plf.value),
             ssd_budget: self.budget.as_ref().map(|one| one.value).or(held.ssd_budget),
+            server_budget: server_budget.or(held.server_budget),
         }
     }
 
@@ -142,6 +150,7 @@ impl Orders {
         let all = [
             one(self.pause.as_ref(), begun, |()| "pause".to_owned()),
             one(self.budget.as_ref(), begun, |budget| format!("budget {budget}")),
+            one(self.server_budget.as_ref(), begun, |budget| format!("server budget {budget}")),
             one(self.plf.as_ref(), begun, |plf| format!("tolerance {:.1} %", 100.0 * plf)),
             one(self.policy.as_ref(), begun, |policy| format!("policy {policy}")),
             one(self.level.as_ref(), begun, |level| format!("log level {}", level.name())),
@@ -189,6 +198,7 @@ impl Desk {
         let mut orders = self.orders.clone();
         Standing::expire(&mut orders.pause, now);
         Standing::expire(&mut orders.budget, now);
+        Standing::expire(&mut orders.server_budget, now);
         Standing::expire(&mut orders.plf, now);
         Standing::expire(&mut orders.policy, now);
         Standing::expire(&mut orders.level, now);
@@ -231,8 +241,9 @@ mod tests {
         let orders = desk.orders().with(Order::Tolerance(Some(0.5)), Some(soon));
         let orders = orders.with(Order::Budget(Some(Watts(90.0))), None);
         desk.take(orders.with(Order::Policy(Some("ondemand".to_owned())), Some(soon)));
-        let held = InEffect { plf: 0.2, ssd_budget: Some(Watts(200.0)) };
-        let ordered = InEffect { plf: 0.5, ssd_budget: Some(Watts(90.0)) };
+        let server_budget = None;
+        let held = InEffect { plf: 0.2, ssd_budget: Some(Watts(200.0)), server_budget };
+        let ordered = InEffect { plf: 0.5, ssd_budget: Some(Watts(90.0)), server_budget };
         assert_eq!(desk.orders().in_effect(held), ordered);
         assert_eq!(desk.orders().over(&config).policy, "ondemand");
         let shown = desk.orders().shown(now);

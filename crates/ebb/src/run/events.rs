@@ -97,6 +97,8 @@ pub struct Settings {
     pub plf: f64,
     /// Most that the caps of all drives may sum to.
     pub ssd_budget: Option<Watts>,
+    /// Most that the whole server may draw.
+    pub server_budget: Option<Watts>,
     /// What `ebb ctl` has ordered of that.
     pub orders: Vec<Ordered>,
 }

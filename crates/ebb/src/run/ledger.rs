@@ -49,9 +49,11 @@ struct Parts {
 impl Parts {
     /// Follows the settings, and whether their policy has settled.
     fn follow(&mut self, tick: &Tick) {
-        let Settings { policy, plf, ssd_budget, .. } = &*tick.settings;
-        let alike =
-            |by: &Arc<Settings>| (&by.policy, by.plf, by.ssd_budget) == (policy, *plf, *ssd_budget);
+        let Settings { policy, plf, ssd_budget, server_budget, .. } = &*tick.settings;
+        let budgets = (*ssd_budget, *server_budget);
+        let alike = |by: &Arc<Settings>| {
+            (&by.policy, by.plf, (by.ssd_budget, by.server_budget)) == (policy, *plf, budgets)
+        };
         if self.by.as_ref().is_some_and(|by| !alike(by)) {
             (self.since, self.completed, self.settled) = (tick.at, 0, false);
         }
@@ -65,6 +67,7 @@ impl Parts {
         let stated = registry::Settings {
             plf: *plf,
             ssd_budget: *ssd_budget,
+            server_budget: *server_budget,
             ..registry::Settings::default()
         };
         let settling = registry::settling(policy, &stated, iops);

@@ -10,6 +10,7 @@ mod latency;
 mod ledger;
 mod metrics;
 mod pages;
+mod power;
 mod remarks;
 mod schedule;
 mod served;
@@ -72,6 +73,9 @@ pub struct RunArgs {
     /// Largest sum of all drives' power caps, such as "224 W".
     #[arg(long, value_name = "POWER")]
     ssd_budget: Option<Watts>,
+    /// Most that the whole server may draw at its meter, such as "300 W", for tide.
+    #[arg(long, value_name = "POWER")]
+    server_budget: Option<Watts>,
     /// Serve Prometheus metrics and the status over HTTP at this address, readable by anyone who
     /// reaches it [default: off; without an address: 127.0.0.1:9421].
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
@@ -111,6 +115,7 @@ impl RunArgs {
         config.apply |= self.apply;
         config.plf = self.plf.unwrap_or(config.plf);
         config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
+        config.server_budget = self.server_budget.or(config.server_budget);
         config.metrics = self.metrics.or(config.metrics);
         config.control = self.control.clone().or(config.control);
         config.ledger = self.ledger.clone().or(config.ledger);

@@ -21,6 +21,9 @@ pub struct Span {
     /// Instead of the `ssd_budget` of other times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ssd_budget: Option<Watts>,
+    /// Instead of the `server_budget` of other times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server_budget: Option<Watts>,
 }
 
 /// A time of day, `HH:MM`.
@@ -48,9 +51,14 @@ impl<'de> Deserialize<'de> for Clock {
 }
 
 impl Span {
-    /// Whether it sets a budget.
+    /// Whether it sets a budget of the drives.
     pub fn has_budget(&self) -> bool {
         self.ssd_budget.is_some()
+    }
+
+    /// The budget of the whole server that it sets.
+    pub fn server_budget(&self) -> Option<Watts> {
+        self.server_budget
     }
 
     fn covers(&self, now: Clock) -> bool {
@@ -67,8 +75,10 @@ impl Span {
 pub struct InEffect {
     /// The tolerated loss.
     pub plf: f64,
-    /// The budget.
+    /// The budget of the drives.
     pub ssd_budget: Option<Watts>,
+    /// The budget of the whole server.
+    pub server_budget: Option<Watts>,
 }
 
 impl InEffect {
@@ -79,6 +89,7 @@ impl InEffect {
         spans.fold(usual, |held, span| Self {
             plf: span.plf.unwrap_or(held.plf),
             ssd_budget: span.ssd_budget.or(held.ssd_budget),
+            server_budget: span.server_budget.or(held.server_budget),
         })
     }
 }
@@ -94,7 +105,8 @@ mod tests {
 
     fn held(text: &str, hour: i8, minute: i8) -> (f64, Option<f64>) {
         let file: File = toml::from_str(text).unwrap();
-        let usual = InEffect { plf: 0.1, ssd_budget: Some(Watts(200.0)) };
+        let (ssd_budget, server_budget) = (Some(Watts(200.0)), None);
+        let usual = InEffect { plf: 0.1, ssd_budget, server_budget };
         let now = Time::new(hour, minute, 30, 0).unwrap();
         let held = InEffect::at(usual, &file.schedule, now);
         (held.plf, held.ssd_budget.map(|budget| budget.0))

@@ -27,6 +27,8 @@ pub struct Status {
     pub policy: String,
     pub plf: f64,
     pub ssd_budget_w: Option<f64>,
+    #[serde(default)]
+    pub server_budget_w: Option<f64>,
     /// What `ebb ctl` has ordered.
     pub orders: Vec<Ordered>,
     /// What is asked, given or refused; all else is as it was found.
@@ -100,6 +102,7 @@ impl Status {
             policy: String::new(),
             plf: 0.0,
             ssd_budget_w: None,
+            server_budget_w: None,
             orders: Vec::new(),
             controls: Vec::new(),
             power: Vec::new(),
@@ -122,6 +125,7 @@ impl Status {
         self.policy = tick.settings.policy.clone();
         self.plf = tick.settings.plf;
         self.ssd_budget_w = tick.settings.ssd_budget.map(|budget| budget.0);
+        self.server_budget_w = tick.settings.server_budget.map(|budget| budget.0);
         self.orders.clone_from(&tick.settings.orders);
         self.late_s = tick.late.seconds();
         for control in Control::ALL {
@@ -192,11 +196,13 @@ pub fn text(status: &Status) -> String {
     let since = ago(uptime_s - status.state_since_s);
     let _ = writeln!(out, "ebb run: {state} for {since}; policy {}", text::printable(policy));
     let budget = status.ssd_budget_w.map(|budget| format!(", drives' caps up to {budget} W"));
+    let server = status.server_budget_w.map(|budget| format!(", the server up to {budget} W"));
     let _ = writeln!(
         out,
-        "tolerated loss {:.1} %{}; up {}, {} cycles",
+        "tolerated loss {:.1} %{}{}; up {}, {} cycles",
         100.0 * plf,
         budget.unwrap_or_default(),
+        server.unwrap_or_default(),
         ago(*uptime_s),
         status.cycles
     );

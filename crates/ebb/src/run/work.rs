@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use ebb_host::{Host, Impossible, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Cycle, Limits, Policy};
 use ebb_twin::Profile;
 use jiff::Zoned;
@@ -23,6 +23,7 @@ use super::desk::{self, Asked, Desk, Order, Orders, What};
 use super::estimate::{Core, Saved, Shadow, governed};
 use super::events::{self, Begun, Event, Stream, Tick};
 use super::latency::Latency;
+use super::power;
 use super::remarks::{Remarks, parts};
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
@@ -102,11 +103,21 @@ impl<'a> Work<'a> {
         let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
         let effect = Effect::of(&config, around.desk.orders());
         let held = effect.held;
-        let (policy, settings) = make(&config, &effect, &host)?;
+        let profile = Profile::load(&config.profile)?;
+        if let Some(power) = power::model(&profile, host.topology()) {
+            host.set_power(power);
+        }
+        let budgets = config.server_budgets().chain(held.server_budget);
+        budgets.into_iter().try_for_each(|budget| check_budget(&host, budget))?;
+        let (made, settings) = make(&config, &effect, &host)?;
         let acts = state.is_some() && !around.desk.orders().is_paused();
         let mut remarks = Remarks::of(&host, &config, held, &settings, acts)?;
-        let limits = Limits { ssd_budget: held.ssd_budget, ..Limits::default() };
-        let cycle = Cycle::new(host.topology(), policy, limits);
+        let InEffect { ssd_budget, server_budget, .. } = held;
+        let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
+        let mut cycle = Cycle::new(host.topology(), made.policy, limits);
+        if let Some(caps) = made.caps {
+            cycle = cycle.coordinated(caps)?;
+        }
         if let Some(state) = state.as_ref().filter(|_| acts) {
             let holds = config.holds().places(host.machine());
             let holds = holds.map_err(|wrong| usage(format!("hold.{wrong}")))?;
@@ -125,7 +136,7 @@ impl<'a> Work<'a> {
             profile: config.profile.clone(),
             missing: remarks.all,
         })));
-        let core = Core::new(&Profile::load(&config.profile)?);
+        let core = Core::new(&profile);
         let served = config.serve.map(Served::new).transpose()?;
         let read = state.is_none().then(pipe).flatten();
         let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
@@ -366,8 +377,11 @@ impl<'a> Work<'a> {
 
     /// Goes by `effect` from the next cycle on.
     fn change(&mut self, config: &Config, effect: Effect) -> Result<()> {
-        let (policy, _) = make(config, &effect, &self.host)?;
-        self.cycle.change(policy, effect.held.ssd_budget)?;
+        effect.held.server_budget.map_or(Ok(()), |budget| check_budget(&self.host, budget))?;
+        let (made, _) = make(config, &effect, &self.host)?;
+        self.cycle.change(made.policy, effect.held.ssd_budget)?;
+        // Who keeps the budget of the server goes on, and with another budget.
+        self.cycle.set_server_budget(effect.held.server_budget);
         self.settings = effect.in_words(&self.around);
         self.effect = effect;
         Ok(())
@@ -423,7 +437,7 @@ impl<'a> Work<'a> {
                 (if *is { paused } else { acts }).to_owned()
             }
             Order::Level(_) => "the log level is changed".to_owned(),
-            Order::Budget(_) | Order::Tolerance(_) | Order::Policy(_) => {
+            Order::Budget(_) | Order::ServerBudget(_) | Order::Tolerance(_) | Order::Policy(_) => {
                 let config = orders.over(&self.config);
                 config.check().map_err(|wrong| wrong.error)?;
                 if registry::owned(&config.policy)? != registry::owned(&self.config.policy)? {
@@ -433,11 +447,13 @@ impl<'a> Work<'a> {
                     )));
                 }
                 let effect = Effect::of(&self.config, &orders);
-                let Effect { policy, held: InEffect { plf, ssd_budget } } = effect.clone();
+                let Effect { policy, held } = effect.clone();
+                let InEffect { plf, ssd_budget, server_budget } = held;
                 self.change(&self.config.clone(), effect)?;
                 let budget = ssd_budget.map(|budget| format!(", drives' caps up to {budget}"));
-                let budget = budget.unwrap_or_default();
-                format!("policy {policy}, tolerated loss {:.1} %{budget}", 100.0 * plf)
+                let server = server_budget.map(|budget| format!(", the server up to {budget}"));
+                let budgets = budget.unwrap_or_default() + &server.unwrap_or_default();
+                format!("policy {policy}, tolerated loss {:.1} %{budgets}", 100.0 * plf)
             }
         };
         self.around.desk.take(orders);
@@ -463,9 +479,9 @@ impl Effect {
 
     /// For whoever hears of it.
     fn in_words(&self, around: &Around<'_>) -> Arc<events::Settings> {
-        let Self { policy, held: InEffect { plf, ssd_budget } } = self.clone();
+        let Self { policy, held: InEffect { plf, ssd_budget, server_budget } } = self.clone();
         let orders = around.desk.orders().shown(around.begun);
-        Arc::new(events::Settings { policy, plf, ssd_budget, orders })
+        Arc::new(events::Settings { policy, plf, ssd_budget, server_budget, orders })
     }
 }
 
@@ -476,10 +492,23 @@ fn pipe() -> Option<OwnedFd> {
     (kind == FileType::Fifo).then_some(output)
 }
 
-fn make(config: &Config, effect: &Effect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
-    let InEffect { plf, ssd_budget } = effect.held;
+/// The policy, and who caps what it asks for.
+struct Made {
+    policy: Box<dyn Policy>,
+    caps: Option<Box<dyn Policy>>,
+}
+
+fn make(config: &Config, effect: &Effect, host: &Host) -> Result<(Made, Settings)> {
+    let InEffect { plf, ssd_budget, server_budget } = effect.held;
     let (tail, curve) = (config.tail, config.curve()?);
-    let settings = Settings { plf, tail, ssd_budget, server_budget: None, curve };
-    let policy = Latency::of(config, host).policy(&effect.policy);
-    Ok((registry::make(&policy, host.topology(), &settings)?, settings))
+    let settings = Settings { plf, tail, ssd_budget, server_budget, curve };
+    let (policy, caps) = registry::split(&Latency::of(config, host).policy(&effect.policy))?;
+    let made = |name: &str| registry::make(name, host.topology(), &settings);
+    let caps = caps.as_deref().map(made).transpose()?;
+    Ok((Made { policy: made(&policy)?, caps }, settings))
+}
+
+/// Refuses a budget of the whole server that this one cannot be held to.
+fn check_budget(host: &Host, budget: Watts) -> Result<()> {
+    ebb_policy::check_server_budget(host.topology(), budget).context("server_budget")
 }

@@ -20,7 +20,7 @@ use crate::act::tasks::Tasks;
 use crate::find::cpus::Policy;
 use crate::find::fans::Fan;
 use crate::find::jobs::Seen;
-use crate::find::layout::Layout;
+use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 use crate::nvme::Cap;
 
@@ -36,6 +36,8 @@ pub struct Acting {
     cores: Vec<u16>,
     parking: Option<Parking>,
     domains: Vec<Domain>,
+    /// Groups with CPUs whose frequency cannot be set, and the ceiling found there.
+    unsteered: Vec<(usize, Hertz)>,
     /// Those whose cores are all of the reactors.
     reactors: Vec<Domain>,
     drives: Vec<Option<(usize, Cap)>>,
@@ -73,7 +75,7 @@ impl Acting {
             let find = |policy: &Policy| Domain::find(machine, layout, &steering, policy);
             policies.into_iter().filter_map(find).collect()
         };
-        let (reactors, others) =
+        let (reactors, others): (Vec<&Policy>, Vec<&Policy>) =
             machine.cpus.policies.iter().partition(|policy| layout.is_reactors(policy));
         let fan = |fan: &Fan| {
             let (duty, mode) = fan_places(machine, fan);
@@ -91,6 +93,9 @@ impl Acting {
         Self {
             parking: Parking::new(machine, layout, &steering, tasks, state.clone()),
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
+            unsteered: unsteered(layout, &others, |policy| {
+                Domain::find(machine, layout, &steering, policy).is_none()
+            }),
             domains: domains(others),
             reactors: domains(reactors),
             drives: layout.drives.iter().map(drive).collect(),
@@ -272,7 +277,7 @@ impl Acting {
             }
         }
         if self.refused.contains(&Control::Frequency) {
-            self.refused.push(Control::FrequencyCap);
+            self.refused.extend([Control::FrequencyCap, Control::FrequencyLimit]);
         }
     }
 
@@ -314,7 +319,9 @@ impl Acting {
         let parked = self.parking.as_mut().map(|it| it.set(given, &mut self.steering, now));
         for (group, cores) in self.cores.iter().enumerate() {
             let nowhere = || refused(given.group(group).active < *cores);
-            tell(Control::ActiveCores, group, parked.unwrap_or_else(nowhere));
+            let outcome = parked.unwrap_or_else(nowhere);
+            tell(Control::ActiveCores, group, outcome);
+            tell(Control::CoreLimit, group, outcome);
         }
         self.set_frequencies(given, now, tell);
         self.set_drives(given, now, tell);
@@ -375,6 +382,12 @@ impl Acting {
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
         let offline = self.resting();
+        for (group, found) in &self.unsteered {
+            let below = |hertz: Option<Hertz>| refused(hertz.is_some_and(|hertz| hertz < *found));
+            let asked = given.frequency.at(*group).given;
+            tell(Control::Frequency, *group, below(asked));
+            tell(Control::FrequencyLimit, *group, below(given.frequency_limit.at(*group).given));
+        }
         for domain in 0..self.domains.len() {
             if self.domains[domain].rests(&offline) {
                 continue;
@@ -384,7 +397,10 @@ impl Acting {
                 continue;
             }
             let Domain { groups, socket, .. } = &self.domains[domain];
-            groups.iter().for_each(|group| tell(Control::Frequency, *group, outcome));
+            for group in groups {
+                tell(Control::Frequency, *group, outcome);
+                tell(Control::FrequencyLimit, *group, outcome);
+            }
             if let Some(socket) = socket.map(usize::from)
                 && socket < given.frequency_cap.len()
             {
@@ -404,7 +420,11 @@ impl Acting {
     /// group asks of it, below the ceiling of its socket.
     fn limits(&self, domain: usize, given: &InForce) -> [(usize, Option<String>); 2] {
         let Domain { groups, socket, .. } = &self.domains[domain];
-        let mut asked = groups.iter().map(|group| given.frequency.at(*group).given);
+        let mut asked = groups.iter().map(|group| {
+            let limit = given.frequency_limit.at(*group).given;
+            let asked = given.frequency.at(*group).given;
+            asked.into_iter().chain(limit).reduce(Hertz::min)
+        });
         let first = asked.next().flatten();
         let asked = asked.fold(first, |most, one| Some(most?.max(one?)));
         let caps = (0..given.frequency_cap.len())
@@ -464,6 +484,24 @@ impl Acting {
             }
         }
     }
+}
+
+/// The groups with cores of frequency domains that cannot be set, and the ceilings of these.
+fn unsteered(
+    layout: &Layout,
+    policies: &[&Policy],
+    is_not: impl Fn(&Policy) -> bool,
+) -> Vec<(usize, Hertz)> {
+    let left: Vec<_> = policies.iter().filter(|policy| is_not(policy)).collect();
+    let has = |cores: &[Core], policy: &Policy| {
+        cores.iter().flat_map(|core| &core.cpus).any(|cpu| policy.cpus.contains(cpu))
+    };
+    let groups = layout.groups.iter().enumerate();
+    let ceiling = |(group, cores): (usize, &Vec<Core>)| {
+        let its = left.iter().filter(|policy| has(cores, policy)).map(|policy| policy.ceiling);
+        Some((group, its.reduce(Hertz::max)?))
+    };
+    groups.filter_map(ceiling).collect()
 }
 
 /// Of a control that has no place here.

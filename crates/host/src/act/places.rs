@@ -95,6 +95,10 @@ impl Steered {
     }
 }
 
+/// Controls that limit frequencies.
+pub const FREQUENCIES: [Control; 3] =
+    [Control::Frequency, Control::FrequencyCap, Control::FrequencyLimit];
+
 /// What the `owned` controls are set in, in the order in which it is set back: what may hang comes
 /// last.
 #[must_use]
@@ -114,12 +118,12 @@ pub fn units(
         let its = machine.cpus.policies.iter().filter(|policy| layout.is_reactors(policy));
         all.extend(its.map(|policy| Unit { always: true, ..domain(policy) }));
     }
-    if owns(Control::Frequency) || owns(Control::FrequencyCap) {
+    if FREQUENCIES.into_iter().any(owns) {
         // One that a reactor's core belongs to is the reactor's.
         let is_free = |policy: &&Policy| policy.cpus.iter().all(|c| !layout.reactors.contains(c));
         all.extend(machine.cpus.policies.iter().filter(is_free).map(domain));
     }
-    if owns(Control::ActiveCores) {
+    if owns(Control::ActiveCores) || owns(Control::CoreLimit) {
         let place = Steered::new(parking::place(layout.park_by), Safe::Found);
         all.push(Unit::of(Control::ActiveCores, vec![place]));
     }

@@ -28,6 +28,8 @@ const LIQUID: [&str; 9] = [
 const COOLANT: [&str; 5] = ["pump", "water", "coolant", "liquid", "w_flow"];
 /// Words in the labels of fans of power supplies.
 const SUPPLY: [&str; 3] = ["psu", "power supply", "pwr supply"];
+/// Those of a graphics card's fan (dell-smm: "Video Fan"; alienware-wmi: "GPU Fan").
+const GRAPHICS: [&str; 4] = ["gpu", "video", "graphics", "vga"];
 /// Classes of PCI functions that belong to a board and hold its sensors: memory, bridges, system
 /// peripherals, communication and serial buses, signal processing (`include/linux/pci_ids.h`).
 const BOARD: [&str; 6] = ["0x05", "0x06", "0x07", "0x08", "0x0c", "0x11"];
@@ -291,6 +293,9 @@ fn labelled(fan: &Fan) -> Option<&'static str> {
     if has(&COOLANT) || is_aio {
         return Some("a pump's, by its label");
     }
+    if has(&GRAPHICS) {
+        return Some("a graphics card's, by its label: it cools what ebb does not sense");
+    }
     has(&SUPPLY).then_some("a power supply's, by its label")
 }
 
@@ -316,9 +321,20 @@ fn settable(machine: &Machine, fan: &Fan) -> Option<String> {
     if machine.chips.iter().filter(is_like).count() > 1 {
         return Some("two chips have this name and device: nothing tells them apart".to_owned());
     }
-    let duty = chip.duty_file(&fan.pwm);
-    let files = std::iter::once(duty).chain(fan.mode_file(machine));
-    files.into_iter().find_map(|file| Some(machine.sys.settable(&file).err()?.to_string()))
+    let (sys, mode) = (&machine.sys, fan.mode_file(machine));
+    // One switch may be that of all fans, such as dell-smm's, which can only be written.
+    let modes = match &mode {
+        Some(mode) => vec![mode.clone()],
+        None => {
+            let all = chip.pwms.iter().map(|pwm| format!("{}_enable", chip.duty_file(pwm)));
+            all.filter(|file| sys.has(file)).collect()
+        }
+    };
+    let mut files = std::iter::once(chip.duty_file(&fan.pwm)).chain(modes);
+    let unset = files.find_map(|file| sys.settable(&file).err());
+    let unread = || chip.duty(sys, &fan.pwm).err();
+    let unknown = || mode.and_then(|mode| sys.number::<u8>(mode).err());
+    Some(unset.or_else(unread).or_else(unknown)?.to_string())
 }
 
 /// The class of the PCI function that a chip is part of, such as `0x030000`.

@@ -207,13 +207,14 @@ impl Chip {
         inputs.into_iter().map(|(input, _)| input.as_str()).collect()
     }
 
-    /// The input of the air at the inlet, by its label.
+    /// The input of the air at the server's inlet, by its label; other parts have air of their own.
     #[must_use]
     pub fn inlet_input(&self) -> Option<&str> {
         let is_it = |(_, label): &&(String, String)| {
             let label = label.to_ascii_lowercase();
             ["inlet", "ambient", "intake"].iter().any(|word| label.contains(word))
         };
-        self.temperatures.iter().find(is_it).map(|(input, _)| input.as_str())
+        let found = self.temperatures.iter().filter(|_| self.of == Of::Board).find(is_it);
+        found.map(|(input, _)| input.as_str())
     }
 }

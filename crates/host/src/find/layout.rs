@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use ebb_policy::live::LIMITABLE;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
 use serde::{Deserialize, Serialize};
@@ -369,6 +370,7 @@ impl Layout {
             fans: vec![fan; self.fans.fans.len()],
             jobs: self.jobs.len() as u16,
             power: None,
+            limitable: LIMITABLE,
         }
     }
 }

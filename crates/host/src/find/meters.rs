@@ -205,6 +205,11 @@ impl Meters {
             if sum > Watts(0.0) {
                 // What cannot be read now is missing in the sum, which is absent until it can.
                 good.append(&mut unread);
+                // Those of a kind that is asked first are not: this one answers.
+                let why = |file: &String| sys.number::<i64>(file).err().map(|why| why.to_string());
+                left.extend(
+                    silent.into_iter().filter_map(|file: String| Some((file.clone(), why(&file)?))),
+                );
                 return Self { files: good, left };
             }
             left.extend(good.into_iter().map(|file| (file, nonsense(driver, Watts(0.0)))));

@@ -3,7 +3,7 @@
 //! What is left to write is what the guard does to it and what a plant makes of it.
 
 use super::row::{Aggregation, Domain, Unit};
-use super::topology::PowerState;
+use super::topology::{Limitable, PowerState, Topology};
 use super::units::{Hertz, Nanos, Watts};
 
 /// The family of policies that steers a control; its folder in `crates/policy/src`.
@@ -408,6 +408,22 @@ macro_rules! kinds {
     };
 }
 controls!(kinds);
+
+impl Control {
+    /// Whether the plant has what it sets, where not every plant does.
+    #[must_use]
+    pub fn is_in(self, topology: &Topology) -> bool {
+        let Limitable { cores, frequencies, packages, time, rates } = topology.limitable;
+        match self {
+            Self::CoreLimit => cores,
+            Self::FrequencyLimit => frequencies,
+            Self::PackageLimit => packages,
+            Self::CpuTime | Self::CpuPeriod => time,
+            Self::ReadRate | Self::WriteRate => rates,
+            _ => true,
+        }
+    }
+}
 
 impl std::fmt::Display for Control {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -3,6 +3,7 @@
 
 use super::control::Control;
 use super::signal::Signal;
+use super::topology::Limitable;
 use super::units::{Nanos, Watts};
 
 /// Pace of questions to a drive for its power state and for its temperature. Composite temperatures
@@ -160,7 +161,11 @@ pub const SENSES: &[Sense] = {
     ]
 };
 
-/// By what a control is set that no server has yet.
+/// What of a server can be limited so far.
+pub const LIMITABLE: Limitable =
+    Limitable { cores: true, frequencies: true, packages: false, time: false, rates: false };
+
+/// By what such a control is set.
 const TWIN: &str = "nothing yet: `ebb sim` alone";
 
 /// Every control once.
@@ -190,12 +195,12 @@ pub const ACTS: &[Act] = {
         act(JobShare, "`cpu.max`", "as it is"),
         act(JobSocket, "`cpuset.cpus`", "as it is"),
         act(Admit, "`cgroup.freeze` of noncritical jobs that come", "as it is"),
-        act(CoreLimit, TWIN, "as it is"),
-        act(FrequencyLimit, TWIN, "as it is"),
-        act(PackageLimit, TWIN, "after `cpu.limit_latency` of the profile"),
-        act(CpuTime, TWIN, "as it is"),
-        act(CpuPeriod, TWIN, "as it is"),
-        act(ReadRate, TWIN, "as it is"),
-        act(WriteRate, TWIN, "as it is"),
+        act(CoreLimit, "as `active_cores`", "as it is"),
+        act(FrequencyLimit, "as `frequency_hz`", "as it is"),
+        act(PackageLimit, TWIN, "released"),
+        act(CpuTime, TWIN, "released"),
+        act(CpuPeriod, TWIN, "released"),
+        act(ReadRate, TWIN, "released"),
+        act(WriteRate, TWIN, "released"),
     ]
 };

@@ -33,6 +33,8 @@ pub struct PowerModel {
     pub read: f64,
     /// The same for each byte written.
     pub write: f64,
+    /// What all traffic draws at its most.
+    pub most_traffic: Watts,
     /// Share of what the wall supplies that reaches the parts.
     pub efficiency: f64,
     /// Seconds of service that a stop for want of CPU time costs in the long run.

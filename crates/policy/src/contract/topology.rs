@@ -114,6 +114,27 @@ pub struct FanSpec {
     pub max_power: Watts,
 }
 
+/// What of a plant can be limited to keep a budget of the whole server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limitable {
+    /// Cores that take work.
+    pub cores: bool,
+    /// Frequencies.
+    pub frequencies: bool,
+    /// Power of the processor packages.
+    pub packages: bool,
+    /// CPU time.
+    pub time: bool,
+    /// Rates of drives.
+    pub rates: bool,
+}
+
+impl Default for Limitable {
+    fn default() -> Self {
+        Self { cores: true, frequencies: true, packages: true, time: true, rates: true }
+    }
+}
+
 /// What a plant has. Fixed for a run; policies are made from it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Topology {
@@ -133,6 +154,8 @@ pub struct Topology {
     pub jobs: u16,
     /// What the server draws, part by part; `None` when nobody knows.
     pub power: Option<PowerModel>,
+    /// What of it can be limited to keep a budget of the whole server.
+    pub limitable: Limitable,
 }
 
 impl Topology {
@@ -167,7 +190,8 @@ impl Topology {
         self.groups[group].role != CoreRole::Compute
     }
     /// The least that the server can be held to, at the wall, where it is known what it draws: one
-    /// core or as many as must be, at the lowest frequency, for next to no time.
+    /// core or as many as must be, at the lowest frequency, for next to no time and with next to no
+    /// traffic, where those can be limited.
     #[must_use]
     pub fn least_power(&self) -> Option<Watts> {
         let model = self.power.as_ref()?;
@@ -175,14 +199,21 @@ impl Topology {
             let groups = (0..self.groups.len()).filter(|g| self.serves_io(*g) == io);
             groups.map(|g| f64::from(of(&self.groups[g]))).sum()
         };
-        let on = count(true, &|group| group.min_cores.max(1));
+        let Limitable { cores: parks, frequencies: slows, time, rates, .. } = self.limitable;
+        let on = count(true, &|group| if parks { group.min_cores.max(1) } else { group.cores });
         let parked = count(true, &|group| group.cores) - on;
         let jobs = count(false, &|group| group.cores);
-        let share = self.min_frequency() / self.max_frequency();
-        let serving = model.packages(on, parked, share, LEAST_TIME / on.max(LEAST_TIME));
+        let share = if slows { self.min_frequency() / self.max_frequency() } else { 1.0 };
+        let least_time = LEAST_TIME / on.max(LEAST_TIME);
+        let time = if time { least_time } else { 1.0 };
+        let serving = model.packages(on, parked, share, time);
+        let packages = serving + (model.core_static + model.core_dynamic) * jobs;
         let rate = LEAST_RATE * self.drives.len() as f64;
-        let busy = model.core_static + model.core_dynamic;
-        Some(model.wall(serving + busy * jobs, rate, rate))
+        let (rate, unlimited) = match rates {
+            true => (rate, Watts(0.0)),
+            false => (0.0, model.most_traffic),
+        };
+        Some(model.wall(packages + unlimited, rate, rate))
     }
     /// The lowest sum of drive caps that the power states allow.
     #[must_use]

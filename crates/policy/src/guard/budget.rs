@@ -14,7 +14,7 @@ use super::trust::lasting;
 use crate::sense::plausible::is_power;
 use crate::topology::{LEAST_PERIOD, LEAST_RATE, LEAST_TIME, Topology};
 use crate::units::{Hertz, Nanos, Watts};
-use crate::{InForce, PolicyError, PowerSignals, Request, Signal, Signals, Wish};
+use crate::{Control, InForce, PolicyError, PowerSignals, Request, Signal, Signals, Wish};
 
 /// What may be drawn beyond the budget for longer than the window: a meter's own error.
 const SLACK: f64 = 1.05;
@@ -103,64 +103,76 @@ impl Budget {
     }
 }
 
-/// Gives of `request` what is possible, or the safe setting for the reason `safe`.
+/// Gives of `request` what is possible, or the safe setting for the reason `safe`; nothing of what
+/// the plant does not have.
 pub(super) fn bound(
     topology: &Topology,
     request: &Request,
     safe: Option<&'static str>,
     given: &mut InForce,
 ) {
+    let rule = Rule { topology, safe };
     for g in topology.io_groups() {
         let spec = &topology.groups[g];
         let least = spec.min_cores.max(1).min(spec.cores);
         let within = |cores: u16| cores.clamp(least, spec.cores);
-        given.core_limit.give(
-            g,
-            request.core_limit.wish(g),
-            ruled(request.core_limit.wish(g), safe, least, within),
-        );
+        let wish = request.core_limit.wish(g);
+        given.core_limit.give(g, wish, rule.of(Control::CoreLimit, wish, least, within));
         let wish = request.frequency_limit.wish(g);
         let lowest = topology.min_frequency();
         let within = |wanted: Hertz| {
             let fits = topology.frequencies.iter().rev().find(|f| **f <= wanted);
             fits.copied().unwrap_or(lowest)
         };
-        given.frequency_limit.give(g, wish, ruled(wish, safe, lowest, within));
+        let ruling = rule.of(Control::FrequencyLimit, wish, lowest, within);
+        given.frequency_limit.give(g, wish, ruling);
     }
     let positive = |watts: Watts| Watts(watts.0.clamp(0.0, 1e6));
     let wish = request.package_limit.wish(0);
-    given.package_limit.give(0, wish, ruled(wish, safe, Watts(0.0), positive));
+    let ruling = rule.of(Control::PackageLimit, wish, Watts(0.0), positive);
+    given.package_limit.give(0, wish, ruling);
     let wish = request.cpu_time.wish(0);
     let within = |cores: f64| cores.clamp(LEAST_TIME, 1e5);
-    given.cpu_time.give(0, wish, ruled(wish, safe, LEAST_TIME, within));
+    given.cpu_time.give(0, wish, rule.of(Control::CpuTime, wish, LEAST_TIME, within));
     let wish = request.cpu_period.wish(0);
     let within = |period: Nanos| period.clamp(Nanos::from_millis(1), Nanos::from_secs(1));
-    given.cpu_period.give(0, wish, ruled(wish, safe, LEAST_PERIOD, within));
+    given.cpu_period.give(0, wish, rule.of(Control::CpuPeriod, wish, LEAST_PERIOD, within));
     let within = |rate: f64| rate.clamp(LEAST_RATE, 1e12);
     for d in 0..topology.drives.len() {
         let wish = request.read_rate.wish(d);
-        given.read_rate.give(d, wish, ruled(wish, safe, LEAST_RATE, within));
+        given.read_rate.give(d, wish, rule.of(Control::ReadRate, wish, LEAST_RATE, within));
         let wish = request.write_rate.wish(d);
-        given.write_rate.give(d, wish, ruled(wish, safe, LEAST_RATE, within));
+        given.write_rate.give(d, wish, rule.of(Control::WriteRate, wish, LEAST_RATE, within));
     }
 }
 
-/// The guard's word on a wish: the safe value, or what of it is possible; the least where
-/// it is no number.
-fn ruled<T: crate::Setting>(
-    wish: Option<Wish<T>>,
+/// The guard's word on wishes.
+struct Rule<'a> {
+    topology: &'a Topology,
     safe: Option<&'static str>,
-    least: T,
-    within: impl Fn(T) -> T,
-) -> Option<(Option<T>, &'static str)> {
-    if let Some(reason) = safe {
-        return Some((Some(least), reason));
+}
+
+impl Rule<'_> {
+    /// The safe value, or what of a wish is possible; the least where it is no number.
+    fn of<T: crate::Setting>(
+        &self,
+        control: Control,
+        wish: Option<Wish<T>>,
+        least: T,
+        within: impl Fn(T) -> T,
+    ) -> Option<(Option<T>, &'static str)> {
+        if !control.is_in(self.topology) {
+            return Some((None, "guard:not-here"));
+        }
+        if let Some(reason) = self.safe {
+            return Some((Some(least), reason));
+        }
+        let wanted = wish?.value;
+        if wanted.number().is_nan() {
+            return Some((Some(least), "guard:absurd-request"));
+        }
+        Some((Some(within(wanted)), "guard:limit-range"))
     }
-    let wanted = wish?.value;
-    if wanted.number().is_nan() {
-        return Some((Some(least), "guard:absurd-request"));
-    }
-    Some((Some(within(wanted)), "guard:limit-range"))
 }
 
 /// Refuses a budget that a server cannot be held to where its meter fails.

@@ -30,6 +30,7 @@ pub fn server(drives: usize) -> Topology {
             rest: Watts(95.4 + 5.9 * drives as f64),
             read: 1.7e-9,
             write: 3.3e-9,
+            most_traffic: Watts(10.0 * drives as f64),
             efficiency: 0.91,
             resume: 0.0,
             meter_window: Nanos::ZERO,

@@ -102,6 +102,8 @@ pub struct Tide {
     points: Vec<Point>,
     point: usize,
     state: State,
+    /// Whether nothing has been limited since the start.
+    free: bool,
     allowed: f64,
     /// Watts at the wall by the meter beyond the model's, and the usual size of what it missed.
     bias: f64,
@@ -137,6 +139,7 @@ impl Tide {
             points: Vec::new(),
             point: 0,
             state: State::Boot,
+            free: true,
             allowed: 0.0,
             bias: 0.0,
             spread: 0.0,
@@ -151,13 +154,17 @@ impl Tide {
         let steps = f64::from(TIME_STEPS);
         let most = this.largest();
         let low = topology.min_frequency();
-        for cores in 1..=most.min(TIMED_CORES) {
+        let timed = if topology.limitable.time { most.min(TIMED_CORES) } else { 0 };
+        for cores in 1..=timed {
             let times = (1..TIME_STEPS).map(|step| f64::from(step) / steps);
             times.for_each(|time| this.add(cores, low, time));
         }
-        for cores in 1..=most {
-            topology.frequencies.iter().for_each(|f| this.add(cores, *f, 1.0));
+        let slowest = if topology.limitable.frequencies { low } else { topology.max_frequency() };
+        let slowed = topology.frequencies.iter().filter(|f| **f >= slowest);
+        for cores in if topology.limitable.cores { 1 } else { most }..=most {
+            slowed.clone().for_each(|f| this.add(cores, *f, 1.0));
         }
+        this.point = this.points.len() - 1;
         Ok(this)
     }
 
@@ -301,7 +308,7 @@ impl Tide {
             if self.readings < READINGS {
                 return;
             }
-            self.allowed = drawn.min(most);
+            self.allowed = if self.free { most } else { drawn.min(most) };
             self.state = State::Shedding;
         }
         if self.bias.abs() > MOST_BIAS * b {
@@ -318,6 +325,17 @@ impl Tide {
         if (self.allowed - self.moved.0).abs() > MOVE * b {
             self.moved = (self.allowed, signals.now);
         }
+    }
+
+    /// Watts of the traffic that there may be at a point: what the drives' limits leave of it, or,
+    /// where they have none, all that its cores might serve instead of what they serve now.
+    fn drawn(&self, point: &Point) -> f64 {
+        if self.topology.limitable.rates {
+            return 0.0;
+        }
+        let used = self.traffic.iter().flatten().sum::<f64>();
+        let rise = self.rate(point) / self.rate(&self.points[self.point]);
+        (used * rise.max(1.0)).min(self.model.most_traffic.0.max(used))
     }
 
     /// Watts that a point leaves for traffic.
@@ -337,9 +355,14 @@ impl Tide {
         } else {
             self.model.write
         };
+        let moves = |room: f64| match self.topology.limitable.rates {
+            true => room / joules,
+            false => f64::INFINITY,
+        };
         let value = |point: &Point| {
             let room = self.room(point);
-            if room < 0.0 { -1.0 } else { (self.rate(point) * self.size).min(room / joules) }
+            let fits = room >= self.drawn(point);
+            if fits { (self.rate(point) * self.size).min(moves(room)) } else { -1.0 }
         };
         let best = |stops: bool| {
             let mut best = (0, -1.0);
@@ -372,8 +395,12 @@ impl Tide {
     fn ask(&self, room: f64, request: &mut Request) {
         let (point, reason) = (&self.points[self.point], self.state.reason());
         for g in self.topology.io_groups() {
-            request.core_limit.ask(g, self.cores(g, point.cores), reason);
-            request.frequency_limit.ask(g, point.frequency, reason);
+            if self.topology.limitable.cores {
+                request.core_limit.ask(g, self.cores(g, point.cores), reason);
+            }
+            if self.topology.limitable.frequencies {
+                request.frequency_limit.ask(g, point.frequency, reason);
+            }
         }
         if point.time < 1.0 {
             let groups = self.topology.io_groups();
@@ -383,6 +410,9 @@ impl Tide {
         } else {
             request.cpu_time.release(0);
             request.cpu_period.release(0);
+        }
+        if !self.topology.limitable.rates {
+            return;
         }
         let shares = 2.0 * self.traffic.len() as f64;
         let used = self.traffic.iter().flatten().sum::<f64>();
@@ -408,12 +438,19 @@ impl Policy for Tide {
     fn step(&mut self, signals: &Signals, request: &mut Request) {
         let Some((Watts(b), _)) = sensed(signals) else {
             (self.state, self.readings, self.allowed) = (State::Boot, 0, 0.0);
+            (self.free, self.point) = (true, self.points.len() - 1);
             return release(request);
         };
         if signals.period > Nanos::ZERO {
             let now = self.sense(signals);
             let believed = self.learn(b, signals);
             self.allow(b, now, believed, signals);
+        }
+        // What is within the budget may stay until it is understood.
+        let fits = |power: Watts| power.0 <= b * (1.0 - MARGIN);
+        self.free &= self.state == State::Boot && signals.power.total.is_some_and(fits);
+        if self.free {
+            return release(request);
         }
         let (point, room) = match self.state {
             State::Boot | State::Safe => (0, 0.0),

@@ -33,16 +33,16 @@ use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 
-use ebb_policy::live::WATCH;
+use ebb_policy::live::{LIMITABLE, WATCH};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Conflict, Cycle, InForce, Limits, PERIOD, Policy, Request};
+use ebb_policy::{Conflict, Cycle, InForce, Limits, PERIOD, Policy, Request, Topology};
 use ebb_trace::generate::Job;
 use ebb_trace::{TraceError, Workload};
 
 use crate::faults::Faults;
 use crate::hdd::Wear;
 use crate::outcome::{Energy, Observer, Outcome, Trip};
-use crate::profile::Profile;
+use crate::profile::{DriveModel, Profile};
 use array::Array;
 use background::Backlog;
 use cache::ReadCache;
@@ -216,13 +216,22 @@ pub fn run_to_trip(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome,
     }
 }
 
+/// What policies see of the server.
+fn plant(profile: &Profile, model: &DriveModel, senses: Option<AsHost>) -> Topology {
+    let mut topology = profile.topology_of(model);
+    if senses.is_some() {
+        topology.limitable = LIMITABLE;
+    }
+    topology
+}
+
 impl<'a> Engine<'a> {
     fn new(run: Run<'a>) -> Result<(Self, Cycle), TwinError> {
         let Run { profile, policy, limits, ssd_budget, workload, jobs, seed, duration, .. } = run;
         let model = profile.model().ok_or_else(|| {
             TwinError::Setup(format!("unknown drive model '{}'", profile.drives.model))
         })?;
-        let topology = profile.topology_of(model);
+        let topology = plant(profile, model, run.senses);
         let mut cycle = Cycle::new(&topology, policy, limits);
         let refused = |error: Conflict| TwinError::Setup(error.to_string());
         if let Some(coordinator) = run.coordinator {

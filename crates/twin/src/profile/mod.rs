@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use ebb_policy::units::{Bytes, Hertz, Nanos, Watts};
-use ebb_policy::{CoreRole, DriveSpec, GroupSpec, PowerModel, RequestWork, Topology};
+use ebb_policy::{CoreRole, DriveSpec, GroupSpec, Limitable, PowerModel, RequestWork, Topology};
 
 use crate::drive::DriveProfile;
 use crate::fan::Fans;
@@ -493,7 +493,17 @@ impl Profile {
             fans: self.fans.iter().flat_map(|fans| vec![fans.spec(); fans.count.into()]).collect(),
             jobs: self.jobs.as_ref().map_or(0, |jobs| jobs.slots),
             power: Some(self.power(model)),
+            limitable: Limitable::default(),
         }
+    }
+
+    /// What a server as this one draws, part by part, if it has so many drives instead; `None`
+    /// where their model is unknown.
+    #[must_use]
+    pub fn power_with(&self, drives: u16) -> Option<PowerModel> {
+        let mut other = self.clone();
+        other.drives.count = drives;
+        Some(other.power(self.model()?))
     }
 
     /// What the server draws, part by part.
@@ -509,6 +519,7 @@ impl Profile {
         let fans = self.fans.as_ref().map_or(board.fans, blown);
         let rest = board.memory + board.nic + board.other + fans;
         let rest = rest + ready * f64::from(self.drives.count);
+        let most = model.spec().cap(0) - ready;
         let traffic = (board.memory_per_gbps + board.nic_per_gbps).0;
         PowerModel {
             uncore: cpu.uncore,
@@ -521,6 +532,7 @@ impl Profile {
             rest,
             read: (read.0 + traffic) * 1e-9,
             write: (write.0 + traffic) * 1e-9,
+            most_traffic: most * f64::from(self.drives.count),
             efficiency: self.psu.efficiency(rest + cpu.uncore),
             resume: cpu.resume.seconds(),
             meter_window: board.meter_window,

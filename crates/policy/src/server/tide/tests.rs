@@ -255,6 +255,63 @@ fn a_budget_that_binds_nothing_limits_nothing() {
     assert!(plant.given.write_rate.values().all(|rate| rate.is_none()));
 }
 
+/// As on a server, which has no limits of CPU time and of drives' rates: the cores alone keep the
+/// budget, of loads that come and go.
+#[test]
+fn cores_alone_keep_a_budget() {
+    for lag in LAGS {
+        for (share, size) in [(0.9, 4096.0), (1.0, 4096.0), (1.1, 4096.0), (1.0, 131_072.0)] {
+            let mut plant = Fluid::new(Nanos::from_millis(lag), share, size);
+            plant.topology.limitable = crate::live::LIMITABLE;
+            // All that the drives can.
+            let most = plant.truth.most_traffic.0 / plant.truth.write;
+            plant.demand = most;
+            let mut cycle = plant.cycle(420.0, false);
+            run(&mut cycle, &mut plant, 60);
+            for budget in [380.0, 340.0, 420.0, 360.0] {
+                let case = format!("{budget} W, lag {lag} ms, {share} of the model, {size} B");
+                cycle.set_server_budget(Some(Watts(budget)));
+                let watts = run(&mut cycle, &mut plant, 60);
+                let over = longest_over(&watts, 1.02 * budget);
+                let low = watts[60..].iter().copied().fold(f64::INFINITY, f64::min);
+                let most = watts[60..].iter().copied().fold(0.0, f64::max);
+                println!("{case}: over {over} s, {low:.0} to {most:.0} W");
+                assert!(over <= lag as f64 / 1e3 + 1.0, "{case}: {over} s over");
+                assert!(most - low < 0.03 * budget, "{case}: rings between {low} and {most} W");
+                plant.demand = 1e8;
+                run(&mut cycle, &mut plant, 20);
+                plant.demand = most;
+                let watts = run(&mut cycle, &mut plant, 20);
+                let over = longest_over(&watts, 1.02 * budget);
+                println!("{case}: a burst over {over} s");
+                assert!(over <= lag as f64 / 1e3 + 1.0, "{case}: {over} s over with a burst");
+            }
+            let given = &plant.given;
+            assert!(given.cpu_time.value(0).is_none() && given.write_rate.at(0).given.is_none());
+        }
+    }
+}
+
+/// A restart of Ebb is not felt where the budget is kept as it is.
+#[test]
+fn what_is_within_the_budget_is_left_alone_from_the_start() {
+    let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
+    plant.demand = 1e9;
+    plant.watts = vec![420.0; 4];
+    let mut cycle = plant.cycle(500.0, false);
+    for _ in 0..40 {
+        cycle.step(&mut plant);
+        let (given, group) = (plant.given.cpu_time.value(0), plant.given.group(0));
+        assert_eq!((given, group.active), (None, 8));
+        assert_eq!(group.frequency, plant.topology.max_frequency());
+    }
+    // What is not within it is shed at once.
+    plant.watts = vec![420.0; 4];
+    let mut cycle = plant.cycle(400.0, false);
+    cycle.step(&mut plant);
+    assert_eq!(plant.given.group(0).active, 1);
+}
+
 #[test]
 fn a_server_that_nobody_knows_is_refused() {
     let topology = Topology { power: None, ..server(1) };

@@ -1,0 +1,148 @@
+//! One budget for the whole server: `tide` on a copy of a machine whose meter follows its clocks.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ebb_twin::Profile;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{CPU, Copy, ends, str};
+use crate::common::{fails, json, path, prints, valid};
+
+const METER: &str = "sys/class/hwmon/hwmon5";
+
+/// Cores that draw more than all traffic of the drive does.
+const PROFILE: &str = "name = 'here'\nsummary = 'four hot cores'\nbase = 'generic-1u'\n\
+                       [cpu]\ncore_dynamic = '40 W'\n";
+
+/// What the machine draws with its four cores at a share of the highest frequency, at the wall.
+fn draws(copy: &Copy, share: f64) -> f64 {
+    let profile = Profile::load(&path(copy.folder.path(), "profile.toml")).unwrap();
+    let model = profile.power_with(1).unwrap();
+    model.wall(model.packages(4.0, 0.0, share, 1.0), 0.0, 0.0).0
+}
+
+fn metered() -> Copy {
+    let copy = Copy::new();
+    copy.put(&format!("{METER}/name"), "power_meter");
+    copy.put(&format!("{METER}/power1_average"), "000000000000");
+    copy
+}
+
+/// A configuration that names the profile.
+fn config(copy: &Copy) -> String {
+    let (config, profile) = (path(copy.folder.path(), "ebb.toml"), copy.folder.path());
+    let profile = path(profile, "profile.toml");
+    fs::write(&profile, PROFILE).unwrap();
+    fs::write(&config, format!("profile = {profile:?}")).unwrap();
+    config
+}
+
+/// The highest ceiling of its cores, as a share of the highest frequency.
+fn share(copy: &Copy) -> f64 {
+    let ceiling = |cpu| copy.get(&format!("{CPU}/cpufreq/policy{cpu}/scaling_max_freq"));
+    (0..4).filter_map(|cpu| ceiling(cpu).trim().parse().ok()).fold(0.0, f64::max) / 3e6
+}
+
+/// Ends the meter, however the test ends.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Lets the meter show what the machine draws, until `over`.
+fn shows(copy: &Copy, over: &AtomicBool) {
+    let file = copy.folder.path().join("root").join(METER).join("power1_average");
+    let meter = fs::File::options().write(true).open(file).unwrap();
+    while !over.load(Ordering::Relaxed) {
+        // Of one length, so that no reader sees a part.
+        let text = format!("{:012.0}", draws(copy, share(copy)) * 1e6);
+        meter.write_at(text.as_bytes(), 0).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn clocks_follow_a_budget_and_are_given_back() {
+    let copy = metered();
+    let config = config(&copy);
+    let (socket, over) = (path(copy.folder.path(), "run.sock"), AtomicBool::new(false));
+    let found = |all: Vec<(PathBuf, String)>| {
+        let all = all.into_iter().filter(|(path, _)| !path.ends_with("power1_average"));
+        all.collect::<Vec<_>>()
+    };
+    let before = found(copy.all());
+    let (high, low) = (draws(&copy, 0.9), draws(&copy, 0.7));
+    let waits = |what: &str, is: &dyn Fn(f64) -> bool| {
+        for _ in 0..6000 {
+            if is(share(&copy)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let status = prints(&["ctl", "--socket", &socket, "status"]);
+        panic!("not in time: {what}: {} {status}", share(&copy));
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| shows(&copy, &over));
+        let _over = Over(&over);
+        waits("the meter shows it", &|_| {
+            !copy.get(&format!("{METER}/power1_average")).starts_with("000000000000")
+        });
+        let budget = format!("{high} W");
+        let run = ["run", "--policy", "tide", "--server-budget", &budget, "--apply"];
+        let child = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .args(copy.args(&run))
+            .args(["--control", &socket, "--config", &config])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let kept = |budget: f64| {
+            let copy = &copy;
+            move |share: f64| share > 0.34 && draws(copy, share) <= budget
+        };
+        waits("the budget is kept", &kept(high));
+        let ctl = |args: &[&str]| prints(&[&["ctl", "--socket", &socket], args].concat());
+        let told = ctl(&["budget", "set", "--server", &format!("{low} W")]);
+        assert!(told.contains("the server up to"), "{told}");
+        waits("the lower one is kept", &kept(low));
+        let status = json(&["ctl", "--json", "--socket", &socket, "status"]);
+        valid("run-status-1", &status);
+        assert_eq!(status["server_budget_w"], low);
+        let least = fails(&["ctl", "--socket", &socket, "budget", "set", "--server", "20 W"]).1;
+        assert!(least.contains("server_budget") && least.contains("W"), "{least}");
+        ctl(&["budget", "clear", "--server"]);
+        waits("it rises again", &|share| draws(&copy, share) > low);
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let (code, error) = ends(child);
+        assert_eq!(code, Some(0), "{error}");
+    });
+    assert_eq!(found(copy.all()), before);
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_at_the_start() {
+    let copy = metered();
+    copy.put(&format!("{METER}/power1_average"), "200000000");
+    let refused = |more: &[&str], told: &str| {
+        let config = config(&copy);
+        let args = copy.args(&[&["run", "--config", &config, "--apply"], more].concat());
+        let (code, error) = fails(&str(&args));
+        assert!(code == 2 && error.contains(told), "{more:?}: {error}");
+    };
+    refused(&["--policy", "tide"], "without server_budget");
+    refused(&["--policy", "tide", "--server-budget", "20 W"], "server_budget");
+    refused(&["--policy", "pass", "--server-budget", "300 W"], "tide runs here");
+    refused(&["--policy", "eadc", "--server-budget", "300 W"], "eadc+tide");
+    fs::remove_dir_all(copy.folder.path().join("root").join(METER)).unwrap();
+    refused(&["--policy", "tide", "--server-budget", "300 W"], "tide can do nothing here");
+}
