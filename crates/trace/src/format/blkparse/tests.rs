@@ -1,6 +1,7 @@
 //! Lines as blkparse prints them.
 
 use super::*;
+use crate::{OpenOptions, Source, open_bytes};
 use ebb_policy::units::Nanos;
 
 #[test]
@@ -41,6 +42,13 @@ fn a_file_without_arrivals_is_refused() {
     let line = b"8,0 1 8 0.009507758 697 C W 223490 + 8 [0]";
     assert_eq!(parser.line(line), Ok(Line::Other));
     assert!(parser.end().unwrap_err().contains("queued (Q) or issued"));
+    for lenient in [false, true] {
+        let options = OpenOptions { lenient, ..OpenOptions::default() };
+        let mut reader = open_bytes("t", [&line[..], b"\n"].concat(), &options).unwrap();
+        let error = reader.fill(&mut Vec::new()).unwrap_err().to_string();
+        // There is nothing to pass over.
+        assert!(error.contains("-a queue") && !error.contains("--lenient"), "{error}");
+    }
 }
 
 #[test]
