@@ -51,7 +51,9 @@ struct Statistics {
 pub(super) fn json(from: impl Read, file: &str, device: &str) -> Result<Vec<Window>, TraceError> {
     let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
     let json: Json = serde_json::from_reader(from).map_err(|error| {
-        format(format!("not what iostat -xt -o JSON prints, nor sar -d as text: {error}"))
+        format(format!(
+            "not what iostat -xt -o JSON prints, nor sar -d or sadf -d as text: {error}"
+        ))
     })?;
     let mut readings = Readings::new(device);
     for host in json.sysstat.hosts {
