@@ -121,6 +121,8 @@ struct Report<'a> {
     /// the last window ended.
     now: Option<f64>,
     ended: Option<f64>,
+    /// The time before the last: a rate is of what lies between.
+    before: Option<f64>,
     /// Whether iostat has told of the time since the machine was started.
     started: bool,
     /// Whether a window is of a row, not of the time between.
@@ -181,14 +183,24 @@ impl Report<'_> {
 
     /// A line that names no columns: of a device, with a time, or of something else.
     fn other(&mut self, words: &[&str]) -> Result<(), String> {
-        let row = self.columns.filter(|of| words.get(of.device) == Some(&self.device));
-        match row {
-            // Those without a time are means of all.
-            Some(Columns { kind: Kind::Sar(..), .. }) if !self.clock(words)? => Ok(()),
-            Some(columns) => self.row(words, columns),
-            // Other rows of sar begin with a time, those of iostat follow a date and time.
-            None if words.len() <= 3 && of_day(words[0]).is_none() => self.clock(words).map(|_| ()),
-            None => Ok(()),
+        let is_row = |of: Columns| words.get(of.device) == Some(&self.device);
+        match self.columns {
+            Some(columns @ Columns { kind: Kind::Sar(..), .. }) => {
+                if is_row(columns) {
+                    // Those without a time are means of all.
+                    return if self.clock(words)? { self.row(words, columns) } else { Ok(()) };
+                }
+                if words.last().is_some_and(|word| number(word).is_err()) {
+                    // A heading of other things, which have times of their own.
+                    self.columns = None;
+                    return Ok(());
+                }
+                self.clock(words).map(|_| ())
+            }
+            Some(columns) if is_row(columns) => self.row(words, columns),
+            // Rows of sar begin with a time, those of iostat follow a date and time.
+            _ if words.len() <= 3 && of_day(words[0]).is_none() => self.clock(words).map(|_| ()),
+            _ => Ok(()),
         }
     }
 
@@ -238,6 +250,9 @@ impl Report<'_> {
                 if before - today > DAY / 2.0 { today + DAY } else { today }
             }
         };
+        if self.now != Some(now) {
+            self.before = self.now;
+        }
         if let Some(before) = self.now.filter(|before| now < *before) {
             return Err(format!(
                 "{} lies {} s before the time above it: if a clock was set, keep the part above or \
@@ -300,7 +315,12 @@ impl Report<'_> {
             self.idle_until_now();
             return Ok(());
         }
-        let Some(ended) = self.ended.replace(now) else { return Ok(()) };
+        let Some(mut ended) = self.ended.replace(now) else { return Ok(()) };
+        if let Some(before) = self.before.filter(|before| *before > ended) {
+            // Idle devices are left out (-z).
+            self.rates.push(Rate { seconds: before - ended, reads: 0.0, writes: 0.0 });
+            ended = before;
+        }
         if ended >= now {
             return Err("no time lies between this and the report before".to_owned());
         }
@@ -393,8 +413,22 @@ mod tests {
         ] {
             assert_eq!(lengths(&iostat(&times)), [seconds], "{times:?}");
         }
+        let odd = "10:00:00 DEV tps rkB/s wkB/s x\n10:10:00 sda 1 nan 1 x\n";
+        assert!(of(odd, "sda").unwrap_err().contains("r:2: 'nan' is not a number"));
         let error = of(&iostat(&["13/13/2026 10:00:00", "13/13/2026 10:00:10"]), "sda");
         assert!(error.unwrap_err().contains("r:1: '13/13/2026' is no date"));
+    }
+
+    #[test]
+    fn a_device_that_is_left_out_is_idle() {
+        let report = |time, device| iostat(&[time]).replace("sda", device);
+        let text = report("2026-11-25 10:00:00", "sda")
+            + &report("2026-11-25 10:00:10", "sdb")
+            + &report("2026-11-25 10:00:20", "sda");
+        assert_eq!(lengths(&text), [-10.0, 10.0]);
+        let sar = "10:00:00 DEV tps rkB/s wkB/s\n10:10:00 sdb 1 1 0\n10:20:00 sda 1 1 0\n\
+                   10:20:00 sdb 1 1 0\n10:30:00 sdb 1 1 0\n10:40:00 sda 1 1 0\n";
+        assert_eq!(lengths(sar), [-600.0, 600.0, -600.0, 600.0]);
     }
 
     #[test]
