@@ -84,9 +84,10 @@ const DATA: [(&[u8], &str, &str); 18] = [
 ];
 
 /// Text of other programs by what stands in it, and why it is no trace.
-const TEXT: [(&str, &str, &str); 16] = [
+const TEXT: [(&str, &str, &str); 17] = [
     (" CPU)", "a report of iostat or sar", SHAPE),
     ("\"resultType\"", "an answer of Prometheus", SHAPE),
+    ("# hostname;interval;", "a report of sadf", SHAPE),
     ("\"sysstat\"", "a report of iostat or sadf in JSON", SHAPE),
     ("Attaching ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
     ("Attached ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
@@ -200,6 +201,7 @@ mod tests {
         }
         for (text, said) in [
             ("Linux 6.1.0 (a)  11/25/2026  _x86_64_ (8 CPU)\n\nDevice r/s\n", "iostat or sar"),
+            ("# hostname;interval;timestamp;DEV;tps\nh;9;2026-11-25 00:10:01 UTC;sda;1\n", "sadf"),
             ("{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\"}}", "Prometheus"),
             ("Attaching 4 probes...\nTIME(ms) DISK COMM PID LAT(ms)\n", "use BCC's"),
             ("dd 12 [001] 1.5: block:block_rq_issue: 8,0 W 4096 () 8 + 8 [dd]\n", "perf script"),

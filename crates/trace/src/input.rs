@@ -124,9 +124,9 @@ impl Records for Lines {
                     self.ended = true;
                     if self.heading == Heading::Passed {
                         let reason = "there is nothing but a heading: no line is a record";
-                        return Err(Fault::Record(reason.to_owned()));
+                        return Err(Fault::File(reason.to_owned()));
                     }
-                    self.parser.end().map_err(Fault::Record)?;
+                    self.parser.end().map_err(Fault::File)?;
                 }
                 return Ok(None);
             };

@@ -138,6 +138,7 @@ impl Reader {
         };
         match fault {
             Fault::Record(reason) => self.malformed(reason).map(|()| true),
+            Fault::File(reason) => Err(TraceError::Format { file: self.file.clone(), reason }),
             Fault::Stream(source) => Err(self.broken(&source)),
         }
     }

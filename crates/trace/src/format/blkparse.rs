@@ -81,7 +81,7 @@ impl LineParser for Blkparse {
         if self.events > 0 && self.arrivals == 0 {
             return Err(format!(
                 "{} events, but none of them is the arrival of a request, queued (Q) or issued \
-                 (D); run blkparse without an action filter",
+                 (D): run blkparse without -a or, if blktrace ran with it, record with -a queue",
                 self.events
             ));
         }

@@ -50,6 +50,8 @@ pub(crate) trait LineParser: Send {
 pub(crate) enum Fault {
     /// The record is malformed; the one after it can be tried.
     Record(Reason),
+    /// The file makes no sense as a whole; there is nothing after it.
+    File(Reason),
     /// The stream itself failed.
     Stream(io::Error),
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::windows::Window;
-use super::{load_prometheus, load_report};
+use super::{load_prometheus, load_report, load_sadf};
 use crate::files::open_beside;
 use crate::open;
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
@@ -23,6 +23,9 @@ pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceErro
     let (head, plain) = open::text(&name, file)?;
     let head = String::from_utf8_lossy(&head);
     let plain = BufReader::new(plain);
+    if head.starts_with(load_sadf::HEAD) {
+        return load_sadf::windows(plain.take(MOST_OF_REPORT), &name, workload);
+    }
     if load_report::is_one(&head) {
         return load_report::windows(plain.take(MOST_OF_REPORT), &name, workload);
     }
@@ -56,7 +59,8 @@ fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Win
         }
         if index == 0 {
             if line.trim_end() != HEADER {
-                let others = "the text of iostat -xt or sar -d, or Prometheus' answer in JSON";
+                let others =
+                    "the text of iostat -xt, sar -d or sadf -d, or Prometheus' answer in JSON";
                 return Err(wrong(format!("expected the header {HEADER}, {others}")));
             }
             continue;

@@ -8,9 +8,34 @@ use serde::Deserialize;
 use super::windows::{Rate, Window, shares};
 use crate::request::TraceError;
 
+/// What a metric's name has as one of its words, or a label of the direction as its value.
+const READS: [&str; 5] = ["read", "reads", "nread", "rd", "r"];
+const WRITES: [&str; 7] = ["write", "writes", "written", "writing", "nwritten", "wr", "w"];
+/// Words in the name of a label whose value may be the direction.
+const DIRECTION: [&str; 16] = [
+    "access",
+    "action",
+    "cmd",
+    "command",
+    "dir",
+    "direction",
+    "io",
+    "kind",
+    "method",
+    "mode",
+    "op",
+    "operation",
+    "optype",
+    "request",
+    "rw",
+    "type",
+];
+
 #[derive(Deserialize)]
 struct Answer {
-    data: Data,
+    data: Option<Data>,
+    #[serde(default)]
+    error: String,
 }
 
 #[derive(Deserialize)]
@@ -37,31 +62,36 @@ pub(super) fn windows(
     let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
     let answer: Answer = serde_json::from_reader(from)
         .map_err(|error| format(format!("not the answer to a range query: {error}")))?;
-    if answer.data.kind != "matrix" {
-        let kind = answer.data.kind;
+    let Some(data) = answer.data else {
+        return Err(format(match answer.error.as_str() {
+            "" => "not the answer to a range query: it has no data".to_owned(),
+            error => format!("Prometheus answered with an error, not with data: {error}"),
+        }));
+    };
+    if data.kind != "matrix" {
+        let kind = data.kind;
         return Err(format(format!("the result is a {kind}, not a matrix: use query_range")));
     }
-    let rates = rates(&answer.data.result, workload).map_err(format)?;
+    let rates = rates(&data.result, workload).map_err(format)?;
     shares(&rates, file, workload)
 }
 
 fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
     let [mut reads, mut writes, mut both] = [None, None, None];
     for series in all.iter().filter(|series| series.metric.values().any(|v| v == workload)) {
-        let says = |word: &str| {
-            let labels = series.metric.iter().filter(|(_, value)| *value != workload);
-            labels.flat_map(|(name, value)| [name, value]).any(|text| text.contains(word))
-        };
         if series.metric.get("__name__").is_some_and(|name| name.ends_with("_total")) {
             return Err("a counter since some start, not a rate: query rate(...)".to_owned());
         }
-        let (place, kind) = match (says("read"), says("writ")) {
+        let (place, kind) = match directions(&series.metric, workload) {
             (true, false) => (&mut reads, "reads"),
             (false, true) => (&mut writes, "writes"),
             _ => (&mut both, "reads and writes together"),
         };
         if place.replace(series).is_some() {
-            return Err(format!("there are several series of {kind} of '{workload}'"));
+            return Err(format!(
+                "there are several series of {kind} of '{workload}': query one, or \
+                 sum by (op) with a label op of read or write"
+            ));
         }
     }
     let step = |series: &Series| points(&series.values);
@@ -92,6 +122,29 @@ fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
         }
         _ => Err(format!("reads or writes of '{workload}' are there alone and together")),
     }
+}
+
+/// Whether a series is of reads and whether of writes: by its labels of the direction or, where
+/// they do not say, by its name.
+fn directions(metric: &BTreeMap<String, String>, workload: &str) -> (bool, bool) {
+    let is_direction =
+        |name: &str| name != "__name__" && words(name).any(|word| DIRECTION.contains(&&*word));
+    let labels = metric.iter().filter(|(name, value)| is_direction(name) && *value != workload);
+    let labels: Vec<String> = labels.map(|(_, value)| value.to_lowercase()).collect();
+    let name = metric.get("__name__").map_or("", String::as_str);
+    let says = |of: &[String]| {
+        let any = |known: &[&str]| of.iter().any(|word| known.contains(&word.as_str()));
+        (any(&READS), any(&WRITES))
+    };
+    match says(&labels) {
+        (false, false) => says(&words(name).collect::<Vec<_>>()),
+        said => said,
+    }
+}
+
+/// Words of a name such as `job:node_disk_reads_completed:rate5m`.
+fn words(name: &str) -> impl Iterator<Item = String> {
+    name.split(|letter: char| !letter.is_alphanumeric()).map(str::to_lowercase)
 }
 
 /// Seconds since the point before, and values; the first point is as long as the step.
@@ -136,6 +189,45 @@ mod tests {
         assert!(of(&[reads, both].join(",")).unwrap_err().contains("alone and together"));
         assert!(of(&[reads, reads].join(",")).unwrap_err().contains("several series of reads"));
         assert!(of(other).unwrap_err().contains("no windows of workload 'sda'"));
+    }
+
+    #[test]
+    fn reads_and_writes_are_told_by_whole_words() {
+        let (reads, writes, both) = ((true, false), (false, true), (false, false));
+        for (name, label, value, said) in [
+            ("", "job", "threads", both),
+            ("iops", "instance", "spreadsheets-01:9100", both),
+            ("", "pod", "log-writer-0", both),
+            ("", "job", "read", both),
+            ("", "mode", "read-only", both),
+            ("threads_already_written_off", "job", "", writes),
+            ("", "op", "read", reads),
+            ("", "operation", "Write", writes),
+            ("", "io_type", "READ", reads),
+            ("disk_reads_writes", "direction", "write", writes),
+            ("disk_reads_writes", "direction", "", (true, true)),
+            ("node_disk_reads_completed", "job", "writer", reads),
+            ("instance:node_disk_written_bytes:rate5m", "job", "", writes),
+            ("container_fs_reads", "type", "ssd", reads),
+            ("libvirt_domain_block_stats_write_requests", "job", "", writes),
+            ("ceph_pool_rd", "job", "", reads),
+            ("ceph_osd_op_w", "job", "", writes),
+            ("node_zfs_zpool_nwritten", "job", "", writes),
+        ] {
+            let pairs = [("__name__", name), (label, value), ("device", "sda")];
+            let metric = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            assert_eq!(directions(&metric, "sda"), said, "{name} {label}={value}");
+        }
+        let threads = r#"{"metric":{"device":"sda","job":"threads"},"values":[[0,"1"],[9,"3"]]}"#;
+        assert_eq!(of(threads).unwrap()[1].writes, 0.75);
+    }
+
+    #[test]
+    fn an_answer_that_is_an_error_tells_it() {
+        let of = |text: &str| windows(text.as_bytes(), "p", "sda").unwrap_err().to_string();
+        let error = r#"{"status":"error","errorType":"bad_data","error":"invalid \"query\""}"#;
+        assert!(of(error).contains("an error, not with data: invalid \"query\""));
+        assert!(of("{}").contains("it has no data"));
     }
 
     #[test]

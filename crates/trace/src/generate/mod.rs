@@ -15,6 +15,7 @@ mod jobs;
 mod load_csv;
 mod load_prometheus;
 mod load_report;
+mod load_sadf;
 mod pace;
 mod random;
 mod readers;

@@ -1,5 +1,7 @@
 //! A load over time as windows, each with its part of all requests.
 
+use std::io::BufRead;
+
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
 
 /// A window of time.
@@ -43,4 +45,34 @@ pub(super) fn shares(
         writes: part(rate.writes * rate.seconds, writes),
     };
     Ok(rates.iter().map(window).collect())
+}
+
+/// Hands on the lines of a report, and names the one that is refused.
+pub(super) fn each_line(
+    from: impl BufRead,
+    file: &str,
+    mut take: impl FnMut(&str) -> Result<(), String>,
+) -> Result<(), TraceError> {
+    for (index, line) in from.lines().enumerate() {
+        let line = line.map_err(|source| TraceError::Io { file: file.to_owned(), source })?;
+        take(&line).map_err(|reason| TraceError::Malformed {
+            file: file.to_owned(),
+            line: index as u64 + 1,
+            reason,
+        })?;
+    }
+    Ok(())
+}
+
+/// A number of a report, perhaps with a comma.
+pub(super) fn number(word: &str) -> Result<f64, String> {
+    let good = word.replace(',', ".").parse().ok();
+    let good = good.filter(|value: &f64| value.is_finite() && *value >= 0.0);
+    good.ok_or_else(|| format!("'{word}' is not a number of zero or more"))
+}
+
+/// Reads and writes of sar's requests, divided as the data read and written is.
+pub(super) fn divided(requests: f64, read: f64, written: f64) -> (f64, f64) {
+    let share = if read + written > 0.0 { read / (read + written) } else { 0.0 };
+    (requests * share, requests * (1.0 - share))
 }

@@ -1,8 +1,9 @@
 //! Which events of a file are the arrivals: one request may be traced on each device of a stack (a
 //! volume, the disk below it), and counts where it is seen at the top.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use crate::format::SECTOR;
 use crate::format::field::{self, Columns, shown};
 
 type Device = Box<[u8]>;
@@ -24,9 +25,13 @@ pub(super) struct Stack {
     older: HashMap<Place, (Device, u64)>,
     /// Arrivals that are those of a device above once more: here, there, how many.
     again: BTreeMap<(Device, Device), u64>,
+    /// Requests by place and sectors that their device returned and that are to be issued again.
+    returned: HashSet<(Device, u64, u64)>,
+    /// Issues that are those of such requests.
+    reissued: u64,
 }
 
-/// Devices that are kept in mind, and remapped requests on their way.
+/// Devices that are kept in mind, and remapped or returned requests on their way.
 const MOST: usize = 4096;
 
 impl Stack {
@@ -46,8 +51,16 @@ impl Stack {
         self.by_issue = self.issued && !self.queued;
     }
 
-    /// Whether an arrival counts: none that was seen on a device above does once more.
+    /// Whether an arrival counts: none does that was seen before, on a device above or on this one
+    /// before it was returned.
     pub(super) fn counts(&mut self, device: &[u8], process: u32, sector: u64, bytes: u64) -> bool {
+        if self.by_issue
+            && !self.returned.is_empty()
+            && self.returned.remove(&(device.into(), sector, bytes / SECTOR))
+        {
+            self.reissued += 1;
+            return false;
+        }
         if !self.seen.contains(device) && self.seen.len() < MOST {
             self.seen.insert(device.into());
         }
@@ -71,11 +84,27 @@ impl Stack {
         None
     }
 
-    /// Takes note of an event that is no arrival: `W 4096 + 256 <- (253,0) 2048`, remapped.
+    /// Takes note of an event that is no arrival.
     pub(super) fn see(&mut self, device: &[u8], process: u32, action: &[u8], columns: Columns<'_>) {
-        if action != b"A" {
-            return;
+        match action {
+            b"A" => self.remapped(device, process, columns),
+            b"R" if self.by_issue => self.returned(device, columns),
+            _ => {}
         }
+    }
+
+    /// `W 4096 + 256 [0]`: the device was busy and has the request issued once more. A flush has
+    /// no sectors.
+    fn returned(&mut self, device: &[u8], mut columns: Columns<'_>) {
+        if self.returned.len() == MOST {
+            self.returned.clear();
+        }
+        let (sector, sectors) = extent(&mut columns).unwrap_or_default();
+        self.returned.insert((device.into(), sector, sectors));
+    }
+
+    /// `W 4096 + 256 <- (253,0) 2048`.
+    fn remapped(&mut self, device: &[u8], process: u32, columns: Columns<'_>) {
         let Some(Remap { to, sectors, from, sector }) = remap(columns) else { return };
         let above = self.seen.get(from).cloned();
         // A partition has no arrivals of its own.
@@ -96,6 +125,12 @@ impl Stack {
                  device (D), after its time in the scheduler"
                     .to_owned(),
             );
+        }
+        if self.reissued > 0 {
+            notes.push(format!(
+                "{} issues (D) are not counted: their requests were returned (R) and issued again",
+                self.reissued
+            ));
         }
         for ((device, above), count) in &self.again {
             let (device, above) = (shown(device), shown(above));
@@ -125,11 +160,15 @@ struct Remap<'a> {
 
 /// What stands behind the action of a remapping.
 fn remap<'a>(mut columns: Columns<'a>) -> Option<Remap<'a>> {
-    let mut number = || field::unsigned(columns.nth(1)?, "").ok();
-    // Behind the kind, and behind the plus.
-    let (to, sectors) = (number()?, number()?);
+    let (to, sectors) = extent(&mut columns)?;
     columns.next().filter(|text| *text == b"<-")?;
     let from = columns.next()?.strip_prefix(b"(")?.strip_suffix(b")")?;
     let sector = field::unsigned(columns.next()?, "").ok()?;
     Some(Remap { to, sectors, from, sector })
+}
+
+/// The first sector and how many: behind the kind, and behind the plus.
+fn extent(columns: &mut Columns<'_>) -> Option<(u64, u64)> {
+    let mut number = || field::unsigned(columns.nth(1)?, "").ok();
+    Some((number()?, number()?))
 }

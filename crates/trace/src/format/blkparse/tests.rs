@@ -1,6 +1,7 @@
 //! Lines as blkparse prints them.
 
 use super::*;
+use crate::{OpenOptions, Source, open_bytes};
 use ebb_policy::units::Nanos;
 
 #[test]
@@ -41,6 +42,13 @@ fn a_file_without_arrivals_is_refused() {
     let line = b"8,0 1 8 0.009507758 697 C W 223490 + 8 [0]";
     assert_eq!(parser.line(line), Ok(Line::Other));
     assert!(parser.end().unwrap_err().contains("queued (Q) or issued"));
+    for lenient in [false, true] {
+        let options = OpenOptions { lenient, ..OpenOptions::default() };
+        let mut reader = open_bytes("t", [&line[..], b"\n"].concat(), &options).unwrap();
+        let error = reader.fill(&mut Vec::new()).unwrap_err().to_string();
+        // There is nothing to pass over.
+        assert!(error.contains("-a queue") && !error.contains("--lenient"), "{error}");
+    }
 }
 
 #[test]
@@ -85,6 +93,29 @@ fn issues_are_the_arrivals_where_nothing_is_queued() {
     assert!(notes[0].contains("no queue events"), "{notes:?}");
     let (all, notes) = read("8,0 1 1 0.1 7 D W 8 + 8 [x]\n8,0 1 1 0.2 0 Q R 16 + 8 [x]\n");
     assert_eq!((all, notes), (vec![(200_000_000, Op::Read, 16, 8)], vec![]));
+}
+
+/// A device that is busy returns a request, which is issued once more.
+#[test]
+fn a_request_that_is_issued_again_counts_once() {
+    let text = "\
+8,0 0 1 0.1 7 D W 2048 + 8 [x]
+8,0 0 2 0.2 7 R W 2048 + 8 [0]
+8,0 0 3 0.3 7 D W 4096 + 8 [x]
+8,0 0 4 0.4 9 D W 2048 + 8 [kworker]
+8,0 0 5 0.5 0 C W 2048 + 8 [0]
+8,0 0 6 0.6 7 D W 2048 + 8 [x]
+8,0 0 7 0.7 7 D FN [x]
+8,0 0 8 0.8 7 R FN [0]
+8,0 0 9 0.9 7 D FN [x]
+";
+    let (all, notes) = read(text);
+    let arrivals: Vec<_> = all.iter().map(|(at, ..)| at / 100_000_000).collect();
+    assert_eq!(arrivals, [1, 3, 6, 7]);
+    assert!(notes[1].starts_with("2 issues (D) are not counted"), "{notes:?}");
+    // Where requests are queued, what is issued is none.
+    let queued = format!("8,0 0 0 0.0 7 Q W 2048 + 8 [x]\n{text}8,0 0 0 1.0 7 Q W 2048 + 8 [x]\n");
+    assert_eq!((read(&queued).0.len(), read(&queued).1), (2, vec![]));
 }
 
 #[test]

@@ -158,7 +158,11 @@ fn reports_of_other_programs_are_shapes() {
     let json = reports.map(json).collect::<Vec<_>>().join(",");
     let json = format!(r#"{{"sysstat": {{"hosts": [{{"statistics": [{json}]}}]}}}}"#);
     let sar = "10:00:00 DEV tps rkB/s wkB/s\n10:00:10 sda 10 1 1\n10:00:20 sda 30 1 1\n";
+    let sadf = "# hostname;interval;timestamp;DEV;tps;rkB/s;wkB/s\n\
+                h;10;2026-11-25 10:00:10 UTC;sda;10;1;1\nh;10;2026-11-25 10:00:20 UTC;sda;30;1;1\n";
     for text in [
+        sadf.to_owned(),
+        format!("\u{feff}{sadf}").replace('\n', "\r\n"),
         format!("{head}{iostat}"),
         format!("\u{feff}{head}{iostat}").replace('\n', "\r\n"),
         iostat,
@@ -171,7 +175,7 @@ fn reports_of_other_programs_are_shapes() {
     }
     assert!(of(b"\xfd7zXZ\0...").unwrap_err().contains("xz -dc"));
     let none = r#"{"sysstat": {"hosts": [{"statistics": [{"timestamp": {"date": "1"}}]}]}}"#;
-    assert!(of(none.as_bytes()).unwrap_err().contains("sar -d as text"));
+    assert!(of(none.as_bytes()).unwrap_err().contains("sadf -d as text"));
 }
 
 /// The measured load shapes where they are at hand.
