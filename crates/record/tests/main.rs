@@ -4,3 +4,4 @@
 
 mod plant;
 mod recorded;
+mod recording;

@@ -21,7 +21,7 @@ use super::RunArgs;
 use super::config::Config;
 use super::desk::{self, Asked, Desk, Order, Orders, What};
 use super::estimate::{Core, Saved, Shadow, governed};
-use super::events::{self, Begun, Event, Stream, Tick};
+use super::events::{self, Begun, Event, Made, Stream, Tick};
 use super::latency::Latency;
 use super::remarks::{Remarks, parts};
 use super::schedule::InEffect;
@@ -71,6 +71,9 @@ pub struct Work<'a> {
     /// From the start of the run to that of these parts.
     before: Nanos,
     settings: Arc<events::Settings>,
+    begun: Arc<Begun>,
+    made: Arc<Made>,
+    cycles: u64,
     core: Core,
     saved: Saved,
     summed_up: Nanos,
@@ -102,9 +105,9 @@ impl<'a> Work<'a> {
         let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
         let effect = Effect::of(&config, around.desk.orders());
         let held = effect.held;
-        let (policy, settings) = make(&config, &effect, &host)?;
+        let (policy, made) = make(&config, &effect, &host, 0)?;
         let acts = state.is_some() && !around.desk.orders().is_paused();
-        let mut remarks = Remarks::of(&host, &config, held, &settings, acts)?;
+        let mut remarks = Remarks::of(&host, &config, held, &made.settings, acts)?;
         let limits = Limits { ssd_budget: held.ssd_budget, ..Limits::default() };
         let cycle = Cycle::new(host.topology(), policy, limits);
         if let Some(state) = state.as_ref().filter(|_| acts) {
@@ -118,13 +121,15 @@ impl<'a> Work<'a> {
             host.contact(state).iter().for_each(|t| out::note(format_args!("first contact: {t}")));
         }
         let before = Nanos::from_seconds(around.begun.elapsed().as_secs_f64());
-        around.stream.tell(Event::Begun(Box::new(Begun {
+        let begun = Arc::new(Begun {
             at: before,
             topology: host.topology().clone(),
             would: !acts,
             profile: config.profile.clone(),
             missing: remarks.all,
-        })));
+            config: toml::to_string(&config)?,
+        });
+        around.stream.tell(Event::Begun(begun.clone()));
         let core = Core::new(&Profile::load(&config.profile)?);
         let served = config.serve.map(Served::new).transpose()?;
         let read = state.is_none().then(pipe).flatten();
@@ -138,6 +143,9 @@ impl<'a> Work<'a> {
             effect,
             around,
             before,
+            begun,
+            made: Arc::new(made),
+            cycles: 0,
             core,
             saved,
             summed_up,
@@ -223,7 +231,11 @@ impl<'a> Work<'a> {
     /// Takes in what of the machine has gone, come back or got another name.
     fn follow(&mut self) {
         let Some(followed) = self.host.follow() else { return };
-        followed.notes.iter().for_each(out::note);
+        let at = self.host.now() + self.before;
+        for text in followed.notes {
+            out::note(&text);
+            self.around.stream.tell(Event::Changed { at, text });
+        }
         self.new = followed.is_new.then(Instant::now);
     }
 
@@ -251,6 +263,9 @@ impl<'a> Work<'a> {
         };
         let in_words = format!("{}: {state}", self.settings.policy);
         self.around.stream.tell(Event::Tick(Box::new(Tick {
+            begun: self.begun.clone(),
+            number: self.cycles,
+            made: self.made.clone(),
             at: now + self.before,
             // Before 1970 there was no Ebb.
             unix_s: SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64(),
@@ -264,6 +279,7 @@ impl<'a> Work<'a> {
             saving: self.saved.range(would),
             saved: self.saved.last(would),
         })));
+        self.cycles += 1;
         if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {
             self.say(format!("{}{text}", if would { "would set " } else { "" }));
         }
@@ -322,14 +338,15 @@ impl<'a> Work<'a> {
             let Config { policy, machine, hold, leave, contest, job, .. } = config;
             let (owned, paces) = (registry::owned(policy).ok(), config.paces_reactors());
             let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone());
-            let places = (config.control.clone(), config.ledger.clone());
+            let Config { control, ledger, record, record_keep, .. } = config.clone();
+            let places = (control, ledger, record, record_keep);
             (owned, paces, told, config.metrics, places)
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
                 "policies for other controls, machine, hold, leave, contest, job, metrics, \
-                 control, ledger and serve with machine.reactors need a new start (systemctl \
-                 restart ebb)",
+                 control, ledger, record and serve with machine.reactors need a new start \
+                 (systemctl restart ebb)",
             ));
         }
         let orders = self.around.desk.orders().clone();
@@ -366,8 +383,9 @@ impl<'a> Work<'a> {
 
     /// Goes by `effect` from the next cycle on.
     fn change(&mut self, config: &Config, effect: Effect) -> Result<()> {
-        let (policy, _) = make(config, &effect, &self.host)?;
+        let (policy, made) = make(config, &effect, &self.host, self.made.nth + 1)?;
         self.cycle.change(policy, effect.held.ssd_budget)?;
+        self.made = Arc::new(made);
         self.settings = effect.in_words(&self.around);
         self.effect = effect;
         Ok(())
@@ -476,10 +494,17 @@ fn pipe() -> Option<OwnedFd> {
     (kind == FileType::Fifo).then_some(output)
 }
 
-fn make(config: &Config, effect: &Effect, host: &Host) -> Result<(Box<dyn Policy>, Settings)> {
+/// The policy that is in effect, the `nth` of this run.
+fn make(
+    config: &Config,
+    effect: &Effect,
+    host: &Host,
+    nth: u64,
+) -> Result<(Box<dyn Policy>, Made)> {
     let InEffect { plf, ssd_budget } = effect.held;
     let (tail, curve) = (config.tail, config.curve()?);
     let settings = Settings { plf, tail, ssd_budget, server_budget: None, curve };
-    let policy = Latency::of(config, host).policy(&effect.policy);
-    Ok((registry::make(&policy, host.topology(), &settings)?, settings))
+    let policy = Latency::of(config, host).policy(&effect.policy).into_owned();
+    let made = registry::make(&policy, host.topology(), &settings)?;
+    Ok((made, Made { nth, policy, settings }))
 }

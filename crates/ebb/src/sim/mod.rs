@@ -12,6 +12,7 @@ mod options;
 mod outcome;
 mod plan;
 mod polled;
+mod recorded;
 mod run;
 mod steady;
 mod summary;
@@ -47,8 +48,12 @@ pub fn bounds() -> impl Iterator<Item = &'static str> {
 /// Runs the command, given as `matches` of `command`; what an experiment says counts where they do
 /// not.
 pub fn run(args: SimArgs, command: &clap::Command, matches: &ArgMatches) -> Result<()> {
-    let Some(path) = &args.experiment else { return simulate(&args, None) };
     let sim = matches.subcommand_matches("sim").unwrap_or(matches);
+    if let Some(folder) = &args.recorded {
+        let options = command.find_subcommand("sim").unwrap_or(command);
+        return recorded::run(folder, args.output.json, options, sim);
+    }
+    let Some(path) = &args.experiment else { return simulate(&args, None) };
     let (args, experiment) = experiment::read(command, env::args_os(), sim, path)?;
     simulate(&args, Some(experiment))
 }

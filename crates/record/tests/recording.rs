@@ -1,0 +1,577 @@
+//! Recordings: what is written comes back to the bit and is decided again alike; what is cut,
+//! changed or somebody else's is found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ebb_policy::registry::{self, Settings};
+use ebb_policy::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec};
+use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
+use ebb_policy::{
+    Applied, Control, Cycle, InForce, Limits, OpSignals, Origin, Outcome, Percentiles, Plant,
+    Reading, Signal, Signals, Source, Topology,
+};
+use ebb_record::recording::{
+    Again, Begun, Entry, Frame, Header, Item, Made, Reader, RecordingError, Writer, again,
+};
+use tempfile::TempDir;
+
+const PERIOD: Nanos = Nanos::from_millis(500);
+const POLICY: &str = "pacer-plus+pacman+eadc";
+const BUDGET: Watts = Watts(100.0);
+
+/// 16 cores, 8 drives, two sockets, three fans, two jobs.
+fn topology() -> Topology {
+    let group = |role, socket| GroupSpec { role, cores: 8, min_cores: 1, socket: Some(socket) };
+    let state = |watts, operational| PowerStateSpec {
+        max_power: Watts(watts),
+        operational,
+        entry: Nanos::from_micros(5),
+        exit: Nanos::from_micros(50),
+    };
+    let states = vec![state(25.0, true), state(14.0, true), state(9.5, true), state(3.0, false)];
+    let drive = |number| DriveSpec {
+        id: Some(format!("S64F{number}")),
+        states: states.clone(),
+        limit: Some(Celsius(70.0)),
+        idle_wakes: vec![Nanos::from_micros(300), Nanos::from_millis(2)],
+        rotational: false,
+    };
+    Topology {
+        groups: vec![group(CoreRole::FrontEnd, 0), group(CoreRole::ResourceVolume, 1)],
+        frequencies: (8..=26).map(|step| Hertz(f64::from(step) * 1e8)).collect(),
+        drives: (0..8).map(drive).collect(),
+        sockets: 2,
+        throttle: Some(Celsius(95.0)),
+        fans: vec![FanSpec { min_duty: 0.2, max_power: Watts(0.0) }; 3],
+        jobs: 2,
+        power: None,
+    }
+}
+
+/// A machine whose readings are noise, all bits of it; some are old or missing, and now and then
+/// one is nonsense.
+struct Noise {
+    state: u64,
+    nonsense: bool,
+}
+
+impl Noise {
+    fn new(nonsense: bool) -> Self {
+        Self { state: 0x9e37_79b9_7f4a_7c15, nonsense }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
+    }
+
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn is(&mut self, one_in: u64) -> bool {
+        self.next().is_multiple_of(one_in)
+    }
+
+    fn op(&mut self, completed: u64) -> OpSignals {
+        let latency = Nanos(80_000 + self.next() % 40_000);
+        OpSignals {
+            completed: Some(completed),
+            bytes: Some(completed * 8192 + self.next() % 4096 * 512),
+            mean_latency: Some(latency),
+            percentiles: (!self.is(3)).then(|| Percentiles {
+                p50: latency,
+                p99: Nanos(latency.0 * 4),
+                p999: Nanos(latency.0 * 9),
+            }),
+        }
+    }
+
+    fn drives(&mut self, signals: &mut Signals) {
+        for drive in 0..signals.drives.len() {
+            let age = Nanos(signals.now.0 % 10_000_000_000);
+            let (busy, bytes) = (self.share(), self.next() % (1 << 28));
+            let signal = &mut signals.drives[drive];
+            signal.utilisation = Some(busy);
+            signal.time = Some(Nanos((busy * 2e9) as u64));
+            signal.read_bytes = Some(bytes & !511);
+            signal.written_bytes = Some((bytes / 3) & !511);
+            signal.power = Some(Watts(5.0 + 15.0 * busy));
+            signal.temperature = Some(Celsius(40.0 + (signals.now.0 >> 34) as f64));
+            signal.state = Some(signals.in_force.state(drive));
+            for of in [Signal::DriveState, Signal::DriveTemperature] {
+                signals.sources.set(of, drive, Source { age, origin: Origin::Measured });
+            }
+            let modelled = Source { age: Nanos::ZERO, origin: Origin::Modelled };
+            signals.sources.set(Signal::DrivePower, drive, modelled);
+        }
+    }
+}
+
+impl Plant for Noise {
+    fn sense(&mut self, signals: &mut Signals) {
+        signals.period = Nanos(PERIOD.0 + self.next() % 100_000);
+        signals.now += signals.period;
+        let load = 1000 + 4000 * (signals.now.0 >> 35 & 1);
+        let (reads, writes) = (load + self.next() % 200, load / 3 + self.next() % 100);
+        (signals.io.reads, signals.io.writes) = (self.op(reads), self.op(writes));
+        let (io, all) = (&mut signals.io, reads + writes);
+        (io.completed, io.arrived) = (Some(all), Some(all + self.state % 7));
+        io.bytes = Some(io.reads.bytes.unwrap() + io.writes.bytes.unwrap());
+        (io.mean_latency, io.in_flight) = (io.reads.mean_latency, Some(self.state % 30));
+        for group in 0..signals.groups.len() {
+            let (busy, wakes) = (self.share() * 0.5, self.share() * 3e4);
+            let frequency = 8e8 + (self.next() % 1_800_000) as f64 * 1e3;
+            let active = signals.in_force.group(group).active;
+            let signal = &mut signals.groups[group];
+            (signal.active, signal.utilisation) = (Some(active), Some(busy));
+            (signal.busiest, signal.wakes) = (Some((busy * 1.7).min(1.0)), Some(wakes));
+            signal.frequency = Some(Hertz(frequency));
+        }
+        self.drives(signals);
+        signals.power.cpu = Some(Watts(40.0 + 60.0 * self.share()));
+        signals.power.total = (!self.is(5)).then_some(Watts(300.0));
+        signals.pressure.io = Some(self.share() * 0.1);
+        let at = Nanos(signals.now.0 - self.next() % 400_000_000);
+        for socket in 0..signals.cooling.sockets.len() {
+            let temperature = Celsius(60.0 + (self.next() % 20) as f64);
+            signals.cooling.sockets[socket] = Some(Reading { at, temperature });
+        }
+        for fan in &mut signals.cooling.fans {
+            (fan.duty, fan.speed) = (Some(0.4), Some(Rpm(4000.0 + (self.state % 50) as f64)));
+        }
+        if self.nonsense && self.is(40) {
+            signals.groups[0].utilisation = Some(f64::from_bits(0x7ff8_dead_beef_0001));
+            signals.power.cpu = Some(Watts(f64::NEG_INFINITY));
+        }
+    }
+
+    fn apply(&mut self, given: &InForce, applied: &mut Applied) {
+        if given.state(1) > 0 && self.is(2) {
+            applied.set(Control::PowerState, 1, Outcome::Refused);
+        }
+    }
+}
+
+/// A run of that machine that is recorded.
+struct Run {
+    folder: TempDir,
+    writer: Writer,
+    cycle: Cycle,
+    plant: Noise,
+    number: u64,
+    nth: u64,
+    unix_s: f64,
+}
+
+fn settings() -> Settings {
+    Settings { ssd_budget: Some(BUDGET), ..Settings::default() }
+}
+
+impl Run {
+    fn start(nonsense: bool) -> Self {
+        Self::kept(nonsense, Bytes(1 << 30))
+    }
+
+    fn kept(nonsense: bool, keep: Bytes) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let header = Header::new("1.2.3", Some("abcdef0123456789"));
+        let writer = Writer::new(&folder.path().join("new/one"), keep, header).unwrap();
+        let plant = Noise::new(nonsense);
+        let cycle = cycle();
+        let mut run = Self { folder, writer, cycle, plant, number: 0, nth: 0, unix_s: 1e9 };
+        run.begin(0);
+        run
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.path().join("new/one")
+    }
+
+    /// The run begins anew.
+    fn begin(&mut self, at: u64) {
+        self.cycle = cycle();
+        (self.number, self.nth) = (0, 0);
+        self.writer.begun(begun(at)).unwrap();
+        self.writer.made(Made::new(0, POLICY, &settings(), Vec::new())).unwrap();
+    }
+
+    /// Another policy, as by an order.
+    fn change(&mut self, name: &str, budget: Watts) {
+        self.nth += 1;
+        let settings = Settings { ssd_budget: Some(budget), plf: 0.3, ..settings() };
+        let policy = registry::make(name, &topology(), &settings).unwrap();
+        self.cycle.change(policy, Some(budget)).unwrap();
+        let orders = vec![format!("budget {budget}")];
+        self.writer.made(Made::new(self.nth, name, &settings, orders)).unwrap();
+    }
+
+    /// Cycles of which none is recorded.
+    fn lose(&mut self, cycles: u64) {
+        for _ in 0..cycles {
+            self.cycle.step(&mut self.plant);
+        }
+        self.number += cycles;
+    }
+
+    fn cycles(&mut self, cycles: u64) {
+        for _ in 0..cycles {
+            let cycled = self.cycle.step(&mut self.plant);
+            self.writer.frame(self.number, self.unix_s, Nanos(7), &cycled).unwrap();
+            self.number += 1;
+            self.unix_s += 0.5;
+        }
+    }
+
+    fn again(&mut self) -> Again {
+        self.writer.flush().unwrap();
+        read(&self.folder()).unwrap()
+    }
+}
+
+fn cycle() -> Cycle {
+    let policy = registry::make(POLICY, &topology(), &settings()).unwrap();
+    let limits = Limits { ssd_budget: Some(BUDGET), ..Limits::default() };
+    Cycle::new(&topology(), policy, limits)
+}
+
+fn begun(at: u64) -> Begun {
+    Begun {
+        at: Nanos(at),
+        unix_s: 1e9,
+        topology: topology(),
+        would: true,
+        profile: "generic-1u".to_owned(),
+        missing: Vec::new(),
+        config: String::new(),
+    }
+}
+
+fn read(folder: &Path) -> Result<Again, RecordingError> {
+    again(&mut Reader::open(folder).unwrap())
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// All entries of a folder that can be read.
+fn entries(folder: &Path) -> Vec<Entry> {
+    let entry = |item: Result<Item, RecordingError>| match item.unwrap() {
+        Item::Entry(entry) => entry,
+        Item::Cut(cut) => panic!("{cut:?}"),
+    };
+    Reader::open(folder).unwrap().map(entry).collect()
+}
+
+#[test]
+fn decided_again_all_is_the_same_to_the_bit() {
+    let mut run = Run::start(true);
+    run.cycles(700);
+    run.change("pacer-plus+pacman(alpha=0.5)+eadc", Watts(80.0));
+    run.cycles(300);
+    run.writer.note(Nanos(5), "sdb left").unwrap();
+    run.change(POLICY, Watts(90.0));
+    // At the border of two blocks as well.
+    run.writer.flush().unwrap();
+    run.change(POLICY, Watts(150.0));
+    run.cycles(200);
+    run.begin(9);
+    run.cycles(333);
+    let told = run.again();
+    assert_eq!((told.cycles, told.same, told.runs), (1533, 1533, 2), "{told:?}");
+    assert_eq!((told.other, told.unknown, &told.first), (0, 0, &None));
+    assert_eq!((told.gaps.1, told.cuts.1, told.policies.len()), (0, 0, 2));
+    assert_eq!(told.versions.into_iter().collect::<Vec<_>>(), ["1.2.3 (abcdef012345)"]);
+    assert_eq!(told.span, Some([1e9, 1e9 + 0.5 * 1532.0]));
+    // It had something to decide, and was told nonsense.
+    let frames = entries(&run.folder()).into_iter().filter_map(|entry| match entry {
+        Entry::Frame(frame) => Some(frame),
+        _ => None,
+    });
+    let frames: Vec<_> = frames.collect();
+    let nonsense = frames.iter().filter_map(|frame| frame.signals.groups[0].utilisation);
+    assert!(nonsense.clone().any(|share| share.to_bits() == 0x7ff8_dead_beef_0001));
+    assert!(frames.iter().any(|frame| frame.native.is_some()));
+    assert!(frames.iter().any(|frame| !frame.refused.is_empty()));
+    let decided = frames.iter().filter(|frame| (1..20).contains(&frame.given.len())).count();
+    assert!(decided > 50, "{decided}");
+}
+
+/// What a block says of itself is in its names.
+#[test]
+fn the_first_cycle_of_a_block_has_names() {
+    let mut run = Run::start(false);
+    run.cycles(3);
+    run.writer.flush().unwrap();
+    let bytes = fs::read(&files(&run.folder())[0]).unwrap();
+    let raw = zstd::decode_all(&bytes[..]).unwrap();
+    let has = |text: &str| raw.windows(text.len()).filter(|at| *at == text.as_bytes()).count();
+    for once in ["ebb-recording", "written_bytes", "late", "power_state", "ssd_power"] {
+        assert!(has(once) >= 1, "{once}");
+    }
+    assert_eq!(has("busiest"), 1 + 2, "in the header, and once for each group");
+}
+
+#[test]
+fn another_decision_is_found_with_what_and_why() {
+    let mut run = Run::start(false);
+    run.cycles(300);
+    run.writer.flush().unwrap();
+    let change = |of: fn(&mut Frame)| {
+        let mut changed = None;
+        let folder = rewritten(&run.folder(), |entry| {
+            if let Entry::Frame(frame) = entry
+                && frame.number >= 150
+                && changed.is_none()
+                && !frame.given.is_empty()
+            {
+                of(frame);
+                changed = Some(frame.number);
+            }
+        });
+        let told = read(folder.path()).unwrap();
+        assert_eq!(told.same + told.other, 300);
+        let first = told.first.clone().unwrap();
+        assert_eq!(Some(first.number), changed);
+        (told, first)
+    };
+    let (_, first) = change(|frame| frame.given[0].reason = "pacer:whim".to_owned());
+    assert_eq!(first.recorded.reason, "pacer:whim");
+    assert!(first.control.is_some() && first.again.reason != "pacer:whim", "{first:?}");
+    let (_, first) = change(|frame| {
+        frame.given[0].asked = Some(frame.given[0].asked.unwrap_or_default().next_up());
+    });
+    assert_eq!(first.recorded.reason, first.again.reason);
+    // What is given stands until it changes, the rest is of one cycle.
+    let (told, first) = change(|frame| frame.emergency = true);
+    assert_eq!((told.other, first.control), (1, None));
+}
+
+#[test]
+fn another_signal_decides_otherwise() {
+    let mut run = Run::start(false);
+    run.cycles(300);
+    run.writer.flush().unwrap();
+    let folder = rewritten(&run.folder(), |entry| {
+        if let Entry::Frame(frame) = entry
+            && frame.number == 100
+        {
+            let hot = |reading: &mut Reading| reading.temperature = Celsius(92.0);
+            frame.signals.cooling.sockets.iter_mut().flatten().for_each(hot);
+        }
+    });
+    let told = read(folder.path()).unwrap();
+    assert!(told.other > 0, "{told:?}");
+    let first = told.first.unwrap();
+    assert!(first.number >= 100 && first.recorded != first.again, "{first:?}");
+}
+
+/// The recording in `folder` with each entry changed.
+fn rewritten(folder: &Path, mut change: impl FnMut(&mut Entry)) -> TempDir {
+    let mut raw = Vec::new();
+    for mut entry in entries(folder) {
+        change(&mut entry);
+        raw.extend(rmp_serde::to_vec(&entry).unwrap());
+    }
+    let to = tempfile::tempdir().unwrap();
+    fs::write(to.path().join("00000001.ebb.zst"), zstd::bulk::compress(&raw, 1).unwrap()).unwrap();
+    to
+}
+
+#[test]
+fn what_is_lost_is_a_gap_and_the_next_start_is_decided_again() {
+    let mut run = Run::start(false);
+    run.cycles(100);
+    run.lose(7);
+    run.cycles(50);
+    run.begin(1);
+    run.cycles(20);
+    let told = run.again();
+    assert_eq!((told.same, told.other, told.unknown), (120, 0, 50));
+    assert_eq!((told.gaps.0[0].cycles, told.gaps.1), (Some(7), 1));
+}
+
+/// Wherever it is cut, all blocks before are there; wherever a byte is other, that block is left
+/// out and named, or it was no byte that says anything.
+#[test]
+fn what_is_cut_or_damaged_costs_its_block_and_is_said() {
+    let mut run = Run::start(false);
+    run.cycles(390);
+    run.writer.flush().unwrap();
+    let file = &files(&run.folder())[0];
+    let bytes = fs::read(file).unwrap();
+    // Of a minute each.
+    let whole = [0, 120, 240, 360, 390];
+    let step = (bytes.len() / 150).max(1);
+    for length in (1..bytes.len()).step_by(step) {
+        fs::write(file, &bytes[..length]).unwrap();
+        let told = read(&run.folder()).unwrap();
+        assert!(whole.contains(&told.same) && told.same < 390, "{length}: {told:?}");
+        assert_eq!((told.other, told.unknown), (0, 0), "{length}");
+        let is_between = told.cuts.1 == 0;
+        assert!(is_between || told.cuts.0[0].file.ends_with(".ebb.zst"), "{told:?}");
+    }
+    for at in (0..bytes.len()).step_by(step) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        fs::write(file, damaged).unwrap();
+        let told = read(&run.folder()).unwrap();
+        assert!(told.cuts.1 >= 1 || told.same == 390, "{at}: {told:?}");
+        assert_eq!(told.other, 0, "{at}: {told:?}");
+        assert_eq!(told.same + told.unknown, told.cycles);
+    }
+    fs::write(file, &bytes).unwrap();
+    assert_eq!(read(&run.folder()).unwrap().same, 390);
+}
+
+#[test]
+fn a_restart_begins_a_new_file_and_the_oldest_go() {
+    let keep = Bytes(1_200_000);
+    let mut run = Run::kept(false, keep);
+    run.cycles(240);
+    let first = files(&run.folder());
+    assert_eq!(first.len(), 1);
+    fs::write(run.folder().join("notes.txt"), "the operator's").unwrap();
+    run.writer = Writer::new(&run.folder(), keep, Header::new("1.2.3", None)).unwrap();
+    run.begin(1);
+    run.cycles(240);
+    assert!(files(&run.folder())[1].ends_with("00000002.ebb.zst"));
+    run.cycles(120 * 40);
+    let told = run.again();
+    let left = files(&run.folder());
+    let sum: u64 = left.iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert!(sum <= keep.0 && sum > keep.0 / 2, "{sum}");
+    assert!(!left.contains(&first[0]) && run.folder().join("notes.txt").exists());
+    // The start of the run is gone, and with it what the policy remembered.
+    assert!(told.same == 0 && told.unknown == told.cycles && told.cycles > 0, "{told:?}");
+    assert_eq!((told.gaps.1, told.gaps.0[0].cycles), (1, None));
+}
+
+#[test]
+fn other_versions_are_refused_and_say_which_is_needed() {
+    let mut run = Run::start(false);
+    run.cycles(5);
+    run.writer.flush().unwrap();
+    for (change, says) in [
+        (0, "recorded by Ebb 1.2.3 (abcdef012345), in form 2 where this one reads form 1"),
+        (1, "which has other signals: decide again with that version"),
+        (2, "which has other controls"),
+        (3, "as \"tar\""),
+    ] {
+        let folder = rewritten(&run.folder(), |entry| {
+            if let Entry::Header(header) = entry {
+                match change {
+                    0 => header.version = 2,
+                    1 => header.signals.swap(0, 1),
+                    2 => header.controls.truncate(3),
+                    _ => header.format = "tar".to_owned(),
+                }
+            }
+        });
+        let error = read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains("00000001.ebb.zst"), "{error}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let error = Reader::open(empty.path()).err().unwrap().to_string();
+    assert!(error.contains("ebb run --record"), "{error}");
+}
+
+/// Of strangers: refused or decided, whatever it is.
+#[test]
+fn what_cannot_have_been_recorded_is_refused() {
+    let mut run = Run::start(false);
+    run.cycles(30);
+    run.writer.flush().unwrap();
+    type Change = fn(&mut Entry);
+    let changes: &[Change] = &[
+        |entry| {
+            if let Entry::Begun(begun) = entry {
+                begun.topology.frequencies.clear();
+            }
+        },
+        |entry| {
+            if let Entry::Begun(begun) = entry {
+                begun.topology.groups[1].min_cores = 9;
+            }
+        },
+        |entry| {
+            if let Entry::Begun(begun) = entry {
+                begun.topology.fans[0].min_duty = f64::NAN;
+            }
+        },
+        |entry| {
+            if let Entry::Made(made) = entry {
+                made.policy = "pacer+pacer".to_owned();
+            }
+        },
+        |entry| {
+            if let Entry::Made(made) = entry {
+                made.curve = Some(vec![(0.0, 2.0)]);
+            }
+        },
+        |entry| {
+            if let Entry::Frame(frame) = entry {
+                frame.signals.drives.pop();
+            }
+        },
+        |entry| {
+            if let Entry::Frame(frame) = entry {
+                frame.signals.now = Nanos(u64::MAX);
+            }
+        },
+        |entry| {
+            if let Entry::Frame(frame) = entry {
+                frame.signals.io.reads.bytes = Some(u64::MAX);
+            }
+        },
+        |entry| {
+            if let Entry::Frame(frame) = entry {
+                frame.given.iter_mut().for_each(|given| given.part = 4000);
+            }
+        },
+        |entry| {
+            if let Entry::Frame(frame) = entry {
+                frame.sources.iter_mut().for_each(|source| source.signal = 255);
+            }
+        },
+    ];
+    for (which, change) in changes.iter().enumerate() {
+        let folder = rewritten(&run.folder(), change);
+        let error = read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("no recording of this Ebb"), "{which}: {error}");
+    }
+}
+
+/// An hour at 2 Hz: `cargo test --release -p ebb-record -- --ignored --nocapture an_hour`.
+#[test]
+#[ignore = "measures"]
+fn an_hour() {
+    let mut run = Run::start(false);
+    let begun = std::time::Instant::now();
+    run.lose(7200);
+    let alone = begun.elapsed();
+    run.begin(1);
+    let begun = std::time::Instant::now();
+    run.cycles(7200);
+    run.writer.flush().unwrap();
+    let (recorded, folder) = (begun.elapsed(), run.folder());
+    let size: u64 = files(&folder).iter().map(|file| file.metadata().unwrap().len()).sum();
+    let begun = std::time::Instant::now();
+    let told = read(&folder).unwrap();
+    println!(
+        "16 cores, 8 drives, 7,200 cycles: {size} bytes; a cycle {:?}, recorded {:?} more, \
+         decided again {:?}",
+        alone / 7200,
+        recorded.saturating_sub(alone) / 7200,
+        begun.elapsed() / 7200
+    );
+    assert_eq!((told.same, told.cycles), (7200, 7200));
+    assert!(size < 10_000_000);
+}
