@@ -12,7 +12,7 @@ use ebb_policy::{
     Reading, Signal, Signals, Source, Topology,
 };
 use ebb_record::recording::{
-    Again, Begun, Entry, Frame, Header, Item, Made, Reader, RecordingError, Writer, again,
+    Again, Begun, Entry, Found, Frame, Header, Item, Made, Reader, RecordingError, Writer, again,
 };
 use tempfile::TempDir;
 
@@ -220,7 +220,9 @@ impl Run {
     fn cycles(&mut self, cycles: u64) {
         for _ in 0..cycles {
             let cycled = self.cycle.step(&mut self.plant);
-            self.writer.frame(self.number, self.unix_s, Nanos(7), &cycled).unwrap();
+            let found = self.number.is_multiple_of(2).then(|| Found::of(cycled.signals));
+            let found = found.as_ref();
+            self.writer.frame(self.number, self.unix_s, Nanos(7), &cycled, found).unwrap();
             self.number += 1;
             self.unix_s += 0.5;
         }
@@ -247,6 +249,8 @@ fn begun(at: u64) -> Begun {
         profile: "generic-1u".to_owned(),
         missing: Vec::new(),
         config: String::new(),
+        governed: vec![None; 2],
+        unseen: None,
     }
 }
 
@@ -316,7 +320,7 @@ fn the_first_cycle_of_a_block_has_names() {
     for once in ["ebb-recording", "written_bytes", "late", "power_state", "ssd_power"] {
         assert!(has(once) >= 1, "{once}");
     }
-    assert_eq!(has("busiest"), 1 + 2, "in the header, and once for each group");
+    assert_eq!(has("busiest"), 1 + 2 * 2, "in the header, and of each group as it is and was");
 }
 
 #[test]
@@ -514,6 +518,11 @@ fn what_cannot_have_been_recorded_is_refused() {
         |entry| {
             if let Entry::Made(made) = entry {
                 made.curve = Some(vec![(0.0, 2.0)]);
+            }
+        },
+        |entry| {
+            if let Entry::Begun(begun) = entry {
+                begun.governed.pop();
             }
         },
         |entry| {

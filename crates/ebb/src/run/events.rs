@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use ebb_host::{Notice, Recalled};
 use ebb_policy::units::{Joules, Nanos, Watts};
 use ebb_policy::{Applied, Cycled, InForce, Signals, Topology, registry};
+use ebb_record::recording::{Found, Governed};
 use serde::{Deserialize, Serialize};
 
 /// So many events wait for a reader at most: half a minute of cycles at the usual period.
@@ -79,6 +80,10 @@ pub struct Begun {
     pub missing: Vec<String>,
     /// The configuration, as TOML.
     pub config: String,
+    /// What steers the frequency of each group.
+    pub governed: Vec<Option<Governed>>,
+    /// Why no latency shows what waits for CPUs.
+    pub unseen: Option<String>,
 }
 
 /// A policy as it was made.
@@ -131,6 +136,8 @@ pub struct Tick {
     pub settings: Arc<Settings>,
     /// What was sensed, with what was in force meanwhile.
     pub signals: Signals,
+    /// What was sensed, where that is what would have been.
+    pub found: Option<Box<Found>>,
     /// What is in force from now on.
     pub in_force: InForce,
     /// What the machine made of it.

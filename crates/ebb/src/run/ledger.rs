@@ -232,6 +232,7 @@ mod tests {
             unix_s,
             settings: Arc::new(settings),
             signals,
+            found: None,
             in_force: InForce::new(&topology),
             applied: Applied::new(&topology),
             state: State::Observing,

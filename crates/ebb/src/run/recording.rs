@@ -50,7 +50,8 @@ impl Recorder {
         let is_same = last.as_ref().is_some_and(|(begun, ..)| Arc::ptr_eq(begun, &tick.begun));
         let mut done = Ok(());
         if !is_same {
-            let Begun { at, topology, would, profile, missing, config } = &*tick.begun;
+            let Begun { at, topology, would, profile, missing, config, governed, unseen } =
+                &*tick.begun;
             done = self.writer.begun(recording::Begun {
                 at: *at,
                 unix_s,
@@ -59,6 +60,8 @@ impl Recorder {
                 profile: profile.clone(),
                 missing: missing.clone(),
                 config: config.clone(),
+                governed: governed.clone(),
+                unseen: unseen.clone(),
             });
         }
         let goes_by = last.filter(|_| is_same).is_some_and(|(_, made, settings)| {
@@ -70,7 +73,8 @@ impl Recorder {
             let made = recording::Made::new(*nth, policy, settings, orders);
             done = done.and(self.writer.made(made));
         }
-        done.and(self.writer.frame(tick.number, unix_s, tick.late, &tick.cycled()))
+        let (cycled, found) = (tick.cycled(), tick.found.as_deref());
+        done.and(self.writer.frame(tick.number, unix_s, tick.late, &cycled, found))
     }
 
     fn told(&mut self, done: io::Result<()>) {

@@ -12,6 +12,7 @@ use ebb_host::{Host, Impossible, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Cycle, Limits, Policy};
+use ebb_record::recording;
 use ebb_twin::Profile;
 use jiff::Zoned;
 use rustix::fs::{FileType, fstat};
@@ -20,7 +21,7 @@ use serde_json::Value;
 use super::RunArgs;
 use super::config::Config;
 use super::desk::{self, Asked, Desk, Order, Orders, What};
-use super::estimate::{Core, Saved, Shadow, governed};
+use super::estimate::{Core, Governed, Saved, Shadow, governed};
 use super::events::{self, Begun, Event, Made, Stream, Tick};
 use super::latency::Latency;
 use super::remarks::{Remarks, parts};
@@ -128,6 +129,8 @@ impl<'a> Work<'a> {
             profile: config.profile.clone(),
             missing: remarks.all,
             config: toml::to_string(&config)?,
+            governed: all_governed(&host),
+            unseen: Latency::of(&config, &host).unseen(),
         });
         around.stream.tell(Event::Begun(begun.clone()));
         let core = Core::new(&Profile::load(&config.profile)?);
@@ -242,15 +245,15 @@ impl<'a> Work<'a> {
     /// One cycle.
     fn once(&mut self, late: Duration) -> Result<()> {
         let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
-        let mut natively = Vec::new();
+        let (mut natively, mut found) = (Vec::new(), None);
         let cycled = if self.acts {
             self.cycle.step(&mut machine)
         } else {
-            self.cycle.step(&mut Shadow { machine, natively: &mut natively })
+            self.cycle.step(&mut Shadow { machine, natively: &mut natively, found: &mut found })
         };
         let (host, signals) = (&self.host, cycled.signals);
-        let found = |group| governed(host, group);
-        self.saved.add(&self.core, host.topology(), &natively, found, signals);
+        let by = |group| governed(host, group);
+        self.saved.add(&self.core, host.topology(), &natively, by, signals);
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         let would = !self.acts;
@@ -271,6 +274,7 @@ impl<'a> Work<'a> {
             unix_s: SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64(),
             settings: self.settings.clone(),
             signals: cycled.signals.clone(),
+            found,
             in_force: cycled.in_force.clone(),
             applied: cycled.applied.clone(),
             state,
@@ -485,6 +489,16 @@ impl Effect {
         let orders = around.desk.orders().shown(around.begun);
         Arc::new(events::Settings { policy, plf, ssd_budget, orders })
     }
+}
+
+/// What steers the frequency of each group.
+fn all_governed(host: &Host) -> Vec<Option<recording::Governed>> {
+    let of = |group| {
+        let Governed { governor, driver, lowest } = governed(host, group)?;
+        let [governor, driver] = [governor, driver].map(str::to_owned);
+        Some(recording::Governed { governor, driver, lowest })
+    };
+    (0..host.topology().groups.len()).map(of).collect()
 }
 
 /// Standard output, where it is a pipe.

@@ -115,7 +115,7 @@ pub struct SimArgs {
     pub governor: Option<Governor>,
 
     /// Instead of simulating, decide again what a run has recorded (`ebb run --record`), and
-    /// compare to the bit.
+    /// compare to the bit; with --policy, say what that one would have saved.
     #[arg(long, value_name = "DIR")]
     pub recorded: Option<PathBuf>,
 

@@ -18,6 +18,7 @@ mod steady;
 mod summary;
 mod table;
 mod truth;
+mod what_if;
 
 use std::env;
 use std::io::{self, Write};
@@ -50,8 +51,12 @@ pub fn bounds() -> impl Iterator<Item = &'static str> {
 pub fn run(args: SimArgs, command: &clap::Command, matches: &ArgMatches) -> Result<()> {
     let sim = matches.subcommand_matches("sim").unwrap_or(matches);
     if let Some(folder) = &args.recorded {
-        let options = command.find_subcommand("sim").unwrap_or(command);
-        return recorded::run(folder, args.output.json, options, sim);
+        recorded::check(&args, command.find_subcommand("sim").unwrap_or(command), sim)?;
+        let (profile, json) = (args.profile.as_deref(), args.output.json);
+        return match args.policies.first() {
+            Some(policy) => what_if::run(folder, policy, profile, json),
+            None => recorded::run(folder, json),
+        };
     }
     let Some(path) = &args.experiment else { return simulate(&args, None) };
     let (args, experiment) = experiment::read(command, env::args_os(), sim, path)?;

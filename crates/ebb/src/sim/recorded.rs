@@ -11,12 +11,13 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::SimArgs;
 use crate::exit::usage;
 use crate::out;
 use crate::text;
 
 /// Options that mean something with a recording.
-const OPTIONS: [&str; 3] = ["recorded", "json", "quiet"];
+const OPTIONS: [&str; 5] = ["recorded", "policy", "profile", "json", "quiet"];
 
 /// The result as JSON (docs/json-schema/recorded-1.json).
 #[derive(Serialize)]
@@ -76,25 +77,39 @@ impl<'a> From<&'a Side> for Decided<'a> {
     }
 }
 
-/// Decides `folder` again; `given` are the `options` of the command line.
+/// Whether the options say one thing; `given` are the `options` of the command line.
 ///
 /// # Errors
-/// Where something is decided otherwise, or nothing could be decided again.
-pub fn run(folder: &Path, json: bool, options: &clap::Command, given: &ArgMatches) -> Result<()> {
+/// An option that a recording decides, or two policies.
+pub fn check(args: &SimArgs, options: &clap::Command, given: &ArgMatches) -> Result<()> {
     let is_given =
         |arg: &Arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let names = options.get_arguments().filter(|arg| is_given(arg)).filter_map(Arg::get_long);
     if let Some(other) = names.into_iter().find(|name| !OPTIONS.contains(name)) {
         return Err(usage(format!(
-            "--recorded decides again as it was decided: leave --{other} out, or --recorded"
+            "--recorded takes the load and all settings from the recording: leave --{other} out"
         )));
     }
+    match (args.policies.len(), &args.profile) {
+        (0, Some(_)) => Err(usage("--profile is for --policy: what else would have saved")),
+        (0 | 1, _) => Ok(()),
+        _ => Err(usage("--recorded takes one --policy at a time")),
+    }
+}
+
+/// Decides `folder` again.
+///
+/// # Errors
+/// Where something is decided otherwise, or nothing could be decided again.
+pub fn run(folder: &Path, json: bool) -> Result<()> {
     let mut reader = Reader::open(folder).map_err(wrong)?;
     let again = recording::again(&mut reader).map_err(wrong)?;
     if json {
         out::json(&shown(folder, &reader, &again))?;
     } else {
-        out::print(in_words(folder, &reader, &again)?)?;
+        // Whatever stands in it is not for the terminal to act on.
+        let text = in_words(folder, &reader, &again)?;
+        out::print(text.lines().map(|line| text::printable(line) + "\n").collect::<String>())?;
     }
     match again {
         Again { same, other: other @ 1.., .. } => {
@@ -109,7 +124,7 @@ pub fn run(folder: &Path, json: bool, options: &clap::Command, given: &ArgMatche
 }
 
 /// What cannot be read for reasons of the system's is no wrong input.
-fn wrong(error: RecordingError) -> anyhow::Error {
+pub fn wrong(error: RecordingError) -> anyhow::Error {
     match error {
         RecordingError::Io { .. } => error.into(),
         error => usage(error.to_string()),
@@ -156,7 +171,7 @@ fn grouped(count: u64) -> String {
 }
 
 /// A time of day here.
-fn clock(unix_s: f64) -> String {
+pub fn clock(unix_s: f64) -> String {
     let at = Timestamp::from_millisecond((unix_s * 1e3) as i64).unwrap_or_default();
     at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.1f").to_string()
 }

@@ -1,7 +1,8 @@
 //! What a run records is decided again by `ebb sim --recorded`, bit for bit.
 
 use std::fs;
-use std::process::Command;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -182,8 +183,8 @@ fn what_cannot_be_decided_again_says_why() {
     assert!(code == 1 && error.contains("none"), "{error}");
     let (code, error) = fails(&["sim", "--recorded", &empty]);
     assert!(code == 2 && error.contains("ebb run --record"), "{error}");
-    let (code, error) = fails(&["sim", "--recorded", &empty, "--policy", "pacer"]);
-    assert!(code == 2 && error.contains("leave --policy out"), "{error}");
+    let (code, error) = fails(&["sim", "--recorded", &empty, "--plf", "10%"]);
+    assert!(code == 2 && error.contains("leave --plf out"), "{error}");
     let config = path(folder.path(), "ebb.toml");
     fs::write(&config, "policy = \"pacer\"\nrecord_keep = \"1 MiB\"").unwrap();
     let (code, error) = fails(&["config", "check", &config]);
@@ -218,7 +219,7 @@ fn a_decision_that_is_another_one_is_found() {
     let policy = registry::make(decided, &topology, &settings).unwrap();
     let mut cycle = Cycle::new(&topology, policy, Limits::default());
     let folder = tempfile::tempdir().unwrap();
-    let header = Header::new("0.0.9", Some("0123456789abcdef"));
+    let header = Header::new("0.0.9\u{1b}[31m", Some("0123456789abcdef"));
     let mut writer = Writer::new(folder.path(), Bytes(1 << 30), header).unwrap();
     let begun = Begun {
         at: Nanos::ZERO,
@@ -228,11 +229,13 @@ fn a_decision_that_is_another_one_is_found() {
         profile: String::new(),
         missing: Vec::new(),
         config: String::new(),
+        governed: vec![None],
+        unseen: None,
     };
     writer.begun(begun).unwrap();
     writer.made(Made::new(0, claimed, &settings, Vec::new())).unwrap();
     for number in 0..10 {
-        writer.frame(number, 1e9, Nanos::ZERO, &cycle.step(&mut Idle)).unwrap();
+        writer.frame(number, 1e9, Nanos::ZERO, &cycle.step(&mut Idle), None).unwrap();
     }
     drop(writer);
     let folder = path(folder.path(), "");
@@ -247,11 +250,82 @@ fn a_decision_that_is_another_one_is_found() {
     assert_eq!((&first["recorded"]["given"], &first["again"]["given"]), (&2e9.into(), &1e9.into()));
     let text = ebb(&["sim", "--recorded", &folder]).stdout;
     let text = String::from_utf8(text).unwrap();
-    assert!(text.contains("by Ebb 0.0.9 (0123456789ab)"), "{text}");
+    assert!(text.contains("by Ebb 0.0.9\\u{1b}[31m (0123456789ab)"), "{text}");
     assert!(
         text.contains("cycle 0: core frequency of front_end\n  recorded  2000000000 ("),
         "{text}"
     );
+}
+
+/// Records for 2 s with four cores at work; what the run itself says that it saves.
+fn at_work(bench: &Bench, policy: &str, more: &[&str]) -> String {
+    let stat = fs::File::create(bench.copy.folder.path().join("root/proc/stat")).unwrap();
+    let args = [&["run", "--policy", policy, "--duration", "2 s"], more].concat();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    command.args(bench.copy.args(&[&args[..], &bench.options(&[])].concat()));
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let works = (1..).take_while(|_| rustix::process::test_kill_process(pid).is_ok());
+    let ended = thread::scope(|scope| {
+        let ended = scope.spawn(|| child.wait_with_output().unwrap());
+        for at in works {
+            // Of one length, so that no reader sees a part.
+            let line = |cpu| format!("cpu{cpu} {at:09} 0 0 {:09} 0 0 0 0\n", 9 * at);
+            stat.write_all_at((0..4).map(line).collect::<String>().as_bytes(), 0).unwrap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        ended.join().unwrap()
+    });
+    assert!(ended.status.success());
+    let text = String::from_utf8(ended.stdout).unwrap();
+    let told = text.lines().rev().find_map(|line| line.split_once("the governor found: "));
+    told.map(|(_, told)| told.to_owned()).unwrap_or_default()
+}
+
+/// What the run has said of the policy that it watched is what the recording says of it, whatever
+/// policy was watched meanwhile.
+#[test]
+fn what_another_policy_would_have_saved_is_what_a_run_of_it_would_have_said() {
+    let slow = "constant(ghz=2, cores=0.5)";
+    let bench = Bench::new("");
+    let told = at_work(&bench, slow, &[]);
+    is_all_same(&bench.again(), 10);
+    let of = |policy: &str| {
+        let told = json(&["sim", "--recorded", &bench.record, "--policy", policy, "--json"]);
+        valid("what-if-1", &told);
+        [0, 1].map(|bound| told["saved_watts"][bound].as_f64().unwrap())
+    };
+    let [least, most] = of(slow);
+    assert_eq!(told.split(" of ").next(), Some(&*format!("would save {least:.1} to {most:.1} W")));
+    assert!(0.1 < least && least < most, "{told}");
+    // Of the load as it was, not as it would have been on half of the cores.
+    assert_eq!(of("native"), [0.0; 2]);
+    let text = prints(&["sim", "--recorded", &bench.record, "--policy", "native"]);
+    assert!(text.starts_with("native would have saved 0.0 to 0.0 W of the cores' power"), "{text}");
+    assert!(text.contains("modelled, not measured") && text.contains("generic-1u"), "{text}");
+    let natively = Bench::new("");
+    at_work(&natively, "native", &[]);
+    let args = ["sim", "--recorded", &natively.record, "--policy", slow, "--json"];
+    assert!(json(&args)["saved_watts"][0].as_f64() > Some(0.1));
+}
+
+#[test]
+fn what_does_not_show_the_load_is_refused_with_what_to_do() {
+    let bench = Bench::new("");
+    bench.copy.put("sys/block/sda/stat", "1 0 8 1 1 0 8 1 0 2 2");
+    at_work(&bench, "constant(ghz=2, cores=1)", &["--apply", "--quiet"]);
+    is_all_same(&bench.again(), 10);
+    for (more, says) in [
+        (&["--policy", "pacer"][..], "record while it only observes (ebb run without --apply)"),
+        (&["--policy", "pacer", "--profile", "nonesuch"], "ebb probe --profile FILE writes it"),
+        (&["--policy", "pacr"], "did you mean 'pacer'"),
+        (&["--policy", "tide"], "shares a budget of the whole server"),
+        (&["--policy", "pacer", "--policy", "eadc"], "one --policy at a time"),
+        (&["--profile", "generic-1u"], "--profile is for --policy"),
+    ] {
+        let (code, error) = fails(&[&["sim", "--recorded", &bench.record], more].concat());
+        assert!(code == 2 && error.contains(says), "{more:?}: {error}");
+    }
 }
 
 /// A limit on the size of files stands for the disk; who ignores the signal gets an error.

@@ -7,7 +7,7 @@ use ebb_policy::{
     Topology, registry,
 };
 
-use super::check::{is_of, is_topology};
+use super::check::is_of;
 use super::{Begun, Cut, Entry, Frame, Given, Item, Made, Reader, RecordingError};
 
 /// So many gaps and cuts are told one by one.
@@ -168,7 +168,7 @@ fn follow(run: &mut Option<Run>, entry: Entry, told: &mut Again) -> Result<(), S
 
 impl Run {
     fn new(begun: Begun) -> Result<Self, String> {
-        if !is_topology(&begun.topology) {
+        if !begun.is_possible() {
             return Err("parts that no machine has".to_owned());
         }
         let names = Names::new(&begun.topology);

@@ -15,8 +15,11 @@ mod write;
 use ebb_policy::cooling::{Curve, CurveError};
 use ebb_policy::registry::Settings;
 use ebb_policy::table::SIGNALS;
-use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Control, Origin, Outcome, Signal, Signals, Source, Sources, Topology};
+use ebb_policy::topology::PowerState;
+use ebb_policy::units::{Hertz, Nanos, Watts};
+use ebb_policy::{
+    Control, GroupSignals, IoSignals, Origin, Outcome, Signal, Signals, Source, Sources, Topology,
+};
 use serde::{Deserialize, Serialize};
 
 pub use again::{Again, Difference, Gap, Side, again};
@@ -140,6 +143,33 @@ pub struct Begun {
     pub missing: Vec<String>,
     /// The configuration, as TOML.
     pub config: String,
+    /// What steered the frequency of each group when the machine was found.
+    pub governed: Vec<Option<Governed>>,
+    /// Why no latency shows what waits for CPUs; nil where one does.
+    pub unseen: Option<String>,
+}
+
+/// What steered the frequency of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Governed {
+    /// The governor.
+    pub governor: String,
+    /// The driver below it.
+    pub driver: String,
+    /// The lowest frequency.
+    pub lowest: Hertz,
+}
+
+impl Begun {
+    /// Whether a machine can have such parts: somebody else may have written it.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        let groups = self.topology.groups.len();
+        let is_frequency = |of: &Governed| of.lowest.0.is_finite() && of.lowest > Hertz::default();
+        check::is_topology(&self.topology)
+            && self.governed.len() == groups
+            && self.governed.iter().flatten().all(is_frequency)
+    }
 }
 
 /// A policy as it was made.
@@ -216,6 +246,42 @@ pub struct Frame {
     pub native: Option<String>,
     /// What the machine did not take.
     pub refused: Vec<Refused>,
+    /// What was sensed where the signals say what it would have been under decisions that were only
+    /// watched.
+    pub found: Option<Box<Found>>,
+}
+
+/// What was sensed of what decisions change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// Users' I/O.
+    pub io: IoSignals,
+    /// Core groups.
+    pub groups: Vec<GroupSignals>,
+    /// Power and power state of each drive.
+    pub drives: Vec<(Option<Watts>, Option<PowerState>)>,
+    /// Power of all drives.
+    pub ssd: Option<Watts>,
+}
+
+impl Found {
+    /// That of `signals`.
+    #[must_use]
+    pub fn of(signals: &Signals) -> Self {
+        let Signals { io, groups, drives, power, .. } = signals;
+        let drives = drives.iter().map(|drive| (drive.power, drive.state)).collect();
+        Self { io: *io, groups: groups.clone(), drives, ssd: power.ssd }
+    }
+
+    fn put(&self, signals: &mut Signals) -> bool {
+        signals.io = self.io;
+        signals.groups.clone_from(&self.groups);
+        for (drive, (power, state)) in signals.drives.iter_mut().zip(&self.drives) {
+            (drive.power, drive.state) = (*power, *state);
+        }
+        signals.power.ssd = self.ssd;
+        self.drives.len() == signals.drives.len()
+    }
 }
 
 /// Where a value comes from.
@@ -295,6 +361,17 @@ impl Frame {
             sources.set(signal, (*part).into(), Source { age: Nanos(age), origin });
         }
         Some(Signals { sources, ..self.signals.clone() })
+    }
+}
+
+impl Frame {
+    /// The signals as they were sensed, whatever was decided of a machine that is only watched;
+    /// none where no machine with these parts has such.
+    #[must_use]
+    pub fn natively(&self, topology: &Topology) -> Option<Signals> {
+        let mut signals = self.sensed(topology)?;
+        let is_whole = self.found.as_ref().is_none_or(|found| found.put(&mut signals));
+        Some(signals).filter(|signals| is_whole && check::is_of(signals, topology))
     }
 }
 

@@ -9,7 +9,7 @@ use ebb_policy::{Control, Cycled, Given as Held};
 use serde::Serialize;
 use zstd::bulk::Compressor;
 
-use super::{Begun, ENDING, Entry, Frame, Given, Header, Made, Note, refused, sourced};
+use super::{Begun, ENDING, Entry, Found, Frame, Given, Header, Made, Note, refused, sourced};
 
 /// A block is written when it has so many bytes, or is of so much time: a crash costs no more.
 const BLOCK: usize = 1 << 20;
@@ -151,7 +151,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds the cycle with this `number`, and writes the block where it is due.
+    /// Adds the cycle with this `number`, with what was `found` where its signals are what would
+    /// have been, and writes the block where it is due.
     ///
     /// # Errors
     /// When a block cannot be written: it is lost.
@@ -161,6 +162,7 @@ impl Writer {
         unix_s: f64,
         late: Nanos,
         cycled: &Cycled<'_>,
+        found: Option<&Found>,
     ) -> io::Result<()> {
         let Some((Begun { topology, .. }, _)) = &self.begun else { return Ok(()) };
         let signals = cycled.signals.clone();
@@ -173,6 +175,7 @@ impl Writer {
             emergency: cycled.in_force.emergency,
             native: cycled.native.map(str::to_owned),
             given: Vec::new(),
+            found: found.cloned().map(Box::new),
             signals,
         };
         self.begin()?;
