@@ -95,7 +95,8 @@ impl Reader for Recorder {
         let written = self.writer.blocks();
         let done = match &**event {
             Event::Tick(tick) => {
-                if lost > self.unheard && tick.at >= self.said + EVERY {
+                let is_due = self.unheard == 0 || tick.at >= self.said + EVERY;
+                if lost > self.unheard && is_due {
                     (self.unheard, self.said) = (lost, tick.at);
                     self.say(&format!("lacks {lost} cycles: the machine was too busy"));
                 }
