@@ -27,6 +27,7 @@ mod log;
 mod metrics;
 mod reactors;
 mod recall;
+mod recording;
 mod server_budget;
 
 /// Four cores, two fans of the board, a warm socket, a disk.

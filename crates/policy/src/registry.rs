@@ -452,6 +452,20 @@ pub fn make(
     Ok(Box::new(Registered { parts: made.collect::<Result<_, _>>()?, owns: owned(name)? }))
 }
 
+/// Policies, and those that cap what they ask for.
+pub type Both = (Box<dyn Policy>, Option<Box<dyn Policy>>);
+
+/// The policies of `name`, `a+b`, and those of them that cap what the others ask for
+/// ([`crate::Cycle::coordinated`]).
+///
+/// # Errors
+/// As of [`make`].
+pub fn both(name: &str, topology: &Topology, settings: &Settings) -> Result<Both, PolicyError> {
+    let (policies, caps) = split(name)?;
+    let caps = caps.map(|caps| make(&caps, topology, settings)).transpose()?;
+    Ok((make(&policies, topology, settings)?, caps))
+}
+
 /// The policies of `name`, that own different controls, with what is stated of each.
 fn parts(name: &str) -> Result<Vec<(&'static Entry, Stated)>, PolicyError> {
     let part = |part| {

@@ -10,6 +10,7 @@ pub mod latency;
 pub mod log;
 pub mod parts;
 pub mod recorder;
+pub mod recording;
 pub mod report;
 pub mod series;
 pub mod spool;

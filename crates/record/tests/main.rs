@@ -2,5 +2,7 @@
 //! sensors, some of which fail.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod noise;
 mod plant;
 mod recorded;
+mod recording;

@@ -177,7 +177,7 @@ impl Reader for Board {
                     seen.view.last = Some(event.clone());
                 }
                 Event::Recalled(_) => seen.view.totals.recalls += 1,
-                Event::Summary { .. } => {}
+                Event::Changed { .. } | Event::Summary { .. } => {}
             }
         });
     }
@@ -185,7 +185,7 @@ impl Reader for Board {
 
 impl Seen {
     fn begin(&mut self, begun: &Begun) {
-        let Begun { at, topology, would, profile, missing } = begun;
+        let Begun { at, topology, would, profile, missing, .. } = begun;
         self.view = View {
             last: None,
             topology: topology.clone(),

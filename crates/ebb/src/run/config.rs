@@ -7,7 +7,7 @@ use anyhow::Result;
 use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan, StatedJob};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::{Settings, keeps_tail};
-use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::units::{Bytes, Nanos, Watts};
 use ebb_policy::{Control, CoreRole, PERIOD, QosClass, Steward};
 use ebb_twin::Profile;
 use jiff::civil::Time;
@@ -24,6 +24,9 @@ pub const FILE: &str = "/etc/ebb/ebb.toml";
 pub const SCHEMA: &str = include_str!("../../../../docs/json-schema/config-1.json");
 /// The shortest and the longest period: less costs more than it finds, more misses bursts.
 const PERIODS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(10);
+
+/// The least that a recording may take: hours, so that an incident is in it.
+const LEAST_RECORD: Bytes = Bytes(16 << 20);
 
 /// The whole file. Every key has a default; `examples/ebb.toml` explains them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +63,11 @@ pub struct Config {
     /// Where to keep the ledger; an empty one keeps none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<PathBuf>,
+    /// Folder for a recording of what is sensed and decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<PathBuf>,
+    /// Most that the recording takes; then the oldest of it goes.
+    pub record_keep: Bytes,
     /// Time from one cycle to the next.
     pub period: Nanos,
     /// What to do where somebody else changes what Ebb has set.
@@ -208,6 +216,8 @@ impl Default for Config {
             metrics: None,
             control: None,
             ledger: None,
+            record: None,
+            record_keep: Bytes(1 << 30),
             period: PERIOD,
             contest: Contest::default(),
             profile: "generic-1u".to_owned(),
@@ -331,6 +341,10 @@ impl Config {
         }
         if self.machine.min_cores == 0 {
             return no("machine.min_cores", " = 0: a group keeps one core at least".to_owned());
+        }
+        if self.record_keep < LEAST_RECORD {
+            let keep = self.record_keep;
+            return no("record_keep", format!(" = {keep}: write {LEAST_RECORD} or more"));
         }
         self.check_fans().map_err(about("machine.fans"))?;
         if self.tail.is_some() && !keeps_tail(&self.policy) {
@@ -541,6 +555,7 @@ mod tests {
                 && all.metrics.is_some()
                 && all.control.is_some()
                 && all.ledger.is_some()
+                && all.record.is_some()
         );
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
         assert!(all.machine.reactors.is_some());

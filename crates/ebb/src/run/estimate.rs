@@ -7,6 +7,7 @@ use ebb_policy::{
     Applied, GroupSignals, InForce, IoSignals, Origin, Percentiles, Plant, Signal, Signals, Source,
     Topology,
 };
+use ebb_record::recording::Found;
 use ebb_twin::Profile;
 use ebb_twin::profile::Wait;
 
@@ -371,13 +372,17 @@ pub struct Shadow<'a> {
     pub machine: Watched<'a>,
     /// What each group does without it.
     pub natively: &'a mut Vec<Option<Runs>>,
+    /// What was sensed, where the signals say otherwise.
+    pub found: &'a mut Option<Box<Found>>,
 }
 
 impl Plant for Shadow<'_> {
     fn sense(&mut self, signals: &mut Signals) {
         self.machine.sense(signals);
         let host = &*self.machine.host;
+        let found = Found::of(signals);
         *self.natively = imagine(signals, host.topology(), |group| governed(host, group));
+        *self.found = (found != Found::of(signals)).then(|| Box::new(found));
     }
 
     fn apply(&mut self, _: &InForce, _: &mut Applied) {}
@@ -394,7 +399,7 @@ pub fn governed(host: &Host, group: usize) -> Option<Governed<'_>> {
 /// nothing is, everything is as sensed. The work stays what it is and comes to fewer and slower
 /// cores; a request waits for all of the CPU time that it takes, more than is true of any server,
 /// so that a saving is rather understated. Returns what each group did.
-fn imagine<'a>(
+pub fn imagine<'a>(
     signals: &mut Signals,
     topology: &Topology,
     found: impl Fn(usize) -> Option<Governed<'a>>,

@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use ebb_host::{Notice, Recalled};
 use ebb_policy::units::{Joules, Nanos, Watts};
-use ebb_policy::{Applied, Cycled, InForce, Signals, Topology};
+use ebb_policy::{Applied, Cycled, InForce, Signals, Topology, registry};
+use ebb_record::recording::{Found, Governed};
 use serde::{Deserialize, Serialize};
 
 /// So many events wait for a reader at most: half a minute of cycles at the usual period.
@@ -65,7 +66,7 @@ impl std::fmt::Display for State {
 }
 
 /// The parts of the machine that a run begins with, at its start or when they have changed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Begun {
     /// Since the start of the run, as all times here.
     pub at: Nanos,
@@ -77,6 +78,23 @@ pub struct Begun {
     pub profile: String,
     /// What could not be had.
     pub missing: Vec<String>,
+    /// The configuration, as TOML.
+    pub config: String,
+    /// What steers the frequency of each group.
+    pub governed: Vec<Option<Governed>>,
+    /// Why no latency shows what waits for CPUs.
+    pub unseen: Option<String>,
+}
+
+/// A policy as it was made.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// So many were made before it for these parts.
+    pub nth: u64,
+    /// Its name, with all parameters.
+    pub policy: String,
+    /// What it was made with.
+    pub settings: registry::Settings,
 }
 
 /// One order of `ebb ctl`.
@@ -106,6 +124,12 @@ pub struct Settings {
 /// One cycle.
 #[derive(Debug)]
 pub struct Tick {
+    /// What the run has begun with.
+    pub begun: Arc<Begun>,
+    /// So many cycles came before since then.
+    pub number: u64,
+    /// What decided.
+    pub made: Arc<Made>,
     /// When.
     pub at: Nanos,
     /// Time of day, seconds since 1970.
@@ -114,6 +138,8 @@ pub struct Tick {
     pub settings: Arc<Settings>,
     /// What was sensed, with what was in force meanwhile.
     pub signals: Signals,
+    /// What was sensed, where that is what would have been.
+    pub found: Option<Box<Found>>,
     /// What is in force from now on.
     pub in_force: InForce,
     /// What the machine made of it.
@@ -146,11 +172,18 @@ impl Tick {
 #[derive(Debug)]
 pub enum Event {
     /// A run on these parts begins.
-    Begun(Box<Begun>),
+    Begun(Arc<Begun>),
     /// A cycle was done.
     Tick(Box<Tick>),
     /// Something came back between two cycles; the times of its decisions count from [`Begun::at`].
     Recalled(Recalled),
+    /// The machine has changed; standard error has heard of it.
+    Changed {
+        /// When.
+        at: Nanos,
+        /// In words.
+        text: String,
+    },
     /// What all of it came to, or how it is done.
     Summary {
         /// When.

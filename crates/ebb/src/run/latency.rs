@@ -38,6 +38,14 @@ impl Latency {
         }
     }
 
+    /// Why no latency shows what waits for CPUs.
+    pub fn unseen(&self) -> Option<String> {
+        match self {
+            Self::Block(why) => Some(why.clone()),
+            Self::Served | Self::BlockAndCpu => None,
+        }
+    }
+
     /// `policy` as it is to run by this latency. What the operator states stays.
     pub fn policy<'a>(&self, policy: &'a str) -> Cow<'a, str> {
         if !matches!(self, Self::Block(_)) {

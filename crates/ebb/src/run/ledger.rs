@@ -180,7 +180,7 @@ impl Reader for Keeper {
                 self.commit();
             }
             Event::Tick(tick) => self.count(tick),
-            Event::Recalled(_) | Event::Summary { .. } => {}
+            Event::Recalled(_) | Event::Changed { .. } | Event::Summary { .. } => {}
         }
         if self.waited >= EVERY {
             if lost > self.unheard {
@@ -208,10 +208,12 @@ mod tests {
     use super::super::events::{Begun, Settings, State};
     use super::*;
 
+    fn parts(would: bool) -> Arc<Begun> {
+        Arc::new(Begun { would, profile: "generic-1u".to_owned(), ..Begun::default() })
+    }
+
     fn begun(would: bool) -> Arc<Event> {
-        let (topology, profile) = (Topology::default(), "generic-1u".to_owned());
-        let begun = Begun { at: Nanos::ZERO, topology, would, profile, missing: Vec::new() };
-        Arc::new(Event::Begun(Box::new(begun)))
+        Arc::new(Event::Begun(parts(would)))
     }
 
     /// Half a second at `at` seconds, with 100 W at the wall and 1 to 2 J saved.
@@ -226,10 +228,14 @@ mod tests {
         signals.power.total = Some(Watts(100.0));
         let settings = Settings { policy: policy.to_owned(), plf: 0.2, ..Settings::default() };
         Arc::new(Event::Tick(Box::new(Tick {
+            begun: parts(false),
+            number: at,
+            made: Arc::default(),
             at: Nanos::from_secs(at),
             unix_s,
             settings: Arc::new(settings),
             signals,
+            found: None,
             in_force: InForce::new(&topology),
             applied: Applied::new(&topology),
             state: State::Observing,

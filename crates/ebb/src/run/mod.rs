@@ -4,13 +4,14 @@ mod board;
 pub mod config;
 mod control;
 mod desk;
-mod estimate;
+pub mod estimate;
 mod events;
-mod latency;
+pub mod latency;
 mod ledger;
 mod metrics;
 mod pages;
 mod power;
+mod recording;
 mod remarks;
 mod schedule;
 mod served;
@@ -45,6 +46,7 @@ use control::Asker;
 use desk::Desk;
 use events::{Event, Stream};
 use ledger::Keeper;
+use recording::Recorder;
 use signals::Signals;
 use work::{Around, Ended, Work};
 
@@ -89,6 +91,9 @@ pub struct RunArgs {
     /// service, ledger.sqlite in its StateDirectory].
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
+    /// Record in this folder what is sensed and decided, for `ebb sim --recorded` [default: off].
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
     /// End after this time [default: run until stopped].
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
@@ -119,6 +124,7 @@ impl RunArgs {
         config.metrics = self.metrics.or(config.metrics);
         config.control = self.control.clone().or(config.control);
         config.ledger = self.ledger.clone().or(config.ledger);
+        config.record = self.record.clone().or(config.record);
         config.check().map_err(|wrong| wrong.error)?;
         if config.apply {
             let path = self.config.as_deref().unwrap_or(Path::new(config::FILE));
@@ -212,6 +218,10 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
     let stream = stream.and_then(|stream| stream.with(board.clone()));
     let stream = stream.and_then(|stream| match config.ledger() {
         Some(file) => stream.with(Keeper::new(file)),
+        None => Ok(stream),
+    });
+    let stream = stream.and_then(|stream| match &config.record {
+        Some(folder) => stream.with(Recorder::new(folder, config.record_keep)?),
         None => Ok(stream),
     });
     let stream = stream.context("no thread to tell events with")?;

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use ebb_host::{Notice, Recalled};
 use ebb_policy::units::Nanos;
-use ebb_policy::{Control, Decision, Names, Outcome, Topology};
+use ebb_policy::{Control, Decision, Names, Outcome};
 use ebb_record::Columns;
 use ebb_record::log::{Changes, Entry, Line};
 use serde::Serialize;
@@ -92,6 +92,7 @@ impl Reader for Teller {
             Event::Tick(tick) => self.tick(&mut to, tick),
             Event::Recalled(recalled) => self.recalled(&mut to, recalled),
             Event::Summary { at, text } => self.summary(&mut to, *at, text),
+            Event::Changed { .. } => Ok(()),
         };
         if !to.is_empty() {
             out::say(to);
@@ -102,13 +103,7 @@ impl Reader for Teller {
 impl Teller {
     /// Says what `tell` wants.
     pub fn new(tell: Tell) -> Self {
-        let nothing = Begun {
-            at: Nanos::ZERO,
-            topology: Topology::default(),
-            would: true,
-            profile: String::new(),
-            missing: Vec::new(),
-        };
+        let nothing = Begun { would: true, ..Begun::default() };
         Self { tell, state: State::Starting, parts: Parts::new(&nothing), lost: 0 }
     }
 

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use ebb_host::{Host, Impossible, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Cycle, Limits, Policy};
+use ebb_policy::{Cycle, Limits};
+use ebb_record::recording;
 use ebb_twin::Profile;
 use jiff::Zoned;
 use rustix::fs::{FileType, fstat};
@@ -20,8 +21,8 @@ use serde_json::Value;
 use super::RunArgs;
 use super::config::Config;
 use super::desk::{self, Asked, Desk, Order, Orders, What};
-use super::estimate::{Core, Saved, Shadow, governed};
-use super::events::{self, Begun, Event, Stream, Tick};
+use super::estimate::{Core, Governed, Saved, Shadow, governed};
+use super::events::{self, Begun, Event, Made, Stream, Tick};
 use super::latency::Latency;
 use super::power;
 use super::remarks::{Remarks, parts};
@@ -72,6 +73,9 @@ pub struct Work<'a> {
     /// From the start of the run to that of these parts.
     before: Nanos,
     settings: Arc<events::Settings>,
+    begun: Arc<Begun>,
+    made: Arc<Made>,
+    cycles: u64,
     core: Core,
     saved: Saved,
     summed_up: Nanos,
@@ -109,13 +113,13 @@ impl<'a> Work<'a> {
         }
         let budgets = config.server_budgets().chain(held.server_budget);
         budgets.into_iter().try_for_each(|budget| check_budget(&host, budget))?;
-        let (made, settings) = make(&config, &effect, &host)?;
+        let ((policy, caps), made) = make(&config, &effect, &host, 0)?;
         let acts = state.is_some() && !around.desk.orders().is_paused();
-        let mut remarks = Remarks::of(&host, &config, held, &settings, acts)?;
+        let mut remarks = Remarks::of(&host, &config, held, &made.settings, acts)?;
         let InEffect { ssd_budget, server_budget, .. } = held;
         let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
-        let mut cycle = Cycle::new(host.topology(), made.policy, limits);
-        if let Some(caps) = made.caps {
+        let mut cycle = Cycle::new(host.topology(), policy, limits);
+        if let Some(caps) = caps {
             cycle = cycle.coordinated(caps)?;
         }
         if let Some(state) = state.as_ref().filter(|_| acts) {
@@ -129,13 +133,17 @@ impl<'a> Work<'a> {
             host.contact(state).iter().for_each(|t| out::note(format_args!("first contact: {t}")));
         }
         let before = Nanos::from_seconds(around.begun.elapsed().as_secs_f64());
-        around.stream.tell(Event::Begun(Box::new(Begun {
+        let begun = Arc::new(Begun {
             at: before,
             topology: host.topology().clone(),
             would: !acts,
             profile: config.profile.clone(),
             missing: remarks.all,
-        })));
+            config: toml::to_string(&config)?,
+            governed: all_governed(&host),
+            unseen: Latency::of(&config, &host).unseen(),
+        });
+        around.stream.tell(Event::Begun(begun.clone()));
         let core = Core::new(&profile);
         let served = config.serve.map(Served::new).transpose()?;
         let read = state.is_none().then(pipe).flatten();
@@ -149,6 +157,9 @@ impl<'a> Work<'a> {
             effect,
             around,
             before,
+            begun,
+            made: Arc::new(made),
+            cycles: 0,
             core,
             saved,
             summed_up,
@@ -234,22 +245,26 @@ impl<'a> Work<'a> {
     /// Takes in what of the machine has gone, come back or got another name.
     fn follow(&mut self) {
         let Some(followed) = self.host.follow() else { return };
-        followed.notes.iter().for_each(out::note);
+        let at = self.host.now() + self.before;
+        for text in followed.notes {
+            out::note(&text);
+            self.around.stream.tell(Event::Changed { at, text });
+        }
         self.new = followed.is_new.then(Instant::now);
     }
 
     /// One cycle.
     fn once(&mut self, late: Duration) -> Result<()> {
         let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
-        let mut natively = Vec::new();
+        let (mut natively, mut found) = (Vec::new(), None);
         let cycled = if self.acts {
             self.cycle.step(&mut machine)
         } else {
-            self.cycle.step(&mut Shadow { machine, natively: &mut natively })
+            self.cycle.step(&mut Shadow { machine, natively: &mut natively, found: &mut found })
         };
         let (host, signals) = (&self.host, cycled.signals);
-        let found = |group| governed(host, group);
-        self.saved.add(&self.core, host.topology(), &natively, found, signals);
+        let by = |group| governed(host, group);
+        self.saved.add(&self.core, host.topology(), &natively, by, signals);
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         let would = !self.acts;
@@ -262,11 +277,15 @@ impl<'a> Work<'a> {
         };
         let in_words = format!("{}: {state}", self.settings.policy);
         self.around.stream.tell(Event::Tick(Box::new(Tick {
+            begun: self.begun.clone(),
+            number: self.cycles,
+            made: self.made.clone(),
             at: now + self.before,
             // Before 1970 there was no Ebb.
             unix_s: SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64(),
             settings: self.settings.clone(),
             signals: cycled.signals.clone(),
+            found,
             in_force: cycled.in_force.clone(),
             applied: cycled.applied.clone(),
             state,
@@ -275,6 +294,7 @@ impl<'a> Work<'a> {
             saving: self.saved.range(would),
             saved: self.saved.last(would),
         })));
+        self.cycles += 1;
         if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {
             self.say(format!("{}{text}", if would { "would set " } else { "" }));
         }
@@ -333,14 +353,15 @@ impl<'a> Work<'a> {
             let Config { policy, machine, hold, leave, contest, job, .. } = config;
             let (owned, paces) = (registry::owned(policy).ok(), config.paces_reactors());
             let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone());
-            let places = (config.control.clone(), config.ledger.clone());
+            let Config { control, ledger, record, record_keep, .. } = config.clone();
+            let places = (control, ledger, record, record_keep);
             (owned, paces, told, config.metrics, places)
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
                 "policies for other controls, machine, hold, leave, contest, job, metrics, \
-                 control, ledger and serve with machine.reactors need a new start (systemctl \
-                 restart ebb)",
+                 control, ledger, record and serve with machine.reactors need a new start \
+                 (systemctl restart ebb)",
             ));
         }
         let orders = self.around.desk.orders().clone();
@@ -378,10 +399,11 @@ impl<'a> Work<'a> {
     /// Goes by `effect` from the next cycle on.
     fn change(&mut self, config: &Config, effect: Effect) -> Result<()> {
         effect.held.server_budget.map_or(Ok(()), |budget| check_budget(&self.host, budget))?;
-        let (made, _) = make(config, &effect, &self.host)?;
-        self.cycle.change(made.policy, effect.held.ssd_budget)?;
+        let ((policy, _), made) = make(config, &effect, &self.host, self.made.nth + 1)?;
+        self.cycle.change(policy, effect.held.ssd_budget)?;
         // Who keeps the budget of the server goes on, and with another budget.
         self.cycle.set_server_budget(effect.held.server_budget);
+        self.made = Arc::new(made);
         self.settings = effect.in_words(&self.around);
         self.effect = effect;
         Ok(())
@@ -485,6 +507,16 @@ impl Effect {
     }
 }
 
+/// What steers the frequency of each group.
+fn all_governed(host: &Host) -> Vec<Option<recording::Governed>> {
+    let of = |group| {
+        let Governed { governor, driver, lowest } = governed(host, group)?;
+        let [governor, driver] = [governor, driver].map(str::to_owned);
+        Some(recording::Governed { governor, driver, lowest })
+    };
+    (0..host.topology().groups.len()).map(of).collect()
+}
+
 /// Standard output, where it is a pipe.
 fn pipe() -> Option<OwnedFd> {
     let output = std::io::stdout().as_fd().try_clone_to_owned().ok()?;
@@ -492,20 +524,14 @@ fn pipe() -> Option<OwnedFd> {
     (kind == FileType::Fifo).then_some(output)
 }
 
-/// The policy, and who caps what it asks for.
-struct Made {
-    policy: Box<dyn Policy>,
-    caps: Option<Box<dyn Policy>>,
-}
-
-fn make(config: &Config, effect: &Effect, host: &Host) -> Result<(Made, Settings)> {
+/// The policies that are in effect, and those that cap them, the `nth` of this run.
+fn make(config: &Config, effect: &Effect, host: &Host, nth: u64) -> Result<(registry::Both, Made)> {
     let InEffect { plf, ssd_budget, server_budget } = effect.held;
     let (tail, curve) = (config.tail, config.curve()?);
     let settings = Settings { plf, tail, ssd_budget, server_budget, curve };
-    let (policy, caps) = registry::split(&Latency::of(config, host).policy(&effect.policy))?;
-    let made = |name: &str| registry::make(name, host.topology(), &settings);
-    let caps = caps.as_deref().map(made).transpose()?;
-    Ok((Made { policy: made(&policy)?, caps }, settings))
+    let policy = Latency::of(config, host).policy(&effect.policy).into_owned();
+    let made = registry::both(&policy, host.topology(), &settings)?;
+    Ok((made, Made { nth, policy, settings }))
 }
 
 /// Refuses a budget of the whole server that this one cannot be held to.

@@ -114,6 +114,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAME", value_parser = governor)]
     pub governor: Option<Governor>,
 
+    /// Instead of simulating, decide again what a run has recorded (`ebb run --record`), and
+    /// compare to the bit; with --policy, say what that one would have saved.
+    #[arg(long, value_name = "DIR")]
+    pub recorded: Option<PathBuf>,
+
     #[command(flatten)]
     pub trace: TraceInput,
 

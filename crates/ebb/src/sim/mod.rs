@@ -12,11 +12,13 @@ mod options;
 mod outcome;
 mod plan;
 mod polled;
+mod recorded;
 mod run;
 mod steady;
 mod summary;
 mod table;
 mod truth;
+mod what_if;
 
 use std::env;
 use std::io::{self, Write};
@@ -47,8 +49,16 @@ pub fn bounds() -> impl Iterator<Item = &'static str> {
 /// Runs the command, given as `matches` of `command`; what an experiment says counts where they do
 /// not.
 pub fn run(args: SimArgs, command: &clap::Command, matches: &ArgMatches) -> Result<()> {
-    let Some(path) = &args.experiment else { return simulate(&args, None) };
     let sim = matches.subcommand_matches("sim").unwrap_or(matches);
+    if let Some(folder) = &args.recorded {
+        recorded::check(&args, command.find_subcommand("sim").unwrap_or(command), sim)?;
+        let (profile, json) = (args.profile.as_deref(), args.output.json);
+        return match args.policies.first() {
+            Some(policy) => what_if::run(folder, policy, profile, json),
+            None => recorded::run(folder, json),
+        };
+    }
+    let Some(path) = &args.experiment else { return simulate(&args, None) };
     let (args, experiment) = experiment::read(command, env::args_os(), sim, path)?;
     simulate(&args, Some(experiment))
 }

@@ -1,5 +1,7 @@
 //! What a server draws, part by part.
 
+use serde::{Deserialize, Serialize};
+
 use super::units::{Nanos, Watts};
 
 /// The least CPU time that a server is held to, in cores.
@@ -11,7 +13,7 @@ pub const LEAST_RATE: f64 = 1e6;
 
 /// What a server draws, part by part, and what a request costs its cores: what is known of it
 /// before any reading.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PowerModel {
     /// Packages outside the cores, at no frequency.
     pub uncore: Watts,
@@ -47,7 +49,7 @@ pub struct PowerModel {
 }
 
 /// What a request costs a core of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct RequestWork {
     /// Cycles for each request.
     pub cycles: f64,

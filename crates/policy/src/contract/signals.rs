@@ -1,13 +1,16 @@
 //! One period's view of the server as plain data. A missing sensor is `None`, never zero.
 
+use serde::{Deserialize, Serialize};
+
 use super::class::QosClass;
 use super::in_force::InForce;
 use super::source::Sources;
 use super::topology::{PowerState, Topology};
 use super::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 
-/// What was sensed over the last period.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// What was sensed over the last period. As data it lacks what was in force and the sources, which
+/// have forms of their own.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Signals {
     /// End of the period, since the start of the run.
     pub now: Nanos,
@@ -32,13 +35,15 @@ pub struct Signals {
     /// Jobs, one per slot of [`Topology::jobs`].
     pub jobs: Vec<JobSignals>,
     /// What was in force during the period, by the guard's last word.
+    #[serde(skip)]
     pub in_force: InForce,
     /// Where each value comes from.
+    #[serde(skip)]
     pub sources: Sources,
 }
 
 /// Users' I/O during one period.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct IoSignals {
     /// Requests that arrived.
     pub arrived: Option<u64>,
@@ -61,7 +66,7 @@ pub struct IoSignals {
 }
 
 /// Users' reads, or writes, during one period.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct OpSignals {
     /// That completed.
     pub completed: Option<u64>,
@@ -74,7 +79,7 @@ pub struct OpSignals {
 }
 
 /// Percentiles of a latency.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The median.
     pub p50: Nanos,
@@ -85,7 +90,7 @@ pub struct Percentiles {
 }
 
 /// One core group during one period.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct GroupSignals {
     /// Cores that take new work.
     pub active: Option<u16>,
@@ -100,7 +105,7 @@ pub struct GroupSignals {
 }
 
 /// One drive during one period.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct DriveSignals {
     /// Mean power.
     pub power: Option<Watts>,
@@ -124,7 +129,7 @@ pub struct DriveSignals {
 
 /// Shares of the period in which at least one task waited, 0 to 1 (pressure stall information,
 /// `some`: `Documentation/accounting/psi.rst`).
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct PressureSignals {
     /// For a CPU.
     pub cpu: Option<f64>,
@@ -135,7 +140,7 @@ pub struct PressureSignals {
 }
 
 /// What a temperature sensor said.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Reading {
     /// When it was read, since the start of the run.
     pub at: Nanos,
@@ -144,7 +149,7 @@ pub struct Reading {
 }
 
 /// Temperatures and fans.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CoolingSignals {
     /// Air at the inlet: `T_amb`.
     pub inlet: Option<Reading>,
@@ -155,7 +160,7 @@ pub struct CoolingSignals {
 }
 
 /// One fan at the end of the period.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct FanSignals {
     /// PWM duty in force, 0 to 1.
     pub duty: Option<f64>,
@@ -164,7 +169,7 @@ pub struct FanSignals {
 }
 
 /// One slot for a job during one period.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobSignals {
     /// Whether the slot has a job; nothing else means anything where it has none.
     pub present: bool,
@@ -185,7 +190,7 @@ pub struct JobSignals {
 }
 
 /// Mean power during one period, by component; `total` is what the wall supplies.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct PowerSignals {
     /// The whole server at the wall.
     pub total: Option<Watts>,

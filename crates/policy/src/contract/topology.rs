@@ -33,7 +33,7 @@ impl CoreRole {
 }
 
 /// One group of cores that serve the same tasks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupSpec {
     /// What the group does.
     pub role: CoreRole,
@@ -50,7 +50,7 @@ pub struct GroupSpec {
 pub type PowerState = u8;
 
 /// One NVMe power state descriptor.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerStateSpec {
     /// `MP`: sustained maximum power in this state.
     pub max_power: Watts,
@@ -63,7 +63,7 @@ pub struct PowerStateSpec {
 }
 
 /// One drive and its power states, most power first.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DriveSpec {
     /// What stays the same when it moves to another slot or the server restarts, such as its
     /// serial number and namespace; `None` when nobody knows.
@@ -106,7 +106,7 @@ impl DriveSpec {
 }
 
 /// One fan, or several that share a PWM signal.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FanSpec {
     /// Smallest PWM duty at which it still turns reliably, 0 to 1.
     pub min_duty: f64,
@@ -115,7 +115,7 @@ pub struct FanSpec {
 }
 
 /// What of a plant can be limited to keep a budget of the whole server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limitable {
     /// Cores that take work.
     pub cores: bool,
@@ -136,7 +136,7 @@ impl Default for Limitable {
 }
 
 /// What a plant has. Fixed for a run; policies are made from it.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Topology {
     /// Core groups; signals and controls follow this order.
     pub groups: Vec<GroupSpec>,

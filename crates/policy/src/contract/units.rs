@@ -124,15 +124,19 @@ macro_rules! quantity {
     };
 }
 
+/// For people as text with its unit; in binary forms the number alone, bit for bit.
 macro_rules! text_serde {
     ($name:ident) => {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
+                if to.is_human_readable() { to.collect_str(self) } else { self.0.serialize(to) }
             }
         }
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                if !from.is_human_readable() {
+                    return Deserialize::deserialize(from).map(Self);
+                }
                 String::deserialize(from)?.parse().map_err(de::Error::custom)
             }
         }

@@ -60,6 +60,8 @@ pub enum CurveError {
 /// Disk throughput by fan duty, as a share of the most that was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
+    /// As it was measured.
+    measured: Vec<(f64, f64)>,
     /// (duty, share), by rising duty.
     points: Vec<(f64, f64)>,
     /// The most that the throughput rose with fan speed: noise of the sweep.
@@ -96,11 +98,18 @@ impl Curve {
             noise = noise.max(share - lowest);
             lowest = lowest.min(share);
         }
+        let measured = points.clone();
         level_out(&mut points);
-        let mut curve = Self { points, noise, knee: 1.0, levels: Vec::new() };
+        let mut curve = Self { measured, points, noise, knee: 1.0, levels: Vec::new() };
         curve.knee = curve.find_knee();
         curve.levels = curve.find_levels();
         Ok(curve)
+    }
+
+    /// The points that it was made of.
+    #[must_use]
+    pub fn measured(&self) -> &[(f64, f64)] {
+        &self.measured
     }
 
     /// Share of the disks' throughput that is left at `duty`; level beyond the ends.
@@ -199,7 +208,7 @@ mod tests {
     fn sweep(knee: f64, noise: &[f64]) -> Vec<(f64, f64)> {
         let shape = [(0.0, 1.0), (0.1, 0.97), (0.2, 0.86), (0.4, 0.62), (0.8, 0.40)];
         let points = shape.map(|(above, share)| (knee + above, share)).to_vec();
-        let exact = Curve { points, noise: 0.0, knee, levels: Vec::new() };
+        let exact = Curve { measured: Vec::new(), points, noise: 0.0, knee, levels: Vec::new() };
         let duty = |step: usize| 0.2 + 0.01 * step as f64;
         let share = |step: usize| exact.throughput(duty(step)) * (1.0 + noise[step]);
         (0..=80).map(|step| (duty(step).min(1.0), share(step).min(1.0))).collect()
