@@ -23,6 +23,7 @@ mod control;
 mod jobs;
 mod kills;
 mod ledger;
+mod live;
 mod log;
 mod metrics;
 mod reactors;

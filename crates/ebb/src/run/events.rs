@@ -75,6 +75,8 @@ pub struct Begun {
     pub would: bool,
     /// Whose cores stand for this machine's where a saving is estimated.
     pub profile: String,
+    /// Where users' latency comes from.
+    pub latency: &'static str,
     /// What could not be had.
     pub missing: Vec<String>,
 }

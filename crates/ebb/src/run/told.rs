@@ -107,6 +107,7 @@ impl Teller {
             topology: Topology::default(),
             would: true,
             profile: String::new(),
+            latency: "",
             missing: Vec::new(),
         };
         Self { tell, state: State::Starting, parts: Parts::new(&nothing), lost: 0 }

@@ -123,6 +123,7 @@ impl<'a> Work<'a> {
             topology: host.topology().clone(),
             would: !acts,
             profile: config.profile.clone(),
+            latency: Latency::of(&config, &host).name(),
             missing: remarks.all,
         })));
         let core = Core::new(&Profile::load(&config.profile)?);

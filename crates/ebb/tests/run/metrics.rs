@@ -17,13 +17,13 @@ use super::Copy;
 use crate::common::{json, prints, valid};
 
 /// A run that shows its metrics; ended when dropped.
-struct Run {
+pub struct Run {
     child: Child,
-    metrics: String,
+    pub metrics: String,
 }
 
 impl Run {
-    fn start(copy: &Copy, more: &[&str]) -> Self {
+    pub fn start(copy: &Copy, more: &[&str]) -> Self {
         let args = copy.args(&[&["run", "--metrics", "127.0.0.1:0", "--json"], more].concat());
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -41,8 +41,12 @@ impl Run {
     }
 
     fn get(&self, path: &str, accept: &str) -> (String, String) {
+        self.ask("GET", path, accept)
+    }
+
+    pub fn ask(&self, method: &str, path: &str, accept: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.metrics).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -54,7 +58,7 @@ impl Run {
         self.get("/metrics", "*/*").1
     }
 
-    fn samples(&self) -> BTreeMap<String, f64> {
+    pub fn samples(&self) -> BTreeMap<String, f64> {
         let text = self.scrape();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let sample = |line: &str| {
@@ -65,7 +69,7 @@ impl Run {
     }
 
     /// The samples once there are such.
-    fn until(&self, is: impl Fn(&BTreeMap<String, f64>) -> bool) -> BTreeMap<String, f64> {
+    pub fn until(&self, is: impl Fn(&BTreeMap<String, f64>) -> bool) -> BTreeMap<String, f64> {
         let begun = Instant::now();
         loop {
             let samples = self.samples();
@@ -87,7 +91,7 @@ impl Drop for Run {
 
 const CYCLES: &str = "ebb_run_cycles_total";
 
-fn cycles(samples: &BTreeMap<String, f64>) -> f64 {
+pub fn cycles(samples: &BTreeMap<String, f64>) -> f64 {
     samples.get(CYCLES).copied().unwrap_or_default()
 }
 
