@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use crate::common::{ebb, fails, path, prints, valid};
 use crate::serve::Serve;
 
+mod browser;
 mod changes;
 mod control;
 mod jobs;

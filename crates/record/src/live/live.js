@@ -76,8 +76,8 @@ function decide(now) {
 
 // Names of parts: a few, and how many more.
 function parts(names) {
-  if (names.length <= 4) return names.join(", ");
-  return `${names.slice(0, 3).join(", ")} and ${names.length - 3} more`;
+  if (names.length <= 3) return names.join(", ");
+  return `${names.slice(0, 2).join(", ")} and ${names.length - 2} more`;
 }
 
 const UNITS = {
