@@ -80,6 +80,8 @@ pub struct View {
     pub latency: &'static str,
     /// What could not be had.
     pub missing: Vec<String>,
+    /// Why signals were not there at the start, by their names.
+    pub lacks: Vec<(&'static str, String)>,
     /// Since when it is in its state.
     pub state_since: Nanos,
     /// Since when each control is as it is, of those that were changed.
@@ -190,6 +192,7 @@ impl Board {
             profile: String::new(),
             latency: "",
             missing: Vec::new(),
+            lacks: Vec::new(),
             state_since: Nanos::ZERO,
             since: BTreeMap::new(),
             changes: VecDeque::new(),
@@ -281,7 +284,7 @@ impl Reader for Board {
 
 impl Seen {
     fn begin(&mut self, begun: &Begun) {
-        let Begun { at, topology, would, profile, latency, missing } = begun;
+        let Begun { at, topology, would, profile, latency, missing, lacks } = begun;
         self.view = View {
             last: None,
             topology: topology.clone(),
@@ -290,6 +293,7 @@ impl Seen {
             profile: profile.clone(),
             latency,
             missing: missing.clone(),
+            lacks: lacks.clone(),
             state_since: *at,
             since: BTreeMap::new(),
             changes: std::mem::take(&mut self.view.changes),

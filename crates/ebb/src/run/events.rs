@@ -79,6 +79,8 @@ pub struct Begun {
     pub latency: &'static str,
     /// What could not be had.
     pub missing: Vec<String>,
+    /// Why signals are not there and what to do, by their names.
+    pub lacks: Vec<(&'static str, String)>,
 }
 
 /// One order of `ebb ctl`.

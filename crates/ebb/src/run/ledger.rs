@@ -207,8 +207,15 @@ mod tests {
 
     fn begun(would: bool) -> Arc<Event> {
         let (topology, profile) = (Topology::default(), "generic-1u".to_owned());
-        let begun =
-            Begun { at: Nanos::ZERO, topology, would, profile, latency: "", missing: Vec::new() };
+        let begun = Begun {
+            at: Nanos::ZERO,
+            topology,
+            would,
+            profile,
+            latency: "",
+            missing: Vec::new(),
+            lacks: Vec::new(),
+        };
         Arc::new(Event::Begun(Box::new(begun)))
     }
 

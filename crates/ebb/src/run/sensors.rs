@@ -24,7 +24,12 @@ pub struct Sensor {
     pub oldest_s: f64,
     /// The parts of which it is not known, where it is of others.
     pub without: Vec<String>,
+    /// Why it is not known of all, by what was found at the start, and what to do.
+    pub reasons: Vec<String>,
 }
+
+/// So many reasons are told of a signal at most.
+const REASONS: usize = 3;
 
 /// Those of parts that are there.
 pub fn all(view: &View, tick: &Tick) -> Vec<Sensor> {
@@ -48,8 +53,16 @@ fn sensor(view: &View, signals: &Signals, row: &SignalRow) -> Sensor {
         least: known.iter().map(|(_, value)| *value).reduce(f64::min),
         most: known.iter().map(|(_, value)| *value).reduce(f64::max),
         oldest_s: oldest.unwrap_or_default().seconds(),
+        reasons: if known.len() < parts { reasons(view, row.name) } else { Vec::new() },
         without: without.filter_map(|at| view.names.of(row.domain, at as u16)).collect(),
     }
+}
+
+fn reasons(view: &View, signal: &str) -> Vec<String> {
+    let its = view.lacks.iter().filter(|(of, _)| *of == signal).map(|(_, why)| why);
+    let more = its.clone().count().saturating_sub(REASONS);
+    let more = (more > 0).then(|| format!("and {more} more; ebb probe lists them"));
+    its.take(REASONS).cloned().chain(more).collect()
 }
 
 /// Time from its reading to the end of the period.

@@ -109,6 +109,7 @@ impl Teller {
             profile: String::new(),
             latency: "",
             missing: Vec::new(),
+            lacks: Vec::new(),
         };
         Self { tell, state: State::Starting, parts: Parts::new(&nothing), lost: 0 }
     }

@@ -125,6 +125,7 @@ impl<'a> Work<'a> {
             profile: config.profile.clone(),
             latency: Latency::of(&config, &host).name(),
             missing: remarks.all,
+            lacks: remarks.lacks,
         })));
         let core = Core::new(&Profile::load(&config.profile)?);
         let served = config.serve.map(Served::new).transpose()?;

@@ -1,7 +1,7 @@
 //! The live page in a browser, where there is one: chromium, over its debugging pipe.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -170,7 +170,7 @@ fn play(listener: &TcpListener, page: &str, status: &Value, events: u64, go: &Re
 /// The status after a cycle in which all is other than before.
 fn busy(mut status: Value, cycle: u64) -> Value {
     let at = 0.5 * cycle as f64;
-    let source = if cycle / 1000 % 2 == 0 { "measured" } else { "modelled" };
+    let source = if (cycle / 1000).is_multiple_of(2) { "measured" } else { "modelled" };
     let of = |drive: u64| format!("naa.5000c500d5f1{drive:04x}");
     let power = |signal| json!({"signal": signal, "watts": at % 97.0, "source": source});
     let change = |drive| {

@@ -117,6 +117,9 @@ fn events_are_the_past_and_then_each_status() {
     );
     let inlet = sensor("inlet_temperature");
     assert_eq!((&inlet["known"], &inlet["least"]), (&0.into(), &Value::Null));
+    let tail = sensor("latency_p99");
+    let remedy = tail["reasons"][0].as_str().unwrap();
+    assert!(remedy.contains("set `serve` in the configuration"), "{tail:#}");
     let decided = next["decided"].as_u64().unwrap();
     assert!(decided > 0 && decided >= next["changes"].as_array().unwrap().len() as u64);
 }

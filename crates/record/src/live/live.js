@@ -220,7 +220,7 @@ function showSensors() {
   // What needs a look comes first.
   const known = now.sensors.filter((one) => one.known).sort((a, b) => b.without.length - a.without.length), absent = now.sensors.filter((one) => !one.known);
   const health = (one) => (one.without.length
-    ? [`${one.known} of ${one.parts}; not ${parts(one.without)}`, "why health partly"] : ["known", "health known"]);
+    ? [`${one.known} of ${one.parts}; not ${[parts(one.without), ...one.reasons].join("; ")}`, "why health partly"] : ["known", "health known"]);
   const range = ({ least, most }, unit) => (least === most ? worth(least, unit) : `${worth(least, unit)} to ${worth(most, unit)}`);
   say($("sensors-note"), `${known.length} of ${now.sensors.length} signals are known.`);
   rows("sensors", ["signal", "health", "value", "source", "age", "what it is"], known.map((one) => [[name(one), "what"], health(one), range(one, of(one).unit),
@@ -228,8 +228,8 @@ function showSensors() {
     one.oldest_s > 0 ? ago(one.oldest_s) : "now", [of(one).text, "why"]]), "Nothing was sensed yet.");
   $("absent").hidden = absent.length === 0;
   say($("absent-head"), `${absent.length} signals are absent`);
-  rows("absents", ["signal", "of", "where a server has it from", "what it is"], absent.map((one) => [[name(one), "what health absent"],
-    `${one.parts} ${of(one).of}${one.parts > 1 ? "s" : ""}`, [(of(one).from || "nowhere: no server has it").replaceAll("`", ""), "why"], [of(one).text, "why"]]));
+  rows("absents", ["signal", "of", "why, and what to do", "what it is"], absent.map((one) => [[name(one), "what health absent"],
+    `${one.parts} ${of(one).of}${one.parts > 1 ? "s" : ""}`, [one.reasons.join("; ") || `a server has it from: ${(of(one).from || "nowhere").replaceAll("`", "")}`, "why"], [of(one).text, "why"]]));
   $("attention").hidden = now.missing.length + now.notices.length === 0;
   const notices = [...now.notices].reverse().map(({ at_s, of: place, text }) => ["went", `${place}: ${text}`, `at ${clock(time(at_s))}`]);
   items("remarks", [...notices, ...now.missing.map((text) => ["", text, "from the start"])], withTags("span", "small"));
