@@ -371,11 +371,14 @@ pub struct Shadow<'a> {
     pub machine: Watched<'a>,
     /// What each group does without it.
     pub natively: &'a mut Vec<Option<Runs>>,
+    /// How long requests take without it.
+    pub latency: &'a mut Option<Nanos>,
 }
 
 impl Plant for Shadow<'_> {
     fn sense(&mut self, signals: &mut Signals) {
         self.machine.sense(signals);
+        *self.latency = signals.io.mean_latency;
         let host = &*self.machine.host;
         *self.natively = imagine(signals, host.topology(), |group| governed(host, group));
     }

@@ -130,6 +130,8 @@ pub struct Tick {
     pub saving: Option<[Watts; 2]>,
     /// What this cycle's period has saved of it.
     pub saved: Option<[Joules; 2]>,
+    /// By how much the mean latency would have risen so far, as a share; nothing while it acts.
+    pub loss: Option<f64>,
 }
 
 impl Tick {

@@ -9,6 +9,7 @@ mod events;
 mod history;
 mod latency;
 mod ledger;
+mod loss;
 mod metrics;
 mod pages;
 mod remarks;

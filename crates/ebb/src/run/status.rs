@@ -30,6 +30,8 @@ pub struct Status {
     pub policy: String,
     pub plf: f64,
     pub ssd_budget_w: Option<f64>,
+    /// By how much the mean latency would have risen so far; nothing while it acts.
+    pub would_lose: Option<f64>,
     /// Where users' latency comes from; "block" promises no tolerance. Empty before a run begins.
     pub latency: String,
     /// What `ebb ctl` has ordered.
@@ -111,6 +113,7 @@ impl Status {
             policy: String::new(),
             plf: 0.0,
             ssd_budget_w: None,
+            would_lose: None,
             latency: view.latency.to_owned(),
             orders: Vec::new(),
             controls: Vec::new(),
@@ -137,6 +140,7 @@ impl Status {
         self.unix_s = tick.unix_s;
         self.policy = tick.settings.policy.clone();
         self.plf = tick.settings.plf;
+        self.would_lose = tick.loss;
         self.ssd_budget_w = tick.settings.ssd_budget.map(|budget| budget.0);
         self.orders.clone_from(&tick.settings.orders);
         self.late_s = tick.late.seconds();

@@ -23,6 +23,7 @@ use super::desk::{self, Asked, Desk, Order, Orders, What};
 use super::estimate::{Core, Saved, Shadow, governed};
 use super::events::{self, Begun, Event, Stream, Tick};
 use super::latency::Latency;
+use super::loss::Loss;
 use super::remarks::{Remarks, parts};
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
@@ -73,6 +74,7 @@ pub struct Work<'a> {
     settings: Arc<events::Settings>,
     core: Core,
     saved: Saved,
+    loss: Loss,
     summed_up: Nanos,
     /// When the last part came that only a new start can take in.
     new: Option<Instant>,
@@ -142,6 +144,7 @@ impl<'a> Work<'a> {
             before,
             core,
             saved,
+            loss: Loss::default(),
             summed_up,
             config,
             new: None,
@@ -232,15 +235,16 @@ impl<'a> Work<'a> {
     /// One cycle.
     fn once(&mut self, late: Duration) -> Result<()> {
         let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
-        let mut natively = Vec::new();
+        let (mut natively, mut latency) = (Vec::new(), None);
         let cycled = if self.acts {
             self.cycle.step(&mut machine)
         } else {
-            self.cycle.step(&mut Shadow { machine, natively: &mut natively })
+            self.cycle.step(&mut Shadow { machine, natively: &mut natively, latency: &mut latency })
         };
         let (host, signals) = (&self.host, cycled.signals);
         let found = |group| governed(host, group);
         self.saved.add(&self.core, host.topology(), &natively, found, signals);
+        self.loss.add(latency, signals);
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         let would = !self.acts;
@@ -265,6 +269,7 @@ impl<'a> Work<'a> {
             late: Nanos::from_seconds(late.as_secs_f64()),
             saving: self.saved.range(would),
             saved: self.saved.last(would),
+            loss: self.loss.share(),
         })));
         if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {
             self.say(format!("{}{text}", if would { "would set " } else { "" }));

@@ -136,16 +136,19 @@ fn names_and_help_are_those_of_the_table() {
     }
 }
 
-/// A range where the load of cores is sensed.
+/// A range where the load of cores is sensed, and a loss where requests are.
 #[test]
-fn a_saving_has_a_range() {
+fn a_saving_has_a_range_and_its_price() {
     let copy = Copy::new();
-    let stat = fs::File::create(copy.folder.path().join("root/proc/stat")).unwrap();
+    let file = |path: &str| fs::File::create(copy.folder.path().join("root").join(path)).unwrap();
+    let (stat, disks) = (file("proc/stat"), file("proc/diskstats"));
     let mut at = 0;
     let mut work = || {
         at += 1;
         let line = |cpu| format!("cpu{cpu} {at:09} 0 0 {:09} 0 0 0 0\n", 9 * at);
         stat.write_all_at((0..4).map(line).collect::<String>().as_bytes(), 0).unwrap();
+        let disk = format!("8 0 sda {at:09} 0 {:09} {at:09} 0 0 0 0 0 {at:09} {at:09}\n", 8 * at);
+        disks.write_all_at(disk.as_bytes(), 0).unwrap();
     };
     work();
     let run = Run::start(&copy, &["--policy", "constant(cores=0.5)"]);
@@ -157,12 +160,15 @@ fn a_saving_has_a_range() {
         work();
         let samples = run.samples();
         let bounds = ["least", "most"].map(|of| samples.get(&bound(of)).copied());
-        if let [Some(least), Some(most)] = bounds
+        let status: Value = serde_json::from_str(&run.get("/status", "*/*").1).unwrap();
+        valid("run-status-1", &status);
+        if let ([Some(least), Some(most)], Some(loss)) = (bounds, status["would_lose"].as_f64())
             && least < most
+            && loss > 0.0
         {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{samples:#?}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{samples:#?} {status:#}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

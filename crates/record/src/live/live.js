@@ -180,11 +180,14 @@ function showPower() {
   say($("mean"), mean ? seconds(mean.least) : "–");
   say($("mean-note"), (mean ? `mean of the last period, ${mean.modelled ? "modelled" : "measured"}${tail ? `; 99th percentile ${seconds(tail.least)}` : ""}`
     : "no request was completed in the last period, or latency is not sensed"));
-  const tolerated = `Tolerated: ${short(100 * now.plf)} % more than as found, on average`;
-  say($("promise"), now.latency === "block" ? `${tolerated}; not promised, for latency is known at the drives alone, which does not show what cores cost.`
-    : `${tolerated}.${now.latency === "served" ? " Each request is counted by ebb serve." : ""}`);
+  const lose = now.would_lose === null ? "How much of it is used is not known while Ebb acts: nobody measures how long requests would take without it."
+    : `So far it would have been ${percent(now.would_lose)} more, modelled.`;
+  say($("promise"), `Tolerated: ${percent(now.plf)} more than as found, on average. ${now.cycles ? lose : ""}`
+    + (now.latency === "block" ? " Not promised: latency is known at the drives alone, which does not show what cores cost."
+      : now.latency === "served" ? " Each request is counted by ebb serve." : ""));
 }
 
+const percent = (share) => `${short(Number((100 * share).toFixed(1)))} %`.replace("-", "−");
 const watts = (value) => (Math.abs(value) < 0.05 ? "0.0" : value.toFixed(1).replace("-", "−"));
 
 function showForce() {
@@ -228,8 +231,13 @@ function showSensors() {
     one.oldest_s > 0 ? ago(one.oldest_s) : "now", [of(one).text, "why"]]), "Nothing was sensed yet.");
   $("absent").hidden = absent.length === 0;
   say($("absent-head"), `${absent.length} signals are absent`);
-  rows("absents", ["signal", "of", "why, and what to do", "what it is"], absent.map((one) => [[name(one), "what health absent"],
-    `${one.parts} ${of(one).of}${one.parts > 1 ? "s" : ""}`, [one.reasons.join("; ") || `a server has it from: ${(of(one).from || "nowhere").replaceAll("`", "")}`, "why"], [of(one).text, "why"]]));
+  // Signals that are absent for the same reason are one line.
+  const whys = new Map();
+  for (const one of absent) {
+    const why = one.reasons.join("; ") || `a server has it from: ${(of(one).from || "nowhere").replaceAll("`", "")}`;
+    whys.set(why, [...(whys.get(why) || []), name(one)]);
+  }
+  rows("absents", ["signal", "why, and what to do"], [...whys].map(([why, names]) => [[names.join(", "), "what health absent"], [why, "why"]]));
   $("attention").hidden = now.missing.length + now.notices.length === 0;
   const notices = [...now.notices].reverse().map(({ at_s, of: place, text }) => ["went", `${place}: ${text}`, `at ${clock(time(at_s))}`]);
   items("remarks", [...notices, ...now.missing.map((text) => ["", text, "from the start"])], withTags("span", "small"));
