@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_secs(15);
 /// Tells events until it is stopped, or nothing changes any more.
 pub async fn tell(mut to: Sender<Bytes>, pages: Arc<dyn Pages>, mut changes: watch::Receiver<u64>) {
     if let Some(live) = pages.live() {
-        // Who does not read on has its reasons.
+        // An error says that the reader has gone.
         let _ = all(&mut to, &*pages, live, &mut changes).await;
     }
 }

@@ -122,7 +122,7 @@ async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> 
             sleep(Duration::from_millis(100)).await; // out of descriptors, perhaps not for long
             continue;
         };
-        // A wish, too: with a larger buffer only what is shown is older.
+        // Best effort: with a larger buffer a slow page only shows what is older.
         let _ = set_socket_send_buffer_size(&stream, UNSENT);
         let (pages, readers) = (pages.clone(), readers.clone());
         let guest = Guest { from: from.ip(), pages, readers, events: OnceLock::new() };

@@ -97,3 +97,56 @@ struct Savings {
     least_w: Vec<Option<f32>>,
     most_w: Vec<Option<f32>>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ebb_policy::units::{Nanos, Watts};
+    use ebb_policy::{Applied, InForce, Signals, Source, Topology};
+
+    use super::super::events::{Settings, State};
+    use super::*;
+
+    fn tick(at: u64, origin: Origin) -> Tick {
+        let topology = Topology::default();
+        let mut signals = Signals::new(&topology);
+        signals.power.cpu = Some(Watts(at as f64));
+        signals.sources.set(Signal::CpuPower, 0, Source { origin, ..Source::default() });
+        Tick {
+            at: Nanos::from_secs(at),
+            unix_s: 0.0,
+            settings: Arc::new(Settings::default()),
+            signals,
+            in_force: InForce::new(&topology),
+            applied: Applied::new(&topology),
+            state: State::Observing,
+            notices: Vec::new(),
+            late: Nanos::ZERO,
+            saving: Some([Watts(1.0), Watts(2.0)]),
+            saved: None,
+            loss: None,
+        }
+    }
+
+    #[test]
+    fn the_oldest_give_way_and_measured_and_modelled_stay_apart() {
+        let mut history = History::default();
+        for at in 0..CYCLES as u64 + 100 {
+            let origin = if at.is_multiple_of(2) { Origin::Measured } else { Origin::Modelled };
+            history.add(&tick(at, origin));
+        }
+        let past = history.past();
+        assert_eq!((past.at_s.len(), past.at_s[0]), (CYCLES, 100.0));
+        let [measured, modelled] = &past.series[..] else { panic!("{:?}", past.series.len()) };
+        assert_eq!(
+            (measured.source, &measured.values[..2]),
+            ("measured", &[Some(100.0), None][..])
+        );
+        assert_eq!(
+            (modelled.source, &modelled.values[..2]),
+            ("modelled", &[None, Some(101.0)][..])
+        );
+        assert_eq!((past.saving.least_w[0], past.saving.most_w[0]), (Some(1.0), Some(2.0)));
+    }
+}

@@ -140,6 +140,10 @@ fn a_browser_shows_names_as_text_and_fits_a_phone() {
 
 /// By then all that has a bound in the page is full.
 const FULL: u64 = 2400;
+/// So many bytes may the engine itself come to take, for code that it compiles later, say: one
+/// measured 0.3 MB in the first hours and 0.1 MB in the rest of a day. A page that kept one number
+/// of each event would take more in a day.
+const ENGINE: f64 = 1e6;
 
 /// Answers like a run whose every cycle changes all drives, as fast as it is read; once the page is
 /// full it waits for `go`.
@@ -220,7 +224,7 @@ fn a_page_that_is_open_for_long_takes_no_more_memory() {
     let (was, were) = at(&mut browser, FULL);
     go.send(()).unwrap();
     let (heap, nodes) = at(&mut browser, events);
-    assert!(heap < 1.1 * was && nodes <= were, "{was} B and {were} elements at first");
+    assert!(heap < was + ENGINE && nodes <= were, "{was} B and {were} elements at first");
     assert_eq!(browser.value("[skipped, unheard].join()"), "0,0");
     assert!(browser.wrong.is_empty(), "{:#?}", browser.wrong);
 }

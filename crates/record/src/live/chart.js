@@ -94,7 +94,13 @@ function live(target, title, unit, past, columns, { scale = 1, band = false, emp
         plot.setSize({ width: place.clientWidth, height: plot.height });
       }
     },
-    again() { if (plot) plot.redraw(); },
+    // In other colours, the legend's too.
+    again() {
+      if (!plot) return;
+      plot.destroy();
+      plot = null;
+      this.draw();
+    },
   };
 }
 

@@ -30,8 +30,9 @@ let decisions = [], decided = null, unheard = 0, cycles = null, skipped = 0;
 const time = (at) => at + (offset ?? 0);
 const series = ({ signal, source }) => `${signal} ${source}`;
 
-// What was before the page was opened.
+// What was before the page was opened, or connected again: nothing of it is missing.
 function hear(history) {
+  cycles = null;
   for (const past of [powers, savings, latencies]) past.clear();
   const of = (prefix) => history.series.filter(({ signal }) => (signal in POWERS) === prefix);
   history.at_s.forEach((at, row) => {
@@ -45,7 +46,7 @@ function hear(history) {
 function take(now) {
   const before = status;
   // A run that was started anew counts from zero again.
-  if (before && now.cycles < before.cycles) [decisions, decided, cycles] = [[], null, null];
+  if (before && (now.cycles < before.cycles || now.decided < before.decided)) [decisions, decided] = [[], null];
   if (cycles !== null && now.cycles > cycles + 1) {
     skipped += now.cycles - cycles - 1;
     for (const past of [powers, savings, latencies]) past.gap();
