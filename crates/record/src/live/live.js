@@ -69,7 +69,9 @@ function decide(now) {
   const fresh = many > 0 ? now.changes.slice(-many) : [];
   for (const { at_s, control, of, from, to, reason, applied } of fresh) {
     const same = JSON.stringify([at_s, control, from, to, reason, applied]);
-    if (decisions[0]?.same === same && of !== undefined) decisions[0].of.push(of);
+    const other = decisions.findIndex(({ at }) => at !== at_s);
+    const line = decisions.slice(0, other < 0 ? undefined : other).find((one) => one.same === same);
+    if (line && of !== undefined) line.of.push(of);
     else decisions.unshift({ same, at: at_s, control, of: of === undefined ? [] : [of], from, to, reason, applied });
   }
   decisions.length = Math.min(decisions.length, LINES);
