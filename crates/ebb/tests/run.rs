@@ -18,11 +18,13 @@ use tempfile::TempDir;
 use crate::common::{ebb, fails, path, prints, valid};
 use crate::serve::Serve;
 
+mod browser;
 mod changes;
 mod control;
 mod jobs;
 mod kills;
 mod ledger;
+mod live;
 mod log;
 mod metrics;
 mod reactors;

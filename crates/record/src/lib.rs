@@ -7,6 +7,7 @@
 
 pub mod column;
 pub mod latency;
+pub mod live;
 pub mod log;
 pub mod parts;
 pub mod recorder;

@@ -1,6 +1,6 @@
 //! A machine of noise: 16 cores, 8 drives.
 
-use ebb_policy::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec};
+use ebb_policy::topology::{CoreRole, DriveSpec, FanSpec, GroupSpec, Limitable, PowerStateSpec};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{
     Applied, Control, InForce, OpSignals, Origin, Outcome, PERIOD, Percentiles, Plant, Reading,

@@ -1,4 +1,4 @@
-//! The metrics and the status over HTTP, and asking for the status.
+//! The metrics, the status and the live page over HTTP, and asking for the status.
 //!
 //! hyper on a single-threaded tokio: both are maintained and widely looked at, and unlike the
 //! small servers and unlike a framework above it, hyper lets us bound the time and memory that a
@@ -7,22 +7,28 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use http_body_util::{BodyExt, Empty, Full, Limited};
+use http_body_util::channel::Channel;
+use http_body_util::{BodyExt, Either, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::{Format, Pages};
+use super::{Format, Live, Pages, events};
 use crate::out;
 
 /// Connections at once; for more, old ones are closed.
@@ -31,8 +37,12 @@ const CONNECTIONS: usize = 64;
 pub const DESCRIPTORS: u64 = CONNECTIONS as u64 + 8;
 /// Time for a request's header.
 const HEADER: Duration = Duration::from_secs(5);
-/// Time for a connection, which carries one request.
+/// Time for a connection, which carries one request; events may go on.
 const CONNECTION: Duration = Duration::from_secs(10);
+/// Pages that read events at once; for more, old ones are closed.
+const READERS: usize = 16;
+/// Bytes that wait in the kernel for a peer: what waits longer is old, and is better left out.
+const UNSENT: usize = 64 << 10;
 /// Bytes of a request: no smaller buffer will do for hyper.
 const REQUEST: usize = 8 << 10;
 /// Largest status we read.
@@ -76,35 +86,47 @@ pub fn start(listener: TcpListener, pages: Arc<dyn Pages>) -> Result<()> {
     Ok(())
 }
 
-/// The connections there are, the oldest first.
-#[derive(Default)]
-struct Guests(Vec<(IpAddr, AbortHandle)>);
+/// Who is there, the oldest first.
+struct Guests {
+    most: usize,
+    all: Vec<(IpAddr, AbortHandle)>,
+}
 
 impl Guests {
+    /// Nobody yet, and so many at most.
+    fn new(most: usize) -> Self {
+        Self { most, all: Vec::new() }
+    }
+
     /// Adds the newest. Where there is no room, the oldest of the address that has most gives way:
     /// whoever opens many only displaces its own.
     fn admit(&mut self, from: IpAddr, task: AbortHandle) {
-        self.0.retain(|(_, task)| !task.is_finished());
-        let of = |at: &IpAddr| self.0.iter().filter(|(from, _)| from == at).count();
-        let most = self.0.iter().map(|(from, _)| of(from)).max();
-        if self.0.len() >= CONNECTIONS
-            && let Some(oldest) = self.0.iter().position(|(from, _)| Some(of(from)) == most)
+        self.all.retain(|(_, task)| !task.is_finished());
+        let of = |at: &IpAddr| self.all.iter().filter(|(from, _)| from == at).count();
+        let most = self.all.iter().map(|(from, _)| of(from)).max();
+        if self.all.len() >= self.most
+            && let Some(oldest) = self.all.iter().position(|(from, _)| Some(of(from)) == most)
         {
-            self.0.remove(oldest).1.abort();
+            self.all.remove(oldest).1.abort();
         }
-        self.0.push((from, task));
+        self.all.push((from, task));
     }
 }
 
 async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let mut guests = Guests::default();
+    let mut guests = Guests::new(CONNECTIONS);
+    let readers = Arc::new(Mutex::new(Guests::new(READERS)));
     loop {
         let Ok((stream, from)) = listener.accept().await else {
             sleep(Duration::from_millis(100)).await; // out of descriptors, perhaps not for long
             continue;
         };
-        let task = tokio::spawn(serve(stream, pages.clone()));
+        // Best effort: with a larger buffer a slow page only shows what is older.
+        let _ = set_socket_send_buffer_size(&stream, UNSENT);
+        let (pages, readers) = (pages.clone(), readers.clone());
+        let guest = Guest { from: from.ip(), pages, readers, events: OnceLock::new() };
+        let task = tokio::spawn(serve(stream, guest));
         guests.admit(from.ip(), task.abort_handle());
         // A turn for the others: who has said something is answered long before it is the oldest.
         yield_now().await;
@@ -112,46 +134,105 @@ async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> 
 }
 
 /// One connection, which carries one request.
-async fn serve(stream: TcpStream, pages: Arc<dyn Pages>) {
-    let answer = service_fn(move |request| {
-        let response = answer(&request, &*pages);
+async fn serve(stream: TcpStream, guest: Guest) {
+    let answer = service_fn(|request| {
+        let response = guest.answer(&request);
         async move { response }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(REQUEST);
     http.keep_alive(false);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
+    let reads_on = || guest.events.get().is_some_and(|events| !events.is_finished());
     // A stranger's mistakes are its own.
-    let _ = timeout(CONNECTION, http.serve_connection(TokioIo::new(stream), answer)).await;
+    while timeout(CONNECTION, connection.as_mut()).await.is_err() && reads_on() {}
 }
 
-fn answer(
-    request: &Request<Incoming>,
-    pages: &dyn Pages,
-) -> Result<Response<Full<Bytes>>, std::fmt::Error> {
-    let reply = |code, kind: &'static str, text: Bytes| {
-        let mut response = Response::new(Full::new(text));
-        *response.status_mut() = code;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        response
-    };
-    const TEXT: &str = "text/plain; charset=utf-8";
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".into());
-        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return Ok(refused);
+type Body = Either<Full<Bytes>, Channel<Bytes>>;
+const TEXT: &str = "text/plain; charset=utf-8";
+
+fn reply(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn whole(text: impl Into<Bytes>) -> Body {
+    Either::Left(Full::new(text.into()))
+}
+
+/// Who has connected.
+struct Guest {
+    from: IpAddr,
+    pages: Arc<dyn Pages>,
+    /// All who read events.
+    readers: Arc<Mutex<Guests>>,
+    /// Tells it events, if it reads them.
+    events: OnceLock<AbortHandle>,
+}
+
+impl Guest {
+    fn answer(&self, request: &Request<Incoming>) -> Result<Response<Body>, std::fmt::Error> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut refused = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, whole("only GET\n"));
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return Ok(refused);
+        }
+        Ok(match (request.uri().path(), self.pages.live()) {
+            ("/metrics", _) => {
+                let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+                let format = Format::of(accept.unwrap_or_default());
+                reply(StatusCode::OK, format.content_type(), whole(self.pages.metrics(format)?))
+            }
+            ("/status", _) => {
+                let json = self.pages.status().map_err(|_| std::fmt::Error)?;
+                reply(StatusCode::OK, "application/json", whole(json))
+            }
+            ("/", Some(live)) => page(live),
+            ("/events", Some(live)) => {
+                let body = match request.method() {
+                    &Method::HEAD => whole(""),
+                    _ => self.events(live),
+                };
+                reply(StatusCode::OK, "text/event-stream", body)
+            }
+            (_, live) => {
+                let more = live.map_or("", |_| "/, /events, ");
+                let text = format!("there are {more}/metrics and /status\n");
+                reply(StatusCode::NOT_FOUND, TEXT, whole(text))
+            }
+        })
     }
-    Ok(match request.uri().path() {
-        "/metrics" => {
-            let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
-            let format = Format::of(accept.unwrap_or_default());
-            reply(StatusCode::OK, format.content_type(), pages.metrics(format)?)
-        }
-        "/status" => {
-            let json = pages.status().map_err(|_| std::fmt::Error)?;
-            reply(StatusCode::OK, "application/json", json.into())
-        }
-        _ => reply(StatusCode::NOT_FOUND, TEXT, "there are /metrics and /status\n".into()),
-    })
+
+    /// Events for as long as they are read, and there is room for who reads.
+    fn events(&self, live: &dyn Live) -> Body {
+        let (to, body) = Channel::new(1);
+        let task = tokio::spawn(events::tell(to, self.pages.clone(), live.changes()));
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.admit(self.from, task.abort_handle());
+        let _ = self.events.set(task.abort_handle());
+        Either::Right(body)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.events.get().into_iter().for_each(AbortHandle::abort);
+    }
+}
+
+fn page(live: &dyn Live) -> Response<Body> {
+    let page = live.page();
+    let mut reply = reply(StatusCode::OK, "text/html; charset=utf-8", whole(page.html.clone()));
+    if let Ok(policy) = HeaderValue::from_str(&page.policy) {
+        reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    reply.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    reply
 }
 
 /// Asks the server whose metrics are at `address` for its status, as JSON.
@@ -189,12 +270,12 @@ mod tests {
         let runtime = Builder::new_current_thread().build().unwrap();
         let _inside = runtime.enter();
         let [crowd, other] = ["10.0.0.1", "10.0.0.2"].map(|at| at.parse::<IpAddr>().unwrap());
-        let mut guests = Guests::default();
+        let mut guests = Guests::new(CONNECTIONS);
         let mut come = |from| {
             let task = runtime.spawn(std::future::pending::<()>());
             guests.admit(from, task.abort_handle());
-            assert!(guests.0.len() <= CONNECTIONS);
-            let of_other = guests.0.iter().filter(|(at, _)| *at == other).count();
+            assert!(guests.all.len() <= CONNECTIONS);
+            let of_other = guests.all.iter().filter(|(at, _)| *at == other).count();
             (of_other, task)
         };
         let tasks: Vec<_> = (0..CONNECTIONS).map(|_| come(crowd).1).collect();

@@ -1,9 +1,12 @@
 //! What a daemon shows of itself: metrics as text and a status as JSON, over HTTP.
 
+mod events;
 pub mod http;
 pub mod text;
 
+use ebb_record::live::Page;
 use hyper::body::Bytes;
+use tokio::sync::watch;
 
 pub use text::Format;
 
@@ -19,5 +22,28 @@ pub trait Pages: Send + Sync + 'static {
     ///
     /// # Errors
     /// None: text goes to memory.
-    fn status(&self) -> serde_json::Result<String>;
+    fn status(&self) -> serde_json::Result<Bytes>;
+
+    /// What a page shows live; nothing of who has none.
+    fn live(&self) -> Option<&dyn Live> {
+        None
+    }
+}
+
+/// A page, and what it goes on to show.
+pub trait Live: Send + Sync {
+    /// The page.
+    fn page(&self) -> &Page;
+
+    /// Tells of each change of the status by a number, one more each time.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// What was until now, as JSON.
+    ///
+    /// # Errors
+    /// None: text goes to memory.
+    fn history(&self) -> serde_json::Result<Bytes>;
+
+    /// So many changes went by a page that reads too slowly.
+    fn lost(&self, count: u64);
 }

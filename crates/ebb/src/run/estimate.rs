@@ -374,11 +374,14 @@ pub struct Shadow<'a> {
     pub natively: &'a mut Vec<Option<Runs>>,
     /// What was sensed, where the signals say otherwise.
     pub found: &'a mut Option<Box<Found>>,
+    /// How long requests take without it.
+    pub latency: &'a mut Option<Nanos>,
 }
 
 impl Plant for Shadow<'_> {
     fn sense(&mut self, signals: &mut Signals) {
         self.machine.sense(signals);
+        *self.latency = signals.io.mean_latency;
         let host = &*self.machine.host;
         let found = Found::of(signals);
         *self.natively = imagine(signals, host.topology(), |group| governed(host, group));

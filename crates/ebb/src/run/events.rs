@@ -76,8 +76,12 @@ pub struct Begun {
     pub would: bool,
     /// Whose cores stand for this machine's where a saving is estimated.
     pub profile: String,
+    /// Where users' latency comes from.
+    pub latency: &'static str,
     /// What could not be had.
     pub missing: Vec<String>,
+    /// Why signals are not there and what to do, by their names.
+    pub lacks: Vec<(&'static str, String)>,
     /// The configuration, as TOML.
     pub config: String,
     /// What steers the frequency of each group.
@@ -154,6 +158,8 @@ pub struct Tick {
     pub saving: Option<[Watts; 2]>,
     /// What this cycle's period has saved of it.
     pub saved: Option<[Joules; 2]>,
+    /// By how much the mean latency would have risen so far, as a share; nothing while it acts.
+    pub loss: Option<f64>,
 }
 
 impl Tick {

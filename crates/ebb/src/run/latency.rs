@@ -46,6 +46,15 @@ impl Latency {
         }
     }
 
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::BlockAndCpu => "block+cpu",
+            Self::Block(_) => "block",
+        }
+    }
+
     /// `policy` as it is to run by this latency. What the operator states stays.
     pub fn policy<'a>(&self, policy: &'a str) -> Cow<'a, str> {
         if !matches!(self, Self::Block(_)) {

@@ -243,6 +243,7 @@ mod tests {
             late: Nanos::ZERO,
             saving: None,
             saved: Some([1.0, 2.0].map(Joules)),
+            loss: None,
         })))
     }
 

@@ -144,7 +144,8 @@ impl Scrape {
     }
 
     fn totals(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let Totals { cycles, decisions, refused, recalls, late, lateness, lost } = &self.0.totals;
+        let Totals { cycles, decisions, refused, recalls, late, lateness, lost, unread } =
+            &self.0.totals;
         let one = |value: u64| vec![(labels([]), value)];
         out.counts(&family("run_cycles", "Cycles since the start."), one(*cycles))?;
         let changed = family("run_decisions", "Changes of controls, by their reason.");
@@ -164,6 +165,8 @@ impl Scrape {
         out.counts(&recalled, one(*recalls))?;
         let missed = family("run_events_lost", "Events that the metrics do not contain.");
         out.counts(&missed, one(*lost))?;
+        let slow = family("run_events_unread", "Events that live pages read too slowly for.");
+        out.counts(&slow, one(*unread))?;
         let family = family("run_lateness", "How much later than planned cycles began.");
         let row = Histogram {
             labels: labels([]),

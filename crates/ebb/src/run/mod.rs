@@ -6,14 +6,17 @@ mod control;
 mod desk;
 pub mod estimate;
 mod events;
+mod history;
 pub mod latency;
 mod ledger;
+mod loss;
 mod metrics;
 mod pages;
 mod power;
 mod recording;
 mod remarks;
 mod schedule;
+mod sensors;
 mod served;
 mod share;
 pub mod signals;
@@ -78,8 +81,8 @@ pub struct RunArgs {
     /// Most that the whole server may draw at its meter, such as "300 W", for tide.
     #[arg(long, value_name = "POWER")]
     server_budget: Option<Watts>,
-    /// Serve Prometheus metrics and the status over HTTP at this address, readable by anyone who
-    /// reaches it [default: off; without an address: 127.0.0.1:9421].
+    /// Serve a live page, Prometheus metrics and the status over HTTP at this address, readable by
+    /// anyone who reaches it [default: off; without an address: 127.0.0.1:9421].
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
         default_missing_value = "127.0.0.1:9421")]
     metrics: Option<SocketAddr>,
@@ -232,8 +235,10 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
     }
     if let Some((listener, address)) = metrics {
         http::start(listener, Arc::new(board))?;
-        let text = format!("metrics on http://{address}/metrics");
-        stream.tell(Event::Summary { at: Nanos::ZERO, text });
+        let metrics = format!("metrics on http://{address}/metrics");
+        for text in [metrics, format!("live page on http://{address}/")] {
+            stream.tell(Event::Summary { at: Nanos::ZERO, text });
+        }
     }
     let mut config = config.clone();
     let mut trouble: Option<String> = None;

@@ -50,7 +50,7 @@ impl Recorder {
         let is_same = last.as_ref().is_some_and(|(begun, ..)| Arc::ptr_eq(begun, &tick.begun));
         let mut done = Ok(());
         if !is_same {
-            let Begun { at, topology, would, profile, missing, config, governed, unseen } =
+            let Begun { at, topology, would, profile, missing, config, governed, unseen, .. } =
                 &*tick.begun;
             done = self.writer.begun(recording::Begun {
                 at: *at,

@@ -1,5 +1,7 @@
 //! What an operator should know of a machine before a run begins.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use ebb_host::{Capability, Fans, Fit, Host, Report};
 use ebb_policy::registry::{self, Settings};
@@ -15,6 +17,8 @@ use crate::out;
 pub struct Remarks {
     /// All of them.
     pub all: Vec<String>,
+    /// Why signals are not there and what to do, by their names.
+    pub lacks: Vec<(&'static str, String)>,
 }
 
 impl Remarks {
@@ -56,6 +60,7 @@ impl Remarks {
 /// Where none of them could do anything and it is to act.
 fn fits(remarks: &mut Remarks, host: &Host, config: &Config, idle: &[(&str, &str)]) -> Result<()> {
     let report = Report::new(host.machine(), &config.stated()?);
+    remarks.lacks = lacks(&report);
     let parts = registry::names(&config.policy);
     let fits: Vec<_> =
         parts.filter_map(|part| report.policies.iter().find(|fit| fit.policy == part)).collect();
@@ -80,6 +85,25 @@ fn fits(remarks: &mut Remarks, host: &Host, config: &Config, idle: &[(&str, &str
         remarks.say(nothing);
     }
     Ok(())
+}
+
+/// Why signals are not there: each reason of a signal once, with the parts that it is of.
+fn lacks(report: &Report) -> Vec<(&'static str, String)> {
+    let mut reasons: BTreeMap<(&'static str, &str), Vec<&str>> = BTreeMap::new();
+    for found in &report.signals {
+        if let Some(why) = &found.missing {
+            reasons.entry((found.name, why)).or_default().extend(found.of.as_deref());
+        }
+    }
+    let text = |((name, why), parts): ((&'static str, &str), Vec<&str>)| {
+        let text = match &parts[..] {
+            [] => why.to_owned(),
+            [one] => format!("{one}: {why}"),
+            [one, others @ ..] => format!("{one} and {} more: {why}", others.len()),
+        };
+        (name, text)
+    };
+    reasons.into_iter().map(text).collect()
 }
 
 /// Says which rights this process lacks to act, or to see, on the machine.

@@ -8,8 +8,9 @@ use ebb_policy::table::{SIGNALS, SignalRow};
 use ebb_policy::{Control, Outcome, Unit};
 use serde::{Deserialize, Serialize};
 
-use super::board::{Change, View};
+use super::board::{Change, Noticed, View};
 use super::events::{Ordered, Tick};
+use super::sensors::{self, Sensor};
 use crate::text;
 
 /// Everything a status shows.
@@ -21,6 +22,8 @@ pub struct Status {
     pub version: String,
     /// Time since the start.
     pub uptime_s: f64,
+    /// Time of day of the last cycle, since 1970.
+    pub unix_s: f64,
     /// In words; "starting" before the first cycle.
     pub state: String,
     pub state_since_s: f64,
@@ -29,6 +32,10 @@ pub struct Status {
     pub ssd_budget_w: Option<f64>,
     #[serde(default)]
     pub server_budget_w: Option<f64>,
+    /// By how much the mean latency would have risen so far; nothing while it acts.
+    pub would_lose: Option<f64>,
+    /// Where users' latency comes from; "block" promises no tolerance. Empty before a run begins.
+    pub latency: String,
     /// What `ebb ctl` has ordered.
     pub orders: Vec<Ordered>,
     /// What is asked, given or refused; all else is as it was found.
@@ -40,8 +47,13 @@ pub struct Status {
     pub missing: Vec<String>,
     /// Signals of parts that are there, which nothing senses.
     pub absent: Vec<String>,
-    /// The last changes, the newest last.
+    /// Every signal of parts that are there.
+    pub sensors: Vec<Sensor>,
+    /// What was to be known of places, the newest last.
+    pub notices: Vec<Noticed>,
+    /// The last changes, the newest last, and how many there were.
     pub changes: Vec<Change>,
+    pub decided: u64,
     pub cycles: u64,
     /// How late the last cycle began.
     pub late_s: f64,
@@ -97,19 +109,25 @@ impl Status {
             daemon: "run".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: 0.0,
+            unix_s: 0.0,
             state: "starting".to_owned(),
             state_since_s: view.state_since.seconds(),
             policy: String::new(),
             plf: 0.0,
             ssd_budget_w: None,
             server_budget_w: None,
+            would_lose: None,
+            latency: view.latency.to_owned(),
             orders: Vec::new(),
             controls: Vec::new(),
             power: Vec::new(),
             saving: None,
             missing: view.missing.clone(),
             absent: Vec::new(),
+            sensors: Vec::new(),
+            notices: view.notices.iter().cloned().collect(),
             changes: view.changes.iter().cloned().collect(),
+            decided: view.decided,
             cycles: view.totals.cycles,
             late_s: 0.0,
             events_lost: view.totals.lost,
@@ -122,8 +140,10 @@ impl Status {
 
     fn add(&mut self, view: &View, tick: &Tick) {
         (self.uptime_s, self.state) = (tick.at.seconds(), tick.state.to_string());
+        self.unix_s = tick.unix_s;
         self.policy = tick.settings.policy.clone();
         self.plf = tick.settings.plf;
+        self.would_lose = tick.loss;
         self.ssd_budget_w = tick.settings.ssd_budget.map(|budget| budget.0);
         self.server_budget_w = tick.settings.server_budget.map(|budget| budget.0);
         self.orders.clone_from(&tick.settings.orders);
@@ -144,6 +164,7 @@ impl Status {
                     .extend(known.iter().map(|(at, watts)| power(view, tick, row, *at, *watts)));
             }
         }
+        self.sensors = sensors::all(view, tick);
         self.saving = tick.saving.map(|[least, most]| Saving {
             least_w: least.0,
             most_w: most.0,

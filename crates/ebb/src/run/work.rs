@@ -24,6 +24,7 @@ use super::desk::{self, Asked, Desk, Order, Orders, What};
 use super::estimate::{Core, Governed, Saved, Shadow, governed};
 use super::events::{self, Begun, Event, Made, Stream, Tick};
 use super::latency::Latency;
+use super::loss::Loss;
 use super::power;
 use super::remarks::{Remarks, parts};
 use super::schedule::InEffect;
@@ -78,6 +79,7 @@ pub struct Work<'a> {
     cycles: u64,
     core: Core,
     saved: Saved,
+    loss: Loss,
     summed_up: Nanos,
     /// When the last part came that only a new start can take in.
     new: Option<Instant>,
@@ -138,7 +140,9 @@ impl<'a> Work<'a> {
             topology: host.topology().clone(),
             would: !acts,
             profile: config.profile.clone(),
+            latency: Latency::of(&config, &host).name(),
             missing: remarks.all,
+            lacks: remarks.lacks,
             config: toml::to_string(&config)?,
             governed: all_governed(&host),
             unseen: Latency::of(&config, &host).unseen(),
@@ -162,6 +166,7 @@ impl<'a> Work<'a> {
             cycles: 0,
             core,
             saved,
+            loss: Loss::default(),
             summed_up,
             config,
             new: None,
@@ -256,15 +261,21 @@ impl<'a> Work<'a> {
     /// One cycle.
     fn once(&mut self, late: Duration) -> Result<()> {
         let mut machine = Watched { host: &mut self.host, served: self.served.as_mut() };
-        let (mut natively, mut found) = (Vec::new(), None);
+        let (mut natively, mut found, mut latency) = (Vec::new(), None, None);
         let cycled = if self.acts {
             self.cycle.step(&mut machine)
         } else {
-            self.cycle.step(&mut Shadow { machine, natively: &mut natively, found: &mut found })
+            self.cycle.step(&mut Shadow {
+                machine,
+                natively: &mut natively,
+                found: &mut found,
+                latency: &mut latency,
+            })
         };
         let (host, signals) = (&self.host, cycled.signals);
         let by = |group| governed(host, group);
         self.saved.add(&self.core, host.topology(), &natively, by, signals);
+        self.loss.add(latency, signals);
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         let would = !self.acts;
@@ -293,6 +304,7 @@ impl<'a> Work<'a> {
             late: Nanos::from_seconds(late.as_secs_f64()),
             saving: self.saved.range(would),
             saved: self.saved.last(would),
+            loss: self.loss.share(),
         })));
         self.cycles += 1;
         if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {

@@ -25,8 +25,8 @@ impl Pages for Observer {
         Ok(format.encode(Scrape(Self::status(self)))?.into())
     }
 
-    fn status(&self) -> serde_json::Result<String> {
-        serde_json::to_string(&Self::status(self))
+    fn status(&self) -> serde_json::Result<Bytes> {
+        serde_json::to_vec(&Self::status(self)).map(Bytes::from)
     }
 }
 

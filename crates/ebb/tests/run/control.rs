@@ -125,6 +125,8 @@ fn an_order_stands_over_the_configuration_until_it_ends() {
     bench.done(&["policy", "set", "eadc(cap_gain=0.02)"]);
     bench.until(|status| status["policy"] == "eadc(cap_gain=0.02)" && status["state"] == "acting");
     bench.done(&["--run", "log-level", "set", "warning"]);
+    // What an order comes to shows with the next cycle.
+    bench.until(|status| status["orders"].as_array().is_some_and(|orders| orders.len() == 2));
     for (wrong, code, says) in [
         (&["policy", "set", "pacer"][..], 2, "steers other controls than eadc"),
         (&["policy", "set", "eadcc"], 2, "did you mean"),

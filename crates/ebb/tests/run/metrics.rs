@@ -17,13 +17,13 @@ use super::Copy;
 use crate::common::{json, prints, valid};
 
 /// A run that shows its metrics; ended when dropped.
-struct Run {
+pub struct Run {
     child: Child,
-    metrics: String,
+    pub metrics: String,
 }
 
 impl Run {
-    fn start(copy: &Copy, more: &[&str]) -> Self {
+    pub fn start(copy: &Copy, more: &[&str]) -> Self {
         let args = copy.args(&[&["run", "--metrics", "127.0.0.1:0", "--json"], more].concat());
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -41,8 +41,12 @@ impl Run {
     }
 
     fn get(&self, path: &str, accept: &str) -> (String, String) {
+        self.ask("GET", path, accept)
+    }
+
+    pub fn ask(&self, method: &str, path: &str, accept: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.metrics).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -54,7 +58,7 @@ impl Run {
         self.get("/metrics", "*/*").1
     }
 
-    fn samples(&self) -> BTreeMap<String, f64> {
+    pub fn samples(&self) -> BTreeMap<String, f64> {
         let text = self.scrape();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let sample = |line: &str| {
@@ -65,7 +69,7 @@ impl Run {
     }
 
     /// The samples once there are such.
-    fn until(&self, is: impl Fn(&BTreeMap<String, f64>) -> bool) -> BTreeMap<String, f64> {
+    pub fn until(&self, is: impl Fn(&BTreeMap<String, f64>) -> bool) -> BTreeMap<String, f64> {
         let begun = Instant::now();
         loop {
             let samples = self.samples();
@@ -87,7 +91,7 @@ impl Drop for Run {
 
 const CYCLES: &str = "ebb_run_cycles_total";
 
-fn cycles(samples: &BTreeMap<String, f64>) -> f64 {
+pub fn cycles(samples: &BTreeMap<String, f64>) -> f64 {
     samples.get(CYCLES).copied().unwrap_or_default()
 }
 
@@ -132,16 +136,19 @@ fn names_and_help_are_those_of_the_table() {
     }
 }
 
-/// A range where the load of cores is sensed.
+/// A range where the load of cores is sensed, and a loss where requests are.
 #[test]
-fn a_saving_has_a_range() {
+fn a_saving_has_a_range_and_its_price() {
     let copy = Copy::new();
-    let stat = fs::File::create(copy.folder.path().join("root/proc/stat")).unwrap();
+    let file = |path: &str| fs::File::create(copy.folder.path().join("root").join(path)).unwrap();
+    let (stat, disks) = (file("proc/stat"), file("proc/diskstats"));
     let mut at = 0;
     let mut work = || {
         at += 1;
         let line = |cpu| format!("cpu{cpu} {at:09} 0 0 {:09} 0 0 0 0\n", 9 * at);
         stat.write_all_at((0..4).map(line).collect::<String>().as_bytes(), 0).unwrap();
+        let disk = format!("8 0 sda {at:09} 0 {:09} {at:09} 0 0 0 0 0 {at:09} {at:09}\n", 8 * at);
+        disks.write_all_at(disk.as_bytes(), 0).unwrap();
     };
     work();
     let run = Run::start(&copy, &["--policy", "constant(cores=0.5)"]);
@@ -153,12 +160,15 @@ fn a_saving_has_a_range() {
         work();
         let samples = run.samples();
         let bounds = ["least", "most"].map(|of| samples.get(&bound(of)).copied());
-        if let [Some(least), Some(most)] = bounds
+        let status: Value = serde_json::from_str(&run.get("/status", "*/*").1).unwrap();
+        valid("run-status-1", &status);
+        if let ([Some(least), Some(most)], Some(loss)) = (bounds, status["would_lose"].as_f64())
             && least < most
+            && loss > 0.0
         {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{samples:#?}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{samples:#?} {status:#}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,17 +1,7 @@
-"use strict";
 // Plots of one kind each, drawn with uPlot from the numbers in the page; drives by time on a canvas.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = JSON.parse($("data").textContent);
 const runs = data.runs;
-const $ = (id) => document.getElementById(id);
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-function add(parent, tag, text, className) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  if (className) element.className = className;
-  return parent.appendChild(element);
-}
 
 // Paul Tol's "bright" scheme: told apart by the colour-blind, on light and on dark.
 const POLICY = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#888888"];
@@ -41,16 +31,7 @@ function zoom(from, to, source) {
   following = false;
 }
 
-const font = "12px system-ui, sans-serif";
-const axis = (label, more) => ({
-  label, labelFont: font, labelSize: 18, font, stroke: () => css("--soft"), size: 58,
-  values: (u, splits) => splits.map((value) => (value === null ? "" : tick(value))),
-  grid: { stroke: () => css("--grid"), width: 1 }, ticks: { stroke: () => css("--line"), width: 1 },
-  ...more,
-});
 const TIME = () => axis("time, s", { size: 34 });
-const tick = (value) => (Math.abs(value) >= 1e6 ? short(value / 1e6) + " M"
-  : Math.abs(value) >= 1000 ? value.toLocaleString("en-US") : String(Number(value.toPrecision(6))));
 // On a logarithmic axis, labels at powers of ten alone.
 const decades = (u, splits) => splits.map((value) =>
   (value > 0 && Math.abs(Math.log10(value) % 1) < 1e-9 ? tick(value) : ""));
@@ -80,7 +61,6 @@ function draw(target, title, make) {
   return chart;
 }
 
-const faint = (hex) => hex + "2e";
 const stepped = uPlot.paths.stepped({ align: -1 });
 
 // The reference is wide and pale, to be seen under policies that do the same; later ones are

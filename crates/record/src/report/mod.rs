@@ -54,6 +54,7 @@ pub fn write<'a>(
             "library" => to.write_all(include_bytes!("uplot/uPlot.iife.min.js"))?,
             "data" => to.write_all(numbers.as_bytes())?,
             "script" => {
+                to.write_all(include_bytes!("shared.js"))?;
                 to.write_all(include_bytes!("charts.js"))?;
                 to.write_all(include_bytes!("page.js"))?;
             }

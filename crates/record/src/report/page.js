@@ -1,21 +1,5 @@
 // The page around the plots: facts, summary, log. Text goes in by textContent only.
 
-function number(value) {
-  if (value === null || value === undefined || !isFinite(value)) return "–";
-  const size = Math.abs(value);
-  if (size >= 1e9) return (value / 1e9).toFixed(3) + " G";
-  if (size >= 1e6) return (value / 1e6).toFixed(3) + " M";
-  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
-  if (Number.isInteger(value)) return String(value);
-  return size < 1e-4 ? value.toExponential(2) : value.toPrecision(4);
-}
-
-// The same without zeros at its end.
-function short(value) {
-  const text = number(value);
-  return /^-?\d+\.\d+$/.test(text) ? String(Number(text)) : text;
-}
-
 function change(share) {
   if (!isFinite(share)) return "";
   if (Math.abs(share) < 0.0005) return "=";
