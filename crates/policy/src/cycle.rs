@@ -100,6 +100,17 @@ impl Cycle {
         Ok(self)
     }
 
+    /// With the coordinator `caps`, if there is one.
+    ///
+    /// # Errors
+    /// As of [`Self::coordinated`].
+    pub fn capped(self, caps: Option<Box<dyn Policy>>) -> Result<Self, Conflict> {
+        match caps {
+            Some(caps) => self.coordinated(caps),
+            None => Ok(self),
+        }
+    }
+
     /// Refuses two owners of a control that can have only one, if `policy` were the policy.
     fn apart(&self, policy: &dyn Policy) -> Result<(), Conflict> {
         let owns = |policy: &dyn Policy, control| policy.owns().contains(control);

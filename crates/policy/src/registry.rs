@@ -9,8 +9,10 @@ use crate::topology::Topology;
 use crate::units::Watts;
 use crate::{Control, Policy, PolicyError, Request, Settling, Signals, Steward};
 
+mod caps;
 pub(crate) mod stated;
 
+pub use caps::{Both, both, split};
 use stated::Param;
 pub use stated::Stated;
 
@@ -389,22 +391,6 @@ pub fn names(name: &str) -> impl Iterator<Item = &str> {
     name.split('+').map(|part| stated::split(part).0)
 }
 
-/// The parts of `name`, `a+b`, that steer something, and those that cap what these ask for
-/// ([`crate::Cycle::coordinated`]); `native` where there is none of the first.
-///
-/// # Errors
-/// Unknown names.
-pub fn split(name: &str) -> Result<(String, Option<String>), PolicyError> {
-    let (mut policies, mut caps) = (Vec::new(), Vec::new());
-    for part in name.split('+') {
-        let owns = entry(stated::split(part).0)?.owns;
-        let is_cap = owns.iter().any(|control| control.row().steward == Steward::Server);
-        if is_cap { &mut caps } else { &mut policies }.push(part);
-    }
-    let policies = if policies.is_empty() { "native".to_owned() } else { policies.join("+") };
-    Ok((policies, (!caps.is_empty()).then(|| caps.join("+"))))
-}
-
 /// The parts of `name`, `a+b`, that set nothing on this server, and why.
 ///
 /// # Errors
@@ -450,20 +436,6 @@ pub fn make(
     let made =
         parts(name)?.into_iter().map(|(entry, stated)| (entry.make)(topology, settings, &stated));
     Ok(Box::new(Registered { parts: made.collect::<Result<_, _>>()?, owns: owned(name)? }))
-}
-
-/// Policies, and those that cap what they ask for.
-pub type Both = (Box<dyn Policy>, Option<Box<dyn Policy>>);
-
-/// The policies of `name`, `a+b`, and those of them that cap what the others ask for
-/// ([`crate::Cycle::coordinated`]).
-///
-/// # Errors
-/// As of [`make`].
-pub fn both(name: &str, topology: &Topology, settings: &Settings) -> Result<Both, PolicyError> {
-    let (policies, caps) = split(name)?;
-    let caps = caps.map(|caps| make(&caps, topology, settings)).transpose()?;
-    Ok((make(&policies, topology, settings)?, caps))
 }
 
 /// The policies of `name`, that own different controls, with what is stated of each.

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use ebb_host::{Host, Impossible, State, Verified, compare};
+use ebb_host::{Host, Impossible, Machine, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Cycle, Limits};
+use ebb_policy::{Control, Cycle, Limits};
 use ebb_record::recording;
 use ebb_twin::Profile;
 use jiff::Zoned;
@@ -105,25 +105,19 @@ impl<'a> Work<'a> {
         around: Around<'a>,
     ) -> Result<Self> {
         let owned = registry::owned(&config.policy)?;
-        let impossible = |error: Impossible| usage(format!("{}: {error}", error.key()));
-        let mut host = Host::new(args.machine()?, &config.stated()?, &owned).map_err(impossible)?;
+        let profile = Profile::load(&config.profile)?;
+        let mut host = known(args.machine()?, &config, &owned, &profile)?;
         let effect = Effect::of(&config, around.desk.orders());
         let held = effect.held;
-        let profile = Profile::load(&config.profile)?;
-        if let Some(power) = power::model(&profile, host.topology()) {
-            host.set_power(power);
+        for budget in config.server_budgets().chain(held.server_budget) {
+            check_budget(&host, budget)?;
         }
-        let budgets = config.server_budgets().chain(held.server_budget);
-        budgets.into_iter().try_for_each(|budget| check_budget(&host, budget))?;
         let ((policy, caps), made) = make(&config, &effect, &host, 0)?;
         let acts = state.is_some() && !around.desk.orders().is_paused();
         let mut remarks = Remarks::of(&host, &config, held, &made.settings, acts)?;
         let InEffect { ssd_budget, server_budget, .. } = held;
         let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
-        let mut cycle = Cycle::new(host.topology(), policy, limits);
-        if let Some(caps) = caps {
-            cycle = cycle.coordinated(caps)?;
-        }
+        let cycle = Cycle::new(host.topology(), policy, limits).capped(caps)?;
         if let Some(state) = state.as_ref().filter(|_| acts) {
             let holds = config.holds().places(host.machine());
             let holds = holds.map_err(|wrong| usage(format!("hold.{wrong}")))?;
@@ -135,18 +129,8 @@ impl<'a> Work<'a> {
             host.contact(state).iter().for_each(|t| out::note(format_args!("first contact: {t}")));
         }
         let before = Nanos::from_seconds(around.begun.elapsed().as_secs_f64());
-        let begun = Arc::new(Begun {
-            at: before,
-            topology: host.topology().clone(),
-            would: !acts,
-            profile: config.profile.clone(),
-            latency: Latency::of(&config, &host).name(),
-            missing: remarks.all,
-            lacks: remarks.lacks,
-            config: toml::to_string(&config)?,
-            governed: all_governed(&host),
-            unseen: Latency::of(&config, &host).unseen(),
-        });
+        let begun = Begun { at: before, would: !acts, ..begun(&host, &config, remarks)? };
+        let begun = Arc::new(begun);
         around.stream.tell(Event::Begun(begun.clone()));
         let core = Core::new(&profile);
         let served = config.serve.map(Served::new).transpose()?;
@@ -527,6 +511,32 @@ fn all_governed(host: &Host) -> Vec<Option<recording::Governed>> {
         Some(recording::Governed { governor, driver, lowest })
     };
     (0..host.topology().groups.len()).map(of).collect()
+}
+
+/// What it begins with.
+fn begun(host: &Host, config: &Config, remarks: Remarks) -> Result<Begun> {
+    let latency = Latency::of(config, host);
+    Ok(Begun {
+        topology: host.topology().clone(),
+        profile: config.profile.clone(),
+        latency: latency.name(),
+        missing: remarks.all,
+        lacks: remarks.lacks,
+        config: toml::to_string(config)?,
+        governed: all_governed(host),
+        unseen: latency.unseen(),
+        ..Begun::default()
+    })
+}
+
+/// `machine` as `owned` controls see it, with what it draws by `profile`.
+fn known(machine: Machine, config: &Config, owned: &[Control], profile: &Profile) -> Result<Host> {
+    let impossible = |error: Impossible| usage(format!("{}: {error}", error.key()));
+    let mut host = Host::new(machine, &config.stated()?, owned).map_err(impossible)?;
+    if let Some(power) = power::model(profile, host.topology()) {
+        host.set_power(power);
+    }
+    Ok(host)
 }
 
 /// Standard output, where it is a pipe.

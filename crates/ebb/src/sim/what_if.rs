@@ -191,11 +191,7 @@ impl Run {
             None => {
                 let Made { ssd_budget, server_budget, .. } = *made;
                 let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
-                let cycle = Cycle::new(topology, policy, limits);
-                self.cycle = Some(match caps {
-                    Some(caps) => cycle.coordinated(caps)?,
-                    None => cycle,
-                });
+                self.cycle = Some(Cycle::new(topology, policy, limits).capped(caps)?);
             }
         }
         Ok(())

@@ -202,11 +202,8 @@ impl Run {
                 let Made { ssd_budget, server_budget, .. } = *made;
                 let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
                 let (policy, caps) = both(made, topology)?;
-                let mut cycle = Cycle::new(topology, policy, limits);
-                if let Some(caps) = caps {
-                    cycle = cycle.coordinated(caps).map_err(|conflict| conflict.to_string())?;
-                }
-                self.cycle = Some(cycle);
+                let cycle = Cycle::new(topology, policy, limits).capped(caps);
+                self.cycle = Some(cycle.map_err(|conflict| conflict.to_string())?);
             }
             (number, Some(next)) if number == next => {}
             (number, next) => {
