@@ -211,9 +211,22 @@ impl Topology {
         let rate = LEAST_RATE * self.drives.len() as f64;
         let (rate, unlimited) = match rates {
             true => (rate, Watts(0.0)),
-            false => (0.0, model.most_traffic),
+            false => (0.0, self.most_traffic(model, parks, slows)),
         };
         Some(model.wall(packages + unlimited, rate, rate))
+    }
+    /// The most that traffic draws where nothing limits it but the drives, and the cores that are
+    /// left at the lowest frequency, as far as these can be limited.
+    fn most_traffic(&self, model: &PowerModel, parks: bool, slows: bool) -> Watts {
+        let frequency = if slows { self.min_frequency() } else { self.max_frequency() };
+        let bytes = |group: usize| {
+            let spec = &self.groups[group];
+            let cores = if parks { spec.min_cores.max(1) } else { spec.cores };
+            let cost = model.work.get(group).map_or(0.0, |work| work.per_byte);
+            if cost > 0.0 { f64::from(cores) * frequency.0 / cost } else { f64::INFINITY }
+        };
+        let served = self.io_groups().map(bytes).fold(f64::INFINITY, f64::min);
+        Watts((served * model.read.max(model.write)).min(model.most_traffic.0))
     }
     /// The lowest sum of drive caps that the power states allow.
     #[must_use]

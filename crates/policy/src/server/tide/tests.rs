@@ -292,6 +292,20 @@ fn cores_alone_keep_a_budget() {
     }
 }
 
+/// What drives cannot be kept from counts in the least, as far as the cores that are left serve it.
+#[test]
+fn the_least_of_a_server_counts_what_cannot_be_limited() {
+    let least = |drives, limitable| {
+        let topology = Topology { limitable, ..server(drives) };
+        let model = topology.power.clone().unwrap();
+        topology.least_power().unwrap().0 - model.rest.0 / model.efficiency
+    };
+    let on_a_server = |drives| least(drives, crate::live::LIMITABLE);
+    assert!(on_a_server(1) > least(1, Default::default()) + 9.0 / 0.91);
+    assert!(on_a_server(10) > on_a_server(1) + 80.0);
+    assert!((on_a_server(80) - on_a_server(20)).abs() < 1e-6);
+}
+
 /// A restart of Ebb is not felt where the budget is kept as it is.
 #[test]
 fn what_is_within_the_budget_is_left_alone_from_the_start() {
