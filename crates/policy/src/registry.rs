@@ -422,6 +422,22 @@ pub fn owned(name: &str) -> Result<Vec<Control>, PolicyError> {
     Ok(parts(name)?.iter().flat_map(|(entry, _)| entry.owns).copied().collect())
 }
 
+/// The controls that one part of a name asks for with what is stated of it.
+///
+/// # Errors
+/// Unknown names and parameters.
+pub fn asked(part: &str) -> Result<Vec<Control>, PolicyError> {
+    let of = |(entry, stated): (&Entry, Stated)| {
+        let is = |control: &Control| match (entry.name, control) {
+            ("constant", Control::Frequency) => stated.get("ghz").is_some(),
+            ("constant", Control::ActiveCores) => stated.get("cores").is_some(),
+            _ => true,
+        };
+        entry.owns.iter().copied().filter(is).collect::<Vec<_>>()
+    };
+    Ok(parts(part)?.into_iter().flat_map(of).collect())
+}
+
 /// Makes the policy `name`; `a+b` runs a and b together, in that order, `a(x=1, y=2)` is a with
 /// two of its parameters stated.
 ///

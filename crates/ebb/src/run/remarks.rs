@@ -75,8 +75,18 @@ fn fits(remarks: &mut Remarks, host: &Host, config: &Config, idle: &[(&str, &str
         }
     }
     let is_idle = |policy: &str| idle.iter().any(|(part, _)| *part == policy);
-    let can = |fit: &&Fit| fit.lacks.is_empty() && !is_idle(fit.policy);
-    if !fits.iter().any(can) {
+    let asks = |fit: &Fit| -> Result<bool> {
+        let mut its =
+            config.policy.split('+').filter(|part| registry::names(part).eq([fit.policy]));
+        let asked = registry::asked(its.next().unwrap_or(fit.policy))?;
+        let has = |control: &Control| !fit.without.contains(&control.row().name);
+        Ok(asked.is_empty() || asked.iter().any(has))
+    };
+    let mut can = false;
+    for fit in &fits {
+        can |= fit.lacks.is_empty() && !is_idle(fit.policy) && asks(fit)?;
+    }
+    if !can {
         let policy = &config.policy;
         let nothing = format!("{policy} can do nothing here; ebb probe says what could");
         if config.apply {

@@ -12,7 +12,7 @@ use ebb_twin::Profile;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{CPU, Copy, ends, str};
-use crate::common::{fails, json, path, prints, valid};
+use crate::common::{ebb, fails, json, path, prints, valid};
 
 const METER: &str = "sys/class/hwmon/hwmon5";
 
@@ -130,6 +130,31 @@ fn clocks_follow_a_budget_and_are_given_back() {
         assert_eq!(code, Some(0), "{error}");
     });
     assert_eq!(found(copy.all()), before);
+}
+
+/// The copy has frequencies and no control groups, so no core can be parked.
+#[test]
+fn a_constant_that_nothing_can_be_held_at_is_refused() {
+    let copy = Copy::new();
+    copy.put("sys/block/sda/stat", "1 0 8 1 1 0 8 1 0 2 2");
+    let config = config(&copy);
+    let run = |policy: &str, more: &[&str]| {
+        let args = ["run", "--config", &config, "--policy", policy, "--duration", "0.1 s"];
+        ebb(&str(&copy.args(&[&args[..], more].concat())))
+    };
+    let told = |policy: &str, more: &[&str]| {
+        let done = run(policy, more);
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    let nothing = "can do nothing here";
+    let (code, error) = told("constant(cores=0.5)", &[]);
+    assert!(code == Some(0) && error.contains(nothing), "{error}");
+    let (code, error) = told("constant(cores=0.5)", &["--apply"]);
+    assert!(code == Some(2) && error.contains(nothing), "{error}");
+    for policy in ["constant(ghz=1.2)", "constant(ghz=1.2, cores=0.5)", "native"] {
+        let (code, error) = told(policy, &[]);
+        assert!(code == Some(0) && !error.contains(nothing), "{policy}: {error}");
+    }
 }
 
 #[test]
