@@ -96,6 +96,39 @@ impl Copy {
         self.args(&[&["run", "--policy", "eadc"], more].concat())
     }
 
+    /// What `child` says until it ends, with four cores that work a tenth of the time.
+    pub fn works(&self, child: Child) -> String {
+        let stat = fs::File::create(self.folder.path().join("root/proc/stat")).unwrap();
+        let pid = Pid::from_child(&child);
+        let works = (1..).take_while(|_| rustix::process::test_kill_process(pid).is_ok());
+        let ended = thread::scope(|scope| {
+            let ended = scope.spawn(|| child.wait_with_output().unwrap());
+            for at in works {
+                // Of one length, so that no reader sees a part.
+                let line = |cpu| format!("cpu{cpu} {at:09} 0 0 {:09} 0 0 0 0\n", 9 * at);
+                stat.write_all_at((0..4).map(line).collect::<String>().as_bytes(), 0).unwrap();
+                thread::sleep(Duration::from_millis(20));
+            }
+            ended.join().unwrap()
+        });
+        assert!(ended.status.success());
+        String::from_utf8(ended.stdout).unwrap()
+    }
+
+    /// A second disk, with counters.
+    pub fn add_disk(&self) {
+        self.put("sys/block/sdb/device/wwid", "naa.5000c500d5f1a2b4");
+        self.put("sys/block/sdb/size", 35_156_656_128_u64);
+        self.put("sys/block/sdb/queue/rotational", 1);
+        self.disks(&["sda", "sdb"], 1);
+    }
+
+    /// The disks that are there, and so many reads of each.
+    pub fn disks(&self, names: &[&str], count: u32) {
+        let line = |name: &&str| format!("8 0 {name} {count} 0 8 1 1 0 8 1 0 2 2\n");
+        self.put("proc/diskstats", names.iter().map(line).collect::<String>());
+    }
+
     pub fn fan(&self) -> String {
         self.get(&format!("{CHIP}/pwm1_enable"))
     }
@@ -189,25 +222,11 @@ fn samples_say_what_is_modelled() {
     for cpu in 0..4 {
         copy.put(&format!("{CPU}/cpufreq/policy{cpu}/scaling_cur_freq"), 1_200_000);
     }
-    let stat = fs::File::create(copy.folder.path().join("root/proc/stat")).unwrap();
     let last = |policy: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
         command.args(copy.args(&["run", "--policy", policy, "--json", "--samples"]));
         command.args(["--duration", "2 s"]);
-        let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let pid = Pid::from_child(&child);
-        let works = (1..).take_while(|_| rustix::process::test_kill_process(pid).is_ok());
-        let ended = thread::scope(|scope| {
-            let ended = scope.spawn(|| child.wait_with_output().unwrap());
-            for at in works {
-                // Of one length, so that no reader sees a part.
-                let line = |cpu| format!("cpu{cpu} {at:09} 0 0 {:09} 0 0 0 0\n", 9 * at);
-                stat.write_all_at((0..4).map(line).collect::<String>().as_bytes(), 0).unwrap();
-                thread::sleep(Duration::from_millis(20));
-            }
-            ended.join().unwrap()
-        });
-        let text = String::from_utf8(ended.stdout).unwrap();
+        let text = copy.works(command.stdout(Stdio::piped()).spawn().unwrap());
         let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let samples = events.filter(|event| event["event"] == "sample");
         let sample = samples.inspect(|event| valid("run-1", event)).next_back().unwrap();

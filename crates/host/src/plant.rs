@@ -147,7 +147,7 @@ impl Host {
     pub fn remarks(&self, owned: &[Control]) -> Vec<String> {
         let owns = |control| owned.contains(&control);
         let mut remarks = self.layout.fans.remarks(&self.machine);
-        if places::FREQUENCIES.into_iter().any(owns) {
+        if owned.iter().any(|one| one.is_of_cores() && !one.parks()) {
             let raises = self.layout.raise_limits;
             remarks.extend(self.machine.cpus.ceilings(raises));
         }

@@ -4,8 +4,8 @@
 use ebb_host::Host;
 use ebb_policy::units::{Hertz, Joules, Nanos, Watts};
 use ebb_policy::{
-    Applied, GroupSignals, InForce, IoSignals, Origin, Percentiles, Plant, Signal, Signals, Source,
-    Topology,
+    Applied, GroupSetting, GroupSignals, InForce, IoSignals, Origin, Percentiles, Plant, Signal,
+    Signals, Source, Topology,
 };
 use ebb_record::recording::Found;
 use ebb_twin::Profile;
@@ -253,12 +253,9 @@ impl Runs {
 
 /// What is in force of a group's cores and frequency, where it limits them.
 fn limits(in_force: &InForce, topology: &Topology, group: usize) -> (Option<u16>, Option<Hertz>) {
-    let InForce { active_cores, frequency, .. } = in_force;
     let (all, highest) = (topology.groups[group].cores, topology.max_frequency());
-    (
-        active_cores.at(group).given.filter(|cores| *cores < all),
-        frequency.at(group).given.filter(|ceiling| *ceiling < highest),
-    )
+    let GroupSetting { active, frequency } = in_force.group(group);
+    (Some(active).filter(|cores| *cores < all), Some(frequency).filter(|hertz| *hertz < highest))
 }
 
 /// What was saved so far against the governor found, at least and at most.
@@ -536,6 +533,18 @@ mod tests {
             let full = Runs { busy: 2.0, ..all.on(2.0, 1.0) };
             assert!((at(2.0, 1.0) - core.power(24.0, &full, chooser).0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn limits_that_keep_a_budget_of_the_server_count() {
+        let topology = Profile::load("generic-1u").unwrap().topology();
+        let mut request = ebb_policy::Request::new(&topology);
+        let mut in_force = InForce::new(&topology);
+        assert_eq!(limits(&in_force, &topology, 0), (None, None));
+        request.core_limit.ask(0, 2, "test:");
+        request.frequency_limit.ask(0, Hertz(1e9), "test:");
+        in_force.follow(&request);
+        assert_eq!(limits(&in_force, &topology, 0), (Some(2), Some(Hertz(1e9))));
     }
 
     #[test]

@@ -174,7 +174,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
 
 /// Says what parked cores are kept from, and what not, where they are parked.
 fn parking(machine: &Machine, config: &Config) -> Result<()> {
-    if !registry::owned(&config.policy)?.contains(&Control::ActiveCores) {
+    if !registry::owned(&config.policy)?.into_iter().any(Control::parks) {
         return Ok(());
     }
     if config.machine.park_by == ParkBy::Offline {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use ebb_host::{Notice, Recalled};
 use ebb_policy::units::Nanos;
-use ebb_policy::{Control, Decision, Names, Outcome};
+use ebb_policy::{Control, Decision, Names, Outcome, Unit};
 use ebb_record::Columns;
 use ebb_record::log::{Changes, Entry, Line};
 use serde::Serialize;
@@ -281,7 +281,7 @@ fn line(to: &mut String, shown: &Shown<'_>) -> Result<()> {
 fn number(control: Control, value: Option<f64>) -> String {
     let Some(value) = value else { return "released".to_owned() };
     match control {
-        Control::Frequency | Control::FrequencyCap => format!("{:.2} GHz", value / 1e9),
+        _ if control.row().unit == Unit::Hertz => format!("{:.2} GHz", value / 1e9),
         Control::FanDuty | Control::JobShare => format!("{:.1} %", 100.0 * value),
         _ => format!("{value}"),
     }

@@ -351,17 +351,22 @@ impl<'a> Work<'a> {
             let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone());
             let Config { control, ledger, record, record_keep, .. } = config.clone();
             let places = (control, ledger, record, record_keep);
-            (owned, paces, told, config.metrics, places)
+            // Who keeps a budget of the server knows what it draws from the start on.
+            let budgeted = config.server_budgets().next().map(|_| config.profile.clone());
+            (owned, paces, told, config.metrics, places, budgeted)
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
                 "policies for other controls, machine, hold, leave, contest, job, metrics, \
-                 control, ledger, record and serve with machine.reactors need a new start \
-                 (systemctl restart ebb)",
+                 control, ledger, record, serve with machine.reactors and profile with \
+                 server_budget need a new start (systemctl restart ebb)",
             ));
         }
         let orders = self.around.desk.orders().clone();
         orders.over(&config).check().map_err(|wrong| wrong.error)?;
+        for budget in config.server_budgets() {
+            check_budget(&self.host, budget)?;
+        }
         let effect = Effect::of(&config, &orders);
         self.change(&config, effect)?;
         self.core = Core::new(&Profile::load(&config.profile)?);

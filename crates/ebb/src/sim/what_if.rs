@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use ebb_policy::registry;
 use ebb_policy::units::{Joules, Nanos};
-use ebb_policy::{Applied, Control, Cycle, InForce, Limits, Plant, Signals, Steward};
+use ebb_policy::{Applied, Cycle, InForce, Limits, Plant, Signals, Steward};
 use ebb_record::recording::{Begun, Entry, Frame, Item, Made, Reader};
 use ebb_twin::Profile;
 use serde::Serialize;
@@ -175,8 +175,7 @@ impl Run {
             return Ok(());
         }
         let steers = registry::owned(&made.policy)?;
-        let cores = [Control::ActiveCores, Control::Frequency, Control::FrequencyCap];
-        self.acted = !self.begun.would && cores.iter().any(|control| steers.contains(control));
+        self.acted = !self.begun.would && steers.iter().any(|control| control.is_of_cores());
         let unseen = self.begun.unseen.clone();
         let latency = unseen.map_or(Latency::BlockAndCpu, Latency::Block);
         let topology = &self.begun.topology;

@@ -178,14 +178,7 @@ fn a_chip_that_leaves_ends_nothing_and_is_taken_in_again() {
 #[test]
 fn a_drive_that_comes_back_is_known_by_who_it_is() {
     let copy = Copy::new();
-    copy.put("sys/block/sdb/device/wwid", "naa.5000c500d5f1a2b4");
-    copy.put("sys/block/sdb/size", 35_156_656_128_u64);
-    copy.put("sys/block/sdb/queue/rotational", 1);
-    let stats = |names: &[&str], count: u32| {
-        let line = |name: &&str| format!("8 0 {name} {count} 0 8 1 1 0 8 1 0 2 2\n");
-        copy.put("proc/diskstats", names.iter().map(line).collect::<String>());
-    };
-    stats(&["sda", "sdb"], 1);
+    copy.add_disk();
     let file = copy.folder.path().join("ebb.toml");
     fs::write(&file, "period = \"100 ms\"").unwrap();
     let config = file.display().to_string();
@@ -209,11 +202,11 @@ fn a_drive_that_comes_back_is_known_by_who_it_is() {
     );
     let blocks = copy.folder.path().join("root/sys/block");
     fs::rename(blocks.join("sdb"), copy.folder.path().join("sdb")).unwrap();
-    stats(&["sda"], 2);
+    copy.disks(&["sda"], 2);
     let away = samples.find(|values| knows(values) && of(values, "utilisation").is_none());
     assert!(away.is_some());
     fs::rename(copy.folder.path().join("sdb"), blocks.join("sdc")).unwrap();
-    stats(&["sda", "sdc"], 3);
+    copy.disks(&["sda", "sdc"], 3);
     let back = samples.find(|values| knows(values) && of(values, "utilisation").is_some());
     assert!(back.is_some());
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

@@ -1,7 +1,6 @@
 //! What a run records is decided again by `ebb sim --recorded`, bit for bit.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -124,14 +123,7 @@ fn prints_or_notes(args: &[String]) {
 fn drives_that_leave_are_decided_again_alike() {
     let bench = Bench::new("ssd_budget = \"60 W\"");
     let copy = &bench.copy;
-    copy.put("sys/block/sdb/device/wwid", "naa.5000c500d5f1a2b4");
-    copy.put("sys/block/sdb/size", 35_156_656_128_u64);
-    copy.put("sys/block/sdb/queue/rotational", 1);
-    let stats = |names: &[&str], count: u32| {
-        let line = |name: &&str| format!("8 0 {name} {count} 0 8 1 1 0 8 1 0 2 2\n");
-        copy.put("proc/diskstats", names.iter().map(line).collect::<String>());
-    };
-    stats(&["sda", "sdb"], 1);
+    copy.add_disk();
     let args = ["run", "--policy", "pacer+pacman+eadc", "--duration", "4 s", "--quiet"];
     let args = copy.args(&[&args[..], &bench.options(&[])].concat());
     let mut child = Command::new(env!("CARGO_BIN_EXE_ebb")).args(args).spawn().unwrap();
@@ -139,10 +131,10 @@ fn drives_that_leave_are_decided_again_alike() {
     for round in 0..3 {
         thread::sleep(Duration::from_millis(400));
         fs::rename(blocks.join("sdb"), copy.folder.path().join("sdb")).unwrap();
-        stats(&["sda"], 2 + 90 * round);
+        copy.disks(&["sda"], 2 + 90 * round);
         thread::sleep(Duration::from_millis(400));
         fs::rename(copy.folder.path().join("sdb"), blocks.join("sdb")).unwrap();
-        stats(&["sda", "sdb"], 60 + 90 * round);
+        copy.disks(&["sda", "sdb"], 60 + 90 * round);
     }
     assert!(child.wait().unwrap().success());
     is_all_same(&bench.again(), 30);
@@ -259,25 +251,10 @@ fn a_decision_that_is_another_one_is_found() {
 
 /// Records for 2 s with four cores at work; what the run itself says that it saves.
 fn at_work(bench: &Bench, policy: &str, more: &[&str]) -> String {
-    let stat = fs::File::create(bench.copy.folder.path().join("root/proc/stat")).unwrap();
     let args = [&["run", "--policy", policy, "--duration", "2 s"], more].concat();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
     command.args(bench.copy.args(&[&args[..], &bench.options(&[])].concat()));
-    let child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let pid = Pid::from_child(&child);
-    let works = (1..).take_while(|_| rustix::process::test_kill_process(pid).is_ok());
-    let ended = thread::scope(|scope| {
-        let ended = scope.spawn(|| child.wait_with_output().unwrap());
-        for at in works {
-            // Of one length, so that no reader sees a part.
-            let line = |cpu| format!("cpu{cpu} {at:09} 0 0 {:09} 0 0 0 0\n", 9 * at);
-            stat.write_all_at((0..4).map(line).collect::<String>().as_bytes(), 0).unwrap();
-            thread::sleep(Duration::from_millis(20));
-        }
-        ended.join().unwrap()
-    });
-    assert!(ended.status.success());
-    let text = String::from_utf8(ended.stdout).unwrap();
+    let text = bench.copy.works(command.stdout(Stdio::piped()).spawn().unwrap());
     let told = text.lines().rev().find_map(|line| line.split_once("the governor found: "));
     told.map(|(_, told)| told.to_owned()).unwrap_or_default()
 }

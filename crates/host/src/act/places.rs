@@ -95,10 +95,6 @@ impl Steered {
     }
 }
 
-/// Controls that limit frequencies.
-pub const FREQUENCIES: [Control; 3] =
-    [Control::Frequency, Control::FrequencyCap, Control::FrequencyLimit];
-
 /// What the `owned` controls are set in, in the order in which it is set back: what may hang comes
 /// last.
 #[must_use]
@@ -118,12 +114,12 @@ pub fn units(
         let its = machine.cpus.policies.iter().filter(|policy| layout.is_reactors(policy));
         all.extend(its.map(|policy| Unit { always: true, ..domain(policy) }));
     }
-    if FREQUENCIES.into_iter().any(owns) {
+    if owned.iter().any(|one| one.is_of_cores() && !one.parks()) {
         // One that a reactor's core belongs to is the reactor's.
         let is_free = |policy: &&Policy| policy.cpus.iter().all(|c| !layout.reactors.contains(c));
         all.extend(machine.cpus.policies.iter().filter(is_free).map(domain));
     }
-    if owns(Control::ActiveCores) || owns(Control::CoreLimit) {
+    if owned.iter().any(|one| one.parks()) {
         let place = Steered::new(parking::place(layout.park_by), Safe::Found);
         all.push(Unit::of(Control::ActiveCores, vec![place]));
     }

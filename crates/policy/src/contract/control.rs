@@ -410,6 +410,18 @@ macro_rules! kinds {
 controls!(kinds);
 
 impl Control {
+    /// Whether it sets how many cores take work, or how fast they run.
+    #[must_use]
+    pub const fn is_of_cores(self) -> bool {
+        self.parks() || matches!(self, Self::Frequency | Self::FrequencyCap | Self::FrequencyLimit)
+    }
+
+    /// Whether it sets how many cores take work.
+    #[must_use]
+    pub const fn parks(self) -> bool {
+        matches!(self, Self::ActiveCores | Self::CoreLimit)
+    }
+
     /// Whether the plant has what it sets, where not every plant does.
     #[must_use]
     pub fn is_in(self, topology: &Topology) -> bool {

@@ -519,8 +519,8 @@ impl Profile {
         let fans = self.fans.as_ref().map_or(board.fans, blown);
         let rest = board.memory + board.nic + board.other + fans;
         let rest = rest + ready * f64::from(self.drives.count);
-        let most = model.spec().cap(0) - ready;
         let traffic = (board.memory_per_gbps + board.nic_per_gbps).0;
+        let most = model.spec().cap(0) - ready + Watts(traffic * 1e-9 * model.link().0 as f64);
         PowerModel {
             uncore: cpu.uncore,
             uncore_dynamic: cpu.uncore_dynamic,

@@ -85,6 +85,14 @@ impl DriveModel {
         }
     }
 
+    /// The most bytes a second that it moves, either way.
+    pub(crate) fn link(&self) -> Bytes {
+        match self {
+            Self::Ssd(profile) => profile.read.per_second.max(profile.write.per_second),
+            Self::Hdd(profile) => profile.interface,
+        }
+    }
+
     /// The drive as policies set it ([`DriveProfile::in_steps`]).
     pub(crate) fn in_steps(self) -> Self {
         match self {
