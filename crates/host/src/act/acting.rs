@@ -71,12 +71,17 @@ impl Acting {
             let held = holds.iter().map(|hold| Some((find(&hold.place)?, hold.value.clone())));
             held.flatten().collect()
         };
-        let domains = |policies: Vec<&Policy>| {
-            let find = |policy: &Policy| Domain::find(machine, layout, &steering, policy);
-            policies.into_iter().filter_map(find).collect()
-        };
-        let (reactors, others): (Vec<&Policy>, Vec<&Policy>) =
-            machine.cpus.policies.iter().partition(|policy| layout.is_reactors(policy));
+        let domain = |policy| Domain::find(machine, layout, &steering, policy);
+        let policies = machine.cpus.policies.iter();
+        let (reactors, others): (Vec<_>, Vec<_>) =
+            policies.partition(|policy| layout.is_reactors(policy));
+        let (mut domains, mut left) = (Vec::new(), Vec::new());
+        for policy in others {
+            match domain(policy) {
+                Some(domain) => domains.push(domain),
+                None => left.push(policy),
+            }
+        }
         let fan = |fan: &Fan| {
             let (duty, mode) = fan_places(machine, fan);
             let mode = mode.as_ref().and_then(find);
@@ -93,11 +98,9 @@ impl Acting {
         Self {
             parking: Parking::new(machine, layout, &steering, tasks, state.clone()),
             cores: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
-            unsteered: unsteered(layout, &others, |policy| {
-                Domain::find(machine, layout, &steering, policy).is_none()
-            }),
-            domains: domains(others),
-            reactors: domains(reactors),
+            unsteered: unsteered(layout, &left),
+            domains,
+            reactors: reactors.into_iter().filter_map(domain).collect(),
             drives: layout.drives.iter().map(drive).collect(),
             idle: layout.drives.iter().map(idle).collect(),
             jobs: Jobs::new(machine, layout, state.clone()),
@@ -486,13 +489,9 @@ impl Acting {
     }
 }
 
-/// The groups with cores of frequency domains that cannot be set, and the ceilings of these.
-fn unsteered(
-    layout: &Layout,
-    policies: &[&Policy],
-    is_not: impl Fn(&Policy) -> bool,
-) -> Vec<(usize, Hertz)> {
-    let left: Vec<_> = policies.iter().filter(|policy| is_not(policy)).collect();
+/// The groups with cores of the frequency domains `left`, which cannot be set, and the ceilings
+/// of these.
+fn unsteered(layout: &Layout, left: &[&Policy]) -> Vec<(usize, Hertz)> {
     let has = |cores: &[Core], policy: &Policy| {
         cores.iter().flat_map(|core| &core.cpus).any(|cpu| policy.cpus.contains(cpu))
     };
