@@ -116,12 +116,12 @@ fn what_is_away_is_waited_for_or_given_up() {
     let waits = |one: &&Value| one["outcome"] == "pending";
     assert_eq!(report["restored"].as_array().unwrap().iter().filter(waits).count(), 4, "{report}");
     let output = ebb(&str(&copy.args(&["restore"])));
-    let line = "pwm1_enable of nct6798 () waits for its device: nct6798 (): not there\n";
+    let line = "pwm1_enable of nct6798 waits for its device: nct6798: not there\n";
     assert!(text(&output.stdout).contains(line), "{output:?}");
     let (code, error) = fails(&str(&copy.args(&["restore", "--forget", "pwm9"])));
-    assert!(code == 2 && error.contains("\n  pwm2_enable of nct6798 ()"), "{error}");
-    let gone = prints(&str(&copy.args(&["restore", "--forget", "pwm2_enable of nct6798 ()"])));
-    assert_eq!(gone, "pwm2_enable of nct6798 (): forgotten\n");
+    assert!(code == 2 && error.contains("\n  pwm2_enable of nct6798"), "{error}");
+    let gone = prints(&str(&copy.args(&["restore", "--forget", "pwm2_enable of nct6798"])));
+    assert_eq!(gone, "pwm2_enable of nct6798: forgotten\n");
     fs::rename(root.join("away"), root.join("sys/class/hwmon/hwmon7")).unwrap();
     prints(&str(&copy.args(&["restore"])));
     let mode = |fan: u8| copy.get(&format!("sys/class/hwmon/hwmon7/pwm{fan}_enable"));

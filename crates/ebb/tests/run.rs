@@ -350,7 +350,7 @@ fn acting_ends_with_everything_as_it_was() {
     let (code, error) = ends(child);
     assert_eq!(code, Some(0), "{error}");
     assert_eq!(copy.all(), before);
-    assert!(error.contains("pwm1_enable of nct6798 (): '1' -> '5'"), "{error}");
+    assert!(error.contains("pwm1_enable of nct6798: '1' -> '5'"), "{error}");
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use ebb_host::{
-    Contest, Fans, Held, HeldFans, Leave, ParkBy, State, Stated, SweepError, Verdict, sweep,
+    Contest, Fans, Held, HeldFans, Holds, Leave, ParkBy, State, Stated, SweepError, Verdict, sweep,
 };
-use ebb_policy::units::Hertz;
+use ebb_policy::units::{Hertz, Watts};
 use ebb_policy::{Control, Outcome};
 
 use crate::acting::{Bench, changed, parked};
@@ -84,6 +84,7 @@ fn what_is_refused_is_not_used_and_what_does_not_bind_is_named() {
     assert!(said[1].contains("frequency_hz does not bind"), "{said:?}");
     assert!(said[1].contains("cores run at 3400000 kHz of 800000"), "{said:?}");
     assert!(said[2].contains("fan_duty is refused and not used"), "{said:?}");
+    assert_eq!(host.failing(), 2, "both");
     let again: Vec<_> = host.contact(&state).iter().map(|trial| trial.of.clone()).collect();
     assert_eq!(
         again,
@@ -255,4 +256,27 @@ fn held_fans_are_watched_and_given_back() {
     tree.put("sys/class/hwmon/hwmon4/temp1_input", "56000");
     assert!(matches!(take(), Err(SweepError::Hot { .. })));
     assert_eq!((fans(&tree), state.load().unwrap()), (given_back("128"), None));
+}
+
+/// The operator's limit is a setting as any other: where it is refused, not all is controlled.
+#[test]
+fn a_limit_that_is_refused_is_counted() {
+    let tree = intel();
+    let limit = "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw";
+    tree.put("sys/class/powercap/intel-rapl:0/constraint_0_name", "long_term");
+    tree.put(limit, 250_000_000);
+    let holds = Holds { package_power: Some(Watts(150.0)), ..Holds::default() };
+    let held = holds.places(&tree.machine()).unwrap();
+    let mut bench = Bench::stated(tree, &Stated::default(), Leave::Restore, held);
+    let file = bench.tree.path().join(limit);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let state = State::open(bench.state.path()).unwrap();
+    let trials = bench.host.contact(&state);
+    let of_limit = trials.iter().find(|trial| trial.of == "package_power").unwrap();
+    assert!(of_limit.to_string().contains("is refused and not used"), "{of_limit}");
+    assert_eq!(bench.host.failing(), 1);
+    let request = bench.request();
+    bench.apply(&request);
+    assert_eq!(bench.host.failing(), 1, "as long as it is");
 }

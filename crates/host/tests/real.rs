@@ -226,6 +226,33 @@ fn supplies_with_drivers_of_their_own_are_known() {
     }
 }
 
+/// The other carries as much: what it takes in alone is no power at the wall.
+#[test]
+fn of_two_supplies_both_must_be_known() {
+    let tree = server(1);
+    for number in [0, 1] {
+        let input = [("power1_input", "89000000"), ("power1_label", "pin")];
+        tree.chip(number, "cffps2", &format!("3-006{number}"), &input);
+    }
+    let total = || sensed(&tree).0.power.total;
+    assert_eq!(total(), Some(Watts(178.0)));
+    let other = "sys/class/hwmon/hwmon1/power1_input";
+    for odd in ["-1000000", "4294967295000", "n/a"] {
+        tree.put(other, odd);
+        assert_eq!(total(), None, "{odd}");
+    }
+    tree.put(other, "-1000000");
+    let both = ["1", "0"].map(|at| bad(&format!("hwmon/hwmon{at}/power1_input")));
+    assert_eq!(rows(&tree, "power"), both);
+    let why = reasons(&tree, "power");
+    assert!(why.contains("-1 W cannot be") && why.contains("a part without /sys/"), "{why}");
+    tree.put(other, "89000000").put("sys/class/hwmon/hwmon1/power1_fault", 1);
+    assert_eq!(total(), None);
+    // A meter of the whole server knows it all.
+    tree.chip(2, "aem1", "aem.0", &[("power1_average", "190000000")]);
+    assert_eq!(total(), Some(Watts(190.0)));
+}
+
 /// A supply with two feeds and their sum.
 #[test]
 fn one_supply_is_counted_once() {

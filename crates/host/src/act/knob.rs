@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::act::groups;
 use crate::act::place::TOLERANCE;
 pub use crate::act::place::{CGROUPS, Place};
+use crate::find::chips;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::hwmon::Chip;
@@ -332,7 +333,7 @@ fn one_chip(
     name: &str,
     device: &str,
 ) -> Result<(String, Folder), Absent> {
-    let shown = || format!("{name} ({device})").into();
+    let shown = || chips::shown(name, &[device]).into();
     let is_it =
         |one: &&Chip| one.name == name && one.device.as_deref().unwrap_or_default() == device;
     let mut found = chips.iter().filter(is_it);

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::find::chips::shown;
 use crate::nvme::{POWER_LIMIT_BITS, POWER_STATE_BITS};
 use crate::sys::cpus;
 
@@ -136,7 +137,7 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File { path } => write!(f, "/{path}"),
-            Self::Chip { chip, device, file } => write!(f, "{file} of {chip} ({device})"),
+            Self::Chip { chip, device, file } => write!(f, "{file} of {}", shown(chip, &[device])),
             Self::Disk { disk, file } => write!(f, "{file} of {disk}"),
             Self::Controller { name } => write!(f, "the {name} controller in /{CGROUPS}"),
             Self::Cpuset { group } => write!(f, "/{CGROUPS}/{group}/cpuset.cpus"),

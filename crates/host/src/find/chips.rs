@@ -141,6 +141,16 @@ pub fn driver(name: &str) -> Option<&'static str> {
     find(name).map(|row| row.driver)
 }
 
+/// How a person would find the chip `name` or something of it: with what tells it `apart` from
+/// others, where that is known.
+pub fn shown(name: &str, apart: &[&str]) -> String {
+    let apart: Vec<_> = apart.iter().filter(|one| !one.is_empty()).copied().collect();
+    match apart.join(", ") {
+        none if none.is_empty() => name.to_owned(),
+        apart => format!("{name} ({apart})"),
+    }
+}
+
 /// Whether the chips of the driver of `name` have inputs of all processors: which input is of which
 /// is not known.
 pub fn is_shared(name: &str) -> bool {

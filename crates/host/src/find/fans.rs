@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::find::chips::Of;
+use crate::find::chips::{self, Of};
 use crate::find::hwmon::{Chip, fault};
 use crate::find::machine::Machine;
 use crate::sys::Sys;
@@ -100,9 +100,8 @@ impl Fans {
                 fan.pwm == one.pwm && chip.name == one.chip && of
             };
             let Some(at) = all.iter().position(is_it) else {
-                let device = one.device.as_ref().map(|device| format!(" ({device})"));
-                let (chip, device) = (&one.chip, device.unwrap_or_default());
-                found.missing.push(format!("{} of {chip}{device}", one.pwm));
+                let chip = chips::shown(&one.chip, &[one.device.as_deref().unwrap_or_default()]);
+                found.missing.push(format!("{} of {chip}", one.pwm));
                 continue;
             };
             let mut fan = all.remove(at);
@@ -161,9 +160,9 @@ impl Fans {
             taken.push((fan.chip, input));
         }
         for (at, chip) in machine.chips.iter().enumerate() {
-            let device = chip.device.as_deref().unwrap_or_default();
+            let of = chips::shown(&chip.name, &[chip.device.as_deref().unwrap_or_default()]);
             let others = chip.fans.iter().filter(|fan| !taken.contains(&(at, fan.as_str())));
-            let name = |fan: &String| format!("{fan} of {} ({device})", chip.name);
+            let name = |fan: &String| format!("{fan} of {of}");
             all.extend(others.map(|fan| (name(fan), chip, fan.as_str())));
         }
         all
@@ -176,11 +175,7 @@ impl Fan {
     pub fn name(&self, machine: &Machine) -> String {
         let chip = &machine.chips[self.chip];
         let device = chip.device.as_deref().unwrap_or_default();
-        let label = match self.label.as_str() {
-            "" => String::new(),
-            label => format!(", {label}"),
-        };
-        format!("{} of {} ({device}{label})", self.pwm, chip.name)
+        format!("{} of {}", self.pwm, chips::shown(&chip.name, &[device, &self.label]))
     }
 
     /// Sees whether one of the board could be set back, and whether its tachometer is a guess.

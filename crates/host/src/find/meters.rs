@@ -179,8 +179,9 @@ impl Meters {
         found
     }
 
-    /// The first kind of which any meter says something, by driver, files, and the least that each
-    /// of them can say. Where none does, that of which one may say something later.
+    /// The first kind of which any meter says something and none says nonsense, by driver, files,
+    /// and the least that each of them can say. Where there is none, that of which a meter may say
+    /// something later. Of several meters all are needed: a sum without one is a part.
     fn first_of(
         sys: &Sys,
         kinds: impl Iterator<Item = (&'static str, Vec<String>, Watts)>,
@@ -188,8 +189,10 @@ impl Meters {
         let (mut left, mut silent) = (Vec::new(), Vec::new());
         for (driver, files, least) in kinds {
             let (mut sum, mut good, mut unread) = (Watts(0.0), Vec::new(), Vec::new());
+            let mut unknown = None;
             for file in files {
                 if let Some(fault) = fault(sys, &file) {
+                    unknown = Some(file.clone());
                     left.push((file, format!("its driver (driver {driver}) reports {fault}")));
                     continue;
                 }
@@ -198,9 +201,18 @@ impl Meters {
                         sum += power;
                         good.push(file);
                     }
-                    Ok(power) => left.push((file, nonsense(driver, power))),
+                    Ok(power) => {
+                        // One at rest takes in nothing.
+                        unknown = unknown.or_else(|| (power.0 != 0.0).then(|| file.clone()));
+                        left.push((file, nonsense(driver, power)));
+                    }
                     Err(_) => unread.push(file),
                 }
+            }
+            if let Some(unknown) = unknown {
+                let why = format!("a part without /{unknown}, which stands for no whole");
+                left.extend(good.into_iter().chain(unread).map(|file| (file, why.clone())));
+                continue;
             }
             if sum > Watts(0.0) {
                 // What cannot be read now is missing in the sum, which is absent until it can.

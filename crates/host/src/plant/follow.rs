@@ -5,6 +5,7 @@
 use ebb_policy::{Control, Steward};
 
 use crate::act::knob::Place;
+use crate::find::chips;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::fans::Fan;
@@ -124,8 +125,8 @@ impl Host {
         let before = machine.chips.len();
         let changed = self.chips.follow(&machine.sys, &mut machine.chips);
         let shown = |chip: &Chip| {
-            let device = chip.device.as_ref().map(|device| format!(" ({device})"));
-            format!("chip {}{}", chip.name, device.unwrap_or_default())
+            let device = chip.device.as_deref().unwrap_or_default();
+            format!("chip {}", chips::shown(&chip.name, &[device]))
         };
         notes.extend(machine.chips[before..].iter().map(|chip| shown(chip) + " is new"));
         for (at, became) in &changed {
