@@ -155,6 +155,8 @@ fn one(attempt: &Attempt, machine: &Machine, steering: &mut Steering) -> Verdict
     });
     let back = attempt.writes.iter().rev();
     let back = back.fold(true, |done, (at, _)| set(steering, *at, None) && done);
+    let is_set = attempt.writes.iter().any(|(at, _)| steering.is_set(*at));
+    assert!(!back || !is_set, "what was tried is given back");
     let said = steering.notices().into_iter().map(|notice| notice.text).collect::<Vec<_>>();
     let mut is_gone =
         |(at, _): &(usize, String)| steering.read(*at).is_err_and(|absent| absent.is_gone());

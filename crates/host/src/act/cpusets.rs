@@ -121,7 +121,7 @@ impl Cpusets {
             if let Place::Cpuset { group } = &original.place {
                 let (group, knob) = (group.clone(), Knob::cpuset(&self.sys, group));
                 self.left.remove(&group);
-                self.taken.push((group, steering.add(original, knob)));
+                self.taken.push((group, steering.take(original, knob)));
             }
         }
         Ok(())

@@ -217,6 +217,7 @@ impl FanControl {
 
 /// A duty as chips count it.
 pub(super) fn steps(share: f64) -> String {
+    assert!(!share.is_nan(), "no number would stop the fan");
     ((share.clamp(0.0, 1.0) * 255.0).ceil() as u8).to_string()
 }
 

@@ -112,8 +112,7 @@ impl Originals {
         }
         .map_err(|error| error.to_string())?;
         all.schema = SCHEMA;
-        let places: BTreeSet<_> = all.originals.iter().map(|original| &original.place).collect();
-        if places.len() != all.originals.len() {
+        if !all.has_each_once() {
             return Err("names a place twice".to_owned());
         }
         match all.tasks.iter().find(|task| cpus(&task.cpus).is_none() || cpus(&task.now).is_none())
@@ -121,6 +120,11 @@ impl Originals {
             Some(task) => Err(format!("the CPUs of task {} are no list of CPUs", task.task)),
             None => Ok(all),
         }
+    }
+
+    fn has_each_once(&self) -> bool {
+        let mut places = BTreeSet::new();
+        self.originals.iter().all(|original| places.insert(&original.place))
     }
 }
 
@@ -282,6 +286,7 @@ impl State {
 
     fn write(&self, all: &Originals) -> Result<(), StateError> {
         assert_eq!(all.schema, SCHEMA, "what is saved is of this version");
+        assert!(all.has_each_once(), "what is saved could not be read");
         let path = self.path.join(FILE);
         // At once: the writer of JSON writes each of its words.
         let text = serde_json::to_string_pretty(all).map_err(std::io::Error::from);

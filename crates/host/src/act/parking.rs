@@ -318,6 +318,8 @@ impl Parking {
                 }
             }
         }
+        let has_none = |own: &Vec<u16>| own.iter().all(|cpu| parked.contains(cpu));
+        assert!(!needed.iter().any(has_none), "somebody would have no CPU: {parked:?}");
         parked.sort_unstable();
         parked
     }

@@ -139,6 +139,7 @@ pub fn restore(
         Some(tasks) if places.iter().any(|one| one.place.unbinds() && one.stays()) => tasks.all(),
         _ => Vec::new(),
     };
+    assert_eq!(places.len(), all.originals.len(), "something became of each place");
     let mut stay = places.iter().map(Restored::stays);
     all.originals.retain(|_| stay.next() == Some(true));
     let unrecorded = state.keep(&all).err();

@@ -80,6 +80,14 @@ impl Held {
             refused: None,
         }
     }
+
+    /// The states of the drawing above.
+    fn assert_state(&self) {
+        let (place, is_set) = (&self.original.place, self.set.is_some());
+        assert!(!is_set || self.touched, "{place} is set and not to be set back");
+        let is_ours = self.touched || self.insisted;
+        assert!(!self.yielded || !is_ours, "{place} is somebody else's and Ebb's");
+    }
 }
 
 /// Something that an operator should know of a place.
@@ -160,17 +168,15 @@ impl Steering {
         &self.held[at].original.place
     }
 
-    /// Takes one more in hand, which is on disk; its number here.
-    pub fn add(&mut self, original: Original, knob: Result<Knob, Absent>) -> usize {
-        self.held.push(Held::new(original, knob));
-        self.held.len() - 1
-    }
-
-    /// Takes a place in hand that was let go of before, or is new here; its number.
+    /// Takes a place in hand, which is on disk and was let go of before, or is new here; its number.
     pub fn take(&mut self, original: Original, knob: Result<Knob, Absent>) -> usize {
-        let Some(at) = self.find(&original.place) else { return self.add(original, knob) };
-        self.held[at] = Held::new(original, knob);
-        at
+        let at = self.find(&original.place);
+        let held = Held::new(original, knob);
+        match at {
+            Some(at) => self.held[at] = held,
+            None => self.held.push(held),
+        }
+        at.unwrap_or(self.held.len() - 1)
     }
 
     /// Lets go of a place that is not there any more; its number stays.
@@ -249,6 +255,7 @@ impl Steering {
     pub fn leave(&mut self, at: usize) {
         let held = &mut self.held[at];
         (held.yielded, held.insisted, held.touched, held.set) = (true, false, false, None);
+        held.assert_state();
         // What others use as well is set back all the same: with it, tasks are bound again.
         let place = &held.original.place;
         let is_shared = matches!(place, Place::Controller { .. } | Place::Offline);
@@ -316,7 +323,11 @@ impl Steering {
         let asked = match value {
             None if !held.touched => return Outcome::Done,
             None => held.original.found.clone(),
-            Some(value) => value.to_owned(),
+            Some(value) => {
+                let place = &held.original.place;
+                assert!(place.can_be(value), "{place} cannot be {value:?}");
+                value.to_owned()
+            }
         };
         if held.set.as_ref().is_some_and(|(set, _)| *set == asked) {
             return Outcome::Done;
@@ -335,6 +346,7 @@ impl Steering {
                 held.read_back = Some((now, read.clone()));
                 held.set = value.map(|_| (asked, read));
                 held.refused = None;
+                held.assert_state();
                 Outcome::Done
             }
             Err(reason) => {

@@ -129,3 +129,20 @@ fn what_refuses_is_told_once_and_tried_again() {
     assert_eq!(bench.set(Some("500"), 12), Outcome::Done);
     assert_eq!((bench.is(), bench.steering.failing()), ("500".to_owned(), 0));
 }
+
+/// A control group that ends and begins anew a thousand times is one place.
+#[test]
+fn a_place_that_comes_back_is_held_once() {
+    let mut bench = Bench::new(Contest::Reassert);
+    let original = bench.steering.original(0).clone();
+    bench.steering.forget(0);
+    let gone = Err(Absent::Missing(LIMIT.into()));
+    assert_eq!((bench.steering.take(original, gone), bench.steering.count()), (0, 1));
+}
+
+/// What no restart could set back is not written.
+#[test]
+#[should_panic(expected = "cpu.weight cannot be \"NaN\"")]
+fn what_a_place_cannot_be_is_not_written() {
+    Bench::new(Contest::Reassert).set(Some("NaN"), 0);
+}
