@@ -36,6 +36,11 @@ fn a_run_that_ends_has_its_energy_in_the_ledger() {
         let kwh = wall["kwh"][bound].as_f64().unwrap();
         assert!((kwh - 0.412 * hours).abs() < 0.01 * kwh, "{report:#}");
     }
+    let months =
+        json(&["report", "--since", "1 h", "--by", "month", "--ledger", &ledger, "--json"]);
+    valid("report-1", &months);
+    assert_eq!((&months["by"], &months["energy"]), (&"month".into(), &report["energy"]));
+    assert_eq!(months["parts"][0]["of"].as_str().unwrap().len(), "2026-11".len());
     let told = prints(&["report", "--since", "today", "--ledger", &ledger]);
     assert!(told.starts_with("From ") && told.contains(" kWh (measured, "), "{told}");
     let before = prints(&["report", "--since", "3 d", "--until", "2 d", "--ledger", &ledger]);
