@@ -41,6 +41,7 @@ use ebb_policy::{Control, registry};
 
 use crate::exit::usage;
 use crate::metrics::http;
+use crate::out::Journal;
 use crate::rpc::server::Socket;
 use crate::{out, restore};
 use board::Board;
@@ -221,7 +222,8 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
     let socket = config.control().map(|path| Socket::bind(&path, None));
     let mut socket = socket.transpose()?;
     let board = Board::new();
-    let stream = Stream::default().with(told::Teller::new(args.tell));
+    let journal = Journal::open(args.root.join("run/systemd/journal/socket"));
+    let stream = Stream::default().with(told::Teller::new(args.tell, journal));
     let stream = stream.and_then(|stream| stream.with(board.clone()));
     let stream = stream.and_then(|stream| match config.ledger() {
         Some(file) => stream.with(Keeper::new(file)),
