@@ -24,6 +24,7 @@ use crate::scrub::ScrubArgs;
 use crate::serve::ServeArgs;
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
+use crate::top::TopArgs;
 use crate::trace::TraceCommand;
 use crate::verify::VerifyArgs;
 
@@ -56,6 +57,8 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Show what a running `ebb run` or `ebb serve` does, why and since when.
     Status(StatusArgs),
+    /// Watch a running `ebb run` or `ebb serve` in the terminal.
+    Top(TopArgs),
     /// Say what was taken and saved since a day, by the ledger of `ebb run`.
     Report(ReportArgs),
     /// Change a running `ebb serve` or `ebb run` over its control socket.

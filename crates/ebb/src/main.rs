@@ -41,6 +41,7 @@ mod sim;
 mod status;
 mod text;
 mod thread;
+mod top;
 mod trace;
 mod verify;
 
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Report(args) => ledger::run(&args),
         Command::Status(args) => status::show(&args),
+        Command::Top(args) => top::run(args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::Characterise(args) => characterise::run(&args),

@@ -23,7 +23,7 @@ use crate::{out, output, profile, sim};
 const RELATED: [&[&str]; 3] = [
     &["run", "report", "restore", "probe", "config"],
     &["sim", "trace", "paper", "characterise", "profile"],
-    &["serve", "status", "ctl", "load", "replay", "scrub"],
+    &["serve", "status", "top", "ctl", "load", "replay", "scrub"],
 ];
 
 /// What of the file system commands read and write, beside what options name.
@@ -42,7 +42,7 @@ const LEDGER: (&str, &str) = ("/var/lib/ebb/ledger.sqlite", "Energy by the hour.
 const LOCK: (&str, &str) = ("/run/ebb", "The lock of the Ebb that acts, one per machine.");
 
 /// Examples of commands whose help has none.
-const EXAMPLES: [(&str, &[&str]); 10] = [
+const EXAMPLES: [(&str, &[&str]); 11] = [
     (
         "sim",
         &[
@@ -66,6 +66,7 @@ const EXAMPLES: [(&str, &[&str]); 10] = [
     ("profile", &["ebb profile generic-1u > mine.toml"]),
     ("load", &["ebb load --connect 127.0.0.1:4420 --rw randrw --queue-depth 32 --verify"]),
     ("status", &["ebb status 127.0.0.1:9420"]),
+    ("top", &["ebb top", "ebb top --once 127.0.0.1:9421"]),
 ];
 
 /// Prints the completions for a shell.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 
-pub use journal::Priority;
+pub use journal::{Field, Journal, Priority};
 use queue::Queue;
 
 /// At the end of the process its log is waited for so long.

@@ -31,6 +31,7 @@ mod reactors;
 mod recall;
 mod recording;
 mod server_budget;
+mod top;
 
 /// Four cores, two fans of the board, a warm socket, a disk.
 pub struct Copy {

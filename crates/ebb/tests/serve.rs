@@ -60,7 +60,7 @@ impl Serve {
     }
 
     pub fn get(&self, path: &str) -> (String, String) {
-        let answer = self.raw(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        let answer = self.raw(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), body.to_owned())
     }
@@ -329,10 +329,11 @@ fn what_a_scheduler_asks_of_frequencies_is_shown_and_not_done() {
 fn strangers_are_bounded() {
     let serve = Serve::start(&[]);
     let of = |request: &str| serve.raw(request).lines().next().unwrap_or("").to_owned();
-    assert!(of("GET / HTTP/1.1\r\nHost: x\r\n\r\n").contains("404"));
-    assert!(of("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").contains("405"));
+    assert!(of("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").contains("404"));
+    assert!(of("POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n").contains("405"));
+    assert!(of("GET /metrics HTTP/1.1\r\nHost: attacker.example\r\n\r\n").contains("421"));
     assert!(of("nonsense\r\n\r\n").contains("400"));
-    let long = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(1 << 20));
+    let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(1 << 20));
     assert!(!of(&long).contains("200"));
 }
 
@@ -340,8 +341,8 @@ fn strangers_are_bounded() {
 #[test]
 fn strangers_lock_nobody_out() {
     let serve = Serve::start(&[]);
-    let begun = "GET /metrics HTTP/1.1\r\nHost: x\r\nA: ";
-    let whole = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let begun = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nA: ";
+    let whole = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for said in ["", begun, whole] {
         let held: Vec<_> = (0..200)
             .map(|_| {

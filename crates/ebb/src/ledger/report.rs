@@ -1,10 +1,11 @@
-//! `ebb report`: what a ledger says of an interval, first in a sentence, then day by day.
+//! `ebb report`: what a ledger says of an interval, first in a sentence, then by hour, day or
+//! month.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use jiff::{Timestamp, Zoned};
@@ -28,7 +29,7 @@ const PARTS: [(&str, &str); 4] = [
 /// Options of `ebb report`.
 ///
 /// Says what the ledger of `ebb run` has of an interval: the energy that was taken, measured or
-/// modelled, and what was saved of it, in one sentence and then day by day.
+/// modelled, and what was saved of it, in one sentence and then by hour, day or month.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// From when: monday, today, yesterday, a date, a date with a time, or how long ago.
@@ -37,12 +38,43 @@ pub struct ReportArgs {
     /// Until when [default: now].
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
+    /// What the rest is told by, in local time.
+    #[arg(long, value_enum, default_value_t = By::Day)]
+    by: By,
     /// The ledger, as given to `ebb run`.
     #[arg(long, value_name = "FILE", default_value = FILE)]
     ledger: PathBuf,
     /// Print JSON (docs/json-schema/report-1.json).
     #[arg(long)]
     json: bool,
+}
+
+/// What a report is divided into.
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    Hour,
+    Day,
+    Month,
+}
+
+impl By {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Month => "month",
+        }
+    }
+
+    /// How one is written; an hour with its zone, for one comes twice when clocks are put back.
+    fn form(self) -> &'static str {
+        match self {
+            Self::Hour => "%Y-%m-%dT%H:%M%:z",
+            Self::Day => "%Y-%m-%d",
+            Self::Month => "%Y-%m",
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -54,7 +86,8 @@ struct Report {
     hours: f64,
     text: String,
     energy: Vec<Energy>,
-    days: Vec<Day>,
+    by: By,
+    parts: Vec<Part>,
 }
 
 /// Energy of one kind.
@@ -70,9 +103,10 @@ struct Energy {
     kwh: Option<[f64; 2]>,
 }
 
+/// An hour, a day or a month.
 #[derive(Debug, Serialize)]
-struct Day {
-    date: String,
+struct Part {
+    of: String,
     energy: Vec<Energy>,
 }
 
@@ -96,7 +130,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
             let file = args.ledger.display();
             format!("{file}: no ledger to read; ebb run --ledger keeps one, and root may read it")
         })?;
-    let report = Report::new(&since, &until, &read);
+    let report = Report::new(&since, &until, args.by, &read);
     if args.json { out::json(&report) } else { out::print(report.table()) }
 }
 
@@ -118,15 +152,16 @@ fn sums(amounts: impl IntoIterator<Item = (Key, Amount)>) -> Vec<Energy> {
 }
 
 impl Report {
-    fn new(since: &Zoned, until: &Zoned, amounts: &Amounts) -> Self {
-        let mut days = BTreeMap::<String, Amounts>::new();
-        for (key, amount) in amounts {
-            let at = Timestamp::from_second(key.0 * 3600).unwrap_or_default();
-            let date = at.to_zoned(since.time_zone().clone()).date().to_string();
-            days.entry(date).or_default().insert(key.clone(), *amount);
-        }
+    fn new(since: &Zoned, until: &Zoned, by: By, amounts: &Amounts) -> Self {
+        let of = |hour: i64| {
+            let at = Timestamp::from_second(hour * 3600).unwrap_or_default();
+            at.to_zoned(since.time_zone().clone()).strftime(by.form()).to_string()
+        };
+        let amounts: Vec<_> = amounts.iter().map(|(key, amount)| (key.clone(), *amount)).collect();
+        let parts = amounts.chunk_by(|(one, _), (next, _)| of(one.0) == of(next.0));
+        let parts = parts.map(|part| Part { of: of(part[0].0.0), energy: sums(part.to_vec()) });
         let hours = (until.timestamp().as_second() - since.timestamp().as_second()) as f64 / 3600.0;
-        let energy = sums(amounts.clone());
+        let energy = sums(amounts.iter().cloned());
         Self {
             schema: 1,
             since: since.timestamp().to_string(),
@@ -134,21 +169,22 @@ impl Report {
             hours,
             text: sentence(since, until, hours, &energy),
             energy,
-            days: days.into_iter().map(|(date, all)| Day { date, energy: sums(all) }).collect(),
+            by,
+            parts: parts.collect(),
         }
     }
 
     fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header(["day", "of", "kind", "hours", "kWh"]);
-        for Day { date, energy } in &self.days {
+        table.set_header([self.by.name(), "of", "kind", "hours", "kWh"]);
+        for Part { of: part, energy } in &self.parts {
             for Energy { of, kind, hours, kwh } in energy {
                 let kwh = kwh.map_or("–".to_owned(), |kwh| range(&kwh));
-                table.add_row([date, of, kind, &format!("{hours:.1}"), &kwh]);
+                table.add_row([part, of, kind, &format!("{hours:.1}"), &kwh]);
             }
         }
-        if self.days.is_empty() {
+        if self.parts.is_empty() {
             self.text.clone() + "\n"
         } else {
             format!("{}\n\n{table}\n", self.text)
@@ -205,16 +241,22 @@ mod tests {
 
     const KWH: f64 = JOULES_PER_KWH;
 
-    fn report(rows: &[(&str, &str, &str, f64, f64, f64)]) -> Report {
+    type Row<'a> = (&'a str, &'a str, &'a str, f64, f64, f64);
+
+    fn report(rows: &[Row<'_>]) -> Report {
+        report_by(By::Day, rows)
+    }
+
+    fn report_by(by: By, rows: &[Row<'_>]) -> Report {
         let since: Zoned = "2026-11-23T00:00:00+01:00[+01:00]".parse().unwrap();
         let until: Zoned = "2026-11-25T00:00:00+01:00[+01:00]".parse().unwrap();
-        let row = |&(at, of, kind, hours, least, most): &(&str, &str, &str, f64, f64, f64)| {
+        let row = |&(at, of, kind, hours, least, most): &Row<'_>| {
             let at: Zoned = format!("{at}:00:00+01:00[+01:00]").parse().unwrap();
             let key = (at.timestamp().as_second() / 3600, of.to_owned(), kind.to_owned());
             let seconds = 3600.0 * hours;
             (key, Amount { seconds, least_j: KWH * least, most_j: KWH * most })
         };
-        Report::new(&since, &until, &rows.iter().map(row).collect())
+        Report::new(&since, &until, by, &rows.iter().map(row).collect())
     }
 
     #[test]
@@ -232,8 +274,49 @@ mod tests {
              (measured, 2.0 of 48.0 h); Ebb saved 0.010 to 0.020 kWh of the cores' energy against \
              the settings found (modelled with the cores of generic-1u, 0.9 h)."
         );
-        let dates: Vec<_> = told.days.iter().map(|day| (&*day.date, day.energy.len())).collect();
-        assert_eq!(dates, [("2026-11-23", 4), ("2026-11-24", 1)]);
+        let days: Vec<_> = told.parts.iter().map(|day| (&*day.of, day.energy.len())).collect();
+        assert_eq!(days, [("2026-11-23", 4), ("2026-11-24", 1)]);
+    }
+
+    #[test]
+    fn energy_is_added_up_by_hour_day_or_month() {
+        let rows = [
+            ("2026-09-30T23", "power", "measured", 1.0, 0.1, 0.1),
+            ("2026-10-01T00", "power", "measured", 0.5, 0.2, 0.2),
+            ("2026-10-01T00", "power", "modelled", 0.5, 0.4, 0.4),
+            ("2026-10-01T07", "power", "measured", 1.0, 0.8, 0.8),
+            ("2026-10-31T23", "power", "measured", 1.0, 1.6, 1.6),
+        ];
+        let told = |by: By| -> Vec<(String, Vec<f64>)> {
+            let parts = report_by(by, &rows).parts.into_iter();
+            let kwh = |one: &Energy| (1e6 * one.kwh.unwrap()[1]).round() / 1e6;
+            parts.map(|part| (part.of, part.energy.iter().map(kwh).collect())).collect()
+        };
+        let is = |of: &str, kwh: &[f64]| (of.to_owned(), kwh.to_vec());
+        assert_eq!(told(By::Month), [is("2026-09", &[0.1]), is("2026-10", &[2.6, 0.4])]);
+        assert_eq!(
+            told(By::Day),
+            [is("2026-09-30", &[0.1]), is("2026-10-01", &[1.0, 0.4]), is("2026-10-31", &[1.6])]
+        );
+        let hours = told(By::Hour);
+        assert_eq!((hours.len(), &hours[1]), (4, &is("2026-10-01T00:00+01:00", &[0.2, 0.4])));
+    }
+
+    /// Central Europe goes back from 3 to 2 o'clock on 2026-10-25.
+    #[test]
+    fn an_hour_that_comes_twice_is_two() {
+        let at: Timestamp = "2026-10-25T00:00:00Z".parse().unwrap();
+        let zone = jiff::tz::TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let first = at.as_second() / 3600;
+        let amounts = (first..first + 3).map(|hour| {
+            let key = (hour, "power".to_owned(), "measured".to_owned());
+            (key, Amount { seconds: 3600.0, least_j: KWH, most_j: KWH })
+        });
+        let since = at.to_zoned(zone);
+        let report = Report::new(&since, &since, By::Hour, &amounts.collect());
+        let hours: Vec<_> = report.parts.iter().map(|part| &*part.of).collect();
+        let told = ["2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00", "2026-10-25T03:00+01:00"];
+        assert_eq!(hours, told);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use tokio::runtime::Builder;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
+use super::names::Names;
 use super::{Format, Live, Pages, events};
 use crate::out;
 
@@ -51,16 +52,23 @@ const STATUS: usize = 16 << 20;
 /// How nice the thread is: it must not take the time slices of who works.
 const NICE: i32 = 10;
 
-/// Listens on `address`.
+/// Where clients connect, and by which names they may ask.
+pub struct Listener {
+    tcp: TcpListener,
+    names: Names,
+}
+
+/// Listens on `address`, for who asks for an address, `localhost`, or one of `names`.
 ///
 /// # Errors
-/// When the address cannot be listened on.
-pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+/// When the address cannot be listened on, or a name is none.
+pub fn bind(address: SocketAddr, names: &[String]) -> Result<(Listener, SocketAddr)> {
+    let names = Names::new(names)?;
     let bind = || {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let bound = listener.local_addr()?;
-        Ok::<_, io::Error>((listener, bound))
+        let tcp = TcpListener::bind(address)?;
+        tcp.set_nonblocking(true)?;
+        let bound = tcp.local_addr()?;
+        Ok::<_, io::Error>((Listener { tcp, names }, bound))
     };
     bind().with_context(|| {
         format!("cannot serve metrics on {address}; choose another with --metrics ADDRESS:PORT")
@@ -71,7 +79,7 @@ pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
 ///
 /// # Errors
 /// When the system refuses a thread.
-pub fn start(listener: TcpListener, pages: Arc<dyn Pages>) -> Result<()> {
+pub fn start(listener: Listener, pages: Arc<dyn Pages>) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let body = move || {
         // A lower priority is a wish: where it is forbidden, nothing is lost.
@@ -113,8 +121,9 @@ impl Guests {
     }
 }
 
-async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+async fn accept(listener: Listener, pages: Arc<dyn Pages>) -> io::Result<()> {
+    let Listener { tcp, names } = listener;
+    let listener = tokio::net::TcpListener::from_std(tcp)?;
     let mut guests = Guests::new(CONNECTIONS);
     let readers = Arc::new(Mutex::new(Guests::new(READERS)));
     loop {
@@ -124,8 +133,8 @@ async fn accept(listener: TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> 
         };
         // Best effort: with a larger buffer a slow page only shows what is older.
         let _ = set_socket_send_buffer_size(&stream, UNSENT);
-        let (pages, readers) = (pages.clone(), readers.clone());
-        let guest = Guest { from: from.ip(), pages, readers, events: OnceLock::new() };
+        let (names, pages, readers) = (names.clone(), pages.clone(), readers.clone());
+        let guest = Guest { from: from.ip(), names, pages, readers, events: OnceLock::new() };
         let task = tokio::spawn(serve(stream, guest));
         guests.admit(from.ip(), task.abort_handle());
         // A turn for the others: who has said something is answered long before it is the oldest.
@@ -150,6 +159,7 @@ async fn serve(stream: TcpStream, guest: Guest) {
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
 const TEXT: &str = "text/plain; charset=utf-8";
+const MISDIRECTED: &str = "ask by IP address or as localhost; --metrics-name allows other names\n";
 
 fn reply(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
@@ -168,6 +178,8 @@ fn whole(text: impl Into<Bytes>) -> Body {
 /// Who has connected.
 struct Guest {
     from: IpAddr,
+    /// By which it may ask.
+    names: Names,
     pages: Arc<dyn Pages>,
     /// All who read events.
     readers: Arc<Mutex<Guests>>,
@@ -177,6 +189,9 @@ struct Guest {
 
 impl Guest {
     fn answer(&self, request: &Request<Incoming>) -> Result<Response<Body>, std::fmt::Error> {
+        if !self.names.admit(request.headers()) {
+            return Ok(reply(StatusCode::MISDIRECTED_REQUEST, TEXT, whole(MISDIRECTED)));
+        }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut refused = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, whole("only GET\n"));
             refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));

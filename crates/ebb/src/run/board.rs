@@ -97,7 +97,7 @@ pub struct View {
 }
 
 /// A change of a control, as JSON shows it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     pub at_s: f64,
     pub control: String,

@@ -57,6 +57,9 @@ pub struct Config {
     /// Where to serve this run's own metrics.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub metrics: Option<SocketAddr>,
+    /// Names by which clients may ask for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics_name: Vec<String>,
     /// Socket by which `ebb ctl` orders this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
@@ -214,6 +217,7 @@ impl Default for Config {
             curve: None,
             serve: None,
             metrics: None,
+            metrics_name: Vec::new(),
             control: None,
             ledger: None,
             record: None,
@@ -553,6 +557,7 @@ mod tests {
             all.curve.is_some()
                 && all.serve.is_some()
                 && all.metrics.is_some()
+                && !all.metrics_name.is_empty()
                 && all.control.is_some()
                 && all.ledger.is_some()
                 && all.record.is_some()

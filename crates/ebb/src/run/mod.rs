@@ -1,6 +1,6 @@
 //! `ebb run`: the policies on this server.
 
-mod board;
+pub mod board;
 pub mod config;
 mod control;
 mod desk;
@@ -16,7 +16,7 @@ mod power;
 mod recording;
 mod remarks;
 mod schedule;
-mod sensors;
+pub mod sensors;
 mod served;
 mod share;
 pub mod signals;
@@ -41,6 +41,7 @@ use ebb_policy::{Control, registry};
 
 use crate::exit::usage;
 use crate::metrics::http;
+use crate::out::Journal;
 use crate::rpc::server::Socket;
 use crate::{out, restore};
 use board::Board;
@@ -86,6 +87,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1,
         default_missing_value = "127.0.0.1:9421")]
     metrics: Option<SocketAddr>,
+    /// Name by which clients may ask for them, besides IP addresses and localhost; repeatable.
+    #[arg(long, value_name = "NAME")]
+    metrics_name: Vec<String>,
     /// Unix socket by which `ebb ctl` orders this run; root and its user may use it [default: off;
     /// as a service, run.sock in its RuntimeDirectory].
     #[arg(long, value_name = "PATH")]
@@ -125,6 +129,7 @@ impl RunArgs {
         config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
         config.server_budget = self.server_budget.or(config.server_budget);
         config.metrics = self.metrics.or(config.metrics);
+        config.metrics_name.extend_from_slice(&self.metrics_name);
         config.control = self.control.clone().or(config.control);
         config.ledger = self.ledger.clone().or(config.ledger);
         config.record = self.record.clone().or(config.record);
@@ -213,11 +218,12 @@ fn parking(machine: &Machine, config: &Config) -> Result<()> {
 /// Works until told to end, on whatever the machine has become; acts where there is a supervisor.
 fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Result<()> {
     let mut signals = Signals::watch().context("cannot watch for signals")?;
-    let metrics = config.metrics.map(http::bind).transpose()?;
+    let metrics = config.metrics.map(|at| http::bind(at, &config.metrics_name)).transpose()?;
     let socket = config.control().map(|path| Socket::bind(&path, None));
     let mut socket = socket.transpose()?;
     let board = Board::new();
-    let stream = Stream::default().with(told::Teller::new(args.tell));
+    let journal = Journal::open(args.root.join("run/systemd/journal/socket"));
+    let stream = Stream::default().with(told::Teller::new(args.tell, journal));
     let stream = stream.and_then(|stream| stream.with(board.clone()));
     let stream = stream.and_then(|stream| match config.ledger() {
         Some(file) => stream.with(Keeper::new(file)),

@@ -8,7 +8,7 @@ use ebb_policy::table::{SIGNALS, SignalRow};
 use ebb_policy::{Control, Outcome, Unit};
 use serde::{Deserialize, Serialize};
 
-use super::board::{Change, Noticed, View};
+use super::board::{By, Change, Noticed, Totals, View};
 use super::events::{Ordered, Tick};
 use super::sensors::{self, Sensor};
 use crate::text;
@@ -54,6 +54,9 @@ pub struct Status {
     /// The last changes, the newest last, and how many there were.
     pub changes: Vec<Change>,
     pub decided: u64,
+    /// What was refused since the start.
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
     pub cycles: u64,
     /// How late the last cycle began.
     pub late_s: f64,
@@ -61,7 +64,7 @@ pub struct Status {
 }
 
 /// A control of one part.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     pub control: String,
     /// The part; absent of the server.
@@ -77,6 +80,15 @@ pub struct Setting {
     /// Since when, from the start; absent of what has always been so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_s: Option<f64>,
+}
+
+/// Changes of a control that were refused.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    pub control: String,
+    /// "guard", or "machine" where that or another program did not follow.
+    pub by: String,
+    pub count: u64,
 }
 
 /// Power of one part.
@@ -128,6 +140,7 @@ impl Status {
             notices: view.notices.iter().cloned().collect(),
             changes: view.changes.iter().cloned().collect(),
             decided: view.decided,
+            refusals: refusals(&view.totals),
             cycles: view.totals.cycles,
             late_s: 0.0,
             events_lost: view.totals.lost,
@@ -174,6 +187,15 @@ impl Status {
     }
 }
 
+fn refusals(totals: &Totals) -> Vec<Refusal> {
+    let refusal = |(&(control, by), &count): (&(Control, By), &u64)| Refusal {
+        control: control.row().name.to_owned(),
+        by: by.name().to_owned(),
+        count,
+    };
+    totals.refused.iter().map(refusal).collect()
+}
+
 fn power(view: &View, tick: &Tick, row: &SignalRow, at: usize, watts: f64) -> Power {
     Power {
         signal: row.name.to_owned(),
@@ -200,7 +222,7 @@ fn setting(view: &View, tick: &Tick, control: Control, at: usize) -> Option<Sett
 }
 
 /// A time for people.
-fn ago(seconds: f64) -> String {
+pub fn ago(seconds: f64) -> String {
     let whole = seconds.max(0.0) as u64;
     match (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60) {
         (0, 0, 0, seconds) => format!("{seconds} s"),

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::events::{Begun, Event, Reader, Settings, State, Tick};
 use crate::log::{self, Level};
-use crate::out::{self, Priority};
+use crate::out::{self, Field, Journal, Priority};
 
 /// So many parts are named in a line, or one more; of others it says how many.
 const NAMED: usize = 3;
@@ -35,6 +35,8 @@ enum Shown<'a> {
 /// Says it.
 pub struct Teller {
     tell: Tell,
+    /// Takes lines for people, with fields.
+    journal: Option<Journal>,
     state: State,
     parts: Parts,
     /// Events that this one was told of as lost.
@@ -101,10 +103,22 @@ impl Reader for Teller {
 }
 
 impl Teller {
-    /// Says what `tell` wants.
-    pub fn new(tell: Tell) -> Self {
+    /// Says what `tell` wants, to the journal if there is one.
+    pub fn new(tell: Tell, journal: Option<Journal>) -> Self {
         let nothing = Begun { would: true, ..Begun::default() };
-        Self { tell, state: State::Starting, parts: Parts::new(&nothing), lost: 0 }
+        Self { tell, journal, state: State::Starting, parts: Parts::new(&nothing), lost: 0 }
+    }
+
+    /// Whether the journal has taken a line for people.
+    fn is_taken(&self, priority: Priority, text: &str, fields: &[Field]) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.take(priority, text, fields))
+    }
+
+    /// A line for people.
+    fn line(&self, to: &mut String, priority: Priority, time_s: f64, text: &str, of: &[Field]) {
+        if !self.is_taken(priority, text, of) {
+            let _ = writeln!(to, "{}{time_s:10.1} s  {text}", priority.mark());
+        }
     }
 
     /// What nobody will read of.
@@ -124,10 +138,7 @@ impl Teller {
                     let of = "standard output".to_owned();
                     line(to, &Shown::Notice { time_s, of, text })?;
                 }
-                false => {
-                    let mark = Priority::Warning.mark();
-                    writeln!(to, "{mark}{time_s:10.1} s  {text}")?;
-                }
+                false => self.line(to, Priority::Warning, time_s, text, &[]),
             }
         }
         Ok(())
@@ -147,7 +158,7 @@ impl Teller {
             (true, _) => {}
             (false, true) => entries.iter().try_for_each(|entry| self.json(to, entry))?,
             (false, false) => {
-                entries.chunk_by(are_alike).try_for_each(|alike| self.text(to, alike))?;
+                entries.chunk_by(are_alike).for_each(|alike| self.text(to, alike));
             }
         }
         let notices = tick.notices.iter().filter(|_| log::is_told(Level::Warning));
@@ -156,8 +167,10 @@ impl Teller {
             match self.tell.json {
                 true => line(to, &Shown::Notice { time_s, of, text })?,
                 false => {
-                    let text = format_args!("{time_s:10.1} s  {of}: {text}");
-                    out::tell(Priority::Warning, text);
+                    let told = format!("{of}: {text}");
+                    if !self.is_taken(Priority::Warning, &told, &[("EBB_OF", of)]) {
+                        out::tell(Priority::Warning, format_args!("{time_s:10.1} s  {told}"));
+                    }
                 }
             }
         }
@@ -176,7 +189,10 @@ impl Teller {
             let state = &self.state.to_string();
             match self.tell.json {
                 true => line(to, &Shown::State { time_s, state })?,
-                false => writeln!(to, "{}{time_s:10.1} s  {state}", priority.mark())?,
+                false => {
+                    let field = ("EBB_STATE", self.state.name().to_owned());
+                    self.line(to, priority, time_s, state, &[field]);
+                }
             }
         }
         Ok(())
@@ -201,8 +217,9 @@ impl Teller {
                 line(to, &Shown::Notice { time_s, of: "recall".to_owned(), text })
             }
             (false, false) => {
-                entries.chunk_by(are_alike).try_for_each(|alike| self.text(to, alike))?;
-                Ok(writeln!(to, "{}{time_s:10.1} s  {text}", Priority::Info.mark())?)
+                entries.chunk_by(are_alike).for_each(|alike| self.text(to, alike));
+                self.line(to, Priority::Info, time_s, text, &[]);
+                Ok(())
             }
         }
     }
@@ -213,7 +230,10 @@ impl Teller {
         match self.tell.json {
             _ if !log::is_told(Level::Info) => Ok(()),
             true => line(to, &Shown::Summary { time_s, text }),
-            false => Ok(writeln!(to, "{}{time_s:10.1} s  {text}", Priority::Info.mark())?),
+            false => {
+                self.line(to, Priority::Info, time_s, text, &[]);
+                Ok(())
+            }
         }
     }
 
@@ -227,8 +247,8 @@ impl Teller {
     }
 
     /// For people: what became of several parts alike, in one line.
-    fn text(&self, to: &mut String, alike: &[Entry]) -> Result<()> {
-        let Some(Entry { decision, outcome }) = alike.first() else { return Ok(()) };
+    fn text(&self, to: &mut String, alike: &[Entry]) {
+        let Some(Entry { decision, outcome }) = alike.first() else { return };
         let row = decision.control.row();
         let parts: Vec<_> = alike
             .iter()
@@ -257,11 +277,28 @@ impl Teller {
             (true, Outcome::Changed) => "changed by another program".to_owned(),
             _ => format!("{from} -> {after} ({reason}{refused})"),
         };
-        let mark = match outcome {
+        let priority = match outcome {
             Outcome::Done => Priority::Info,
             Outcome::Refused | Outcome::Changed => Priority::Warning,
         };
-        Ok(writeln!(to, "{}{time_s:10.1} s  {would}{title}{part}: {what}", mark.mark())?)
+        let text = format!("{would}{title}{part}: {what}");
+        self.line(to, priority, time_s, &text, &self.fields(&alike[0], &parts));
+    }
+
+    /// What the journal can be asked for; a value that is absent is *released*.
+    fn fields(&self, entry: &Entry, parts: &[String]) -> Vec<Field> {
+        let Decision { control, from, to, asked, reason, .. } = entry.decision;
+        let values = [("EBB_FROM", from), ("EBB_TO", to), ("EBB_ASKED", asked)];
+        let values = values.into_iter().filter_map(|(name, is)| Some((name, is?.to_string())));
+        let applied = (!self.parts.would).then(|| entry.outcome.name().to_owned());
+        let own = [
+            ("EBB_CONTROL", control.row().name.to_owned()),
+            ("EBB_REASON", reason.to_owned()),
+            ("EBB_POLICY", self.parts.settings.policy.clone()),
+        ];
+        let parts = parts.iter().map(|part| ("EBB_OF", part.clone()));
+        let applied = applied.into_iter().map(|applied| ("EBB_APPLIED", applied));
+        own.into_iter().chain(parts).chain(values).chain(applied).collect()
     }
 }
 

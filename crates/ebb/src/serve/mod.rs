@@ -66,7 +66,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         return out::print(lines.collect::<String>());
     }
     log::set(options.log_level.unwrap_or(log::level()));
-    let metrics = options.metrics.map(http::bind).transpose()?;
+    let metrics = options.metrics.map(|at| http::bind(at, &options.metrics_name));
+    let metrics = metrics.transpose()?;
     let socket = options.control().map(|path| Socket::bind(&path, options.control_group));
     let mut socket = socket.transpose()?;
     let profile = energy::profile(options.power_profile.as_deref())?;

@@ -133,6 +133,11 @@ pub struct Options {
         default_missing_value = "127.0.0.1:9420")]
     pub metrics: Option<SocketAddr>,
 
+    /// Name by which clients may ask for the metrics, besides IP addresses and localhost;
+    /// repeatable.
+    #[arg(long, value_name = "NAME")]
+    pub metrics_name: Vec<String>,
+
     /// Unix socket by which `ebb ctl` changes this server; root and the server's user may use it
     /// [default: off; as a service, serve.sock in its RuntimeDirectory].
     #[arg(long, value_name = "PATH")]
@@ -214,6 +219,7 @@ impl Options {
             buffers: self.buffers.or(file.buffers),
             stall_after: self.stall_after.or(file.stall_after),
             metrics: self.metrics.or(file.metrics),
+            metrics_name: list(self.metrics_name, file.metrics_name),
             control: self.control.or(file.control),
             control_group: self.control_group.or(file.control_group),
             limit: list(self.limit, file.limit),

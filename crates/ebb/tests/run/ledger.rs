@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use serde_json::Value;
@@ -36,6 +37,11 @@ fn a_run_that_ends_has_its_energy_in_the_ledger() {
         let kwh = wall["kwh"][bound].as_f64().unwrap();
         assert!((kwh - 0.412 * hours).abs() < 0.01 * kwh, "{report:#}");
     }
+    let months =
+        json(&["report", "--since", "1 h", "--by", "month", "--ledger", &ledger, "--json"]);
+    valid("report-1", &months);
+    assert_eq!((&months["by"], &months["energy"]), (&"month".into(), &report["energy"]));
+    assert_eq!(months["parts"][0]["of"].as_str().unwrap().len(), "2026-11".len());
     let told = prints(&["report", "--since", "today", "--ledger", &ledger]);
     assert!(told.starts_with("From ") && told.contains(" kWh (measured, "), "{told}");
     let before = prints(&["report", "--since", "3 d", "--until", "2 d", "--ledger", &ledger]);
@@ -75,6 +81,42 @@ fn a_full_disk_costs_the_ledger_and_nothing_else() {
     assert_eq!(output.status.code(), Some(0), "{error}");
     assert!(error.contains(&format!("the ledger {ledger} cannot be written")), "{error}");
     assert_eq!(copy.all(), before);
+}
+
+/// systemd names the file that its journal reads; where it has a socket too, lines have fields.
+#[test]
+fn decisions_have_fields_in_the_journal() {
+    let copy = Copy::new();
+    copy.put("run/systemd/journal/none", "");
+    let socket = copy.folder.path().join("root/run/systemd/journal/socket");
+    let journal = UnixDatagram::bind(&socket).unwrap();
+    journal.set_nonblocking(true).unwrap();
+    let log = fs::File::create(copy.folder.path().join("log")).unwrap();
+    let (device, inode) = (log.metadata().unwrap().dev(), log.metadata().unwrap().ino());
+    let done = Command::new(env!("CARGO_BIN_EXE_ebb"))
+        .args(copy.run(&["--duration", "2 s", "--config", "/dev/null"]))
+        .env("JOURNAL_STREAM", format!("{device}:{inode}"))
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .status();
+    assert!(done.unwrap().success());
+    let (mut data, mut lines) = ([0; 65_536], Vec::new());
+    while let Ok(count) = journal.recv(&mut data) {
+        lines.push(String::from_utf8(data[..count].to_vec()).unwrap());
+    }
+    let has = |fields: &[&str]| {
+        let is = |line: &&String| fields.iter().all(|field| line.lines().any(|is| is == *field));
+        lines.iter().find(is).unwrap_or_else(|| panic!("{fields:?}: {lines:#?}"))
+    };
+    has(&["MESSAGE=observing", "PRIORITY=5", "EBB_STATE=observing", "SYSLOG_IDENTIFIER=ebb"]);
+    let fans = ["EBB_CONTROL=fan_duty", "EBB_OF=fan0", "EBB_OF=fan1", "PRIORITY=6"];
+    let fans = has(&fans);
+    for field in ["MESSAGE=would set ", "EBB_REASON=", "EBB_ASKED=", "EBB_TO=", "EBB_POLICY=eadc"] {
+        assert!(fans.lines().any(|line| line.starts_with(field)), "{field}: {fans}");
+    }
+    assert!(!fans.contains("EBB_APPLIED"), "{fans}");
+    let printed = fs::read_to_string(copy.folder.path().join("log")).unwrap();
+    assert!(!printed.contains("observing") && !printed.contains("would set"), "{printed}");
 }
 
 /// systemd names the file that its journal reads.

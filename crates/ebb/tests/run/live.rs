@@ -21,7 +21,7 @@ impl Reader {
         let mut stream = TcpStream::connect(&run.metrics).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         // Chunks would need taking apart; HTTP/1.0 has none.
-        stream.write_all(b"GET /events HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /events HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
         let mut lines = BufReader::new(stream).lines();
         let head: Vec<_> =
             (&mut lines).map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
@@ -152,7 +152,7 @@ fn a_reader_that_stalls_loses_events_that_are_counted_and_stops_nothing() {
     let run = Run::start(&copy, &["--policy", "eadc", "--config", config.to_str().unwrap()]);
     let mut stalled = TcpStream::connect(&run.metrics).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&stalled, 4096).unwrap();
-    stalled.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    stalled.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut reader = Reader::new(&run);
     reader.next().unwrap();
     let unread = "ebb_run_events_unread_total";

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::Copy;
-use crate::common::{json, prints, valid};
+use crate::common::{fails, json, prints, valid};
 
 /// A run that shows its metrics; ended when dropped.
 pub struct Run {
@@ -45,8 +45,13 @@ impl Run {
     }
 
     pub fn ask(&self, method: &str, path: &str, accept: &str) -> (String, String) {
+        self.ask_by("localhost", method, path, accept)
+    }
+
+    fn ask_by(&self, host: &str, method: &str, path: &str, accept: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.metrics).unwrap();
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n");
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -185,6 +190,24 @@ fn what_is_applied_has_an_outcome() {
     assert_eq!(copy.fan(), "1");
 }
 
+/// A page of another site may have its name stand for this address.
+#[test]
+fn a_name_that_was_not_allowed_is_told_nothing() {
+    let copy = Copy::new();
+    let run = Run::start(&copy, &["--policy", "eadc", "--metrics-name", "storage7.example"]);
+    for path in ["/", "/events", "/metrics", "/status", "/none"] {
+        let (head, body) = run.ask_by("attacker.example:9421", "GET", path, "*/*");
+        assert!(head.starts_with("HTTP/1.1 421 ") && !head.contains("policy"), "{path}: {head}");
+        assert!(body.contains("--metrics-name") && body.lines().count() == 1, "{path}: {body}");
+    }
+    for host in ["storage7.example:9421", &run.metrics] {
+        let (head, _) = run.ask_by(host, "GET", "/status", "*/*");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{host}: {head}");
+    }
+    let (code, error) = fails(&["run", "--metrics", "127.0.0.1:0", "--metrics-name", "a:1"]);
+    assert!(code == 2 && error.contains("without a port"), "{error}");
+}
+
 /// Who asks and never reads the answer, or says nothing, delays no cycle.
 #[test]
 fn scrapers_that_do_not_read_delay_nothing() {
@@ -192,7 +215,7 @@ fn scrapers_that_do_not_read_delay_nothing() {
     let run = Run::start(&copy, &["--policy", "eadc"]);
     let mut silent: Vec<_> = (0..40).map(|_| TcpStream::connect(&run.metrics).unwrap()).collect();
     for stream in silent.iter_mut().step_by(2) {
-        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
     let before = cycles(&run.until(|samples| cycles(samples) > 0.0));
     let samples = run.until(|samples| cycles(samples) > before + 3.0);
