@@ -1,6 +1,7 @@
 //! `ebb ctl` with `ebb serve`, as whole commands: what it changes is seen by server and hosts.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -28,10 +29,16 @@ struct Bench {
 
 impl Bench {
     fn start(more: &[&str]) -> Self {
+        Self::under("true", more)
+    }
+
+    /// Under the shell's `limit`.
+    fn under(limit: &str, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = path(folder.path(), "serve.sock");
         let fixed = ["--control", &socket, "--scheduler", "interrupt"];
-        Self { serve: Serve::start(&[&fixed[..], more].concat()), folder, socket }
+        let serve = Serve::start_with(Some(limit), &[&fixed[..], more].concat());
+        Self { serve, folder, socket }
     }
 
     /// What `ebb ctl` prints, as JSON that is as its schema says.
@@ -129,7 +136,7 @@ fn namespaces_come_grow_and_go_under_a_host() {
         (&["namespace", "resize", "1", "8193 B"], "does not shrink"),
         (&["namespace", "add", "ram:1MiB", "--id", "7"], "7 is there"),
         (&["namespace", "add", "ram:1MiB", "--id", "33"], "number of namespaces"),
-        (&["namespace", "add", "modelled:1MiB"], "from the start only"),
+        (&["namespace", "add", "modelled:1MiB,drive=floppy"], "no drive 'floppy'"),
         (&["namespace", "add", "rom:1MiB"], "must start with a kind"),
         (&["namespace", "add", "file:/nowhere/disk.img"], "cannot find it"),
     ] {
@@ -138,6 +145,129 @@ fn namespaces_come_grow_and_go_under_a_host() {
         assert_eq!(code, if word == "cannot find it" { 1 } else { 2 }, "{args:?}: {error}");
     }
     assert_eq!(host.namespaces().unwrap(), [1, 7], "and nothing has changed");
+    bench.serve.end();
+}
+
+/// The power state of a drive, wherever a server shows it; `None` where there is no drive.
+fn power_state(bench: &Bench, id: u32) -> Option<u64> {
+    let status = bench.ctl(&["status"]);
+    let mut drives = status["drives"].as_array().unwrap().iter();
+    let drive = drives.find(|drive| drive["namespace"] == id);
+    let state = drive.map(|drive| {
+        assert!(drive["power_modelled_w"].as_f64().unwrap() > 0.0, "{drive}");
+        assert!(drive["energy_modelled_j"].as_f64().unwrap() > 0.0, "{drive}");
+        drive["power_state"].as_u64().unwrap()
+    });
+    let labels = format!("{{namespace=\"{id}\",drive=\"pm1743\",source=\"modelled\"}}");
+    let (_, metrics) = bench.serve.get("/metrics");
+    let row = |name: &str| {
+        let name = format!("ebb_drive_{name}{labels} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok())
+    };
+    assert_eq!(row("power_state"), state.map(|state| state as f64), "{metrics}");
+    assert_eq!(row("energy_joules_total").is_some(), state.is_some(), "{metrics}");
+    state
+}
+
+/// One that comes later is as one that was there from the start.
+#[test]
+fn modelled_drives_come_grow_and_go_with_their_power() {
+    let bench = Bench::start(&[]);
+    let mut host = bench.connect(HOST);
+    let states = |host: &mut Controller| host.identify_controller().unwrap()[263];
+    let (state, deepest) = (2, 4);
+    assert_eq!((states(&mut host), power_state(&bench, 5)), (0, None));
+    assert!(host.set_feature(state, 1).is_err());
+    bench.done(&["namespace", "add", "modelled:4MiB", "--id", "5"]);
+    // Of a host that is there, and of one that comes.
+    for host in [&mut host, &mut bench.connect(OTHER)] {
+        assert_eq!(states(host), deepest);
+    }
+    assert_eq!(power_state(&bench, 5), Some(0));
+    bench.serve.verify(5);
+    host.set_feature(state, 2).unwrap();
+    assert_eq!(power_state(&bench, 5), Some(2));
+    // The state is the controller's: another drive gets it too.
+    bench.done(&["namespace", "add", "modelled:1MiB,drive=pm1743,lazy"]);
+    assert_eq!(power_state(&bench, 2), Some(2));
+    bench.done(&["namespace", "resize", "2", "2MiB"]);
+    assert_eq!(host.namespace(2).unwrap().blocks, 512);
+    bench.serve.verify(2);
+    let (code, error) = bench.fails(&["namespace", "add", "modelled:1MiB,drive=samsung-980-pro"]);
+    assert!(code == 2 && error.contains("different power states"), "{error}");
+    let file = bench.path("serve.toml");
+    bench.done(&["save", &file]);
+    bench.done(&["namespace", "remove", "2"]);
+    assert_eq!((power_state(&bench, 2), power_state(&bench, 5)), (None, Some(2)));
+    bench.done(&["namespace", "remove", "5"]);
+    assert_eq!((states(&mut host), power_state(&bench, 5)), (0, None));
+    assert!(host.set_feature(state, 1).is_err());
+    bench.done(&["namespace", "add", "modelled:1MiB,drive=samsung-980-pro"]);
+    host.shut_down().unwrap();
+    let (socket, folder) = (bench.socket.clone(), bench.folder);
+    bench.serve.end();
+    let again = Bench { serve: Serve::of_file(&file), folder, socket };
+    let list = again.ctl(&["namespace", "list"]);
+    let row = |at: usize| (list["namespaces"][at]["id"].clone(), &list["namespaces"][at]["device"]);
+    assert_eq!(row(1), (json!(2), &json!("modelled:2MiB,drive=pm1743,lazy")));
+    assert_eq!(row(2), (json!(5), &json!("modelled:4MiB")));
+    assert_eq!(states(&mut again.connect(HOST)), deepest);
+    assert_eq!((power_state(&again, 2), power_state(&again, 5)), (Some(0), Some(0)));
+    again.serve.verify(5);
+}
+
+/// As many connections as were promised find a descriptor, whatever is added.
+#[test]
+fn namespaces_that_come_leave_descriptors_for_connections() {
+    let bench = Bench::under("ulimit -n 400", &["--threads", "8"]);
+    let limit = bench.serve.status()["connections"]["limit"].as_u64().unwrap();
+    let add = ["namespace", "add", "modelled:1MiB,lazy"];
+    let refused = (0..31).find_map(|_| {
+        let output = ebb(&[&["ctl", "--socket", &bench.socket], &add[..]].concat());
+        (!output.status.success()).then(|| String::from_utf8(output.stderr).unwrap())
+    });
+    // Where the limit can be raised, nothing is.
+    assert!(refused.is_none_or(|error| error.contains("LimitNOFILE=")));
+    let held: Vec<_> =
+        (0..limit).map(|_| TcpStream::connect(&bench.serve.address).unwrap()).collect();
+    while bench.serve.status()["connections"]["open"] != limit {}
+    bench.serve.load("randread");
+    drop(held);
+}
+
+/// All that was sent is answered, by the drive or with a refusal.
+#[test]
+fn a_modelled_drive_goes_under_load() {
+    let bench = Bench::start(&["--namespace", "modelled:4MiB"]);
+    let mut host = bench.connect(HOST);
+    let mut queue = queue(&mut host);
+    let loaded = std::thread::spawn(move || {
+        let (mut done, mut sent, mut refused) = (Vec::new(), 0, 0);
+        while refused == 0 || queue.outstanding() > 0 {
+            while refused == 0 && queue.room() > 0 {
+                let (op, from) = (Op::Write { durable: false }, Instant::now());
+                let (lba, buffer) = (sent % 1024, vec![1; 4096]);
+                queue
+                    .submit(Request { op, nsid: 2, lba, blocks: 1, buffer, tag: 0, from })
+                    .unwrap();
+                sent += 1;
+            }
+            queue.flush().unwrap();
+            queue.wait(LONG).unwrap();
+            queue.poll(&mut done).unwrap();
+            for one in done.drain(..) {
+                assert!([Status::SUCCESS, Status::INVALID_NAMESPACE].contains(&one.status));
+                refused += u64::from(!one.status.is_success());
+            }
+        }
+        sent
+    });
+    while bench.serve.status()["namespaces"][1]["work"]["write"]["commands"] == 0 {}
+    let said = bench.done(&["namespace", "remove", "2"]);
+    assert!(said.contains("is closed"), "{said}");
+    assert!(loaded.join().unwrap() > 0);
+    assert_eq!(power_state(&bench, 2), None);
+    bench.serve.load("randread");
     bench.serve.end();
 }
 

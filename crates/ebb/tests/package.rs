@@ -55,6 +55,22 @@ fn contents(made: &Path) -> BTreeMap<String, PathBuf> {
     all
 }
 
+/// By the rating of systemd, 0.0 to 10.0, with whatever version is here.
+#[test]
+fn the_unit_of_the_data_plane_stays_hardened() {
+    let unit = root().join("packaging/systemd/ebb-serve.service");
+    let fixed = ["security", "--offline=true", "--threshold=30", "--no-pager"];
+    let rated = Command::new("systemd-analyze").args(fixed).arg(unit).output();
+    match rated {
+        // Without, and before systemd 250, nobody rates it.
+        Ok(output) if !output.stdout.is_empty() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("Overall exposure"), "{text}");
+        }
+        _ => println!("skipped: no systemd-analyze that rates units"),
+    }
+}
+
 #[test]
 fn it_holds_all_that_the_units_and_scripts_name() {
     let made = tempfile::tempdir().unwrap();

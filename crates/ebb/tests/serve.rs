@@ -85,6 +85,14 @@ impl Serve {
         json(&[&fixed[..], &what].concat());
     }
 
+    /// Fills a namespace, reads and writes it, and compares all of it.
+    pub fn verify(&self, namespace: u32) {
+        let namespace = namespace.to_string();
+        let fixed = ["load", "--connect", &self.address, "--wait", "--duration", "300 ms"];
+        let what = ["--rw", "randrw", "--fill", "--verify", "--namespace", &namespace, "--json"];
+        json(&[&fixed[..], &what].concat());
+    }
+
     /// Ends it in order.
     pub fn end(mut self) {
         let id = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();

@@ -57,7 +57,10 @@ pub struct PowerState {
 
 /// Power management (features 02h and 23h) of what the subsystem stands on.
 pub trait PowerControl: Send + Sync {
-    /// Goes to power state `state`, which exists.
+    /// The power states, at most [`MAX_POWER_STATES`], from the one with the most power down; none
+    /// for a single one that is not described. They may change as namespaces come and go.
+    fn states(&self) -> Vec<PowerState>;
+    /// Goes to power state `state`, one of them.
     ///
     /// # Errors
     /// The status to answer the host with.
@@ -117,9 +120,7 @@ pub struct Config {
     pub in_capsule: u32,
     /// Where it listens, for the discovery log.
     pub ports: Vec<Port>,
-    /// From the one with the most power down; none for a single one that is not described.
-    pub power_states: Vec<PowerState>,
-    /// Sets them; must be there if there is more than one.
+    /// Its power states, and what sets them.
     pub power: Option<Arc<dyn PowerControl>>,
     /// Tells how it is.
     pub health: Option<Arc<dyn Health>>,
@@ -145,7 +146,6 @@ impl Config {
             max_transfer: 128 << 10,
             in_capsule: 8 << 10,
             ports: Vec::new(),
-            power_states: Vec::new(),
             power: None,
             health: None,
         }
@@ -189,17 +189,13 @@ pub enum ConfigError {
     /// Two namespaces that hosts could not tell apart.
     #[error("namespaces {0} and {1} have the same {2}; each needs its own")]
     Double(u32, u32, &'static str),
-    /// Power states that nothing sets.
-    #[error("{0} power states but nothing to set them with; give one state or a power control")]
-    NoPowerControl(usize),
     /// The thread that checks keys does not start.
     #[error("cannot start the thread that authenticates hosts: {0}; raise the thread limit")]
     Helper(String),
 }
 
 impl Config {
-    /// Checks everything but the namespaces and the power states, which come last as devices take
-    /// time to open.
+    /// Checks everything but the namespaces, which come last as devices take time to open.
     ///
     /// # Errors
     /// The first thing that is not right.
@@ -223,9 +219,6 @@ impl Config {
         for (index, one) in self.namespaces.iter().enumerate() {
             one.check(&self.namespaces[..index])?;
         }
-        if self.power_states.len() > 1 && self.power.is_none() {
-            return Err(ConfigError::NoPowerControl(self.power_states.len()));
-        }
         Ok(self)
     }
 
@@ -233,7 +226,7 @@ impl Config {
         let transfer = self.max_transfer;
         let controllers = self.max_controllers;
         let capsule = self.in_capsule;
-        let states = self.power_states.len();
+        let states = self.power_states().len();
         let checks = [
             (
                 "the number of controllers",
@@ -274,6 +267,11 @@ impl Config {
         })
     }
 
+    /// The power states there are now.
+    pub(super) fn power_states(&self) -> Vec<PowerState> {
+        self.power.as_ref().map(|power| power.states()).unwrap_or_default()
+    }
+
     /// What sets a power limit, if anything does.
     pub(super) fn limiter(&self) -> Option<&dyn PowerControl> {
         self.power.as_deref().filter(|power| power.takes_limit())
@@ -281,7 +279,7 @@ impl Config {
 
     /// The lowest power limit that leaves an operational state.
     pub(super) fn least_limit(&self) -> Option<Watts> {
-        let states = self.power_states.iter().filter(|state| state.is_operational);
+        let states = self.power_states().into_iter().filter(|state| state.is_operational);
         states.map(|state| state.max_power).reduce(Watts::min)
     }
 

@@ -235,7 +235,7 @@ impl AdminQueue {
     fn set_power_state(&mut self, value: u32) -> Result<(), Status> {
         let config = &self.subsystem.config;
         let state = (value & 0x1f) as u8;
-        if usize::from(state) >= config.power_states.len().max(1) {
+        if usize::from(state) >= config.power_states().len().max(1) {
             return Err(Status::INVALID_FIELD);
         }
         if let Some(power) = &config.power {
@@ -280,8 +280,8 @@ impl AdminQueue {
     }
 
     fn limit(&self, limit: &mut PowerLimit, power: Option<Watts>, value: u32) {
-        if let Some(limiter) = self.subsystem.config.limiter() {
-            limiter.limit(power);
+        if let Some(plant) = &self.subsystem.config.power {
+            plant.limit(power);
         }
         *limit = PowerLimit { value, by: self.power_key() };
     }

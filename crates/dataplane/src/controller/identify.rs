@@ -6,7 +6,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::association::ERROR_ENTRIES;
 use super::events::{ANA_CHANGED, DISCOVERY_CHANGED, MAX_HELD, NAMESPACES_CHANGED};
 use super::io::limits;
-use super::{AdminQueue, AnaState, Direction, Namespace, PowerState};
+use super::{AdminQueue, AnaState, Direction, MAX_POWER_STATES, Namespace, PowerState};
 use crate::wire::fabrics::DISCOVERY_NQN;
 use crate::wire::identify::{
     self, Controller, Independent, PowerDescriptor, SIZE, cns, descriptor, padded, terminated,
@@ -148,12 +148,13 @@ impl AdminQueue {
 
     fn io_controller(&self) -> Controller {
         let config = &self.subsystem.config;
-        let mut power = [PowerDescriptor::new_zeroed(); 32];
-        for (descriptor, state) in power.iter_mut().zip(&config.power_states) {
+        let mut power = [PowerDescriptor::new_zeroed(); MAX_POWER_STATES];
+        let states = config.power_states();
+        for (descriptor, state) in power.iter_mut().zip(&states) {
             *descriptor = power_descriptor(state);
         }
         let namespaces = self.subsystem.spaces.most().into();
-        let states = AnaState::ALL.map(|state| 1 << (state as u8).min(5) >> 1);
+        let ana = AnaState::ALL.map(|state| 1 << (state as u8).min(5) >> 1);
         Controller {
             kind: 1,
             // Ports may come later.
@@ -163,9 +164,9 @@ impl AdminQueue {
             abort_limit: 3,
             firmware_slots: 1 | 1 << 1,
             log_attributes: 1 << 1 | 1 << 2 | 1 << 5,
-            power_states: config.power_states.len().max(1) as u8 - 1,
+            power_states: states.len().clamp(1, MAX_POWER_STATES) as u8 - 1,
             ana_transition: ANA_TRANSITION,
-            ana: states.into_iter().fold(ANA_FIXED, |all, state| all | state),
+            ana: ana.into_iter().fold(ANA_FIXED, |all, state| all | state),
             largest_group: namespaces,
             groups: namespaces,
             submission_entry: 0x66,

@@ -178,9 +178,7 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// When it cannot be of that size.
     fn grow(&self, _bytes: u64) -> Result<(), Error> {
-        let what =
-            "cannot be resized while it is served; ram: and file: can, others need a restart";
-        Err(Error::unfit("the device", what))
+        Err(Error::unfit("the device", "keeps its size; add another namespace"))
     }
 
     /// Opens a way to it for one lightweight thread.

@@ -24,6 +24,22 @@ fn null_reads_zeros_and_takes_writes() {
 }
 
 #[test]
+fn null_grows_under_open_channels_and_an_array_keeps_its_size() {
+    let device = open(&"null:1MiB".parse::<Spec>().unwrap()).unwrap();
+    let mut client = Client::new(&*device);
+    let mut last = || client.run(client.io(Op::Read { durable: false }, 511, 1)).status;
+    assert_eq!(last(), Status::LBA_OUT_OF_RANGE);
+    device.grow(2 << 20).unwrap();
+    assert_eq!((last(), device.geometry().bytes()), (Status::SUCCESS, 2 << 20));
+    for bytes in [1 << 20, (2 << 20) + 1] {
+        assert!(device.grow(bytes).is_err());
+    }
+    let array = "raid5:ram:64MiB,ram:64MiB,ram:64MiB,create,lazy".parse::<Spec>().unwrap();
+    let error = open(&array).unwrap().grow(1 << 40).unwrap_err().to_string();
+    assert!(error.contains("add another namespace"), "{error}");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_and_the_buffer_comes_back() {
     for spec in ["null:1MiB", "ram:1MiB"] {
         let device = open(&spec.parse::<Spec>().unwrap()).unwrap();

@@ -107,8 +107,8 @@ enum Namespace {
     List,
     /// Add a namespace; hosts find it by themselves.
     Add {
-        /// As for `ebb serve --namespace`: null:SIZE, ram:SIZE, file:PATH or
-        /// raid5:PATH,PATH,PATH, with options.
+        /// As for `ebb serve --namespace`: null:SIZE, ram:SIZE, file:PATH, raid5:PATH,PATH,PATH or
+        /// modelled:SIZE, with options.
         #[arg(value_name = "KIND:...")]
         device: String,
         /// Its number [default: the lowest that is free].
@@ -122,7 +122,7 @@ enum Namespace {
         #[arg(value_name = "NUMBER")]
         id: u32,
     },
-    /// Let a namespace of memory or a file grow; none shrinks, as data would be lost.
+    /// Let a namespace grow, of any kind but raid5; none shrinks, as data would be lost.
     Resize {
         /// Its number.
         #[arg(value_name = "NUMBER")]

@@ -8,20 +8,20 @@ use ebb_dataplane::device::{self, Device, Spec};
 use ebb_policy::units::Bytes;
 use uuid::Uuid;
 
-use super::modelled::{self, Modelled};
+use super::modelled::{self, Drives, Modelled};
 use crate::exit::usage;
 use crate::progress::Progress;
-
-/// Namespaces that are modelled drives, with their numbers.
-pub type ModelledDrives = Vec<(u32, Arc<Modelled>)>;
 
 /// What the texts after `--namespace` stand for.
 pub struct Devices {
     /// Numbered from 1.
     pub namespaces: Vec<Namespace>,
     /// Those of them that are modelled drives.
-    pub modelled: ModelledDrives,
+    pub drives: Arc<Drives>,
 }
+
+/// A device, and the modelled drive that it is, if it is one.
+type Opened = (Arc<dyn Device>, Option<Arc<Modelled>>);
 
 /// A text that was understood.
 enum Kind {
@@ -44,6 +44,17 @@ impl Kind {
             Self::Real(spec) => spec.memory(),
             Self::Modelled(parts) => parts.memory.memory(),
         }
+    }
+
+    /// Opens it, calling `taken` with the memory it has taken.
+    fn open(self, taken: &(dyn Fn(u64) + Sync)) -> Result<Opened, device::Error> {
+        Ok(match self {
+            Self::Real(spec) => (device::open_watched(&spec, taken)?, None),
+            Self::Modelled(parts) => {
+                let drive = Arc::new(Modelled::open(*parts, taken)?);
+                (drive.clone(), Some(drive))
+            }
+        })
     }
 }
 
@@ -100,20 +111,14 @@ impl<'a> Plan<'a> {
     /// Opens a device for each text; shows on a terminal how far taking memory is.
     ///
     /// # Errors
-    /// When one cannot be opened.
+    /// When one cannot be opened, or modelled drives differ in what one controller has once.
     pub fn open(self, progress: &Progress) -> anyhow::Result<Devices> {
         let bar = progress.bar("taking memory", Some(self.memory()));
         let taken = |bytes| bar.inc(bytes);
-        let mut devices = Devices { namespaces: Vec::new(), modelled: Vec::new() };
+        let mut devices = Devices { namespaces: Vec::new(), drives: Arc::default() };
         for (kind, (id, text)) in self.kinds.into_iter().zip(self.texts) {
-            let device: Arc<dyn Device> = match kind {
-                Kind::Real(spec) => device::open_watched(&spec, &taken)?,
-                Kind::Modelled(parts) => {
-                    let drive = Arc::new(Modelled::open(*parts, &taken)?);
-                    devices.modelled.push((id, drive.clone()));
-                    drive
-                }
-            };
+            let (device, drive) = kind.open(&taken)?;
+            drive.map_or(Ok(()), |drive| devices.drives.add(id, drive))?;
             devices.namespaces.push(namespace(text, id, device));
         }
         bar.finish_and_clear();
@@ -128,28 +133,25 @@ fn namespace(text: &str, id: u32, device: Arc<dyn Device>) -> Namespace {
     Namespace { id, device, uuid: *uuid.as_bytes(), nguid, read_only: false }
 }
 
-/// Opens a namespace of a server at work.
+/// Opens a namespace of a server at work, and the modelled drive that it is, if it is one.
 ///
 /// # Errors
-/// When the text is not right, or its device cannot be opened or only served from the start.
-pub fn open(text: &str, id: u32) -> anyhow::Result<Namespace> {
-    let Kind::Real(spec) = Kind::parse(text)? else {
-        return Err(usage(
-            "a modelled drive is served from the start only: hosts read its power states once; \
-             add it to the configuration and restart",
-        ));
-    };
-    Ok(namespace(text, id, device::open(&spec)?))
+/// When the text is not right, or its device cannot be opened.
+pub fn open(text: &str, id: u32) -> anyhow::Result<(Namespace, Option<Arc<Modelled>>)> {
+    let (device, drive) = Kind::parse(text)?.open(&|_| {})?;
+    Ok((namespace(text, id, device), drive))
 }
 
 /// The text of a namespace that has grown to so many `bytes`.
 pub fn resized(text: &str, bytes: u64) -> String {
     let size = Bytes(bytes).to_string().replace(' ', "");
     match text.split_once(':') {
-        Some(("ram" | "null", rest)) => {
-            let options =
-                rest.split_once(',').map_or(String::new(), |(_, rest)| format!(",{rest}"));
-            format!("{}:{size}{options}", text.split(':').next().unwrap_or_default())
+        Some((kind @ ("ram" | "null" | "modelled"), rest)) => {
+            let mut parts: Vec<_> = rest.split(',').collect();
+            // Of a modelled drive, its name may stand before.
+            let stands = parts.iter_mut().find(|part| !part.starts_with("drive="));
+            stands.into_iter().for_each(|part| *part = &size);
+            format!("{kind}:{}", parts.join(","))
         }
         _ => {
             let option = |part: &str| match part.starts_with("size=") {
@@ -227,6 +229,8 @@ mod tests {
         }
         assert_eq!(resized("ram:1MiB,lazy", 3 << 20), "ram:3MiB,lazy");
         assert_eq!(resized("ram:1MiB", 1000), "ram:1000B");
+        assert_eq!(resized("modelled:1MiB,drive=x", 3 << 20), "modelled:3MiB,drive=x");
+        assert_eq!(resized("modelled:drive=x,1MiB,lazy", 3 << 20), "modelled:drive=x,3MiB,lazy");
         assert_eq!(resized("file:/a,create,size=1MiB", 5 << 10), "file:/a,create,size=5KiB");
         assert_eq!(resized("file:/a", 5 << 10), "file:/a");
         assert_eq!(

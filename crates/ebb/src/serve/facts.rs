@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ebb_dataplane::controller::{Namespace, Subsystem};
 use ebb_dataplane::transport::{Counters, Service};
 
-use super::devices::ModelledDrives;
+use super::modelled::Drives;
 
 /// A group from outside.
 pub struct GroupView {
@@ -26,7 +26,7 @@ pub struct Facts {
     pub refused: Arc<AtomicU64>,
     pub groups: Vec<GroupView>,
     /// Namespaces that are modelled drives.
-    pub drives: ModelledDrives,
+    pub drives: Arc<Drives>,
     pub told: Mutex<Told>,
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use ebb_dataplane::controller::{Config, Port, Subsystem};
+use ebb_dataplane::controller::{Port, Subsystem};
 use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, probe, topology};
 use ebb_dataplane::tls::Security;
 use ebb_dataplane::transport::{Doors, Fleet, Group, Limits, Listener, Places, Removed, Steward};
@@ -40,9 +40,9 @@ use crate::rpc::server::Socket;
 
 use access::Vault;
 use control::Control;
-use devices::{Devices, ModelledDrives};
 use energy::{Model, Rapl};
 use facts::{Facts, GroupView, Told};
+use modelled::Drives;
 use resources::Audit;
 use status::Observer;
 
@@ -147,15 +147,17 @@ impl Server {
             has_control: options.control().is_some(),
         };
         let mut audit = Audit::begin(&needs)?;
-        let (subsystem, drives) = subsystem(config, plan.open(progress)?)?;
+        let devices = plan.open(progress)?;
+        config.namespaces = devices.namespaces;
+        config.power = Some(devices.drives.clone());
+        let subsystem = Subsystem::new(config).map_err(|error| usage(limits::named(&error)))?;
         let of_groups = threads as u64 * files_of_group(&subsystem, limits)?;
         let asked = options.max_connections.is_some();
         limits.connections = audit.connections(&needs, of_groups, limits.connections, asked)?;
-        let Target { tasks, mut facts, doors, stewards } =
-            target(options, limits, &subsystem, threads)?;
+        let Target { tasks, facts, doors, stewards } =
+            target(options, limits, &subsystem, devices.drives, threads)?;
         let warning = access::warning(options, &subsystem.ports());
         facts.tell(|told| *told = Told { scheduler: scheduler.name().to_owned(), warning });
-        facts.drives = drives;
         control::begin(options, &subsystem)?;
         let facts = Arc::new(facts);
         let runtime = Runtime::start(reactor::Config::new(cpus, scheduler), tasks)?;
@@ -241,21 +243,6 @@ fn scheduler(options: &Options, machine: &Machine) -> anyhow::Result<Box<dyn Sch
     scheduling::by_name(name, machine).map_err(|error| usage(error.to_string()))
 }
 
-/// The subsystem, and those of its namespaces that are modelled drives.
-fn subsystem(
-    mut config: Config,
-    devices: Devices,
-) -> anyhow::Result<(Arc<Subsystem>, ModelledDrives)> {
-    config.namespaces = devices.namespaces;
-    let drives: Vec<_> = devices.modelled.iter().map(|(_, drive)| drive.clone()).collect();
-    if let Some((power, states)) = modelled::Power::of(&drives)? {
-        config.power_states = states;
-        config.power = Some(power);
-    }
-    let subsystem = Subsystem::new(config).map_err(|error| usage(limits::named(&error)))?;
-    Ok((subsystem, devices.modelled))
-}
-
 /// Descriptors that a group opens, counted on one.
 fn files_of_group(subsystem: &Arc<Subsystem>, limits: Limits) -> anyhow::Result<u64> {
     let before = resources::open_files()?;
@@ -285,6 +272,7 @@ fn target(
     options: &Options,
     limits: Limits,
     subsystem: &Arc<Subsystem>,
+    drives: Arc<Drives>,
     threads: usize,
 ) -> anyhow::Result<Target> {
     let places = Arc::new(Places::new(limits.connections, threads));
@@ -305,7 +293,7 @@ fn target(
         connections_limit: limits.connections,
         refused,
         groups: groups.iter().map(view).collect(),
-        drives: Vec::new(),
+        drives,
         told: Default::default(),
     };
     let stewards = groups.iter().map(Group::steward).collect();

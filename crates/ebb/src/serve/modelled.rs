@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -39,11 +38,13 @@ pub struct Modelled {
 pub struct Reading {
     /// The drive's name.
     pub drive: String,
+    /// When it started; no other drive of its number did then.
+    pub start: Instant,
     /// Its power state.
     pub power_state: u8,
     /// The power limit set, if one is.
     pub power_limit: Option<Watts>,
-    /// Energy since the start, in joules.
+    /// Energy since it started, in joules.
     pub joules: f64,
 }
 
@@ -51,8 +52,6 @@ pub struct Reading {
 struct Model {
     start: Instant,
     drive: Mutex<Drive>,
-    /// The power limit set, in bits of its watts; zero for none.
-    limit: AtomicU64,
 }
 
 impl Model {
@@ -61,6 +60,14 @@ impl Model {
     }
     fn drive(&self) -> MutexGuard<'_, Drive> {
         self.drive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn set_power_state(&self, state: u8) {
+        let now = self.now();
+        self.drive().set_power_state(now, state);
+    }
+    fn set_power_limit(&self, limit: Option<Watts>) {
+        let now = self.now();
+        self.drive().set_power_limit(now, limit);
     }
 }
 
@@ -102,19 +109,20 @@ impl Modelled {
         let Parts { memory, profile } = parts;
         let memory = device::open_watched(&memory, taken)?;
         let drive = Mutex::new(Drive::new(&profile, SEED));
-        let model = Model { start: Instant::now(), drive, limit: AtomicU64::default() };
+        let model = Model { start: Instant::now(), drive };
         Ok(Self { memory, model: Arc::new(model), profile })
     }
 
-    /// The drive's name, its power state and limit, and the joules it has drawn since the start:
-    /// **modelled**.
-    pub fn reading(&self) -> Reading {
+    fn reading(&self, limit: Option<Watts>) -> Reading {
         let now = self.model.now();
         let mut drive = self.model.drive();
-        let (power_state, joules) = (drive.power_state(), drive.energy(now).0);
-        let limit = Watts(f64::from_bits(self.model.limit.load(Ordering::Relaxed)));
-        let power_limit = (limit > Watts(0.0)).then_some(limit);
-        Reading { drive: self.profile.name.clone(), power_state, power_limit, joules }
+        Reading {
+            drive: self.profile.name.clone(),
+            start: self.model.start,
+            power_state: drive.power_state(),
+            power_limit: limit.filter(|_| self.profile.power_limit),
+            joules: drive.energy(now).0,
+        }
     }
 
     /// The drive's power states, as Identify Controller describes them.
@@ -150,6 +158,10 @@ fn profile(name: &str) -> Result<DriveProfile, String> {
 impl Device for Modelled {
     fn geometry(&self) -> Geometry {
         self.memory.geometry()
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), device::Error> {
+        self.memory.grow(bytes)
     }
 
     fn describe(&self) -> String {
@@ -246,64 +258,91 @@ impl Channel for ModelledChannel {
     }
 }
 
-/// Sets the power state and the power limit of all modelled drives of a subsystem.
-pub struct Power {
-    drives: Vec<Arc<Model>>,
-    first: Arc<Model>,
-    takes_limit: bool,
+/// The modelled drives of a subsystem by their namespaces, with one power state and one power limit
+/// for all, as a controller has one of each.
+#[derive(Default)]
+pub struct Drives(Mutex<Together>);
+
+#[derive(Default)]
+struct Together {
+    drives: BTreeMap<u32, Arc<Modelled>>,
+    /// The power limit set, of drives that take one.
+    limit: Option<Watts>,
 }
 
-impl Power {
-    /// For the first modelled drive's states, which all have; `None` without one.
-    ///
-    /// # Errors
-    /// When the drives are of kinds with different states, or only some take a power limit: a
-    /// controller has one set of them.
-    pub fn of(drives: &[Arc<Modelled>]) -> anyhow::Result<Option<(Arc<Self>, Vec<PowerState>)>> {
-        let Some(first) = drives.first() else { return Ok(None) };
-        let states = first.power_states();
-        let takes_limit = first.profile.power_limit;
-        let differs = |drive: &&Arc<Modelled>| {
-            drive.power_states() != states || drive.profile.power_limit != takes_limit
-        };
-        if let Some(other) = drives.iter().find(differs) {
-            let (one, other) = (&first.profile.name, &other.profile.name);
-            return Err(usage(format!(
-                "modelled drives {one} and {other} have different power states or limits, and a \
-                 controller has one set; serve them by two processes"
-            )));
-        }
-        let models = drives.iter().map(|drive| drive.model.clone()).collect();
-        let power = Self { drives: models, first: first.model.clone(), takes_limit };
-        Ok(Some((Arc::new(power), states)))
+impl Together {
+    fn first(&self) -> Option<&Arc<Modelled>> {
+        self.drives.values().next()
     }
 }
 
-impl PowerControl for Power {
-    fn set(&self, state: u8) -> Result<(), Status> {
-        for model in &self.drives {
-            let now = model.now();
-            model.drive().set_power_state(now, state);
+impl Drives {
+    fn lock(&self) -> MutexGuard<'_, Together> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a drive, which gets the power state and the limit of those there are.
+    ///
+    /// # Errors
+    /// When its power states differ from theirs, or only some take a power limit.
+    pub fn add(&self, id: u32, drive: Arc<Modelled>) -> anyhow::Result<()> {
+        let mut all = self.lock();
+        if let Some(first) = all.first() {
+            let takes_limit = drive.profile.power_limit;
+            if drive.power_states() != first.power_states()
+                || takes_limit != first.profile.power_limit
+            {
+                let (one, other) = (&first.profile.name, &drive.profile.name);
+                return Err(usage(format!(
+                    "modelled drives {one} and {other} have different power states or limits, and \
+                     a controller has one set; serve them by two processes"
+                )));
+            }
+            drive.model.set_power_state(first.model.drive().power_state());
         }
+        if drive.profile.power_limit {
+            drive.model.set_power_limit(all.limit);
+        }
+        all.drives.insert(id, drive);
+        Ok(())
+    }
+
+    /// Takes out the drive of a namespace, if it is one.
+    pub fn remove(&self, id: u32) {
+        self.lock().drives.remove(&id);
+    }
+
+    /// What each drive shows now: **modelled**.
+    pub fn readings(&self) -> BTreeMap<u32, Reading> {
+        let all = self.lock();
+        all.drives.iter().map(|(id, drive)| (*id, drive.reading(all.limit))).collect()
+    }
+}
+
+impl PowerControl for Drives {
+    fn states(&self) -> Vec<PowerState> {
+        self.lock().first().map(|drive| drive.power_states()).unwrap_or_default()
+    }
+
+    fn set(&self, state: u8) -> Result<(), Status> {
+        self.lock().drives.values().for_each(|drive| drive.model.set_power_state(state));
         Ok(())
     }
 
     fn get(&self) -> u8 {
         // I/O takes a drive out of a non-operational state, so the drive knows best.
-        self.first.drive().power_state()
+        self.lock().first().map_or(0, |drive| drive.model.drive().power_state())
     }
 
     fn takes_limit(&self) -> bool {
-        self.takes_limit
+        self.lock().first().is_some_and(|drive| drive.profile.power_limit)
     }
 
     fn limit(&self, power: Option<Watts>) {
-        for model in &self.drives {
-            let now = model.now();
-            model.drive().set_power_limit(now, power);
-            let watts = power.map_or(0.0, |power| power.0);
-            model.limit.store(watts.to_bits(), Ordering::Relaxed);
-        }
+        let mut all = self.lock();
+        all.limit = power;
+        let limited = all.drives.values().filter(|drive| drive.profile.power_limit);
+        limited.for_each(|drive| drive.model.set_power_limit(power));
     }
 }
 
@@ -312,6 +351,12 @@ mod tests {
     use ebb_dataplane::device::Pool;
 
     use super::*;
+
+    fn of(drives: &[&Arc<Modelled>]) -> anyhow::Result<Drives> {
+        let all = Drives::default();
+        (1..).zip(drives).try_for_each(|(id, drive)| all.add(id, (*drive).clone()))?;
+        Ok(all)
+    }
 
     /// Reads 128 KiB pieces, 64 at a time, until so many are done; how long that took.
     fn read(device: &Modelled, pieces: u64) -> Nanos {
@@ -356,9 +401,9 @@ mod tests {
 
     #[test]
     fn a_deeper_power_state_is_slower_for_real() {
-        let device = Arc::new(Modelled::open(Parts::parse("4MiB").unwrap(), &|_| {}).unwrap());
-        let (power, states) = Power::of(std::slice::from_ref(&device)).unwrap().unwrap();
-        let deepest = states.iter().rposition(|state| state.is_operational).unwrap() as u8;
+        let device = open(false);
+        let power = of(&[&device]).unwrap();
+        let deepest = power.states().iter().rposition(|state| state.is_operational).unwrap() as u8;
         let mut drive = Drive::new(&device.profile, SEED);
         let fast = read_virtually(&mut drive, Nanos::ZERO, 4000);
         drive.set_power_state(Nanos::from_secs(10), deepest);
@@ -375,10 +420,8 @@ mod tests {
 
     #[test]
     fn a_power_limit_is_kept_for_real() {
-        let mut parts = Parts::parse("4MiB").unwrap();
-        parts.profile.power_limit = true;
-        let device = Arc::new(Modelled::open(parts, &|_| {}).unwrap());
-        let (power, _) = Power::of(std::slice::from_ref(&device)).unwrap().unwrap();
+        let device = open(true);
+        let power = of(&[&device]).unwrap();
         assert!(power.takes_limit());
         let limit = Watts(11.5); // Between the two lowest states, of 14 and 9 W.
         let mut drive = Drive::new(&device.profile, SEED);
@@ -392,26 +435,50 @@ mod tests {
         assert!(slow.0 > 2 * fast.0, "{slow:?} {fast:?}");
         power.limit(Some(limit));
         read(&device, 4000);
-        let (begin, before) = (device.model.now(), device.reading().joules);
+        let (begin, before) = (device.model.now(), power.readings()[&1].joules);
         // A busy machine can only be slower than the model.
         let real = read(&device, 4000);
-        let drawn = device.reading().joules - before;
+        let drawn = power.readings()[&1].joules - before;
         let most = limit.0 * (device.model.now() - begin).seconds();
         assert!(real.0 as f64 > 0.8 * slow.0 as f64, "{real:?} {slow:?}");
         assert!(drawn <= most, "{drawn} J of {most}");
         assert_eq!(power.get(), 0, "the power state is another matter");
     }
 
+    /// A drive that takes a power limit, or does not.
+    fn open(power_limit: bool) -> Arc<Modelled> {
+        let mut parts = Parts::parse("4MiB").unwrap();
+        parts.profile.power_limit = power_limit;
+        Arc::new(Modelled::open(parts, &|_| {}).unwrap())
+    }
+
     #[test]
     fn drives_of_one_controller_take_limits_or_do_not() {
-        let open = |power_limit: bool| {
-            let mut parts = Parts::parse("4MiB").unwrap();
-            parts.profile.power_limit = power_limit;
-            Arc::new(Modelled::open(parts, &|_| {}).unwrap())
-        };
-        let error = Power::of(&[open(true), open(false)]).err().unwrap().to_string();
+        let error = of(&[&open(true), &open(false)]).err().unwrap().to_string();
         assert!(error.contains("power states or limits"), "{error}");
-        assert!(Power::of(&[open(true), open(true)]).is_ok());
+        assert!(of(&[&open(true), &open(true)]).is_ok());
+    }
+
+    #[test]
+    fn a_drive_that_comes_later_gets_the_state_and_the_limit_of_the_others() {
+        let power = of(&[&open(true)]).unwrap();
+        power.set(2).unwrap();
+        power.limit(Some(Watts(12.0)));
+        power.add(2, open(true)).unwrap();
+        let of_second = || {
+            let Reading { power_state, power_limit, .. } = power.readings().remove(&2).unwrap();
+            (power_state, power_limit)
+        };
+        assert_eq!(of_second(), (2, Some(Watts(12.0))));
+        assert!(power.add(3, open(false)).is_err());
+        (1..3).for_each(|id| power.remove(id));
+        assert!(power.states().is_empty() && !power.takes_limit() && power.get() == 0);
+        // The limit stands for drives that take one.
+        power.add(2, open(false)).unwrap();
+        assert_eq!((of_second(), power.takes_limit()), ((0, None), false));
+        power.remove(2);
+        power.add(2, open(true)).unwrap();
+        assert_eq!(of_second(), (0, Some(Watts(12.0))));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
-use ebb_dataplane::device;
+use ebb_dataplane::device::{self, Device};
 use ebb_dataplane::transport::Places;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -52,6 +52,44 @@ struct Row {
 #[derive(Debug, Default)]
 pub struct Audit {
     rows: Vec<Row>,
+    promised: Promised,
+}
+
+/// Descriptors that are kept for connections of all kinds.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Promised(u64);
+
+impl Promised {
+    /// Whether they are still there once so many groups have opened `device`.
+    ///
+    /// # Errors
+    /// Says how many there must be, and what to change.
+    pub fn leave(self, device: &dyn Device, groups: usize) -> Result<()> {
+        let before = own_files()?;
+        let channel = device.open().context("cannot open the device")?;
+        let of_group = own_files()?.saturating_sub(before);
+        drop(channel);
+        let own = before + of_group * groups as u64;
+        let needed = own + self.0;
+        raise(Resource::Nofile, needed);
+        match getrlimit(Resource::Nofile).current {
+            Some(limit) if limit < needed => Err(usage(format!(
+                "{needed} file descriptors would be needed, {own} of them for namespaces and \
+                 threads, and the limit is {limit}; raise it (ulimit -n {needed}, \
+                 LimitNOFILE={needed} of the unit) or lower --max-connections, and restart"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Descriptors that are open and no sockets.
+fn own_files() -> Result<u64> {
+    let entries = fs::read_dir("/proc/self/fd").context("cannot count file descriptors")?;
+    // One that is closed meanwhile has no name.
+    let names = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let own = names.filter(|name| !name.as_os_str().as_encoded_bytes().starts_with(b"socket:"));
+    Ok(own.count() as u64 - 1) // One is the folder's.
 }
 
 impl Audit {
@@ -121,13 +159,8 @@ impl Audit {
     ) -> Result<u32> {
         let of_metrics = if plan.has_metrics { http::DESCRIPTORS } else { 0 };
         let of_control = if plan.has_control { server::DESCRIPTORS } else { 0 };
-        let own = open_files()?
-            + of_control
-            + of_groups
-            + plan.listeners * LISTENER
-            + plan.reactors * REACTOR
-            + of_metrics
-            + SPARE;
+        let others = of_control + plan.listeners * LISTENER + of_metrics + SPARE;
+        let own = open_files()? + of_groups + plan.reactors * REACTOR + others;
         let needed = own + Places::most(wanted);
         raise(Resource::Nofile, needed);
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -145,9 +178,15 @@ impl Audit {
         if fits < wanted {
             detail += &format!("; not {wanted} as by default: {remedy}");
         }
+        self.promised = Promised(others + Places::most(fits));
         let needs = own + Places::most(fits);
         self.row("file descriptors", needs.to_string(), Some(limit.to_string()), detail);
         Ok(fits)
+    }
+
+    /// What later namespaces must leave.
+    pub fn promised(&self) -> Promised {
+        self.promised
     }
 
     fn row(&mut self, what: &'static str, needed: String, limit: Option<String>, detail: String) {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Access;
 use super::energy::{Model, Rapl};
 use super::facts::Facts;
-use super::modelled::{Modelled, Reading};
+use super::modelled::Reading;
 
 /// Time between looks, which also keeps energy counters from wrapping twice.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -252,8 +252,8 @@ struct Look {
     work: Work,
     measured: Vec<f64>,
     modelled: Vec<f64>,
-    /// Joules of the modelled drives.
-    drives: Vec<f64>,
+    /// The modelled drives.
+    drives: BTreeMap<u32, Reading>,
 }
 
 struct Meters {
@@ -306,7 +306,7 @@ impl Observer {
             work,
             measured: meters.rapl.energies().map(|(_, joules, _)| joules).collect(),
             modelled: meters.model.joules().to_vec(),
-            drives: self.facts.drives.iter().map(|(_, drive)| drive.reading().joules).collect(),
+            drives: self.facts.drives.readings(),
         }
     }
 
@@ -342,7 +342,7 @@ impl Observer {
             },
             service: Kind::ALL.into_iter().map(|kind| self.latency(kind)).collect(),
             energy: energy(meters, before, &now, span),
-            drives: self.drives(before, &now, span),
+            drives: drives(before, &now, span),
             shifts: shifts(&snapshot),
         }
     }
@@ -413,22 +413,6 @@ impl Observer {
             bytes_per_second,
         };
         limits.into_iter().flatten().map(limit).collect()
-    }
-
-    fn drives(&self, before: &Look, now: &Look, span: f64) -> Vec<ModelledDrive> {
-        let drive = |(index, (namespace, drive)): (usize, &(u32, Arc<Modelled>))| {
-            let Reading { drive, power_state, power_limit, .. } = drive.reading();
-            let joules = now.drives[index];
-            ModelledDrive {
-                namespace: *namespace,
-                drive,
-                power_state,
-                power_limit_w: power_limit.map(|limit| limit.0),
-                power_modelled_w: (joules - before.drives[index]) / span,
-                energy_modelled_j: joules,
-            }
-        };
-        self.facts.drives.iter().enumerate().map(drive).collect()
     }
 
     fn connections(&self) -> Connections {
@@ -502,6 +486,24 @@ fn cores(snapshot: &Snapshot, before: &Look, now: &Look, span: f64) -> Vec<Core>
         }
     };
     snapshot.cores.iter().enumerate().map(core).collect()
+}
+
+fn drives(before: &Look, now: &Look, span: f64) -> Vec<ModelledDrive> {
+    let drive = |(namespace, drive): (&u32, &Reading)| {
+        let old = before.drives.get(namespace).filter(|old| old.start == drive.start);
+        // One that has come since counts from its start.
+        let (joules, time) =
+            old.map_or((0.0, drive.start.elapsed().as_secs_f64()), |old| (old.joules, span));
+        ModelledDrive {
+            namespace: *namespace,
+            drive: drive.drive.clone(),
+            power_state: drive.power_state,
+            power_limit_w: drive.power_limit.map(|limit| limit.0),
+            power_modelled_w: (drive.joules - joules) / time,
+            energy_modelled_j: drive.joules,
+        }
+    };
+    now.drives.iter().map(drive).collect()
 }
 
 fn by_sleep<T>(value: impl Fn(usize) -> T) -> BTreeMap<String, T> {

@@ -50,9 +50,33 @@ fn a_power_state_ends_with_a_reset_of_the_controller_that_has_set_it() {
     assert_eq!(is(&mut second), 0);
 }
 
+/// As a drive that is added to a subsystem without any, and taken away again.
+#[test]
+fn power_states_come_and_go() {
+    let plant = Arc::new(Plant { takes_limit: true, ..Plant::default() });
+    let subsystem = Subsystem::new(Config { power: Some(plant.clone()), ..config() }).unwrap();
+    let mut admin = enabled(&subsystem, NQN);
+    let state = |admin: &mut _, state| feature(admin, admin::SET_FEATURES, 0x02, state);
+    let described = |admin: &mut _| {
+        let id = identify(admin, 1, 0).unwrap();
+        (id[263], u16_at(&id, 2048), u16_at(&id, 2048 + 32))
+    };
+    assert_eq!(described(&mut admin), (0, 0, 0));
+    assert_eq!((state(&mut admin, 0), state(&mut admin, 1)), (Ok(0), Err(Status::INVALID_FIELD)));
+    *plant.states.lock().unwrap() = [25.0, 12.0].map(power_state).to_vec();
+    assert_eq!(described(&mut admin), (1, 2500, 1200));
+    assert_eq!((state(&mut admin, 1), state(&mut admin, 2)), (Ok(0), Err(Status::INVALID_FIELD)));
+    assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x23, 2 << 16 | 1_300), Ok(0));
+    plant.states.lock().unwrap().clear();
+    assert_eq!(described(&mut admin), (0, 0, 0));
+    assert_eq!(state(&mut admin, 1), Err(Status::INVALID_FIELD));
+    drop(admin);
+    assert_eq!((plant.get(), *plant.limit.lock().unwrap()), (0, None), "of who has set them");
+}
+
 /// A subsystem that takes a power limit.
 fn limited() -> (Arc<Plant>, Arc<Subsystem>) {
-    let plant = Arc::new(Plant { takes_limit: true, ..Plant::default() });
+    let plant = Arc::new(Plant { takes_limit: true, ..plant() });
     (plant.clone(), Subsystem::new(Config { power: Some(plant), ..config() }).unwrap())
 }
 

@@ -54,6 +54,7 @@ fn namespace(id: u32, block_size: u32, blocks: u64) -> Namespace {
 /// Power states and health that tests set.
 #[derive(Default)]
 struct Plant {
+    states: Mutex<Vec<PowerState>>,
     state: AtomicU8,
     takes_limit: bool,
     limit: Mutex<Option<Watts>>,
@@ -62,6 +63,9 @@ struct Plant {
 }
 
 impl PowerControl for Plant {
+    fn states(&self) -> Vec<PowerState> {
+        self.states.lock().unwrap().clone()
+    }
     fn set(&self, state: u8) -> Result<(), Status> {
         self.state.store(state, Ordering::Relaxed);
         Ok(())
@@ -86,10 +90,8 @@ impl Health for Plant {
     }
 }
 
-fn config() -> Config {
-    let namespaces =
-        vec![namespace(3, 512, 64), namespace(1, 4096, 1024), namespace(2, 512, 1 << 20)];
-    let state = |watts: f64| PowerState {
+fn power_state(watts: f64) -> PowerState {
+    PowerState {
         max_power: Watts(watts),
         idle_power: Some(Watts(1.5)),
         active_power: None,
@@ -98,15 +100,24 @@ fn config() -> Config {
         read_rank: 0,
         write_rank: 1,
         is_operational: true,
-    };
-    let plant = Arc::new(Plant { kelvins: 300.into(), ..Plant::default() });
+    }
+}
+
+/// Has three power states.
+fn plant() -> Plant {
+    Plant { states: Mutex::new([25.0, 12.0, 3.5].map(power_state).to_vec()), ..Plant::default() }
+}
+
+fn config() -> Config {
+    let namespaces =
+        vec![namespace(3, 512, 64), namespace(1, 4096, 1024), namespace(2, 512, 1 << 20)];
+    let plant = Arc::new(Plant { kelvins: 300.into(), ..plant() });
     Config {
         max_controllers: 4,
         max_io_queues: 3,
         ports: ["127.0.0.1:4420", "[::1]:4421"]
             .map(|one| one.parse::<SocketAddr>().unwrap().into())
             .to_vec(),
-        power_states: vec![state(25.0), state(12.0), state(3.5)],
         power: Some(plant.clone()),
         health: Some(plant),
         ..Config::new(NQN, namespaces)

@@ -101,7 +101,10 @@ fn configurations_that_make_no_sense_are_refused() {
         ("controllers", |config| config.max_controllers = 0),
         ("same identifier", |config| config.namespaces[0].id = 1),
         ("same UUID", |config| config.namespaces[0].uuid = [1; 16]),
-        ("power states", |config| config.power = None),
+        ("power states", |config| {
+            let states = Mutex::new(vec![power_state(9.0); 33]);
+            config.power = Some(Arc::new(Plant { states, ..Plant::default() }));
+        }),
     ];
     for (word, change) in cases {
         assert!(refused(change).contains(word), "{word}: {}", refused(change));

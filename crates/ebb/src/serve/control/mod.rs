@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 use super::access::{self, Vault};
 use super::facts::Facts;
 use super::options::Options;
+use super::resources::Promised;
 use super::status::Observer;
 use super::{Server, devices};
 use crate::exit::{self, usage};
@@ -45,6 +46,7 @@ pub struct Control {
     observer: Arc<Observer>,
     machine: Machine,
     helm: Helm,
+    promised: Promised,
     /// The file that the server was started from.
     file: Option<PathBuf>,
 }
@@ -136,6 +138,7 @@ impl Control {
             observer,
             machine: server.machine.clone(),
             helm: server.runtime.helm(),
+            promised: server.audit.promised(),
             file: file.and_then(|file| file.canonicalize().ok()),
         }
     }

@@ -47,6 +47,14 @@ impl Running {
             ))
         })
     }
+
+    /// The number, where no namespace has it.
+    fn vacant(&self, id: u32) -> Result<u32> {
+        match self.subsystem().namespace(id) {
+            None => Ok(id),
+            Some(_) => Err(usage(format!("namespace {id} is there; choose another number"))),
+        }
+    }
 }
 
 /// What makes no sense is wrong usage.
@@ -89,29 +97,28 @@ impl Control {
     }
 
     pub(super) fn add_namespace(&self, Add { device: text, id }: Add) -> Result<Value> {
-        let id = self.with(|running| id.map_or_else(|| running.free(), Ok))?;
-        if self.with(|running| Ok(running.subsystem().namespace(id).is_some()))? {
-            return Err(usage(format!("namespace {id} is there; choose another number")));
-        }
+        let id = self.with(|running| {
+            let id = id.map_or_else(|| running.free(), Ok)?;
+            running.vacant(id)
+        })?;
         // Taking memory may last: nobody waits for it.
-        let namespace = devices::open(&text, id)?;
+        let (namespace, drive) = devices::open(&text, id)?;
         self.with(|running| {
+            running.vacant(id)?;
+            self.promised.leave(&*namespace.device, self.facts.groups.len())?;
             let bytes = Bytes(namespace.device.geometry().bytes());
-            running.fleet.add(namespace).map_err(told)?;
+            let drives = &self.facts.drives;
+            drive.map_or(Ok(()), |drive| drives.add(id, drive))?;
+            running.fleet.add(namespace).inspect_err(|_| drives.remove(id)).map_err(told)?;
             running.namespaces.insert(id, text.clone());
             Ok(done(format!("namespace {id} was added: {text}, {bytes}")))
         })
     }
 
     pub(super) fn remove_namespace(&self, Remove { id }: Remove) -> Result<Value> {
-        if self.facts.drives.iter().any(|(drive, _)| *drive == id) {
-            return Err(usage(format!(
-                "namespace {id} is a modelled drive, whose power states hosts have read; change \
-                 the configuration and restart"
-            )));
-        }
         self.with(|running| {
             let removed = running.fleet.remove(id).map_err(told)?;
+            self.facts.drives.remove(id);
             if removed != Removed::Waiting {
                 running.namespaces.remove(&id);
             }
