@@ -200,7 +200,8 @@ fn before(
         return None;
     }
     let root = places.contains(&&Place::Offline);
-    let mut tasks = Tasks::of(&machine.sys, std::mem::take(&mut all.tasks), root);
+    let tasks = Tasks::of(&machine.sys, std::mem::take(&mut all.tasks), root);
+    let mut tasks = tasks.while_parked();
     tasks.look();
     all.tasks = tasks.saved(&[]);
     // Where that is not possible everything is set back all the same.

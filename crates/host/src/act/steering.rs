@@ -168,7 +168,7 @@ impl Steering {
         &self.held[at].original.place
     }
 
-    /// Takes a place in hand, which is on disk and was let go of before, or is new here; its number.
+    /// Takes a place in hand that is on disk and was let go of before, or is new; its number.
     pub fn take(&mut self, original: Original, knob: Result<Knob, Absent>) -> usize {
         let at = self.find(&original.place);
         let held = Held::new(original, knob);

@@ -5,7 +5,9 @@
 //! run on all CPUs of the group (`update_tasks_cpumask`). So it is remembered here and on disk,
 //! kept meanwhile as far as the group has the CPUs, and set back at the end. Since 8f9ea86fdf99 in
 //! 6.2 Linux keeps a task's own wish itself, as long as one of its CPUs is there; whoever binds a
-//! task changes that wish. There it is bound only once Linux has forgotten it, and to all its own.
+//! task changes that wish. There it is bound only once Linux has forgotten it, and to all its own,
+//! as far as these are sure: a CPU that comes or goes shows in the list of those online, in groups
+//! and in tasks at different times, so what is first seen after one has is no reason to bind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -45,6 +47,9 @@ pub struct Bound {
     pub changing: bool,
     /// Whether it is the kernel's own.
     pub kernel: bool,
+    /// Whether `cpus` was seen before any CPU came or went.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sure: bool,
     /// The folder of its control group.
     #[serde(skip)]
     group: Option<String>,
@@ -82,8 +87,12 @@ pub struct Tasks {
     root: bool,
     /// Whether Linux keeps what they are bound to.
     kept: bool,
-    /// The CPUs online.
+    /// The CPUs online, those at the first look, and whether any has come or gone since.
     online: Vec<u16>,
+    first: Vec<u16>,
+    moved: bool,
+    /// So often may be waited for Linux to show what has changed.
+    naps: usize,
     /// The CPUs that are anybody's where nothing is parked.
     usual: Vec<u16>,
     /// The CPUs that are not parked.
@@ -101,17 +110,26 @@ impl Tasks {
     pub fn of(sys: &Sys, saved: Vec<Bound>, root: bool) -> Self {
         let bound = saved.into_iter().map(|bound| (bound.task, bound)).collect();
         let (sys, usual, kept) = (sys.clone(), usual(sys), keeps(sys));
-        let (pinned, groups, online) = Default::default();
-        let mut tasks =
-            Self { sys, root, kept, online, active: usual.clone(), usual, bound, pinned, groups };
-        tasks.begin();
-        tasks
+        let online = sys.cpus("sys/devices/system/cpu/online").unwrap_or_else(|_| usual.clone());
+        let (first, moved, naps, pinned, groups) = Default::default();
+        let active = usual.clone();
+        Self { sys, root, kept, online, first, moved, naps, active, usual, bound, pinned, groups }
+    }
+
+    /// Takes nothing for sure that is not so already: cores are parked, and CPUs may have come.
+    #[must_use]
+    pub fn while_parked(self) -> Self {
+        Self { moved: true, ..self }
     }
 
     /// Forgets what may be another meanwhile.
     fn begin(&mut self) {
         let online = self.sys.cpus("sys/devices/system/cpu/online");
         self.online = online.unwrap_or_else(|_| self.usual.clone());
+        if self.first.is_empty() {
+            self.first.clone_from(&self.online);
+        }
+        self.moved |= self.online != self.first;
         self.groups.clear();
     }
 
@@ -120,17 +138,25 @@ impl Tasks {
     /// the other.
     pub fn look(&mut self) {
         let before = std::mem::take(&mut self.bound);
-        let mut online = self.glance(&before);
+        self.look_twice(&before);
+        for bound in self.bound.values_mut() {
+            let known = before.get(&bound.task).filter(|known| known.start == bound.start);
+            bound.sure = !self.moved || known.is_some_and(|known| known.sure);
+        }
+    }
+
+    fn look_twice(&mut self, before: &BTreeMap<u32, Bound>) {
+        let mut online = self.glance(before);
         for _ in 0..LOOKS {
-            if self.bound.values().all(|bound| is_sure(bound, &before, None)) {
+            if self.bound.values().all(|bound| is_sure(bound, before, None)) {
                 return;
             }
             thread::sleep(NAP);
             let seen = std::mem::take(&mut self.bound);
-            let now = self.glance(&before);
+            let now = self.glance(before);
             let stayed = online.is_some() && now == online;
             online = now;
-            if self.bound.values().all(|bound| is_sure(bound, &before, stayed.then_some(&seen))) {
+            if self.bound.values().all(|bound| is_sure(bound, before, stayed.then_some(&seen))) {
                 return;
             }
         }
@@ -155,8 +181,9 @@ impl Tasks {
                 }
             }
         }
-        let online = self.sys.cpus("sys/devices/system/cpu/online");
-        online.ok().filter(|online| *online == self.online)
+        let online = self.sys.cpus("sys/devices/system/cpu/online").ok()?;
+        self.moved |= online != self.online;
+        (online == self.online).then_some(online)
     }
 
     /// All, as they are.
@@ -217,7 +244,8 @@ impl Tasks {
         let from = process.parse().ok().and_then(heir).or_else(|| heir(stat.parent));
         let cpus = from.map_or_else(|| text.clone(), |from| from.cpus.clone());
         let (start, kernel) = (stat.start, stat.is_kernel());
-        Some(Bound { task: number, start, cpus, now: text, changing: false, kernel, group })
+        let (changing, sure) = (false, false);
+        Some(Bound { task: number, start, cpus, now: text, changing, kernel, sure, group })
     }
 
     /// The folder of a task's control group.
@@ -258,11 +286,12 @@ impl Tasks {
         let mut own = cpus(&bound.cpus).unwrap_or_default();
         let all = self.cpus_of(group);
         let shown = |cpu: &&u16| all.contains(cpu);
-        // Somebody has bound it anew.
+        // Somebody has bound it anew, or Linux has forgotten it and does not show it yet.
         if !own.iter().any(|cpu| shown(&cpu)) || !own.iter().filter(shown).all(|c| is.contains(c)) {
-            return cpu_list(is);
+            return if self.moved { bound.cpus.clone() } else { cpu_list(is) };
         }
-        own.extend(is);
+        // What was not there at first may be its own as well.
+        own.extend(is.iter().filter(|cpu| !self.moved || !self.first.contains(cpu)));
         own.sort_unstable();
         own.dedup();
         cpu_list(&own)
@@ -312,6 +341,9 @@ impl Tasks {
         self.begin();
         let mut all = std::mem::take(&mut self.bound);
         let is_loose = |bound: &mut Bound| {
+            if self.kept && !bound.sure {
+                return false;
+            }
             let Ok(is) = self.sys.bound(&bound.task.to_string()) else { return false };
             let own = self.own(bound, parked);
             self.online(&is) != self.online(&own)
@@ -343,6 +375,7 @@ impl Tasks {
             self.usual = usual(&self.sys);
         }
         self.active = self.without(parked);
+        self.naps = LOOKS;
         self.begin();
         let mut failed = Unsettled::default();
         for mut bound in std::mem::take(&mut self.bound).into_values() {
@@ -361,20 +394,31 @@ impl Tasks {
     /// anew.
     fn bind(&mut self, bound: &mut Bound, parked: &[u16]) -> Result<(), Absent> {
         let task = bound.task.to_string();
-        let Ok(is) = self.sys.bound(&task) else { return Ok(()) };
-        let own = self.own(bound, parked);
+        let Ok(mut is) = self.sys.bound(&task) else { return Ok(()) };
+        let mut own = self.own(bound, parked);
         let group = bound.group.clone();
-        let forgotten = self.is_forgotten(&is, group.as_deref());
+        let mut forgotten = self.is_forgotten(&is, group.as_deref());
+        let theirs = cpus(&bound.cpus).unwrap_or_default();
+        let waits = self.kept && self.moved && bound.sure && parked.is_empty();
+        while waits && !forgotten && !is.iter().all(|cpu| theirs.contains(cpu)) && self.naps > 0 {
+            self.naps -= 1;
+            thread::sleep(NAP);
+            self.begin();
+            let Ok(now) = self.sys.bound(&task) else { return Ok(()) };
+            (is, own) = (now, self.own(bound, parked));
+            forgotten = self.is_forgotten(&is, group.as_deref());
+        }
         if self.kept && !forgotten {
             bound.cpus = self.wish(bound, &is, group.as_deref());
+        } else if self.kept && (!bound.sure || self.online(&theirs).is_empty()) {
+            // Whatever its owner wants, Linux knows it, or none of it is there.
         } else if self.online(&is) != self.online(&own) {
             let ours = forgotten || bound.is_ours(&is);
             let is_it = |stat: Stat| stat.start == bound.start && stat.policy != DEADLINE;
             if !ours || !Stat::of(&self.sys, &task).is_some_and(is_it) {
                 return Ok(());
             }
-            let wish = cpus(&bound.cpus).filter(|own| self.kept && !self.online(own).is_empty());
-            match self.sys.bind(&task, wish.as_ref().unwrap_or(&own)) {
+            match self.sys.bind(&task, if self.kept { &theirs } else { &own }) {
                 Err(Absent::Missing(_)) => return Ok(()),
                 result => result?,
             }
@@ -382,7 +426,8 @@ impl Tasks {
         // What Linux has made of it: a CPU may have gone at this very moment.
         let is = self.sys.bound(&task).unwrap_or(own);
         (bound.now, bound.changing) = (cpu_list(&is), false);
-        if parked.is_empty() { self.is_whole(bound, &is) } else { Ok(()) }
+        let is_known = !self.kept || bound.sure && forgotten;
+        if parked.is_empty() && is_known { self.is_whole(bound, &is) } else { Ok(()) }
     }
 
     /// That nothing of a task's own is lost for good: Linux before 6.2 binds to CPUs online alone.
@@ -490,62 +535,4 @@ impl Stat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// While CPUs come and go Linux changes one task after the other: what is seen once, or while
-    /// the CPUs online changed, is no binding.
-    #[test]
-    fn what_is_only_passing_is_no_binding() {
-        let bound = |cpus: &str| Bound {
-            task: 300,
-            start: 7,
-            cpus: cpus.to_owned(),
-            now: cpus.to_owned(),
-            changing: false,
-            kernel: false,
-            group: None,
-        };
-        let all = |cpus: &str| BTreeMap::from([(300, bound(cpus))]);
-        let (before, passing) = (all("4-7"), bound("0-3"));
-        assert!(is_sure(&bound("4-7"), &before, None));
-        assert!(!is_sure(&passing, &before, None));
-        assert!(!is_sure(&passing, &before, Some(&all("0-2"))));
-        assert!(is_sure(&passing, &before, Some(&all("0-3"))));
-        assert!(!is_sure(&passing, &BTreeMap::new(), None));
-    }
-
-    /// A CPU that goes at this very moment is away for the task before the list of those online
-    /// is read again.
-    #[test]
-    fn a_cpu_that_is_away_is_not_a_binding_without_it() {
-        let root = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        put("sys/devices/system/cpu/online", "0-7");
-        put("sys/fs/cgroup/cpuset.cpus.effective", "0-7");
-        put("proc/300/stat", "300 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0");
-        put("proc/300/cgroup", "0::/a.service");
-        put("proc/300/status", "Cpus_allowed_list:\t4,6-7");
-        let known = Bound {
-            task: 300,
-            start: 7,
-            cpus: "4-7".to_owned(),
-            now: "4,6-7".to_owned(),
-            changing: false,
-            kernel: false,
-            group: None,
-        };
-        let before = BTreeMap::from([(300, known.clone())]);
-        let mut tasks = Tasks::of(&Sys::new(root.path()), vec![known], false);
-        put("sys/devices/system/cpu/online", "0-5,7");
-        assert_eq!(tasks.sys.affinity("300").unwrap(), [4, 7]);
-        let seen = tasks.one("300", "300", &before).unwrap();
-        assert_eq!((&*seen.cpus, &*seen.now), ("4-7", "4,6-7"));
-        put("proc/300/status", "Cpus_allowed_list:\t4,7");
-        assert_eq!(tasks.one("300", "300", &before).unwrap().cpus, "4,7", "somebody's doing");
-    }
-}
+mod tests;
