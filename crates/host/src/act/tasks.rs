@@ -87,7 +87,7 @@ pub struct Tasks {
     root: bool,
     /// Whether Linux keeps what they are bound to.
     kept: bool,
-    /// The CPUs online, those at the first look, and whether any has come or gone since.
+    /// The CPUs online, those when it was begun to look, and whether any has come or gone since.
     online: Vec<u16>,
     first: Vec<u16>,
     moved: bool,
@@ -388,6 +388,8 @@ impl Tasks {
     /// They are their owners' from now on.
     pub fn let_go(&mut self) {
         self.bound.clear();
+        self.first.clear();
+        self.moved = false;
     }
 
     /// Binds a task that is still there to what is left of its CPUs, unless somebody has bound it
