@@ -129,7 +129,9 @@ impl RunArgs {
         config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
         config.server_budget = self.server_budget.or(config.server_budget);
         config.metrics = self.metrics.or(config.metrics);
-        config.metrics_name.extend_from_slice(&self.metrics_name);
+        if !self.metrics_name.is_empty() {
+            config.metrics_name.clone_from(&self.metrics_name);
+        }
         config.control = self.control.clone().or(config.control);
         config.ledger = self.ledger.clone().or(config.ledger);
         config.record = self.record.clone().or(config.record);
