@@ -235,6 +235,25 @@ fn namespaces_that_come_leave_descriptors_for_connections() {
     drop(held);
 }
 
+/// What hosts may use is kept for them, though nothing of it is taken yet.
+#[test]
+fn namespaces_that_come_and_grow_leave_memory_for_hosts() {
+    let large = ["--threads", "1", "--buffers", "2048", "--max-transfer", "1MiB"];
+    let bench = Bench::under(&format!("ulimit -v {}", 4 << 20), &large);
+    bench.done(&["namespace", "add", "modelled:8MiB"]);
+    for too_large in [
+        &["namespace", "add", "ram:2500MiB"][..],
+        &["namespace", "add", "modelled:2500MiB"],
+        &["namespace", "resize", "1", "2500MiB"],
+        &["namespace", "resize", "2", "2500MiB"],
+    ] {
+        let (code, error) = bench.fails(too_large);
+        assert!(code == 2 && error.contains("was left beside what hosts may use"), "{error}");
+    }
+    bench.serve.load("randread");
+    bench.serve.end();
+}
+
 /// All that was sent is answered, by the drive or with a refusal.
 #[test]
 fn a_modelled_drive_goes_under_load() {

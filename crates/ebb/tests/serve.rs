@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 
 use crate::common::{ebb, fails, json, path, prints, valid};
@@ -95,8 +96,7 @@ impl Serve {
 
     /// Ends it in order.
     pub fn end(mut self) {
-        let id = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), Signal::TERM).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 
@@ -110,6 +110,17 @@ impl Serve {
     /// Files that it has open.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// From now on it has so many bytes more of address space.
+    pub fn limit_address_space(&self, more: u64) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        let size: u64 = size.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+        let most = Some(size * 1024 + more);
+        let id = Pid::from_raw(self.child.id() as i32);
+        let limit = Rlimit { current: most, maximum: most };
+        prlimit(id, Resource::As, limit).unwrap();
     }
 
     /// What it said on standard error until now, after which it is no more.
@@ -380,8 +391,8 @@ fn strangers_lock_nobody_out() {
 fn a_signal_ends_it_in_order() {
     let mut serve = Serve::start(&[]);
     serve.load("randread");
-    let id = rustix::process::Pid::from_raw(serve.child.id() as i32).unwrap();
-    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    let id = Pid::from_raw(serve.child.id() as i32).unwrap();
+    kill_process(id, Signal::TERM).unwrap();
     assert_eq!(serve.child.wait().unwrap().code(), Some(0));
     let (code, error) = fails(&["status", &serve.metrics]);
     assert!(code == 1 && error.contains(&serve.metrics) && error.contains("--metrics"), "{error}");

@@ -68,3 +68,15 @@ fn every_connection_that_is_promised_finds_a_descriptor() {
         let _ = stream.read(&mut [0]);
     }
 }
+
+/// Where no thread can be had for closing a namespace, it is flushed all the same.
+#[test]
+fn an_end_without_room_for_threads_is_an_end_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("file:{},create,size=1MiB", path(folder.path(), "disk.img"));
+    let serve = Serve::start(&["--namespace", &file]);
+    serve.load("randwrite");
+    // A thread's stack is larger.
+    serve.limit_address_space(1 << 20);
+    serve.end();
+}

@@ -40,6 +40,22 @@ fn each_kind_of_control_is_tried_once_and_given_back() {
     assert_eq!(host.contact(&state).len(), 4);
 }
 
+/// A fan that is already set by hand, as many boards have it.
+#[test]
+fn what_is_tried_may_be_what_was_found() {
+    let tree = intel();
+    for fan in [1, 2] {
+        tree.put(&format!("{CHIP}/pwm{fan}_enable"), 1);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::open(folder.path()).unwrap();
+    let (mut host, _) = act(&tree, &state, Contest::Yield);
+    let before = tree.settings();
+    let trials = host.contact(&state);
+    assert!(trials.iter().all(|trial| trial.verdict == Verdict::Works), "{trials:?}");
+    assert_eq!(tree.settings(), before);
+}
+
 /// What keeps cores from being parked may go; before and after a trial that works nothing is left.
 #[test]
 fn parking_is_tried_and_used_once_what_keeps_it_has_gone() {

@@ -191,21 +191,27 @@ impl Fleet {
             self.detach(namespace);
         }
         let (tell, told) = channel();
-        let mut ends = Vec::new();
+        let (mut ends, mut here) = (Vec::new(), Vec::new());
         for leaving in self.leaving {
             let (id, description) = (leaving.namespace.id, leaving.namespace.device.describe());
             ends.push((id, description, Removed::Waiting));
             let tell = tell.clone();
-            let close = move || {
-                // What waits is closed by this thread whenever it can be.
+            let close = move |leaving: Leaving| {
+                // What waits is closed by its thread whenever it can be, with nobody left to hear.
                 if let Ok(removed) = leaving.finish(deadline) {
-                    // Nobody may be left to hear it.
                     let _ = tell.send((id, removed));
                 }
             };
-            // Without a thread it is closed here and now, and counts as not flushed.
-            let _ = thread::Builder::new().name(format!("ebb-close-{id}")).spawn(close);
+            let (give, take) = channel();
+            let its = close.clone();
+            let body = move || take.into_iter().for_each(its);
+            match thread::Builder::new().name(format!("ebb-close-{id}")).spawn(body) {
+                Ok(_) => drop(give.send(leaving)),
+                // There is no room for a thread.
+                Err(_) => here.push((close, leaving)),
+            }
         }
+        here.into_iter().for_each(|(close, leaving)| close(leaving));
         drop(tell);
         let left = || deadline.saturating_duration_since(Instant::now());
         while let Ok((id, removed)) = told.recv_timeout(left()) {

@@ -133,6 +133,11 @@ fn namespace(text: &str, id: u32, device: Arc<dyn Device>) -> Namespace {
     Namespace { id, device, uuid: *uuid.as_bytes(), nguid, read_only: false }
 }
 
+/// Memory in bytes that what a text stands for takes at once; one that is not right takes none.
+pub fn memory(text: &str) -> u64 {
+    Kind::parse(text).map_or(0, |kind| kind.memory())
+}
+
 /// Opens a namespace of a server at work, and the modelled drive that it is, if it is one.
 ///
 /// # Errors

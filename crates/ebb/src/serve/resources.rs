@@ -55,22 +55,43 @@ pub struct Audit {
     promised: Promised,
 }
 
-/// Descriptors that are kept for connections of all kinds.
+/// What is kept for hosts whatever namespaces come.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Promised(u64);
+pub struct Promised {
+    /// Descriptors for connections of all kinds.
+    files: u64,
+    /// Memory, in bytes, that namespaces may take together: of what there was at the start, and of
+    /// the address space. `None` where the system does not say.
+    memory: Option<u64>,
+}
 
 impl Promised {
-    /// Whether they are still there once so many groups have opened `device`.
+    /// Whether hosts keep their memory where namespaces take `needed` bytes together.
+    ///
+    /// # Errors
+    /// Says how much there is, and what to change.
+    pub fn leave_memory(self, needed: u64) -> Result<()> {
+        let Some(most) = self.memory.filter(|most| needed > *most) else { return Ok(()) };
+        let [needed, most] = [needed, most].map(bytes);
+        Err(usage(format!(
+            "all namespaces together would take {needed} of memory, and at the start {most} was \
+             left beside what hosts may use; ask for a smaller one or add ',lazy', or restart with \
+             more memory or address space, or with a lower --max-connections, --queue-depth, \
+             --threads, --buffers or --max-transfer"
+        )))
+    }
+
+    /// Whether they have their descriptors once so many groups have opened `device`.
     ///
     /// # Errors
     /// Says how many there must be, and what to change.
-    pub fn leave(self, device: &dyn Device, groups: usize) -> Result<()> {
+    pub fn leave_files(self, device: &dyn Device, groups: usize) -> Result<()> {
         let before = own_files()?;
         let channel = device.open().context("cannot open the device")?;
         let of_group = own_files()?.saturating_sub(before);
         drop(channel);
         let own = before + of_group * groups as u64;
-        let needed = own + self.0;
+        let needed = own + self.files;
         raise(Resource::Nofile, needed);
         match getrlimit(Resource::Nofile).current {
             Some(limit) if limit < needed => Err(usage(format!(
@@ -106,9 +127,10 @@ impl Audit {
         let [hosts, namespaces] = [plan.hosts, plan.namespaces].map(bytes);
         let detail = format!("{hosts} for all hosts together, {namespaces} for namespaces");
         audit.row("memory", bytes(memory), room.map(bytes), detail);
+        audit.promised.memory = room.map(|room| room.saturating_sub(plan.hosts));
         let of_control = if plan.has_control { server::THREADS } else { 0 };
         let threads = plan.reactors + THREADS + of_control;
-        audit.address_space(memory, threads)?;
+        audit.address_space(plan, threads)?;
         audit.threads(threads)?;
         let locked = getrlimit(Resource::Memlock).current.map(bytes);
         let detail = "for buffers known to the kernel; with less it looks them up each time";
@@ -116,10 +138,13 @@ impl Audit {
         Ok(audit)
     }
 
-    fn address_space(&mut self, memory: u64, threads: u64) -> Result<()> {
+    fn address_space(&mut self, plan: &Plan, threads: u64) -> Result<()> {
         let Some(limit) = getrlimit(Resource::As).current else { return Ok(()) };
-        let used = used_address_space().unwrap_or(0);
-        let needed = memory.saturating_add(threads * THREAD).saturating_add(used);
+        let used = used_address_space().unwrap_or(0) + threads * THREAD;
+        let beside = plan.hosts.saturating_add(used);
+        let needed = beside.saturating_add(plan.namespaces);
+        let memory = self.promised.memory.unwrap_or(u64::MAX).min(limit.saturating_sub(beside));
+        self.promised.memory = Some(memory);
         let [needs, has] = [needed, limit].map(bytes);
         if needed > limit {
             return Err(usage(format!(
@@ -178,7 +203,7 @@ impl Audit {
         if fits < wanted {
             detail += &format!("; not {wanted} as by default: {remedy}");
         }
-        self.promised = Promised(others + Places::most(fits));
+        self.promised.files = others + Places::most(fits);
         let needs = own + Places::most(fits);
         self.row("file descriptors", needs.to_string(), Some(limit.to_string()), detail);
         Ok(fits)

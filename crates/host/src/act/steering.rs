@@ -329,7 +329,7 @@ impl Steering {
                 value.to_owned()
             }
         };
-        if held.set.as_ref().is_some_and(|(set, _)| *set == asked) {
+        if value.is_some() && held.set.as_ref().is_some_and(|(set, _)| *set == asked) {
             return Outcome::Done;
         }
         if let Some((_, since)) = &held.refused

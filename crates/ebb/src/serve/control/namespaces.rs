@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, to_value};
 
 use super::super::devices;
+use super::super::resources::Promised;
 use super::{Control, Running, done, replies};
 use crate::exit::usage;
 use crate::log::{self, Level};
@@ -55,6 +56,13 @@ impl Running {
             Some(_) => Err(usage(format!("namespace {id} is there; choose another number"))),
         }
     }
+
+    /// Whether hosts keep what they are promised once namespace `id` is what `text` stands for.
+    fn fits(&self, id: u32, text: &str, promised: Promised) -> Result<()> {
+        let others = self.namespaces.iter().filter(|(other, _)| **other != id);
+        let others = others.map(|(_, text)| devices::memory(text));
+        promised.leave_memory(others.fold(devices::memory(text), u64::saturating_add))
+    }
 }
 
 /// What makes no sense is wrong usage.
@@ -99,13 +107,15 @@ impl Control {
     pub(super) fn add_namespace(&self, Add { device: text, id }: Add) -> Result<Value> {
         let id = self.with(|running| {
             let id = id.map_or_else(|| running.free(), Ok)?;
+            running.fits(id, &text, self.promised)?;
             running.vacant(id)
         })?;
         // Taking memory may last: nobody waits for it.
         let (namespace, drive) = devices::open(&text, id)?;
         self.with(|running| {
             running.vacant(id)?;
-            self.promised.leave(&*namespace.device, self.facts.groups.len())?;
+            running.fits(id, &text, self.promised)?;
+            self.promised.leave_files(&*namespace.device, self.facts.groups.len())?;
             let bytes = Bytes(namespace.device.geometry().bytes());
             let drives = &self.facts.drives;
             drive.map_or(Ok(()), |drive| drives.add(id, drive))?;
@@ -148,10 +158,10 @@ impl Control {
             if before == Some(bytes) {
                 bail!("namespace {id} has {} already", Bytes(bytes));
             }
+            let text = running.namespaces.get(&id).map(|text| devices::resized(text, bytes));
+            text.iter().try_for_each(|text| running.fits(id, text, self.promised))?;
             running.fleet.resize(id, bytes).map_err(told)?;
-            if let Some(text) = running.namespaces.get_mut(&id) {
-                *text = devices::resized(text, bytes);
-            }
+            running.namespaces.extend(text.map(|text| (id, text)));
             Ok(done(format!("namespace {id} has {}", Bytes(bytes))))
         })
     }

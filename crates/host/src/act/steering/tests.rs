@@ -69,6 +69,18 @@ fn released_is_what_was_found() {
     assert_eq!((bench.check(3), bench.is()), (Vec::new(), "700".to_owned()));
 }
 
+/// A policy may ask for the very value that was found.
+#[test]
+fn what_was_set_to_what_was_found_is_released_too() {
+    let mut bench = Bench::new(Contest::Reassert);
+    assert_eq!(bench.set(Some("9000"), 0), Outcome::Done);
+    assert!(bench.steering.is_set(0));
+    assert_eq!(bench.set(None, 1), Outcome::Done);
+    assert!(!bench.steering.is_set(0));
+    bench.other("700");
+    assert_eq!((bench.check(2), bench.is()), (Vec::new(), "700".to_owned()));
+}
+
 #[test]
 fn a_reset_is_set_right_and_a_rival_is_left_alone() {
     let mut bench = Bench::new(Contest::Reassert);
