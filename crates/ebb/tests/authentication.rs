@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{allow, fails, json, path, prints, secret, valid};
+use crate::common::{allow, ebb, fails, json, path, prints, secret, valid};
 use crate::serve::Serve;
 
 const HOST: &str = "nqn.2026-11.org.example:host";
@@ -117,6 +117,30 @@ fn keys_are_exchanged_and_revoked_without_a_restart() {
     let told = log.lines().filter(|line| line.contains("failed to authenticate itself")).count();
     assert_eq!(told, 4, "{log}");
     assert!(!KEYS.iter().any(|key| log.contains(&key[10..40])), "{log}");
+}
+
+/// A key is good with a name alone, and who loses it loses it alone.
+#[test]
+fn two_hosts_with_one_key_are_two_hosts() {
+    const TWIN: &str = "nqn.2026-11.org.example:twin";
+    let folder = tempfile::tempdir().unwrap();
+    let keys = ["host.key", "twin.key"].map(|name| file(&folder, name, &[0]));
+    let given = [HOST, TWIN].iter().zip(&keys).map(|(host, key)| format!("{host}={key}"));
+    let given: Vec<_> = given.collect();
+    let serve = Serve::start(&["--dhchap-key", &given[0], "--dhchap-key", &given[1]]);
+    let load = |host| {
+        let fixed = ["load", "--connect", &serve.address, "--duration", "300 ms", "--json"];
+        let secret = ["--wait", "--dhchap-secret", &keys[0], "--host-nqn", host];
+        ebb(&[&fixed[..], &secret].concat()).status.success()
+    };
+    // The same host from two machines, too.
+    std::thread::scope(|scope| {
+        let hosts = [HOST, TWIN, HOST].map(|host| scope.spawn(move || load(host)));
+        assert_eq!(hosts.map(|host| host.join().unwrap()), [true; 3]);
+    });
+    assert!(!load("nqn.2026-11.org.example:stranger"));
+    std::fs::remove_file(&keys[1]).unwrap();
+    assert!(!load(TWIN) && load(HOST));
 }
 
 #[test]

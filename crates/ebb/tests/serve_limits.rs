@@ -1,9 +1,11 @@
 //! `ebb serve` within what the system gives: raised where it can be, refused where it does not
 //! fit, and never met by surprise.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use crate::common::path;
 use crate::serve::Serve;
@@ -78,5 +80,28 @@ fn an_end_without_room_for_threads_is_an_end_in_order() {
     serve.load("randwrite");
     // A thread's stack is larger.
     serve.limit_address_space(1 << 20);
+    serve.end();
+}
+
+/// Silent, stopped half-way or with nonsense, beside a host that compares all that it reads.
+#[test]
+fn strangers_who_come_by_the_thousand_disturb_no_data() {
+    let serve = Serve::start(&[]);
+    let have_come = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            serve.verify(1);
+            while !have_come.load(Ordering::Relaxed) {
+                serve.verify(1);
+            }
+        });
+        for number in 0..10_000 {
+            let mut stream = TcpStream::connect(&serve.address).unwrap();
+            let said = [&b""[..], &[0; 7], &[0xff; 200]][number % 3];
+            let _ = stream.write_all(said); // It may be told off before it has said all.
+        }
+        have_come.store(true, Ordering::Relaxed);
+    });
+    while serve.status()["connections"]["open"] != 0 {}
     serve.end();
 }

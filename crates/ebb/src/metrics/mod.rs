@@ -2,7 +2,7 @@
 
 mod events;
 pub mod http;
-mod names;
+pub mod names;
 pub mod text;
 
 use ebb_record::live::Page;

@@ -4,7 +4,7 @@
 //! page in an operator's browser what that address answers (DNS rebinding). A browser tells the
 //! name. Addresses and `localhost` stand for nothing else; other names the operator allows.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -19,6 +19,20 @@ use crate::exit::usage;
 pub struct Names(Arc<[String]>);
 
 impl Names {
+    /// Those `allowed` where metrics are served on `address`.
+    ///
+    /// # Errors
+    /// Where one is no name of a host, or nothing is served.
+    pub fn of(address: Option<SocketAddr>, allowed: &[String]) -> Result<Self> {
+        match (address, allowed.first()) {
+            (None, Some(name)) => Err(usage(format!(
+                "metrics name '{name}': nobody can be asked by it without metrics, such as \
+                 metrics = \"127.0.0.1:9421\" or --metrics 127.0.0.1:9421"
+            ))),
+            _ => Self::new(allowed),
+        }
+    }
+
     /// These.
     ///
     /// # Errors

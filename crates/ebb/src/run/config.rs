@@ -17,6 +17,7 @@ use toml::de::{DeTable, DeValue};
 use super::schedule::{InEffect, Span};
 use super::share::{ratio, some_tolerance, tolerance};
 use crate::exit::usage;
+use crate::metrics::names::Names;
 
 /// Where it is.
 pub const FILE: &str = "/etc/ebb/ebb.toml";
@@ -350,6 +351,7 @@ impl Config {
             let keep = self.record_keep;
             return no("record_keep", format!(" = {keep}: write {LEAST_RECORD} or more"));
         }
+        Names::of(self.metrics, &self.metrics_name).map_err(about("metrics_name"))?;
         self.check_fans().map_err(about("machine.fans"))?;
         if self.tail.is_some() && !keeps_tail(&self.policy) {
             return no("tail", format!(": {} does not keep it; pacer does", self.policy));

@@ -34,6 +34,7 @@ use crate::exit::{Unflushed, usage};
 use crate::interrupt;
 use crate::log;
 use crate::metrics::http;
+use crate::metrics::names::Names;
 use crate::out;
 use crate::progress::Progress;
 use crate::rpc::server::Socket;
@@ -66,6 +67,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         return out::print(lines.collect::<String>());
     }
     log::set(options.log_level.unwrap_or(log::level()));
+    Names::of(options.metrics, &options.metrics_name)?;
     let metrics = options.metrics.map(|at| http::bind(at, &options.metrics_name));
     let metrics = metrics.transpose()?;
     let socket = options.control().map(|path| Socket::bind(&path, options.control_group));

@@ -204,6 +204,10 @@ fn a_name_that_was_not_allowed_is_told_nothing() {
         let (head, _) = run.ask_by(host, "GET", "/status", "*/*");
         assert!(head.starts_with("HTTP/1.1 200 "), "{host}: {head}");
     }
+    for command in [&["run"][..], &["serve", "--namespace", "ram:1MiB"]] {
+        let (code, error) = fails(&[command, &["--metrics-name", "a"]].concat());
+        assert!(code == 2 && error.contains("without metrics"), "{error}");
+    }
     let (code, error) = fails(&["run", "--metrics", "127.0.0.1:0", "--metrics-name", "a:1"]);
     assert!(code == 2 && error.contains("without a port"), "{error}");
 }

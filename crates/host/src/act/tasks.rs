@@ -313,11 +313,17 @@ impl Tasks {
         cpus.iter().copied().filter(|cpu| self.online.binary_search(cpu).is_ok()).collect()
     }
 
-    /// The sets of CPUs of which users' tasks need one at least.
+    /// The sets of CPUs of which users' tasks need one at least. Once the last one of its CPUs goes,
+    /// Linux forgets what a task is bound to; where that could not be set back, all of them stay.
     #[must_use]
     pub fn needed(&self) -> BTreeSet<Vec<u16>> {
         let users = self.bound.values().filter(|bound| !bound.kernel);
-        let own = users.filter_map(|bound| cpus(&bound.cpus)).chain(self.pinned.iter().cloned());
+        let of = |bound: &Bound| {
+            let own = cpus(&bound.cpus).unwrap_or_default();
+            let all = if self.kept && !bound.sure { 1 } else { own.len().max(1) };
+            own.chunks(all).map(<[u16]>::to_vec).collect::<Vec<_>>()
+        };
+        let own = users.flat_map(of).chain(self.pinned.iter().cloned());
         let usual =
             |own: Vec<u16>| own.into_iter().filter(|cpu| self.usual.contains(cpu)).collect();
         own.map(usual).filter(|own: &Vec<u16>| !own.is_empty()).collect()

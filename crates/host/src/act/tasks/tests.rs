@@ -85,6 +85,19 @@ fn what_is_seen_after_a_cpu_came_or_went_binds_nobody() {
     assert_eq!([bench.is(300), bench.is(301)], ["5-6", "0-7"]);
 }
 
+/// Linux forgets a binding once the last of its CPUs goes, and what is not sure is not set back.
+#[test]
+fn of_what_is_not_sure_every_cpu_stays() {
+    let mut bench = Bench::new(&[(300, "5-6")]);
+    bench.tasks.look();
+    bench.online("0-2,4-7");
+    bench.put("proc/301/task/301/stat", "301 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 8 0 0");
+    bench.put("proc/301/cgroup", "0::/a.service");
+    bench.bind(301, "1-2");
+    bench.tasks.look();
+    assert_eq!(bench.tasks.needed(), [vec![5, 6], vec![1], vec![2]].into());
+}
+
 /// Without CPUs that come and go what is seen twice is somebody's wish.
 #[test]
 fn what_is_bound_meanwhile_is_as_its_owner_wants_it() {
