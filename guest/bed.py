@@ -106,8 +106,8 @@ class Target:
             raise Failure(f"`ebb serve` ended with code {code}: {self.log.read_text().strip()}")
 
 
-def tools(folder, *programs):
-    """A drive for a guest, with programs that are small enough to load page by page."""
+def tools(folder, *programs, packages=()):
+    """A drive for a guest, with programs that are small enough to load page by page, and packages."""
     content = folder / "tools"
     content.mkdir()
     strip = shutil.which("strip")
@@ -115,6 +115,8 @@ def tools(folder, *programs):
         raise Skip("missing: binutils; install them")
     for program in map(Path, programs):
         subprocess.run([strip, "-o", content / program.name, program], check=True)
+    for package in packages:
+        shutil.copy(package, content)
     blocks = sum(file.stat().st_size for file in content.iterdir()) // 1024 * 5 // 4 + 4096
     image = folder / "tools.img"
     make = ["mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d", content, image]

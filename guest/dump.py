@@ -16,6 +16,8 @@ VOLATILE = [
     "temp*_input", "fan*_input", "power*_average", "energy_uj",
     # What only acts when it is written, or tells of events.
     "uevent",
+    # What drivers do when a CPU comes or goes, numbered in the order in which they started.
+    "states",
 ]
 # Of control groups: what is set, not what is counted.
 GROUPS = ["cpuset.*", "cpu.weight*", "cpu.max*", "cpu.idle", "io.weight", "io.max", "cgroup.type",

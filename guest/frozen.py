@@ -48,7 +48,7 @@ class Served:
         self.background("serve", f"""/tmp/tools/ebb serve --listen {PLACE}:4420 \
             --metrics {PLACE}:9420 --scheduler interrupt --namespace ram:16MiB \
             --namespace file:/tmp/frozen/disk,create,size=32MiB \
-            --namespace file:/dev/mapper/served \
+            --namespace file:/dev/dm-0 \
             --namespace raid5:{array},create,size=32MiB,journal=16""")
         until("it serves", lambda: "metrics on" in self.said("serve") or self.code("serve"), PATIENCE)
         expect(not self.code("serve"), f"it does not serve: {self.said('serve')}")

@@ -37,7 +37,7 @@ class Bed(server.Bed):
         connect = "\n".join(
             f"until nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn}; do sleep 1; done"
             for target in self.targets)
-        self.guest.run(f"""mkdir -p /opt/tools /etc/nvme /etc/ebb
+        self.guest.run(f"""mkdir -p /opt/tools /etc/nvme
             cp /dev/stdin /etc/systemd/system/parts.service << 'END'\n{PARTS}END
             cat > /etc/parts << 'END'
 modprobe -a ebb_hw nvme-tcp
@@ -49,8 +49,15 @@ until [ -s /tmp/truth ]; do sleep 0.1; done
 END
             cat > /etc/server.toml << 'END'\n{(HARDWARE / "server.toml").read_text()}\nEND
             echo {HOST} > /etc/nvme/hostnqn
-            cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
-            ln -s /opt/tools/ebb /usr/bin/ebb""")
+            cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid""")
+
+    def packages(self):
+        """What the guest has besides the programs."""
+        return []
+
+    def install(self):
+        """As docs/install.md says."""
+        self.guest.run("mkdir -p /etc/ebb; ln -s /opt/tools/ebb /usr/bin/ebb")
         for unit in UNITS.iterdir():
             self.guest.run(f"cat > /etc/systemd/system/{unit.name} << 'END'\n{unit.read_text()}END")
 
@@ -104,13 +111,14 @@ END
 
 
 def boot(bed):
-    """a server whose first process is systemd boots; the units are installed as docs/run.md says"""
+    """a server whose first process is systemd boots"""
     bed.folder.mkdir()
-    drive = tools(bed.folder, *server.programs(bed))
+    drive = tools(bed.folder, *server.programs(bed), packages=bed.packages())
     bed.guest = Guest(bed.image, bed.folder, SERVER, [drive], first=SYSTEMD)
     for number in range(2):
         server.serve_drive(bed, number)
     bed.set_up()
+    bed.install()
     bed.guest.run("""systemctl daemon-reload
         systemctl enable --now parts || { journalctl --no-pager -u parts; exit 1; }
         systemctl is-system-running --wait || systemctl --failed""")

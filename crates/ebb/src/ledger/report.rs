@@ -230,7 +230,10 @@ fn sentence(since: &Zoned, until: &Zoned, hours: f64, energy: &[Energy]) -> Stri
         told.push("what Ebb saves is not known: the cores' load is not sensed".to_owned());
     }
     match told.is_empty() {
-        true => format!("{head} nothing was recorded."),
+        true => format!(
+            "{head} nothing was recorded; a running ebb run --ledger writes after 20 s, and then \
+             every 5 minutes."
+        ),
         false => format!("{head}, {}.", told.join("; ")),
     }
 }
@@ -331,6 +334,6 @@ mod tests {
         assert!(text.contains("its drives took 0.300 kWh (modelled, 2.0 of 48.0 h);"), "{text}");
         assert!(text.ends_with("not known yet: its policy was still settling."), "{text}");
         assert!(told.energy.iter().all(|one| one.kwh.is_none() == (one.kind == SETTLING)));
-        assert!(report(&[]).text.ends_with("nothing was recorded."));
+        assert!(report(&[]).text.contains("nothing was recorded;"));
     }
 }

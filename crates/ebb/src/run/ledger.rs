@@ -15,6 +15,8 @@ use crate::out;
 /// What is told within this time waits in memory: so much a loss of power can cost, and a drive is
 /// not kept awake for it.
 const EVERY: Nanos = Nanos::from_secs(300);
+/// What is told first is there sooner, for who has just started it.
+const FIRST: Nanos = Nanos::from_secs(20);
 
 /// So many amounts wait for a full disk at most: days of them.
 const WAITING: usize = 1000;
@@ -178,6 +180,7 @@ impl Reader for Keeper {
                 self.parts = Parts { would, profile, since: begun.at, ..Parts::default() };
                 // A file that cannot be had is told of at once.
                 self.commit();
+                self.waited = EVERY.saturating_sub(FIRST);
             }
             Event::Tick(tick) => self.count(tick),
             Event::Recalled(_) | Event::Changed { .. } | Event::Summary { .. } => {}

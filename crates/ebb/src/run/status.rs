@@ -113,6 +113,22 @@ pub struct Saving {
     pub would: bool,
 }
 
+impl Saving {
+    /// As a sentence without its end.
+    pub fn text(&self) -> String {
+        let Self { least_w, most_w, profile, would } = self;
+        let verb = if *would { "would save" } else { "saves" };
+        let what = match least_w.abs().max(most_w.abs()) < 0.05 {
+            true => "nothing so far".to_owned(),
+            false => format!("{least_w:.1} to {most_w:.1} W"),
+        };
+        format!(
+            "{verb} {what} of the cores' power against the settings found, in the mean (modelled \
+             with the cores of {profile})"
+        )
+    }
+}
+
 impl Status {
     /// Of a run as it is seen.
     pub fn of(view: &View) -> Self {
@@ -258,14 +274,7 @@ pub fn text(status: &Status) -> String {
         let _ = writeln!(out, "{}{of}: {:.1} W ({})", one.signal, one.watts, one.source);
     }
     let _ = match &status.saving {
-        Some(Saving { least_w, most_w, profile, would }) => {
-            let verb = if *would { "would save" } else { "saves" };
-            writeln!(
-                out,
-                "{verb} {least_w:.1} to {most_w:.1} W of the cores' power against the settings \
-                 found (modelled with the cores of {profile})"
-            )
-        }
+        Some(saving) => writeln!(out, "{}", saving.text()),
         None => writeln!(out, "saving not known: cores' load or frequency is not sensed"),
     };
     if status.controls.is_empty() {

@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use super::sheet::{Sheet, words, wrapped};
 use crate::run::board::Change;
 use crate::run::sensors::Sensor;
-use crate::run::status::{Power, Refusal, Saving, Setting, Status, ago};
+use crate::run::status::{Power, Refusal, Setting, Status, ago};
 use crate::text;
 
 /// Signals of power, the whole server first, and what they are of.
@@ -107,12 +107,7 @@ fn power(status: &Status, width: usize) -> Vec<Line<'static>> {
     };
     let mut all = Sheet::new(["part", "power", "source"], PARTS.map(row)).lines(width);
     let saving = match &status.saving {
-        Some(Saving { least_w, most_w, profile, would }) => format!(
-            "{} {least_w:.1} to {most_w:.1} W of the cores' power against the settings found; \
-             mean, modelled with the cores of {}",
-            if *would { "would save" } else { "saves" },
-            profile
-        ),
+        Some(saving) => saving.text(),
         None => "saving not known: cores' load or frequency is not sensed".to_owned(),
     };
     all.extend(text(saving, width));

@@ -84,7 +84,7 @@ fn a_wide_terminal_shows_all_that_an_operator_asks_for() {
         "at the wall  412.0 W  measured",
         "processors   –        not known",
         "drives       60.0 W   modelled",
-        "saves 2.0 to 3.8 W of the cores' power against the settings found; mean, modelled with",
+        "saves 2.0 to 3.8 W of the cores' power against the settings found, in the mean",
         "3 events were lost",
         "fan2: turns no more\\u{1b}[2J",
         "no latency of users: set serve",

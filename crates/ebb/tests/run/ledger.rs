@@ -45,7 +45,7 @@ fn a_run_that_ends_has_its_energy_in_the_ledger() {
     let told = prints(&["report", "--since", "today", "--ledger", &ledger]);
     assert!(told.starts_with("From ") && told.contains(" kWh (measured, "), "{told}");
     let before = prints(&["report", "--since", "3 d", "--until", "2 d", "--ledger", &ledger]);
-    assert!(before.ends_with("nothing was recorded.\n"), "{before}");
+    assert!(before.contains("nothing was recorded;"), "{before}");
 }
 
 #[test]

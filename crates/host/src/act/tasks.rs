@@ -313,8 +313,9 @@ impl Tasks {
         cpus.iter().copied().filter(|cpu| self.online.binary_search(cpu).is_ok()).collect()
     }
 
-    /// The sets of CPUs of which users' tasks need one at least. Once the last one of its CPUs goes,
-    /// Linux forgets what a task is bound to; where that could not be set back, all of them stay.
+    /// The sets of CPUs of which users' tasks need one at least. Once the last one of its CPUs
+    /// goes, Linux forgets what a task is bound to; where that could not be set back, all of them
+    /// stay.
     #[must_use]
     pub fn needed(&self) -> BTreeSet<Vec<u16>> {
         let users = self.bound.values().filter(|bound| !bound.kernel);
