@@ -293,15 +293,16 @@ mod tests {
         let file = folder.path().join("new/ledger");
         let mut keeper = Keeper::new(file.clone());
         keeper.hear(&begun(true), 0);
-        let five_minutes = |keeper: &mut Keeper, from: u64| {
-            (from..from + 600).for_each(|at| keeper.hear(&tick(at, 3600.0), 0));
+        let goes_on = |keeper: &mut Keeper, from: u64, time: Nanos| {
+            let ticks = from..from + time.0 / Nanos::from_millis(500).0;
+            ticks.for_each(|at| keeper.hear(&tick(at, 3600.0), 0));
         };
-        five_minutes(&mut keeper, 10_000);
+        goes_on(&mut keeper, 10_000, FIRST);
         assert!(keeper.trouble.is_some() && keeper.amounts.len() == 2);
         std::fs::create_dir(file.parent().unwrap()).unwrap();
-        five_minutes(&mut keeper, 20_000);
+        goes_on(&mut keeper, 20_000, EVERY);
         assert!(keeper.trouble.is_none() && keeper.amounts.is_empty());
-        let both = [(1, POSSIBLE.to_owned(), 2400.0), (1, "measured".to_owned(), 60_000.0)];
+        let both = [(1, POSSIBLE.to_owned(), 1280.0), (1, "measured".to_owned(), 32_000.0)];
         assert_eq!(kept(&file), both);
         // For days: it does not grow without end.
         keeper.ledger = None;
