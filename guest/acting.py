@@ -5,7 +5,7 @@ import re
 import time
 
 import trials
-from bed import expect, until
+from bed import Skip, expect, until
 from dump import DUMP, same
 from steps import PATIENCE
 
@@ -216,6 +216,41 @@ def deadlines(bed):
     same(before, after, bed.guest.run("cat /tmp/said"))
     bed.guest.run("""paste <(ls -d /sys/devices/system/cpu/cpufreq/policy*) /tmp/governors |
         while read policy governor; do echo $governor > $policy/scaling_governor; done""")
+
+
+def hidden(bed):
+    """a task that is bound to a CPU that is away keeps it, whatever comes and goes while cores are parked"""
+    def told(script):
+        return bed.guest.run(script).split()
+
+    if told("uname -r")[0].startswith("6.1."):
+        raise Skip("Linux before 6.2 forgets it by itself")
+    cpu = "/sys/devices/system/cpu/cpu"
+    bed.guest.run(f"""{DUMP}\ndump > /tmp/before
+        echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
+        for group in /sys/fs/cgroup/*/cpuset.cpus; do echo 0-7 > $group; done
+        setsid taskset -c 3,5 sleep 9999 > /dev/null 2>&1 < /dev/null & echo $! > /tmp/hidden""")
+    moves = f"""echo 1 > {cpu}5/online; sleep 3
+        echo 0 > {cpu}3/online; sleep 3; echo 1 > {cpu}3/online; sleep 3"""
+    binding = "sed -n 's/^Cpus_allowed_list:\\t//p' /proc/$(cat /tmp/hidden)/status"
+    alone = told(f"echo 0 > {cpu}5/online; sleep 1; {binding}; {moves}; {binding}")
+    bed.guest.run(f"taskset -pc 3,5 $(cat /tmp/hidden); echo 0 > {cpu}5/online; sleep 1")
+    bed.guest.run(f"""cat > /tmp/ebb.toml << 'END'\n{HALF}\nEND
+        mkdir -p /var/lib/ebb
+        setsid /tmp/tools/ebb run --apply --config /tmp/ebb.toml > /tmp/said 2>&1 < /dev/null & echo $! > /tmp/pid""")
+    list = "/sys/fs/cgroup/system.slice/cpuset.cpus"
+    parked = until("cores are parked", lambda: told(f"grep -sxv 0-7 {list} || true"), PATIENCE)
+    beside = told(f"{binding}; {moves}; {binding}; cat {list}")
+    bed.guest.run("kill $(cat /tmp/pid); while [ -e /proc/$(cat /tmp/pid) ]; do sleep 0.1; done")
+    after = told(binding)
+    print(f"# bound to 3,5, seen as {alone[0]}: {alone[1]} without ebb, {beside} beside it ({parked}), then {after}")
+    expect(alone[1] == "3,5", "this kernel forgets it by itself")
+    expect(after == ["3,5"], "a CPU of it is lost")
+    before, after = bed.guest.run(f"""kill $(cat /tmp/hidden)
+        echo -cpuset > /sys/fs/cgroup/cgroup.subtree_control
+        {DUMP}\ndump > /tmp/after
+        cat /tmp/before; echo ===; cat /tmp/after""").split("===\n")
+    same(before, after)
 
 
 def sugov(bed):

@@ -6,9 +6,9 @@ mod recall;
 
 use std::time::Instant;
 
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{
-    Applied, Control, InForce, Outcome, Plant, PowerModel, Signal, Signals, Topology,
+    Applied, Control, InForce, Outcome, Plant, PowerModel, Signal, Signals, Steward, Topology,
 };
 
 use crate::act::acting::Acting;
@@ -32,6 +32,7 @@ use crate::sense::drive_watch::DriveWatch;
 use crate::sense::jobs::Jobs;
 use crate::sense::run_queue::RunQueues;
 use crate::sense::sensors::Sensors;
+use crate::sense::throttled::Throttled;
 
 pub use follow::Followed;
 pub use recall::Recalled;
@@ -48,6 +49,7 @@ pub struct Host {
     unseen: Option<String>,
     drives: Vec<DriveWatch>,
     jobs: Jobs,
+    throttled: Throttled,
     acting: Option<Acting>,
     /// What was given last, and who looks for a crowd that it is too little for.
     given: InForce,
@@ -68,7 +70,7 @@ pub struct Host {
     /// Cores of each group without those.
     present: Vec<u16>,
     /// Of the packages' power limit, where one is held.
-    power: Option<PowerWatch>,
+    power: Option<(Watts, PowerWatch)>,
     /// When it was first sensed. What came before is no period in which anything could be missing.
     begun: Option<Instant>,
     now: Nanos,
@@ -84,9 +86,12 @@ impl Host {
         topology.limitable.frequencies &= !machine.cpus.policies.is_empty();
         topology.limitable.cores &=
             layout.park_by != ParkBy::Cpuset || lacks_cpuset(&machine.sys).is_none();
+        topology.limitable.packages &=
+            layout.limits_packages && machine.limited_packages().next().is_some();
         let sensors = Sensors::new(&machine, &layout);
         let drives = layout.drives.iter().map(|drive| DriveWatch::new(&machine, drive)).collect();
         let jobs = Jobs::new(&machine, &layout);
+        let throttled = Throttled::new(&machine, &layout);
         let chips = Chips::new(&machine.sys, &machine.chips);
         let mut queues = RunQueues::new(&machine.sys);
         let came = Drives::new(&machine.sys, layout.drives.iter().map(|parts| &parts.drive));
@@ -111,6 +116,7 @@ impl Host {
             queues,
             drives,
             jobs,
+            throttled,
             acting: None,
             power: None,
             begun: None,
@@ -157,9 +163,34 @@ impl Host {
         if owns(Control::PowerState) {
             remarks.extend(self.layout.drives.iter().filter_map(DriveParts::limit_remark));
         }
+        remarks.extend(self.limits(owned));
         remarks.extend(self.layout.reactor_remark(&self.machine.cpus.policies));
         remarks.extend(self.layout.job_remarks(&self.topology));
         remarks
+    }
+
+    /// By what a budget of the whole server is kept here, for people.
+    fn limits(&self, owned: &[Control]) -> Option<String> {
+        let all = [
+            (Control::CoreLimit, "cores"),
+            (Control::FrequencyLimit, "clocks"),
+            (Control::PackageLimit, "the packages' power"),
+            (Control::CpuTime, "CPU time"),
+            (Control::ReadRate, "rates of drives"),
+        ];
+        let mut of_budgets = owned.iter().filter(|one| one.row().steward == Steward::Server);
+        of_budgets.next()?;
+        let names = |has: bool| {
+            let its = all.iter().filter(|(control, _)| owned.contains(control));
+            let its = its.filter(|(control, _)| control.is_in(&self.topology) == has);
+            its.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+        };
+        let (here, missing) = (names(true), names(false));
+        let missing = match missing.is_empty() {
+            true => String::new(),
+            false => format!("; not by {missing} (docs/policies/budget.md)"),
+        };
+        Some(format!("the budget of the whole server is kept by {here}{missing}"))
     }
 
     /// Begins to act: what the controls `owned` are set to now is on disk when this returns, and
@@ -203,7 +234,7 @@ impl Host {
         let tasks = Tasks::of(&self.machine.sys, tasks, root);
         self.acting =
             Some(Acting::new(&self.machine, &self.layout, steering, tasks, &holds, state));
-        self.power = holds.package_power().map(PowerWatch::new);
+        self.power = holds.package_power().map(|limit| (limit, PowerWatch::default()));
         Ok(unreadable)
     }
 
@@ -300,13 +331,16 @@ impl Host {
         if let Some(acting) = &mut self.acting {
             acting.sensed(&signals.cooling.fans);
             acting.seen(self.jobs.seen());
-            let text = self.power.as_mut().and_then(|watch| watch.see(signals.power.cpu, now));
-            if let Some(text) = text {
-                acting.note_power(text);
-            }
+            let see = |(limit, watch): &mut (Watts, PowerWatch)| {
+                watch.see(*limit, signals.power.cpu, now)
+            };
+            self.power.as_mut().and_then(see).into_iter().for_each(|text| acting.note_power(text));
         }
         for (at, drive) in self.drives.iter_mut().enumerate() {
             drive.read(signals, at);
+        }
+        if let Some(acting) = &mut self.acting {
+            acting.used(&self.machine, self.throttled.read(signals), signals);
         }
         let here = || (0..self.drives.len()).filter(|at| self.came.has(*at));
         let drives = here().map(|at| signals.drives[at].power);

@@ -310,7 +310,8 @@ fn a_power_limit_follows_its_package_and_not_its_number() {
     }
     let holds = Holds { package_power: Some(Watts(150.0)), ..Holds::default() };
     let held = holds.places(&tree.machine()).unwrap();
-    let mut bench = Bench::stated(tree, &Stated::default(), Leave::Restore, held);
+    let stated = Stated { holds_package_power: true, ..Stated::default() };
+    let mut bench = Bench::stated(tree, &stated, Leave::Restore, held);
     let request = bench.request();
     bench.apply(&request);
     let is = |bench: &Bench, number| {
@@ -367,12 +368,11 @@ fn what_the_operator_holds_is_held_and_set_back() {
         package_power: Some(Watts(150.0)),
         drive_power: Some(Watts(12.5)),
         cpu_latency: Some(Nanos::from_micros(50)),
-        energy_preference: None,
-        disk_standby: None,
         background: vec!["backup.slice".to_owned()],
+        ..Holds::default()
     };
     let held = holds.places(&tree.with_drives()).unwrap();
-    let stated = Stated { holds_drive_power: true, ..Stated::default() };
+    let stated = Stated { holds_drive_power: true, holds_package_power: true, ..Stated::default() };
     let mut bench = Bench::stated(tree, &stated, Leave::Restore, held);
     let mut request = bench.request();
     request.ask_background(BackgroundMode::Race, "test:");

@@ -265,7 +265,7 @@ fn only_what_is_named_is_touched_and_never_ebb_itself() {
     tree.put("proc/self/cgroup", "0::/batch.slice/scrub.service");
     let stated = Stated { jobs: jobs(), ..Stated::default() };
     let own = Host::new(tree.machine(), &stated, Control::ALL).unwrap_err();
-    assert!(matches!(&own, Impossible::Own { group } if group == SCRUB), "{own}");
+    assert!(matches!(&own, Impossible::Own { group, .. } if group == SCRUB), "{own}");
     assert_eq!(own.key(), "job");
     // Nobody steers jobs: there are none.
     let host = Host::new(tree.machine(), &stated, &[Control::FanDuty]).unwrap();

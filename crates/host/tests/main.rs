@@ -20,4 +20,5 @@ mod recall;
 mod restoring;
 mod sensing;
 mod tasks;
+mod throttle;
 mod tree;

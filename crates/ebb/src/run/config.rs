@@ -108,6 +108,9 @@ pub struct Machine {
     /// CPUs that `ebb serve` runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reactors: Option<String>,
+    /// Control groups whose CPU time and rates a budget of the whole server may limit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub throttle: Vec<String>,
     /// Core groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CoreGroup>,
@@ -243,6 +246,7 @@ impl Default for Machine {
             min_duty: MIN_DUTY,
             raise_limits: false,
             reactors: None,
+            throttle: Vec::new(),
             groups: Vec::new(),
             fans: Vec::new(),
         }
@@ -376,13 +380,25 @@ impl Config {
         }
         let held = self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")));
         held.map_err(about("hold.drive_power"))?;
-        if let Err((at, wrong)) = StatedJob::check(&self.jobs()) {
-            return Err(about(&format!("job.{at}.cgroup"))(usage(format!("job: {wrong}"))));
-        }
+        self.check_groups()?;
         Profile::load(&self.profile).map_err(anyhow::Error::from).map_err(about("profile"))?;
         self.curve().map_err(about("curve"))?;
         self.reactors().map_err(about("machine.reactors"))?;
         self.stated().map_err(about("machine.groups")).map(drop)
+    }
+
+    /// Whether its jobs, and what may be throttled, are groups of their own.
+    fn check_groups(&self) -> Result<(), Wrong> {
+        let throttled = self.machine.throttle.iter().map(|group| StatedJob {
+            group: group.clone(),
+            class: QosClass::Vital,
+            name: String::new(),
+        });
+        let all: Vec<_> = self.jobs().into_iter().chain(throttled).collect();
+        StatedJob::check(&all).map_err(|(at, wrong)| match at.checked_sub(self.job.len()) {
+            None => about(&format!("job.{at}.cgroup"))(usage(format!("job: cgroup = {wrong}"))),
+            Some(_) => about("machine.throttle")(usage(format!("machine.throttle: {wrong}"))),
+        })
     }
 
     /// Every budget of the whole server, at whatever time of the day.
@@ -395,9 +411,11 @@ impl Config {
     fn wrong_of_server(&self, owned: &[Control]) -> Option<(&'static str, String)> {
         let policy = &self.policy;
         let is_capping = owned.iter().any(|control| control.row().steward == Steward::Server);
-        if is_capping && !owned.contains(&Control::FrequencyLimit) {
-            let why = " needs limits that no server has yet; tide runs here, the others in ebb sim";
-            return Some(("policy", format!(" = \"{policy}\"{why}")));
+        let slows = owned.contains(&Control::FrequencyLimit);
+        if is_capping && !slows && self.machine.throttle.is_empty() {
+            let why = "limits CPU time: name the control groups in machine.throttle that it may \
+                       limit, or use tide, which does without";
+            return Some(("policy", format!(" = \"{policy}\" {why}")));
         }
         match (is_capping, self.server_budgets().next()) {
             (true, None) => {
@@ -466,7 +484,9 @@ impl Config {
             raise_limits,
             fans,
             jobs,
+            throttle: self.machine.throttle.clone(),
             holds_drive_power,
+            holds_package_power: self.hold.package_power.is_some(),
             served: self.serve.map(|address| format!("ebb serve at {address}")),
         })
     }
@@ -565,7 +585,7 @@ mod tests {
                 && all.record.is_some()
         );
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
-        assert!(all.machine.reactors.is_some());
+        assert!(all.machine.reactors.is_some() && !all.machine.throttle.is_empty());
         assert!(!all.machine.fans.is_empty() && !all.job.is_empty());
         assert!(all.hold.energy_preference.is_some());
     }

@@ -105,7 +105,8 @@ pub struct SimArgs {
 
     /// Sense and act as `ebb run` can on a server, with its paces, roundings and absences:
     /// "least", or what a server has beyond that, of "meters" (drives measure their power),
-    /// "idle-power" (drives state what they draw at rest), "served" (latency from `ebb serve`).
+    /// "idle-power" (drives state what they draw at rest), "served" (latency from `ebb serve`),
+    /// "throttle" (control groups whose CPU time and rates may be limited).
     #[arg(long, value_name = "SENSES", value_parser = as_host)]
     pub as_host: Option<AsHost>,
 
@@ -245,7 +246,11 @@ fn as_host(text: &str) -> Result<AsHost, String> {
             "meters" => &mut senses.meters,
             "idle-power" => &mut senses.idle_power,
             "served" => &mut senses.served,
-            _ => return Err(format!("'{name}' is none of least, meters, idle-power, served")),
+            "throttle" => &mut senses.throttle,
+            _ => {
+                let names = "least, meters, idle-power, served, throttle";
+                return Err(format!("'{name}' is none of {names}"));
+            }
         };
         *sense = true;
     }

@@ -131,8 +131,8 @@ impl Plan {
         let (tail, server_budget) = (args.tail, args.server_budget);
         let settings = Settings { plf: args.plf, tail, ssd_budget, server_budget, curve };
         let changes = changes(&args.change, &settings);
-        if args.as_host.is_some() {
-            server.topology.limitable = ebb_policy::live::LIMITABLE;
+        if let Some(how) = args.as_host {
+            server.topology.limitable = ebb_policy::live::limitable(how.throttle);
         }
         for settings in iter::once(&settings).chain(changes.iter().map(|(_, settings)| settings)) {
             // A wrong name is told even where nothing says yet what to run.

@@ -169,7 +169,7 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
     };
     refused(&["--policy", "tide"], "without server_budget");
     refused(&["--policy", "tide", "--server-budget", "20 W"], "server_budget");
-    refused(&["--policy", "pass", "--server-budget", "300 W"], "tide runs here");
+    refused(&["--policy", "pass", "--server-budget", "300 W"], "machine.throttle");
     refused(&["--policy", "eadc", "--server-budget", "300 W"], "eadc+tide");
     fs::remove_dir_all(copy.folder.path().join("root").join(METER)).unwrap();
     refused(&["--policy", "tide", "--server-budget", "300 W"], "tide can do nothing here");

@@ -2,7 +2,7 @@
 
 use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{
-    BackgroundMode, Control, DriveSpec, FanSignals, InForce, Outcome, PowerState, Topology,
+    BackgroundMode, Control, DriveSpec, FanSignals, InForce, Outcome, PowerState, Signals, Topology,
 };
 
 use crate::act::contact::{Attempt, Contact, Trial, attempt};
@@ -13,13 +13,15 @@ use crate::act::idle_wake::{self, IdleWake};
 use crate::act::jobs::Jobs;
 use crate::act::knob::Place;
 use crate::act::originals::State;
+use crate::act::packages::Packages;
 use crate::act::parking::Parking;
 use crate::act::places::{cap_place, fan_places};
 use crate::act::steering::{Notice, Steering, Verified, worse};
 use crate::act::tasks::Tasks;
+use crate::act::throttle::Throttle;
 use crate::find::cpus::Policy;
 use crate::find::fans::Fan;
-use crate::find::jobs::Seen;
+use crate::find::jobs::{Seen, Use};
 use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 use crate::nvme::Cap;
@@ -43,6 +45,8 @@ pub struct Acting {
     drives: Vec<Option<(usize, Cap)>>,
     idle: Vec<Option<IdleWake>>,
     jobs: Jobs,
+    packages: Packages,
+    throttle: Throttle,
     fans: Vec<Option<FanControl>>,
     /// Whether frequencies may be raised above the ceilings found.
     raises: bool,
@@ -103,7 +107,9 @@ impl Acting {
             reactors: reactors.into_iter().filter_map(domain).collect(),
             drives: layout.drives.iter().map(drive).collect(),
             idle: layout.drives.iter().map(idle).collect(),
-            jobs: Jobs::new(machine, layout, state.clone()),
+            jobs: Jobs::new(machine, layout),
+            packages: Packages::new(machine, layout, &steering),
+            throttle: Throttle::new(layout),
             fans: layout.fans.fans.iter().map(fan).collect(),
             raises: layout.raise_limits,
             away: Vec::new(),
@@ -230,6 +236,7 @@ impl Acting {
     /// Tries each kind of control in one place and gives it back.
     pub fn contact(&mut self, machine: &Machine, topology: &Topology) -> Vec<Trial> {
         let Self { steering, parking, domains, fans, drives, idle, constant, raises, .. } = self;
+        let packages = self.packages.attempt(steering);
         let of = |control: Control| control.row().name;
         let cores = parking.as_mut().and_then(|parking| {
             let verdict = parking.attempt(steering)?;
@@ -252,8 +259,9 @@ impl Acting {
         let drive = attempt(of(Control::PowerState), tries, machine, steering);
         let tries: Vec<_> = idle.iter().flatten().filter_map(|it| it.attempt(steering)).collect();
         let idle = attempt(of(Control::IdleWake), tries, machine, steering);
+        let packages = attempt(of(Control::PackageLimit), packages, machine, steering);
         let mut trials: Vec<_> =
-            [cores, frequency, fan, drive, idle].into_iter().flatten().collect();
+            [cores, frequency, fan, drive, idle, packages].into_iter().flatten().collect();
         for name in Place::HOLDS {
             let its = constant.iter().filter(|(at, _)| steering.place(*at).hold() == name);
             let tries = its.cloned().map(|write| Attempt { writes: vec![write], bounds: None });
@@ -275,6 +283,7 @@ impl Acting {
                     self.reactors.clear();
                 }
                 Control::FanDuty => self.fans.iter_mut().for_each(|fan| *fan = None),
+                Control::PackageLimit => self.packages.refuse(),
                 Control::IdleWake => self.idle.iter_mut().for_each(|drive| *drive = None),
                 _ => self.drives.iter_mut().for_each(|drive| *drive = None),
             }
@@ -298,6 +307,12 @@ impl Acting {
         self.jobs.sensed(jobs, &mut self.steering);
     }
 
+    /// Hears what the groups that may be throttled use.
+    pub fn used(&mut self, machine: &Machine, uses: &[Use], signals: &Signals) {
+        self.throttle.used(machine, uses, signals, &mut self.steering);
+        self.packages.see(signals.power.cpu, &mut self.steering, signals.now);
+    }
+
     /// Puts `given` in force and tells what became of each control. Drives that sleep are not
     /// asked whether they are as they were set.
     pub fn apply(
@@ -318,6 +333,11 @@ impl Acting {
             };
             tell(Control::FanDuty, fan, outcome);
         }
+        // What is felt soonest first.
+        self.throttle.set(given, &mut self.steering, now, tell);
+        let limit = given.package_limit.at(0).given;
+        let limited = self.packages.set(limit, &mut self.steering, now);
+        tell(Control::PackageLimit, 0, limited);
         // Cores come back before they are slowed down, and are slowed down before they go.
         let parked = self.parking.as_mut().map(|it| it.set(given, &mut self.steering, now));
         for (group, cores) in self.cores.iter().enumerate() {

@@ -194,23 +194,17 @@ fn busy_frequency(machine: &Machine, cpu: u16) -> Option<f64> {
 }
 
 /// Sees whether the packages keep to the power that they are held to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PowerWatch {
-    limit: Watts,
     over: Option<Nanos>,
     told: bool,
 }
 
 impl PowerWatch {
-    /// Of all packages together.
-    #[must_use]
-    pub fn new(limit: Watts) -> Self {
-        Self { limit, over: None, told: false }
-    }
-
-    /// What is to be said, once, of a limit that reads back and does not bind.
-    pub fn see(&mut self, power: Option<Watts>, now: Nanos) -> Option<String> {
-        let over = power.filter(|power| power.0 > self.limit.0 * (1.0 + OVER));
+    /// What is to be said, once, of a `limit` of all packages together that reads back and does not
+    /// bind.
+    pub fn see(&mut self, limit: Watts, power: Option<Watts>, now: Nanos) -> Option<String> {
+        let over = power.filter(|power| power.0 > limit.0 * (1.0 + OVER));
         let Some(power) = over else {
             self.over = None;
             return None;
@@ -221,9 +215,8 @@ impl PowerWatch {
         }
         self.told = true;
         Some(format!(
-            "it reads back and does not bind: the packages draw {power:.1} of {:.1} (a limit that \
-             the firmware has locked, or another one over MMIO)",
-            self.limit
+            "it reads back and does not bind: the packages draw {power:.1} of {limit:.1} (a limit \
+             that the firmware has locked, or another one over MMIO)"
         ))
     }
 }

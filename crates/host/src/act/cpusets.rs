@@ -8,7 +8,7 @@ use ebb_policy::units::Nanos;
 
 use crate::act::groups::{self, CGROUPS};
 use crate::act::knob::{Knob, Place};
-use crate::act::originals::{Original, State};
+use crate::act::originals::Original;
 use crate::act::owned::StateError;
 use crate::act::steering::{Steering, worse};
 use crate::act::tasks::usual;
@@ -28,7 +28,6 @@ pub fn controller() -> Place {
 #[derive(Debug)]
 pub struct Cpusets {
     sys: Sys,
-    boot: String,
     /// Where the controller is set.
     controller: usize,
     /// The CPUs that are anybody's where nothing is parked: without the partitions of others.
@@ -47,9 +46,8 @@ impl Cpusets {
         let controller = steering.find(&controller())?;
         let sys = machine.sys.clone();
         let all = usual(&sys);
-        let boot = machine.boot().unwrap_or_default();
         let (taken, left, looked) = Default::default();
-        Some(Self { sys, boot, controller, all, taken, left, looked })
+        Some(Self { sys, controller, all, taken, left, looked })
     }
 
     /// Looks for groups, but not twice in a while: whether there are new ones, which are on disk
@@ -57,21 +55,15 @@ impl Cpusets {
     ///
     /// # Errors
     /// Where it cannot be saved; then no new group may be changed.
-    pub fn look(
-        &mut self,
-        steering: &mut Steering,
-        state: &State,
-        now: Nanos,
-    ) -> Result<bool, StateError> {
+    pub fn look(&mut self, steering: &mut Steering, now: Nanos) -> Result<bool, StateError> {
         if self.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK) {
             return Ok(false);
         }
         let names = groups::below_root(&self.sys);
         let (sys, taken) = (&self.sys, &mut self.taken);
         let is_gone = |name: &str| !sys.has(format!("{CGROUPS}/{name}"));
-        for (name, at) in taken.extract_if(.., |(name, _)| is_gone(name)) {
-            steering.forget(at);
-            state.forget(&Place::Cpuset { group: name })?;
+        for (_, at) in taken.extract_if(.., |(name, _)| is_gone(name)) {
+            steering.disown(at)?;
         }
         self.left.retain(|name, _| names.contains(name));
         let mut new = Vec::new();
@@ -84,7 +76,7 @@ impl Cpusets {
             }
         }
         let is_new = !new.is_empty();
-        self.take(new, steering, state)?;
+        self.take(new, steering)?;
         self.looked = Some(now);
         Ok(is_new)
     }
@@ -105,24 +97,16 @@ impl Cpusets {
         }
     }
 
-    fn take(
-        &mut self,
-        new: Vec<Original>,
-        steering: &mut Steering,
-        state: &State,
-    ) -> Result<(), StateError> {
-        if new.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<_> = new.iter().map(|original| original.place.clone()).collect();
-        // One that an earlier start has not given back is there as it was found then.
-        let saved = state.save(&self.boot, new)?.originals;
-        for original in saved.into_iter().filter(|saved| names.contains(&saved.place)) {
-            if let Place::Cpuset { group } = &original.place {
-                let (group, knob) = (group.clone(), Knob::cpuset(&self.sys, group));
-                self.left.remove(&group);
-                self.taken.push((group, steering.take(original, knob)));
-            }
+    fn take(&mut self, new: Vec<Original>, steering: &mut Steering) -> Result<(), StateError> {
+        let group = |place: &Place| match place {
+            Place::Cpuset { group } => group.clone(),
+            other => unreachable!("{other} is no list of CPUs"),
+        };
+        let names: Vec<_> = new.iter().map(|original| group(&original.place)).collect();
+        let all = steering.adopt(new, |place| Knob::cpuset(&self.sys, &group(place)))?;
+        for (name, at) in names.into_iter().zip(all) {
+            self.left.remove(&name);
+            self.taken.push((name, at));
         }
         Ok(())
     }

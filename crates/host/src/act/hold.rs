@@ -5,6 +5,7 @@ use ebb_policy::units::{Nanos, Watts};
 
 use crate::act::groups::CGROUPS;
 use crate::act::knob::{Knob, Place};
+use crate::act::places::package_place;
 use crate::act::steering::Notice;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
@@ -131,11 +132,7 @@ impl Holds {
                 ));
             }
             let value = format!("{:.0}", power.0 * 1e6);
-            let place = |zone: &Zone| Place::PackagePower {
-                control_type: zone.control_type().to_owned(),
-                package: zone.name.clone(),
-            };
-            let hold = |zone: &&Zone| Hold { place: place(zone), value: value.clone() };
+            let hold = |zone: &&Zone| Hold { place: package_place(zone), value: value.clone() };
             all.extend(zones.iter().map(hold));
         }
         all.extend(self.drive_limits(machine)?);

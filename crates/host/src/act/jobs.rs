@@ -18,7 +18,7 @@ use ebb_policy::{Control, InForce, Outcome, QosClass};
 
 use crate::act::groups;
 use crate::act::knob::{CGROUPS, Knob, Place};
-use crate::act::originals::{Leave, Original, State};
+use crate::act::originals::Original;
 use crate::act::owned::StateError;
 use crate::act::steering::{Steering, worse};
 use crate::find::jobs::{Seen, turn_on};
@@ -42,8 +42,6 @@ const LEAST: f64 = 1_000.0;
 #[derive(Debug)]
 pub struct Jobs {
     sys: Sys,
-    boot: String,
-    state: State,
     /// CPUs of each socket.
     sockets: Vec<Vec<u16>>,
     jobs: Vec<Job>,
@@ -76,7 +74,7 @@ struct Job {
 impl Jobs {
     /// Those of `layout`; none is looked at yet.
     #[must_use]
-    pub fn new(machine: &Machine, layout: &Layout, state: State) -> Self {
+    pub fn new(machine: &Machine, layout: &Layout) -> Self {
         let jobs = layout.jobs.iter().map(|job| Job {
             group: job.group.clone(),
             class: job.class,
@@ -92,9 +90,8 @@ impl Jobs {
             stays: None,
             told: None,
         });
-        let (sys, boot) = (machine.sys.clone(), machine.boot().unwrap_or_default());
-        let (sockets, jobs) = (sockets(machine), jobs.collect());
-        Self { sys, boot, state, sockets, jobs, begun: false }
+        let (sys, sockets) = (machine.sys.clone(), sockets(machine));
+        Self { sys, sockets, jobs: jobs.collect(), begun: false }
     }
 
     /// Hears what was seen of them in the period that ends now, and takes those that have come in
@@ -102,8 +99,7 @@ impl Jobs {
     pub fn sensed(&mut self, seen: &[Seen], steering: &mut Steering) {
         for (job, seen) in self.jobs.iter_mut().zip(seen) {
             job.sensed(*seen);
-            let disk = (&self.sys, &*self.boot, &self.state);
-            let looked = job.look(disk, &self.sockets, steering);
+            let looked = job.look(&self.sys, &self.sockets, steering);
             job.note(looked, steering);
         }
     }
@@ -160,7 +156,7 @@ impl Job {
     /// lets go of those of one that has gone. What stands in the way of some.
     fn look(
         &mut self,
-        (sys, boot, state): (&Sys, &str, &State),
+        sys: &Sys,
         sockets: &[Vec<u16>],
         steering: &mut Steering,
     ) -> Result<Option<String>, StateError> {
@@ -169,8 +165,7 @@ impl Job {
         }
         let taken = [self.quota.take(), self.cpuset.take(), self.freeze.take()];
         for at in taken.into_iter().flatten() {
-            state.forget(steering.place(at))?;
-            steering.forget(at);
+            steering.disown(at)?;
         }
         let (mut new, mut trouble) = (Vec::new(), None);
         if self.seen.group.is_some() {
@@ -185,17 +180,13 @@ impl Job {
                 }
             }
         }
-        let places: Vec<_> = new.iter().map(|original| original.place.clone()).collect();
-        let saved = if new.is_empty() { Vec::new() } else { state.save(boot, new)?.originals };
-        // One that an earlier start has not given back is there as it was found then.
-        for original in saved.into_iter().filter(|saved| places.contains(&saved.place)) {
-            let (knob, place) = (self.knob(sys, &original.place), original.place.clone());
-            let at = Some(steering.take(original, knob));
-            match place {
-                Place::Cpuset { .. } => self.cpuset = at,
-                place if place.freezes() => self.freeze = at,
-                _ => self.quota = at,
-            }
+        for at in steering.adopt(new, |place| self.knob(sys, place))? {
+            let own = match steering.place(at) {
+                Place::Cpuset { .. } => &mut self.cpuset,
+                place if place.freezes() => &mut self.freeze,
+                _ => &mut self.quota,
+            };
+            *own = Some(at);
         }
         (self.taken, self.free) = (self.seen.group, false);
         Ok(trouble)
@@ -211,18 +202,15 @@ impl Job {
     /// What is to be given back to a group.
     fn original(&self, sys: &Sys, file: &str) -> Result<Original, String> {
         let place = self.place(file);
-        let read = self.knob(sys, &place);
-        let read = read.and_then(|mut knob| knob.settable(sys).and_then(|()| knob.read(sys)));
-        let found = read.map_err(|absent| match absent {
+        let knob = self.knob(sys, &place);
+        Original::of(place, knob, sys).map_err(|absent| match absent {
             Absent::Missing(_) if file == QUOTA => format!(
                 "no share of the time can be set: there is no {QUOTA}, for the cpu controller is \
                  off; {}, from the next start of the group on",
                 turn_on(&self.group, "CPUWeight=100")
             ),
             absent => format!("it is not steered, for it could not be set back: {absent}"),
-        })?;
-        let original = Original { place, safe: found.clone(), found, leave: Leave::Restore };
-        original.check().map(|()| original)
+        })
     }
 
     /// Tells what stands in the way, once.

@@ -21,6 +21,8 @@ use crate::sys::{Absent, Sys, cpu_list, cpus};
 const CPUS: &str = "sys/devices/system/cpu";
 /// The controllers that the root control group hands on.
 const CONTROLLERS: &str = "cgroup.subtree_control";
+/// A control group's file of rates (`Documentation/admin-guide/cgroup-v2.rst`).
+pub(super) const RATES: &str = "io.max";
 
 /// The manual mode of a fan (`Documentation/hwmon/sysfs-interface.rst`), and how its file ends.
 pub(super) const MANUAL: &str = "1";
@@ -46,6 +48,8 @@ enum At {
     Controller(Folder, String),
     Cpuset(Folder, String),
     Offline(Folder),
+    /// The rates of a disk in a control group's file.
+    Rates(Device, Folder, String),
     /// The bits of a feature of a drive that are its value.
     Feature(Patient, u8, u32),
 }
@@ -83,6 +87,10 @@ impl Knob {
             }
             Place::Controller { name } => At::Controller(Folder::open(sys, CGROUPS)?, name.clone()),
             Place::Cpuset { group } => return Self::cpuset(sys, group),
+            Place::Rates { group, disk } => {
+                let device = Device::open(machine, Name::Disk(disk.clone()))?;
+                At::Rates(device, Folder::open(sys, CGROUPS)?, format!("{group}/{RATES}"))
+            }
             Place::Offline => At::Offline(Folder::open(sys, CPUS)?),
             Place::PowerState { drive } => {
                 At::Feature(controller(machine, drive)?, POWER_MANAGEMENT, POWER_STATE_BITS)
@@ -109,6 +117,7 @@ impl Knob {
             At::File(device, file, _) | At::Weight(device, file) => {
                 device.here(sys)?.settable(file)
             }
+            At::Rates(_, groups, file) => groups.settable(file),
             _ => Ok(()),
         }
     }
@@ -179,6 +188,10 @@ impl Knob {
                 list => list,
             },
             At::Offline(all) => offline(sys, all).map(|cpus| cpu_list(&cpus)),
+            At::Rates(device, groups, file) => {
+                let number = device.number(sys)?;
+                Ok(rates(&groups.text(file)?, &number))
+            }
             At::Feature(drive, feature, bits) => {
                 drive.feature(*feature).map(|value| (value & *bits).to_string())
             }
@@ -231,6 +244,10 @@ impl Knob {
             }
             At::Cpuset(groups, group) => set_cpuset(sys, groups, group, value),
             At::Offline(all) => set_offline(sys, all, value),
+            At::Rates(device, groups, file) => {
+                let number = device.number(sys)?;
+                groups.write(file, &format!("{number} {value}"))
+            }
             At::Feature(drive, feature, bits) => {
                 let value: u32 = value.parse().map_err(|_| sys.nonsense("", value, "a number"))?;
                 // A workload hint stays (NVMe Base 2.1, Figure 386).
@@ -277,6 +294,24 @@ impl Device {
         }
         Ok(&self.folder)
     }
+
+    /// The number of the block device that a disk is, such as `259:0`.
+    fn number(&mut self, sys: &Sys) -> Result<String, Absent> {
+        self.here(sys)?;
+        let disk = self.path.rsplit_once('/').map_or(&*self.path, |(disk, _)| disk);
+        sys.text(format!("{disk}/dev"))
+    }
+}
+
+/// What `io.max` says of the rates of device `number`; a device without a limit has no line.
+fn rates(text: &str, number: &str) -> String {
+    let of = |line: &&str| line.split_ascii_whitespace().next() == Some(number);
+    let line = text.lines().find(of).unwrap_or_default();
+    let one = |key: &str| {
+        let found = line.split_ascii_whitespace().find(|field| field.starts_with(key));
+        found.map_or_else(|| format!("{key}max"), str::to_owned)
+    };
+    format!("{} {}", one("rbps="), one("wbps="))
 }
 
 impl Name {

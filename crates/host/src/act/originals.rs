@@ -9,10 +9,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::act::knob::Knob;
 use crate::act::owned::{self, StateError};
 use crate::act::place::{CGROUPS, Place};
 use crate::act::tasks::Bound;
-use crate::sys::cpus;
+use crate::sys::{Absent, Sys, cpus};
 
 /// Version of the file, and the oldest that is read: 1 had no disks.
 const SCHEMA: u32 = 2;
@@ -48,6 +49,20 @@ pub struct Original {
 }
 
 impl Original {
+    /// Of a place that is to be left as it is now, by its `knob`.
+    ///
+    /// # Errors
+    /// Why it could not be set back.
+    pub fn of(place: Place, knob: Result<Knob, Absent>, sys: &Sys) -> Result<Self, Absent> {
+        let mut knob = knob?;
+        knob.settable(sys)?;
+        let found = knob.read(sys)?;
+        let this = Self { place, safe: found.clone(), found, leave: Leave::Restore };
+        let failed = |error| Absent::Failed { path: this.place.to_string().into(), error };
+        this.check().map_err(failed)?;
+        Ok(this)
+    }
+
     /// Whether it can be set back.
     ///
     /// # Errors

@@ -218,7 +218,7 @@ impl Parking {
             && parks
         {
             // The tasks of a new group are not known yet.
-            is_new = cpusets.look(steering, &self.state, now)?;
+            is_new = cpusets.look(steering, now)?;
         }
         if self.plan.0 == asked && !is_new {
             return Ok(());

@@ -54,6 +54,13 @@ pub enum Place {
         /// Its path below the root.
         group: String,
     },
+    /// Most bytes a second that the tasks of a control group read and write of a disk (`io.max`).
+    Rates {
+        /// Its path below the root.
+        group: String,
+        /// What identifies the disk.
+        disk: String,
+    },
     /// The CPUs that are offline (`Documentation/core-api/cpu_hotplug.rst`).
     Offline,
     /// The NVMe power state of a drive (NVMe Base, Feature 02h).
@@ -105,9 +112,11 @@ enum Takes {
     Weight,
     /// Microseconds, or `max`, of a period in microseconds.
     Quota,
+    /// Bytes a second, or `max`, such as `rbps=max wbps=1048576`.
+    Rates,
 }
 
-use Takes::{Cpus, Latency, Mask, Name, Number, Quota, Signed, Tolerance, Weight, Word};
+use Takes::{Cpus, Latency, Mask, Name, Number, Quota, Rates, Signed, Tolerance, Weight, Word};
 
 /// Files at paths that do not change. `#` is a number, `*` any name, `**` one or more names.
 const FILES: [(&str, Takes); 10] = [
@@ -141,6 +150,7 @@ impl std::fmt::Display for Place {
             Self::Disk { disk, file } => write!(f, "{file} of {disk}"),
             Self::Controller { name } => write!(f, "the {name} controller in /{CGROUPS}"),
             Self::Cpuset { group } => write!(f, "/{CGROUPS}/{group}/cpuset.cpus"),
+            Self::Rates { group, disk } => write!(f, "/{CGROUPS}/{group}/io.max of {disk}"),
             Self::Offline => write!(f, "the CPUs that are offline"),
             Self::PowerState { drive } => write!(f, "the power state of {drive}"),
             Self::IdleWake { drive } => write!(f, "{TOLERANCE} of {drive}"),
@@ -183,7 +193,9 @@ impl Place {
     pub fn is_managed(&self) -> bool {
         match self {
             Self::File { path } => path.starts_with(CGROUPS) && path.ends_with("/cpu.max"),
-            other => matches!(other, Self::Cpuset { .. } | Self::Controller { .. }),
+            other => {
+                matches!(other, Self::Cpuset { .. } | Self::Controller { .. } | Self::Rates { .. })
+            }
         }
     }
 
@@ -212,6 +224,7 @@ impl Place {
             Self::Chip { chip, .. } => chip,
             Self::PackagePower { package, .. } => package,
             Self::Disk { disk: drive, .. }
+            | Self::Rates { disk: drive, .. }
             | Self::PowerState { drive }
             | Self::IdleWake { drive }
             | Self::PowerLimit { drive } => drive,
@@ -224,11 +237,15 @@ impl Place {
     /// that comes back begins anew.
     #[must_use]
     pub fn ends_with_its_owner(&self) -> bool {
+        self.is_of_a_group() || matches!(self, Self::Disk { .. } | Self::IdleWake { .. })
+    }
+
+    /// Whether it is a file of a control group, which goes with the group and with its controller.
+    #[must_use]
+    pub fn is_of_a_group(&self) -> bool {
         match self {
             Self::File { path } => path.starts_with(CGROUPS),
-            other => {
-                matches!(other, Self::Disk { .. } | Self::Cpuset { .. } | Self::IdleWake { .. })
-            }
+            other => matches!(other, Self::Cpuset { .. } | Self::Rates { .. }),
         }
     }
 
@@ -269,6 +286,7 @@ impl Place {
             Self::Disk { file, .. } => of(&DISKS, file),
             Self::Controller { name } => (name == "cpuset").then_some(Word(&["on", "off"])),
             Self::Cpuset { group } => group.split('/').all(is_name).then_some(Cpus),
+            Self::Rates { group, .. } => group.split('/').all(is_name).then_some(Rates),
             Self::Offline => Some(Cpus),
             Self::PowerState { .. } => Some(Number(POWER_STATE_BITS.into())),
             Self::IdleWake { .. } => Some(Tolerance),
@@ -302,6 +320,14 @@ impl Takes {
             Quota => value.split_once(' ').is_some_and(|(quota, period)| {
                 (quota == "max" || number(quota).is_some()) && number(period).is_some()
             }),
+            Rates => {
+                let rate = |text: &str, key: &str| {
+                    let rate = text.strip_prefix(key);
+                    rate.is_some_and(|rate| rate == "max" || number(rate).is_some())
+                };
+                let both = value.split_once(' ');
+                both.is_some_and(|(read, write)| rate(read, "rbps=") && rate(write, "wbps="))
+            }
             Weight => number(value.strip_prefix("default ").unwrap_or(value)).is_some(),
         }
     }
@@ -355,6 +381,10 @@ mod tests {
         Place::Chip { chip, device, file }
     }
 
+    fn rates(group: &str) -> Place {
+        Place::Rates { group: group.to_owned(), disk: "any".to_owned() }
+    }
+
     fn package() -> Place {
         let [control_type, package] = ["intel-rapl", "package-0"].map(str::to_owned);
         Place::PackagePower { control_type, package }
@@ -379,6 +409,8 @@ mod tests {
             (chip("pwm1_enable"), "5", "5\n6"),
             (Place::Offline, "", "x"),
             (Place::Cpuset { group: "system.slice".to_owned() }, "0-3,8", "8-3"),
+            (rates("a.slice/b.service"), "rbps=max wbps=1048576", "rbps=max"),
+            (rates("a.slice"), "rbps=0 wbps=max", "rbps=1 wbps=-1"),
             (Place::PowerState { drive: "any".to_owned() }, "31", "32"),
             (Place::IdleWake { drive: "any".to_owned() }, "100000", "-1"),
             (Place::IdleWake { drive: "any".to_owned() }, "auto", "2147483648"),
@@ -404,6 +436,7 @@ mod tests {
         }
         for group in ["", "..", "../x", "a//b", "a/../b"] {
             assert!(!Place::Cpuset { group: group.to_owned() }.is_listed(), "{group}");
+            assert!(!rates(group).is_listed(), "{group}");
         }
         assert!(!Place::Controller { name: "memory".to_owned() }.is_listed());
     }

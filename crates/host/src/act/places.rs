@@ -9,6 +9,7 @@ use crate::act::originals::{Leave, Original};
 use crate::act::parking;
 use crate::act::steering::Notice;
 use crate::find::cpus::Policy;
+use crate::find::energy::Zone;
 use crate::find::fans::Fan;
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
@@ -83,14 +84,14 @@ impl Unit {
 
 impl Steered {
     fn original(&self, machine: &Machine, leave: Leave) -> Result<Original, String> {
-        let mut knob = Knob::find(machine, &self.place).map_err(|absent| absent.to_string())?;
-        let found = knob.settable(&machine.sys).and_then(|()| knob.read(&machine.sys));
-        let found = found.map_err(|absent| absent.to_string())?;
+        let knob = Knob::find(machine, &self.place);
+        let original = Original::of(self.place.clone(), knob, &machine.sys);
+        let original = original.map_err(|absent| absent.to_string())?;
         let safe = match &self.safe {
-            Safe::Found => found.clone(),
+            Safe::Found => original.found.clone(),
             Safe::Value(value) => value.clone(),
         };
-        let original = Original { place: self.place.clone(), found, safe, leave };
+        let original = Original { safe, leave, ..original };
         original.check().map(|()| original)
     }
 }
@@ -122,6 +123,11 @@ pub fn units(
     if owned.iter().any(|one| one.parks()) {
         let place = Steered::new(parking::place(layout.park_by), Safe::Found);
         all.push(Unit::of(Control::ActiveCores, vec![place]));
+    }
+    if layout.limits_packages {
+        let places = machine.limited_packages().map(package_place);
+        let unit = |place| Unit::of(Control::PackageLimit, vec![Steered::new(place, Safe::Found)]);
+        all.extend(places.map(unit));
     }
     let steered = layout.fans.fans.iter().filter(|fan| fan.left.is_none());
     all.extend(steered.map(|fan| fan_unit(machine, fan)));
@@ -155,6 +161,13 @@ pub fn fan_unit(machine: &Machine, fan: &Fan) -> Unit {
 #[must_use]
 pub fn limit(policy: &Policy, which: &str) -> Place {
     Place::File { path: format!("{}/scaling_{which}_freq", policy.folder) }
+}
+
+/// The place of a package's power limit.
+#[must_use]
+pub fn package_place(zone: &Zone) -> Place {
+    let (control_type, package) = (zone.control_type().to_owned(), zone.name.clone());
+    Place::PackagePower { control_type, package }
 }
 
 /// The place of a drive's cap.

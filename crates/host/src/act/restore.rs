@@ -285,8 +285,7 @@ fn without(sys: &Sys, place: &Place, absent: &Absent, no_device: bool) -> Outcom
     match absent {
         // A file of a control group goes with its controller, too.
         Absent::Missing(_)
-            if place.ends_with_its_owner()
-                && (no_device || matches!(place, Place::Cpuset { .. } | Place::File { .. })) =>
+            if place.ends_with_its_owner() && (no_device || place.is_of_a_group()) =>
         {
             Outcome::Gone { reason }
         }

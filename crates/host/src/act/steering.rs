@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::act::knob::{Knob, MANUAL, Place, is_near};
 use crate::act::originals::{Original, State};
+use crate::act::owned::StateError;
 use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys};
 
@@ -169,7 +170,7 @@ impl Steering {
     }
 
     /// Takes a place in hand that is on disk and was let go of before, or is new; its number.
-    pub fn take(&mut self, original: Original, knob: Result<Knob, Absent>) -> usize {
+    fn take(&mut self, original: Original, knob: Result<Knob, Absent>) -> usize {
         let at = self.find(&original.place);
         let held = Held::new(original, knob);
         match at {
@@ -179,11 +180,42 @@ impl Steering {
         at.unwrap_or(self.held.len() - 1)
     }
 
-    /// Lets go of a place that is not there any more; its number stays.
-    pub fn forget(&mut self, at: usize) {
+    /// Takes places in hand that have come, each as it was found: all are on disk when this
+    /// returns. One that an earlier start has not given back is there as it was found then. Their
+    /// numbers, in the same order.
+    ///
+    /// # Errors
+    /// Where they cannot be saved; then none of them may be set.
+    pub fn adopt(
+        &mut self,
+        new: Vec<Original>,
+        knob: impl Fn(&Place) -> Result<Knob, Absent>,
+    ) -> Result<Vec<usize>, StateError> {
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places: Vec<_> = new.iter().map(|original| original.place.clone()).collect();
+        let mut saved = self.state.save(&self.boot, new)?.originals;
+        saved.retain(|saved| places.contains(&saved.place));
+        saved.sort_by_key(|saved| places.iter().position(|place| *place == saved.place));
+        assert_eq!(saved.len(), places.len(), "each is on disk once");
+        let mut take = |original: Original| {
+            let knob = knob(&original.place);
+            self.take(original, knob)
+        };
+        Ok(saved.into_iter().map(&mut take).collect())
+    }
+
+    /// Lets go of a place that is not there any more, on disk as well; its number stays.
+    ///
+    /// # Errors
+    /// Where that cannot be written; then it is set back at the end, as far as it can be.
+    pub fn disown(&mut self, at: usize) -> Result<(), StateError> {
         let held = &mut self.held[at];
-        let knob = Err(Absent::Missing(held.original.place.to_string().into()));
+        let place = held.original.place.clone();
+        let knob = Err(Absent::Missing(place.to_string().into()));
         *held = Held::new(held.original.clone(), knob);
+        self.state.forget(&place)
     }
 
     /// That what was set at a place is not there any more, with what it is a part of.

@@ -1,4 +1,4 @@
-//! Jobs: control groups that the operator names as such.
+//! Control groups that the operator names: jobs, and those that may be throttled.
 
 use ebb_policy::QosClass;
 
@@ -24,6 +24,17 @@ pub struct Seen {
     pub present: bool,
     /// How many cores it kept busy in the period.
     pub cores: Option<f64>,
+}
+
+/// What a group that may be throttled used in a period.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Use {
+    /// What tells it from one of the same name before; `None` where there is none.
+    pub id: Option<u64>,
+    /// Cores that it kept busy.
+    pub cores: f64,
+    /// Bytes a second read from and written to each drive.
+    pub rates: Vec<[f64; 2]>,
 }
 
 /// Groups in which systemd has what keeps the machine running.
@@ -52,7 +63,7 @@ impl StatedJob {
             } else {
                 continue;
             };
-            return Err((at, format!("cgroup = \"{group}\": {told}")));
+            return Err((at, format!("\"{group}\": {told}")));
         }
         Ok(())
     }
@@ -70,11 +81,14 @@ fn is_within(group: &str, other: &str) -> bool {
     below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The one of `jobs` that this process is in: it would hold itself still.
-pub fn own<'a>(sys: &Sys, jobs: &'a [StatedJob]) -> Option<&'a StatedJob> {
+/// The one of `groups` that this process is in: it would hold itself back.
+pub fn own<'a, T>(
+    sys: &Sys,
+    groups: impl IntoIterator<Item = (&'a String, T)>,
+) -> Option<(&'a String, T)> {
     let text = sys.text("proc/self/cgroup").ok()?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    jobs.iter().find(|job| is_within(own, &job.group))
+    groups.into_iter().find(|(group, _)| is_within(own, group))
 }
 
 /// How systemd is told that a group needs a controller.
@@ -117,10 +131,8 @@ mod tests {
         std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
         std::fs::write(root.path().join("proc/self/cgroup"), "0::/a.slice/ebb.service\n").unwrap();
         let sys = Sys::new(root.path());
-        let (class, name) = (QosClass::Vital, String::new());
-        let job = |group: &str| StatedJob { group: group.to_owned(), class, name: name.clone() };
-        let jobs = ["b.slice", "a.slice/ebb.service2", "a.slice"].map(job);
-        assert_eq!(own(&sys, &jobs), Some(&jobs[2]));
-        assert_eq!(own(&sys, &jobs[..2]), None);
+        let groups = ["b.slice", "a.slice/ebb.service2", "a.slice"].map(str::to_owned);
+        let of = |count: usize| own(&sys, groups[..count].iter().zip(0..)).map(|(_, at)| at);
+        assert_eq!((of(3), of(2)), (Some(2), None));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ebb_policy::live::LIMITABLE;
+use ebb_policy::live::limitable;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,9 @@ pub struct Group {
 
 /// The controls of jobs.
 const JOBS: [Control; 3] = [Control::JobShare, Control::JobSocket, Control::Admit];
+/// The controls of groups that may be throttled.
+const THROTTLES: [Control; 4] =
+    [Control::CpuTime, Control::CpuPeriod, Control::ReadRate, Control::WriteRate];
 
 /// What becomes of the CPUs of a parked core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -72,8 +75,12 @@ pub struct Stated {
     pub raise_limits: bool,
     /// Control groups that are jobs.
     pub jobs: Vec<StatedJob>,
+    /// Control groups whose CPU time and rates a budget of the whole server may limit.
+    pub throttle: Vec<String>,
     /// Whether the operator holds the drives' power limit: no policy sets it then.
     pub holds_drive_power: bool,
+    /// The same of the packages' power limit.
+    pub holds_package_power: bool,
     /// Who counts users' requests in place of the kernel, such as an `ebb serve`.
     pub served: Option<String>,
 }
@@ -90,7 +97,9 @@ impl Default for Stated {
             fans: Vec::new(),
             raise_limits: false,
             jobs: Vec::new(),
+            throttle: Vec::new(),
             holds_drive_power: false,
+            holds_package_power: false,
             served: None,
         }
     }
@@ -139,11 +148,13 @@ pub enum Impossible {
     /// The reactors have all cores.
     #[error("ebb serve has all cores, and policies have none: leave them one at least")]
     NoneLeft,
-    /// A job that Ebb is a part of.
+    /// A group to hold back that Ebb is a part of.
     #[error("\"{group}\" has this process in it, which would hold itself back: name another group")]
     Own {
         /// The group.
         group: String,
+        /// The key that names it.
+        key: &'static str,
     },
 }
 
@@ -152,7 +163,7 @@ impl Impossible {
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
-            Self::Own { .. } => "job",
+            Self::Own { key, .. } => key,
             Self::NoReactor { .. } | Self::NoneLeft => "machine.reactors",
             _ => "machine.groups",
         }
@@ -246,6 +257,10 @@ pub struct Layout {
     pub sockets: Vec<Vec<(usize, String)>>,
     /// Control groups that are jobs, whether they are there now or not.
     pub jobs: Vec<StatedJob>,
+    /// Control groups whose CPU time and rates may be limited.
+    pub throttle: Vec<String>,
+    /// Whether the packages' power may be limited.
+    pub limits_packages: bool,
 }
 
 impl Layout {
@@ -273,9 +288,14 @@ impl Layout {
         let (park_by, raise_limits) = (stated.park_by, stated.raise_limits);
         let steers_jobs = JOBS.into_iter().any(owns);
         let jobs = if steers_jobs { stated.jobs.clone() } else { Vec::new() };
-        if let Some(job) = jobs::own(&machine.sys, &jobs) {
-            return Err(Impossible::Own { group: job.group.clone() });
+        let limits = THROTTLES.into_iter().any(owns);
+        let throttle = if limits { stated.throttle.clone() } else { Vec::new() };
+        let of_jobs = jobs.iter().map(|job| (&job.group, "job"));
+        let all = of_jobs.chain(throttle.iter().map(|group| (group, "machine.throttle")));
+        if let Some((group, key)) = jobs::own(&machine.sys, all) {
+            return Err(Impossible::Own { group: group.clone(), key });
         }
+        let limits_packages = owns(Control::PackageLimit) && !stated.holds_package_power;
         let paces_reactors = stated.paces_reactors;
         let layout = Self {
             groups,
@@ -287,6 +307,8 @@ impl Layout {
             fans,
             sockets,
             jobs,
+            throttle,
+            limits_packages,
         };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
         Ok((layout, topology))
@@ -370,7 +392,7 @@ impl Layout {
             fans: vec![fan; self.fans.fans.len()],
             jobs: self.jobs.len() as u16,
             power: None,
-            limitable: LIMITABLE,
+            limitable: limitable(!self.throttle.is_empty()),
         }
     }
 }

@@ -65,6 +65,12 @@ impl Machine {
         self.zones.iter().filter(move |zone| is_whole && zone.is_package())
     }
 
+    /// The packages that have a long-term power limit which is on.
+    pub fn limited_packages(&self) -> impl Iterator<Item = &Zone> {
+        let sys = &self.sys;
+        self.packages().filter(|zone| zone.limit(sys).is_some() && !zone.is_unlimited(sys))
+    }
+
     /// Why the energy counters that there are are not those of the processors, but of a part.
     #[must_use]
     pub fn lacks_packages(&self) -> Option<String> {

@@ -150,6 +150,7 @@ impl Host {
         let present = Layout { groups: layout.groups.iter().map(here).collect(), ..layout.clone() };
         self.sensors.follow(machine, &present, &more);
         self.jobs.follow(machine);
+        self.throttled.follow(machine, layout);
         self.crowd.follow(machine);
         for (at, _) in &parts.drives {
             self.drives[*at] = DriveWatch::new(machine, &layout.drives[*at]);
@@ -212,6 +213,7 @@ fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout
             one.name == *chip && one.device.as_deref().unwrap_or_default() == device
         }),
         Place::Disk { disk: drive, .. }
+        | Place::Rates { disk: drive, .. }
         | Place::PowerState { drive }
         | Place::IdleWake { drive }
         | Place::PowerLimit { drive } => {

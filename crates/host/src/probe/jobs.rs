@@ -7,7 +7,8 @@ use crate::act::groups::CGROUPS;
 use crate::act::jobs::{CPUSET, FREEZE, QUOTA, WAITS, sockets, stays};
 use crate::find::jobs::{StatedJob, turn_on};
 use crate::find::machine::Machine;
-use crate::sense::jobs::{drives, field, moved};
+use crate::sense::group::field;
+use crate::sense::jobs::{drives, moved};
 use crate::sys::Absent;
 
 /// Why there are none.

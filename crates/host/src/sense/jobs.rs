@@ -2,7 +2,6 @@
 //! (`Documentation/admin-guide/cgroup-v2.rst`). A group is a job for as long as it has tasks.
 
 use std::cmp::Reverse;
-use std::os::unix::fs::MetadataExt;
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{JobSignals, Signals};
@@ -14,6 +13,7 @@ use crate::act::tasks::Stat;
 use crate::find::jobs::{Seen, StatedJob, turn_on};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
+use crate::sense::group::{self, Group};
 use crate::sense::watched::Watched;
 use crate::sys::{Absent, Sys};
 
@@ -36,16 +36,12 @@ pub struct Jobs {
 #[derive(Debug)]
 struct Job {
     job: StatedJob,
-    folder: String,
+    group: Group,
     seen: Seen,
     /// When it came, for all that is known.
     since: Option<Nanos>,
-    events: Watched,
     freeze: Watched,
-    cpu: Watched,
-    io: Watched,
-    /// Microseconds of CPU, and bytes, so far.
-    used: Option<u64>,
+    /// Bytes so far.
     moved: Option<u64>,
     /// Whether it was said that its I/O is not known.
     told: bool,
@@ -80,7 +76,7 @@ impl Jobs {
             *signal = job.read(&self.sys, &self.drives, &self.sockets, (now, period));
             *seen = job.seen;
             if job.present_without_io() {
-                let place = Place::File { path: format!("{}/io.stat", job.folder) };
+                let place = Place::File { path: format!("{}/io.stat", job.group.folder()) };
                 let text = format!(
                     "it is missing: what {} reads and writes counts as nothing; {}",
                     job.job.group,
@@ -105,19 +101,14 @@ impl Jobs {
 
 impl Job {
     fn new(sys: &Sys, job: StatedJob) -> Self {
-        let folder = format!("{CGROUPS}/{}", job.group);
-        let file = |name: &str| Watched::new(sys, &format!("{folder}/{name}"));
+        let group = Group::new(sys, &job.group);
         Self {
-            events: file("cgroup.events"),
-            freeze: file("cgroup.freeze"),
-            cpu: file("cpu.stat"),
-            io: file("io.stat"),
+            freeze: Watched::new(sys, &format!("{}/cgroup.freeze", group.folder())),
             seen: Seen::default(),
             since: None,
-            used: None,
             moved: None,
             told: false,
-            folder,
+            group,
             job,
         }
     }
@@ -129,28 +120,23 @@ impl Job {
         sockets: &[(u16, u16)],
         (now, period): (Nanos, Nanos),
     ) -> JobSignals {
-        let group = sys.path(&self.folder).metadata().ok().map(|folder| folder.ino());
-        if group != self.seen.group {
-            let told = self.told;
-            *self = Self { told, ..Self::new(sys, self.job.clone()) };
+        if self.group.look() {
+            self.freeze = Watched::new(sys, &format!("{}/cgroup.freeze", self.group.folder()));
+            (self.since, self.moved) = (None, None);
         }
-        let event = |events: &mut Watched, name| field(events.text().ok()?, name);
-        let present = group.is_some() && event(&mut self.events, "populated") == Some(1);
-        self.seen = Seen { group, present, cores: None };
+        let present = self.group.is_populated();
+        self.seen = Seen { group: self.group.id(), present, cores: None };
         if !present {
-            (self.since, self.used, self.moved) = (None, None, None);
+            (self.since, self.moved) = (None, None);
+            self.group.begin_anew();
             return JobSignals::default();
         }
         let since = *self.since.get_or_insert(now);
-        let used = self.cpu.text().ok().and_then(|text| field(text, "usage_usec"));
-        let before = std::mem::replace(&mut self.used, used);
-        let busy = used.zip(before).and_then(|(now, before)| now.checked_sub(before));
-        let micros = Some(period.micros()).filter(|micros| *micros > 0.0);
-        self.seen.cores = busy.zip(micros).map(|(busy, period)| busy as f64 / period);
-        let moved = self.io.text().ok().map(|text| moved(text, drives));
+        self.seen.cores = self.group.cores(period);
+        let moved = self.group.io().ok().map(|text| moved(text, drives));
         let before = std::mem::replace(&mut self.moved, moved);
         let bytes = moved.zip(before).and_then(|(now, before)| now.checked_sub(before));
-        let frozen = event(&mut self.events, "frozen") == Some(1);
+        let frozen = self.group.event("frozen") == Some(1);
         let waiting = frozen || self.freeze.text() == Ok("1");
         JobSignals {
             present,
@@ -166,30 +152,16 @@ impl Job {
 
     /// Whether it is to be said now that its I/O is not known.
     fn present_without_io(&mut self) -> bool {
-        let missing = self.seen.present && matches!(self.io.text(), Err(Absent::Missing(_)));
+        let missing = self.seen.present && matches!(self.group.io(), Err(Absent::Missing(_)));
         missing && !std::mem::replace(&mut self.told, true)
     }
 }
 
-/// The number of `key` in lines of a key and a number.
-pub fn field(text: &str, key: &str) -> Option<u64> {
-    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    lines.find(|(name, _)| *name == key)?.1.trim().parse().ok()
-}
-
-/// Bytes that were read and written on `drives`, of lines such as
-/// `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`; on all where no drive has a number.
+/// Bytes that were read from and written to `drives`; on all devices where no drive has a number.
 pub fn moved(text: &str, drives: &[String]) -> u64 {
-    let counts = |line: &&str| {
-        let device = line.split_ascii_whitespace().next().unwrap_or_default();
-        drives.is_empty() || drives.iter().any(|drive| drive == device)
-    };
-    let fields = text.lines().filter(counts).flat_map(str::split_ascii_whitespace);
-    let bytes = fields.filter_map(|field| {
-        let count = field.strip_prefix("rbytes=").or_else(|| field.strip_prefix("wbytes="));
-        count?.parse::<u64>().ok()
-    });
-    bytes.fold(0, u64::saturating_add)
+    let counts = |device: &str| drives.is_empty() || drives.iter().any(|drive| drive == device);
+    let all = group::moved(text).filter(|(device, _)| counts(device));
+    all.flat_map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
 }
 
 /// The numbers of all drives, such as `259:0`.
@@ -289,7 +261,7 @@ mod tests {
                     253:0 rbytes=4096 wbytes=512 rios=1 wios=1 dbytes=9 dios=1\n8:0 \n";
         assert_eq!(moved(text, &["259:0".to_owned(), "8:0".to_owned()]), 4608);
         assert_eq!(moved(text, &[]), 9216);
-        assert_eq!(field("populated 1\nfrozen 0\n", "frozen"), Some(0));
-        assert_eq!(field("populated 1\n", "frozen"), None);
+        assert_eq!(group::field("populated 1\nfrozen 0\n", "frozen"), Some(0));
+        assert_eq!(group::field("populated 1\n", "frozen"), None);
     }
 }

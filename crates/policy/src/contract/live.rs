@@ -60,6 +60,9 @@ const fn unknown(signals: &'static [Signal]) -> Sense {
 
 const CYCLE: Nanos = Nanos::ZERO;
 
+/// What the twin plays of limits on groups.
+const THROTTLED: &str = "released; with `throttle` as it is";
+
 /// Every signal once.
 pub const SENSES: &[Sense] = {
     use Signal::*;
@@ -161,12 +164,12 @@ pub const SENSES: &[Sense] = {
     ]
 };
 
-/// What of a server can be limited so far.
-pub const LIMITABLE: Limitable =
-    Limitable { cores: true, frequencies: true, packages: false, time: false, rates: false };
-
-/// By what such a control is set.
-const TWIN: &str = "nothing yet: `ebb sim` alone";
+/// What of a server can be limited; `throttles` says that the operator names control groups whose
+/// CPU time and rates may be.
+#[must_use]
+pub const fn limitable(throttles: bool) -> Limitable {
+    Limitable { cores: true, frequencies: true, packages: true, time: throttles, rates: throttles }
+}
 
 /// Every control once.
 pub const ACTS: &[Act] = {
@@ -197,10 +200,10 @@ pub const ACTS: &[Act] = {
         act(Admit, "`cgroup.freeze` of noncritical jobs that come", "as it is"),
         act(CoreLimit, "as `active_cores`", "as it is"),
         act(FrequencyLimit, "as `frequency_hz`", "as it is"),
-        act(PackageLimit, TWIN, "released"),
-        act(CpuTime, TWIN, "released"),
-        act(CpuPeriod, TWIN, "released"),
-        act(ReadRate, TWIN, "released"),
-        act(WriteRate, TWIN, "released"),
+        act(PackageLimit, "the `long_term` limit of RAPL", "as it is"),
+        act(CpuTime, "`cpu.max` of the groups of `machine.throttle`", THROTTLED),
+        act(CpuPeriod, "the same", THROTTLED),
+        act(ReadRate, "`io.max` of these groups", THROTTLED),
+        act(WriteRate, "the same", THROTTLED),
     ]
 };

@@ -52,6 +52,8 @@ const TIME_STEPS: u32 = 20;
 const TIMED_CORES: u16 = 2;
 /// Part of the watts for traffic that is kept for drives that had none.
 const NEWCOMERS: f64 = 0.02;
+/// What exceeds a limit by more than this factor is not bound by it.
+const BURST: f64 = 1.05;
 /// Limits of rates are whole steps of this factor.
 const RATE_STEP: f64 = 1.02;
 /// Model values that are remembered: more than the age at which a reading expires.
@@ -120,6 +122,11 @@ pub struct Tide {
     past: [(Nanos, f64); PAST],
     /// Watts of the traffic that was read from and written to each drive.
     traffic: Vec<[f64; 2]>,
+    /// The limits of that, in bytes a second, and whether it was beyond them in the last turn.
+    limits: Vec<[f64; 2]>,
+    over: Vec<[bool; 2]>,
+    /// Whether such limits can be relied on: not once traffic was beyond one for two turns.
+    binds: bool,
 }
 
 impl Tide {
@@ -150,6 +157,9 @@ impl Tide {
             last: None,
             past: [(Nanos::ZERO, 0.0); PAST],
             traffic: vec![[0.0; 2]; topology.drives.len()],
+            limits: vec![[f64::INFINITY; 2]; topology.drives.len()],
+            over: vec![[false; 2]; topology.drives.len()],
+            binds: topology.limitable.rates,
         };
         let steps = f64::from(TIME_STEPS);
         let most = this.largest();
@@ -234,13 +244,17 @@ impl Tide {
     /// What the server draws now by the model, at the wall.
     fn sense(&mut self, signals: &Signals) -> f64 {
         let span = signals.period.seconds().max(1e-9);
-        let (mut read, mut written) = (0.0, 0.0);
-        for (own, drive) in self.traffic.iter_mut().zip(&signals.drives) {
-            let rate = |bytes: Option<u64>| bytes.unwrap_or_default() as f64 / span;
-            let rates = [rate(drive.read_bytes), rate(drive.written_bytes)];
-            (read, written) = (read + rates[0], written + rates[1]);
-            *own = [rates[0] * self.model.read, rates[1] * self.model.write];
+        let (mut moved, joules) = ([0.0; 2], [self.model.read, self.model.write]);
+        for (at, drive) in signals.drives.iter().enumerate() {
+            for (way, bytes) in [drive.read_bytes, drive.written_bytes].into_iter().enumerate() {
+                let rate = bytes.unwrap_or_default() as f64 / span;
+                let over = rate > self.limits[at][way] * BURST;
+                self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
+                self.traffic[at][way] = rate * joules[way];
+                moved[way] += rate;
+            }
         }
+        let [read, written] = moved;
         if let (Some(bytes), Some(count @ 1..)) = (signals.io.bytes, signals.io.completed) {
             self.size += LEARN * (bytes as f64 / count as f64 - self.size);
         }
@@ -328,9 +342,9 @@ impl Tide {
     }
 
     /// Watts of the traffic that there may be at a point: what the drives' limits leave of it, or,
-    /// where they have none, all that its cores might serve instead of what they serve now.
+    /// where none binds, all that its cores might serve instead of what they serve now.
     fn drawn(&self, point: &Point) -> f64 {
-        if self.topology.limitable.rates {
+        if self.binds {
             return 0.0;
         }
         let used = self.traffic.iter().flatten().sum::<f64>();
@@ -355,7 +369,7 @@ impl Tide {
         } else {
             self.model.write
         };
-        let moves = |room: f64| match self.topology.limitable.rates {
+        let moves = |room: f64| match self.binds {
             true => room / joules,
             false => f64::INFINITY,
         };
@@ -392,7 +406,7 @@ impl Tide {
 
     /// Asks for the point, and shares `room` among the drives: each keeps what it has and gets a
     /// part of what is left over.
-    fn ask(&self, room: f64, request: &mut Request) {
+    fn ask(&mut self, room: f64, request: &mut Request) {
         let (point, reason) = (&self.points[self.point], self.state.reason());
         for g in self.topology.io_groups() {
             if self.topology.limitable.cores {
@@ -424,8 +438,10 @@ impl Tide {
                 let rate = (watts * kept + spare) / joules.max(1e-15) / point.time;
                 RATE_STEP.powf(rate.max(LEAST_RATE).log(RATE_STEP).floor()).max(LEAST_RATE)
             };
-            request.read_rate.ask(drive, rate(*read, self.model.read), reason);
-            request.write_rate.ask(drive, rate(*written, self.model.write), reason);
+            let limits = [rate(*read, self.model.read), rate(*written, self.model.write)];
+            request.read_rate.ask(drive, limits[0], reason);
+            request.write_rate.ask(drive, limits[1], reason);
+            self.limits[drive] = limits;
         }
     }
 }
@@ -439,6 +455,8 @@ impl Policy for Tide {
         let Some((Watts(b), _)) = sensed(signals) else {
             (self.state, self.readings, self.allowed) = (State::Boot, 0, 0.0);
             (self.free, self.point) = (true, self.points.len() - 1);
+            self.limits.fill([f64::INFINITY; 2]);
+            self.binds = self.topology.limitable.rates;
             return release(request);
         };
         if signals.period > Nanos::ZERO {

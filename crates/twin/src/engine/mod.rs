@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 
-use ebb_policy::live::{LIMITABLE, WATCH};
+use ebb_policy::live::{WATCH, limitable};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Conflict, Cycle, InForce, Limits, PERIOD, Policy, Request, Topology};
 use ebb_trace::generate::Job;
@@ -219,8 +219,8 @@ pub fn run_to_trip(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome,
 /// What policies see of the server.
 fn plant(profile: &Profile, model: &DriveModel, senses: Option<AsHost>) -> Topology {
     let mut topology = profile.topology_of(model);
-    if senses.is_some() {
-        topology.limitable = LIMITABLE;
+    if let Some(how) = senses {
+        topology.limitable = limitable(how.throttle);
     }
     topology
 }

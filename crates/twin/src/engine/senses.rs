@@ -27,6 +27,8 @@ pub struct AsHost {
     pub idle_power: bool,
     /// `ebb serve` tells the latency of its clients' requests, with percentiles.
     pub served: bool,
+    /// Its control groups may be throttled (`machine.throttle`).
+    pub throttle: bool,
     /// As up to version 0.9: a state counts only once it is asked for, and every answer as new.
     pub forgetful: bool,
 }

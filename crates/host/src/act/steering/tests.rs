@@ -147,9 +147,10 @@ fn what_refuses_is_told_once_and_tried_again() {
 fn a_place_that_comes_back_is_held_once() {
     let mut bench = Bench::new(Contest::Reassert);
     let original = bench.steering.original(0).clone();
-    bench.steering.forget(0);
-    let gone = Err(Absent::Missing(LIMIT.into()));
-    assert_eq!((bench.steering.take(original, gone), bench.steering.count()), (0, 1));
+    bench.steering.disown(0).unwrap();
+    let gone = |_: &Place| Err(Absent::Missing(LIMIT.into()));
+    let taken = bench.steering.adopt(vec![original], gone).unwrap();
+    assert_eq!((taken, bench.steering.count()), (vec![0], 1));
 }
 
 /// What no restart could set back is not written.

@@ -20,6 +20,8 @@ struct Fluid {
     /// What becomes of a reading.
     meter: fn(f64) -> Option<f64>,
     frozen: Option<f64>,
+    /// Whether limits of drives bind.
+    binds: bool,
     given: InForce,
     /// Watts by period, the newest last, and bytes served in the last one.
     watts: Vec<f64>,
@@ -37,8 +39,8 @@ impl Fluid {
         truth.core_dynamic = truth.core_dynamic * share;
         let given = InForce::new(&topology);
         let meter = Some;
-        let (demand, watts, frozen) = (f64::INFINITY, Vec::new(), None);
-        Self { topology, truth, lag, size, demand, meter, frozen, given, watts, served: 0.0 }
+        let (demand, watts, frozen, binds) = (f64::INFINITY, Vec::new(), None, true);
+        Self { topology, truth, lag, size, demand, meter, frozen, binds, given, watts, served: 0.0 }
     }
 
     fn cycle(&self, budget: f64, tail: bool) -> Cycle {
@@ -80,7 +82,8 @@ impl Plant for Fluid {
         let work = &self.truth.work[0];
         let cycles = work.cycles + work.per_byte * self.size;
         let service = cycles / setting.frequency.0 + work.contention * (cores - 1.0);
-        let limits: f64 = self.given.write_rate.values().map(|rate| rate.unwrap_or(1e12)).sum();
+        let limit = |rate: Option<f64>| rate.filter(|_| self.binds).unwrap_or(1e12);
+        let limits: f64 = self.given.write_rate.values().map(limit).sum();
         self.served = (self.size * cores * time / service).min(limits).min(self.demand);
         self.watts.push(self.truth.wall(packages, 0.0, self.served).0);
         (signals.now, signals.period) = (signals.now + PERIOD, PERIOD);
@@ -262,7 +265,7 @@ fn cores_alone_keep_a_budget() {
     for lag in LAGS {
         for (share, size) in [(0.9, 4096.0), (1.0, 4096.0), (1.1, 4096.0), (1.0, 131_072.0)] {
             let mut plant = Fluid::new(Nanos::from_millis(lag), share, size);
-            plant.topology.limitable = crate::live::LIMITABLE;
+            plant.topology.limitable = crate::live::limitable(false);
             // All that the drives can.
             let most = plant.truth.most_traffic.0 / plant.truth.write;
             plant.demand = most;
@@ -292,6 +295,31 @@ fn cores_alone_keep_a_budget() {
     }
 }
 
+/// Who writes is of no group that can be limited: what the limits leave over is the cores' to save.
+#[test]
+fn limits_that_do_not_bind_are_seen_and_counted() {
+    for lag in LAGS {
+        for share in [0.9, 1.0, 1.1] {
+            let mut plant = Fluid::new(Nanos::from_millis(lag), share, 131_072.0);
+            plant.binds = false;
+            plant.demand = plant.truth.most_traffic.0 / plant.truth.write;
+            let mut cycle = plant.cycle(420.0, true);
+            run(&mut cycle, &mut plant, 60);
+            for budget in [360.0, 420.0, 380.0] {
+                let case = format!("{budget} W, lag {lag} ms, {share} of the model");
+                cycle.set_server_budget(Some(Watts(budget)));
+                let watts = run(&mut cycle, &mut plant, 60);
+                let over = longest_over(&watts, 1.02 * budget);
+                let settled = &watts[60..];
+                let most = settled.iter().copied().fold(0.0, f64::max);
+                assert!(over <= lag as f64 / 1e3 + 1.5, "{case}: over for {over} s");
+                assert!(most <= 1.01 * budget, "{case}: {most} W");
+                assert!(mean(settled) >= 0.85 * budget, "{case}: {} W", mean(settled));
+            }
+        }
+    }
+}
+
 /// What drives cannot be kept from counts in the least, as far as the cores that are left serve it.
 #[test]
 fn the_least_of_a_server_counts_what_cannot_be_limited() {
@@ -300,7 +328,7 @@ fn the_least_of_a_server_counts_what_cannot_be_limited() {
         let model = topology.power.clone().unwrap();
         topology.least_power().unwrap().0 - model.rest.0 / model.efficiency
     };
-    let on_a_server = |drives| least(drives, crate::live::LIMITABLE);
+    let on_a_server = |drives| least(drives, crate::live::limitable(false));
     assert!(on_a_server(1) > least(1, Default::default()) + 9.0 / 0.91);
     assert!(on_a_server(10) > on_a_server(1) + 80.0);
     assert!((on_a_server(80) - on_a_server(20)).abs() < 1e-6);
