@@ -5,8 +5,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from acting import cores, deadlines, drives, ends, fans, jobs, limits, offline
+from acting import cores, deadlines, drives, ends, fans, hidden, jobs, limits, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
+from budget import budget
 from frozen import disk, frozen
 from likeness import likeness
 from reactors import reactors
@@ -41,11 +42,15 @@ class Bed:
     def number(self, path):
         return int(self.guest.run(f"cat {path}"))
 
-    def start_physics(self, profile="server.toml", every=1, slower=1.0):
-        """Lets the twin be the server; it tells the truth every so many seconds, and counts Ebb's
-        own work as on CPUs on which it does not take `slower` times as long."""
+    def start_physics(self, profile="server.toml", every=1, slower=1.0, changes=()):
+        """Lets the twin be the server, with changes of its profile; it tells the truth every so many
+        seconds, and counts Ebb's own work as on CPUs on which it does not take `slower` times as long."""
         self.told = []
-        self.guest.run(f"""cat > /tmp/server.toml << 'END'\n{(HARDWARE / profile).read_text()}\nEND
+        profile = (HARDWARE / profile).read_text()
+        for old, new in changes:
+            expect(old in profile, f"the profile has no {old}")
+            profile = profile.replace(old, new)
+        self.guest.run(f"""cat > /tmp/server.toml << 'END'\n{profile}\nEND
             [ ! -e /tmp/physics.pid ] || kill $(cat /tmp/physics.pid) || true
             : > /tmp/truth
             setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults {every} {slower} \\
@@ -310,4 +315,5 @@ def farewell(bed):
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, frozen,
          farewell]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], reactors, cores, offline, drives, limits, fans, jobs, likeness, replay, farewell]
+STEPS = [*SHORT[:-1], hidden, reactors, cores, offline, drives, limits, fans, jobs, likeness, replay,
+         budget, farewell]

@@ -11,6 +11,7 @@
  *   fan1 ... fan4   tachometer, rpm                 power    wall meter, µW
  *   auto1 ... auto4 duty by the board's own control, 0 to 255, where pwmN_enable is 2
  *   energy0/1       adds to a package's counter, µJ
+ *   draw0/1         what it draws from now on, µW: the counter goes on by that
  *   clamp0/1        highest frequency of a socket's CPUs by its firmware, kHz; 0 for none
  *
  * "none" in place of a temperature or a speed: the sensor does not answer.
@@ -30,6 +31,8 @@
 #include <linux/sched/idle.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 
 #define SOCKETS 2
@@ -49,6 +52,9 @@ static int inlet = 25000;
 static int speed[FANS];
 static int wall;
 static atomic64_t energy[SOCKETS];
+/* µW, and the time in ns up to which they are counted; of whoever has this lock. */
+static DEFINE_SPINLOCK(counting);
+static u64 draw[SOCKETS], counted_to[SOCKETS];
 static unsigned int clamp_khz[SOCKETS];
 
 /* What is commanded. */
@@ -141,9 +147,27 @@ static unsigned int package_of(struct powercap_zone *zone)
 	return zone - package;
 }
 
+/* Counts what a package has drawn, and lets it draw something else from now on. */
+static void count_energy(unsigned int number, const u64 *other)
+{
+	u64 now, microseconds;
+
+	spin_lock(&counting);
+	now = ktime_get_ns();
+	microseconds = (now - counted_to[number]) / 1000;
+	atomic64_add(draw[number] / 1000 * microseconds / 1000, &energy[number]);
+	counted_to[number] += microseconds * 1000;
+	if (other)
+		draw[number] = *other;
+	spin_unlock(&counting);
+}
+
 static int zone_energy(struct powercap_zone *zone, u64 *uj)
 {
-	u64 counted = atomic64_read(&energy[package_of(zone)]);
+	u64 counted;
+
+	count_energy(package_of(zone), NULL);
+	counted = atomic64_read(&energy[package_of(zone)]);
 
 	*uj = do_div(counted, RANGE + 1);
 	return 0;
@@ -353,6 +377,8 @@ static int take(const char *line)
 		return -EINVAL;
 	else if (sscanf(key, "energy%u", &number) == 1 && number < SOCKETS)
 		atomic64_add(value, &energy[number]);
+	else if (sscanf(key, "draw%u", &number) == 1 && number < SOCKETS)
+		count_energy(number, &(u64){ value });
 	else if (sscanf(key, "clamp%u", &number) == 1 && number < SOCKETS)
 		WRITE_ONCE(clamp_khz[number], value);
 	else if (sscanf(key, "auto%u", &number) == 1 && number - 1 < FANS && value <= 255)

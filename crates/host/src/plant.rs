@@ -30,6 +30,7 @@ use crate::find::parts::{Chips, Drives, Glance};
 use crate::sense::crowd::Crowd;
 use crate::sense::drive_watch::DriveWatch;
 use crate::sense::jobs::Jobs;
+use crate::sense::meter_lag::MeterLag;
 use crate::sense::run_queue::RunQueues;
 use crate::sense::sensors::Sensors;
 use crate::sense::throttled::Throttled;
@@ -69,6 +70,8 @@ pub struct Host {
     cooling: bool,
     /// Cores of each group without those.
     present: Vec<u16>,
+    /// How late the meter of the whole server is.
+    lag: MeterLag,
     /// Of the packages' power limit, where one is held.
     power: Option<(Watts, PowerWatch)>,
     /// When it was first sensed. What came before is no period in which anything could be missing.
@@ -118,6 +121,7 @@ impl Host {
             jobs,
             throttled,
             acting: None,
+            lag: MeterLag::default(),
             power: None,
             begun: None,
             now: Nanos::ZERO,
@@ -130,9 +134,11 @@ impl Host {
         &self.topology
     }
 
-    /// Takes in what the machine draws, part by part, before policies are made.
-    pub fn set_power(&mut self, power: PowerModel) {
+    /// Takes in what the machine draws, part by part, and how late its meter is as far as that is
+    /// stated, before policies are made.
+    pub fn set_power(&mut self, power: PowerModel, lag: Nanos) {
         self.topology.power = Some(power);
+        self.lag = MeterLag::new(lag);
     }
 
     /// Which part of the machine each of them is.
@@ -328,6 +334,7 @@ impl Host {
         }
         self.jobs.read(signals);
         self.add_cpus(signals);
+        self.sensors.date_power(signals, &mut self.lag);
         if let Some(acting) = &mut self.acting {
             acting.sensed(&signals.cooling.fans);
             acting.seen(self.jobs.seen());

@@ -539,7 +539,7 @@ fn known(machine: Machine, config: &Config, owned: &[Control], profile: &Profile
     let impossible = |error: Impossible| usage(format!("{}: {error}", error.key()));
     let mut host = Host::new(machine, &config.stated()?, owned).map_err(impossible)?;
     if let Some(power) = power::model(profile, host.topology()) {
-        host.set_power(power);
+        host.set_power(power, profile.board.meter_lag);
     }
     Ok(host)
 }

@@ -98,7 +98,7 @@ pub struct Tasks {
     /// The CPUs that are not parked.
     active: Vec<u16>,
     bound: BTreeMap<u32, Bound>,
-    /// What users' tasks of the root group are bound to.
+    /// What users' tasks are bound to that are left alone: of the root group, and all but a core.
     pinned: BTreeSet<Vec<u16>>,
     /// The CPUs of control groups, by their folders, as far as they were asked for.
     groups: BTreeMap<String, Vec<u16>>,
@@ -235,7 +235,10 @@ impl Tasks {
         if free || stat.flags & PF_NO_SETAFFINITY != 0 || stat.policy == DEADLINE {
             return None;
         }
-        if !self.root && group.as_deref() == Some(CGROUPS) {
+        // Perhaps nobody's wish: a core may just have come. Linux keeps one until all of its CPUs
+        // have gone, which are all but that core.
+        let is_safe = self.kept && self.lacks_a_core(&is, group.as_deref());
+        if is_safe || !self.root && group.as_deref() == Some(CGROUPS) {
             self.pinned.extend((!stat.is_kernel()).then_some(is));
             return None;
         }
@@ -300,13 +303,15 @@ impl Tasks {
     /// Whether a task whose own CPUs are known may run on all of its group, for Linux has forgotten
     /// them; before 6.2 all but a core that has just come, which it is told of a little later.
     fn is_forgotten(&mut self, is: &[u16], group: Option<&str>) -> bool {
-        if self.kept {
-            return self.is_free(is, group);
-        }
+        self.is_free(is, group) || !self.kept && self.lacks_a_core(is, group)
+    }
+
+    /// Whether a task may run on all of its group but a core at most.
+    fn lacks_a_core(&mut self, is: &[u16], group: Option<&str>) -> bool {
         let all = self.cpus_of(group).to_vec();
         let lacks = self.online(&all).iter().filter(|cpu| !is.contains(cpu)).count();
         let others = self.online(is).iter().any(|cpu| !all.contains(cpu));
-        self.is_free(is, group) || lacks <= THREADS && !others && lacks < all.len() - lacks
+        lacks <= THREADS && !others && lacks < all.len() - lacks
     }
 
     fn online(&self, cpus: &[u16]) -> Vec<u16> {

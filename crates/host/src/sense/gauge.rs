@@ -37,6 +37,11 @@ impl Gauge {
         Self { file, fault, path, per, unit, believed, said: false }
     }
 
+    /// Where it is read.
+    pub fn place(&self) -> Place {
+        Place::File { path: self.path.clone() }
+    }
+
     /// The value in its unit; why there is none goes to `notices`, the first time.
     pub fn read(&mut self, notices: &mut Vec<Notice>) -> Option<f64> {
         let fault = self.fault.as_mut().and_then(|fault| fault.number::<u32>().ok());
@@ -55,7 +60,7 @@ impl Gauge {
             Err(absent) => format!("absent until it can be read: {absent}"),
         };
         if !std::mem::replace(&mut self.said, true) {
-            notices.push(Notice { place: Place::File { path: self.path.clone() }, text: why });
+            notices.push(Notice { place: self.place(), text: why });
         }
         None
     }

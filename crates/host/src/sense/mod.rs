@@ -6,6 +6,7 @@ pub mod energy;
 pub mod gauge;
 pub mod group;
 pub mod jobs;
+pub mod meter_lag;
 pub mod run_queue;
 pub mod sensors;
 pub mod throttled;

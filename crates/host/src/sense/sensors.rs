@@ -3,7 +3,7 @@
 
 use ebb_policy::live::TICK;
 use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
-use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signals};
+use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signal, Signals, Source};
 
 use crate::act::knob::Place;
 use crate::act::steering::Notice;
@@ -17,6 +17,7 @@ use crate::find::meters::{MOST, Meters};
 use crate::find::parts::is_gone;
 use crate::sense::energy::EnergyCounter;
 use crate::sense::gauge::Gauge;
+use crate::sense::meter_lag::MeterLag;
 use crate::sense::watched::Watched;
 use crate::sys::Sys;
 
@@ -350,6 +351,20 @@ impl Sensors {
         }
         signals.power.cpu = cpu.or_else(|| sum(&mut self.processors, notices));
         signals.power.total = sum(&mut self.wall, notices);
+    }
+
+    /// Says how old the power of the whole server is.
+    pub fn date_power(&mut self, signals: &mut Signals, lag: &mut MeterLag) {
+        let (now, power) = (signals.now, &signals.power);
+        if let Some(text) = lag.see(now, power.cpu, power.total)
+            && let Some(meter) = self.wall.first()
+        {
+            self.notices.push(Notice { place: meter.place(), text });
+        }
+        if power.total.is_some() {
+            let source = signals.sources.of(Signal::Power, 0);
+            signals.sources.set(Signal::Power, 0, Source { age: lag.age(), ..source });
+        }
     }
 
     /// What an operator should know since this was last asked.

@@ -31,6 +31,9 @@ pub struct PowerModel {
     pub exponent: f64,
     /// All but packages and traffic: board, fans at their most, drives ready for work.
     pub rest: Watts,
+    /// What of it fans draw that may turn slower.
+    #[serde(default)]
+    pub fans: Watts,
     /// Joules for each byte read, in drives, memory and network.
     pub read: f64,
     /// The same for each byte written.

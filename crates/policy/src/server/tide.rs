@@ -41,6 +41,8 @@ const STUCK: f64 = 0.02;
 const LEARN: f64 = 0.25;
 /// Readings that agree before anything is shared out.
 const READINGS: u32 = 3;
+/// As many in a row are enough whose mean is known as well.
+const MISSES: usize = 16;
 /// Worth of another point, as a share, below which the present one stays.
 const WORTH: f64 = 0.02;
 /// Mean size from which bytes count more than each request's own latency.
@@ -52,6 +54,11 @@ const TIME_STEPS: u32 = 20;
 const TIMED_CORES: u16 = 2;
 /// Part of the watts for traffic that is kept for drives that had none.
 const NEWCOMERS: f64 = 0.02;
+/// Traffic that has used less of its limits than this may grow by that factor until the next turn,
+/// and has this share of the budget in any case.
+const USED_UP: f64 = 0.9;
+const GROWTH: f64 = 2.0;
+const SPARE: f64 = 0.05;
 /// What exceeds a limit by more than this factor is not bound by it.
 const BURST: f64 = 1.05;
 /// Limits of rates are whole steps of this factor.
@@ -115,6 +122,10 @@ pub struct Tide {
     /// Mean bytes of a request.
     size: f64,
     readings: u32,
+    /// What the meter told beyond the model in the last readings before that, the newest first, and
+    /// how many there were.
+    misses: [f64; MISSES],
+    missed: usize,
     /// What was allowed when the last move was made, and when.
     moved: (f64, Nanos),
     /// The last reading, and the model's of that time when it came.
@@ -125,6 +136,8 @@ pub struct Tide {
     /// The limits of that, in bytes a second, and whether it was beyond them in the last turn.
     limits: Vec<[f64; 2]>,
     over: Vec<[bool; 2]>,
+    /// Whether any has used up its limit.
+    limited: bool,
     /// Whether such limits can be relied on: not once traffic was beyond one for two turns.
     binds: bool,
 }
@@ -153,12 +166,15 @@ impl Tide {
             ratio: 1.0,
             size: 4096.0,
             readings: 0,
+            misses: [0.0; MISSES],
+            missed: 0,
             moved: (0.0, Nanos::ZERO),
             last: None,
             past: [(Nanos::ZERO, 0.0); PAST],
             traffic: vec![[0.0; 2]; topology.drives.len()],
             limits: vec![[f64::INFINITY; 2]; topology.drives.len()],
             over: vec![[false; 2]; topology.drives.len()],
+            limited: false,
             binds: topology.limitable.rates,
         };
         let steps = f64::from(TIME_STEPS);
@@ -245,10 +261,12 @@ impl Tide {
     fn sense(&mut self, signals: &Signals) -> f64 {
         let span = signals.period.seconds().max(1e-9);
         let (mut moved, joules) = ([0.0; 2], [self.model.read, self.model.write]);
+        self.limited = false;
         for (at, drive) in signals.drives.iter().enumerate() {
             for (way, bytes) in [drive.read_bytes, drive.written_bytes].into_iter().enumerate() {
                 let rate = bytes.unwrap_or_default() as f64 / span;
                 let over = rate > self.limits[at][way] * BURST;
+                self.limited |= rate > self.limits[at][way] * USED_UP;
                 self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
                 self.traffic[at][way] = rate * joules[way];
                 moved[way] += rate;
@@ -305,11 +323,29 @@ impl Tide {
             let agrees = self.readings > 0 && missed.abs() <= STUCK * b;
             self.readings = if agrees { self.readings + 1 } else { 1 };
             self.bias += missed;
+            self.misses.rotate_right(1);
+            self.misses[0] = self.bias;
+            self.missed += 1;
+            if self.readings < READINGS && self.missed >= MISSES {
+                self.agree_in_the_mean(b);
+            }
         } else {
             self.bias += LEARN * missed;
             self.spread += 0.1 * (missed.abs() - self.spread);
         }
         true
+    }
+
+    /// Where readings differ from one to the next, those of a while may be taken in the mean.
+    fn agree_in_the_mean(&mut self, b: f64) {
+        let count = MISSES as f64;
+        let mean = self.misses.iter().sum::<f64>() / count;
+        let off = |miss: &f64| miss - mean;
+        let square: f64 = self.misses.iter().map(|miss| off(miss).powi(2)).sum();
+        if (square / (count - 1.0) / count).sqrt() <= STUCK * b {
+            self.spread = self.misses.iter().map(|miss| off(miss).abs()).sum::<f64>() / count;
+            (self.bias, self.readings) = (mean, READINGS);
+        }
     }
 
     /// What may be drawn from now on, and the state.
@@ -325,7 +361,9 @@ impl Tide {
             self.allowed = if self.free { most } else { drawn.min(most) };
             self.state = State::Shedding;
         }
-        if self.bias.abs() > MOST_BIAS * b {
+        // Fans that turn slower than they may draw less than the model says.
+        let slow = self.model.fans.0 / self.model.efficiency;
+        if !(-MOST_BIAS * b - slow..=MOST_BIAS * b).contains(&self.bias) {
             (self.state, self.allowed) = (State::Safe, drawn.min(most));
         } else {
             self.allowed = (self.allowed + RISE * b).min(most);
@@ -363,26 +401,30 @@ impl Tide {
     fn choose(&self) -> (usize, f64) {
         let sum = |way: usize| self.traffic.iter().map(|drive| drive[way]).sum::<f64>();
         let (read, written) = (sum(0), sum(1));
-        let joules = if read + written > 0.0 {
-            let bytes = read / self.model.read + written / self.model.write;
-            (read + written) / bytes
-        } else {
-            self.model.write
-        };
+        let bytes = read / self.model.read + written / self.model.write;
+        let joules = if bytes > 0.0 { (read + written) / bytes } else { self.model.write };
         let moves = |room: f64| match self.binds {
             true => room / joules,
             false => f64::INFINITY,
         };
+        // What no limit holds back needs no more than it may grow to by the next turn.
+        let needed = match self.limited {
+            true => f64::INFINITY,
+            false => (GROWTH * bytes).max(SPARE * self.allowed / joules),
+        };
         let value = |point: &Point| {
             let room = self.room(point);
             let fits = room >= self.drawn(point);
-            if fits { (self.rate(point) * self.size).min(moves(room)) } else { -1.0 }
+            let served = (self.rate(point) * self.size).min(moves(room)).min(needed);
+            if fits { served } else { -1.0 }
         };
+        // Of those that serve as much, the fastest.
         let best = |stops: bool| {
             let mut best = (0, -1.0);
             for (at, point) in self.points.iter().enumerate() {
                 let worth = if stops || point.time == 1.0 { value(point) } else { -1.0 };
-                if worth > best.1 {
+                let faster = || self.rate(point) > self.rate(&self.points[best.0]);
+                if worth > best.1 || worth == best.1 && worth >= 0.0 && faster() {
                     best = (at, worth);
                 }
             }
@@ -398,7 +440,9 @@ impl Tide {
         }
         let present = &self.points[self.point];
         let may_stay = stops || present.time == 1.0;
-        if may_stay && value(present) >= found.1 * (1.0 - WORTH) {
+        let near = 1.0 - WORTH;
+        let is_fast = self.rate(present) >= self.rate(&self.points[found.0]) * near;
+        if may_stay && value(present) >= found.1 * near && (found.1 < needed || is_fast) {
             found.0 = self.point;
         }
         (found.0, self.room(&self.points[found.0]))
@@ -454,6 +498,7 @@ impl Policy for Tide {
     fn step(&mut self, signals: &Signals, request: &mut Request) {
         let Some((Watts(b), _)) = sensed(signals) else {
             (self.state, self.readings, self.allowed) = (State::Boot, 0, 0.0);
+            self.missed = 0;
             (self.free, self.point) = (true, self.points.len() - 1);
             self.limits.fill([f64::INFINITY; 2]);
             self.binds = self.topology.limitable.rates;

@@ -55,6 +55,7 @@ fn is_model(power: &PowerModel, groups: usize) -> bool {
         power.core_dynamic,
         power.parked,
         power.rest,
+        power.fans,
         power.most_traffic,
     ];
     let numbers = [*exponent, *read, *write, *efficiency, *resume];

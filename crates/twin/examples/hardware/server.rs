@@ -1,5 +1,6 @@
 //! The server's side: the twin's models of cores, heat, fans and sensors, in steps.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
 
 use ebb_policy::units::{Hertz, Nanos, Watts};
@@ -30,6 +31,8 @@ pub struct Server {
     /// Of the whole server at the wall, W, and since the start, J.
     wall: f64,
     wall_joules: f64,
+    /// The same since the meter's lag.
+    walls: VecDeque<(Nanos, f64)>,
     /// What one more watt of a drive adds there.
     drive_watt: f64,
     /// The faults in force, as they were told.
@@ -43,8 +46,6 @@ struct Socket {
     clamp: Option<Hertz>,
     /// With leakage, W.
     watts: f64,
-    /// Counted and not yet told, µJ.
-    micros: f64,
     /// Since the start, J.
     joules: f64,
 }
@@ -67,7 +68,6 @@ impl Server {
             emergency: Emergency::default(),
             clamp: None,
             watts: 0.0,
-            micros: 0.0,
             joules: 0.0,
         };
         let duty = fans_spec.firmware_duty(Some(start), None);
@@ -82,6 +82,7 @@ impl Server {
             drive_watts: vec![ready; drives],
             wall: 0.0,
             wall_joules: 0.0,
+            walls: VecDeque::new(),
             drive_watt: 1.0,
             faults: String::new(),
             profile,
@@ -152,7 +153,6 @@ impl Server {
             this.clamp = clamp;
             this.watts = *sum + leakage[socket];
             this.joules += this.watts * seconds;
-            this.micros += this.watts * seconds * 1e6;
         }
         self.turn(commands);
         let fans = self.warm(seconds);
@@ -162,7 +162,7 @@ impl Server {
         self.inlet.observe(now, self.thermal.inlet.0);
         (self.wall, self.drive_watt) = self.at_the_wall(fans);
         self.wall_joules += self.wall * seconds;
-        self.sensed()
+        self.sensed(now)
     }
 
     /// Power of the cores of a socket and of what lies around them, without leakage, where no
@@ -257,26 +257,29 @@ impl Server {
         (wall(delivered), wall(delivered + 1.0) - wall(delivered))
     }
 
-    fn sensed(&mut self) -> String {
+    fn sensed(&mut self, now: Nanos) -> String {
+        self.walls.push_back((now, self.wall));
+        let seen = now.saturating_sub(self.profile.board.meter_lag);
+        while self.walls.get(1).is_some_and(|(at, _)| *at <= seen) {
+            self.walls.pop_front();
+        }
+        let told = self.walls.front().map_or(0.0, |(_, wall)| *wall);
         let mut lines = String::new();
         let say = |sensor: &Sensor| match sensor.reading() {
             Some(reading) => ((reading.temperature.0 * 1e3) as i64).to_string(),
             None => "none".to_owned(),
         };
-        for (number, socket) in self.sockets.iter_mut().enumerate() {
+        for (number, socket) in self.sockets.iter().enumerate() {
             let clamp = socket.clamp.map_or(0.0, |clamp| clamp.0 / 1e3);
-            // The module takes no more at once: after a long halt the rest follows.
-            let micros = socket.micros.floor().min(1e9);
-            socket.micros -= micros;
-            let temperature = say(&socket.sensor);
+            let (temperature, micros) = (say(&socket.sensor), socket.watts * 1e6);
             let _ = writeln!(lines, "temp{number} {temperature}\nclamp{number} {clamp:.0}");
-            let _ = writeln!(lines, "energy{number} {micros:.0}");
+            let _ = writeln!(lines, "draw{number} {micros:.0}");
         }
         for (number, (fan, duty)) in (1..).zip(self.fans.iter().zip(&self.duties)) {
             let (speed, duty) = (fan.speed().0, (duty * 255.0).round());
             let _ = writeln!(lines, "fan{number} {speed:.0}\nauto{number} {duty:.0}");
         }
-        let _ = writeln!(lines, "inlet {}\npower {:.0}", say(&self.inlet), self.wall * 1e6);
+        let _ = writeln!(lines, "inlet {}\npower {:.0}", say(&self.inlet), told * 1e6);
         lines
     }
 

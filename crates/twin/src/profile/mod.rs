@@ -530,6 +530,7 @@ impl Profile {
             parked: cpu.parked,
             exponent: cpu.frequency_exponent,
             rest,
+            fans: self.fans.as_ref().map_or(Watts(0.0), blown),
             read: (read.0 + traffic) * 1e-9,
             write: (write.0 + traffic) * 1e-9,
             most_traffic: most * f64::from(self.drives.count),

@@ -98,6 +98,21 @@ fn of_what_is_not_sure_every_cpu_stays() {
     assert_eq!(bench.tasks.needed(), [vec![5, 6], vec![1], vec![2]].into());
 }
 
+/// A core that comes is online before the tasks of its group are told of it, one after the other.
+#[test]
+fn all_but_a_core_that_comes_is_no_binding() {
+    let mut bench = Bench::new(&[(300, "0-6"), (301, "5-6"), (302, "0-7")]);
+    bench.tasks.look();
+    bench.bind(300, "0-7");
+    bench.bind(301, "0-7");
+    bench.tasks.settle(&[]).unwrap();
+    assert_eq!([bench.is(300), bench.is(301)], ["0-7", "5-6"]);
+    // One of its CPUs stays all the same.
+    let mut bench = Bench::new(&[(300, "0-6")]);
+    bench.tasks.look();
+    assert_eq!(bench.tasks.needed(), [Vec::from_iter(0..7)].into());
+}
+
 /// Without CPUs that come and go what is seen twice is somebody's wish.
 #[test]
 fn what_is_bound_meanwhile_is_as_its_owner_wants_it() {
