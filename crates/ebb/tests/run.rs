@@ -549,6 +549,10 @@ fn a_configuration_is_checked_with_file_and_line() {
         ("[[schedule]]\nfrom = \"22:00\"\nto = \"06:00\"\nplf = \"2000%\"", "line 4"),
         ("\n[machine]\nmin_duty = 2", "line 3"),
         ("[machine]\nmin_cores = 0", "one core"),
+        (
+            "\n[machine]\nthrottle = [\"system.slice\"]",
+            "line 3: machine.throttle: \"system.slice\"",
+        ),
         ("[[machine.groups]]\nrole = \"front-end\"\ncpus = \"4-1\"", "0-15"),
         ("[[schedule]]\nfrom = \"25:00\"\nto = \"06:00\"", "22:00"),
         ("contest = \"fight\"", "reassert"),

@@ -59,8 +59,14 @@ impl Seconds {
 
     /// One more, with what is sensed of it.
     fn pass(&mut self) -> Signals {
+        self.pass_without("")
+    }
+
+    /// The same while one group is not there.
+    fn pass_without(&mut self, away: &str) -> Signals {
         let Self { bench, past, groups, drive, sums: (used, read) } = self;
-        for ((name, used), (cores, bytes)) in [NFS, GUESTS].into_iter().zip(used).zip(groups) {
+        let all = [NFS, GUESTS].into_iter().zip(used).zip(groups);
+        for ((name, used), (cores, bytes)) in all.filter(|((name, _), _)| *name != away) {
             *used = (used.0 + *cores * MB, used.1 + *bytes);
             bench.tree.put(&file(name, "cpu.stat"), format!("usage_usec {:.0}", used.0));
             let line = format!("259:0 rbytes={:.0} wbytes=0", used.1);
@@ -179,7 +185,11 @@ fn a_group_that_comes_is_limited_and_one_that_goes_is_let_go() {
     let folder = seconds.bench.tree.path().join("sys/fs/cgroup").join(NFS);
     cycle(&mut seconds);
     fs::remove_dir_all(&folder).unwrap();
+    seconds.pass_without(NFS);
     seconds.bench.apply(&request);
+    let text = seconds.bench.tree.get(&file(GUESTS, "cpu.max"));
+    let quota: f64 = text.split_once(' ').unwrap().0.parse().unwrap();
+    assert!(quota > 190_000.0, "all is the other one's: {text}");
     group(&seconds.bench.tree, NFS);
     seconds.told();
     (0..3).for_each(|_| cycle(&mut seconds));

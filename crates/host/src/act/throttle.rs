@@ -134,13 +134,15 @@ impl Throttle {
         steering: &mut Steering,
         now: Nanos,
     ) -> Outcome {
+        let its = |group: &&Group| group.quota.is_some();
         let need = |group: &Group| need(asked, group.uses.cores, group.cores);
-        let needs: Vec<_> = self.groups.iter().map(need).collect();
+        let needs: Vec<_> = self.groups.iter().filter(its).map(need).collect();
         let shares = asked.map(|asked| share(asked, &needs));
-        let mut all = refused(asked.is_some() && self.groups.iter().all(|g| g.quota.is_none()));
-        for (at, group) in self.groups.iter_mut().enumerate() {
-            group.cores = shares.as_ref().map(|shares| steps(shares[at]));
+        let mut all = refused(asked.is_some() && needs.is_empty());
+        let limited = self.groups.iter_mut().filter(|group| group.quota.is_some());
+        for (at, group) in limited.enumerate() {
             let Some(place) = group.quota else { continue };
+            group.cores = shares.as_ref().map(|shares| steps(shares[at]));
             let value = group.cores.and_then(|cores| quota(steering.found(place), cores, period));
             all = worse(all, steering.set(place, value.as_deref(), now));
         }
@@ -154,23 +156,25 @@ impl Throttle {
         steering: &mut Steering,
         now: Nanos,
     ) -> Outcome {
+        let its = |group: &&Group| group.rates[drive].is_some();
         let (mut is_bound, mut shares) = (true, [None, None]);
         for (way, asked) in asked.into_iter().enumerate() {
             let Some(asked) = asked else { continue };
             let of = |group: &Group| group.uses.rates.get(drive).map_or(0.0, |rates| rates[way]);
-            let theirs: f64 = self.groups.iter().map(of).sum();
+            let theirs: f64 = self.groups.iter().filter(its).map(of).sum();
             let others = (self.all[drive][way] - theirs).max(0.0);
             is_bound &= others < asked.max(LEAST_RATE);
             let left = (asked - others).max(LEAST_RATE);
             let need = |group: &Group| need(Some(left), of(group), group.given[drive][way]);
-            let needs: Vec<_> = self.groups.iter().map(need).collect();
+            let needs: Vec<_> = self.groups.iter().filter(its).map(need).collect();
             shares[way] = Some(share(left, &needs));
         }
         let mut all = Outcome::Done;
-        for (at, group) in self.groups.iter_mut().enumerate() {
+        let limited = self.groups.iter_mut().filter(|group| group.rates[drive].is_some());
+        for (at, group) in limited.enumerate() {
+            let Some(place) = group.rates[drive] else { continue };
             let own = [0, 1].map(|way| shares[way].as_ref().map(|s| steps(s[at]).max(LEAST_RATE)));
             group.given[drive] = own;
-            let Some(place) = group.rates[drive] else { continue };
             let value = rates(steering.found(place), own);
             all = worse(all, steering.set(place, value.as_deref(), now));
         }
