@@ -47,7 +47,7 @@ pub use find::drives::{Counters, Drive};
 pub use find::energy::{Meter, Zone};
 pub use find::fans::{Fan, Fans, StatedFan};
 pub use find::hwmon::Chip;
-pub use find::jobs::StatedJob;
+pub use find::jobs::{StatedJob, check_groups};
 pub use find::layout::{Group, Impossible, Layout, MIN_DUTY, ParkBy, Stated};
 pub use find::machine::Machine;
 pub use find::meters::Meters;

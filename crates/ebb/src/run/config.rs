@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use ebb_host::{Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan, StatedJob};
+use ebb_host::{
+    Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan, StatedJob, check_groups,
+};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::{Settings, keeps_tail};
 use ebb_policy::units::{Bytes, Nanos, Watts};
@@ -389,13 +391,9 @@ impl Config {
 
     /// Whether its jobs, and what may be throttled, are groups of their own.
     fn check_groups(&self) -> Result<(), Wrong> {
-        let throttled = self.machine.throttle.iter().map(|group| StatedJob {
-            group: group.clone(),
-            class: QosClass::Vital,
-            name: String::new(),
-        });
-        let all: Vec<_> = self.jobs().into_iter().chain(throttled).collect();
-        StatedJob::check(&all).map_err(|(at, wrong)| match at.checked_sub(self.job.len()) {
+        let jobs = self.job.iter().map(|job| &*job.cgroup);
+        let all: Vec<_> = jobs.chain(self.machine.throttle.iter().map(|group| &**group)).collect();
+        check_groups(&all).map_err(|(at, wrong)| match at.checked_sub(self.job.len()) {
             None => about(&format!("job.{at}.cgroup"))(usage(format!("job: cgroup = {wrong}"))),
             Some(_) => about("machine.throttle")(usage(format!("machine.throttle: {wrong}"))),
         })

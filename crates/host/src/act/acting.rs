@@ -16,7 +16,7 @@ use crate::act::originals::State;
 use crate::act::packages::Packages;
 use crate::act::parking::Parking;
 use crate::act::places::{cap_place, fan_places};
-use crate::act::steering::{Notice, Steering, Verified, worse};
+use crate::act::steering::{Notice, Steering, Verified, refused, worse};
 use crate::act::tasks::Tasks;
 use crate::act::throttle::Throttle;
 use crate::find::cpus::Policy;
@@ -521,9 +521,4 @@ fn unsteered(layout: &Layout, left: &[&Policy]) -> Vec<(usize, Hertz)> {
         Some((group, its.reduce(Hertz::max)?))
     };
     groups.filter_map(ceiling).collect()
-}
-
-/// Of a control that has no place here.
-fn refused(asked: bool) -> Outcome {
-    if asked { Outcome::Refused } else { Outcome::Done }
 }

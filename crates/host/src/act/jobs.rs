@@ -20,7 +20,7 @@ use crate::act::groups;
 use crate::act::knob::{CGROUPS, Knob, Place};
 use crate::act::originals::Original;
 use crate::act::owned::StateError;
-use crate::act::steering::{Steering, worse};
+use crate::act::steering::{Steering, refused, worse};
 use crate::find::jobs::{Seen, turn_on};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
@@ -279,10 +279,6 @@ impl Job {
             None => refused(waits),
         }
     }
-}
-
-fn refused(asked: bool) -> Outcome {
-    if asked { Outcome::Refused } else { Outcome::Done }
 }
 
 /// The CPUs of each socket.

@@ -6,7 +6,7 @@ use ebb_policy::units::{Nanos, Watts};
 
 use crate::act::contact::{Attempt, PowerWatch};
 use crate::act::places::package_place;
-use crate::act::steering::{Steering, worse};
+use crate::act::steering::{Steering, refused, worse};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
 
@@ -51,7 +51,7 @@ impl Packages {
     /// Limits them to `asked` together, each to an equal part, and none to more than was found.
     pub fn set(&mut self, asked: Option<Watts>, steering: &mut Steering, now: Nanos) -> Outcome {
         if self.places.is_empty() {
-            return if asked.is_some() { Outcome::Refused } else { Outcome::Done };
+            return refused(asked.is_some());
         }
         let part = asked.map(|watts| watts.0 * 1e6 / self.places.len() as f64);
         let (mut all, mut sum) = (Outcome::Done, 0.0);

@@ -553,6 +553,11 @@ impl Steering {
     }
 }
 
+/// Of a control that has no place here.
+pub(crate) fn refused(asked: bool) -> Outcome {
+    if asked { Outcome::Refused } else { Outcome::Done }
+}
+
 /// The first that is not done.
 pub(crate) fn worse(one: Outcome, other: Outcome) -> Outcome {
     if one == Outcome::Done { other } else { one }

@@ -14,7 +14,7 @@ use crate::act::jobs::QUOTA;
 use crate::act::knob::{CGROUPS, Knob, Place, RATES};
 use crate::act::originals::Original;
 use crate::act::owned::StateError;
-use crate::act::steering::{Steering, worse};
+use crate::act::steering::{Steering, refused, worse};
 use crate::find::jobs::{Use, turn_on};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
@@ -299,10 +299,6 @@ fn rates(found: &str, asked: [Option<f64>; 2]) -> Option<String> {
     };
     let text = format!("{} {}", one("rbps=", asked[0])?, one("wbps=", asked[1])?);
     (text != found).then_some(text)
-}
-
-fn refused(is: bool) -> Outcome {
-    if is { Outcome::Refused } else { Outcome::Done }
 }
 
 #[cfg(test)]

@@ -40,34 +40,32 @@ pub struct Use {
 /// Groups in which systemd has what keeps the machine running.
 const SYSTEM: [&str; 3] = ["init.scope", "system.slice", "user.slice"];
 
-impl StatedJob {
-    /// Whether all can be jobs on any machine.
-    ///
-    /// # Errors
-    /// Which cannot, and what to write.
-    pub fn check(jobs: &[Self]) -> Result<(), (usize, String)> {
-        for (at, Self { group, .. }) in jobs.iter().enumerate() {
-            let is_name = |part: &str| {
-                !["", ".", ".."].contains(&part)
-                    && part.len() <= 255
-                    && !part.chars().any(char::is_control)
-            };
-            let within =
-                |other: &&Self| is_within(group, &other.group) || is_within(&other.group, group);
-            let told = if !group.split('/').all(is_name) {
-                "write its path below /sys/fs/cgroup, such as \"batch.slice/scrub.service\"".into()
-            } else if SYSTEM.contains(&group.as_str()) {
-                "it has what keeps the machine running: write the group of one service in it".into()
-            } else if let Some(other) = jobs[..at].iter().find(within) {
-                format!("it is, or shares tasks with, \"{}\": write one of the two", other.group)
-            } else {
-                continue;
-            };
-            return Err((at, format!("\"{group}\": {told}")));
-        }
-        Ok(())
+/// Whether all can be held back on any machine, each by itself.
+///
+/// # Errors
+/// Which cannot, and what to write.
+pub fn check_groups(groups: &[&str]) -> Result<(), (usize, String)> {
+    for (at, group) in groups.iter().copied().enumerate() {
+        let is_name = |part: &str| {
+            let is_plain = !part.chars().any(char::is_control) && part.len() <= 255;
+            !["", ".", ".."].contains(&part) && is_plain
+        };
+        let within = |other: &&&str| is_within(group, other) || is_within(other, group);
+        let told = if !group.split('/').all(is_name) {
+            "write its path below /sys/fs/cgroup, such as \"batch.slice/scrub.service\"".into()
+        } else if SYSTEM.contains(&group) {
+            "it has what keeps the machine running: write the group of one service in it".into()
+        } else if let Some(other) = groups[..at].iter().find(within) {
+            format!("it is, or shares tasks with, \"{other}\": write one of the two")
+        } else {
+            continue;
+        };
+        return Err((at, format!("\"{group}\": {told}")));
     }
+    Ok(())
+}
 
+impl StatedJob {
     /// How it is called.
     #[must_use]
     pub fn title(&self) -> &str {
@@ -103,11 +101,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_job_is_named_with_what_to_write() {
-        let job = |group: &str| StatedJob {
-            group: group.to_owned(),
-            class: QosClass::Noncritical,
-            name: String::new(),
-        };
         for (groups, at, says) in [
             (&["a.slice", "/b.slice"][..], 1, "below /sys/fs/cgroup"),
             (&["a.slice/../../etc"], 0, "below /sys/fs/cgroup"),
@@ -117,12 +110,11 @@ mod tests {
             (&["a.slice/b.service", "a.slice"], 1, "\"a.slice/b.service\""),
             (&["a.slice", "a.slice"], 1, "write one of the two"),
         ] {
-            let jobs: Vec<_> = groups.iter().map(|group| job(group)).collect();
-            let (which, error) = StatedJob::check(&jobs).unwrap_err();
+            let (which, error) = check_groups(groups).unwrap_err();
             assert!(which == at && error.contains(says), "{groups:?}: {error}");
         }
-        let good = ["a.slice", "a.slice2", "system.slice/scrub.service"].map(job);
-        assert_eq!(StatedJob::check(&good), Ok(()));
+        let good = ["a.slice", "a.slice2", "system.slice/scrub.service"];
+        assert_eq!(check_groups(&good), Ok(()));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use ebb_policy::live::limitable;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
-use ebb_policy::{Control, CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Topology};
+use ebb_policy::{
+    Control, CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Steward, Topology,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::find::cpus::{Cpu, Policy};
@@ -39,9 +41,6 @@ pub struct Group {
 
 /// The controls of jobs.
 const JOBS: [Control; 3] = [Control::JobShare, Control::JobSocket, Control::Admit];
-/// The controls of groups that may be throttled.
-const THROTTLES: [Control; 4] =
-    [Control::CpuTime, Control::CpuPeriod, Control::ReadRate, Control::WriteRate];
 
 /// What becomes of the CPUs of a parked core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -288,14 +287,15 @@ impl Layout {
         let (park_by, raise_limits) = (stated.park_by, stated.raise_limits);
         let steers_jobs = JOBS.into_iter().any(owns);
         let jobs = if steers_jobs { stated.jobs.clone() } else { Vec::new() };
-        let limits = THROTTLES.into_iter().any(owns);
-        let throttle = if limits { stated.throttle.clone() } else { Vec::new() };
+        // The guard's own setting for a budget of the server has all of its levers.
+        let budgets = owned.iter().any(|control| control.row().steward == Steward::Server);
+        let limits_packages = budgets && !stated.holds_package_power;
+        let throttle = if budgets { stated.throttle.clone() } else { Vec::new() };
         let of_jobs = jobs.iter().map(|job| (&job.group, "job"));
         let all = of_jobs.chain(throttle.iter().map(|group| (group, "machine.throttle")));
         if let Some((group, key)) = jobs::own(&machine.sys, all) {
             return Err(Impossible::Own { group: group.clone(), key });
         }
-        let limits_packages = owns(Control::PackageLimit) && !stated.holds_package_power;
         let paces_reactors = stated.paces_reactors;
         let layout = Self {
             groups,

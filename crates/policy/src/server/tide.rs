@@ -261,17 +261,19 @@ impl Tide {
     fn sense(&mut self, signals: &Signals) -> f64 {
         let span = signals.period.seconds().max(1e-9);
         let (mut moved, joules) = ([0.0; 2], [self.model.read, self.model.write]);
-        self.limited = false;
+        // The limits hold while the cores run.
+        let (time, mut limited) = (self.points[self.point].time, false);
         for (at, drive) in signals.drives.iter().enumerate() {
             for (way, bytes) in [drive.read_bytes, drive.written_bytes].into_iter().enumerate() {
                 let rate = bytes.unwrap_or_default() as f64 / span;
                 let over = rate > self.limits[at][way] * BURST;
-                self.limited |= rate > self.limits[at][way] * USED_UP;
+                limited |= rate > self.limits[at][way] * time * USED_UP;
                 self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
                 self.traffic[at][way] = rate * joules[way];
                 moved[way] += rate;
             }
         }
+        self.limited = limited;
         let [read, written] = moved;
         if let (Some(bytes), Some(count @ 1..)) = (signals.io.bytes, signals.io.completed) {
             self.size += LEARN * (bytes as f64 / count as f64 - self.size);
