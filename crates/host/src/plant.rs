@@ -334,7 +334,10 @@ impl Host {
         }
         self.jobs.read(signals);
         self.add_cpus(signals);
-        self.sensors.date_power(signals, &mut self.lag);
+        // Only who keeps a budget by the meter needs to know how late it is.
+        if self.owned.iter().any(|control| control.row().steward == Steward::Server) {
+            self.sensors.date_power(signals, &mut self.lag);
+        }
         if let Some(acting) = &mut self.acting {
             acting.sensed(&signals.cooling.fans);
             acting.seen(self.jobs.seen());

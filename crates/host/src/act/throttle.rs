@@ -112,6 +112,9 @@ impl Throttle {
         now: Nanos,
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
+        if self.groups.is_empty() {
+            return;
+        }
         let time = given.cpu_time.at(0).given;
         let period = given.cpu_period.at(0).given;
         let outcome = self.set_time(time, period, steering, now);
