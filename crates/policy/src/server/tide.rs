@@ -16,15 +16,21 @@
 //!    lags after a move of ours.
 //! 2. The watts that may be drawn, `allowed`, fall at once with the budget and rise by 3 % of it a
 //!    turn.
-//! 3. Of all points (cores, frequency, CPU time) that fit, the one that serves most is chosen: a
-//!    point serves what its cores can do and what the watts that it leaves can move.
+//! 3. Of all points (cores, frequency, CPU time; [`cpu`]) that fit, the one that serves most is
+//!    chosen: a point serves what its cores can do and what the watts that it leaves can move. Load
+//!    that has not used up its limits needs no more than it may grow to; of the points that serve
+//!    that much, the one with the shortest latency is chosen.
 //! 4. What it leaves is shared among the drives as limits of their rates, so that no burst exceeds
 //!    the budget before the next turn. CPU time below a whole is for large requests without a tail
 //!    to keep, or where nothing else fits.
 
+mod cpu;
+
+use cpu::{CPU_PERIOD, Cpu, Load, Point};
+
 use super::{release, sensed};
 use crate::topology::{LEAST_RATE, PowerModel, Topology};
-use crate::units::{Hertz, Nanos, Watts};
+use crate::units::{Nanos, Watts};
 use crate::{Policy, PolicyError, Request, Signal, Signals};
 
 /// Largest rise in a turn, and least move after which the bias rests, as shares of the budget.
@@ -47,11 +53,6 @@ const MISSES: usize = 16;
 const WORTH: f64 = 0.02;
 /// Mean size from which bytes count more than each request's own latency.
 const LARGE: f64 = 64.0 * 1024.0;
-/// Period of the CPU time.
-const CPU_PERIOD: Nanos = Nanos::from_millis(100);
-/// Steps of the CPU time within a whole, and the most cores that it is taken from.
-const TIME_STEPS: u32 = 20;
-const TIMED_CORES: u16 = 2;
 /// Part of the watts for traffic that is kept for drives that had none.
 const NEWCOMERS: f64 = 0.02;
 /// Traffic that has used less of its limits than this may grow by that factor until the next turn,
@@ -59,6 +60,8 @@ const NEWCOMERS: f64 = 0.02;
 const USED_UP: f64 = 0.9;
 const GROWTH: f64 = 2.0;
 const SPARE: f64 = 0.05;
+/// Where that does not fit, this is enough.
+const ENOUGH: f64 = 1.25;
 /// What exceeds a limit by more than this factor is not bound by it.
 const BURST: f64 = 1.05;
 /// Limits of rates are whole steps of this factor.
@@ -88,18 +91,6 @@ impl State {
     }
 }
 
-/// A setting of the cores.
-#[derive(Debug, Clone, Copy)]
-struct Point {
-    /// Share of each group's cores, as so many of the largest group's.
-    cores: u16,
-    frequency: Hertz,
-    /// Share of the time for which they run.
-    time: f64,
-    /// What the packages draw, by the model.
-    packages: f64,
-}
-
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Tide {
@@ -107,8 +98,8 @@ pub struct Tide {
     model: PowerModel,
     /// Whether a tail is to be kept: no stops then.
     tail: bool,
-    /// The least first.
-    points: Vec<Point>,
+    cpu: Cpu,
+    /// The point in force, of [`Cpu::points`].
     point: usize,
     state: State,
     /// Whether nothing has been limited since the start.
@@ -119,9 +110,10 @@ pub struct Tide {
     spread: f64,
     /// Measured power of the packages as a share of the model's.
     ratio: f64,
-    /// Mean bytes of a request.
-    size: f64,
+    load: Load,
     readings: u32,
+    /// Readings that have to be good before the meter is believed again.
+    doubt: u32,
     /// What the meter told beyond the model in the last readings before that, the newest first, and
     /// how many there were.
     misses: [f64; MISSES],
@@ -152,20 +144,22 @@ impl Tide {
         let valid = "only on servers of which it is known what they draw";
         let model = topology.power.clone().unwrap_or_default();
         PolicyError::unless(topology.power.is_some(), "tide", 0.0, valid)?;
-        let mut this = Self {
+        let cpu = Cpu::new(topology, &model);
+        Ok(Self {
             topology: topology.clone(),
             model,
             tail,
-            points: Vec::new(),
-            point: 0,
+            point: cpu.points.len() - 1,
+            cpu,
             state: State::Boot,
             free: true,
             allowed: 0.0,
             bias: 0.0,
             spread: 0.0,
             ratio: 1.0,
-            size: 4096.0,
+            load: Load { size: 4096.0, requests: 0.0 },
             readings: 0,
+            doubt: 0,
             misses: [0.0; MISSES],
             missed: 0,
             moved: (0.0, Nanos::ZERO),
@@ -176,85 +170,7 @@ impl Tide {
             over: vec![[false; 2]; topology.drives.len()],
             limited: false,
             binds: topology.limitable.rates,
-        };
-        let steps = f64::from(TIME_STEPS);
-        let most = this.largest();
-        let low = topology.min_frequency();
-        let timed = if topology.limitable.time { most.min(TIMED_CORES) } else { 0 };
-        for cores in 1..=timed {
-            let times = (1..TIME_STEPS).map(|step| f64::from(step) / steps);
-            times.for_each(|time| this.add(cores, low, time));
-        }
-        let slowest = if topology.limitable.frequencies { low } else { topology.max_frequency() };
-        let slowed = topology.frequencies.iter().filter(|f| **f >= slowest);
-        for cores in if topology.limitable.cores { 1 } else { most }..=most {
-            slowed.clone().for_each(|f| this.add(cores, *f, 1.0));
-        }
-        this.point = this.points.len() - 1;
-        Ok(this)
-    }
-
-    /// Cores of the largest group.
-    fn largest(&self) -> u16 {
-        let groups = &self.topology.groups;
-        self.topology.io_groups().map(|g| groups[g].cores).max().unwrap_or(1).max(1)
-    }
-
-    /// The cores of group `g` at a point with so many of the largest group's.
-    fn cores(&self, g: usize, of_largest: u16) -> u16 {
-        let spec = &self.topology.groups[g];
-        let part = f64::from(of_largest) / f64::from(self.largest()) * f64::from(spec.cores);
-        (part.ceil() as u16).clamp(spec.min_cores.max(1).min(spec.cores), spec.cores)
-    }
-
-    fn add(&mut self, cores: u16, frequency: Hertz, time: f64) {
-        let packages = self.packages(&|g| (self.cores(g, cores), frequency), time);
-        self.points.push(Point { cores, frequency, time, packages });
-    }
-
-    /// What the packages draw by the model, where each group that serves I/O has these cores on at
-    /// that frequency for the share `time`; the others are busy.
-    fn packages(&self, setting: &dyn Fn(usize) -> (u16, Hertz), time: f64) -> f64 {
-        let (mut on, mut parked, mut jobs, mut highest) = (0.0, 0.0, 0.0, Hertz(0.0));
-        for (g, spec) in self.topology.groups.iter().enumerate() {
-            if self.topology.serves_io(g) {
-                let (active, frequency) = setting(g);
-                on += f64::from(active);
-                parked += f64::from(spec.cores.saturating_sub(active));
-                highest = highest.max(frequency);
-            } else {
-                jobs += f64::from(spec.cores);
-            }
-        }
-        let share = highest / self.topology.max_frequency();
-        let serving = self.model.packages(on, parked, share, time);
-        (serving + (self.model.core_static + self.model.core_dynamic) * jobs).0
-    }
-
-    /// The same of what was in force.
-    fn in_force(&self, signals: &Signals) -> f64 {
-        let group = |g: usize| {
-            let setting = signals.in_force.group(g);
-            (setting.active, setting.frequency)
-        };
-        let cores: u16 = self.topology.io_groups().map(|g| group(g).0).sum();
-        let time = signals.in_force.cpu_time.value(0).unwrap_or(f64::INFINITY);
-        self.packages(&group, (time / f64::from(cores.max(1))).min(1.0))
-    }
-
-    /// Requests a second that the cores can serve at a point.
-    fn rate(&self, point: &Point) -> f64 {
-        let of = |g: usize| {
-            let work = self.model.work.get(g).copied().unwrap_or_default();
-            let cores = f64::from(self.cores(g, point.cores));
-            let cycles = work.cycles + work.per_byte * self.size;
-            let service = cycles / point.frequency.0 + work.contention * (cores - 1.0);
-            cores * point.time / service.max(1e-12)
-        };
-        // Each stop costs a part of the run before the next one.
-        let (resume, run) = (self.model.resume, point.time * CPU_PERIOD.seconds());
-        let kept = if point.time < 1.0 { 1.0 - resume / (run + resume * 4.0 / 3.0) } else { 1.0 };
-        kept * self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
+        })
     }
 
     /// What the server draws now by the model, at the wall.
@@ -262,7 +178,7 @@ impl Tide {
         let span = signals.period.seconds().max(1e-9);
         let (mut moved, joules) = ([0.0; 2], [self.model.read, self.model.write]);
         // The limits hold while the cores run.
-        let (time, mut limited) = (self.points[self.point].time, false);
+        let (time, mut limited) = (self.cpu.points[self.point].time, false);
         for (at, drive) in signals.drives.iter().enumerate() {
             for (way, bytes) in [drive.read_bytes, drive.written_bytes].into_iter().enumerate() {
                 let rate = bytes.unwrap_or_default() as f64 / span;
@@ -275,10 +191,12 @@ impl Tide {
         }
         self.limited = limited;
         let [read, written] = moved;
+        let rate = signals.io.completed.unwrap_or_default() as f64 / span;
+        self.load.requests += LEARN * (rate - self.load.requests);
         if let (Some(bytes), Some(count @ 1..)) = (signals.io.bytes, signals.io.completed) {
-            self.size += LEARN * (bytes as f64 / count as f64 - self.size);
+            self.load.size += LEARN * (bytes as f64 / count as f64 - self.load.size);
         }
-        let by_model = self.in_force(signals);
+        let by_model = self.cpu.in_force(signals);
         if let Some(cpu) = signals.power.cpu {
             // What draws more than it should is believed at once.
             let ratio = (cpu.0 / by_model.max(1.0)).clamp(0.5, 2.0);
@@ -316,11 +234,12 @@ impl Tide {
         if (then - before).abs() > STUCK * b {
             return false;
         }
+        let missed = total.0 - then - self.bias;
+        let plausible = self.state == State::Boot || self.explains(b, self.bias + missed);
         let rest = Nanos(2 * lag.0) + signals.period.max(self.model.meter_window);
         if signals.now.saturating_sub(self.moved.1) <= rest && self.state != State::Boot {
-            return true;
+            return plausible;
         }
-        let missed = total.0 - then - self.bias;
         if self.state == State::Boot {
             let agrees = self.readings > 0 && missed.abs() <= STUCK * b;
             self.readings = if agrees { self.readings + 1 } else { 1 };
@@ -335,7 +254,14 @@ impl Tide {
             self.bias += LEARN * missed;
             self.spread += 0.1 * (missed.abs() - self.spread);
         }
-        true
+        plausible
+    }
+
+    /// Whether model and meter may differ by `bias`: fans that turn slower than they may draw less
+    /// than the model says.
+    fn explains(&self, b: f64, bias: f64) -> bool {
+        let slow = self.model.fans.0 / self.model.efficiency;
+        (-MOST_BIAS * b - slow..=MOST_BIAS * b).contains(&bias)
     }
 
     /// Where readings differ from one to the next, those of a while may be taken in the mean.
@@ -363,9 +289,7 @@ impl Tide {
             self.allowed = if self.free { most } else { drawn.min(most) };
             self.state = State::Shedding;
         }
-        // Fans that turn slower than they may draw less than the model says.
-        let slow = self.model.fans.0 / self.model.efficiency;
-        if !(-MOST_BIAS * b - slow..=MOST_BIAS * b).contains(&self.bias) {
+        if !self.explains(b, self.bias) {
             (self.state, self.allowed) = (State::Safe, drawn.min(most));
         } else {
             self.allowed = (self.allowed + RISE * b).min(most);
@@ -388,75 +312,95 @@ impl Tide {
             return 0.0;
         }
         let used = self.traffic.iter().flatten().sum::<f64>();
-        let rise = self.rate(point) / self.rate(&self.points[self.point]);
+        let size = self.load.size;
+        let present = &self.cpu.points[self.point];
+        let rise = self.cpu.serves(point, size) / self.cpu.serves(present, size);
         (used * rise.max(1.0)).min(self.model.most_traffic.0.max(used))
     }
 
     /// Watts that a point leaves for traffic.
     fn room(&self, point: &Point) -> f64 {
-        let delivered = (self.allowed - self.bias) * self.model.efficiency;
+        // What a meter told before it was found to lie saves nothing.
+        let bias = if self.state == State::Blind { self.bias.max(0.0) } else { self.bias };
+        let delivered = (self.allowed - bias) * self.model.efficiency;
         delivered - self.model.rest.0 - self.ratio * point.packages
     }
 
-    /// The point that serves most, and the watts that it leaves for traffic; the least with none
-    /// where none fits.
+    /// The point to take, and the watts that it leaves for traffic; the least with none where none
+    /// fits.
     fn choose(&self) -> (usize, f64) {
         let sum = |way: usize| self.traffic.iter().map(|drive| drive[way]).sum::<f64>();
         let (read, written) = (sum(0), sum(1));
         let bytes = read / self.model.read + written / self.model.write;
         let joules = if bytes > 0.0 { (read + written) / bytes } else { self.model.write };
-        let moves = |room: f64| match self.binds {
-            true => room / joules,
-            false => f64::INFINITY,
+        // What no limit holds back needs no more than it may grow to by the next turn; where not
+        // even that fits, a little more than it is.
+        let wants = match self.limited {
+            true => [f64::INFINITY; 2],
+            false => [(GROWTH * bytes).max(SPARE * self.allowed / joules), ENOUGH * bytes],
         };
-        // What no limit holds back needs no more than it may grow to by the next turn.
-        let needed = match self.limited {
-            true => f64::INFINITY,
-            false => (GROWTH * bytes).max(SPARE * self.allowed / joules),
-        };
+        let mut found = None;
+        for needed in wants {
+            found = self.best(needed, joules);
+            if found.is_none_or(|(_, served)| served >= needed) {
+                break;
+            }
+        }
+        found.map_or((0, 0.0), |(at, _)| (at, self.room(&self.cpu.points[at])))
+    }
+
+    /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
+    /// many `joules`, and what it serves; of those that serve as much the one with the shortest
+    /// latency, or all cores, which need no limit.
+    fn best(&self, needed: f64, joules: f64) -> Option<(usize, f64)> {
+        let points = &self.cpu.points;
+        let stops = !self.tail && self.load.size >= LARGE;
         let value = |point: &Point| {
             let room = self.room(point);
-            let fits = room >= self.drawn(point);
-            let served = (self.rate(point) * self.size).min(moves(room)).min(needed);
-            if fits { served } else { -1.0 }
+            let moves = if self.binds { room / joules } else { f64::INFINITY };
+            let served = self.cpu.serves(point, self.load.size).min(moves).min(needed);
+            (room >= self.drawn(point)).then_some(served)
         };
-        // Of those that serve as much, the fastest.
-        let best = |stops: bool| {
-            let mut best = (0, -1.0);
-            for (at, point) in self.points.iter().enumerate() {
-                let worth = if stops || point.time == 1.0 { value(point) } else { -1.0 };
-                let faster = || self.rate(point) > self.rate(&self.points[best.0]);
-                if worth > best.1 || worth == best.1 && worth >= 0.0 && faster() {
-                    best = (at, worth);
+        let latency = |point: &Point| self.cpu.latency(point, self.load);
+        let is_quicker = |a: &Point, b: &Point| match (latency(a), latency(b)) {
+            (a, b) if a.min(b) < f64::INFINITY => a < b,
+            _ => self.cpu.serves(a, self.load.size) > self.cpu.serves(b, self.load.size),
+        };
+        let all = points.len() - 1;
+        if value(&points[all]).is_some_and(|served| served >= needed) {
+            return Some((all, needed));
+        }
+        let of = |stops: bool| {
+            let mut best: Option<(usize, f64)> = None;
+            for (at, point) in points.iter().enumerate() {
+                let Some(served) = value(point).filter(|_| stops || point.time == 1.0) else {
+                    continue;
+                };
+                let is_better = |(best, most): (usize, f64)| {
+                    served > most || served == most && is_quicker(point, &points[best])
+                };
+                if best.is_none_or(is_better) {
+                    best = Some((at, served));
                 }
             }
             best
         };
-        let stops = !self.tail && self.size >= LARGE;
-        let mut found = best(stops);
-        if found.1 < 0.0 {
-            found = best(true);
-        }
-        if found.1 < 0.0 {
-            return (0, 0.0);
-        }
-        let present = &self.points[self.point];
-        let may_stay = stops || present.time == 1.0;
-        let near = 1.0 - WORTH;
-        let is_fast = self.rate(present) >= self.rate(&self.points[found.0]) * near;
-        if may_stay && value(present) >= found.1 * near && (found.1 < needed || is_fast) {
-            found.0 = self.point;
-        }
-        (found.0, self.room(&self.points[found.0]))
+        let (at, most) = of(stops).or_else(|| of(true))?;
+        // Another one must be worth the move.
+        let (present, near) = (&points[self.point], 1.0 - WORTH);
+        let serves = value(present).filter(|_| stops || present.time == 1.0);
+        let is_quick = most < needed || latency(present) * near <= latency(&points[at]);
+        let stays = is_quick && serves.is_some_and(|served| served >= most * near);
+        Some((if stays { self.point } else { at }, most))
     }
 
     /// Asks for the point, and shares `room` among the drives: each keeps what it has and gets a
     /// part of what is left over.
     fn ask(&mut self, room: f64, request: &mut Request) {
-        let (point, reason) = (&self.points[self.point], self.state.reason());
+        let (point, reason) = (&self.cpu.points[self.point], self.state.reason());
         for g in self.topology.io_groups() {
             if self.topology.limitable.cores {
-                request.core_limit.ask(g, self.cores(g, point.cores), reason);
+                request.core_limit.ask(g, self.cpu.cores(g, point), reason);
             }
             if self.topology.limitable.frequencies {
                 request.frequency_limit.ask(g, point.frequency, reason);
@@ -464,7 +408,7 @@ impl Tide {
         }
         if point.time < 1.0 {
             let groups = self.topology.io_groups();
-            let cores: f64 = groups.map(|g| f64::from(self.cores(g, point.cores))).sum();
+            let cores: f64 = groups.map(|g| f64::from(self.cpu.cores(g, point))).sum();
             request.cpu_time.ask(0, point.time * cores, reason);
             request.cpu_period.ask(0, CPU_PERIOD, reason);
         } else {
@@ -477,7 +421,10 @@ impl Tide {
         let shares = 2.0 * self.traffic.len() as f64;
         let used = self.traffic.iter().flatten().sum::<f64>();
         let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
-        let spare = (room - used * kept).max(0.0) / shares;
+        // Half of what is left over is for more of the same, half for anything.
+        let spare = 0.5 * (room - used * kept).max(0.0);
+        let kept = if used > 0.0 { kept + spare / used } else { 1.0 };
+        let spare = if used > 0.0 { spare } else { 2.0 * spare } / shares;
         for (drive, [read, written]) in self.traffic.iter().enumerate() {
             let rate = |watts: f64, joules: f64| {
                 // While the cores run the drives make up for the stops.
@@ -501,14 +448,17 @@ impl Policy for Tide {
         let Some((Watts(b), _)) = sensed(signals) else {
             (self.state, self.readings, self.allowed) = (State::Boot, 0, 0.0);
             self.missed = 0;
-            (self.free, self.point) = (true, self.points.len() - 1);
+            (self.free, self.point) = (true, self.cpu.points.len() - 1);
             self.limits.fill([f64::INFINITY; 2]);
             self.binds = self.topology.limitable.rates;
             return release(request);
         };
         if signals.period > Nanos::ZERO {
             let now = self.sense(signals);
-            let believed = self.learn(b, signals);
+            // A meter that was not to be believed has to tell as many good readings as at first.
+            self.doubt =
+                if self.learn(b, signals) { self.doubt.saturating_sub(1) } else { READINGS };
+            let believed = self.doubt == 0;
             self.allow(b, now, believed, signals);
         }
         // What is within the budget may stay until it is understood.

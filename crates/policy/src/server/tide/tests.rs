@@ -328,13 +328,15 @@ fn readings_that_never_agree_are_taken_in_the_mean() {
 
 /// Watts that its traffic does not need are the clock's.
 #[test]
-fn a_load_that_no_limit_holds_back_gets_the_fastest_cores_that_fit() {
+fn a_load_that_no_limit_holds_back_gets_the_quickest_cores_that_fit() {
     let mut plant = Fluid::new(Nanos::from_millis(500), 1.0, 131_072.0);
     plant.demand = 1e8;
     let mut cycle = plant.cycle(380.0, false);
     let watts = run(&mut cycle, &mut plant, 60);
-    assert!(mean(&watts[60..]) >= 0.92 * 380.0, "{} W", mean(&watts[60..]));
-    assert_eq!(plant.served, 1e8);
+    assert!(watts[60..].iter().all(|watts| *watts <= 380.0), "{watts:?}");
+    // Each other core takes time of a request: few of them at a high clock.
+    let group = plant.given.group(0);
+    assert!(plant.served == 1e8 && group.frequency.0 >= 3.0e9, "{group:?}");
 }
 
 /// The model counts fans at their most.

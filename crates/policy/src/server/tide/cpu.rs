@@ -1,0 +1,147 @@
+//! What the cores can be set to, what that draws, and how well it serves the load.
+
+use crate::Signals;
+use crate::topology::{PowerModel, Topology};
+use crate::units::{Hertz, Nanos};
+
+/// Period of the CPU time.
+pub(super) const CPU_PERIOD: Nanos = Nanos::from_millis(100);
+/// Steps of the CPU time within a whole, and the most cores that it is taken from.
+const TIME_STEPS: u32 = 20;
+const TIMED_CORES: u16 = 2;
+
+/// A setting of the cores.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Point {
+    /// Share of each group's cores, as so many of the largest group's.
+    cores: u16,
+    pub(super) frequency: Hertz,
+    /// Share of the time for which they run.
+    pub(super) time: f64,
+    /// What the packages draw, by the model.
+    pub(super) packages: f64,
+}
+
+/// Requests of a kind: their mean size in bytes, and how many a second.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Load {
+    pub(super) size: f64,
+    pub(super) requests: f64,
+}
+
+/// The cores.
+#[derive(Debug, Clone)]
+pub(super) struct Cpu {
+    topology: Topology,
+    model: PowerModel,
+    /// The least first, all of them last.
+    pub(super) points: Vec<Point>,
+}
+
+impl Cpu {
+    pub(super) fn new(topology: &Topology, model: &PowerModel) -> Self {
+        let (topology, model) = (topology.clone(), model.clone());
+        let mut this = Self { topology, model, points: Vec::new() };
+        let (most, low) = (this.largest(), this.topology.min_frequency());
+        let limitable = this.topology.limitable;
+        let timed = if limitable.time { most.min(TIMED_CORES) } else { 0 };
+        for cores in 1..=timed {
+            let times = (1..TIME_STEPS).map(|step| f64::from(step) / f64::from(TIME_STEPS));
+            times.for_each(|time| this.add(cores, low, time));
+        }
+        let slowest = if limitable.frequencies { low } else { this.topology.max_frequency() };
+        let mut frequencies = this.topology.frequencies.clone();
+        frequencies.retain(|frequency| *frequency >= slowest);
+        for cores in if limitable.cores { 1 } else { most }..=most {
+            frequencies.iter().for_each(|frequency| this.add(cores, *frequency, 1.0));
+        }
+        this
+    }
+
+    /// Cores of the largest group.
+    fn largest(&self) -> u16 {
+        let groups = &self.topology.groups;
+        self.topology.io_groups().map(|g| groups[g].cores).max().unwrap_or(1).max(1)
+    }
+
+    /// The cores of group `g` at a point.
+    pub(super) fn cores(&self, g: usize, point: &Point) -> u16 {
+        let spec = &self.topology.groups[g];
+        let part = f64::from(point.cores) / f64::from(self.largest()) * f64::from(spec.cores);
+        (part.ceil() as u16).clamp(spec.min_cores.max(1).min(spec.cores), spec.cores)
+    }
+
+    fn add(&mut self, cores: u16, frequency: Hertz, time: f64) {
+        let mut point = Point { cores, frequency, time, packages: 0.0 };
+        point.packages = self.packages(&|g| (self.cores(g, &point), frequency), time);
+        self.points.push(point);
+    }
+
+    /// What the packages draw by the model, where each group that serves I/O has these cores on at
+    /// that frequency for the share `time`; the others are busy.
+    fn packages(&self, setting: &dyn Fn(usize) -> (u16, Hertz), time: f64) -> f64 {
+        let (mut on, mut parked, mut jobs, mut highest) = (0.0, 0.0, 0.0, Hertz(0.0));
+        for (g, spec) in self.topology.groups.iter().enumerate() {
+            if self.topology.serves_io(g) {
+                let (active, frequency) = setting(g);
+                on += f64::from(active);
+                parked += f64::from(spec.cores.saturating_sub(active));
+                highest = highest.max(frequency);
+            } else {
+                jobs += f64::from(spec.cores);
+            }
+        }
+        let share = highest / self.topology.max_frequency();
+        let serving = self.model.packages(on, parked, share, time);
+        (serving + (self.model.core_static + self.model.core_dynamic) * jobs).0
+    }
+
+    /// The same of what was in force.
+    pub(super) fn in_force(&self, signals: &Signals) -> f64 {
+        let group = |g: usize| {
+            let setting = signals.in_force.group(g);
+            (setting.active, setting.frequency)
+        };
+        let cores: u16 = self.topology.io_groups().map(|g| group(g).0).sum();
+        let time = signals.in_force.cpu_time.value(0).unwrap_or(f64::INFINITY);
+        self.packages(&group, (time / f64::from(cores.max(1))).min(1.0))
+    }
+
+    /// Cores of group `g` at a point, and seconds that a request of `size` bytes takes on one.
+    fn service(&self, g: usize, point: &Point, size: f64) -> (f64, f64) {
+        let work = self.model.work.get(g).copied().unwrap_or_default();
+        let cores = f64::from(self.cores(g, point));
+        let cycles = work.cycles + work.per_byte * size;
+        let service = cycles / point.frequency.0 + work.contention * (cores - 1.0);
+        (cores, service.max(1e-12))
+    }
+
+    /// The 99th percentile of the seconds that requests spend at the cores at a point: M/M/c, whose
+    /// probability to wait is about ρ^(√(2(c+1)) − 1) (Sakasegawa 1977). Infinite where more come
+    /// than are served.
+    pub(super) fn latency(&self, point: &Point, load: Load) -> f64 {
+        let of = |g: usize| {
+            let (cores, service) = self.service(g, point, load.size);
+            let busy = load.requests * service / (cores * point.time);
+            if busy >= 1.0 {
+                return f64::INFINITY;
+            }
+            let waits = busy.powf((2.0 * (cores + 1.0)).sqrt() - 1.0);
+            let wait = (100.0 * waits).ln().max(0.0) * service / (cores * (1.0 - busy));
+            service + wait + (1.0 - point.time) * CPU_PERIOD.seconds()
+        };
+        self.topology.io_groups().map(of).sum()
+    }
+
+    /// Bytes a second that the cores can serve of requests of `size` at a point.
+    pub(super) fn serves(&self, point: &Point, size: f64) -> f64 {
+        let of = |g: usize| {
+            let (cores, service) = self.service(g, point, size);
+            cores * point.time / service
+        };
+        // Each stop costs a part of the run before the next one.
+        let (resume, run) = (self.model.resume, point.time * CPU_PERIOD.seconds());
+        let kept = if point.time < 1.0 { 1.0 - resume / (run + resume * 4.0 / 3.0) } else { 1.0 };
+        size * kept * self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
+    }
+}
