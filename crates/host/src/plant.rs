@@ -349,8 +349,9 @@ impl Host {
         for (at, drive) in self.drives.iter_mut().enumerate() {
             drive.read(signals, at);
         }
+        let uses = self.throttled.read(signals);
         if let Some(acting) = &mut self.acting {
-            acting.used(&self.machine, self.throttled.read(signals), signals);
+            acting.used(&self.machine, uses, signals);
         }
         let here = || (0..self.drives.len()).filter(|at| self.came.has(*at));
         let drives = here().map(|at| signals.drives[at].power);

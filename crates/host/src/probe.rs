@@ -1,5 +1,6 @@
 //! What this machine can sense and steer, in the terms of the table of signals and controls.
 
+mod budget;
 mod drives;
 mod idle_wake;
 mod jobs;
@@ -223,8 +224,8 @@ impl List {
 }
 
 const NO_FANS: &str = "no chip with pwm files; the management controller runs the fans";
-
-const NO_LIMIT: &str = "`ebb sim` alone has it so far";
+const NO_PERCENTILES: &str = "the kernel counts no single requests; an `ebb serve` on this host \
+                              counts its own: set `serve` in the configuration of ebb run";
 
 const NO_BUDGET: &str = "it is stated: `server_budget`";
 
@@ -273,10 +274,10 @@ fn signal(
             if let Some(by) = served.filter(|_| signal != S::LatencyMax) {
                 list.add(Some(by.to_owned()), None, None, None);
             }
-            "the kernel counts no single requests; an `ebb serve` on this host counts its own: \
-             set `serve` in the configuration of ebb run"
+            NO_PERCENTILES
         }
         S::ServerBudget => NO_BUDGET,
+        S::BestEffortRequests | S::BestEffortBytes => budget::NO_BEST_EFFORT,
         S::BackgroundPending => "nothing on this host reports pending background work",
         S::Power | S::CpuPower | S::FanPower => power(machine, signal, list),
         S::CpuPressure => pressure(machine, "cpu", list),
@@ -568,11 +569,11 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         }
         Control::Background => "nothing says which control groups do background work",
         Control::JobShare | Control::JobSocket | Control::Admit => jobs::NONE,
-        Control::PackageLimit
-        | Control::CpuTime
-        | Control::CpuPeriod
-        | Control::ReadRate
-        | Control::WriteRate => NO_LIMIT,
+        Control::PackageLimit => budget::packages(machine, list),
+        Control::CpuTime | Control::CpuPeriod | Control::ReadRate | Control::WriteRate => {
+            budget::NO_GROUPS
+        }
+        Control::BestEffortRate => budget::NO_BEST_EFFORT,
     }
 }
 

@@ -89,12 +89,13 @@ fn what_is_sensed_is_what_the_table_says() {
         let parts = signals.sources.parts(*signal);
         (0..parts).any(|at| (row.read)(&signals, at).is_some())
     };
-    // This copy of a machine has no pressure, no job, no hard disk, and writes nothing. What the
-    // operator states comes with the cycle.
+    // This copy of a machine has no pressure, no job, no best effort, no hard disk, and writes
+    // nothing. What the operator states comes with the cycle.
     use Signal as S;
     let lacks = [
         &[S::CpuPressure, S::IoPressure, S::MemoryPressure, S::DriveStandby][..],
         &[S::WriteLatencyMean, S::ServerBudget],
+        &[S::BestEffortRequests, S::BestEffortBytes],
         &[S::JobCpu, S::JobBytes, S::JobRunning, S::JobWaiting, S::JobAge],
     ]
     .concat();

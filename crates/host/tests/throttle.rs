@@ -5,7 +5,7 @@ use std::fs;
 
 use ebb_host::{Held, Holds, Host, Impossible, Leave, Stated};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Control, Outcome, Signals};
+use ebb_policy::{BestEffortSignals, Control, Outcome, Signals};
 
 use crate::acting::{Bench, changed};
 use crate::tree::{Tree, intel};
@@ -54,7 +54,11 @@ struct Seconds {
 
 impl Seconds {
     fn new(tree: Tree, groups: [(f64, f64); 2], drive: f64) -> Self {
-        Self { bench: bench(tree), past: 0, groups, drive, sums: Default::default() }
+        Self::with(bench(tree), groups, drive)
+    }
+
+    fn with(bench: Bench, groups: [(f64, f64); 2], drive: f64) -> Self {
+        Self { bench, past: 0, groups, drive, sums: Default::default() }
     }
 
     /// One more, with what is sensed of it.
@@ -69,7 +73,8 @@ impl Seconds {
         for ((name, used), (cores, bytes)) in all.filter(|((name, _), _)| *name != away) {
             *used = (used.0 + *cores * MB, used.1 + *bytes);
             bench.tree.put(&file(name, "cpu.stat"), format!("usage_usec {:.0}", used.0));
-            let line = format!("259:0 rbytes={:.0} wbytes=0", used.1);
+            let requests = used.1 / 1e5;
+            let line = format!("259:0 rbytes={:.0} wbytes=0 rios={requests:.0} wios=0", used.1);
             bench.tree.put(&file(name, "io.stat"), line);
         }
         *read += *drive;
@@ -107,7 +112,7 @@ impl Seconds {
 }
 
 /// Shares are set in steps of 5 %.
-fn are_near(are: [Option<f64>; 2], near: [f64; 2]) -> bool {
+fn are_near<const N: usize>(are: [Option<f64>; N], near: [f64; N]) -> bool {
     are.into_iter().zip(near).all(|(is, near)| is.is_some_and(|is| is <= near && is > 0.94 * near))
 }
 
@@ -149,6 +154,60 @@ fn what_the_budget_leaves_is_shared_by_need_and_comes_back() {
     let mut left = changed(&seconds.bench.tree, &before);
     left.retain(|line| !line.contains("stat"));
     assert_eq!(left, Vec::<String>::new());
+}
+
+/// A backup has no more than its limit, wherever it reads; the others keep theirs.
+#[test]
+fn best_effort_has_a_limit_of_its_own() {
+    let stated = Stated {
+        throttle: vec![NFS.to_owned()],
+        best_effort: vec![GUESTS.to_owned()],
+        ..Stated::default()
+    };
+    let tree = server();
+    // Of one drive only: a plain file has no line for each.
+    fs::remove_file(tree.path().join("sys/block/nvme1n1/dev")).unwrap();
+    let bench = Bench::stated(tree, &stated, Leave::Restore, Held::default());
+    let limitable = bench.host.topology().limitable;
+    assert!(limitable.time && limitable.rates && limitable.best_effort);
+    let groups = [(0.5, 300.0 * MB), (1.0, 400.0 * MB)];
+    let mut seconds = Seconds::with(bench, groups, 700.0 * MB);
+    let mut request = seconds.bench.request();
+    let cycle = |seconds: &mut Seconds, request: &_| {
+        let signals = seconds.pass();
+        let applied = seconds.bench.apply(request);
+        (signals.best_effort, applied.of(Control::BestEffortRate, 0))
+    };
+    request.best_effort_rate.ask(0, 100.0 * MB, "test:");
+    cycle(&mut seconds, &request);
+    for _ in 0..3 {
+        let (moved, outcome) = cycle(&mut seconds, &request);
+        assert_eq!(moved, BestEffortSignals { requests: Some(4000), bytes: Some(400_000_000) });
+        assert_eq!(outcome, Outcome::Done);
+    }
+    // A part is kept for writes that may come.
+    let [nfs, guests] = seconds.reads();
+    assert!(nfs.is_none() && are_near([guests], [99.0 * MB]), "{guests:?}");
+    request.read_rate.ask(0, 900.0 * MB, "test:");
+    cycle(&mut seconds, &request);
+    let [nfs, guests] = seconds.reads();
+    assert!(nfs > Some(350.0 * MB) && are_near([guests], [99.0 * MB]), "{nfs:?} {guests:?}");
+    request.read_rate.release(0);
+    request.best_effort_rate.release(0);
+    cycle(&mut seconds, &request);
+    assert_eq!(seconds.reads(), [None; 2]);
+    // Without a group that is there, there is nothing to limit.
+    request.best_effort_rate.ask(0, 100.0 * MB, "test:");
+    fs::remove_dir_all(seconds.bench.tree.path().join("sys/fs/cgroup").join(GUESTS)).unwrap();
+    seconds.pass_without(GUESTS);
+    let applied = seconds.bench.apply(&request);
+    assert_eq!(applied.of(Control::BestEffortRate, 0), Outcome::Refused);
+    seconds.bench.restore();
+    // With no other groups a drive's rate cannot be limited, nor the time of cores.
+    let alone = Stated { best_effort: vec![GUESTS.to_owned()], ..Stated::default() };
+    let host = Host::new(server().machine(), &alone, Control::ALL).unwrap();
+    let limitable = host.topology().limitable;
+    assert!(limitable.best_effort && !limitable.rates && !limitable.time);
 }
 
 /// What the kernel and other groups read comes off the limit, and may be all of it.

@@ -32,8 +32,8 @@ pub use contract::row::{Aggregation, Domain, Unit};
 pub use contract::settling::Settling;
 pub use contract::signal::Signal;
 pub use contract::signals::{
-    CoolingSignals, DriveSignals, FanSignals, GroupSignals, IoSignals, JobSignals, OpSignals,
-    Percentiles, PowerSignals, PressureSignals, Reading, Signals,
+    BestEffortSignals, CoolingSignals, DriveSignals, FanSignals, GroupSignals, IoSignals,
+    JobSignals, OpSignals, Percentiles, PowerSignals, PressureSignals, Reading, Signals,
 };
 pub use contract::source::{Origin, Source, Sources};
 pub use contract::topology::{

@@ -56,7 +56,7 @@ mod owns {
     pub const PASS: &[Control] =
         &[CoreLimit, PackageLimit, CpuTime, CpuPeriod, ReadRate, WriteRate];
     pub const TIDE: &[Control] =
-        &[CoreLimit, FrequencyLimit, CpuTime, CpuPeriod, ReadRate, WriteRate];
+        &[CoreLimit, FrequencyLimit, CpuTime, CpuPeriod, ReadRate, WriteRate, BestEffortRate];
     pub const TIME: &[Control] = &[CpuTime, CpuPeriod];
     pub const CLIMATE_PLUS: &[Control] = &[FanDuty, JobSocket, FrequencyCap, Admit];
 }

@@ -8,8 +8,8 @@ use ebb_policy::live::{ACTS, SENSES};
 use ebb_policy::table::{SIGNALS, page};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Rpm, Watts};
 use ebb_policy::{
-    Applied, Control, Cycle, Domain, InForce, Limits, Names, OpSignals, Origin, Owner, PERIOD,
-    Percentiles, Plant, Policy, PressureSignals, Request, Signal, Signals, Source,
+    Applied, BestEffortSignals, Control, Cycle, Domain, InForce, Limits, Names, OpSignals, Origin,
+    Owner, PERIOD, Percentiles, Plant, Policy, PressureSignals, Request, Signal, Signals, Source,
 };
 
 #[test]
@@ -54,6 +54,7 @@ fn every_signal_can_be_read() {
     let (completed, bytes, mean_latency) = (Some(1), Some(4096), Some(PERIOD));
     signals.io.reads = OpSignals { completed, bytes, mean_latency, percentiles };
     signals.io.writes = signals.io.reads;
+    signals.best_effort = BestEffortSignals { requests: Some(1), bytes: Some(4096) };
     signals.jobs[0].present = true;
     signals.groups[0].wakes = Some(300.0);
     for drive in &mut signals.drives {

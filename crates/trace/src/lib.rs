@@ -36,5 +36,5 @@ pub use format::{Columns, Format};
 pub use open::{OpenOptions, STDIN, check_start, open, open_bytes, open_file, open_stream};
 pub use output::OutputFile;
 pub use reader::{Reader, Skipped};
-pub use request::{Closed, LONGEST, Op, Request, Source, TraceError, Workload};
+pub use request::{Closed, LONGEST, LoadPart, Op, Request, Source, TraceError, Workload};
 pub use write::{write, write_to};

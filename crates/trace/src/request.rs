@@ -151,6 +151,15 @@ fn ends(from: &Nanos, to: &Nanos, latest: &Nanos) -> String {
     }
 }
 
+/// A part of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadPart {
+    /// The first of its streams; the next part's come after them.
+    pub first: u32,
+    /// Whether nobody waits for it: it may be slowed to save watts before all others.
+    pub best_effort: bool,
+}
+
 /// An open loop: requests come by the clock, whatever the server does.
 pub trait Source: Send {
     /// Appends the next requests to `batch`, in time order (a few thousand at a time, so that
@@ -160,8 +169,8 @@ pub trait Source: Send {
     /// When the input is unreadable or malformed.
     fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError>;
 
-    /// The first stream of each part of the load, ascending; none where it has no parts.
-    fn parts(&self) -> Vec<u32> {
+    /// The parts of the load, by their streams; none where it has no parts.
+    fn parts(&self) -> Vec<LoadPart> {
         Vec::new()
     }
 }
@@ -176,8 +185,8 @@ pub trait Closed: Send {
     /// in the past it has waited for a free slot (an arrival by a rate) and is sent at once.
     fn next(&mut self, slot: u32, now: Nanos) -> Option<Request>;
 
-    /// The first stream of each part of the load, ascending; none where it has no parts.
-    fn parts(&self) -> Vec<u32> {
+    /// The parts of the load, by their streams; none where it has no parts.
+    fn parts(&self) -> Vec<LoadPart> {
         Vec::new()
     }
 }
@@ -191,9 +200,9 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// The first stream of each part of the load, ascending; none where it has no parts.
+    /// The parts of the load, by their streams; none where it has no parts.
     #[must_use]
-    pub fn parts(&self) -> Vec<u32> {
+    pub fn parts(&self) -> Vec<LoadPart> {
         match self {
             Self::Open(source) => source.parts(),
             Self::Closed(clients) => clients.parts(),

@@ -4,7 +4,7 @@
 use crate::common::job;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Hertz, Nanos, Watts};
-use ebb_policy::{Control, Limits, Policy, Request, Signals};
+use ebb_policy::{BestEffortSignals, Control, Limits, Policy, Request, Signals};
 use ebb_trace::generate::{BuildContext, WorkloadSpec};
 use ebb_twin::outcome::{Observer, Sample};
 use ebb_twin::{Change, Profile, Run, run};
@@ -25,7 +25,7 @@ impl<F: FnMut(u64, &mut Request) + Send> Policy for Caps<F> {
 }
 
 /// One period: requests and bytes completed, watts of the packages, of all, and by the meter;
-/// bytes written to each drive.
+/// bytes written to each drive; what nobody waits for.
 #[derive(Debug, Default, Clone)]
 struct Seen {
     completed: f64,
@@ -34,6 +34,7 @@ struct Seen {
     meter: Option<f64>,
     written: Vec<u64>,
     active: u16,
+    best_effort: BestEffortSignals,
 }
 
 struct Watch(Vec<Seen>);
@@ -48,6 +49,7 @@ impl Observer for Watch {
             meter: signals.power.total.map(|power| power.0),
             written: signals.drives.iter().map(|d| d.written_bytes.unwrap_or_default()).collect(),
             active: signals.groups[0].active.unwrap_or_default(),
+            best_effort: signals.best_effort,
         });
     }
 }
@@ -60,13 +62,23 @@ fn periods(
     count: u64,
     caps: impl FnMut(u64, &mut Request) + Send + 'static,
 ) -> Vec<Seen> {
+    let jobs = format!(
+        "[[jobs]]\nname = 'fio'\nthreads = 1\nper_drive = true\n\
+         access = {{ block = '{block}', read = '0%' }}"
+    );
+    periods_of(&jobs, changes, count, caps)
+}
+
+/// The same under these `jobs`.
+fn periods_of(
+    jobs: &str,
+    changes: &str,
+    count: u64,
+    caps: impl FnMut(u64, &mut Request) + Send + 'static,
+) -> Vec<Seen> {
     let text = format!("name = 'x'\nsummary = 'x'\nbase = 'pass-10'\n{changes}");
     let profile = Profile::parse(&text, "x.toml").unwrap();
-    let spec: WorkloadSpec = toml::from_str(&format!(
-        "name = 'fio'\n[[jobs]]\nname = 'fio'\nthreads = 1\nper_drive = true\n\
-         access = {{ block = '{block}', read = '0%' }}"
-    ))
-    .unwrap();
+    let spec: WorkloadSpec = toml::from_str(&format!("name = 'fio'\n{jobs}")).unwrap();
     let (devices, capacity) = profile.volumes();
     let context = BuildContext { devices, capacity_bytes: capacity.0, seed: 1 };
     let native = Box::new(ebb_policy::cpu::Native);
@@ -143,6 +155,34 @@ fn one_drive_is_written_to_no_faster_than_its_limit() {
     for free in [written(0, 3), written(1, 4), written(2, 3)] {
         assert!(free > 10.0 * 25e6, "{seen:?}");
     }
+}
+
+/// Work that nobody waits for is held back before it takes a core; the others are not.
+#[test]
+fn best_effort_is_moved_no_faster_than_its_limit() {
+    let jobs = "[[jobs]]\nname = 'front'\nthreads = 2\n\
+                access = { block = '4 KiB', read = '100%' }\n\
+                [[jobs]]\nname = 'back'\nthreads = 4\nper_drive = true\nbest_effort = true\n\
+                access = { block = '128 KiB', read = '0%' }";
+    let seen = periods_of(jobs, "", 4, |period, request| match period {
+        1 => request.best_effort_rate.ask(0, 100e6, "test:cap"),
+        2 => request.best_effort_rate.release(0),
+        _ => {}
+    });
+    let bytes = |period: usize| seen[period].best_effort.bytes.unwrap() as f64;
+    assert!((bytes(1) / 50e6 - 1.0).abs() < 0.03, "{seen:?}");
+    assert!(bytes(0).min(bytes(2)) > 50.0 * 50e6, "{seen:?}");
+    for period in &seen {
+        let BestEffortSignals { requests, bytes } = period.best_effort;
+        assert_eq!(requests.unwrap() * 131_072, bytes.unwrap());
+    }
+    let front =
+        |period: usize| seen[period].completed - seen[period].best_effort.requests.unwrap() as f64;
+    assert!(front(1) > 1.3 * front(0).max(front(2)), "{seen:?}");
+    let none = periods("", "4 KiB", 1, |_, request| {
+        request.best_effort_rate.ask(0, 1e6, "test:cap");
+    });
+    assert_eq!(none[0].best_effort, BestEffortSignals::default());
 }
 
 /// What waited under a limit does not wait for longer than the limit is there.

@@ -27,7 +27,6 @@ pub const FILE: &str = "/etc/ebb/ebb.toml";
 pub const SCHEMA: &str = include_str!("../../../../docs/json-schema/config-1.json");
 /// The shortest and the longest period: less costs more than it finds, more misses bursts.
 const PERIODS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(10);
-
 /// The least that a recording may take: hours, so that an incident is in it.
 const LEAST_RECORD: Bytes = Bytes(16 << 20);
 
@@ -113,6 +112,9 @@ pub struct Machine {
     /// Control groups whose CPU time and rates a budget of the whole server may limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throttle: Vec<String>,
+    /// Further ones, for which nobody waits: they are held back before all others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub best_effort: Vec<String>,
     /// Core groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CoreGroup>,
@@ -249,6 +251,7 @@ impl Default for Machine {
             raise_limits: false,
             reactors: None,
             throttle: Vec::new(),
+            best_effort: Vec::new(),
             groups: Vec::new(),
             fans: Vec::new(),
         }
@@ -389,13 +392,18 @@ impl Config {
         self.stated().map_err(about("machine.groups")).map(drop)
     }
 
-    /// Whether its jobs, and what may be throttled, are groups of their own.
+    /// Whether jobs and what may be throttled are groups of their own.
     fn check_groups(&self) -> Result<(), Wrong> {
         let jobs = self.job.iter().map(|job| &*job.cgroup);
-        let all: Vec<_> = jobs.chain(self.machine.throttle.iter().map(|group| &**group)).collect();
+        let Machine { throttle, best_effort, .. } = &self.machine;
+        let all: Vec<_> = jobs.chain(throttle.iter().chain(best_effort).map(|of| &**of)).collect();
         check_groups(&all).map_err(|(at, wrong)| match at.checked_sub(self.job.len()) {
             None => about(&format!("job.{at}.cgroup"))(usage(format!("job: cgroup = {wrong}"))),
-            Some(_) => about("machine.throttle")(usage(format!("machine.throttle: {wrong}"))),
+            Some(at) => {
+                let key =
+                    ["machine.best_effort", "machine.throttle"][usize::from(at < throttle.len())];
+                about(key)(usage(format!("{key}: {wrong}")))
+            }
         })
     }
 
@@ -483,6 +491,7 @@ impl Config {
             fans,
             jobs,
             throttle: self.machine.throttle.clone(),
+            best_effort: self.machine.best_effort.clone(),
             holds_drive_power,
             holds_package_power: self.hold.package_power.is_some(),
             served: self.serve.map(|address| format!("ebb serve at {address}")),
@@ -584,6 +593,7 @@ mod tests {
         );
         assert!(!all.machine.groups.is_empty() && !all.schedule.is_empty());
         assert!(all.machine.reactors.is_some() && !all.machine.throttle.is_empty());
+        assert!(!all.machine.best_effort.is_empty());
         assert!(!all.machine.fans.is_empty() && !all.job.is_empty());
         assert!(all.hold.energy_preference.is_some());
     }

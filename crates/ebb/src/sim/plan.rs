@@ -132,7 +132,7 @@ impl Plan {
         let settings = Settings { plf: args.plf, tail, ssd_budget, server_budget, curve };
         let changes = changes(&args.change, &settings);
         if let Some(how) = args.as_host {
-            server.topology.limitable = ebb_policy::live::limitable(how.throttle);
+            server.topology.limitable = ebb_policy::live::limitable(how.throttle, how.throttle);
         }
         for settings in iter::once(&settings).chain(changes.iter().map(|(_, settings)| settings)) {
             // A wrong name is told even where nothing says yet what to run.

@@ -168,6 +168,7 @@ fn workload(segment: &Segment, rate: Rate) -> WorkloadSpec {
     }
     let part = ArrivalSpec {
         name: "segment".to_owned(),
+        best_effort: false,
         drives: DriveShare::ALL,
         streams: 64,
         access: AccessSpec {

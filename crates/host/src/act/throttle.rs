@@ -15,7 +15,7 @@ use crate::act::knob::{CGROUPS, Knob, Place, RATES};
 use crate::act::originals::Original;
 use crate::act::owned::StateError;
 use crate::act::steering::{Steering, refused, worse};
-use crate::find::jobs::{Use, turn_on};
+use crate::find::jobs::{Use, Yielding, turn_on};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
 use crate::sys::Absent;
@@ -47,6 +47,8 @@ pub struct Throttle {
 #[derive(Debug)]
 struct Group {
     path: String,
+    /// Whether nobody waits for it.
+    best_effort: bool,
     uses: Use,
     /// The group whose places are in hand, and these.
     taken: Option<u64>,
@@ -55,6 +57,8 @@ struct Group {
     /// What it was given last: cores, and rates of each drive.
     cores: Option<f64>,
     given: Vec<[Option<f64>; 2]>,
+    /// Most that it may have of each drive, since nobody waits for it.
+    most: Vec<[Option<f64>; 2]>,
 }
 
 impl Throttle {
@@ -62,14 +66,16 @@ impl Throttle {
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
         let count = layout.drives.len();
-        let group = |path: &String| Group {
-            path: path.clone(),
+        let group = |of: &Yielding| Group {
+            path: of.group.clone(),
+            best_effort: of.best_effort,
             uses: Use::default(),
             taken: None,
             quota: None,
             rates: vec![None; count],
             cores: None,
             given: vec![[None; 2]; count],
+            most: vec![[None; 2]; count],
         };
         Self {
             groups: layout.throttle.iter().map(group).collect(),
@@ -120,6 +126,8 @@ impl Throttle {
         let outcome = self.set_time(time, period, steering, now);
         tell(Control::CpuTime, 0, outcome);
         tell(Control::CpuPeriod, 0, outcome);
+        let outcome = self.share_best_effort(given.best_effort_rate.at(0).given);
+        tell(Control::BestEffortRate, 0, outcome);
         for drive in 0..self.drives.len() {
             let asked = [&given.read_rate, &given.write_rate].map(|rate| rate.at(drive).given);
             let outcome = self.set_rates(drive, asked, steering, now);
@@ -152,6 +160,29 @@ impl Throttle {
         all
     }
 
+    /// Shares the rate of all work that nobody waits for among its groups and their drives.
+    fn share_best_effort(&mut self, asked: Option<f64>) -> Outcome {
+        let mut its: Vec<_> = Vec::new();
+        for group in self.groups.iter_mut().filter(|group| group.best_effort) {
+            let Group { rates, uses, given, most, .. } = group;
+            for (drive, most) in most.iter_mut().enumerate() {
+                *most = [None; 2];
+                if rates[drive].is_some() {
+                    let used = uses.rates.get(drive).copied().unwrap_or_default();
+                    its.extend(most.iter_mut().zip(used).zip(given[drive]));
+                }
+            }
+        }
+        let Some(asked) = asked else { return Outcome::Done };
+        let part = Some(asked / its.len().max(1) as f64);
+        let needs: Vec<_> =
+            its.iter().map(|((_, used), given)| need(part, *used, *given)).collect();
+        for (((most, _), _), share) in its.iter_mut().zip(share(asked, &needs)) {
+            **most = Some(share);
+        }
+        refused(its.is_empty())
+    }
+
     fn set_rates(
         &mut self,
         drive: usize,
@@ -176,7 +207,11 @@ impl Throttle {
         let limited = self.groups.iter_mut().filter(|group| group.rates[drive].is_some());
         for (at, group) in limited.enumerate() {
             let Some(place) = group.rates[drive] else { continue };
-            let own = [0, 1].map(|way| shares[way].as_ref().map(|s| steps(s[at]).max(LEAST_RATE)));
+            let own = [0, 1].map(|way| {
+                let share = shares[way].as_ref().map(|shares| shares[at]);
+                let least = share.into_iter().chain(group.most[drive][way]).reduce(f64::min);
+                least.map(|rate| steps(rate).max(LEAST_RATE))
+            });
             group.given[drive] = own;
             let value = rates(steering.found(place), own);
             all = worse(all, steering.set(place, value.as_deref(), now));

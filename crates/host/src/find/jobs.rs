@@ -26,6 +26,15 @@ pub struct Seen {
     pub cores: Option<f64>,
 }
 
+/// A control group that a budget of the whole server may hold back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Yielding {
+    /// Its path below the root group.
+    pub group: String,
+    /// Whether nobody waits for it.
+    pub best_effort: bool,
+}
+
 /// What a group that may be throttled used in a period.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Use {
@@ -35,6 +44,9 @@ pub struct Use {
     pub cores: f64,
     /// Bytes a second read from and written to each drive.
     pub rates: Vec<[f64; 2]>,
+    /// Requests to drives, and bytes of those.
+    pub requests: u64,
+    pub bytes: u64,
 }
 
 /// Groups in which systemd has what keeps the machine running.

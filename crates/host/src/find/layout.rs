@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::find::cpus::{Cpu, Policy};
 use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
-use crate::find::jobs::{self, StatedJob};
+use crate::find::jobs::{self, StatedJob, Yielding};
 use crate::find::machine::Machine;
 use crate::nvme::{Admin, Cap, Identity};
 use crate::sys::cpu_list;
@@ -76,6 +76,8 @@ pub struct Stated {
     pub jobs: Vec<StatedJob>,
     /// Control groups whose CPU time and rates a budget of the whole server may limit.
     pub throttle: Vec<String>,
+    /// Further ones, for which nobody waits.
+    pub best_effort: Vec<String>,
     /// Whether the operator holds the drives' power limit: no policy sets it then.
     pub holds_drive_power: bool,
     /// The same of the packages' power limit.
@@ -97,6 +99,7 @@ impl Default for Stated {
             raise_limits: false,
             jobs: Vec::new(),
             throttle: Vec::new(),
+            best_effort: Vec::new(),
             holds_drive_power: false,
             holds_package_power: false,
             served: None,
@@ -257,9 +260,20 @@ pub struct Layout {
     /// Control groups that are jobs, whether they are there now or not.
     pub jobs: Vec<StatedJob>,
     /// Control groups whose CPU time and rates may be limited.
-    pub throttle: Vec<String>,
+    pub throttle: Vec<Yielding>,
     /// Whether the packages' power may be limited.
     pub limits_packages: bool,
+}
+
+impl Stated {
+    /// The groups that a budget of the whole server may hold back.
+    fn yielding(&self) -> impl Iterator<Item = Yielding> {
+        let of = |groups: &[String], best_effort| {
+            let groups = groups.to_vec().into_iter();
+            groups.map(move |group| Yielding { group, best_effort })
+        };
+        of(&self.throttle, false).chain(of(&self.best_effort, true))
+    }
 }
 
 impl Layout {
@@ -290,9 +304,11 @@ impl Layout {
         // The guard's own setting for a budget of the server has all of its levers.
         let budgets = owned.iter().any(|control| control.row().steward == Steward::Server);
         let limits_packages = budgets && !stated.holds_package_power;
-        let throttle = if budgets { stated.throttle.clone() } else { Vec::new() };
+        let throttle = if budgets { stated.yielding().collect() } else { Vec::new() };
         let of_jobs = jobs.iter().map(|job| (&job.group, "job"));
-        let all = of_jobs.chain(throttle.iter().map(|group| (group, "machine.throttle")));
+        let key =
+            |of: &Yielding| if of.best_effort { "machine.best_effort" } else { "machine.throttle" };
+        let all = of_jobs.chain(throttle.iter().map(|of| (&of.group, key(of))));
         if let Some((group, key)) = jobs::own(&machine.sys, all) {
             return Err(Impossible::Own { group: group.clone(), key });
         }
@@ -378,6 +394,7 @@ impl Layout {
             idle_wakes: parts.identity.as_ref().map_or_else(Vec::new, Identity::idle_wakes),
             rotational: parts.drive.rotational,
         };
+        let any = |kind| self.throttle.iter().any(|of| of.best_effort == kind);
         let fan = FanSpec { min_duty: stated.min_duty, max_power: Watts(0.0) };
         let throttles = self.sockets.iter().flatten().map(|(chip, input)| {
             let chip = &machine.chips[*chip];
@@ -392,7 +409,7 @@ impl Layout {
             fans: vec![fan; self.fans.fans.len()],
             jobs: self.jobs.len() as u16,
             power: None,
-            limitable: limitable(!self.throttle.is_empty()),
+            limitable: limitable(any(false), any(true)),
         }
     }
 }

@@ -100,19 +100,31 @@ pub fn field(text: &str, key: &str) -> Option<u64> {
     lines.find(|(name, _)| *name == key)?.1.trim().parse().ok()
 }
 
-/// The device and the bytes read and written of each line such as
+/// What a group has read and written of a device so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// Bytes read and written.
+    pub bytes: [u64; 2],
+    /// Requests.
+    pub requests: u64,
+}
+
+/// The device and what was read and written of each line such as
 /// `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
-pub fn moved(text: &str) -> impl Iterator<Item = (&str, [u64; 2])> {
+pub fn moved(text: &str) -> impl Iterator<Item = (&str, Moved)> {
     text.lines().map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let device = fields.next().unwrap_or_default();
-        let mut bytes = [0; 2];
-        for field in fields {
-            for (way, key) in ["rbytes=", "wbytes="].into_iter().enumerate() {
-                let count = field.strip_prefix(key).and_then(|count| count.parse().ok());
-                bytes[way] = count.unwrap_or(bytes[way]);
+        let mut moved = Moved::default();
+        for (key, count) in fields.filter_map(|field| field.split_once('=')) {
+            let count = count.parse().unwrap_or_default();
+            match key {
+                "rbytes" => moved.bytes[0] = count,
+                "wbytes" => moved.bytes[1] = count,
+                "rios" | "wios" => moved.requests = moved.requests.saturating_add(count),
+                _ => {}
             }
         }
-        (device, bytes)
+        (device, moved)
     })
 }

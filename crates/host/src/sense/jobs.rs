@@ -161,7 +161,7 @@ impl Job {
 pub fn moved(text: &str, drives: &[String]) -> u64 {
     let counts = |device: &str| drives.is_empty() || drives.iter().any(|drive| drive == device);
     let all = group::moved(text).filter(|(device, _)| counts(device));
-    all.flat_map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
+    all.flat_map(|(_, moved)| moved.bytes).fold(0, u64::saturating_add)
 }
 
 /// The numbers of all drives, such as `259:0`.

@@ -379,6 +379,20 @@ macro_rules! controls {
                 released: "no limit",
                 text: "Most bytes a second that are written to the drive.",
             }
+            /// Most that is moved of work that nobody waits for.
+            BestEffortRate best_effort_rate: f64,
+            |_, _| None,
+            {
+                name: "best_effort_rate",
+                title: "limit of best-effort work",
+                unit: Unit::BytesPerSecond,
+                domain: Domain::Server,
+                aggregation: Aggregation::None,
+                steward: Steward::Server,
+                combine: Combine::Lowest,
+                released: "no limit",
+                text: "Most bytes a second of work that nobody waits for, all drives together.",
+            }
         }
     };
 }
@@ -425,13 +439,15 @@ impl Control {
     /// Whether the plant has what it sets, where not every plant does.
     #[must_use]
     pub fn is_in(self, topology: &Topology) -> bool {
-        let Limitable { cores, frequencies, packages, time, rates } = topology.limitable;
+        let Limitable { cores, frequencies, packages, time, rates, best_effort } =
+            topology.limitable;
         match self {
             Self::CoreLimit => cores,
             Self::FrequencyLimit => frequencies,
             Self::PackageLimit => packages,
             Self::CpuTime | Self::CpuPeriod => time,
             Self::ReadRate | Self::WriteRate => rates,
+            Self::BestEffortRate => best_effort,
             _ => true,
         }
     }

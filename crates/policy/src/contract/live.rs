@@ -97,6 +97,12 @@ pub const SENSES: &[Sense] = {
             pace: CYCLE,
             played: "absent; with `served` the requests' own",
         },
+        known(
+            &[BestEffortRequests, BestEffortBytes],
+            "`io.stat` of the groups of `machine.best_effort`",
+            CYCLE,
+            "as it is",
+        ),
         unknown(&[BackgroundPending]),
         known(&[Power], "a wall meter", CYCLE, "rounded to 1 W"),
         known(&[CpuPower], "RAPL", CYCLE, "as it is"),
@@ -165,10 +171,17 @@ pub const SENSES: &[Sense] = {
 };
 
 /// What of a server can be limited; `throttles` says that the operator names control groups whose
-/// CPU time and rates may be.
+/// CPU time and rates may be, `best_effort` that nobody waits for some of them.
 #[must_use]
-pub const fn limitable(throttles: bool) -> Limitable {
-    Limitable { cores: true, frequencies: true, packages: true, time: throttles, rates: throttles }
+pub const fn limitable(throttles: bool, best_effort: bool) -> Limitable {
+    Limitable {
+        cores: true,
+        frequencies: true,
+        packages: true,
+        time: throttles,
+        rates: throttles,
+        best_effort,
+    }
 }
 
 /// Every control once.
@@ -205,5 +218,6 @@ pub const ACTS: &[Act] = {
         act(CpuPeriod, "the same", THROTTLED),
         act(ReadRate, "`io.max` of these groups", THROTTLED),
         act(WriteRate, "the same", THROTTLED),
+        act(BestEffortRate, "`io.max` of the groups of `machine.best_effort`", THROTTLED),
     ]
 };

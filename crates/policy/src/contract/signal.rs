@@ -52,6 +52,11 @@ macro_rules! signals {
             InFlight in_flight Count Server None
                 "Users' requests in the system at the end of the period."
                 |s, _| Some(s.io.in_flight? as f64);
+            BestEffortRequests best_effort_requests Count Server None
+                "Completed requests for which nobody waits."
+                |s, _| Some(s.best_effort.requests? as f64);
+            BestEffortBytes best_effort_bytes Bytes Server None "Bytes of those."
+                |s, _| Some(s.best_effort.bytes? as f64);
             BackgroundPending background_pending Bytes Server None
                 "Background work that waits to be done."
                 |s, _| Some(s.background_pending? as f64);

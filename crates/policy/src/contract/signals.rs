@@ -18,6 +18,9 @@ pub struct Signals {
     pub period: Nanos,
     /// Users' I/O.
     pub io: IoSignals,
+    /// What of it nobody waits for.
+    #[serde(default)]
+    pub best_effort: BestEffortSignals,
     /// Core groups, in the order of [`Topology::groups`].
     pub groups: Vec<GroupSignals>,
     /// Drives, in the order of [`Topology::drives`].
@@ -63,6 +66,15 @@ pub struct IoSignals {
     pub reads: OpSignals,
     /// The writes among them.
     pub writes: OpSignals,
+}
+
+/// I/O that nobody waits for during one period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct BestEffortSignals {
+    /// Requests that completed.
+    pub requests: Option<u64>,
+    /// Bytes of those.
+    pub bytes: Option<u64>,
 }
 
 /// Users' reads, or writes, during one period.

@@ -127,11 +127,21 @@ pub struct Limitable {
     pub time: bool,
     /// Rates of drives.
     pub rates: bool,
+    /// The rate of work that nobody waits for.
+    #[serde(default)]
+    pub best_effort: bool,
 }
 
 impl Default for Limitable {
     fn default() -> Self {
-        Self { cores: true, frequencies: true, packages: true, time: true, rates: true }
+        Self {
+            cores: true,
+            frequencies: true,
+            packages: true,
+            time: true,
+            rates: true,
+            best_effort: true,
+        }
     }
 }
 

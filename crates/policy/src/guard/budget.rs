@@ -144,6 +144,9 @@ pub(super) fn bound(
         let wish = request.write_rate.wish(d);
         given.write_rate.give(d, wish, rule.of(Control::WriteRate, wish, LEAST_RATE, within));
     }
+    let wish = request.best_effort_rate.wish(0);
+    let ruling = rule.of(Control::BestEffortRate, wish, LEAST_RATE, within);
+    given.best_effort_rate.give(0, wish, ruling);
 }
 
 /// The guard's word on wishes.

@@ -33,6 +33,7 @@ fn release(request: &mut Request) {
     request.package_limit.release(0);
     request.cpu_time.release(0);
     request.cpu_period.release(0);
+    request.best_effort_rate.release(0);
     lift(request);
 }
 

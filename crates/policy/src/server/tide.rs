@@ -20,9 +20,11 @@
 //!    chosen: a point serves what its cores can do and what the watts that it leaves can move. Load
 //!    that has not used up its limits needs no more than it may grow to; of the points that serve
 //!    that much, the one with the shortest latency is chosen.
-//! 4. What it leaves is shared among the drives as limits of their rates, so that no burst exceeds
-//!    the budget before the next turn. CPU time below a whole is for large requests without a tail
-//!    to keep, or where nothing else fits.
+//! 4. Work that nobody waits for (*best effort*) has what these leave, of watts and of cores; where
+//!    another point serves more of it and takes hardly longer, that one is chosen.
+//! 5. What the point leaves is shared among the drives as limits of their rates, so that no burst
+//!    exceeds the budget before the next turn. CPU time below a whole is for large requests without
+//!    a tail to keep, or where nothing else fits.
 
 mod cpu;
 
@@ -31,13 +33,13 @@ use cpu::{CPU_PERIOD, Cpu, Load, Point};
 use super::{release, sensed};
 use crate::topology::{LEAST_RATE, PowerModel, Topology};
 use crate::units::{Nanos, Watts};
-use crate::{Policy, PolicyError, Request, Signal, Signals};
+use crate::{BestEffortSignals, Policy, PolicyError, Request, Signal, Signals};
 
 /// Largest rise in a turn, and least move after which the bias rests, as shares of the budget.
 const RISE: f64 = 0.03;
 const MOVE: f64 = 0.01;
 /// Least margin below the budget, and what is added to it without a meter.
-const MARGIN: f64 = 0.01;
+const MARGIN: f64 = 0.005;
 const BLIND: f64 = 0.03;
 /// Largest bias, as a share of the budget.
 const MOST_BIAS: f64 = 0.15;
@@ -62,6 +64,8 @@ const GROWTH: f64 = 2.0;
 const SPARE: f64 = 0.05;
 /// Where that does not fit, this is enough.
 const ENOUGH: f64 = 1.25;
+/// How much longer requests may take for best effort, as a share of their mean latency.
+const SHARED: f64 = 0.1;
 /// What exceeds a limit by more than this factor is not bound by it.
 const BURST: f64 = 1.05;
 /// Limits of rates are whole steps of this factor.
@@ -111,6 +115,12 @@ pub struct Tide {
     /// Measured power of the packages as a share of the model's.
     ratio: f64,
     load: Load,
+    /// Of these what nobody waits for, where that can be told and limited, and its limit in bytes a
+    /// second.
+    rest: Option<Load>,
+    rest_limit: f64,
+    /// Mean latency of requests, where it is known.
+    mean: f64,
     readings: u32,
     /// Readings that have to be good before the meter is believed again.
     doubt: u32,
@@ -157,7 +167,10 @@ impl Tide {
             bias: 0.0,
             spread: 0.0,
             ratio: 1.0,
-            load: Load { size: 4096.0, requests: 0.0 },
+            load: Load { size: 4096.0, ..Load::default() },
+            rest: None,
+            rest_limit: f64::INFINITY,
+            mean: 0.0,
             readings: 0,
             doubt: 0,
             misses: [0.0; MISSES],
@@ -191,11 +204,19 @@ impl Tide {
         }
         self.limited = limited;
         let [read, written] = moved;
-        let rate = signals.io.completed.unwrap_or_default() as f64 / span;
-        self.load.requests += LEARN * (rate - self.load.requests);
-        if let (Some(bytes), Some(count @ 1..)) = (signals.io.bytes, signals.io.completed) {
-            self.load.size += LEARN * (bytes as f64 / count as f64 - self.load.size);
-        }
+        let BestEffortSignals { requests, bytes } = signals.best_effort;
+        let io = |count: Option<u64>, rest: Option<u64>| {
+            count.unwrap_or_default().saturating_sub(rest.unwrap_or_default())
+        };
+        let users = (io(signals.io.completed, requests), io(signals.io.bytes, bytes));
+        self.load.learn(users, span);
+        self.rest =
+            requests.zip(bytes).filter(|_| self.topology.limitable.best_effort).map(|now| {
+                let mut rest = self.rest.unwrap_or(Load { size: LARGE, ..Load::default() });
+                rest.learn(now, span);
+                rest
+            });
+        self.mean = signals.io.mean_latency.map_or(0.0, Nanos::seconds);
         let by_model = self.cpu.in_force(signals);
         if let Some(cpu) = signals.power.cpu {
             // What draws more than it should is believed at once.
@@ -311,7 +332,9 @@ impl Tide {
         if self.binds {
             return 0.0;
         }
-        let used = self.traffic.iter().flatten().sum::<f64>();
+        let all = self.traffic.iter().flatten().sum::<f64>();
+        let rest = self.rest.map_or(0.0, |rest| rest.bytes) * self.joules();
+        let used = (all - rest).max(0.0);
         let size = self.load.size;
         let present = &self.cpu.points[self.point];
         let rise = self.cpu.serves(point, size) / self.cpu.serves(present, size);
@@ -326,27 +349,55 @@ impl Tide {
         delivered - self.model.rest.0 - self.ratio * point.packages
     }
 
-    /// The point to take, and the watts that it leaves for traffic; the least with none where none
-    /// fits.
-    fn choose(&self) -> (usize, f64) {
+    /// Joules of a byte, in the mean of what is moved now.
+    fn joules(&self) -> f64 {
         let sum = |way: usize| self.traffic.iter().map(|drive| drive[way]).sum::<f64>();
         let (read, written) = (sum(0), sum(1));
         let bytes = read / self.model.read + written / self.model.write;
-        let joules = if bytes > 0.0 { (read + written) / bytes } else { self.model.write };
-        // What no limit holds back needs no more than it may grow to by the next turn; where not
-        // even that fits, a little more than it is.
-        let wants = match self.limited {
-            true => [f64::INFINITY; 2],
-            false => [(GROWTH * bytes).max(SPARE * self.allowed / joules), ENOUGH * bytes],
+        if bytes > 0.0 { (read + written) / bytes } else { self.model.write }
+    }
+
+    /// Bytes a second that users need: no more than they may grow to by the next turn, unless they
+    /// are held back; where not even that fits, a little more than now.
+    fn needs(&self, joules: f64) -> [f64; 3] {
+        let all = self.traffic.iter().flatten().sum::<f64>() / joules;
+        let rest = self.rest.map_or(0.0, |rest| rest.bytes).min(all);
+        // Best effort gives way before users are held back.
+        if self.limited && rest <= SPARE * all {
+            return [f64::INFINITY; 3];
+        }
+        let users = all - rest;
+        let grown = GROWTH * users;
+        [grown.max(SPARE * self.allowed / joules), grown, ENOUGH * users]
+    }
+
+    /// Bytes a second of best effort that a point leaves room for beside `needed` of users.
+    fn leaves(&self, point: &Point, needed: f64, joules: f64) -> f64 {
+        let Some(rest) = self.rest else { return 0.0 };
+        let users = if self.binds { needed } else { self.drawn(point) / joules };
+        let watts = (self.room(point) / joules - users).max(0.0);
+        let wanted = if rest.bytes < USED_UP * self.rest_limit {
+            (GROWTH * rest.bytes).max(SPARE * self.allowed / joules)
+        } else {
+            f64::INFINITY
         };
+        watts.min(self.cpu.leaves(point, self.load, rest.size)).min(wanted)
+    }
+
+    /// The point to take, the watts that it leaves for traffic, and the bytes a second that it
+    /// leaves to best effort; the least with none where none fits.
+    fn choose(&self) -> (usize, f64, f64) {
+        let joules = self.joules();
         let mut found = None;
-        for needed in wants {
-            found = self.best(needed, joules);
-            if found.is_none_or(|(_, served)| served >= needed) {
+        for needed in self.needs(joules) {
+            found = self.best(needed, joules).map(|(at, served)| (at, served, needed));
+            if found.is_none_or(|(_, served, _)| served >= needed) {
                 break;
             }
         }
-        found.map_or((0, 0.0), |(at, _)| (at, self.room(&self.cpu.points[at])))
+        let Some((at, _, needed)) = found else { return (0, 0.0, 0.0) };
+        let point = &self.cpu.points[at];
+        (at, self.room(point), self.leaves(point, needed, joules))
     }
 
     /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
@@ -355,6 +406,7 @@ impl Tide {
     fn best(&self, needed: f64, joules: f64) -> Option<(usize, f64)> {
         let points = &self.cpu.points;
         let stops = !self.tail && self.load.size >= LARGE;
+        let may = |point: &Point| stops || point.time == 1.0;
         let value = |point: &Point| {
             let room = self.room(point);
             let moves = if self.binds { room / joules } else { f64::INFINITY };
@@ -362,20 +414,15 @@ impl Tide {
             (room >= self.drawn(point)).then_some(served)
         };
         let latency = |point: &Point| self.cpu.latency(point, self.load);
+        let leaves = |point: &Point| self.leaves(point, needed, joules);
         let is_quicker = |a: &Point, b: &Point| match (latency(a), latency(b)) {
             (a, b) if a.min(b) < f64::INFINITY => a < b,
             _ => self.cpu.serves(a, self.load.size) > self.cpu.serves(b, self.load.size),
         };
-        let all = points.len() - 1;
-        if value(&points[all]).is_some_and(|served| served >= needed) {
-            return Some((all, needed));
-        }
-        let of = |stops: bool| {
+        let of = |may: &dyn Fn(&Point) -> bool| {
             let mut best: Option<(usize, f64)> = None;
             for (at, point) in points.iter().enumerate() {
-                let Some(served) = value(point).filter(|_| stops || point.time == 1.0) else {
-                    continue;
-                };
+                let Some(served) = value(point).filter(|_| may(point)) else { continue };
                 let is_better = |(best, most): (usize, f64)| {
                     served > most || served == most && is_quicker(point, &points[best])
                 };
@@ -385,19 +432,46 @@ impl Tide {
             }
             best
         };
-        let (at, most) = of(stops).or_else(|| of(true))?;
+        let all = points.len() - 1;
+        let is_enough = value(&points[all]).is_some_and(|served| served >= needed);
+        let (mut at, most) = match is_enough {
+            true => (all, needed),
+            false => of(&may).or_else(|| of(&|_| true))?,
+        };
+        // Best effort may cost users a little time.
+        let longest = latency(&points[at]) + SHARED * self.mean;
+        let near = 1.0 - WORTH;
+        let serves =
+            |point: &Point| value(point).filter(|_| may(point) && latency(point) <= longest);
+        if self.rest.is_some() {
+            for (other, point) in points.iter().enumerate() {
+                let is_as_good = serves(point).is_some_and(|served| served >= most);
+                if is_as_good && leaves(point) * near > leaves(&points[at]) {
+                    at = other;
+                }
+            }
+        }
         // Another one must be worth the move.
-        let (present, near) = (&points[self.point], 1.0 - WORTH);
-        let serves = value(present).filter(|_| stops || present.time == 1.0);
-        let is_quick = most < needed || latency(present) * near <= latency(&points[at]);
-        let stays = is_quick && serves.is_some_and(|served| served >= most * near);
+        let present = &points[self.point];
+        let stays = match serves(present) {
+            Some(served) if served < most * near => false,
+            Some(_) if leaves(present) < leaves(&points[at]) * near => false,
+            Some(_) => most < needed || latency(present) * near <= latency(&points[at]),
+            None => false,
+        };
         Some((if stays { self.point } else { at }, most))
     }
 
     /// Asks for the point, and shares `room` among the drives: each keeps what it has and gets a
     /// part of what is left over.
-    fn ask(&mut self, room: f64, request: &mut Request) {
+    fn ask(&mut self, (room, rest): (f64, f64), request: &mut Request) {
         let (point, reason) = (&self.cpu.points[self.point], self.state.reason());
+        if self.rest.is_some() {
+            self.rest_limit = rest.max(LEAST_RATE);
+            request.best_effort_rate.ask(0, self.rest_limit, reason);
+        } else {
+            request.best_effort_rate.release(0);
+        }
         for g in self.topology.io_groups() {
             if self.topology.limitable.cores {
                 request.core_limit.ask(g, self.cpu.cores(g, point), reason);
@@ -422,7 +496,9 @@ impl Tide {
         let used = self.traffic.iter().flatten().sum::<f64>();
         let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
         // Half of what is left over is for more of the same, half for anything.
-        let spare = 0.5 * (room - used * kept).max(0.0);
+        // Best effort has a limit of its own: what it moves is no reason to hold users back.
+        let rest = self.rest.map_or(0.0, |rest| rest.bytes) * self.joules();
+        let spare = 0.5 * (room + rest.min(used) - used * kept).max(0.0);
         let kept = if used > 0.0 { kept + spare / used } else { 1.0 };
         let spare = if used > 0.0 { spare } else { 2.0 * spare } / shares;
         for (drive, [read, written]) in self.traffic.iter().enumerate() {
@@ -450,7 +526,7 @@ impl Policy for Tide {
             self.missed = 0;
             (self.free, self.point) = (true, self.cpu.points.len() - 1);
             self.limits.fill([f64::INFINITY; 2]);
-            self.binds = self.topology.limitable.rates;
+            (self.rest_limit, self.binds) = (f64::INFINITY, self.topology.limitable.rates);
             return release(request);
         };
         if signals.period > Nanos::ZERO {
@@ -467,12 +543,12 @@ impl Policy for Tide {
         if self.free {
             return release(request);
         }
-        let (point, room) = match self.state {
-            State::Boot | State::Safe => (0, 0.0),
+        let (point, room, rest) = match self.state {
+            State::Boot | State::Safe => (0, 0.0, 0.0),
             _ => self.choose(),
         };
         self.point = point;
-        self.ask(room, request);
+        self.ask((room, rest), request);
     }
 }
 

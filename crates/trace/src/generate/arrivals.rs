@@ -10,7 +10,7 @@ use super::random::{gap, stream};
 use super::shape::{Segment, Shape};
 use super::spec::{ArrivalSpec, Gaps};
 use super::target::Target;
-use crate::request::{Request, Source, TraceError};
+use crate::request::{LoadPart, Request, Source, TraceError};
 
 /// Arrivals of one kind.
 pub(super) struct Arrivals {
@@ -111,14 +111,14 @@ impl Arrivals {
 /// Several kinds merged in time order.
 pub(super) struct Open {
     parts: Vec<Arrivals>,
-    /// The first stream of each.
-    streams: Vec<u32>,
+    /// Where each has its streams.
+    streams: Vec<LoadPart>,
 }
 
 const BATCH: usize = 4096;
 
 impl Open {
-    pub(super) const fn new(parts: Vec<Arrivals>, streams: Vec<u32>) -> Self {
+    pub(super) const fn new(parts: Vec<Arrivals>, streams: Vec<LoadPart>) -> Self {
         Self { parts, streams }
     }
 }
@@ -135,7 +135,7 @@ impl Source for Open {
         Ok(())
     }
 
-    fn parts(&self) -> Vec<u32> {
+    fn parts(&self) -> Vec<LoadPart> {
         self.streams.clone()
     }
 }

@@ -11,7 +11,7 @@ use super::readers::Readers;
 use super::rocksdb::Rocksdb;
 use super::spec::WorkloadSpec;
 use super::target::{BuildContext, DriveShare, Target};
-use crate::request::{Request, Source, TraceError, Workload};
+use crate::request::{LoadPart, Request, Source, TraceError, Workload};
 
 /// No requests.
 struct Nothing;
@@ -81,13 +81,15 @@ impl WorkloadSpec {
             let (first, part) = next(spec.streams(target.count));
             let place = self.place(&spec.name);
             let jobs = Jobs::new(spec, target, context.seed, part, first, end, place)?;
-            clients.add(first, jobs.slots(), Part::Jobs(jobs));
+            let streams = LoadPart { first, best_effort: spec.best_effort };
+            clients.add(streams, jobs.slots(), Part::Jobs(jobs));
         }
         for spec in &self.rocksdb {
             let target = self.target(context, spec.drives, &spec.name)?;
             let (first, _) = next(Rocksdb::STREAMS);
             let instance = Rocksdb::new(spec, target, first, self.place(&spec.name))?;
-            clients.add(first, (0..spec.depth).collect(), Part::Rocksdb(instance));
+            let streams = LoadPart { first, best_effort: false };
+            clients.add(streams, (0..spec.depth).collect(), Part::Rocksdb(instance));
         }
         for spec in &self.readers {
             let target = self.target(context, spec.drives, &spec.name)?;
@@ -95,7 +97,8 @@ impl WorkloadSpec {
             let (first, part) = next(workers);
             let place = self.place(&spec.name);
             let readers = Readers::new(spec, target, context.seed, part, first, place)?;
-            clients.add(first, (0..workers).collect(), Part::Readers(readers));
+            let streams = LoadPart { first, best_effort: false };
+            clients.add(streams, (0..workers).collect(), Part::Readers(readers));
         }
         Ok(clients)
     }
@@ -108,7 +111,7 @@ impl WorkloadSpec {
             let place = self.place(&spec.name);
             let seed = context.seed;
             parts.push(Arrivals::new(spec, target, seed, part as u64, first, end, place)?);
-            streams.push(first);
+            streams.push(LoadPart { first, best_effort: spec.best_effort });
             first += spec.streams;
         }
         Ok(Open::new(parts, streams))

@@ -150,6 +150,7 @@ fn access(kib: &[u64], read: f64, random: f64) -> AccessSpec {
 fn vdbench(name: &str, kib: u64, read: f64, random: f64) -> WorkloadSpec {
     let job = JobSpec {
         name: name.to_owned(),
+        best_effort: false,
         drives: DriveShare::ALL,
         threads: 900,
         per_drive: false,
@@ -182,6 +183,7 @@ fn burst(name: &str) -> WorkloadSpec {
 fn fio(name: &str, drives: DriveShare, threads: u32, access: AccessSpec) -> JobSpec {
     JobSpec {
         name: name.to_owned(),
+        best_effort: false,
         drives,
         threads,
         per_drive: true,
@@ -299,6 +301,7 @@ fn bert(name: &str) -> WorkloadSpec {
 fn arrivals(name: &str, gaps: Gaps, shape: ShapeSpec, rate: Rate) -> WorkloadSpec {
     let part = ArrivalSpec {
         name: name.to_owned(),
+        best_effort: false,
         drives: DriveShare::ALL,
         streams: 64,
         access: access(&[8], 0.7, 1.0),

@@ -120,6 +120,7 @@ impl WorkloadSpec {
         let arrivals = std::mem::take(&mut self.arrivals);
         self.jobs.extend(arrivals.into_iter().map(|part| JobSpec {
             name: part.name,
+            best_effort: part.best_effort,
             drives: part.drives,
             threads: SATURATING_THREADS,
             per_drive: false,

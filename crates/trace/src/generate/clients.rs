@@ -5,7 +5,7 @@ use ebb_policy::units::Nanos;
 use super::jobs::Jobs;
 use super::readers::Readers;
 use super::rocksdb::Rocksdb;
-use crate::request::{Closed, Request};
+use crate::request::{Closed, LoadPart, Request};
 
 /// One part of a closed workload.
 pub(super) enum Part {
@@ -17,8 +17,8 @@ pub(super) enum Part {
 /// All parts, each with its slots.
 pub(super) struct Clients {
     parts: Vec<Part>,
-    /// The first stream of each.
-    streams: Vec<u32>,
+    /// Where each has its streams.
+    streams: Vec<LoadPart>,
     /// Part of each slot, and its thread or worker there.
     slots: Vec<(u32, u32)>,
     end: u64,
@@ -29,9 +29,9 @@ impl Clients {
         Self { parts: Vec::new(), streams: Vec::new(), slots: Vec::new(), end }
     }
 
-    /// Adds a part whose streams begin at `first`; `slots` names the thread of each of its slots.
-    pub(super) fn add(&mut self, first: u32, slots: Vec<u32>, part: Part) {
-        self.streams.push(first);
+    /// Adds a part with its `streams`; `slots` names the thread of each of its slots.
+    pub(super) fn add(&mut self, streams: LoadPart, slots: Vec<u32>, part: Part) {
+        self.streams.push(streams);
         let index = self.parts.len() as u32;
         self.slots.extend(slots.into_iter().map(|thread| (index, thread)));
         self.parts.push(part);
@@ -55,7 +55,7 @@ impl Closed for Clients {
         (request.at.0 < self.end).then_some(request)
     }
 
-    fn parts(&self) -> Vec<u32> {
+    fn parts(&self) -> Vec<LoadPart> {
         self.streams.clone()
     }
 }

@@ -132,6 +132,7 @@ pub(super) fn random_writes(name: &str) -> WorkloadSpec {
     };
     let job = JobSpec {
         name: name.to_owned(),
+        best_effort: false,
         drives: DriveShare::ALL,
         threads: 1,
         per_drive: true,

@@ -98,6 +98,9 @@ pub struct HotSpec {
 pub struct JobSpec {
     /// Its name in reports.
     pub name: String,
+    /// Whether nobody waits for it: to save watts it is slowed before all others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort: bool,
     /// Which devices.
     #[serde(default)]
     pub drives: DriveShare,
@@ -182,6 +185,9 @@ pub struct VarySpec {
 pub struct ArrivalSpec {
     /// Its name in reports.
     pub name: String,
+    /// Whether nobody waits for it: to save watts it is slowed before all others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort: bool,
     /// Which devices.
     #[serde(default)]
     pub drives: DriveShare,

@@ -7,12 +7,10 @@ use ebb_trace::Op;
 use super::device::Device;
 use super::drive_queue::{Block, DriveQueue};
 use super::events::{Event, Events};
-use super::io::{DriveCommand, Io, Ios, Queue};
+use super::io::{DriveCommand, Io, Ios};
+use super::rate::{Rate, pass};
 use crate::hdd::Wear;
 use crate::profile::{DriveModel, Profile, Raid, RateLimit, usable};
-
-/// Time without commands that a rate limit makes up for, ns: the slice in which SPDK counts.
-const LIMIT_BURST: u64 = 1_000_000;
 
 /// All drives.
 #[derive(Debug)]
@@ -136,10 +134,10 @@ impl Array {
         let Io { drive, op, .. } = ios[io];
         let way = u8::from(op != Op::Read);
         let rate = &mut self.rates[usize::from(drive)][usize::from(way)];
-        if rate.limit.is_none() {
+        if !rate.limits() {
             return self.send(ios, events, now, io);
         }
-        rate.waiting.push(ios, io);
+        rate.hold(ios, io);
         self.rated(ios, events, now, (drive, way));
     }
     /// Sends what the rate of a drive lets pass by now, and has an event tell of the next.
@@ -153,10 +151,8 @@ impl Array {
         while let Some(io) = self.rates[usize::from(drive)][usize::from(way)].next(ios, now) {
             self.send(ios, events, now, io);
         }
-        let rate = &mut self.rates[usize::from(drive)][usize::from(way)];
-        if !rate.waiting.is_empty() && rate.told != rate.earned {
-            rate.told = rate.earned;
-            events.push(rate.told, Event::Rated(drive, way));
+        if let Some(at) = self.rates[usize::from(drive)][usize::from(way)].tell() {
+            events.push(at, Event::Rated(drive, way));
         }
     }
     /// Sets how many bytes a second may be read from and written to each drive. What waits is
@@ -297,55 +293,6 @@ impl Array {
     }
 }
 
-/// How fast a drive may be read from, or written to.
-#[derive(Debug, Clone, Copy)]
-struct Rate {
-    /// Bytes a second.
-    limit: Option<f64>,
-    /// When it has earned what was sent so far.
-    earned: u64,
-    /// What waits for it, and the time of the last event that tells of it.
-    waiting: Queue,
-    told: u64,
-}
-
-impl Default for Rate {
-    fn default() -> Self {
-        Self { limit: None, earned: 0, waiting: Queue::EMPTY, told: 0 }
-    }
-}
-
-impl Rate {
-    /// The next of what waits, if it may pass.
-    fn next(&mut self, ios: &Ios, now: u64) -> Option<u32> {
-        if self.limit.is_some() && self.earned > now {
-            return None;
-        }
-        let io = self.waiting.pop(ios)?;
-        let bytes = f64::from(ios[io].op.data(ios[io].bytes));
-        let time = self.limit.map_or(0, |rate| (bytes / rate * 1e9) as u64);
-        pass(&mut self.earned, now, time);
-        Some(io)
-    }
-    /// Sets the limit; whether it is another one. What is not earned yet is earned at the new rate.
-    fn change(&mut self, now: u64, limit: Option<f64>) -> bool {
-        let before = std::mem::replace(&mut self.limit, limit);
-        if before != limit {
-            let left = self.earned.saturating_sub(now) as f64;
-            let slower = before.zip(limit).map_or(0.0, |(old, new)| old / new);
-            self.earned = self.earned.min(now) + (left * slower) as u64;
-        }
-        before != limit
-    }
-}
-
-/// When a command passes that takes `time` of a rate, which has `earned` those before.
-fn pass(earned: &mut u64, now: u64, time: u64) -> u64 {
-    let at = now.max(*earned);
-    *earned = (*earned).max(now.saturating_sub(LIMIT_BURST)) + time;
-    at
-}
-
 impl RateLimit {
     /// Time that a command takes of the rate, ns.
     fn time(&self, bytes: u32) -> u64 {
@@ -359,40 +306,7 @@ impl RateLimit {
 mod tests {
     use std::collections::HashSet;
 
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        /// However the rate of a drive changes, what passes is what the rates allowed, within one
-        /// request; and all that waits passes at once when the limit is lifted.
-        #[test]
-        fn what_passes_is_what_the_rates_allowed(
-            changes in prop::collection::vec((1e5_f64..1e9, 1_u64..20_000_000), 1..20),
-        ) {
-            const BYTES: u32 = 128 * 1024;
-            let (mut ios, mut rate) = (Ios::default(), Rate::default());
-            for _ in 0..4000 {
-                let io = ios.insert(Io::of(Op::Write, 0, BYTES));
-                rate.waiting.push(&mut ios, io);
-            }
-            let (mut now, mut allowed, mut passed) = (0, 0.0, 0);
-            for (limit, length) in changes {
-                rate.change(now, Some(limit));
-                let until = now + length;
-                while rate.earned <= until {
-                    let at = rate.earned.max(now);
-                    passed += std::iter::from_fn(|| rate.next(&ios, at)).count();
-                }
-                (now, allowed) = (until, allowed + limit * length as f64 * 1e-9);
-                let most = allowed / f64::from(BYTES) + 1.0;
-                prop_assert!((passed as f64) < most + 1.0 && passed as f64 > most - 1.01);
-            }
-            prop_assert!(rate.change(now, None));
-            passed += std::iter::from_fn(|| rate.next(&ios, now)).count();
-            prop_assert_eq!(passed, 4000);
-        }
-    }
 
     #[test]
     fn every_chunk_has_its_own_place_and_parity_is_never_on_the_data() {

@@ -36,6 +36,8 @@ pub(super) enum Event {
     Watch,
     /// The packages keep a new limit of their power.
     PowerLimit,
+    /// The rate of work that nobody waits for lets the next in.
+    BestEffort,
     /// The rate of what is read (0) from or written (1) to this drive lets the next pass.
     Rated(u16, u8),
 }
@@ -59,6 +61,7 @@ impl Event {
             Self::Governor => 12 << 48,
             Self::Watch => 13 << 48,
             Self::PowerLimit => 14 << 48,
+            Self::BestEffort => 15 << 48 | 1 << 32,
             Self::Rated(drive, way) => 15 << 48 | u64::from(way) << 16 | u64::from(drive),
         }
     }
@@ -80,6 +83,7 @@ impl Event {
             12 => Self::Governor,
             13 => Self::Watch,
             14 => Self::PowerLimit,
+            _ if bits & 1 << 32 != 0 => Self::BestEffort,
             _ => Self::Rated(low as u16, (low >> 16) as u8),
         }
     }
@@ -309,6 +313,7 @@ mod tests {
             Event::Watch,
             Event::PowerLimit,
             Event::Rated(1023, 1),
+            Event::BestEffort,
         ];
         for event in all {
             assert_eq!(Event::unpack(event.pack()), event);

@@ -58,6 +58,8 @@ pub(super) struct Io {
     pub stage: u8,
     /// Whether old data and parity were read already (read-modify-write).
     pub old_read: bool,
+    /// Whether nobody waits for it.
+    pub best_effort: bool,
 }
 
 #[cfg(test)]
@@ -80,6 +82,7 @@ impl Io {
             kind: Kind::User,
             stage: 0,
             old_read: false,
+            best_effort: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use ebb_policy::ssd::CAP_TOLERANCE;
 use ebb_policy::units::{Joules, Nanos, Watts};
 use ebb_policy::{DriveSignals, IoSignals, PowerSignals};
-use ebb_trace::Op;
+use ebb_trace::{LoadPart, Op};
 
 use super::io::{Io, NO_PART};
 use super::latency::Latencies;
@@ -43,11 +43,9 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>, mut parts: Vec<u32>) -> Self {
+    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>, parts: &[LoadPart]) -> Self {
         // Of one part all is told already.
-        if parts.len() < 2 {
-            parts.clear();
-        }
+        let parts = if parts.len() < 2 { &[] } else { parts };
         let mut outcome = Outcome::empty(histogram, usize::from(profile.drives.count));
         outcome.parts = vec![PartTotal::new(&outcome.latency); parts.len()];
         Self {
@@ -57,7 +55,7 @@ impl Meter {
             latencies: Latencies::new(),
             latency_max: 0,
             counted_from: 0,
-            parts,
+            parts: parts.iter().map(|part| part.first).collect(),
             passed: VecDeque::from([(0, 0.0)]),
             last: Joules(0.0),
             outcome,

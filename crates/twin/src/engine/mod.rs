@@ -6,6 +6,7 @@
 
 mod array;
 mod background;
+mod best_effort;
 mod cache;
 mod climate;
 mod cores;
@@ -24,6 +25,7 @@ mod path;
 mod pilot;
 mod prefetch;
 mod quota;
+mod rate;
 mod senses;
 mod supply;
 mod waiting;
@@ -45,6 +47,7 @@ use crate::outcome::{Energy, Observer, Outcome, Trip};
 use crate::profile::{DriveModel, Profile};
 use array::Array;
 use background::Backlog;
+use best_effort::BestEffort;
 use cache::ReadCache;
 use climate::Climate;
 use cores::Cores;
@@ -158,6 +161,7 @@ struct Engine<'a> {
     worn: Vec<Wear>,
     cache: Option<ReadCache>,
     backlog: Option<Backlog>,
+    best_effort: Option<BestEffort>,
     jobs: Option<Jobs>,
     governing: Option<Governing>,
     senses: Option<Senses>,
@@ -220,7 +224,7 @@ pub fn run_to_trip(run: Run<'_>, observer: &mut dyn Observer) -> Result<Outcome,
 fn plant(profile: &Profile, model: &DriveModel, senses: Option<AsHost>) -> Topology {
     let mut topology = profile.topology_of(model);
     if let Some(how) = senses {
-        topology.limitable = limitable(how.throttle);
+        topology.limitable = limitable(how.throttle, how.throttle);
     }
     topology
 }
@@ -264,7 +268,8 @@ impl<'a> Engine<'a> {
             warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
-            meter: Meter::new(profile, histogram, workload.parts()),
+            meter: Meter::new(profile, histogram, &workload.parts()),
+            best_effort: BestEffort::of(workload.parts()),
             supply: Supply::start(workload, until, &mut events, &mut due)?,
             due,
             events,
@@ -386,7 +391,8 @@ impl<'a> Engine<'a> {
             }
             Some(Event::Burst(job)) => return self.burst(job),
             Some(Event::Slice) => return self.slice(),
-            Some(Event::Arrived(io)) => self.dispatch(io),
+            Some(Event::Arrived(io)) => self.enter(io),
+            Some(Event::BestEffort) => self.best_effort_enters(),
             Some(Event::Admitted(io)) => {
                 self.array.admit(&mut self.ios, &mut self.events, self.now, io);
             }

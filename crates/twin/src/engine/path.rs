@@ -37,6 +37,8 @@ impl Engine<'_> {
             kind: Kind::User,
             stage: 0,
             old_read: false,
+            best_effort: !is_job
+                && self.best_effort.as_ref().is_some_and(|work| work.has(request.stream)),
         });
         self.users_in_flight += 1;
         // A job's I/O does not leave the server.
@@ -46,7 +48,7 @@ impl Engine<'_> {
             let at = network.arrival(request, key, self.now);
             self.events.push(at, Event::Arrived(io));
         } else {
-            self.dispatch(io);
+            self.enter(io);
         }
         Ok(())
     }
@@ -159,6 +161,7 @@ impl Engine<'_> {
             kind: Kind::Part,
             stage: 0,
             old_read: false,
+            best_effort: false,
         })
     }
 
@@ -303,6 +306,9 @@ impl Engine<'_> {
         self.last_answer = self.last_answer.max(answered);
         let alone = self.profile.layout.raid == Raid::None;
         self.meter.completed(&self.ios[io], answered, alone.then_some(drive));
+        if let Some(work) = &mut self.best_effort {
+            work.completed(&self.ios[io]);
+        }
         self.ios.remove(io);
         if let Some(backlog) = &mut self.backlog
             && backlog.follows_writes()

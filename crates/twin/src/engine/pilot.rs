@@ -57,6 +57,7 @@ impl Engine<'_> {
         let rates = given.read_rate.values().zip(given.write_rate.values());
         let rates = rates.map(|(read, write)| [read, write]);
         self.array.set_rates(&mut self.ios, &mut self.events, self.now, rates);
+        self.limit_best_effort(given.best_effort_rate.value(0));
         if let Some(climate) = &self.climate {
             climate.refusals(applied);
         }
@@ -128,6 +129,8 @@ impl Engine<'_> {
         self.cores.sense(length, &mut signals.groups);
         let (io, bytes) = self.meter.sense(self.users_in_flight);
         signals.io = io;
+        signals.best_effort =
+            self.best_effort.as_mut().map(|work| work.sense()).unwrap_or_default();
         self.drawn = self.meter.energy(span, Drawn { cpu, ssd, fans }, bytes);
         if let Some(jobs) = &mut self.jobs {
             let before = self.meter.outcome.energy.total();

@@ -9,8 +9,8 @@ use ebb_policy::live::{FREQUENCY_SPREAD, METER_STEP, TICK};
 use ebb_policy::sense::{Answers, Asked, DriveHealth, add_cpus};
 use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_policy::{
-    Applied, Control, DriveSignals, GroupSignals, InForce, IoSignals, OpSignals, Origin, Outcome,
-    PowerSignals, PowerState, Signal, Signals,
+    Applied, BestEffortSignals, Control, DriveSignals, GroupSignals, InForce, IoSignals, OpSignals,
+    Origin, Outcome, PowerSignals, PowerState, Signal, Signals,
 };
 
 use super::array::Array;
@@ -97,6 +97,9 @@ impl Senses {
             add_cpus(signals, Some(cores.lost(signals.now.0)));
         }
         signals.background_pending = None;
+        if !self.how.throttle {
+            signals.best_effort = BestEffortSignals::default();
+        }
         let wall = signals.power.total;
         let wall = wall.map(|power| Watts((power / METER_STEP).round() * METER_STEP.0));
         signals.power = PowerSignals { total: wall, fans: None, ..signals.power };

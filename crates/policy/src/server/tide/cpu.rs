@@ -1,5 +1,6 @@
 //! What the cores can be set to, what that draws, and how well it serves the load.
 
+use super::LEARN;
 use crate::Signals;
 use crate::topology::{PowerModel, Topology};
 use crate::units::{Hertz, Nanos};
@@ -9,6 +10,8 @@ pub(super) const CPU_PERIOD: Nanos = Nanos::from_millis(100);
 /// Steps of the CPU time within a whole, and the most cores that it is taken from.
 const TIME_STEPS: u32 = 20;
 const TIMED_CORES: u16 = 2;
+/// How busy work that nobody waits for may make the cores.
+const BUSY: f64 = 0.7;
 
 /// A setting of the cores.
 #[derive(Debug, Clone, Copy)]
@@ -22,11 +25,25 @@ pub(super) struct Point {
     pub(super) packages: f64,
 }
 
-/// Requests of a kind: their mean size in bytes, and how many a second.
+/// Requests of a kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Load {
+    /// Bytes of one, and how many come in a second, in the mean of some turns.
     pub(super) size: f64,
     pub(super) requests: f64,
+    /// Bytes a second in the last turn.
+    pub(super) bytes: f64,
+}
+
+impl Load {
+    /// Takes in that so many requests of so many bytes came in `span` seconds.
+    pub(super) fn learn(&mut self, (requests, bytes): (u64, u64), span: f64) {
+        self.bytes = bytes as f64 / span;
+        self.requests += LEARN * (requests as f64 / span - self.requests);
+        if requests > 0 {
+            self.size += LEARN * (bytes as f64 / requests as f64 - self.size);
+        }
+    }
 }
 
 /// The cores.
@@ -131,6 +148,17 @@ impl Cpu {
             service + wait + (1.0 - point.time) * CPU_PERIOD.seconds()
         };
         self.topology.io_groups().map(of).sum()
+    }
+
+    /// Bytes a second of requests of `size` that the cores can serve beside `load` at a point, and
+    /// still rest for a part of the time.
+    pub(super) fn leaves(&self, point: &Point, load: Load, size: f64) -> f64 {
+        let of = |g: usize| {
+            let (cores, service) = self.service(g, point, load.size);
+            let free = BUSY * cores * point.time - load.requests * service;
+            size * free.max(0.0) / self.service(g, point, size).1
+        };
+        self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
     }
 
     /// Bytes a second that the cores can serve of requests of `size` at a point.

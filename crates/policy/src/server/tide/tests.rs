@@ -24,6 +24,9 @@ struct Fluid {
     noise: f64,
     /// Whether limits of drives bind.
     binds: bool,
+    /// Bytes a second that best effort would move, where there is any, and what of it was moved.
+    rest: Option<f64>,
+    rest_served: f64,
     given: InForce,
     /// Watts by period, the newest last, and bytes served in the last one.
     watts: Vec<f64>,
@@ -51,6 +54,8 @@ impl Fluid {
             frozen: None,
             noise: 0.0,
             binds: true,
+            rest: None,
+            rest_served: 0.0,
             given,
             watts: Vec::new(),
             served: 0.0,
@@ -98,8 +103,12 @@ impl Plant for Fluid {
         let service = cycles / setting.frequency.0 + work.contention * (cores - 1.0);
         let limit = |rate: Option<f64>| rate.filter(|_| self.binds).unwrap_or(1e12);
         let limits: f64 = self.given.write_rate.values().map(limit).sum();
-        self.served = (self.size * cores * time / service).min(limits).min(self.demand);
-        self.watts.push(self.truth.wall(packages, 0.0, self.served).0);
+        // What is not read and written during a stop is not made up for.
+        self.served = (time * (self.size * cores / service).min(limits)).min(self.demand);
+        let limit = self.given.best_effort_rate.value(0).unwrap_or(f64::INFINITY);
+        self.rest_served = self.rest.unwrap_or_default().min(limit);
+        let moved = self.served + self.rest_served;
+        self.watts.push(self.truth.wall(packages, 0.0, moved).0);
         (signals.now, signals.period) = (signals.now + PERIOD, PERIOD);
         let off = self.noise * [1.0, -0.5, -0.5][self.watts.len() % 3];
         let reading = self.frozen.or_else(|| self.late().and_then(self.meter));
@@ -107,13 +116,17 @@ impl Plant for Fluid {
         (signals.power.total, signals.power.cpu) = (reading.map(Watts), Some(packages));
         let source = Source { age: self.lag, origin: Origin::Measured };
         signals.sources.set(Signal::Power, 0, source);
-        let bytes = self.served * PERIOD.seconds();
+        let bytes = moved * PERIOD.seconds();
         for drive in &mut signals.drives {
             drive.read_bytes = Some(0);
             drive.written_bytes = Some((bytes / DRIVES as f64) as u64);
         }
         signals.io.bytes = Some(bytes as u64);
-        signals.io.completed = Some((bytes / self.size) as u64);
+        let rest = self.rest.map(|_| (self.rest_served * PERIOD.seconds()) as u64);
+        let requests = rest.map(|bytes| bytes >> 17);
+        signals.best_effort = BestEffortSignals { requests, bytes: rest };
+        let users = (self.served * PERIOD.seconds() / self.size) as u64;
+        signals.io.completed = Some(users + requests.unwrap_or_default());
         signals.io.arrived = signals.io.completed;
         signals.io.mean_latency = Some(Nanos::from_micros(100));
     }
@@ -281,7 +294,7 @@ fn cores_alone_keep_a_budget() {
     for lag in LAGS {
         for (share, size) in [(0.9, 4096.0), (1.0, 4096.0), (1.1, 4096.0), (1.0, 131_072.0)] {
             let mut plant = Fluid::new(Nanos::from_millis(lag), share, size);
-            plant.topology.limitable = crate::live::limitable(false);
+            plant.topology.limitable = crate::live::limitable(false, false);
             // All that the drives can.
             let most = plant.truth.most_traffic.0 / plant.truth.write;
             plant.demand = most;
@@ -339,6 +352,30 @@ fn a_load_that_no_limit_holds_back_gets_the_quickest_cores_that_fit() {
     assert!(plant.served == 1e8 && group.frequency.0 >= 3.0e9, "{group:?}");
 }
 
+/// Who waits for an answer has all that it needs; the rest has what the budget leaves, and gives it
+/// up as soon as more is needed or less is allowed.
+#[test]
+fn best_effort_has_what_the_others_leave() {
+    for (lag, share) in LAGS.iter().flat_map(|lag| [0.9, 1.0, 1.1].map(|share| (*lag, share))) {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), share, 4096.0);
+        (plant.demand, plant.rest) = (4e8, Some(2e10));
+        let mut cycle = plant.cycle(320.0, false);
+        let mut rests = Vec::new();
+        for (budget, demand) in [(320.0, 4e8), (270.0, 4e8), (320.0, 4e8), (320.0, 4e9)] {
+            plant.demand = demand;
+            cycle.set_server_budget(Some(Watts(budget)));
+            let watts = run(&mut cycle, &mut plant, 60);
+            let case = format!("{budget} W, lag {lag} ms, {share} of the model, {demand} B/s");
+            assert!(longest_over(&watts, 1.02 * budget) <= lag as f64 / 1e3 + 0.5, "{case}");
+            assert!(mean(&watts[60..]) > 0.93 * budget, "{case}: {} W", mean(&watts[60..]));
+            assert_eq!(plant.served, demand, "{case}");
+            rests.push(plant.rest_served);
+        }
+        assert!(rests[1] < 0.6 * rests[0] && rests[3] < 0.9 * rests[2], "{rests:?}");
+        assert!(rests[0] > 1e9 && (rests[2] / rests[0] - 1.0).abs() < 0.2, "{rests:?}");
+    }
+}
+
 /// The model counts fans at their most.
 #[test]
 fn fans_that_turn_slowly_are_no_reason_for_the_safe_setting() {
@@ -387,7 +424,7 @@ fn the_least_of_a_server_counts_what_cannot_be_limited() {
         let model = topology.power.clone().unwrap();
         topology.least_power().unwrap().0 - model.rest.0 / model.efficiency
     };
-    let on_a_server = |drives| least(drives, crate::live::limitable(false));
+    let on_a_server = |drives| least(drives, crate::live::limitable(false, false));
     assert!(on_a_server(1) > least(1, Default::default()) + 9.0 / 0.91);
     assert!(on_a_server(10) > on_a_server(1) + 80.0);
     assert!((on_a_server(80) - on_a_server(20)).abs() < 1e-6);
