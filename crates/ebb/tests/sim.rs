@@ -39,6 +39,22 @@ fn json_keeps_its_contract() {
     }
 }
 
+/// The best known limits for a load that is known serve it within a budget that it exceeds.
+#[test]
+fn the_best_known_limits_keep_a_budget_and_serve_the_load() {
+    let load = ["sim", "--profile", "pass-10", "--workload", "rand-w", "--rate", "20000 IOPS"];
+    let of = |more: &[&'static str]| [&load[..], &["--duration", "2 s"], more].concat();
+    let budget = ["--policy", "native", "--policy", "clairvoyant-budget", "--server-budget"];
+    let result = json(&of(&[&budget[..], &["260 W", "--json"]].concat()));
+    let runs = result["runs"].as_array().unwrap();
+    let number = |run: usize, name: &str| runs[run][name].as_f64().unwrap();
+    assert!(number(0, "mean_watts") > 300.0);
+    assert!((250.0..=260.0).contains(&number(1, "mean_watts")), "{result}");
+    assert!(number(1, "iops") > 0.99 * number(0, "iops"), "{result}");
+    let (code, error) = fails(&of(&["--policy", "clairvoyant-budget"]));
+    assert!(code == 2 && error.contains("give --server-budget"), "{error}");
+}
+
 #[test]
 fn a_tail_is_for_who_keeps_it() {
     let args = ["sim", "--policy", "native", "--policy", "ondemand", "--tail", "50%"];

@@ -4,6 +4,7 @@ use anyhow::{Error, Result};
 
 use ebb_policy::cpu::Native;
 use ebb_policy::{Limits, Policy, Request};
+use ebb_twin::hindsight::budget;
 use ebb_twin::hindsight::caps::{ClairvoyantCaps, Served};
 use ebb_twin::hindsight::cores::{self, Worked};
 use ebb_twin::hindsight::fans;
@@ -13,19 +14,23 @@ use super::plan::{Plan, is_foretold};
 use crate::exit::usage;
 use crate::interrupt;
 
-/// Makes the policy `name` for `plan`.
-pub fn policy(plan: &Plan, name: &str) -> Result<Box<dyn Policy>> {
+/// A policy, and who caps what it asks for.
+type Policies = (Box<dyn Policy>, Option<Box<dyn Policy>>);
+
+/// Makes the policies of `name` for `plan`.
+pub fn policies(plan: &Plan, name: &str) -> Result<Policies> {
     if !is_foretold(name) {
-        return plan.policy(name);
+        return Ok((plan.policy(name)?, plan.coordinator(name)?));
     }
     if !plan.changes.is_empty() {
         return Err(usage("knows the future of one load only: leave --change out"));
     }
-    match name {
-        "clairvoyant-cores" => for_cores(plan),
-        "clairvoyant-caps" => for_caps(plan),
-        _ => for_fans(plan),
-    }
+    Ok(match name {
+        "clairvoyant-cores" => (for_cores(plan)?, None),
+        "clairvoyant-caps" => (for_caps(plan)?, None),
+        "clairvoyant-budget" => (Box::new(Native), Some(for_budget(plan)?)),
+        _ => (for_fans(plan)?, None),
+    })
 }
 
 fn for_cores(plan: &Plan) -> Result<Box<dyn Policy>> {
@@ -35,6 +40,23 @@ fn for_cores(plan: &Plan) -> Result<Box<dyn Policy>> {
     let found = cores::search(topology, plan.settings.plf, (&native, &worked), |policy| {
         interrupt::leave_if_asked();
         pass(plan, Box::new(policy), &mut Unobserved)
+    })?;
+    Ok(Box::new(found))
+}
+
+fn for_budget(plan: &Plan) -> Result<Box<dyn Policy>> {
+    let Some(budget) = plan.settings.server_budget else {
+        return Err(usage("has nothing to share out: give --server-budget"));
+    };
+    let unlimited = Limits { server_budget: None, ..plan.limits("clairvoyant") };
+    let run = Run { limits: unlimited.clone(), ..whole(plan, Box::new(Native))? };
+    let usual = ebb_twin::run(run, &mut Unobserved)?;
+    let found = budget::search(&plan.server.topology, budget, &usual, |coordinator| {
+        interrupt::leave_if_asked();
+        let coordinator: Box<dyn Policy> = Box::new(coordinator);
+        let native = whole(plan, Box::new(Native))?;
+        let run = Run { coordinator: Some(coordinator), limits: unlimited.clone(), ..native };
+        ebb_twin::run(run, &mut Unobserved).map_err(Error::from)
     })?;
     Ok(Box::new(found))
 }

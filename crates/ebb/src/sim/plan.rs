@@ -26,10 +26,11 @@ use crate::server::Server;
 use crate::text::short;
 
 /// The policies that know the load (`hindsight.rs`), and what they find.
-pub const FORETOLD: [(&str, &str); 3] = [
+pub const FORETOLD: [(&str, &str); 4] = [
     ("clairvoyant-cores", "the best known cores and frequency within plf"),
     ("clairvoyant-caps", "the best known drive caps within --ssd-budget"),
     ("clairvoyant-fans", "the best known fan duties and frequencies until all is done, within plf"),
+    ("clairvoyant-budget", "the best known limits of cores and drives within --server-budget"),
 ];
 
 /// Whether a policy knows the load.
@@ -210,9 +211,6 @@ impl Plan {
 
     /// Who caps what the policies of `name` ask for, where that is any of its parts.
     pub fn coordinator(&self, name: &str) -> Result<Option<Box<dyn Policy>>> {
-        if is_foretold(name) {
-            return Ok(None);
-        }
         let (_, coordinators) = registry::split(name)?;
         coordinators.map(|part| made(&part, &self.server, &self.settings)).transpose()
     }

@@ -91,10 +91,11 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         warmup: plan.warmup,
         startup: Some(Joules(0.0)),
     };
+    let (deciding, coordinator) = hindsight::policies(plan, policy)?;
     let run = Run {
         profile: &plan.server.profile,
-        policy: hindsight::policy(plan, policy)?,
-        coordinator: plan.coordinator(policy)?,
+        policy: deciding,
+        coordinator,
         operator: None,
         limits: plan.limits(policy),
         ssd_budget: plan.ssd_budget(),

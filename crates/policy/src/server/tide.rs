@@ -115,13 +115,13 @@ pub struct Tide {
     /// Measured power of the packages as a share of the model's.
     ratio: f64,
     load: Load,
-    /// Of these what nobody waits for, where that can be told and limited, and its limit in bytes a
-    /// second.
+    /// Of these what nobody waits for, where that can be told and limited.
     rest: Option<Load>,
-    rest_limit: f64,
     /// Mean latency of requests, where it is known.
     mean: f64,
     readings: u32,
+    /// Readings in a row that model and bias cannot explain.
+    lies: u32,
     /// Readings that have to be good before the meter is believed again.
     doubt: u32,
     /// What the meter told beyond the model in the last readings before that, the newest first, and
@@ -142,6 +142,8 @@ pub struct Tide {
     limited: bool,
     /// Whether such limits can be relied on: not once traffic was beyond one for two turns.
     binds: bool,
+    /// Whether traffic was beyond a limit in the last turn, and the server beyond what is allowed.
+    exceeds: bool,
 }
 
 impl Tide {
@@ -169,9 +171,9 @@ impl Tide {
             ratio: 1.0,
             load: Load { size: 4096.0, ..Load::default() },
             rest: None,
-            rest_limit: f64::INFINITY,
             mean: 0.0,
             readings: 0,
+            lies: 0,
             doubt: 0,
             misses: [0.0; MISSES],
             missed: 0,
@@ -183,6 +185,7 @@ impl Tide {
             over: vec![[false; 2]; topology.drives.len()],
             limited: false,
             binds: topology.limitable.rates,
+            exceeds: false,
         })
     }
 
@@ -190,6 +193,7 @@ impl Tide {
     fn sense(&mut self, signals: &Signals) -> f64 {
         let span = signals.period.seconds().max(1e-9);
         let (mut moved, joules) = ([0.0; 2], [self.model.read, self.model.write]);
+        self.exceeds = false;
         // The limits hold while the cores run.
         let (time, mut limited) = (self.cpu.points[self.point].time, false);
         for (at, drive) in signals.drives.iter().enumerate() {
@@ -197,6 +201,7 @@ impl Tide {
                 let rate = bytes.unwrap_or_default() as f64 / span;
                 let over = rate > self.limits[at][way] * BURST;
                 limited |= rate > self.limits[at][way] * time * USED_UP;
+                self.exceeds |= over;
                 self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
                 self.traffic[at][way] = rate * joules[way];
                 moved[way] += rate;
@@ -256,12 +261,7 @@ impl Tide {
             return false;
         }
         let missed = total.0 - then - self.bias;
-        let plausible = self.state == State::Boot || self.explains(b, self.bias + missed);
-        let rest = Nanos(2 * lag.0) + signals.period.max(self.model.meter_window);
-        if signals.now.saturating_sub(self.moved.1) <= rest && self.state != State::Boot {
-            return plausible;
-        }
-        if self.state == State::Boot {
+        if matches!(self.state, State::Boot | State::Safe) {
             let agrees = self.readings > 0 && missed.abs() <= STUCK * b;
             self.readings = if agrees { self.readings + 1 } else { 1 };
             self.bias += missed;
@@ -271,9 +271,16 @@ impl Tide {
             if self.readings < READINGS && self.missed >= MISSES {
                 self.agree_in_the_mean(b);
             }
-        } else {
-            self.bias += LEARN * missed;
-            self.spread += 0.1 * (missed.abs() - self.spread);
+            return true;
+        }
+        let plausible = self.explains(b, self.bias + missed);
+        let rest = Nanos(2 * lag.0) + signals.period.max(self.model.meter_window);
+        if signals.now.saturating_sub(self.moved.1) > rest {
+            self.lies = if plausible { 0 } else { self.lies + 1 };
+            if plausible {
+                self.bias += LEARN * missed;
+                self.spread += 0.1 * (missed.abs() - self.spread);
+            }
         }
         plausible
     }
@@ -303,15 +310,19 @@ impl Tide {
         let most = b - margin - if believed { 0.0 } else { BLIND * b };
         let before = self.allowed;
         let drawn = now + self.bias;
-        if self.state == State::Boot {
+        // Limits that do not hold a burst back, for now: the cores do.
+        self.exceeds &= drawn > most;
+        let settles = matches!(self.state, State::Boot | State::Safe);
+        if settles {
             if self.readings < READINGS {
                 return;
             }
-            self.allowed = if self.free { most } else { drawn.min(most) };
-            self.state = State::Shedding;
+            let free = self.free && self.state == State::Boot;
+            self.allowed = if free { most } else { drawn.min(most) };
         }
-        if !self.explains(b, self.bias) {
+        if settles && !self.explains(b, self.bias) || self.lies >= READINGS {
             (self.state, self.allowed) = (State::Safe, drawn.min(most));
+            (self.readings, self.missed, self.lies) = (0, 0, 0);
         } else {
             self.allowed = (self.allowed + RISE * b).min(most);
             let shed = self.allowed < before || drawn > b;
@@ -326,10 +337,15 @@ impl Tide {
         }
     }
 
+    /// Whether limits of rates can be relied on.
+    const fn binds(&self) -> bool {
+        self.binds && !self.exceeds
+    }
+
     /// Watts of the traffic that there may be at a point: what the drives' limits leave of it, or,
     /// where none binds, all that its cores might serve instead of what they serve now.
     fn drawn(&self, point: &Point) -> f64 {
-        if self.binds {
+        if self.binds() {
             return 0.0;
         }
         let all = self.traffic.iter().flatten().sum::<f64>();
@@ -374,13 +390,9 @@ impl Tide {
     /// Bytes a second of best effort that a point leaves room for beside `needed` of users.
     fn leaves(&self, point: &Point, needed: f64, joules: f64) -> f64 {
         let Some(rest) = self.rest else { return 0.0 };
-        let users = if self.binds { needed } else { self.drawn(point) / joules };
+        let users = if self.binds() { needed } else { self.drawn(point) / joules };
         let watts = (self.room(point) / joules - users).max(0.0);
-        let wanted = if rest.bytes < USED_UP * self.rest_limit {
-            (GROWTH * rest.bytes).max(SPARE * self.allowed / joules)
-        } else {
-            f64::INFINITY
-        };
+        let wanted = (GROWTH * rest.bytes).max(SPARE * self.allowed / joules);
         watts.min(self.cpu.leaves(point, self.load, rest.size)).min(wanted)
     }
 
@@ -409,7 +421,7 @@ impl Tide {
         let may = |point: &Point| stops || point.time == 1.0;
         let value = |point: &Point| {
             let room = self.room(point);
-            let moves = if self.binds { room / joules } else { f64::INFINITY };
+            let moves = if self.binds() { room / joules } else { f64::INFINITY };
             let served = self.cpu.serves(point, self.load.size).min(moves).min(needed);
             (room >= self.drawn(point)).then_some(served)
         };
@@ -467,8 +479,7 @@ impl Tide {
     fn ask(&mut self, (room, rest): (f64, f64), request: &mut Request) {
         let (point, reason) = (&self.cpu.points[self.point], self.state.reason());
         if self.rest.is_some() {
-            self.rest_limit = rest.max(LEAST_RATE);
-            request.best_effort_rate.ask(0, self.rest_limit, reason);
+            request.best_effort_rate.ask(0, rest.max(LEAST_RATE), reason);
         } else {
             request.best_effort_rate.release(0);
         }
@@ -496,8 +507,8 @@ impl Tide {
         let used = self.traffic.iter().flatten().sum::<f64>();
         let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
         // Half of what is left over is for more of the same, half for anything.
-        // Best effort has a limit of its own: what it moves is no reason to hold users back.
-        let rest = self.rest.map_or(0.0, |rest| rest.bytes) * self.joules();
+        // Best effort has a limit of its own: what it may move is no reason to hold users back.
+        let rest = self.rest.map_or(0.0, |now| now.bytes.min(rest)) * self.joules();
         let spare = 0.5 * (room + rest.min(used) - used * kept).max(0.0);
         let kept = if used > 0.0 { kept + spare / used } else { 1.0 };
         let spare = if used > 0.0 { spare } else { 2.0 * spare } / shares;
@@ -526,7 +537,7 @@ impl Policy for Tide {
             self.missed = 0;
             (self.free, self.point) = (true, self.cpu.points.len() - 1);
             self.limits.fill([f64::INFINITY; 2]);
-            (self.rest_limit, self.binds) = (f64::INFINITY, self.topology.limitable.rates);
+            self.binds = self.topology.limitable.rates;
             return release(request);
         };
         if signals.period > Nanos::ZERO {

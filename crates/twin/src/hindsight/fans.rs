@@ -4,6 +4,7 @@ use ebb_policy::sense::SET_POINT;
 use ebb_policy::units::{Hertz, Joules, Nanos};
 use ebb_policy::{Policy, QosClass, Request, Signals, Topology};
 
+use super::descent::descend;
 use crate::outcome::{JobTotal, Outcome};
 
 /// Equal parts of the time, each with a setting of its own; the last goes on to the end.
@@ -112,28 +113,15 @@ pub fn search<E>(
             (best, least) = (plan, found);
         }
     }
-    for parts in (0..).map(|level| 1 << level).take_while(|parts| *parts <= SLOTS) {
-        let mut better = true;
-        while std::mem::take(&mut better) {
-            for (part, (duty, top)) in
-                (0..parts).flat_map(|part| [(1, 0), (-1, 0), (0, 1), (0, -1)].map(|by| (part, by)))
-            {
-                let mut plan = best;
-                for setting in &mut plan[part * SLOTS / parts..(part + 1) * SLOTS / parts] {
-                    setting.duty = setting.duty.saturating_add_signed(duty).min(DUTIES - 1);
-                    setting.top = setting.top.saturating_add_signed(top).min(tops - 1);
-                }
-                if plan == best {
-                    continue;
-                }
-                let found = cost(plan)?;
-                if found < least {
-                    (best, least, better) = (plan, found, true);
-                }
-            }
+    let by = |duty: isize, top: isize| {
+        move |Setting { duty: from, top: at }: Setting| Setting {
+            duty: from.saturating_add_signed(duty).min(DUTIES - 1),
+            top: at.saturating_add_signed(top).min(tops - 1),
         }
-    }
-    Ok(policy(best))
+    };
+    let moves = [by(1, 0), by(-1, 0), by(0, 1), by(0, -1)];
+    let moves: Vec<&dyn Fn(Setting) -> Setting> = moves.iter().map(|by| by as _).collect();
+    Ok(policy(descend((best, least), &moves, cost)?))
 }
 
 #[cfg(test)]

@@ -226,6 +226,89 @@ fn a_meter_that_lies_does_not_lead_over_the_budget() {
     }
 }
 
+/// What fails of a server for a while.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// Its meter.
+    Meter(fn(f64) -> Option<f64>),
+    /// Its meter tells the same all the time.
+    Frozen,
+    /// Its meter is a minute late, and does not say so.
+    Late,
+    /// Limits of drives are set and do not bind.
+    Rates,
+}
+
+/// A server of which one thing fails for a while, under loads and budgets that change at any time:
+/// for how long more than 1.05 of the budget was drawn beyond the lag.
+fn longest_beyond(seed: u64) -> f64 {
+    let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut draw = |count: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (random >> 33) as usize % count
+    };
+    let faults = [
+        Fault::Meter(|_| Some(0.0)),
+        Fault::Meter(|watts| Some(2.0 * watts)),
+        Fault::Meter(|watts| Some(0.5 * watts)),
+        Fault::Meter(|_| None),
+        Fault::Meter(|watts| Some(-watts)),
+        Fault::Frozen,
+        Fault::Late,
+        Fault::Rates,
+    ];
+    let (fault, lag) = (faults[draw(faults.len())], LAGS[draw(LAGS.len())]);
+    let (share, size) = ([0.9, 1.0, 1.1][draw(3)], [4096.0, 131_072.0][draw(2)]);
+    let mut plant = Fluid::new(Nanos::from_millis(lag), share, size);
+    plant.rest = [None, Some(1e9), Some(2e10)][draw(3)];
+    let mut cycle = plant.cycle(400.0, draw(2) == 0);
+    let (begins, ends) = (10 + draw(20), 40 + draw(40));
+    let (mut budget, mut longest, mut over) = (400.0, 0.0_f64, 0);
+    for turn in 0..240 {
+        if draw(20) == 0 {
+            plant.demand = [0.0, 1e8, 2e9, f64::INFINITY][draw(4)];
+        }
+        if draw(40) == 0 {
+            budget = [400.0, 350.0, 300.0, 280.0][draw(4)];
+            cycle.set_server_budget(Some(Watts(budget)));
+        }
+        let fails = (2 * begins..2 * ends).contains(&turn);
+        match fault {
+            Fault::Meter(lie) => plant.meter = if fails { lie } else { Some },
+            Fault::Frozen if !fails => plant.frozen = None,
+            Fault::Frozen => plant.frozen = plant.frozen.or_else(|| plant.late()),
+            Fault::Late if !fails => plant.frozen = None,
+            Fault::Late => {
+                plant.frozen = plant.watts.len().checked_sub(120).map(|at| plant.watts[at]);
+            }
+            Fault::Rates => plant.binds = !fails,
+        }
+        cycle.step(&mut plant);
+        let exceeds = plant.watts.last().is_some_and(|watts| *watts > 1.05 * budget);
+        over = if exceeds { over + 1 } else { 0 };
+        longest = longest.max(f64::from(over) * PERIOD.seconds() - lag as f64 / 1e3);
+    }
+    longest
+}
+
+fn no_fault_leads_over_the_budget(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let longest = longest_beyond(seed);
+        assert!(longest <= 1.0, "seed {seed}: {longest} s beyond the lag");
+    }
+}
+
+#[test]
+fn one_fault_at_a_time_does_not_lead_over_the_budget() {
+    no_fault_leads_over_the_budget(0..300);
+}
+
+#[test]
+#[ignore = "twelve thousand servers"]
+fn one_fault_at_a_time_at_length() {
+    no_fault_leads_over_the_budget(0..12_000);
+}
+
 #[test]
 fn nothing_is_drawn_before_the_meter_is_understood() {
     let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
