@@ -3,11 +3,13 @@
 use anyhow::{Error, Result};
 
 use ebb_policy::cpu::Native;
-use ebb_policy::{Limits, Policy, Request};
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{Limits, PERIOD, Policy, Request};
 use ebb_twin::hindsight::budget;
 use ebb_twin::hindsight::caps::{ClairvoyantCaps, Served};
 use ebb_twin::hindsight::cores::{self, Worked};
 use ebb_twin::hindsight::fans;
+use ebb_twin::outcome::Sample;
 use ebb_twin::{Observer, Outcome, Run, Unobserved};
 
 use super::plan::{Plan, is_foretold};
@@ -44,6 +46,21 @@ fn for_cores(plan: &Plan) -> Result<Box<dyn Policy>> {
     Ok(Box::new(found))
 }
 
+/// The most that is drawn in a whole control period once warm-up is over: what is left of one at the
+/// end may be the running part of a stop and go.
+struct Peak {
+    from: Nanos,
+    watts: Watts,
+}
+
+impl Observer for Peak {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        if sample.length >= PERIOD && sample.cycled.signals.now > self.from {
+            self.watts = self.watts.max(sample.energy.total() / sample.length);
+        }
+    }
+}
+
 fn for_budget(plan: &Plan) -> Result<Box<dyn Policy>> {
     let Some(budget) = plan.settings.server_budget else {
         return Err(usage("has nothing to share out: give --server-budget"));
@@ -56,7 +73,9 @@ fn for_budget(plan: &Plan) -> Result<Box<dyn Policy>> {
         let coordinator: Box<dyn Policy> = Box::new(coordinator);
         let native = whole(plan, Box::new(Native))?;
         let run = Run { coordinator: Some(coordinator), limits: unlimited.clone(), ..native };
-        ebb_twin::run(run, &mut Unobserved).map_err(Error::from)
+        let mut peak = Peak { from: plan.warmup, watts: Watts(0.0) };
+        let outcome = ebb_twin::run(run, &mut peak)?;
+        Ok::<_, Error>(Outcome { peak: peak.watts, ..outcome })
     })?;
     Ok(Box::new(found))
 }

@@ -222,6 +222,11 @@ impl Tide {
                 rest
             });
         self.mean = signals.io.mean_latency.map_or(0.0, Nanos::seconds);
+        let rest = self.rest.unwrap_or_default();
+        let requests = self.load.requests + rest.requests;
+        let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
+        let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
+        self.cpu.learn(signals, self.point, all);
         let by_model = self.cpu.in_force(signals);
         if let Some(cpu) = signals.power.cpu {
             // What draws more than it should is believed at once.

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use ebb_policy::ssd::CAP_TOLERANCE;
 use ebb_policy::units::{Joules, Nanos, Watts};
-use ebb_policy::{DriveSignals, IoSignals, PERIOD, PowerSignals};
+use ebb_policy::{DriveSignals, IoSignals, PowerSignals};
 use ebb_trace::{LoadPart, Op};
 
 use super::io::{Io, NO_PART};
@@ -219,10 +219,7 @@ impl Meter {
             ssd: Some(energy.ssd / length),
             fans: Some(energy.fans / length),
         };
-        // What is left of a period at the end is none, unless there is no other.
-        if length >= PERIOD || self.outcome.peak == Watts(0.0) {
-            self.outcome.peak = self.outcome.peak.max(energy.total() / length);
-        }
+        self.outcome.peak = self.outcome.peak.max(energy.total() / length);
         // Drives at caps that sum to the budget are not over it by a rounding error.
         if budget.is_some_and(|budget| energy.ssd / length > budget + CAP_TOLERANCE) {
             self.outcome.over_budget += length;

@@ -10,6 +10,8 @@ pub(super) const CPU_PERIOD: Nanos = Nanos::from_millis(100);
 /// Steps of the CPU time within a whole, and the most cores that it is taken from.
 const TIME_STEPS: u32 = 20;
 const TIMED_CORES: u16 = 2;
+/// How far the time of requests may be from what is known of it.
+const KNOWN: f64 = 1.25;
 /// How busy work that nobody waits for may make the cores.
 const BUSY: f64 = 0.7;
 
@@ -53,12 +55,15 @@ pub(super) struct Cpu {
     model: PowerModel,
     /// The least first, all of them last.
     pub(super) points: Vec<Point>,
+    /// Cores of each group that work other than requests keeps busy.
+    others: Vec<f64>,
 }
 
 impl Cpu {
     pub(super) fn new(topology: &Topology, model: &PowerModel) -> Self {
         let (topology, model) = (topology.clone(), model.clone());
-        let mut this = Self { topology, model, points: Vec::new() };
+        let others = vec![0.0; topology.groups.len()];
+        let mut this = Self { topology, model, points: Vec::new(), others };
         let (most, low) = (this.largest(), this.topology.min_frequency());
         let limitable = this.topology.limitable;
         let timed = if limitable.time { most.min(TIMED_CORES) } else { 0 };
@@ -133,13 +138,25 @@ impl Cpu {
         (cores, service.max(1e-12))
     }
 
+    /// Takes in what the cores did at `point` beside `load`, as far as that is known: as many tasks
+    /// as keep cores busy now do so at any point.
+    pub(super) fn learn(&mut self, signals: &Signals, point: usize, load: Load) {
+        for g in 0..self.others.len() {
+            let group = &signals.groups[g];
+            let busy = group.utilisation.zip(group.active);
+            let busy = busy.map_or(0.0, |(share, active)| share * f64::from(active));
+            let own = load.requests * self.service(g, &self.points[point], load.size).1;
+            self.others[g] = (busy - KNOWN * own).max(0.0);
+        }
+    }
+
     /// The 99th percentile of the seconds that requests spend at the cores at a point: M/M/c, whose
     /// probability to wait is about ρ^(√(2(c+1)) − 1) (Sakasegawa 1977). Infinite where more come
     /// than are served.
     pub(super) fn latency(&self, point: &Point, load: Load) -> f64 {
         let of = |g: usize| {
             let (cores, service) = self.service(g, point, load.size);
-            let busy = load.requests * service / (cores * point.time);
+            let busy = (load.requests * service + self.others[g]) / (cores * point.time);
             if busy >= 1.0 {
                 return f64::INFINITY;
             }
@@ -155,7 +172,7 @@ impl Cpu {
     pub(super) fn leaves(&self, point: &Point, load: Load, size: f64) -> f64 {
         let of = |g: usize| {
             let (cores, service) = self.service(g, point, load.size);
-            let free = BUSY * cores * point.time - load.requests * service;
+            let free = BUSY * cores * point.time - load.requests * service - self.others[g];
             size * free.max(0.0) / self.service(g, point, size).1
         };
         self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)

@@ -27,6 +27,8 @@ struct Fluid {
     /// Bytes a second that best effort would move, where there is any, and what of it was moved.
     rest: Option<f64>,
     rest_served: f64,
+    /// Cores that other work keeps busy, where that is known.
+    busy: Option<f64>,
     given: InForce,
     /// Watts by period, the newest last, and bytes served in the last one.
     watts: Vec<f64>,
@@ -56,6 +58,7 @@ impl Fluid {
             binds: true,
             rest: None,
             rest_served: 0.0,
+            busy: None,
             given,
             watts: Vec::new(),
             served: 0.0,
@@ -128,6 +131,8 @@ impl Plant for Fluid {
         let users = (self.served * PERIOD.seconds() / self.size) as u64;
         signals.io.completed = Some(users + requests.unwrap_or_default());
         signals.io.arrived = signals.io.completed;
+        signals.groups[0].active = Some(setting.active);
+        signals.groups[0].utilisation = self.busy.map(|busy| (busy / cores).min(1.0));
         signals.io.mean_latency = Some(Nanos::from_micros(100));
     }
 
@@ -457,6 +462,22 @@ fn best_effort_has_what_the_others_leave() {
         assert!(rests[1] < 0.6 * rests[0] && rests[3] < 0.9 * rests[2], "{rests:?}");
         assert!(rests[0] > 1e9 && (rests[2] / rests[0] - 1.0).abs() < 0.2, "{rests:?}");
     }
+}
+
+/// Three tasks that only compute keep their cores, at whatever clock fits.
+#[test]
+fn cores_that_other_work_keeps_busy_are_not_parked() {
+    let mut plant = Fluid::new(Nanos::from_millis(500), 1.0, 4096.0);
+    plant.demand = 1e7;
+    let cores = |plant: &mut Fluid, busy: Option<f64>| {
+        plant.busy = busy;
+        let mut cycle = plant.cycle(300.0, false);
+        let watts = run(&mut cycle, plant, 60);
+        assert!(watts[60..].iter().all(|watts| *watts <= 300.0), "{watts:?}");
+        plant.given.group(0).active
+    };
+    let (alone, beside) = (cores(&mut plant, None), cores(&mut plant, Some(3.0)));
+    assert!(alone <= 3 && beside > 3, "{alone} {beside}");
 }
 
 /// The model counts fans at their most.
