@@ -46,8 +46,8 @@ fn for_cores(plan: &Plan) -> Result<Box<dyn Policy>> {
     Ok(Box::new(found))
 }
 
-/// The most that is drawn in a whole control period once warm-up is over: what is left of one at the
-/// end may be the running part of a stop and go.
+/// The most that is drawn in a whole control period once warm-up is over: what is left of one at
+/// the end may be the running part of a stop and go.
 struct Peak {
     from: Nanos,
     watts: Watts,

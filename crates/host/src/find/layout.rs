@@ -268,11 +268,8 @@ pub struct Layout {
 impl Stated {
     /// The groups that a budget of the whole server may hold back.
     fn yielding(&self) -> impl Iterator<Item = Yielding> {
-        let of = |groups: &[String], best_effort| {
-            let groups = groups.to_vec().into_iter();
-            groups.map(move |group| Yielding { group, best_effort })
-        };
-        of(&self.throttle, false).chain(of(&self.best_effort, true))
+        let of = |best_effort| move |group: &String| Yielding { group: group.clone(), best_effort };
+        self.throttle.iter().map(of(false)).chain(self.best_effort.iter().map(of(true)))
     }
 }
 

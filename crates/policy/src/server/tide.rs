@@ -6,7 +6,7 @@
 //!    ▲                                           │  ▲
 //!    └── no budget          no meter, or stuck   ▼  │  it moves again
 //!                                               blind
-//!          the meter and the model are 15 % of the budget apart: safe, until they are not
+//!   three readings in a row 15 % of the budget from the model: safe, until three agree with it
 //! ```
 //!
 //! Each turn, every control period:
@@ -114,8 +114,9 @@ pub struct Tide {
     spread: f64,
     /// Measured power of the packages as a share of the model's.
     ratio: f64,
+    /// Requests that somebody waits for.
     load: Load,
-    /// Of these what nobody waits for, where that can be told and limited.
+    /// Those that nobody waits for, where they can be told and limited.
     rest: Option<Load>,
     /// Mean latency of requests, where it is known.
     mean: f64,
