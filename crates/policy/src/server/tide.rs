@@ -462,10 +462,11 @@ impl Tide {
         let serves =
             |point: &Point| value(point).filter(|_| may(point) && latency(point) <= longest);
         if self.rest.is_some() {
+            let mut left = leaves(&points[at]);
             for (other, point) in points.iter().enumerate() {
-                let is_as_good = serves(point).is_some_and(|served| served >= most);
-                if is_as_good && leaves(point) * near > leaves(&points[at]) {
-                    at = other;
+                let own = leaves(point);
+                if own * near > left && serves(point).is_some_and(|served| served >= most) {
+                    (at, left) = (other, own);
                 }
             }
         }
