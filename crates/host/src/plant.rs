@@ -291,6 +291,18 @@ impl Host {
         }
     }
 
+    /// Hears how many bytes a second each of [`Layout::hosts`] moved.
+    pub fn hosts_used(&mut self, used: impl Iterator<Item = f64>) {
+        if let Some(acting) = &mut self.acting {
+            acting.hosts_used(used);
+        }
+    }
+
+    /// How many bytes a second each of them may move; nothing of a machine that is only observed.
+    pub fn hosts_given(&self) -> impl Iterator<Item = Option<f64>> {
+        self.acting.iter().flat_map(|acting| acting.hosts_given())
+    }
+
     /// Whether it acts.
     #[must_use]
     pub fn is_acting(&self) -> bool {

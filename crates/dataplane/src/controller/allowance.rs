@@ -1,7 +1,10 @@
-//! What a host may do in a second: two token buckets, charged as its commands are taken up, by
-//! whichever threads carry its connections.
+//! What a host may do in a second: token buckets, charged as its commands are taken up, by
+//! whichever threads carry its connections. Two are the operator's; a third one is lent to whoever
+//! keeps a budget, who has to ask for it again and again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use ebb_policy::units::Nanos;
 
@@ -72,17 +75,46 @@ pub(super) struct Allowance {
     is_set: AtomicBool,
     commands: Bucket,
     bytes: Bucket,
+    lent: Bucket,
+    /// Until when.
+    until: Mutex<Option<Instant>>,
 }
 
 impl Allowance {
     pub fn set(&self, allowed: Allowed) {
         self.commands.set(allowed.iops);
         self.bytes.set(allowed.bytes_per_second);
-        self.is_set.store(allowed != Allowed::default(), Ordering::Release);
+        self.note();
     }
 
     pub fn get(&self) -> Allowed {
         Allowed { iops: self.commands.get(), bytes_per_second: self.bytes.get() }
+    }
+
+    /// Sets the bytes a second that are lent, and until when.
+    pub fn lend(&self, loan: Option<(u64, Instant)>) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = loan.map(|(_, until)| until);
+        self.lent.set(loan.map(|(bytes_per_second, _)| bytes_per_second));
+        self.note();
+    }
+
+    /// Lends no longer what was lent until `now` at most.
+    pub fn end_loan(&self, now: Instant) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.take_if(|until| *until <= now).is_some() {
+            self.lent.set(None);
+            self.note();
+        }
+    }
+
+    pub fn lent(&self) -> Option<u64> {
+        self.lent.get()
+    }
+
+    fn note(&self) {
+        let is_set = self.get() != Allowed::default() || self.lent().is_some();
+        self.is_set.store(is_set, Ordering::Release);
     }
 
     pub fn is_set(&self) -> bool {
@@ -94,7 +126,8 @@ impl Allowance {
         if !self.is_set() {
             return None;
         }
-        let ready = Nanos(self.commands.ready().max(self.bytes.ready()));
+        let of = [&self.commands, &self.bytes, &self.lent].map(Bucket::ready);
+        let ready = Nanos(of.into_iter().max().unwrap_or(0));
         (ready > now).then_some(ready)
     }
 
@@ -103,12 +136,15 @@ impl Allowance {
         if self.is_set() {
             self.commands.take(1, now);
             self.bytes.take(bytes.into(), now);
+            self.lent.take(bytes.into(), now);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -163,5 +199,24 @@ mod tests {
         assert_eq!(allowance.wait(Nanos::ZERO), Some(Nanos(90_000_000)));
         allowance.set(Allowed::default());
         assert_eq!(allowance.wait(Nanos::ZERO), None);
+    }
+
+    #[test]
+    fn the_lower_of_both_limits_holds_and_a_loan_ends() {
+        let (allowance, start) = (Allowance::default(), Instant::now());
+        let rate = |at: u64| {
+            allowance.charge(1 << 20, Nanos::from_secs(at));
+            let wait = allowance.wait(Nanos::from_secs(at)).unwrap() - Nanos::from_secs(at);
+            (f64::from(1 << 20) / (wait.seconds() + BURST as f64 / 1e9)).round()
+        };
+        allowance.set(Allowed { iops: None, bytes_per_second: Some(1 << 18) });
+        allowance.lend(Some((1 << 17, start + Duration::from_secs(3))));
+        assert_eq!((rate(10), allowance.lent()), (f64::from(1 << 17), Some(1 << 17)));
+        allowance.end_loan(start + Duration::from_secs(2));
+        assert_eq!(rate(100), f64::from(1 << 17));
+        allowance.end_loan(start + Duration::from_secs(3));
+        assert_eq!((rate(1000), allowance.lent()), (f64::from(1 << 18), None));
+        allowance.set(Allowed::default());
+        assert!(!allowance.is_set());
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::allowance::{Allowance, Allowed};
 use super::association::lock;
 use super::config::{ConfigError, Namespace};
 use super::ports::{AnaState, Port};
-use super::{Subsystem, check_nqn};
+use super::{Subsystem, Totals, check_nqn};
 
 impl Subsystem {
     /// Checks a namespace that is to be added beside those there are.
@@ -143,12 +144,41 @@ impl Subsystem {
         Ok(())
     }
 
-    /// The hosts with limits.
+    /// The hosts with limits of the operator's.
     #[must_use]
     pub fn allowed(&self) -> BTreeMap<String, Allowed> {
         let allowances = lock(&self.allowances);
-        let set = allowances.iter().filter(|(_, one)| one.is_set());
+        let set = allowances.iter().filter(|(_, one)| one.get() != Allowed::default());
         set.map(|(host, one)| (host.clone(), one.get())).collect()
+    }
+
+    /// Limits the bytes that a host may move in a second besides what [`Subsystem::allow`] says,
+    /// until then; or no longer.
+    ///
+    /// # Errors
+    /// A name that is none.
+    pub fn lend(&self, host: &str, loan: Option<(u64, Instant)>) -> Result<(), ConfigError> {
+        check_nqn(host)?;
+        self.allowance(host).lend(loan);
+        Ok(())
+    }
+
+    /// Ends what was lent until `now` at most.
+    pub fn end_loans(&self, now: Instant) {
+        lock(&self.allowances).values().for_each(|one| one.end_loan(now));
+    }
+
+    /// The bytes a second that are lent to hosts.
+    #[must_use]
+    pub fn lent(&self) -> BTreeMap<String, u64> {
+        let allowances = lock(&self.allowances);
+        allowances.iter().filter_map(|(host, one)| Some((host.clone(), one.lent()?))).collect()
+    }
+
+    /// What the hosts that have I/O queues did on them.
+    #[must_use]
+    pub fn done(&self) -> BTreeMap<String, Totals> {
+        self.ledger.by_host()
     }
 
     /// What the queues of a host share. Of hosts that are gone, those with limits are kept.

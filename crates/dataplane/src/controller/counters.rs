@@ -1,5 +1,6 @@
 //! What I/O queues did, for the SMART log: counted without contention, summed when asked.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -67,27 +68,52 @@ impl Counters {
     }
 }
 
-/// All queues' counters, of those that ended too.
+/// All queues' counters by host, and what those did that ended.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<(Vec<Arc<Counters>>, Totals)>);
+pub(super) struct Ledger(Mutex<(BTreeMap<String, Host>, Totals)>);
+
+/// A host's queues, and what those of it did that ended before the last one does.
+#[derive(Debug, Default)]
+struct Host {
+    live: Vec<Arc<Counters>>,
+    ended: Totals,
+}
+
+impl Host {
+    fn totals(&self) -> Totals {
+        let mut sum = self.ended;
+        self.live.iter().for_each(|counters| sum += counters.totals());
+        sum
+    }
+}
 
 impl Ledger {
-    pub fn open(&self) -> Arc<Counters> {
+    pub fn open(&self, host: &str) -> Arc<Counters> {
         let counters = Arc::<Counters>::default();
-        lock(&self.0).0.push(counters.clone());
+        lock(&self.0).0.entry(host.to_owned()).or_default().live.push(counters.clone());
         counters
     }
 
-    pub fn close(&self, counters: &Arc<Counters>) {
-        let (live, ended) = &mut *lock(&self.0);
-        live.retain(|other| !Arc::ptr_eq(other, counters));
-        *ended += counters.totals();
+    pub fn close(&self, host: &str, counters: &Arc<Counters>) {
+        let (hosts, ended) = &mut *lock(&self.0);
+        let Some(one) = hosts.get_mut(host) else { return };
+        one.live.retain(|other| !Arc::ptr_eq(other, counters));
+        one.ended += counters.totals();
+        if one.live.is_empty() {
+            *ended += one.ended;
+            hosts.remove(host);
+        }
     }
 
     pub fn totals(&self) -> Totals {
         let ledger = lock(&self.0);
-        let mut sum = ledger.1;
-        ledger.0.iter().for_each(|counters| sum += counters.totals());
+        let (hosts, mut sum) = (&ledger.0, ledger.1);
+        hosts.values().for_each(|host| sum += host.totals());
         sum
+    }
+
+    /// Of the hosts that have queues.
+    pub fn by_host(&self) -> BTreeMap<String, Totals> {
+        lock(&self.0).0.iter().map(|(host, one)| (host.clone(), one.totals())).collect()
     }
 }

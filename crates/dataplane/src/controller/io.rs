@@ -103,7 +103,7 @@ pub struct IoQueue {
 
 impl Drop for IoQueue {
     fn drop(&mut self) {
-        self.subsystem.ledger.close(&self.counters);
+        self.subsystem.ledger.close(&self.association.host.nqn, &self.counters);
     }
 }
 
@@ -115,7 +115,7 @@ impl IoQueue {
         ticket: Ticket,
         claim: Arc<Claim>,
     ) -> Self {
-        let counters = subsystem.ledger.open();
+        let counters = subsystem.ledger.open(&association.host.nqn);
         let disconnected = Cell::new(false);
         Self { subsystem, association, id, ticket, _claim: claim, port: 0, counters, disconnected }
     }

@@ -52,7 +52,8 @@ fn namespaces(reply: Namespaces) -> String {
 fn hosts(reply: Hosts) -> String {
     let row = |host: Host| {
         let none = || "–".to_owned();
-        let rate = host.bytes_per_second.map(|rate| format!("{}/s", text::bytes(rate as f64)));
+        let rate = host.bytes_per_second.into_iter().chain(host.lent_bytes_per_second).min();
+        let rate = rate.map(|rate| format!("{}/s", text::bytes(rate as f64)));
         let iops = host.iops.map(|iops| text::grouped(iops as f64));
         let controllers = host.controllers.to_string();
         let (iops, rate) = (iops.unwrap_or_else(none), rate.unwrap_or_else(none));

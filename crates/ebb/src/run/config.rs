@@ -1,23 +1,25 @@
 //! `/etc/ebb/ebb.toml`: what the operator states.
 
+mod machine;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use ebb_host::{
-    Contest, Group, Holds, Leave, MIN_DUTY, ParkBy, Stated, StatedFan, StatedJob, check_groups,
-};
+use ebb_host::{Contest, Holds, Leave, Stated, StatedJob, check_groups};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::{Settings, keeps_tail};
 use ebb_policy::units::{Bytes, Nanos, Watts};
-use ebb_policy::{Control, CoreRole, PERIOD, QosClass, Steward};
+use ebb_policy::{Control, PERIOD, QosClass, Steward};
 use ebb_twin::Profile;
 use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::de::{DeTable, DeValue};
 
+pub use machine::{Fan, Machine};
+
 use super::schedule::{InEffect, Span};
-use super::share::{ratio, some_tolerance, tolerance};
+use super::share::{some_tolerance, tolerance};
 use crate::exit::usage;
 use crate::metrics::names::Names;
 
@@ -56,6 +58,9 @@ pub struct Config {
     /// Where the metrics of an `ebb serve` on this host are: users' I/O is what it counts.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub serve: Option<SocketAddr>,
+    /// Its control socket; where its service has it otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serve_control: Option<PathBuf>,
     /// Where to serve this run's own metrics.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub metrics: Option<SocketAddr>,
@@ -91,65 +96,6 @@ pub struct Config {
     /// Other settings at certain times of the day.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<Span>,
-}
-
-/// `[machine]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Machine {
-    /// Cores of each group that are never parked.
-    pub min_cores: u16,
-    /// How cores are parked.
-    pub park_by: ParkBy,
-    /// Smallest duty at which all fans turn.
-    #[serde(deserialize_with = "ratio")]
-    pub min_duty: f64,
-    /// Whether frequencies may be raised above the ceilings found.
-    pub raise_limits: bool,
-    /// CPUs that `ebb serve` runs on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reactors: Option<String>,
-    /// Control groups whose CPU time and rates a budget of the whole server may limit.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub throttle: Vec<String>,
-    /// Further ones, for which nobody waits: they are held back before all others.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub best_effort: Vec<String>,
-    /// Core groups.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<CoreGroup>,
-    /// Fans; without them those that are safe to take.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fans: Vec<Fan>,
-}
-
-/// `[[machine.fans]]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fan {
-    /// The chip's driver, such as "nct6798".
-    pub chip: String,
-    /// Its device, where two chips have one driver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-    /// What steers it, such as "pwm2".
-    pub pwm: String,
-    /// What says how fast it turns, such as "fan2".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tachometer: Option<String>,
-    /// What the operator calls it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub label: String,
-}
-
-/// `[[machine.groups]]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CoreGroup {
-    /// What its cores do.
-    pub role: CoreRole,
-    /// Its CPUs, such as "0-15,32-47".
-    pub cpus: String,
 }
 
 /// `[[job]]`.
@@ -224,6 +170,7 @@ impl Default for Config {
             server_budget: None,
             curve: None,
             serve: None,
+            serve_control: None,
             metrics: None,
             metrics_name: Vec::new(),
             control: None,
@@ -242,22 +189,6 @@ impl Default for Config {
     }
 }
 
-impl Default for Machine {
-    fn default() -> Self {
-        Self {
-            min_cores: 1,
-            park_by: ParkBy::default(),
-            min_duty: MIN_DUTY,
-            raise_limits: false,
-            reactors: None,
-            throttle: Vec::new(),
-            best_effort: Vec::new(),
-            groups: Vec::new(),
-            fans: Vec::new(),
-        }
-    }
-}
-
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(from)?;
     let wrong = |_| format!("\"{text}\": write ADDRESS:PORT, such as 127.0.0.1:9091");
@@ -268,11 +199,6 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
 fn of_service(variable: &str, file: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable).filter(|path| !path.is_empty())?;
     Some(Path::new(&folder).join(file))
-}
-
-fn cpus(key: &str, list: &str) -> Result<Vec<u16>> {
-    let cpus = ebb_host::cpus(list).filter(|cpus| !cpus.is_empty());
-    cpus.ok_or_else(|| usage(format!("{key} = \"{list}\": write such as \"0-15\"")))
 }
 
 /// What is wrong with a value, and the key that it stands under.
@@ -361,7 +287,7 @@ impl Config {
             return no("record_keep", format!(" = {keep}: write {LEAST_RECORD} or more"));
         }
         Names::of(self.metrics, &self.metrics_name).map_err(about("metrics_name"))?;
-        self.check_fans().map_err(about("machine.fans"))?;
+        self.machine.check_fans().map_err(about("machine.fans"))?;
         if self.tail.is_some() && !keeps_tail(&self.policy) {
             return no("tail", format!(": {} does not keep it; pacer does", self.policy));
         }
@@ -386,17 +312,21 @@ impl Config {
         let held = self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")));
         held.map_err(about("hold.drive_power"))?;
         self.check_groups()?;
+        if let Err((key, why)) = self.machine.check_hosts(self.serve.is_some()) {
+            return no(key, why);
+        }
         Profile::load(&self.profile).map_err(anyhow::Error::from).map_err(about("profile"))?;
         self.curve().map_err(about("curve"))?;
-        self.reactors().map_err(about("machine.reactors"))?;
+        self.machine.reactors().map_err(about("machine.reactors"))?;
         self.stated().map_err(about("machine.groups")).map(drop)
     }
 
     /// Whether jobs and what may be throttled are groups of their own.
     fn check_groups(&self) -> Result<(), Wrong> {
         let jobs = self.job.iter().map(|job| &*job.cgroup);
-        let Machine { throttle, best_effort, .. } = &self.machine;
-        let all: Vec<_> = jobs.chain(throttle.iter().chain(best_effort).map(|of| &**of)).collect();
+        let throttle = &self.machine.throttle;
+        let groups = throttle.iter().chain(self.machine.best_effort_groups());
+        let all: Vec<_> = jobs.chain(groups.map(|of| &**of)).collect();
         check_groups(&all).map_err(|(at, wrong)| match at.checked_sub(self.job.len()) {
             None => about(&format!("job.{at}.cgroup"))(usage(format!("job: cgroup = {wrong}"))),
             Some(at) => {
@@ -436,29 +366,6 @@ impl Config {
         }
     }
 
-    fn check_fans(&self) -> Result<()> {
-        let is = |name: &str, prefix: &str| {
-            let number = name.strip_prefix(prefix).unwrap_or_default();
-            number.parse::<u8>().is_ok_and(|number| number > 0)
-        };
-        let fans = &self.machine.fans;
-        for (at, fan) in fans.iter().enumerate() {
-            let Fan { chip, device, pwm, tachometer, .. } = fan;
-            let same =
-                |other: &Fan| (&other.chip, &other.device, &other.pwm) == (chip, device, pwm);
-            let told = match tachometer {
-                _ if !is(pwm, "pwm") => format!("pwm = \"{pwm}\": write such as \"pwm2\""),
-                Some(input) if !is(input, "fan") => {
-                    format!("tachometer = \"{input}\": write such as \"fan2\"")
-                }
-                _ if fans[..at].iter().any(same) => format!("{pwm} of {chip} is there twice"),
-                _ => continue,
-            };
-            return Err(usage(format!("machine.fans: {told}")));
-        }
-        Ok(())
-    }
-
     /// What holds at the local time `now`.
     pub fn at(&self, now: Time) -> InEffect {
         let Self { plf, ssd_budget, server_budget, .. } = *self;
@@ -471,14 +378,9 @@ impl Config {
     /// # Errors
     /// CPUs that are no list.
     pub fn stated(&self) -> Result<Stated> {
-        let group = |group: &CoreGroup| {
-            let cpus = cpus("machine.groups: cpus", &group.cpus)?;
-            Ok(Group { role: group.role, cpus })
-        };
         let Machine { min_cores, park_by, min_duty, raise_limits, .. } = self.machine;
-        let groups = self.machine.groups.iter().map(group).collect::<Result<_>>()?;
-        let reactors = self.reactors()?;
-        let (fans, jobs) = (self.fans(), self.jobs());
+        let (groups, reactors) = (self.machine.stated_groups()?, self.machine.reactors()?);
+        let (fans, jobs) = (self.machine.stated_fans(), self.jobs());
         let holds_drive_power = self.hold.drive_power.is_some();
         Ok(Stated {
             groups,
@@ -491,17 +393,12 @@ impl Config {
             fans,
             jobs,
             throttle: self.machine.throttle.clone(),
-            best_effort: self.machine.best_effort.clone(),
+            best_effort: self.machine.best_effort_groups().cloned().collect(),
+            best_effort_hosts: self.machine.best_effort_hosts().cloned().collect(),
             holds_drive_power,
             holds_package_power: self.hold.package_power.is_some(),
             served: self.serve.map(|address| format!("ebb serve at {address}")),
         })
-    }
-
-    /// The CPUs that `ebb serve` runs on.
-    fn reactors(&self) -> Result<Vec<u16>> {
-        let list = self.machine.reactors.as_deref();
-        Ok(list.map(|list| cpus("machine.reactors", list)).transpose()?.unwrap_or_default())
     }
 
     /// Whether the reactors' cores run at the frequency that their scheduler asks for.
@@ -519,18 +416,6 @@ impl Config {
     pub fn ledger(&self) -> Option<PathBuf> {
         let own = || of_service("STATE_DIRECTORY", "ledger.sqlite");
         self.ledger.clone().or_else(own).filter(|path| !path.as_os_str().is_empty())
-    }
-
-    /// The fans as stated.
-    pub fn fans(&self) -> Vec<StatedFan> {
-        let fan = |Fan { chip, device, pwm, tachometer, label }: Fan| StatedFan {
-            chip,
-            device,
-            pwm,
-            tachometer,
-            label,
-        };
-        self.machine.fans.iter().cloned().map(fan).collect()
     }
 
     /// The jobs as stated.

@@ -23,6 +23,7 @@ pub mod signals;
 pub mod status;
 pub mod supervisor;
 mod systemd;
+mod tenants;
 mod told;
 mod work;
 

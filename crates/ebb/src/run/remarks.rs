@@ -161,7 +161,7 @@ pub fn parts(host: &Host, config: &Config) -> String {
         topology.frequencies.len(),
         topology.drives.len(),
         capped.count(),
-        Fans::found(machine, &config.fans()).fans.len(),
+        Fans::found(machine, &config.machine.stated_fans()).fans.len(),
         machine.cpus.sockets,
         machine.socket_sensors().len(),
     )

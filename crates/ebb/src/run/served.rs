@@ -10,10 +10,14 @@ use ebb_dataplane::transport::Distribution;
 use ebb_host::{Host, Layout, Patience, cpu_list};
 use ebb_policy::units::Nanos;
 use ebb_policy::{
-    Applied, InForce, IoSignals, OpSignals, Percentiles, Plant, Signal, Signals, Source,
+    Applied, BestEffortSignals, Control, InForce, IoSignals, OpSignals, Outcome, Percentiles,
+    Plant, Signal, Signals, Source,
 };
 
+use super::config::Config;
+use super::tenants::Tenants;
 use crate::out;
+use crate::rpc;
 use crate::serve::{self, Status};
 
 /// A server on the same host answers in a few milliseconds, on a busy one in tens of them. A cycle
@@ -34,6 +38,8 @@ pub struct Served {
     /// told of that.
     asked: BTreeMap<u16, f64>,
     paced: BTreeMap<u16, f64>,
+    /// Its hosts for which nobody waits.
+    tenants: Option<Tenants>,
 }
 
 /// What was done since the server's start.
@@ -54,14 +60,18 @@ struct Op {
 }
 
 impl Served {
-    /// The server whose metrics are at `address`.
+    /// The server that `config` names, if it does.
     ///
     /// # Errors
     /// Where there is no thread to be had.
-    pub fn new(address: SocketAddr) -> Result<Self> {
+    pub fn of(config: &Config) -> Result<Option<Self>> {
+        let Some(address) = config.serve else { return Ok(None) };
+        let hosts: Vec<_> = config.machine.best_effort_hosts().cloned().collect();
+        let socket = config.serve_control.clone().unwrap_or_else(|| rpc::SERVE.into());
+        let tenants = (!hosts.is_empty()).then(|| Tenants::new(socket, &hosts)).transpose()?;
         let server = Patience::new("ebb served", address, DEADLINE);
         let server = server.context("no thread to ask ebb serve with")?;
-        Ok(Self {
+        Ok(Some(Self {
             address,
             server,
             before: None,
@@ -69,7 +79,8 @@ impl Served {
             contested: Vec::new(),
             asked: BTreeMap::new(),
             paced: BTreeMap::new(),
-        })
+            tenants,
+        }))
     }
 
     /// Says which of the CPUs that the server runs on policies steer, too.
@@ -116,7 +127,7 @@ impl Served {
     }
 
     /// Fills in users' I/O of the period; nothing where the server does not say.
-    fn read(&mut self, signals: &mut Signals, layout: &Layout) {
+    fn read(&mut self, signals: &mut Signals, host: &mut Host) {
         let status = match self.server.ask(|address| serve::ask(*address)) {
             Ok(status) => status.map_err(|error| format!("{error:#}")),
             Err(silence) => Err(format!("ebb serve at {}: {silence}", self.address)),
@@ -130,13 +141,22 @@ impl Served {
             self.trouble = trouble;
         }
         if let Ok(status) = &status {
-            self.say_contested(status, layout);
+            self.say_contested(status, host.layout());
         }
         self.asked = status.as_ref().map(asked).unwrap_or_default();
         let now = status.ok().map(|status| Counts::of(&status));
         let before = std::mem::replace(&mut self.before, now);
         let since = self.before.as_ref().zip(before.as_ref()).and_then(|(now, b)| now.since(b));
         signals.io = since.unwrap_or_default();
+        // What control groups do here for which nobody waits, the server does not see.
+        let add = |to: &mut Option<u64>, more: Option<u64>| {
+            *to = to.map(|count| count + more.unwrap_or_default());
+        };
+        let BestEffortSignals { requests, bytes } = signals.best_effort;
+        add(&mut signals.io.arrived, requests);
+        add(&mut signals.io.completed, requests);
+        add(&mut signals.io.bytes, bytes);
+        self.tenants.iter_mut().for_each(|tenants| tenants.read(signals, host));
         // Nothing of it is the host's any more.
         for of in [Signal::LatencyMean, Signal::ReadLatencyMean, Signal::WriteLatencyMean] {
             signals.sources.set(of, 0, Source::default());
@@ -241,13 +261,17 @@ impl Plant for Watched<'_> {
     fn sense(&mut self, signals: &mut Signals) {
         self.host.sense(signals);
         if let Some(served) = &mut self.served {
-            served.read(signals, self.host.layout());
+            served.read(signals, self.host);
         }
     }
 
     fn apply(&mut self, given: &InForce, applied: &mut Applied) {
         self.host.apply(given, applied);
-        if let Some(served) = &self.served {
+        if let Some(served) = &mut self.served {
+            let limited = served.tenants.as_mut().map(|tenants| tenants.limit(self.host));
+            if let Some(outcome) = limited.filter(|outcome| *outcome != Outcome::Done) {
+                applied.set(Control::BestEffortRate, 0, outcome);
+            }
             self.host.pace_reactors(|cpu| served.asked.get(&cpu).copied());
         }
     }

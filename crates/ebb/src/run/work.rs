@@ -133,7 +133,7 @@ impl<'a> Work<'a> {
         let begun = Arc::new(begun);
         around.stream.tell(Event::Begun(begun.clone()));
         let core = Core::new(&profile);
-        let served = config.serve.map(Served::new).transpose()?;
+        let served = Served::of(&config)?;
         let read = state.is_none().then(pipe).flatten();
         let (saved, summed_up) = (Saved::default(), Nanos::ZERO);
         Ok(Self {
@@ -370,10 +370,11 @@ impl<'a> Work<'a> {
         let effect = Effect::of(&config, &orders);
         self.change(&config, effect)?;
         self.core = Core::new(&Profile::load(&config.profile)?);
-        if config.serve != self.config.serve {
-            self.served = config.serve.map(Served::new).transpose()?;
+        let server = |config: &Config| (config.serve, config.serve_control.clone());
+        let is_other = server(&config) != server(&self.config);
+        if is_other {
+            self.served = Served::of(&config)?;
         }
-        let is_other = config.serve != self.config.serve;
         self.config = config;
         out::note("the configuration is taken");
         if is_other { self.say_latency() } else { Ok(()) }

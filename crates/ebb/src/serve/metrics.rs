@@ -230,7 +230,9 @@ impl Scrape {
         let commands = family("host_commands_limit", "I/O commands a second that a host may do.");
         out.gauges(&commands, rows(|limit| limit.iops))?;
         let data = family("host_data_limit", "Data a second that a host may move.");
-        out.gauges(&data.in_unit(Unit::Bytes), rows(|limit| limit.bytes_per_second))
+        out.gauges(&data.in_unit(Unit::Bytes), rows(|limit| limit.bytes_per_second))?;
+        let lent = family("host_data_lent", "Data a second that a budget allows a host for now.");
+        out.gauges(&lent.in_unit(Unit::Bytes), rows(|limit| limit.lent_bytes_per_second))
     }
 
     fn energy(&self, out: &mut Writer<'_>) -> fmt::Result {

@@ -47,6 +47,7 @@ use modelled::Drives;
 use resources::Audit;
 use status::Observer;
 
+pub use control::replies::{Host, Hosts};
 pub use options::{Options, ServeArgs, address};
 pub use status::{Core, Status};
 

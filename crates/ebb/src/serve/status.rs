@@ -1,11 +1,12 @@
 //! What a running server does: looked at from its own thread, as the metrics and as JSON.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ebb_dataplane::controller::Allowed;
 use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
 use ebb_dataplane::transport::{Counters, Distribution, Kind, Work};
 use ebb_dataplane::{controller, device};
@@ -127,6 +128,9 @@ pub struct Limit {
     pub host: String,
     pub iops: Option<u64>,
     pub bytes_per_second: Option<u64>,
+    /// Data a second that somebody who keeps a budget allows it for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lent_bytes_per_second: Option<u64>,
 }
 
 /// How an array is.
@@ -406,13 +410,15 @@ impl Observer {
     }
 
     fn limits(&self) -> Vec<Limit> {
-        let limits = self.facts.subsystem.upgrade().map(|subsystem| subsystem.allowed());
-        let limit = |(host, controller::Allowed { iops, bytes_per_second })| Limit {
-            host,
-            iops,
-            bytes_per_second,
+        let Some(subsystem) = self.facts.subsystem.upgrade() else { return Vec::new() };
+        let (set, lent) = (subsystem.allowed(), subsystem.lent());
+        let hosts: BTreeSet<_> = set.keys().chain(lent.keys()).collect();
+        let limit = |host: &String| {
+            let Allowed { iops, bytes_per_second } = set.get(host).copied().unwrap_or_default();
+            let lent_bytes_per_second = lent.get(host).copied();
+            Limit { host: host.clone(), iops, bytes_per_second, lent_bytes_per_second }
         };
-        limits.into_iter().flatten().map(limit).collect()
+        hosts.into_iter().map(limit).collect()
     }
 
     fn connections(&self) -> Connections {

@@ -51,7 +51,9 @@ pub fn text(status: &Status) -> String {
     for limit in &status.limits {
         let commands = limit.iops.map(|most| format!("{most} I/O commands"));
         let data = limit.bytes_per_second.map(|most| text::bytes(most as f64));
-        let most: Vec<String> = commands.into_iter().chain(data).collect();
+        let lent = limit.lent_bytes_per_second;
+        let lent = lent.map(|most| format!("{} (by a budget)", text::bytes(most as f64)));
+        let most: Vec<String> = commands.into_iter().chain(data).chain(lent).collect();
         let _ = writeln!(out, "{} may do {} a second", limit.host, most.join(" and "));
     }
     out.push('\n');

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use anyhow::Context;
 use ebb_dataplane::controller::{Failure, Namespace, Subsystem};
@@ -99,6 +100,8 @@ pub fn start(facts: Arc<Facts>, observer: Option<Arc<Observer>>) -> anyhow::Resu
             drop(namespaces);
             door.look().into_iter().for_each(|text| log::tell(Level::Warning, text));
             std::thread::sleep(PERIOD);
+            let subsystem = facts.subsystem.upgrade();
+            subsystem.iter().for_each(|subsystem| subsystem.end_loans(Instant::now()));
             observer.iter().for_each(|observer| observer.sample());
         }
     };

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{CPU, Copy, ends, str};
 use crate::common::{ebb, fails, json, path, prints, valid};
+use crate::serve::Serve;
 
 const METER: &str = "sys/class/hwmon/hwmon5";
 
@@ -132,6 +133,74 @@ fn clocks_follow_a_budget_and_are_given_back() {
     assert_eq!(found(copy.all()), before);
 }
 
+/// A host of `ebb serve` for which nobody waits has what the budget leaves, others have all; what
+/// limits it is gone soon after the one who limits.
+#[test]
+fn a_host_that_nobody_waits_for_is_limited_for_as_long_as_the_run_lasts() {
+    const BACKUP: &str = "nqn.2026-01.org.example:backup";
+    let (copy, over) = (metered(), AtomicBool::new(false));
+    let (config, folder) = (config(&copy), copy.folder.path());
+    let (socket, control) = (path(folder, "serve.sock"), path(folder, "run.sock"));
+    let serve = Serve::start(&["--control", &socket, "--scheduler", "interrupt"]);
+    let mut text = fs::read_to_string(&config).unwrap();
+    text += &format!(
+        "\nserve = \"{}\"\nserve_control = {socket:?}\n[machine]\nbest_effort = [\"{BACKUP}\"]\n",
+        serve.metrics
+    );
+    fs::write(&config, text).unwrap();
+    // As the server shows it, until `is`.
+    let waits = |what: &str, is: &dyn Fn(&serde_json::Value) -> bool| {
+        for _ in 0..6000 {
+            let status = serve.status();
+            valid("serve-status-1", &status);
+            if is(&status["limits"]) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        panic!("not in time: {what}: {}", serve.status()["limits"]);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| shows(&copy, &over));
+        for host in [BACKUP, "nqn.2026-01.org.example:user"] {
+            let load =
+                ["load", "--connect", &serve.address, "--host-nqn", host, "--wait", "--json"];
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    json(&[&load[..], &["--rate", "500", "--duration", "300 ms"]].concat());
+                }
+            });
+        }
+        let _over = Over(&over);
+        let budget = format!("{} W", draws(&copy, 0.7));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .args(copy.args(&["run", "--policy", "tide", "--server-budget", &budget, "--apply"]))
+            .args(["--control", &control, "--config", &config])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        waits("it is limited, and nobody else", &|limits| {
+            let of = |limit: &serde_json::Value| {
+                limit["host"] == BACKUP && limit["lent_bytes_per_second"].as_u64() >= Some(65536)
+            };
+            limits.as_array().is_some_and(|all| all.len() == 1 && of(&all[0]))
+        });
+        let status = json(&["ctl", "--json", "--socket", &control, "status"]);
+        valid("run-status-1", &status);
+        let hosts = json(&["ctl", "--json", "--socket", &socket, "host", "list"]);
+        valid("ctl-1", &hosts);
+        let done = hosts["hosts"].as_array().unwrap().iter().find(|host| host["nqn"] == BACKUP);
+        assert!(done.unwrap()["controllers"].is_u64(), "{hosts}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        waits("nobody is limited any more", &|limits| *limits == serde_json::json!([]));
+    });
+    let restored = ebb(&str(&copy.args(&["restore"])));
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+}
+
 /// The copy has frequencies and no control groups, so no core can be parked.
 #[test]
 fn a_constant_that_nothing_can_be_held_at_is_refused() {
@@ -171,6 +240,16 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
     refused(&["--policy", "tide", "--server-budget", "20 W"], "server_budget");
     refused(&["--policy", "pass", "--server-budget", "300 W"], "machine.throttle");
     refused(&["--policy", "eadc", "--server-budget", "300 W"], "eadc+tide");
+    for (machine, told) in [
+        ("best_effort = ['nqn.2026-01.org.example:backup']", "say with serve where"),
+        ("throttle = ['nqn.2026-01.org.example:backup']", "machine.best_effort alone"),
+        ("best_effort = ['nqn.x']", "qualified name"),
+    ] {
+        let file = path(copy.folder.path(), "other.toml");
+        fs::write(&file, format!("[machine]\n{machine}\n")).unwrap();
+        let (code, error) = fails(&["config", "check", &file]);
+        assert!(code == 2 && error.contains(told) && error.contains("line 2"), "{error}");
+    }
     fs::remove_dir_all(copy.folder.path().join("root").join(METER)).unwrap();
     refused(&["--policy", "tide", "--server-budget", "300 W"], "tide can do nothing here");
 }

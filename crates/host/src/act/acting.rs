@@ -307,6 +307,16 @@ impl Acting {
         self.jobs.sensed(jobs, &mut self.steering);
     }
 
+    /// Hears what hosts of an `ebb serve` use for which nobody waits.
+    pub fn hosts_used(&mut self, used: impl Iterator<Item = f64>) {
+        self.throttle.hosts_used(used);
+    }
+
+    /// How many bytes a second each of them may move.
+    pub fn hosts_given(&self) -> impl Iterator<Item = Option<f64>> {
+        self.throttle.hosts_given()
+    }
+
     /// Hears what the groups that may be throttled use.
     pub fn used(&mut self, machine: &Machine, uses: &[Use], signals: &Signals) {
         self.throttle.used(machine, uses, signals, &mut self.steering);

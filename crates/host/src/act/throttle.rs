@@ -42,6 +42,15 @@ pub struct Throttle {
     /// others have used up a limit of it.
     all: Vec<[f64; 2]>,
     unbound: Vec<u32>,
+    /// Those hosts of an `ebb serve` for which nobody waits.
+    hosts: Vec<Guest>,
+}
+
+/// A host of an `ebb serve`, which limits it itself: bytes a second that it moved and may move.
+#[derive(Debug, Clone, Default)]
+struct Guest {
+    used: f64,
+    given: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -82,7 +91,18 @@ impl Throttle {
             drives: layout.drives.iter().map(|parts| parts.drive.id.clone()).collect(),
             all: vec![[0.0; 2]; count],
             unbound: vec![0; count],
+            hosts: vec![Guest::default(); layout.hosts.len()],
         }
+    }
+
+    /// Hears how many bytes a second each host of an `ebb serve` moved for which nobody waits.
+    pub fn hosts_used(&mut self, used: impl Iterator<Item = f64>) {
+        self.hosts.iter_mut().zip(used).for_each(|(host, used)| host.used = used);
+    }
+
+    /// How many each of them may move from now on.
+    pub fn hosts_given(&self) -> impl Iterator<Item = Option<f64>> {
+        self.hosts.iter().map(|host| host.given)
     }
 
     /// Hears what each group used in the period that ends now, and takes those that have come in
@@ -118,7 +138,7 @@ impl Throttle {
         now: Nanos,
         tell: &mut impl FnMut(Control, usize, Outcome),
     ) {
-        if self.groups.is_empty() {
+        if self.groups.is_empty() && self.hosts.is_empty() {
             return;
         }
         let time = given.cpu_time.at(0).given;
@@ -160,9 +180,14 @@ impl Throttle {
         all
     }
 
-    /// Shares the rate of all work that nobody waits for among its groups and their drives.
+    /// Shares the rate of all work that nobody waits for among its hosts, and its groups and their
+    /// drives.
     fn share_best_effort(&mut self, asked: Option<f64>) -> Outcome {
-        let mut its: Vec<_> = Vec::new();
+        let host = |host: &mut Guest| (host.given.take(), host.used);
+        let before: Vec<_> = self.hosts.iter_mut().map(host).collect();
+        let hosts = self.hosts.iter_mut().zip(before);
+        let mut its: Vec<_> =
+            hosts.map(|(host, (given, used))| ((&mut host.given, used), given)).collect();
         for group in self.groups.iter_mut().filter(|group| group.best_effort) {
             let Group { rates, uses, given, most, .. } = group;
             for (drive, most) in most.iter_mut().enumerate() {

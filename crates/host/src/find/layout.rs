@@ -78,6 +78,8 @@ pub struct Stated {
     pub throttle: Vec<String>,
     /// Further ones, for which nobody waits.
     pub best_effort: Vec<String>,
+    /// Hosts of an `ebb serve` for which nobody waits.
+    pub best_effort_hosts: Vec<String>,
     /// Whether the operator holds the drives' power limit: no policy sets it then.
     pub holds_drive_power: bool,
     /// The same of the packages' power limit.
@@ -100,6 +102,7 @@ impl Default for Stated {
             jobs: Vec::new(),
             throttle: Vec::new(),
             best_effort: Vec::new(),
+            best_effort_hosts: Vec::new(),
             holds_drive_power: false,
             holds_package_power: false,
             served: None,
@@ -261,6 +264,8 @@ pub struct Layout {
     pub jobs: Vec<StatedJob>,
     /// Control groups whose CPU time and rates may be limited.
     pub throttle: Vec<Yielding>,
+    /// Hosts of an `ebb serve` for which nobody waits.
+    pub hosts: Vec<String>,
     /// Whether the packages' power may be limited.
     pub limits_packages: bool,
 }
@@ -302,6 +307,7 @@ impl Layout {
         let budgets = owned.iter().any(|control| control.row().steward == Steward::Server);
         let limits_packages = budgets && !stated.holds_package_power;
         let throttle = if budgets { stated.yielding().collect() } else { Vec::new() };
+        let hosts = if budgets { stated.best_effort_hosts.clone() } else { Vec::new() };
         let of_jobs = jobs.iter().map(|job| (&job.group, "job"));
         let key =
             |of: &Yielding| if of.best_effort { "machine.best_effort" } else { "machine.throttle" };
@@ -321,6 +327,7 @@ impl Layout {
             sockets,
             jobs,
             throttle,
+            hosts,
             limits_packages,
         };
         let topology = layout.topology(machine, stated, owns(Control::PowerState));
@@ -406,7 +413,7 @@ impl Layout {
             fans: vec![fan; self.fans.fans.len()],
             jobs: self.jobs.len() as u16,
             power: None,
-            limitable: limitable(any(false), any(true)),
+            limitable: limitable(any(false), any(true) || !self.hosts.is_empty()),
         }
     }
 }

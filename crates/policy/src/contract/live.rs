@@ -99,7 +99,7 @@ pub const SENSES: &[Sense] = {
         },
         known(
             &[BestEffortRequests, BestEffortBytes],
-            "`io.stat` of the groups of `machine.best_effort`",
+            "`io.stat` of the groups of `machine.best_effort`; `ebb serve` of its hosts",
             CYCLE,
             "as it is",
         ),
@@ -218,6 +218,10 @@ pub const ACTS: &[Act] = {
         act(CpuPeriod, "the same", THROTTLED),
         act(ReadRate, "`io.max` of these groups", THROTTLED),
         act(WriteRate, "the same", THROTTLED),
-        act(BestEffortRate, "`io.max` of the groups of `machine.best_effort`", THROTTLED),
+        act(
+            BestEffortRate,
+            "`io.max` of the groups of `machine.best_effort`; `ebb serve` limits its hosts",
+            THROTTLED,
+        ),
     ]
 };

@@ -186,7 +186,7 @@ fn tell(args: &CharacteriseArgs, report: &Report<'_>, steps: &Steps) -> Result<(
 
 /// The fans that may be steered, as for `ebb run`.
 fn fans(machine: &Machine, config: &Config) -> Result<Vec<Fan>> {
-    let fans = Fans::found(machine, &config.fans());
+    let fans = Fans::found(machine, &config.machine.stated_fans());
     let remarks = fans.remarks(machine);
     let ours: Vec<_> = fans.fans.into_iter().filter(|fan| fan.left.is_none()).collect();
     if !ours.is_empty() {

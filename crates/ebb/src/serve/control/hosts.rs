@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use ebb_dataplane::controller::{Allowed, Subsystem, check_nqn};
@@ -11,6 +12,9 @@ use serde_json::{Value, to_value};
 use super::super::options::Options;
 use super::{Control, Running, done, replies, texts};
 use crate::exit::usage;
+
+/// Limits are lent for no longer, in seconds.
+const LONGEST_LOAN: f64 = 60.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +31,14 @@ pub struct Add {
 #[serde(deny_unknown_fields)]
 pub struct Named {
     nqn: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loan {
+    /// Bytes a second of each host; null ends what was lent.
+    hosts: BTreeMap<String, Option<u64>>,
+    seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -94,7 +106,8 @@ impl Control {
             let keys = options.dhchap_key.iter().chain(&options.tls_key);
             let keys = keys.filter_map(|text| text.split_once('='));
             let connected = running.subsystem().connected();
-            let limited = running.limits.keys().map(String::as_str);
+            let (lent, done) = (running.subsystem().lent(), running.subsystem().done());
+            let limited = running.limits.keys().chain(lent.keys()).map(String::as_str);
             let all = names.chain(keys.map(|(name, _)| name)).chain(limited);
             let all = all.chain(connected.keys().map(String::as_str));
             let mut hosts = BTreeMap::new();
@@ -106,6 +119,9 @@ impl Control {
                     controllers: connected.get(nqn).copied().unwrap_or(0),
                     iops: limit.iops,
                     bytes_per_second: limit.bytes_per_second,
+                    lent_bytes_per_second: lent.get(nqn).copied(),
+                    commands: done.get(nqn).map(|done| done.reads + done.writes),
+                    bytes: done.get(nqn).map(|done| done.bytes_read + done.bytes_written),
                 });
             }
             let any = options.allow_host.is_empty() && !has_keys(options);
@@ -199,6 +215,28 @@ impl Control {
                 Some(_) => format!("host {nqn} has no limit any more"),
                 None => format!("host {nqn} had no limit"),
             }))
+        })
+    }
+
+    /// Limits hosts for a while besides what the operator says: whoever keeps a budget asks for it
+    /// again and again, and nothing has to be taken back when he is gone.
+    pub(super) fn lend_limits(&self, Loan { hosts, seconds }: Loan) -> Result<Value> {
+        if !(0.0..=LONGEST_LOAN).contains(&seconds) {
+            return Err(usage(format!("seconds must be 0 to {LONGEST_LOAN}")));
+        }
+        for (nqn, rate) in &hosts {
+            checked(nqn)?;
+            let allowed = Allowed { iops: None, bytes_per_second: *rate };
+            rate.map_or(Ok(()), |_| texts::check(allowed))?;
+        }
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        self.with(|running| {
+            for (nqn, rate) in &hosts {
+                let lent = running.subsystem().lend(nqn, rate.map(|rate| (rate, until)));
+                lent.map_err(|error| usage(error.to_string()))?;
+            }
+            let done = format!("{} hosts", hosts.len());
+            Ok(to_value(replies::Done { done })?)
         })
     }
 }

@@ -45,6 +45,14 @@ pub struct Host {
     pub iops: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
+    /// Data a second that somebody who keeps a budget allows it for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lent_bytes_per_second: Option<u64>,
+    /// Reads and writes on its queues since the first of them, and their data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

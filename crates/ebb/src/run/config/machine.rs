@@ -1,0 +1,183 @@
+//! `[machine]`: what the operator knows of the machine.
+
+use anyhow::Result;
+use ebb_dataplane::controller::check_nqn;
+use ebb_host::{Group, MIN_DUTY, ParkBy, StatedFan};
+use ebb_policy::CoreRole;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::usage;
+use crate::run::share::ratio;
+
+/// `[machine]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Machine {
+    /// Cores of each group that are never parked.
+    pub min_cores: u16,
+    /// How cores are parked.
+    pub park_by: ParkBy,
+    /// Smallest duty at which all fans turn.
+    #[serde(deserialize_with = "ratio")]
+    pub min_duty: f64,
+    /// Whether frequencies may be raised above the ceilings found.
+    pub raise_limits: bool,
+    /// CPUs that `ebb serve` runs on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reactors: Option<String>,
+    /// Control groups whose CPU time and rates a budget of the whole server may limit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub throttle: Vec<String>,
+    /// Further ones, for which nobody waits: they are held back before all others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub best_effort: Vec<String>,
+    /// Core groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<CoreGroup>,
+    /// Fans; without them those that are safe to take.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fans: Vec<Fan>,
+}
+
+/// `[[machine.fans]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fan {
+    /// The chip's driver, such as "nct6798".
+    pub chip: String,
+    /// Its device, where two chips have one driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// What steers it, such as "pwm2".
+    pub pwm: String,
+    /// What says how fast it turns, such as "fan2".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tachometer: Option<String>,
+    /// What the operator calls it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+}
+
+/// `[[machine.groups]]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreGroup {
+    /// What its cores do.
+    pub role: CoreRole,
+    /// Its CPUs, such as "0-15,32-47".
+    pub cpus: String,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            min_cores: 1,
+            park_by: ParkBy::default(),
+            min_duty: MIN_DUTY,
+            raise_limits: false,
+            reactors: None,
+            throttle: Vec::new(),
+            best_effort: Vec::new(),
+            groups: Vec::new(),
+            fans: Vec::new(),
+        }
+    }
+}
+
+/// What hosts of `ebb serve` are called begins with this; control groups do not.
+const HOST: &str = "nqn.";
+
+impl Machine {
+    /// The control groups for which nobody waits.
+    pub fn best_effort_groups(&self) -> impl Iterator<Item = &String> {
+        self.best_effort.iter().filter(|name| !name.starts_with(HOST))
+    }
+
+    /// The hosts of `ebb serve` for which nobody waits.
+    pub fn best_effort_hosts(&self) -> impl Iterator<Item = &String> {
+        self.best_effort.iter().filter(|name| name.starts_with(HOST))
+    }
+
+    /// Whether hosts are named so that they can be held back.
+    ///
+    /// # Errors
+    /// The key of what is wrong, and what would be right.
+    pub fn check_hosts(&self, has_server: bool) -> Result<(), (&'static str, String)> {
+        let mut hosts: Vec<_> = self.best_effort_hosts().collect();
+        hosts.sort_unstable();
+        let told = |host: &String, why: &str| format!(": \"{host}\" {why}");
+        if let Some(host) = self.throttle.iter().find(|name| name.starts_with(HOST)) {
+            let why = "is a host of ebb serve: such can be in machine.best_effort alone";
+            return Err(("machine.throttle", told(host, why)));
+        }
+        let wrong = |host: &&&String| check_nqn(host).is_err();
+        let why = match (hosts.iter().find(wrong), hosts.windows(2).find(|two| two[0] == two[1])) {
+            (Some(host), _) => told(host, "is no NVMe qualified name (NQN)"),
+            (_, Some(two)) => told(two[0], "is there twice"),
+            _ if has_server || hosts.is_empty() => return Ok(()),
+            _ => told(hosts[0], "is a host of ebb serve: say with serve where its metrics are"),
+        };
+        Err(("machine.best_effort", why))
+    }
+
+    /// The CPUs that `ebb serve` runs on.
+    ///
+    /// # Errors
+    /// A text that is no list.
+    pub fn reactors(&self) -> Result<Vec<u16>> {
+        let list = self.reactors.as_deref();
+        Ok(list.map(|list| cpus("machine.reactors", list)).transpose()?.unwrap_or_default())
+    }
+
+    /// The CPUs of each group.
+    ///
+    /// # Errors
+    /// A text that is no list.
+    pub fn stated_groups(&self) -> Result<Vec<Group>> {
+        let group = |group: &CoreGroup| {
+            let cpus = cpus("machine.groups: cpus", &group.cpus)?;
+            Ok(Group { role: group.role, cpus })
+        };
+        self.groups.iter().map(group).collect()
+    }
+
+    /// The fans as stated.
+    pub fn stated_fans(&self) -> Vec<StatedFan> {
+        let fan = |Fan { chip, device, pwm, tachometer, label }: Fan| StatedFan {
+            chip,
+            device,
+            pwm,
+            tachometer,
+            label,
+        };
+        self.fans.iter().cloned().map(fan).collect()
+    }
+
+    pub fn check_fans(&self) -> Result<()> {
+        let is = |name: &str, prefix: &str| {
+            let number = name.strip_prefix(prefix).unwrap_or_default();
+            number.parse::<u8>().is_ok_and(|number| number > 0)
+        };
+        let fans = &self.fans;
+        for (at, fan) in fans.iter().enumerate() {
+            let Fan { chip, device, pwm, tachometer, .. } = fan;
+            let same =
+                |other: &Fan| (&other.chip, &other.device, &other.pwm) == (chip, device, pwm);
+            let told = match tachometer {
+                _ if !is(pwm, "pwm") => format!("pwm = \"{pwm}\": write such as \"pwm2\""),
+                Some(input) if !is(input, "fan") => {
+                    format!("tachometer = \"{input}\": write such as \"fan2\"")
+                }
+                _ if fans[..at].iter().any(same) => format!("{pwm} of {chip} is there twice"),
+                _ => continue,
+            };
+            return Err(usage(format!("machine.fans: {told}")));
+        }
+        Ok(())
+    }
+}
+
+fn cpus(key: &str, list: &str) -> Result<Vec<u16>> {
+    let cpus = ebb_host::cpus(list).filter(|cpus| !cpus.is_empty());
+    cpus.ok_or_else(|| usage(format!("{key} = \"{list}\": write such as \"0-15\"")))
+}
