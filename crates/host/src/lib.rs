@@ -56,4 +56,5 @@ pub use nvme::{Admin, Controllers, Health, Identity};
 pub use patience::{Patience, Silence};
 pub use plant::{Followed, Host, Recalled};
 pub use probe::{Fit, Found, Report};
+pub use sense::feeds::{Allowed, Feeds, StatedFeed};
 pub use sys::{Absent, Sys, cpu_list, cpus};

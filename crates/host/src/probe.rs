@@ -227,8 +227,6 @@ const NO_FANS: &str = "no chip with pwm files; the management controller runs th
 const NO_PERCENTILES: &str = "the kernel counts no single requests; an `ebb serve` on this host \
                               counts its own: set `serve` in the configuration of ebb run";
 
-const NO_BUDGET: &str = "it is stated: `server_budget`";
-
 const NO_CONTROLLER: &str = "no NVMe drive";
 
 const NO_FREQUENCIES: &str =
@@ -276,7 +274,7 @@ fn signal(
             }
             NO_PERCENTILES
         }
-        S::ServerBudget => NO_BUDGET,
+        S::ServerBudget => budget::supplies(machine, list),
         S::BestEffortRequests | S::BestEffortBytes => budget::NO_BEST_EFFORT,
         S::BackgroundPending => "nothing on this host reports pending background work",
         S::Power | S::CpuPower | S::FanPower => power(machine, signal, list),

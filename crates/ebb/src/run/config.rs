@@ -16,7 +16,7 @@ use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::de::{DeTable, DeValue};
 
-pub use machine::{Fan, Machine};
+pub use machine::{Fan, Feed, Machine};
 
 use super::schedule::{InEffect, Span};
 use super::share::{some_tolerance, tolerance};
@@ -288,6 +288,7 @@ impl Config {
         }
         Names::of(self.metrics, &self.metrics_name).map_err(about("metrics_name"))?;
         self.machine.check_fans().map_err(about("machine.fans"))?;
+        self.machine.check_feeds().map_err(about("machine.feeds"))?;
         if self.tail.is_some() && !keeps_tail(&self.policy) {
             return no("tail", format!(": {} does not keep it; pacer does", self.policy));
         }
@@ -353,15 +354,15 @@ impl Config {
                        limit, or use tide, which does without";
             return Some(("policy", format!(" = \"{policy}\" {why}")));
         }
-        match (is_capping, self.server_budgets().next()) {
-            (true, None) => {
+        let is_budgeted = self.server_budgets().next().is_some();
+        let keeps = |key| Some((key, format!(": {policy} does not keep it; {policy}+tide does")));
+        match (is_capping, is_budgeted, self.machine.feeds.is_empty()) {
+            (true, false, true) => {
                 let why = "limits nothing without server_budget, such as \"300 W\"";
                 Some(("policy", format!(" = \"{policy}\" {why}")))
             }
-            (false, Some(_)) => {
-                let why = format!(": {policy} does not keep it; {policy}+tide does");
-                Some(("server_budget", why))
-            }
+            (false, true, _) => keeps("server_budget"),
+            (false, false, false) => keeps("machine.feeds"),
             _ => None,
         }
     }
@@ -480,6 +481,7 @@ mod tests {
         assert!(all.machine.reactors.is_some() && !all.machine.throttle.is_empty());
         assert!(!all.machine.best_effort.is_empty());
         assert!(!all.machine.fans.is_empty() && !all.job.is_empty());
+        assert!(!all.machine.feeds.is_empty());
         assert!(all.hold.energy_preference.is_some());
     }
 }

@@ -121,6 +121,8 @@ pub struct Settings {
     pub ssd_budget: Option<Watts>,
     /// Most that the whole server may draw.
     pub server_budget: Option<Watts>,
+    /// Feeds of the server's supplies that have no input.
+    pub lost_feeds: Vec<String>,
     /// What `ebb ctl` has ordered of that.
     pub orders: Vec<Ordered>,
 }

@@ -32,6 +32,9 @@ pub struct Status {
     pub ssd_budget_w: Option<f64>,
     #[serde(default)]
     pub server_budget_w: Option<f64>,
+    /// Feeds without input: the budget is what the others allow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_feeds: Vec<String>,
     /// By how much the mean latency would have risen so far; nothing while it acts.
     pub would_lose: Option<f64>,
     /// Where users' latency comes from; "block" promises no tolerance. Empty before a run begins.
@@ -144,6 +147,7 @@ impl Status {
             plf: 0.0,
             ssd_budget_w: None,
             server_budget_w: None,
+            lost_feeds: Vec::new(),
             would_lose: None,
             latency: view.latency.to_owned(),
             orders: Vec::new(),
@@ -175,6 +179,7 @@ impl Status {
         self.would_lose = tick.loss;
         self.ssd_budget_w = tick.settings.ssd_budget.map(|budget| budget.0);
         self.server_budget_w = tick.settings.server_budget.map(|budget| budget.0);
+        self.lost_feeds.clone_from(&tick.settings.lost_feeds);
         self.orders.clone_from(&tick.settings.orders);
         self.late_s = tick.late.seconds();
         for control in Control::ALL {
@@ -265,6 +270,10 @@ pub fn text(status: &Status) -> String {
         ago(*uptime_s),
         status.cycles
     );
+    if !status.lost_feeds.is_empty() {
+        let lost = status.lost_feeds.join(", ");
+        let _ = writeln!(out, "no input: feed {}", text::printable(&lost));
+    }
     for Ordered { what, ends_s } in &status.orders {
         let end = ends_s.map(|ends| format!(", for {} more", ago(ends - uptime_s)));
         let _ = writeln!(out, "by ebb ctl: {what}{}", end.unwrap_or_default());

@@ -1,5 +1,7 @@
 //! The loop of `ebb run`: one cycle each period, until told to end.
 
+mod feeds;
+
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -8,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use ebb_host::{Host, Impossible, Machine, State, Verified, compare};
+use ebb_host::{Allowed, Feeds, Host, Impossible, Machine, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Control, Cycle, Limits};
@@ -70,6 +72,9 @@ pub struct Work<'a> {
     served: Option<Served>,
     cycle: Cycle,
     effect: Effect,
+    feeds: Feeds,
+    /// What they allow now.
+    allowed: Option<Allowed>,
     around: Around<'a>,
     /// From the start of the run to that of these parts.
     before: Nanos,
@@ -108,13 +113,17 @@ impl<'a> Work<'a> {
         let profile = Profile::load(&config.profile)?;
         let mut host = known(args.machine()?, &config, &owned, &profile)?;
         let effect = Effect::of(&config, around.desk.orders());
-        let held = effect.held;
-        for budget in config.server_budgets().chain(held.server_budget) {
+        for budget in config.server_budgets().chain(effect.held.server_budget) {
             check_budget(&host, budget)?;
         }
-        let ((policy, caps), made) = make(&config, &effect, &host, 0)?;
+        let mut feeds = Feeds::new(config.machine.stated_feeds());
+        let allowed = feeds.read(&host.machine().sys);
+        let now = effect.clone().within(allowed.as_ref());
+        let held = now.held;
+        let ((policy, caps), made) = make(&config, &now, &host, 0)?;
         let acts = state.is_some() && !around.desk.orders().is_paused();
         let mut remarks = Remarks::of(&host, &config, held, &made.settings, acts)?;
+        feeds::too_small(&config, &host).into_iter().for_each(|text| remarks.say(text));
         let InEffect { ssd_budget, server_budget, .. } = held;
         let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
         let cycle = Cycle::new(host.topology(), policy, limits).capped(caps)?;
@@ -141,8 +150,10 @@ impl<'a> Work<'a> {
             host,
             served,
             cycle,
-            settings: effect.in_words(&around),
+            settings: in_words(&now, allowed.as_ref(), &around),
             effect,
+            feeds,
+            allowed,
             around,
             before,
             begun,
@@ -352,7 +363,9 @@ impl<'a> Work<'a> {
             let Config { control, ledger, record, record_keep, .. } = config.clone();
             let places = (control, ledger, record, record_keep);
             // Who keeps a budget of the server knows what it draws from the start on.
-            let budgeted = config.server_budgets().next().map(|_| config.profile.clone());
+            let is_budgeted =
+                config.server_budgets().next().is_some() || !config.machine.feeds.is_empty();
+            let budgeted = is_budgeted.then(|| config.profile.clone());
             (owned, paces, told, config.metrics, places, budgeted)
         };
         if fixed(&config) != fixed(&self.config) {
@@ -383,6 +396,7 @@ impl<'a> Work<'a> {
     /// Goes on by what is in effect now: by the schedule, and by orders that stand. Whether the run
     /// has to begin anew.
     fn follow_settings(&mut self) -> Result<bool> {
+        self.follow_feeds();
         let desk = &mut self.around.desk;
         let was = desk.orders().is_paused();
         let is_over = desk.expire(Instant::now());
@@ -401,14 +415,21 @@ impl<'a> Work<'a> {
     /// Goes by `effect` from the next cycle on.
     fn change(&mut self, config: &Config, effect: Effect) -> Result<()> {
         effect.held.server_budget.map_or(Ok(()), |budget| check_budget(&self.host, budget))?;
-        let ((policy, _), made) = make(config, &effect, &self.host, self.made.nth + 1)?;
-        self.cycle.change(policy, effect.held.ssd_budget)?;
+        let now = effect.clone().within(self.allowed.as_ref());
+        let ((policy, _), made) = make(config, &now, &self.host, self.made.nth + 1)?;
+        self.cycle.change(policy, now.held.ssd_budget)?;
         // Who keeps the budget of the server goes on, and with another budget.
-        self.cycle.set_server_budget(effect.held.server_budget);
+        self.cycle.set_server_budget(now.held.server_budget);
         self.made = Arc::new(made);
-        self.settings = effect.in_words(&self.around);
         self.effect = effect;
+        self.settings = self.in_words();
         Ok(())
+    }
+
+    /// What it goes by, for whoever hears of it.
+    fn in_words(&self) -> Arc<events::Settings> {
+        let now = self.effect.clone().within(self.allowed.as_ref());
+        in_words(&now, self.allowed.as_ref(), &self.around)
     }
 
     /// Does what was asked meanwhile; whether the run has to begin anew for that.
@@ -481,7 +502,7 @@ impl<'a> Work<'a> {
             }
         };
         self.around.desk.take(orders);
-        self.settings = self.effect.in_words(&self.around);
+        self.settings = self.in_words();
         let time = time.map(|time| format!("; for {}", Nanos::from_seconds(time.as_secs_f64())));
         Ok(text + &time.unwrap_or_default())
     }
@@ -500,13 +521,14 @@ impl Effect {
         let held = orders.in_effect(config.at(Zoned::now().time()));
         Self { policy: orders.policy(&config.policy).to_owned(), held }
     }
+}
 
-    /// For whoever hears of it.
-    fn in_words(&self, around: &Around<'_>) -> Arc<events::Settings> {
-        let Self { policy, held: InEffect { plf, ssd_budget, server_budget } } = self.clone();
-        let orders = around.desk.orders().shown(around.begun);
-        Arc::new(events::Settings { policy, plf, ssd_budget, server_budget, orders })
-    }
+/// What is in effect, for whoever hears of it.
+fn in_words(now: &Effect, feeds: Option<&Allowed>, around: &Around<'_>) -> Arc<events::Settings> {
+    let Effect { policy, held: InEffect { plf, ssd_budget, server_budget } } = now.clone();
+    let lost_feeds = feeds.map(|feeds| feeds.lost.clone()).unwrap_or_default();
+    let orders = around.desk.orders().shown(around.begun);
+    Arc::new(events::Settings { policy, plf, ssd_budget, server_budget, lost_feeds, orders })
 }
 
 /// What steers the frequency of each group.

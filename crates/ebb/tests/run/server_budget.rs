@@ -201,6 +201,80 @@ fn a_host_that_nobody_waits_for_is_limited_for_as_long_as_the_run_lasts() {
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
 }
 
+/// Two supplies that share the load, each with a feed of its own; a recording of it decides alike.
+#[test]
+fn while_a_feed_is_lost_the_server_takes_what_the_other_may_give() {
+    let (copy, over) = (metered(), AtomicBool::new(false));
+    let (config, folder) = (config(&copy), copy.folder.path());
+    let [socket, record] = ["run.sock", "record"].map(|name| path(folder, name));
+    let supply = |at: usize, volts: u32, watts: f64| {
+        let chip = format!("sys/class/hwmon/hwmon{}", 8 + at);
+        copy.put(&format!("{chip}/in1_input"), volts * 1000);
+        copy.put(&format!("{chip}/power1_input"), format!("{:.0}", watts * 1e6));
+    };
+    let mut text =
+        fs::read_to_string(&config).unwrap() + "\npolicy = \"tide\"\nperiod = \"100 ms\"\n";
+    let limit = draws(&copy, 0.7).floor();
+    for (at, name) in ["A", "B"].into_iter().enumerate() {
+        let (chip, device) = (format!("sys/class/hwmon/hwmon{}", 8 + at), format!("3-005{at}"));
+        for (file, text) in [("name", "cffps2"), ("in1_label", "vin"), ("power1_label", "pin")] {
+            copy.put(&format!("{chip}/{file}"), text);
+        }
+        supply(at, 230, 100.0);
+        let link = folder.join("root").join(&chip).join("device");
+        std::os::unix::fs::symlink(format!("../../../devices/{device}"), link).unwrap();
+        text += &format!("[[machine.feeds]]\nname = {name:?}\nlimit = \"{limit} W\"\n");
+        text += &format!("supplies = [{device:?}]\n");
+    }
+    fs::write(&config, text).unwrap();
+    let root = path(folder, "root");
+    let probe = prints(&["probe", "--root", &root]);
+    assert!(probe.contains("3-0050 (cffps2)") && probe.contains("230 V, 100 W"), "{probe}");
+    let waits = |what: &str, is: &dyn Fn(&serde_json::Value) -> bool| {
+        for _ in 0..3000 {
+            let status = ebb(&["ctl", "--json", "--socket", &socket, "status"]).stdout;
+            let status: serde_json::Value = serde_json::from_slice(&status).unwrap_or_default();
+            if is(&status) {
+                return valid("run-status-1", &status);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let last = ebb(&["ctl", "--socket", &socket, "status"]).stdout;
+        panic!("not in time: {what}: {}", String::from_utf8_lossy(&last));
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| shows(&copy, &over));
+        let _over = Over(&over);
+        let child = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .args(copy.args(&["run", "--apply", "--record", &record]))
+            .args(["--control", &socket, "--config", &config])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let acts = |status: &serde_json::Value| status["state"] == "acting";
+        waits("both feed it", &|status| acts(status) && status["server_budget_w"] == 2.0 * limit);
+        supply(0, 0, 0.0);
+        supply(1, 230, 200.0);
+        waits("the other one is left", &|status| {
+            let lost = status["lost_feeds"] == serde_json::json!(["A"]);
+            lost && status["server_budget_w"] == limit && draws(&copy, share(&copy)) <= limit
+        });
+        let text = prints(&["ctl", "--socket", &socket, "status"]);
+        assert!(text.contains("no input: feed A"), "{text}");
+        supply(0, 230, 100.0);
+        supply(1, 230, 100.0);
+        waits("it is back", &|status| {
+            status.get("lost_feeds").is_none() && draws(&copy, share(&copy)) > limit
+        });
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let (code, error) = ends(child);
+        assert!(code == Some(0) && error.contains("no input: feed A: the server up to"), "{error}");
+    });
+    let again = json(&["sim", "--recorded", &record, "--json"]);
+    assert_eq!(again["same"], again["cycles"], "{again:#}");
+}
+
 /// The copy has frequencies and no control groups, so no core can be parked.
 #[test]
 fn a_constant_that_nothing_can_be_held_at_is_refused() {
@@ -244,6 +318,7 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
         ("best_effort = ['nqn.2026-01.org.example:backup']", "say with serve where"),
         ("throttle = ['nqn.2026-01.org.example:backup']", "machine.best_effort alone"),
         ("best_effort = ['nqn.x']", "qualified name"),
+        ("[[machine.feeds]]\nname = 'A'\nlimit = '90 W'\nsupplies = []", "pacer+tide does"),
     ] {
         let file = path(copy.folder.path(), "other.toml");
         fs::write(&file, format!("[machine]\n{machine}\n")).unwrap();

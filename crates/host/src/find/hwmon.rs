@@ -54,7 +54,7 @@ impl Chip {
     /// Its files are where its name is: drivers that say no name to the kernel, such as that of
     /// ACPI power meters before 2025, have all of them in the folder of the device, where
     /// libsensors looks for them too.
-    fn at(sys: &Sys, hwmon: &str) -> Option<Self> {
+    pub(crate) fn at(sys: &Sys, hwmon: &str) -> Option<Self> {
         let folders = [hwmon.to_owned(), format!("{hwmon}/device")];
         let named = |folder: String| Some((sys.text(format!("{folder}/name")).ok()?, folder));
         let (name, folder) = folders.into_iter().find_map(named)?;
@@ -186,6 +186,20 @@ impl Chip {
         let reads = |file: &str| sys.number::<i64>(file).is_ok();
         let uses_mean = reads(&mean) || (sys.has(&mean) && !reads(&now));
         if uses_mean { mean } else { now }
+    }
+
+    /// The input of the voltage that a supply takes in, such as `in1` ("vin" and "vin1" in
+    /// `drivers/hwmon/pmbus/pmbus_core.c`, "v_in +12V" and others in drivers of their own).
+    #[must_use]
+    pub(crate) fn volts_in(&self, sys: &Sys) -> Option<String> {
+        let is_it = |input: &String| {
+            let label = sys.text(format!("{}/{input}_label", self.folder)).unwrap_or_default();
+            let label = label.to_ascii_lowercase();
+            ["vin", "v_in", "input"].iter().any(|word| label.contains(word))
+        };
+        let inputs = sys.names(&self.folder).into_iter().filter(|name| name.starts_with("in"));
+        let inputs = inputs.filter_map(|name| name.strip_suffix("_label").map(str::to_owned));
+        inputs.into_iter().find(is_it)
     }
 
     /// The inputs of a processor, the hottest of which is its temperature: those for a whole one

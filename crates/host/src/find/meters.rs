@@ -233,6 +233,11 @@ impl Meters {
     }
 }
 
+/// The file of what a supply takes in.
+pub(crate) fn input_file(sys: &Sys, chip: &Chip) -> Option<String> {
+    first_inputs(sys, std::iter::once(chip), Measures::Input).pop()
+}
+
 /// One input of each chip that measures `what`: of several, such as the feeds of a supply and their
 /// sum, the first is not counted again.
 fn first_inputs<'a>(

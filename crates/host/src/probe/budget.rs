@@ -1,7 +1,9 @@
 //! What a budget of the whole server limits.
 
 use super::List;
+use crate::find::chips::Of;
 use crate::find::machine::Machine;
+use crate::sense::feeds;
 
 /// Why groups are not limited.
 pub(super) const NO_GROUPS: &str =
@@ -10,6 +12,22 @@ pub(super) const NO_GROUPS: &str =
 /// Why best effort is not told apart.
 pub(super) const NO_BEST_EFFORT: &str =
     "for a `server_budget`: name control groups for which nobody waits in machine.best_effort";
+
+/// The supplies of the server, to be named as feeds.
+pub(super) fn supplies(machine: &Machine, list: &mut List) -> &'static str {
+    for chip in machine.chips.iter().filter(|chip| chip.of == Of::Supply) {
+        let Some(device) = &chip.device else { continue };
+        let input = feeds::input(&machine.sys, chip).unwrap_or_default();
+        let number = |number: Option<f64>, unit| number.map(|number| format!("{number:.0} {unit}"));
+        let now = [number(input.volts, "V"), number(input.watts, "W")];
+        let now: Vec<_> = now.into_iter().flatten().collect();
+        let now = if now.is_empty() { "its input is not known".into() } else { now.join(", ") };
+        let told = format!("a supply for machine.feeds: {now}; the budget itself is stated");
+        let of = format!("{device} ({})", chip.name);
+        list.add(Some(of), Some(chip.folder.clone()), None, Some(told));
+    }
+    "it is stated: `server_budget`"
+}
 
 /// The packages whose power can be limited.
 pub(super) fn packages(machine: &Machine, list: &mut List) -> &'static str {

@@ -3,6 +3,7 @@
 pub mod crowd;
 pub mod drive_watch;
 pub mod energy;
+pub mod feeds;
 pub mod gauge;
 pub mod group;
 pub mod jobs;

@@ -184,8 +184,9 @@ impl Run {
         if let Some(cycle) = self.cycle.as_mut().filter(|_| is_other) {
             let (policy, _) = both(made, &self.begun.topology)?;
             cycle.change(policy, made.ssd_budget).map_err(|conflict| conflict.to_string())?;
-            cycle.set_server_budget(made.server_budget);
         }
+        // Policies go on with another one.
+        self.cycle.iter_mut().for_each(|cycle| cycle.set_server_budget(made.server_budget));
         Ok(())
     }
 

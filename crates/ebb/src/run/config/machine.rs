@@ -1,9 +1,12 @@
 //! `[machine]`: what the operator knows of the machine.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use ebb_dataplane::controller::check_nqn;
-use ebb_host::{Group, MIN_DUTY, ParkBy, StatedFan};
+use ebb_host::{Group, MIN_DUTY, ParkBy, StatedFan, StatedFeed};
 use ebb_policy::CoreRole;
+use ebb_policy::units::Watts;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::usage;
@@ -34,6 +37,9 @@ pub struct Machine {
     /// Core groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CoreGroup>,
+    /// Feeds of the server's supplies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub feeds: Vec<Feed>,
     /// Fans; without them those that are safe to take.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fans: Vec<Fan>,
@@ -58,6 +64,18 @@ pub struct Fan {
     pub label: String,
 }
 
+/// `[[machine.feeds]]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Feed {
+    /// What the operator calls it.
+    pub name: String,
+    /// Most that the server may take from it.
+    pub limit: Watts,
+    /// The devices of the supplies that it feeds, such as "3-0058".
+    pub supplies: Vec<String>,
+}
+
 /// `[[machine.groups]]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +97,7 @@ impl Default for Machine {
             throttle: Vec::new(),
             best_effort: Vec::new(),
             groups: Vec::new(),
+            feeds: Vec::new(),
             fans: Vec::new(),
         }
     }
@@ -96,6 +115,36 @@ impl Machine {
     /// The hosts of `ebb serve` for which nobody waits.
     pub fn best_effort_hosts(&self) -> impl Iterator<Item = &String> {
         self.best_effort.iter().filter(|name| name.starts_with(HOST))
+    }
+
+    /// The feeds as stated.
+    pub fn stated_feeds(&self) -> Vec<StatedFeed> {
+        let feed = |Feed { name, limit, supplies }: Feed| StatedFeed { name, limit, supplies };
+        self.feeds.iter().cloned().map(feed).collect()
+    }
+
+    /// Whether each feed has supplies of its own.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn check_feeds(&self) -> Result<()> {
+        let mut names = BTreeSet::new();
+        let mut supplies = BTreeSet::new();
+        for Feed { name, limit, supplies: own } in &self.feeds {
+            let told = if name.is_empty() || !names.insert(name) {
+                "each needs a name of its own"
+            } else if limit.0 <= 0.0 {
+                "its limit must be more than 0 W"
+            } else if own.is_empty() {
+                "name the devices of its supplies, such as \"3-0058\"; ebb probe lists them"
+            } else if !own.iter().all(|one| supplies.insert(one)) {
+                "a supply has one feed"
+            } else {
+                continue;
+            };
+            return Err(usage(format!("machine.feeds: \"{name}\": {told}")));
+        }
+        Ok(())
     }
 
     /// Whether hosts are named so that they can be held back.
