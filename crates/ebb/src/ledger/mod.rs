@@ -1,10 +1,11 @@
 //! The ledger: energy by hour, in SQLite. Whoever runs adds to it, `ebb report` reads it.
 //!
-//! One table: an hour of the wall clock, what it is of, and of which kind. Amounts only grow, so
-//! that a clock that jumps back counts nothing twice.
+//! One table has amounts: an hour of the wall clock, what it is of, and of which kind. Amounts only
+//! grow, so that a clock that jumps back counts nothing twice. Another one has what the trial says.
 
 mod moment;
 mod report;
+mod tried;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,14 +13,15 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
+use serde::Serialize;
 
 pub use report::{ReportArgs, run};
 
 /// Where the service keeps it.
 pub const FILE: &str = "/var/lib/ebb/ledger.sqlite";
 
-/// The number of the table's structure.
-const VERSION: i64 = 1;
+/// The number of the tables' structure.
+const VERSION: i64 = 2;
 
 /// What was saved, where Ebb acted: of a profile's cores.
 pub const SAVED: &str = "saved";
@@ -27,6 +29,34 @@ pub const SAVED: &str = "saved";
 pub const POSSIBLE: &str = "possible";
 /// Time in which the policy had not settled, so that nothing is said of it.
 pub const SETTLING: &str = "settling";
+
+/// Time as found, of a trial: nothing is saved in it.
+pub const AS_FOUND: &str = "as found";
+
+/// What a block as found says beside those before and after it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pair {
+    /// Its end, since 1970.
+    pub unix_s: f64,
+    /// The signal of the power, and the policy.
+    pub of: String,
+    pub policy: String,
+    /// Mean power as found and with Ebb.
+    pub found_w: f64,
+    pub ebb_w: f64,
+    /// Mean latency of users' requests, where it is known.
+    pub found_s: Option<f64>,
+    pub ebb_s: Option<f64>,
+}
+
+impl Pair {
+    /// For people.
+    pub fn text(&self) -> String {
+        let Self { of, policy, found_w, ebb_w, .. } = self;
+        let of = of.replace('_', " ");
+        format!("trial: {of} {found_w:.1} W as found, {ebb_w:.1} W with {policy} around it")
+    }
+}
 
 /// The hour since 1970, what the amount is of (a signal, a profile) and its kind: `measured`,
 /// `modelled` or one of the above.
@@ -73,7 +103,10 @@ impl Ledger {
             "CREATE TABLE IF NOT EXISTS energy (
                hour INTEGER, of TEXT, kind TEXT,
                seconds REAL NOT NULL, least_j REAL NOT NULL, most_j REAL NOT NULL,
-               PRIMARY KEY (hour, of, kind)) WITHOUT ROWID",
+               PRIMARY KEY (hour, of, kind)) WITHOUT ROWID;
+             CREATE TABLE IF NOT EXISTS trial (
+               unix_s REAL NOT NULL, of TEXT NOT NULL, policy TEXT NOT NULL,
+               found_w REAL NOT NULL, ebb_w REAL NOT NULL, found_s REAL, ebb_s REAL)",
         )?;
         let ledger = Self(db);
         ledger.check()?;
@@ -105,7 +138,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Such as of a full disk.
-    pub fn add(&mut self, amounts: &Amounts) -> Result<()> {
+    pub fn add(&mut self, amounts: &Amounts, pairs: &[Pair]) -> Result<()> {
         let transaction = self.0.transaction()?;
         {
             let mut add = transaction.prepare(
@@ -115,8 +148,37 @@ impl Ledger {
             for ((hour, of, kind), Amount { seconds, least_j, most_j }) in amounts {
                 add.execute((hour, of, kind, seconds, least_j, most_j))?;
             }
+            let mut add =
+                transaction.prepare("INSERT INTO trial VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+            for Pair { unix_s, of, policy, found_w, ebb_w, found_s, ebb_s } in pairs {
+                add.execute((unix_s, of, policy, found_w, ebb_w, found_s, ebb_s))?;
+            }
         }
         transaction.commit()
+    }
+
+    /// What the trial says of the time from `first` up to, but without, `end`, in seconds.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    pub fn pairs(&self, first: f64, end: f64) -> Result<Vec<Pair>> {
+        // One of the version before has none.
+        if !self.0.table_exists(None, "trial")? {
+            return Ok(Vec::new());
+        }
+        let mut query = self.0.prepare("SELECT * FROM trial WHERE unix_s >= ?1 AND unix_s < ?2")?;
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(Pair {
+                unix_s: row.get(0)?,
+                of: row.get(1)?,
+                policy: row.get(2)?,
+                found_w: row.get(3)?,
+                ebb_w: row.get(4)?,
+                found_s: row.get(5)?,
+                ebb_s: row.get(6)?,
+            })
+        };
+        query.query_map((first, end), row)?.collect()
     }
 
     /// What there is of the hours from `first` up to, but without, `end`.
@@ -176,14 +238,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ledger");
         let mut ledger = Ledger::open(&file).unwrap();
-        ledger.add(&amounts(7, 1.5)).unwrap();
+        ledger.add(&amounts(7, 1.5), &[]).unwrap();
         let reader = Ledger::read(&file).unwrap();
         assert_eq!(seconds(&reader), [1.5, 1.5]);
         // One that reads on holds up nobody, and sees what it began with.
         reader.0.execute_batch("BEGIN").unwrap();
         assert_eq!(seconds(&reader), [1.5, 1.5]);
-        ledger.add(&amounts(7, 2.0)).unwrap();
-        ledger.add(&amounts(8, 1.0)).unwrap();
+        ledger.add(&amounts(7, 2.0), &[]).unwrap();
+        ledger.add(&amounts(8, 1.0), &[]).unwrap();
         assert_eq!(seconds(&reader), [1.5, 1.5]);
         reader.0.execute_batch("COMMIT").unwrap();
         assert_eq!(seconds(&reader), [3.5, 3.5, 1.0, 1.0]);
@@ -199,7 +261,7 @@ mod tests {
         let log = folder.path().join("ledger-wal");
         let mut ends = Vec::new();
         for hour in 0..4 {
-            ledger.add(&amounts(hour, 1.0)).unwrap();
+            ledger.add(&amounts(hour, 1.0), &[]).unwrap();
             ends.push(fs::metadata(&log).unwrap().len() as usize);
         }
         assert!(ends.is_sorted_by(|one, next| one < next), "{ends:?}");
@@ -211,7 +273,7 @@ mod tests {
             fs::write(&cut_log, log).unwrap();
             let mut ledger = Ledger::open(&cut).unwrap();
             assert_eq!(seconds(&ledger), vec![1.0; 2 * commits], "{} bytes", log.len());
-            ledger.add(&amounts(9, 1.0)).unwrap();
+            ledger.add(&amounts(9, 1.0), &[]).unwrap();
             assert_eq!(seconds(&ledger).len(), 2 * commits + 2);
         };
         for length in (ends[0]..=log.len()).step_by(709) {

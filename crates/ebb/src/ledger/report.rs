@@ -12,7 +12,8 @@ use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use super::moment::moment;
-use super::{Amount, Amounts, FILE, Key, Ledger, POSSIBLE, SAVED, SETTLING};
+use super::tried::{Tried, tried};
+use super::{AS_FOUND, Amount, Amounts, FILE, Key, Ledger, POSSIBLE, Pair, SAVED, SETTLING};
 use crate::exit::usage;
 use crate::out;
 
@@ -86,6 +87,9 @@ struct Report {
     hours: f64,
     text: String,
     energy: Vec<Energy>,
+    /// What the trial says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trial: Vec<Tried>,
     by: By,
     parts: Vec<Part>,
 }
@@ -124,18 +128,27 @@ pub fn run(args: &ReportArgs) -> Result<()> {
         return Err(usage(format!("nothing lies between {} and {}", shown(&since), shown(&until))));
     }
     let hour = |at: &Zoned| at.timestamp().as_second().div_euclid(3600);
-    let read = Ledger::read(&args.ledger)
-        .and_then(|ledger| ledger.amounts(hour(&since), hour(&until) + 1))
+    let second = |hour: i64| hour as f64 * 3600.0;
+    let (first, end) = (hour(&since), hour(&until) + 1);
+    let (amounts, pairs) = Ledger::read(&args.ledger)
+        .and_then(|ledger| {
+            Ok((ledger.amounts(first, end)?, ledger.pairs(second(first), second(end))?))
+        })
         .with_context(|| {
             let file = args.ledger.display();
             format!("{file}: no ledger to read; ebb run --ledger keeps one, and root may read it")
         })?;
-    let report = Report::new(&since, &until, args.by, &read);
+    let report = Report::new(&since, &until, args.by, &amounts, &pairs);
     if args.json { out::json(&report) } else { out::print(report.table()) }
 }
 
 fn shown(at: &Zoned) -> String {
     at.strftime("%a %Y-%m-%d %H:%M").to_string()
+}
+
+/// Whether an amount is more than time.
+fn is_energy(kind: &str) -> bool {
+    ![SETTLING, AS_FOUND].contains(&kind)
 }
 
 /// The amounts of all hours together.
@@ -144,15 +157,15 @@ fn sums(amounts: impl IntoIterator<Item = (Key, Amount)>) -> Vec<Energy> {
     for ((_, of, kind), amount) in amounts {
         *sums.entry((of, kind)).or_default() += amount;
     }
-    let energy = |((of, kind), Amount { seconds, least_j, most_j })| {
+    let energy = |((of, kind), Amount { seconds, least_j, most_j }): ((String, String), _)| {
         let kwh = [least_j, most_j].map(|joules| joules / JOULES_PER_KWH);
-        Energy { of, hours: seconds / 3600.0, kwh: (kind != SETTLING).then_some(kwh), kind }
+        Energy { of, hours: seconds / 3600.0, kwh: is_energy(&kind).then_some(kwh), kind }
     };
     sums.into_iter().map(energy).collect()
 }
 
 impl Report {
-    fn new(since: &Zoned, until: &Zoned, by: By, amounts: &Amounts) -> Self {
+    fn new(since: &Zoned, until: &Zoned, by: By, amounts: &Amounts, pairs: &[Pair]) -> Self {
         let of = |hour: i64| {
             let at = Timestamp::from_second(hour * 3600).unwrap_or_default();
             at.to_zoned(since.time_zone().clone()).strftime(by.form()).to_string()
@@ -162,13 +175,15 @@ impl Report {
         let parts = parts.map(|part| Part { of: of(part[0].0.0), energy: sums(part.to_vec()) });
         let hours = (until.timestamp().as_second() - since.timestamp().as_second()) as f64 / 3600.0;
         let energy = sums(amounts.iter().cloned());
+        let trial = tried(pairs);
         Self {
             schema: 1,
             since: since.timestamp().to_string(),
             until: until.timestamp().to_string(),
             hours,
-            text: sentence(since, until, hours, &energy),
+            text: sentence(since, until, hours, &energy, &trial),
             energy,
+            trial,
             by,
             parts: parts.collect(),
         }
@@ -200,7 +215,13 @@ fn range([least, most]: &[f64; 2]) -> String {
 }
 
 /// What an operator passes on: how much, of what, since when, and how it is known.
-fn sentence(since: &Zoned, until: &Zoned, hours: f64, energy: &[Energy]) -> String {
+fn sentence(
+    since: &Zoned,
+    until: &Zoned,
+    hours: f64,
+    energy: &[Energy],
+    trial: &[Tried],
+) -> String {
     let head = format!("From {} to {}", shown(since), shown(until));
     let mut told = Vec::new();
     for (signal, name) in PARTS {
@@ -212,10 +233,15 @@ fn sentence(since: &Zoned, until: &Zoned, hours: f64, energy: &[Energy]) -> Stri
             break;
         }
     }
-    let mut is_known = false;
+    let at_work = energy.iter().filter(|one| one.kind == SAVED).map(|one| one.hours).sum();
+    told.extend(trial.iter().map(|one| one.text(at_work)));
+    // What was measured needs no model.
+    let is_measured = trial.iter().any(|one| one.saved_w.interval.is_some());
+    let mut is_known = is_measured;
     for (kind, verb) in [(SAVED, "Ebb saved"), (POSSIBLE, "Ebb only observed and would have saved")]
     {
-        for Energy { of, hours: known, kwh, .. } in energy.iter().filter(|one| one.kind == kind) {
+        let its = energy.iter().filter(|one| one.kind == kind);
+        for Energy { of, hours: known, kwh, .. } in its.filter(|_| !is_measured) {
             let kwh = kwh.as_ref().map(range).unwrap_or_default();
             is_known = true;
             told.push(format!(
@@ -259,7 +285,7 @@ mod tests {
             let seconds = 3600.0 * hours;
             (key, Amount { seconds, least_j: KWH * least, most_j: KWH * most })
         };
-        Report::new(&since, &until, by, &rows.iter().map(row).collect())
+        Report::new(&since, &until, by, &rows.iter().map(row).collect(), &[])
     }
 
     #[test]
@@ -316,7 +342,7 @@ mod tests {
             (key, Amount { seconds: 3600.0, least_j: KWH, most_j: KWH })
         });
         let since = at.to_zoned(zone);
-        let report = Report::new(&since, &since, By::Hour, &amounts.collect());
+        let report = Report::new(&since, &since, By::Hour, &amounts.collect(), &[]);
         let hours: Vec<_> = report.parts.iter().map(|part| &*part.of).collect();
         let told = ["2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00", "2026-10-25T03:00+01:00"];
         assert_eq!(hours, told);

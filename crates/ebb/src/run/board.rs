@@ -273,7 +273,7 @@ impl Reader for Board {
                         seen.view.change(decision.at + begun, &entry);
                     }
                 }
-                Event::Changed { .. } | Event::Summary { .. } => {}
+                Event::Changed { .. } | Event::Tried { .. } | Event::Summary { .. } => {}
             }
         });
         if matches!(**event, Event::Begun(_) | Event::Tick(_)) {

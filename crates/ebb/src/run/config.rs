@@ -20,6 +20,7 @@ pub use machine::{Fan, Feed, Machine};
 
 use super::schedule::{InEffect, Span};
 use super::share::{some_tolerance, tolerance};
+use super::trial;
 use crate::exit::usage;
 use crate::metrics::names::Names;
 
@@ -90,6 +91,9 @@ pub struct Config {
     pub hold: Hold,
     /// What to leave behind.
     pub leave: Leaves,
+    /// Blocks in which everything is as found, to measure what is saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<trial::Stated>,
     /// Control groups that are jobs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub job: Vec<Job>,
@@ -183,6 +187,7 @@ impl Default for Config {
             machine: Machine::default(),
             hold: Hold::default(),
             leave: Leaves::default(),
+            trial: None,
             job: Vec::new(),
             schedule: Vec::new(),
         }
@@ -313,6 +318,9 @@ impl Config {
         let held = self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")));
         held.map_err(about("hold.drive_power"))?;
         self.check_groups()?;
+        if let Some(Err((key, why))) = self.trial.map(|trial| trial.check()) {
+            return no(key, why);
+        }
         if let Err((key, why)) = self.machine.check_hosts(self.serve.is_some()) {
             return no(key, why);
         }
@@ -481,7 +489,7 @@ mod tests {
         assert!(all.machine.reactors.is_some() && !all.machine.throttle.is_empty());
         assert!(!all.machine.best_effort.is_empty());
         assert!(!all.machine.fans.is_empty() && !all.job.is_empty());
-        assert!(!all.machine.feeds.is_empty());
+        assert!(!all.machine.feeds.is_empty() && all.trial.is_some());
         assert!(all.hold.energy_preference.is_some());
     }
 }

@@ -14,6 +14,8 @@ use ebb_policy::{Applied, Cycled, InForce, Signals, Topology, registry};
 use ebb_record::recording::{Found, Governed};
 use serde::{Deserialize, Serialize};
 
+use crate::ledger::Pair;
+
 /// So many events wait for a reader at most: half a minute of cycles at the usual period.
 const WAITING: usize = 64;
 
@@ -123,6 +125,8 @@ pub struct Settings {
     pub server_budget: Option<Watts>,
     /// Feeds of the server's supplies that have no input.
     pub lost_feeds: Vec<String>,
+    /// Until when everything is as found, since the start of the run, for the trial.
+    pub as_found_until: Option<Nanos>,
     /// What `ebb ctl` has ordered of that.
     pub orders: Vec<Ordered>,
 }
@@ -191,6 +195,13 @@ pub enum Event {
         at: Nanos,
         /// In words.
         text: String,
+    },
+    /// What a block as found says beside those before and after it.
+    Tried {
+        /// When.
+        at: Nanos,
+        /// What.
+        pair: Pair,
     },
     /// What all of it came to, or how it is done.
     Summary {

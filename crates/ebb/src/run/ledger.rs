@@ -9,7 +9,7 @@ use ebb_policy::units::Nanos;
 use ebb_policy::{Domain, Unit};
 
 use super::events::{Event, Reader, Settings, Tick};
-use crate::ledger::{self, Amount, Amounts, Ledger, POSSIBLE, SAVED, SETTLING};
+use crate::ledger::{self, AS_FOUND, Amount, Amounts, Ledger, POSSIBLE, Pair, SAVED, SETTLING};
 use crate::out;
 
 /// What is told within this time waits in memory: so much a loss of power can cost, and a drive is
@@ -28,6 +28,8 @@ pub struct Keeper {
     /// What waits, and the time that it is of.
     amounts: Amounts,
     waited: Nanos,
+    /// What the trial has said and is not on the disk yet.
+    pairs: Vec<Pair>,
     /// What was lost: amounts, and events that never got here.
     lost: u64,
     unheard: u64,
@@ -85,6 +87,7 @@ impl Keeper {
             ledger: None,
             amounts: Amounts::new(),
             waited: Nanos::ZERO,
+            pairs: Vec::new(),
             lost: 0,
             unheard: 0,
             trouble: None,
@@ -112,8 +115,10 @@ impl Keeper {
         }
         self.parts.follow(tick);
         let Parts { would, profile, settled, .. } = &self.parts;
+        let is_as_found = tick.settings.as_found_until.is_some();
         if let Some(saved) = tick.saved {
             match (settled, would) {
+                _ if is_as_found => add(profile, AS_FOUND, [0.0; 2]),
                 (false, _) => add(profile, SETTLING, [0.0; 2]),
                 (true, true) => add(profile, POSSIBLE, saved.map(|energy| energy.0)),
                 (true, false) => add(profile, SAVED, saved.map(|energy| energy.0)),
@@ -125,17 +130,18 @@ impl Keeper {
     /// Puts on the disk what waits. What cannot be put there waits on, as far as there is room.
     fn commit(&mut self) {
         self.waited = Nanos::ZERO;
-        if self.amounts.is_empty() && self.ledger.is_some() {
+        if self.amounts.is_empty() && self.pairs.is_empty() && self.ledger.is_some() {
             return;
         }
         let done = match self.ledger.as_mut() {
-            Some(ledger) => ledger.add(&self.amounts),
+            Some(ledger) => ledger.add(&self.amounts, &self.pairs),
             None => Ledger::open(&self.file)
-                .and_then(|ledger| self.ledger.insert(ledger).add(&self.amounts)),
+                .and_then(|ledger| self.ledger.insert(ledger).add(&self.amounts, &self.pairs)),
         };
         match done {
             Ok(()) => {
                 self.amounts.clear();
+                self.pairs.clear();
                 if self.trouble.take().is_some() {
                     self.say(&format!("is written again; {} amounts were lost", self.lost));
                 }
@@ -156,9 +162,10 @@ impl Keeper {
                 Err(refused) => self.say(&format!("is broken and stays: {refused}")),
             }
         }
-        if self.amounts.len() > WAITING {
-            self.lost += self.amounts.len() as u64;
+        if self.amounts.len() + self.pairs.len() > WAITING {
+            self.lost += (self.amounts.len() + self.pairs.len()) as u64;
             self.amounts.clear();
+            self.pairs.clear();
         }
         let error = error.to_string();
         if self.trouble.as_ref() != Some(&error) {
@@ -183,6 +190,7 @@ impl Reader for Keeper {
                 self.waited = EVERY.saturating_sub(FIRST);
             }
             Event::Tick(tick) => self.count(tick),
+            Event::Tried { pair, .. } => self.pairs.push(pair.clone()),
             Event::Recalled(_) | Event::Changed { .. } | Event::Summary { .. } => {}
         }
         if self.waited >= EVERY {

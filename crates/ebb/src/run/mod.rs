@@ -25,6 +25,7 @@ pub mod supervisor;
 mod systemd;
 mod tenants;
 mod told;
+mod trial;
 mod work;
 
 use std::io::Write;

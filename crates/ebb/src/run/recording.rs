@@ -110,7 +110,7 @@ impl Reader for Recorder {
                 self.writer.note(before + at, &recalled.text)
             }
             // The next cycle says what it is of.
-            Event::Begun(_) | Event::Summary { .. } => Ok(()),
+            Event::Begun(_) | Event::Tried { .. } | Event::Summary { .. } => Ok(()),
         };
         if self.writer.blocks() > written && self.trouble.take().is_some() {
             self.say(&format!("is written again; {} cycles were lost", self.writer.lost()));

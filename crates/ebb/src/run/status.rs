@@ -32,6 +32,9 @@ pub struct Status {
     pub ssd_budget_w: Option<f64>,
     #[serde(default)]
     pub server_budget_w: Option<f64>,
+    /// Until when everything is as found for the trial, from the start of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_found_until_s: Option<f64>,
     /// Feeds without input: the budget is what the others allow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_feeds: Vec<String>,
@@ -147,6 +150,7 @@ impl Status {
             plf: 0.0,
             ssd_budget_w: None,
             server_budget_w: None,
+            as_found_until_s: None,
             lost_feeds: Vec::new(),
             would_lose: None,
             latency: view.latency.to_owned(),
@@ -179,6 +183,7 @@ impl Status {
         self.would_lose = tick.loss;
         self.ssd_budget_w = tick.settings.ssd_budget.map(|budget| budget.0);
         self.server_budget_w = tick.settings.server_budget.map(|budget| budget.0);
+        self.as_found_until_s = tick.settings.as_found_until.map(|until| until.seconds());
         self.lost_feeds.clone_from(&tick.settings.lost_feeds);
         self.orders.clone_from(&tick.settings.orders);
         self.late_s = tick.late.seconds();
@@ -270,6 +275,9 @@ pub fn text(status: &Status) -> String {
         ago(*uptime_s),
         status.cycles
     );
+    if let Some(until) = status.as_found_until_s {
+        let _ = writeln!(out, "trial: all is as found, for {} more", ago(until - uptime_s));
+    }
     if !status.lost_feeds.is_empty() {
         let lost = status.lost_feeds.join(", ");
         let _ = writeln!(out, "no input: feed {}", text::printable(&lost));

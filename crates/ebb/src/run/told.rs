@@ -94,6 +94,7 @@ impl Reader for Teller {
             Event::Tick(tick) => self.tick(&mut to, tick),
             Event::Recalled(recalled) => self.recalled(&mut to, recalled),
             Event::Summary { at, text } => self.summary(&mut to, *at, text),
+            Event::Tried { at, pair } => self.summary(&mut to, *at, &pair.text()),
             Event::Changed { .. } => Ok(()),
         };
         if !to.is_empty() {

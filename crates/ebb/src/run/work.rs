@@ -1,33 +1,35 @@
 //! The loop of `ebb run`: one cycle each period, until told to end.
 
+mod effect;
 mod feeds;
+mod start;
+mod trial;
 
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use ebb_host::{Allowed, Feeds, Host, Impossible, Machine, State, Verified, compare};
+use ebb_host::{Allowed, Feeds, Host, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Control, Cycle, Limits};
-use ebb_record::recording;
+use ebb_policy::{Cycle, Limits};
 use ebb_twin::Profile;
-use jiff::Zoned;
-use rustix::fs::{FileType, fstat};
 use serde_json::Value;
 
+use self::effect::{Effect, in_words};
+use self::start::{act, begun, known, pipe};
+use self::trial::Trying;
 use super::RunArgs;
 use super::config::Config;
-use super::desk::{self, Asked, Desk, Order, Orders, What};
-use super::estimate::{Core, Governed, Saved, Shadow, governed};
+use super::desk::{self, Asked, Desk, Order, What};
+use super::estimate::{Core, Saved, Shadow, governed};
 use super::events::{self, Begun, Event, Made, Stream, Tick};
 use super::latency::Latency;
 use super::loss::Loss;
-use super::power;
 use super::remarks::{Remarks, parts};
 use super::schedule::InEffect;
 use super::served::{Served, Watched};
@@ -75,6 +77,9 @@ pub struct Work<'a> {
     feeds: Feeds,
     /// What they allow now.
     allowed: Option<Allowed>,
+    trying: Option<Trying>,
+    /// Until when everything is as found, for the trial.
+    as_found: Option<Nanos>,
     around: Around<'a>,
     /// From the start of the run to that of these parts.
     before: Nanos,
@@ -128,14 +133,7 @@ impl<'a> Work<'a> {
         let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
         let cycle = Cycle::new(host.topology(), policy, limits).capped(caps)?;
         if let Some(state) = state.as_ref().filter(|_| acts) {
-            let holds = config.holds().places(host.machine());
-            let holds = holds.map_err(|wrong| usage(format!("hold.{wrong}")))?;
-            let leave = |control| config.leave.of(control);
-            let notices = host.act(&owned, holds, leave, config.contest, state);
-            for notice in notices.context("nothing was changed")? {
-                remarks.say(format!("{}: {}", notice.place, notice.text));
-            }
-            host.contact(state).iter().for_each(|t| out::note(format_args!("first contact: {t}")));
+            act(&mut host, &config, &owned, state, &mut remarks)?;
         }
         let before = Nanos::from_seconds(around.begun.elapsed().as_secs_f64());
         let begun = Begun { at: before, would: !acts, ..begun(&host, &config, remarks)? };
@@ -150,10 +148,12 @@ impl<'a> Work<'a> {
             host,
             served,
             cycle,
-            settings: in_words(&now, allowed.as_ref(), &around),
+            settings: in_words(&now, allowed.as_ref(), None, &around),
             effect,
             feeds,
             allowed,
+            trying: config.trial.filter(|_| acts).map(|stated| Trying::new(stated, Nanos::ZERO)),
+            as_found: None,
             around,
             before,
             begun,
@@ -271,6 +271,9 @@ impl<'a> Work<'a> {
         let by = |group| governed(host, group);
         self.saved.add(&self.core, host.topology(), &natively, by, signals);
         self.loss.add(latency, signals);
+        let policy = &self.effect.policy;
+        let trying = self.trying.as_mut();
+        let tried = trying.and_then(|trying| trial::see(trying, policy, self.before, signals));
         let now = cycled.signals.now;
         let (notices, failing) = (self.host.notices(), self.host.failing());
         let would = !self.acts;
@@ -301,6 +304,7 @@ impl<'a> Work<'a> {
             saved: self.saved.last(would),
             loss: self.loss.share(),
         })));
+        tried.into_iter().for_each(|tried| self.around.stream.tell(tried));
         self.cycles += 1;
         if let Some(text) = self.served.as_mut().and_then(|served| served.paced(&self.host)) {
             self.say(format!("{}{text}", if would { "would set " } else { "" }));
@@ -357,9 +361,9 @@ impl<'a> Work<'a> {
     fn reload(&mut self) -> Result<()> {
         let config = self.args.config()?;
         let fixed = |config: &Config| {
-            let Config { policy, machine, hold, leave, contest, job, .. } = config;
+            let Config { policy, machine, hold, leave, contest, job, trial, .. } = config;
             let (owned, paces) = (registry::owned(policy).ok(), config.paces_reactors());
-            let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone());
+            let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone(), *trial);
             let Config { control, ledger, record, record_keep, .. } = config.clone();
             let places = (control, ledger, record, record_keep);
             // Who keeps a budget of the server knows what it draws from the start on.
@@ -370,7 +374,7 @@ impl<'a> Work<'a> {
         };
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
-                "policies for other controls, machine, hold, leave, contest, job, metrics, \
+                "policies for other controls, machine, hold, leave, contest, job, trial, metrics, \
                  control, ledger, record, serve with machine.reactors and profile with \
                  server_budget need a new start (systemctl restart ebb)",
             ));
@@ -397,6 +401,7 @@ impl<'a> Work<'a> {
     /// has to begin anew.
     fn follow_settings(&mut self) -> Result<bool> {
         self.follow_feeds();
+        self.follow_trial()?;
         let desk = &mut self.around.desk;
         let was = desk.orders().is_paused();
         let is_over = desk.expire(Instant::now());
@@ -415,7 +420,13 @@ impl<'a> Work<'a> {
     /// Goes by `effect` from the next cycle on.
     fn change(&mut self, config: &Config, effect: Effect) -> Result<()> {
         effect.held.server_budget.map_or(Ok(()), |budget| check_budget(&self.host, budget))?;
-        let now = effect.clone().within(self.allowed.as_ref());
+        self.try_again();
+        self.go_by(config, effect)
+    }
+
+    /// Likewise, of what was checked.
+    fn go_by(&mut self, config: &Config, effect: Effect) -> Result<()> {
+        let now = effect.clone().within(self.allowed.as_ref()).tried(self.as_found.is_some());
         let ((policy, _), made) = make(config, &now, &self.host, self.made.nth + 1)?;
         self.cycle.change(policy, now.held.ssd_budget)?;
         // Who keeps the budget of the server goes on, and with another budget.
@@ -428,8 +439,13 @@ impl<'a> Work<'a> {
 
     /// What it goes by, for whoever hears of it.
     fn in_words(&self) -> Arc<events::Settings> {
-        let now = self.effect.clone().within(self.allowed.as_ref());
-        in_words(&now, self.allowed.as_ref(), &self.around)
+        in_words(&self.in_force(), self.allowed.as_ref(), self.as_found, &self.around)
+    }
+
+    /// What is in effect now, all told.
+    fn in_force(&self) -> Effect {
+        let effect = self.effect.clone().within(self.allowed.as_ref());
+        effect.tried(self.as_found.is_some())
     }
 
     /// Does what was asked meanwhile; whether the run has to begin anew for that.
@@ -506,72 +522,6 @@ impl<'a> Work<'a> {
         let time = time.map(|time| format!("; for {}", Nanos::from_seconds(time.as_secs_f64())));
         Ok(text + &time.unwrap_or_default())
     }
-}
-
-/// What a run goes by at present.
-#[derive(Debug, Clone, PartialEq)]
-struct Effect {
-    policy: String,
-    held: InEffect,
-}
-
-impl Effect {
-    /// By the configuration, its schedule, and what is ordered.
-    fn of(config: &Config, orders: &Orders) -> Self {
-        let held = orders.in_effect(config.at(Zoned::now().time()));
-        Self { policy: orders.policy(&config.policy).to_owned(), held }
-    }
-}
-
-/// What is in effect, for whoever hears of it.
-fn in_words(now: &Effect, feeds: Option<&Allowed>, around: &Around<'_>) -> Arc<events::Settings> {
-    let Effect { policy, held: InEffect { plf, ssd_budget, server_budget } } = now.clone();
-    let lost_feeds = feeds.map(|feeds| feeds.lost.clone()).unwrap_or_default();
-    let orders = around.desk.orders().shown(around.begun);
-    Arc::new(events::Settings { policy, plf, ssd_budget, server_budget, lost_feeds, orders })
-}
-
-/// What steers the frequency of each group.
-fn all_governed(host: &Host) -> Vec<Option<recording::Governed>> {
-    let of = |group| {
-        let Governed { governor, driver, lowest } = governed(host, group)?;
-        let [governor, driver] = [governor, driver].map(str::to_owned);
-        Some(recording::Governed { governor, driver, lowest })
-    };
-    (0..host.topology().groups.len()).map(of).collect()
-}
-
-/// What it begins with.
-fn begun(host: &Host, config: &Config, remarks: Remarks) -> Result<Begun> {
-    let latency = Latency::of(config, host);
-    Ok(Begun {
-        topology: host.topology().clone(),
-        profile: config.profile.clone(),
-        latency: latency.name(),
-        missing: remarks.all,
-        lacks: remarks.lacks,
-        config: toml::to_string(config)?,
-        governed: all_governed(host),
-        unseen: latency.unseen(),
-        ..Begun::default()
-    })
-}
-
-/// `machine` as `owned` controls see it, with what it draws by `profile`.
-fn known(machine: Machine, config: &Config, owned: &[Control], profile: &Profile) -> Result<Host> {
-    let impossible = |error: Impossible| usage(format!("{}: {error}", error.key()));
-    let mut host = Host::new(machine, &config.stated()?, owned).map_err(impossible)?;
-    if let Some(power) = power::model(profile, host.topology()) {
-        host.set_power(power, profile.board.meter_lag);
-    }
-    Ok(host)
-}
-
-/// Standard output, where it is a pipe.
-fn pipe() -> Option<OwnedFd> {
-    let output = std::io::stdout().as_fd().try_clone_to_owned().ok()?;
-    let kind = FileType::from_raw_mode(fstat(&output).ok()?.st_mode);
-    (kind == FileType::Fifo).then_some(output)
 }
 
 /// The policies that are in effect, and those that cap them, the `nth` of this run.

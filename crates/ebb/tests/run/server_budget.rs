@@ -275,6 +275,37 @@ fn while_a_feed_is_lost_the_server_takes_what_the_other_may_give() {
     assert_eq!(again["same"], again["cycles"], "{again:#}");
 }
 
+/// No budget: a constant clock, whose saving the meter shows in blocks as found.
+#[test]
+fn a_trial_measures_what_is_saved() {
+    let (copy, over) = (metered(), AtomicBool::new(false));
+    let (config, folder) = (config(&copy), copy.folder.path());
+    copy.put("sys/block/sda/stat", "1 0 8 1 1 0 8 1 0 2 2");
+    let [ledger, record] = ["ledger", "record"].map(|name| path(folder, name));
+    let mut text = fs::read_to_string(&config).unwrap();
+    text += "\nperiod = \"100 ms\"\n[trial]\nshare = \"20%\"\nblock = \"2 s\"\n";
+    fs::write(&config, text).unwrap();
+    let run = ["run", "--policy", "constant(ghz=1.5)", "--apply", "--duration", "22 s"];
+    let more = ["--config", &config, "--ledger", &ledger, "--record", &record];
+    let done = thread::scope(|scope| {
+        scope.spawn(|| shows(&copy, &over));
+        let _over = Over(&over);
+        ebb(&str(&copy.args(&[&run[..], &more].concat())))
+    });
+    let told = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(told.contains("trial: power"), "{told}");
+    let report = json(&["report", "--ledger", &ledger, "--json"]);
+    valid("report-1", &report);
+    let trial = &report["trial"][0];
+    assert_eq!((&trial["policy"], &trial["of"]), (&"constant(ghz=1.5)".into(), &"power".into()));
+    let saved = trial["saved_w"]["mean"].as_f64().unwrap();
+    let truth = draws(&copy, 1.0) - draws(&copy, 0.5);
+    assert!((saved / truth - 1.0).abs() < 0.05, "{saved} of {truth}: {report:#}");
+    let again = json(&["sim", "--recorded", &record, "--json"]);
+    assert_eq!(again["same"], again["cycles"], "{again:#}");
+}
+
 /// The copy has frequencies and no control groups, so no core can be parked.
 #[test]
 fn a_constant_that_nothing_can_be_held_at_is_refused() {

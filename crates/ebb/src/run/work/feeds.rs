@@ -5,23 +5,11 @@ use std::sync::Arc;
 use ebb_host::Allowed;
 use ebb_policy::units::Watts;
 
-use super::{Effect, Work, check_budget};
+use super::effect::lower;
+use super::{Work, check_budget};
 use crate::out;
 use crate::run::config::Config;
 use crate::run::events::{Event, Made};
-
-/// The lower of what the operator and the feeds allow.
-pub(super) fn lower(budget: Option<Watts>, feeds: Option<&Allowed>) -> Option<Watts> {
-    budget.into_iter().chain(feeds.map(|feeds| feeds.limit)).reduce(Watts::min)
-}
-
-impl Effect {
-    /// The same within what the feeds allow.
-    pub(super) fn within(mut self, feeds: Option<&Allowed>) -> Self {
-        self.held.server_budget = lower(self.held.server_budget, feeds);
-        self
-    }
-}
 
 /// Which feeds alone allow less than this machine can be held to.
 pub(super) fn too_small(config: &Config, host: &ebb_host::Host) -> Vec<String> {
