@@ -29,6 +29,8 @@ fn contents(made: &Path) -> BTreeMap<String, PathBuf> {
         .args([Path::new(env!("CARGO_BIN_EXE_ebb")), made])
         .status();
     assert!(done.unwrap().success());
+    // packaging/sbom asks the registry.
+    fs::write(made.join("ebb.cdx.json"), "{}").unwrap();
     let mut all = BTreeMap::new();
     for asset in metadata()["assets"].as_array().unwrap() {
         let [from, to, mode] = [0, 1, 2].map(|at| asset[at].as_str().unwrap());
@@ -268,4 +270,68 @@ fn dpkg_keeps_state_and_configuration_until_it_purges() {
     dpkg(&stage, &["--purge", "ebb"]);
     assert!(!there("/etc/ebb") && !there("/var/lib/ebb"));
     assert!(there("/var/lib/ebb-serve/disk.img"), "what users have stored is theirs");
+}
+
+/// The RPM package has the same files; where there is rpmbuild (Debian's package `rpm`).
+#[test]
+fn an_rpm_of_the_same_files_is_installed_upgraded_and_removed() {
+    if !Command::new("rpmbuild").arg("--version").output().is_ok_and(|done| done.status.success()) {
+        println!("skipped: no rpmbuild");
+        return;
+    }
+    let own = tempfile::tempdir().unwrap();
+    let run = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        let done = command.args(args).env("SOURCE_DATE_EPOCH", "1764288000").output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{program} {args:?}: {told}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let made = own.path().join("made");
+    let files: Vec<_> = contents(&made).into_keys().collect();
+    // Any binary will do.
+    let ebb = own.path().join("ebb");
+    fs::write(&ebb, "#!/bin/sh\n").unwrap();
+    let spec = root().join("packaging/rpm-spec");
+    let text = run(spec.to_str().unwrap(), &[ebb.to_str().unwrap(), made.to_str().unwrap()]);
+    let build = |version: &str, to: &str| {
+        let spec = path(own.path(), "ebb.spec");
+        let (head, tail) = text.split_once("\nVersion: ").unwrap();
+        let (_, tail) = tail.split_once('\n').unwrap();
+        fs::write(&spec, format!("{head}\nVersion: {version}\n{tail}")).unwrap();
+        let folders = ["_topdir", "_rpmdir"].map(|of| format!("{of} {}", path(own.path(), to)));
+        run(
+            "rpmbuild",
+            &["-bb", "--quiet", "--define", &folders[0], "--define", &folders[1], &spec],
+        );
+        let built = fs::read_dir(own.path().join(to)).unwrap().flat_map(|arch| {
+            let arch = arch.unwrap().path();
+            let rpm = |file: PathBuf| file.extension().is_some_and(|kind| kind == "rpm");
+            let all = fs::read_dir(arch).unwrap().map(|file| file.unwrap().path());
+            all.filter(|file| rpm(file.clone())).collect::<Vec<_>>()
+        });
+        built.last().unwrap()
+    };
+    let first = build("1", "first");
+    assert_eq!(fs::read(&first).unwrap(), fs::read(build("1", "again")).unwrap(), "reproducible");
+    let mut listed: Vec<_> =
+        run("rpm", &["-qpl", first.to_str().unwrap()]).lines().map(str::to_owned).collect();
+    listed.sort();
+    assert_eq!(listed, files);
+    let tree = own.path().join("root");
+    fs::create_dir(&tree).unwrap();
+    let rpm = |args: &[&str]| {
+        let fixed = ["--root", tree.to_str().unwrap(), "--nodeps", "--noscripts"];
+        run("rpm", &[&fixed[..], args].concat())
+    };
+    rpm(&["-i", first.to_str().unwrap()]);
+    assert_eq!(run("rpm", &["--root", tree.to_str().unwrap(), "-V", "--nodeps", "ebb"]), "");
+    let config = tree.join("etc/ebb/ebb.toml");
+    fs::write(&config, "apply = true\n").unwrap();
+    rpm(&["-U", build("2", "second").to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(&config).unwrap(), "apply = true\n");
+    rpm(&["-e", "ebb"]);
+    assert!(!tree.join("usr/bin/ebb").exists() && !config.exists());
+    let kept = fs::read_to_string(tree.join("etc/ebb/ebb.toml.rpmsave")).unwrap();
+    assert_eq!(kept, "apply = true\n");
 }

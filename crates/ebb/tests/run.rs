@@ -27,6 +27,7 @@ mod ledger;
 mod live;
 mod log;
 mod metrics;
+mod prometheus;
 mod reactors;
 mod recall;
 mod recording;
