@@ -43,6 +43,11 @@ class Bed(service.Bed):
         return self.guest.run(f"DEBIAN_FRONTEND=noninteractive dpkg {words} 2>&1")
 
 
+# Asks for the live page.
+PAGE = r"""perl -MIO::Socket::UNIX -e '$page = IO::Socket::UNIX->new("/run/ebb/page.sock") or die $!;
+    print $page "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n"; $page->flush; print while <$page>;' | head -1"""
+
+
 def build(ebb, folder, version):
     """The package of a binary, as its crate describes it."""
     if shutil.which("dpkg-deb") is None:
@@ -74,11 +79,12 @@ def build(ebb, folder, version):
 
 
 def installed(bed):
-    """installed without any configuration it observes: status and report say what, and nothing is set"""
+    """installed without any configuration it observes: status, page and report say what, nothing is set"""
     bed.before = bed.files()
     bed.dpkg(f"-i /opt/tools/ebb_{VERSIONS[0]}.deb")
     bed.until("it observes", lambda: bed.status()["state"] == "observing")
     expect(bed.status()["saving"]["would"], bed.status())
+    expect("200 OK" in bed.guest.run(PAGE), "no live page")
     bed.until("it has told its ledger", lambda: "measured" in bed.guest.run("ebb report"))
     bed.guest.run("systemctl is-enabled ebb ebb-restore; ! systemctl is-active ebb-serve; ebb config check")
     bed.guest.run("systemctl stop ebb")

@@ -6,7 +6,9 @@
 //! whoever has work.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -23,6 +25,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt::set_socket_send_buffer_size;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::{AbortHandle, yield_now};
@@ -54,8 +57,20 @@ const NICE: i32 = 10;
 
 /// Where clients connect, and by which names they may ask.
 pub struct Listener {
-    tcp: TcpListener,
+    place: Place,
     names: Names,
+}
+
+enum Place {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl From<UnixListener> for Listener {
+    /// For who may use the socket.
+    fn from(listener: UnixListener) -> Self {
+        Self { place: Place::Unix(listener), names: Names::default() }
+    }
 }
 
 /// Listens on `address`, for who asks for an address, `localhost`, or one of `names`.
@@ -68,7 +83,7 @@ pub fn bind(address: SocketAddr, names: &[String]) -> Result<(Listener, SocketAd
         let tcp = TcpListener::bind(address)?;
         tcp.set_nonblocking(true)?;
         let bound = tcp.local_addr()?;
-        Ok::<_, io::Error>((Listener { tcp, names }, bound))
+        Ok::<_, io::Error>((Listener { place: Place::Tcp(tcp), names }, bound))
     };
     bind().with_context(|| {
         format!("cannot serve metrics on {address}; choose another with --metrics ADDRESS:PORT")
@@ -122,28 +137,51 @@ impl Guests {
 }
 
 async fn accept(listener: Listener, pages: Arc<dyn Pages>) -> io::Result<()> {
-    let Listener { tcp, names } = listener;
-    let listener = tokio::net::TcpListener::from_std(tcp)?;
+    let Listener { place, names } = listener;
     let mut guests = Guests::new(CONNECTIONS);
     let readers = Arc::new(Mutex::new(Guests::new(READERS)));
+    let guest = |from| {
+        let (names, pages, readers) = (names.clone(), pages.clone(), readers.clone());
+        Guest { from, names, pages, readers, events: OnceLock::new() }
+    };
+    let place = match place {
+        Place::Tcp(tcp) => Either::Left(tokio::net::TcpListener::from_std(tcp)?),
+        Place::Unix(unix) => Either::Right(tokio::net::UnixListener::from_std(unix)?),
+    };
     loop {
-        let Ok((stream, from)) = listener.accept().await else {
+        let come = match &place {
+            Either::Left(tcp) => tcp.accept().await.map(|(stream, from)| {
+                let from = from.ip();
+                (from, begin(stream, guest(from)))
+            }),
+            Either::Right(unix) => unix.accept().await.map(|(stream, _)| {
+                // All of one machine.
+                let from = Ipv4Addr::LOCALHOST.into();
+                (from, begin(stream, guest(from)))
+            }),
+        };
+        let Ok((from, task)) = come else {
             sleep(Duration::from_millis(100)).await; // out of descriptors, perhaps not for long
             continue;
         };
-        // Best effort: with a larger buffer a slow page only shows what is older.
-        let _ = set_socket_send_buffer_size(&stream, UNSENT);
-        let (names, pages, readers) = (names.clone(), pages.clone(), readers.clone());
-        let guest = Guest { from: from.ip(), names, pages, readers, events: OnceLock::new() };
-        let task = tokio::spawn(serve(stream, guest));
-        guests.admit(from.ip(), task.abort_handle());
+        guests.admit(from, task);
         // A turn for the others: who has said something is answered long before it is the oldest.
         yield_now().await;
     }
 }
 
+/// Begins to serve a connection.
+fn begin<S>(stream: S, guest: Guest) -> AbortHandle
+where
+    S: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static,
+{
+    // Best effort: with a larger buffer a slow page only shows what is older.
+    let _ = set_socket_send_buffer_size(&stream, UNSENT);
+    tokio::spawn(serve(stream, guest)).abort_handle()
+}
+
 /// One connection, which carries one request.
-async fn serve(stream: TcpStream, guest: Guest) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, guest: Guest) {
     let answer = service_fn(|request| {
         let response = guest.answer(&request);
         async move { response }

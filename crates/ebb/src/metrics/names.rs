@@ -15,7 +15,7 @@ use hyper::http::uri::Authority;
 use crate::exit::usage;
 
 /// Those that the operator allows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Names(Arc<[String]>);
 
 impl Names {

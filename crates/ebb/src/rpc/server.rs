@@ -100,6 +100,11 @@ impl Socket {
         Ok(Self { path: path.to_owned(), listener: Some(listener), is_open_to_group })
     }
 
+    /// What connects to it, for another protocol.
+    pub fn take(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+
     /// Answers by `methods` until the process ends.
     ///
     /// # Errors

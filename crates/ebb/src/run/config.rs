@@ -71,6 +71,9 @@ pub struct Config {
     /// Socket by which `ebb ctl` orders this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
+    /// Socket of the live page; an empty one has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<PathBuf>,
     /// Where to keep the ledger; an empty one keeps none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<PathBuf>,
@@ -178,6 +181,7 @@ impl Default for Config {
             metrics: None,
             metrics_name: Vec::new(),
             control: None,
+            page: None,
             ledger: None,
             record: None,
             record_keep: Bytes(1 << 30),
@@ -421,6 +425,12 @@ impl Config {
         self.control.clone().or_else(own)
     }
 
+    /// Where the live page's socket is, if there is one.
+    pub fn page(&self) -> Option<PathBuf> {
+        let own = || of_service("RUNTIME_DIRECTORY", "page.sock");
+        self.page.clone().or_else(own).filter(|path| !path.as_os_str().is_empty())
+    }
+
     /// Where the ledger is, if there is one.
     pub fn ledger(&self) -> Option<PathBuf> {
         let own = || of_service("STATE_DIRECTORY", "ledger.sqlite");
@@ -482,6 +492,7 @@ mod tests {
                 && all.metrics.is_some()
                 && !all.metrics_name.is_empty()
                 && all.control.is_some()
+                && all.page.is_some()
                 && all.ledger.is_some()
                 && all.record.is_some()
         );

@@ -225,6 +225,7 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
     let metrics = config.metrics.map(|at| http::bind(at, &config.metrics_name)).transpose()?;
     let socket = config.control().map(|path| Socket::bind(&path, None));
     let mut socket = socket.transpose()?;
+    let mut page = config.page().map(|path| Socket::bind(&path, None)).transpose()?;
     let board = Board::new();
     let journal = Journal::open(args.root.join("run/systemd/journal/socket"));
     let stream = Stream::default().with(told::Teller::new(args.tell, journal));
@@ -242,6 +243,9 @@ fn work(args: &RunArgs, config: &Config, supervisor: Option<&UnixStream>) -> Res
     if let Some(socket) = &mut socket {
         let control = Asker::new(board.clone(), to, signals.waker()?);
         socket.serve(Arc::new(control))?;
+    }
+    if let Some(listener) = page.as_mut().and_then(Socket::take) {
+        http::start(listener.into(), Arc::new(board.clone()))?;
     }
     if let Some((listener, address)) = metrics {
         http::start(listener, Arc::new(board))?;

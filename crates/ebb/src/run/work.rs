@@ -364,8 +364,8 @@ impl<'a> Work<'a> {
             let Config { policy, machine, hold, leave, contest, job, trial, .. } = config;
             let (owned, paces) = (registry::owned(policy).ok(), config.paces_reactors());
             let told = (machine.clone(), hold.clone(), *leave, *contest, job.clone(), *trial);
-            let Config { control, ledger, record, record_keep, .. } = config.clone();
-            let places = (control, ledger, record, record_keep);
+            let Config { control, page, ledger, record, record_keep, .. } = config.clone();
+            let places = (control, page, ledger, record, record_keep);
             // Who keeps a budget of the server knows what it draws from the start on.
             let is_budgeted =
                 config.server_budgets().next().is_some() || !config.machine.feeds.is_empty();
@@ -375,7 +375,7 @@ impl<'a> Work<'a> {
         if fixed(&config) != fixed(&self.config) {
             return Err(usage(
                 "policies for other controls, machine, hold, leave, contest, job, trial, metrics, \
-                 control, ledger, record, serve with machine.reactors and profile with \
+                 control, page, ledger, record, serve with machine.reactors and profile with \
                  server_budget need a new start (systemctl restart ebb)",
             ));
         }

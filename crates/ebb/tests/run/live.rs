@@ -1,14 +1,19 @@
 //! The live page of a run, and the events that it reads.
 
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::Copy;
 use super::metrics::{Run, cycles};
-use crate::common::valid;
+use crate::common::{path, valid};
 
 /// As many pages as may read at once.
 const READERS: usize = 16;
@@ -81,6 +86,34 @@ fn the_page_is_one_document_that_may_load_nothing() {
         assert!(head.contains(code), "{method} {path}: {head}");
         assert!(body.is_empty() || !code.contains("200"), "{method} {path}: {body}");
     }
+}
+
+/// A socket of its own, for root alone, where there is no address.
+#[test]
+fn the_page_is_on_a_socket_as_well() {
+    let copy = Copy::new();
+    let [socket, config] = ["page.sock", "ebb.toml"].map(|name| path(copy.folder.path(), name));
+    fs::write(&config, format!("page = {socket:?}\n")).unwrap();
+    let args = copy.run(&["--config", &config, "--quiet"]);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_ebb")).args(args).spawn().unwrap();
+    let ask = |path: &str| {
+        let mut stream = UnixStream::connect(&socket).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost:9421\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    };
+    let begun = Instant::now();
+    while !ask("/").is_some_and(|page| page.contains("200 OK") && page.contains("</html>")) {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
+    let status = ask("/status").unwrap();
+    valid("run-status-1", &serde_json::from_str(status.split_once("\r\n\r\n").unwrap().1).unwrap());
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert!(run.wait().unwrap().success());
+    assert!(!fs::exists(&socket).unwrap());
 }
 
 #[test]
