@@ -45,7 +45,7 @@ class Bed(service.Bed):
 
 # Asks for the live page.
 PAGE = r"""perl -MIO::Socket::UNIX -e '$page = IO::Socket::UNIX->new("/run/ebb/page.sock") or die $!;
-    print $page "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n"; $page->flush; print while <$page>;' | head -1"""
+    print $page "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n"; $page->flush; print scalar <$page>;'"""
 
 
 def build(ebb, folder, version):
