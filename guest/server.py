@@ -7,7 +7,7 @@ from pathlib import Path
 
 from acting import cores, deadlines, drives, ends, fans, hidden, jobs, limits, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
-from budget import budget
+from budget import budget, tenants
 from frozen import disk, frozen
 from likeness import likeness
 from reactors import reactors
@@ -316,4 +316,4 @@ SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadli
          farewell]
 # And those in which `ebb run` acts.
 STEPS = [*SHORT[:-1], hidden, reactors, cores, offline, drives, limits, fans, jobs, likeness, replay,
-         budget, farewell]
+         budget, tenants, farewell]

@@ -33,6 +33,10 @@ pub struct Tenants {
     server: Patience<PathBuf>,
     /// Each, with its commands and bytes since its first queue, where it has any.
     hosts: Vec<(String, Option<(u64, u64)>)>,
+    /// When that was, and when the server last answered at all.
+    seen: Nanos,
+    heard: Nanos,
+    now: Nanos,
     period: Nanos,
     /// Whether any has a limit now.
     lent: bool,
@@ -49,17 +53,18 @@ impl Tenants {
         let server = Patience::new("ebb tenants", socket.clone(), DEADLINE);
         let server = server.context("no thread to ask ebb serve with")?;
         let hosts = names.iter().map(|name| (name.clone(), None)).collect();
-        let (period, lent, trouble) = (Nanos::ZERO, false, None);
-        Ok(Self { socket, server, hosts, period, lent, trouble })
+        let zero = Nanos::ZERO;
+        let (seen, heard, now, period) = (zero, zero, zero, zero);
+        Ok(Self { socket, server, hosts, seen, heard, now, period, lent: false, trouble: None })
     }
 
     /// Adds what they did in the period to what nobody waits for, and tells `host` of it.
     pub fn read(&mut self, signals: &mut Signals, host: &mut Host) {
-        self.period = signals.period;
-        let Some(Hosts { hosts, .. }) = self.ask("host.list", json!({})) else {
-            self.hosts.iter_mut().for_each(|(_, before)| *before = None);
-            return;
-        };
+        (self.now, self.period) = (signals.now, signals.period);
+        // Who answers late this time tells all of it the next time.
+        let Some(Hosts { hosts, .. }) = self.ask("host.list", json!({})) else { return };
+        let span = signals.now.saturating_sub(self.seen).seconds().max(1e-9);
+        self.seen = signals.now;
         let done = |one: serve::Host| Some((one.nqn, (one.commands?, one.bytes?)));
         let done: BTreeMap<_, _> = hosts.into_iter().filter_map(done).collect();
         let moved = |(name, before): &mut (String, Option<(u64, u64)>)| {
@@ -70,7 +75,6 @@ impl Tenants {
         // One that comes, or comes back, has done nothing yet.
         let moved: Vec<_> =
             self.hosts.iter_mut().map(|one| moved(one).unwrap_or_default()).collect();
-        let span = signals.period.seconds().max(1e-9);
         host.hosts_used(moved.iter().map(|(_, bytes)| *bytes as f64 / span));
         let add = |to: &mut Option<u64>, of: fn(&(u64, u64)) -> u64| {
             *to = Some(to.unwrap_or_default() + moved.iter().map(of).sum::<u64>());
@@ -89,11 +93,18 @@ impl Tenants {
         }
         let names = self.hosts.iter().map(|(name, _)| name);
         let hosts: BTreeMap<_, _> = names.zip(rates).collect();
-        let seconds = Nanos(self.period.0 * PERIODS).max(SHORTEST).seconds();
-        match self.ask::<Value>("limit.lend", json!({ "hosts": hosts, "seconds": seconds })) {
-            Some(_) => Outcome::Done,
-            None => Outcome::Refused,
+        let seconds = self.lasts().seconds();
+        let done = self.ask::<Value>("limit.lend", json!({ "hosts": hosts, "seconds": seconds }));
+        // Late is not refused, for as long as what was lent before lasts.
+        match done {
+            None if self.trouble.is_some() => Outcome::Refused,
+            _ => Outcome::Done,
         }
+    }
+
+    /// For how long a limit is lent.
+    fn lasts(&self) -> Nanos {
+        Nanos(self.period.0 * PERIODS).max(SHORTEST)
     }
 
     /// What the server answers; that it does not is told once.
@@ -103,10 +114,15 @@ impl Tenants {
         params: Value,
     ) -> Option<T> {
         let answer = self.server.ask(move |socket| client::call::<T>(socket, method, &params));
+        let silent = self.now.saturating_sub(self.heard) > self.lasts();
         let answer = match answer {
             Ok(answer) => answer.map_err(|error| format!("{error:#}")),
+            Err(_) if !silent => return None,
             Err(silence) => Err(format!("ebb serve at {}: {silence}", self.socket.display())),
         };
+        if answer.is_ok() {
+            self.heard = self.now;
+        }
         let trouble = answer.as_ref().err().cloned();
         if trouble != self.trouble {
             match &trouble {

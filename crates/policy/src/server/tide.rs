@@ -215,13 +215,14 @@ impl Tide {
             count.unwrap_or_default().saturating_sub(rest.unwrap_or_default())
         };
         let users = (io(signals.io.completed, requests), io(signals.io.bytes, bytes));
-        self.load.learn(users, span);
-        self.rest =
-            requests.zip(bytes).filter(|_| self.topology.limitable.best_effort).map(|now| {
-                let mut rest = self.rest.unwrap_or(Load { size: LARGE, ..Load::default() });
-                rest.learn(now, span);
-                rest
-            });
+        if requests.is_some() || self.rest.is_none() {
+            self.load.learn(users, span);
+        }
+        // What is not known for a while has not ended.
+        if let Some(now) = requests.zip(bytes).filter(|_| self.topology.limitable.best_effort) {
+            let new = Load { size: LARGE, ..Load::default() };
+            self.rest.get_or_insert(new).learn(now, span);
+        }
         self.mean = signals.io.mean_latency.map_or(0.0, Nanos::seconds);
         let rest = self.rest.unwrap_or_default();
         let requests = self.load.requests + rest.requests;
