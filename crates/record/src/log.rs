@@ -6,7 +6,7 @@ use std::io::{self, BufReader, BufWriter, Seek, Write};
 
 use serde::Serialize;
 
-use ebb_policy::{Applied, Control, Cycled, Decision, Names, Outcome, Topology};
+use ebb_policy::{Applied, Control, Cycled, Decision, Names, Outcome, Topology, Unit};
 
 /// Entries kept in memory for the report: so many of the first, so many of the last.
 const KEPT: usize = 1000;
@@ -104,6 +104,30 @@ impl Changes {
     }
 }
 
+/// Leaves out what people need not read: rates move in each cycle.
+#[derive(Debug, Default)]
+pub struct Coarse(BTreeMap<(usize, u16), (f64, &'static str, Outcome)>);
+
+impl Coarse {
+    /// Whether an entry is more than a rate that has moved by less than a quarter since it was told.
+    pub fn is_news(&mut self, entry: &Entry) -> bool {
+        let Decision { control, part, to, reason, .. } = entry.decision;
+        let key = (control as usize, part);
+        let Some(to) = to.filter(|_| control.row().unit == Unit::BytesPerSecond) else {
+            self.0.remove(&key);
+            return true;
+        };
+        let is_alike = |(told, why, outcome): &(f64, &str, Outcome)| {
+            (*why, *outcome) == (reason, entry.outcome) && (0.8..=1.25).contains(&(to / told))
+        };
+        if self.0.get(&key).is_some_and(is_alike) {
+            return false;
+        }
+        self.0.insert(key, (to, reason, entry.outcome));
+        true
+    }
+}
+
 /// The decisions of a run.
 #[derive(Debug, Default)]
 pub struct Log {
@@ -192,7 +216,27 @@ fn by_plant(cycled: &Cycled<'_>, control: Control, part: usize, outcome: Outcome
 
 #[cfg(test)]
 mod tests {
-    use ebb_policy::Control;
+    use ebb_policy::units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_told_when_they_move_by_a_quarter() {
+        let mut coarse = Coarse::default();
+        let mut told = |control: Control, to: Option<f64>, reason: &'static str| {
+            let (from, asked) = (None, to);
+            let decision = Decision { at: Nanos::ZERO, control, part: 1, from, to, asked, reason };
+            coarse.is_news(&Entry { decision, outcome: Outcome::Done })
+        };
+        let rates = [1e6, 1.2e6, 0.9e6, 1.3e6, 1.1e6, 0.9e6];
+        let told_of = rates.map(|rate| told(Control::ReadRate, Some(rate), "tide:track"));
+        assert_eq!(told_of, [true, false, false, true, false, true]);
+        assert!(told(Control::ReadRate, Some(0.9e6), "tide:shed"), "another reason");
+        assert!(told(Control::ReadRate, None, "guard:released"));
+        assert!(told(Control::ReadRate, Some(0.9e6), "tide:shed"), "it was released meanwhile");
+        assert!(told(Control::CpuTime, Some(2.0), "tide:shed"));
+        assert!(told(Control::CpuTime, Some(2.1), "tide:shed"), "no rate");
+    }
 
     #[test]
     fn the_schema_has_every_control_of_the_table_and_no_other() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ebb_host::Notice;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Decision, Names, Outcome, Topology};
-use ebb_record::log::{Changes, Entry};
+use ebb_record::log::{Changes, Coarse, Entry};
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -168,6 +168,7 @@ struct Seen {
     /// When its parts began.
     begun: Nanos,
     changes: Changes,
+    coarse: Coarse,
     history: History,
     /// Texts, of so many cycles.
     text: Vec<(Text, u64, Bytes)>,
@@ -201,7 +202,8 @@ impl Board {
             totals: Totals::default(),
         };
         let (begun, changes, history) = (Nanos::ZERO, Changes::default(), History::default());
-        let seen = Seen { view, begun, changes, history, text: Vec::new() };
+        let coarse = Coarse::default();
+        let seen = Seen { view, begun, changes, coarse, history, text: Vec::new() };
         Self { seen: Arc::new(Mutex::new(seen)), told: watch::Sender::new(0) }
     }
 
@@ -302,7 +304,7 @@ impl Seen {
             totals: std::mem::take(&mut self.view.totals),
         };
         self.begun = *at;
-        self.changes = Changes::new(topology);
+        (self.changes, self.coarse) = (Changes::new(topology), Coarse::default());
         self.text.clear();
     }
 
@@ -310,13 +312,15 @@ impl Seen {
         if self.view.last().is_none_or(|last| last.state != tick.state) {
             self.view.state_since = tick.at;
         }
-        let Self { view, changes, .. } = self;
+        let Self { view, changes, coarse, .. } = self;
         for Notice { place, text } in &tick.notices {
             let (at_s, of, text) = (tick.at.seconds(), place.to_string(), text.clone());
             push(&mut view.notices, NOTICES, Noticed { at_s, of, text });
         }
         changes.cycle(&tick.cycled(), |entry| {
-            view.change(tick.at, &entry);
+            if coarse.is_news(&entry) {
+                view.change(tick.at, &entry);
+            }
             let Decision { control, asked, reason, .. } = entry.decision;
             let View { totals, would, .. } = view;
             *totals.decisions.entry(reason).or_default() += 1;

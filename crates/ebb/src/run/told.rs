@@ -11,7 +11,7 @@ use ebb_host::{Notice, Recalled};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Decision, Names, Outcome, Unit};
 use ebb_record::Columns;
-use ebb_record::log::{Changes, Entry, Line};
+use ebb_record::log::{Changes, Coarse, Entry, Line};
 use serde::Serialize;
 
 use super::events::{Begun, Event, Reader, Settings, State, Tick};
@@ -48,6 +48,7 @@ struct Parts {
     settings: Arc<Settings>,
     names: Names,
     changes: Changes,
+    coarse: Coarse,
     would: bool,
     columns: Columns,
     /// From the start of the run to that of these parts.
@@ -60,6 +61,7 @@ impl Parts {
             settings: Arc::default(),
             names: Names::new(&begun.topology),
             changes: Changes::new(&begun.topology),
+            coarse: Coarse::default(),
             would: begun.would,
             columns: Columns::new(&begun.topology, Vec::new()),
             before: begun.at,
@@ -147,11 +149,11 @@ impl Teller {
 
     fn tick(&mut self, to: &mut String, tick: &Tick) -> Result<()> {
         let (mut entries, cycled) = (Vec::new(), tick.cycled());
-        let Parts { settings, changes, before, .. } = &mut self.parts;
+        let Parts { settings, changes, coarse, before, .. } = &mut self.parts;
         settings.clone_from(&tick.settings);
         changes.cycle(&cycled, |mut entry| {
             entry.decision.at += *before;
-            entries.push(entry);
+            entries.extend(Some(entry).filter(|entry| coarse.is_news(entry)));
         });
         let time_s = tick.at.seconds();
         let quiet = self.tell.quiet || !log::is_told(Level::Info);
