@@ -315,6 +315,48 @@ fn tide_keeps_a_budget_that_changes() {
     }
 }
 
+/// Users who read beside a backup that fills the network: under native half of them wait, while
+/// `tide` leaves them room, and gives the backup what the budget leaves.
+#[test]
+fn users_find_room_beside_what_nobody_waits_for() {
+    let profile = Profile::load("pass-10").unwrap();
+    let jobs = "name = 'beside'\n[[jobs]]\nname = 'users'\nthreads = 16\nrate = '50000 IOPS'\n\
+                access = { block = '4 KiB', read = '100%' }\n\
+                [[jobs]]\nname = 'backup'\nbest_effort = true\nthreads = 16\nper_drive = true\n\
+                access = { block = '128 KiB', read = '0%', random = '0%' }";
+    let spec: WorkloadSpec = toml::from_str(jobs).unwrap();
+    let (devices, capacity) = profile.volumes();
+    let context = BuildContext { devices, capacity_bytes: capacity.0, seed: 1 };
+    // Of the last five seconds: requests of users and bytes of the backup a second, and watts.
+    let last = |budget: Option<f64>| {
+        let native = Box::new(ebb_policy::cpu::Native);
+        let load = spec.build(&context).unwrap();
+        let of = job(&profile, native, load, Some(Nanos::from_secs(14)));
+        let server_budget = budget.map(Watts);
+        let limits = Limits { server_budget, ..Limits::default() };
+        let tide = make("tide", &profile.topology(), &Settings::default()).unwrap();
+        let coordinator = server_budget.map(|_| tide);
+        let mut watch = Watch(Vec::new());
+        run(Run { coordinator, limits, ..of }, &mut watch).unwrap();
+        let [mut users, mut bytes, mut watts] = [0.0; 3];
+        for period in &watch.0[18..28] {
+            let BestEffortSignals { requests, bytes: moved } = period.best_effort;
+            users += (period.completed - requests.unwrap() as f64) / 5.0;
+            bytes += moved.unwrap() as f64 / 5.0;
+            watts += period.total / 10.0;
+        }
+        (users, bytes, watts)
+    };
+    let (users, bytes, _) = last(None);
+    assert!(users < 0.5 * 50e3 && bytes > 20e9, "{users} {bytes}");
+    for (budget, least) in [(260.0, 1e9), (280.0, 5e9), (300.0, 10e9), (340.0, 18e9), (440.0, 20e9)]
+    {
+        let (users, bytes, watts) = last(Some(budget));
+        assert!((users / 50e3 - 1.0).abs() < 0.01, "{budget} W: {users} of users");
+        assert!(bytes > least && watts < budget, "{budget} W: {bytes} bytes, {watts} W");
+    }
+}
+
 /// A crowd brings back what the limits leave, between cycles too.
 #[test]
 fn a_recall_stays_within_the_limits() {

@@ -27,8 +27,10 @@
 //!    a tail to keep, or where nothing else fits.
 
 mod cpu;
+mod rest;
 
 use cpu::{CPU_PERIOD, Cpu, Load, Point};
+use rest::Rest;
 
 use super::{release, sensed};
 use crate::topology::{LEAST_RATE, PowerModel, Topology};
@@ -53,6 +55,9 @@ const READINGS: u32 = 3;
 const MISSES: usize = 16;
 /// Worth of another point, as a share, below which the present one stays.
 const WORTH: f64 = 0.02;
+/// What stops serve counts for that much less: they serve less than the model says, and what comes
+/// in one waits for the rest of it.
+const STOPS: f64 = 0.2;
 /// Mean size from which bytes count more than each request's own latency.
 const LARGE: f64 = 64.0 * 1024.0;
 /// Part of the watts for traffic that is kept for drives that had none.
@@ -65,7 +70,7 @@ const SPARE: f64 = 0.05;
 /// Where that does not fit, this is enough.
 const ENOUGH: f64 = 1.25;
 /// How much longer requests may take for best effort, as a share of their mean latency.
-const SHARED: f64 = 0.1;
+const SHARED: f64 = 0.2;
 /// What exceeds a limit by more than this factor is not bound by it.
 const BURST: f64 = 1.05;
 /// Limits of rates are whole steps of this factor.
@@ -117,7 +122,7 @@ pub struct Tide {
     /// Requests that somebody waits for.
     load: Load,
     /// Those that nobody waits for, where they can be told and limited.
-    rest: Option<Load>,
+    rest: Option<Rest>,
     /// Mean latency of requests, where it is known.
     mean: f64,
     readings: u32,
@@ -220,11 +225,13 @@ impl Tide {
         }
         // What is not known for a while has not ended.
         if let Some(now) = requests.zip(bytes).filter(|_| self.topology.limitable.best_effort) {
-            let new = Load { size: LARGE, ..Load::default() };
-            self.rest.get_or_insert(new).learn(now, span);
+            self.rest.get_or_insert_default().learn(now, span, signals.now);
         }
-        self.mean = signals.io.mean_latency.map_or(0.0, Nanos::seconds);
-        let rest = self.rest.unwrap_or_default();
+        // Of one kind alone, for best effort that is held back waits long.
+        let kinds = [&signals.io.reads, &signals.io.writes].map(|kind| kind.mean_latency);
+        let mean = kinds.into_iter().flatten().min().or(signals.io.mean_latency);
+        self.mean = mean.map_or(0.0, Nanos::seconds);
+        let rest = self.rest.unwrap_or_default().load;
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
         let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
@@ -356,7 +363,7 @@ impl Tide {
             return 0.0;
         }
         let all = self.traffic.iter().flatten().sum::<f64>();
-        let rest = self.rest.map_or(0.0, |rest| rest.bytes) * self.joules();
+        let rest = self.rest.map_or(0.0, |rest| rest.load.bytes) * self.joules();
         let used = (all - rest).max(0.0);
         let size = self.load.size;
         let present = &self.cpu.points[self.point];
@@ -381,26 +388,29 @@ impl Tide {
     }
 
     /// Bytes a second that users need: no more than they may grow to by the next turn, unless they
-    /// are held back; where not even that fits, a little more than now.
-    fn needs(&self, joules: f64) -> [f64; 3] {
+    /// are held back; where not even that fits, a little more than now. And what of that best effort
+    /// leaves to them: what it moves they may take at once.
+    fn needs(&self, joules: f64) -> [(f64, f64); 3] {
         let all = self.traffic.iter().flatten().sum::<f64>() / joules;
-        let rest = self.rest.map_or(0.0, |rest| rest.bytes).min(all);
+        let rest = self.rest.map_or(0.0, |rest| rest.load.bytes).min(all);
         // Best effort gives way before users are held back.
         if self.limited && rest <= SPARE * all {
-            return [f64::INFINITY; 3];
+            return [(f64::INFINITY, f64::INFINITY); 3];
         }
         let users = all - rest;
-        let grown = GROWTH * users;
-        [grown.max(SPARE * self.allowed / joules), grown, ENOUGH * users]
+        let (grown, enough) = (GROWTH * users, ENOUGH * users);
+        let spare = SPARE * self.allowed / joules - rest;
+        [(grown.max(spare), grown), (grown, grown), (enough, enough)]
     }
 
-    /// Bytes a second of best effort that a point leaves room for beside `needed` of users.
-    fn leaves(&self, point: &Point, needed: f64, joules: f64) -> f64 {
+    /// Bytes a second of best effort that a point leaves room for beside `users`.
+    fn leaves(&self, point: &Point, users: f64, joules: f64) -> f64 {
         let Some(rest) = self.rest else { return 0.0 };
-        let users = if self.binds() { needed } else { self.drawn(point) / joules };
+        let users = if self.binds() { users } else { self.drawn(point) / joules };
         let watts = (self.room(point) / joules - users).max(0.0);
-        let wanted = (GROWTH * rest.bytes).max(SPARE * self.allowed / joules);
-        watts.min(self.cpu.leaves(point, self.load, rest.size)).min(wanted)
+        let wanted = (GROWTH * rest.load.bytes).max(SPARE * self.allowed / joules);
+        let most = wanted.min(rest.ceiling);
+        watts.min(self.cpu.leaves(point, self.load, rest.load.size)).min(most)
     }
 
     /// The point to take, the watts that it leaves for traffic, and the bytes a second that it
@@ -408,21 +418,22 @@ impl Tide {
     fn choose(&self) -> (usize, f64, f64) {
         let joules = self.joules();
         let mut found = None;
-        for needed in self.needs(joules) {
-            found = self.best(needed, joules).map(|(at, served)| (at, served, needed));
+        for (needed, users) in self.needs(joules) {
+            let best = self.best(needed, users, joules);
+            found = best.map(|(at, served)| (at, served, users));
             if found.is_none_or(|(_, served, _)| served >= needed) {
                 break;
             }
         }
-        let Some((at, _, needed)) = found else { return (0, 0.0, 0.0) };
+        let Some((at, _, users)) = found else { return (0, 0.0, 0.0) };
         let point = &self.cpu.points[at];
-        (at, self.room(point), self.leaves(point, needed, joules))
+        (at, self.room(point), self.leaves(point, users, joules))
     }
 
     /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
     /// many `joules`, and what it serves; of those that serve as much the one with the shortest
     /// latency, or all cores, which need no limit.
-    fn best(&self, needed: f64, joules: f64) -> Option<(usize, f64)> {
+    fn best(&self, needed: f64, users: f64, joules: f64) -> Option<(usize, f64)> {
         let points = &self.cpu.points;
         let stops = !self.tail && self.load.size >= LARGE;
         let may = |point: &Point| stops || point.time == 1.0;
@@ -430,10 +441,11 @@ impl Tide {
             let room = self.room(point);
             let moves = if self.binds() { room / joules } else { f64::INFINITY };
             let served = self.cpu.serves(point, self.load.size).min(moves).min(needed);
-            (room >= self.drawn(point)).then_some(served)
+            let counts = if point.time < 1.0 { 1.0 - STOPS } else { 1.0 };
+            (room >= self.drawn(point)).then_some(served * counts)
         };
         let latency = |point: &Point| self.cpu.latency(point, self.load);
-        let leaves = |point: &Point| self.leaves(point, needed, joules);
+        let leaves = |point: &Point| self.leaves(point, users, joules);
         let is_quicker = |a: &Point, b: &Point| match (latency(a), latency(b)) {
             (a, b) if a.min(b) < f64::INFINITY => a < b,
             _ => self.cpu.serves(a, self.load.size) > self.cpu.serves(b, self.load.size),
@@ -486,7 +498,8 @@ impl Tide {
     /// part of what is left over.
     fn ask(&mut self, (room, rest): (f64, f64), request: &mut Request) {
         let (point, reason) = (&self.cpu.points[self.point], self.state.reason());
-        if self.rest.is_some() {
+        if let Some(now) = &mut self.rest {
+            now.lent = rest;
             request.best_effort_rate.ask(0, rest.max(LEAST_RATE), reason);
         } else {
             request.best_effort_rate.release(0);
@@ -516,7 +529,7 @@ impl Tide {
         let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
         // Half of what is left over is for more of the same, half for anything.
         // Best effort has a limit of its own: what it may move is no reason to hold users back.
-        let rest = self.rest.map_or(0.0, |now| now.bytes.min(rest)) * self.joules();
+        let rest = self.rest.map_or(0.0, |now| now.load.bytes.min(rest)) * self.joules();
         let spare = 0.5 * (room + rest.min(used) - used * kept).max(0.0);
         let kept = if used > 0.0 { kept + spare / used } else { 1.0 };
         let spare = if used > 0.0 { spare } else { 2.0 * spare } / shares;
