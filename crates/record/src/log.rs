@@ -104,12 +104,16 @@ impl Changes {
     }
 }
 
+/// A value as it was told, why, and what the plant made of it.
+type Told = (f64, &'static str, Outcome);
+
 /// Leaves out what people need not read: rates move in each cycle.
 #[derive(Debug, Default)]
-pub struct Coarse(BTreeMap<(usize, u16), (f64, &'static str, Outcome)>);
+pub struct Coarse(BTreeMap<(usize, u16), Told>);
 
 impl Coarse {
-    /// Whether an entry is more than a rate that has moved by less than a quarter since it was told.
+    /// Whether an entry is more than a rate that has moved by less than a quarter since it was
+    /// told.
     pub fn is_news(&mut self, entry: &Entry) -> bool {
         let Decision { control, part, to, reason, .. } = entry.decision;
         let key = (control as usize, part);
@@ -117,7 +121,7 @@ impl Coarse {
             self.0.remove(&key);
             return true;
         };
-        let is_alike = |(told, why, outcome): &(f64, &str, Outcome)| {
+        let is_alike = |(told, why, outcome): &Told| {
             (*why, *outcome) == (reason, entry.outcome) && (0.8..=1.25).contains(&(to / told))
         };
         if self.0.get(&key).is_some_and(is_alike) {

@@ -388,8 +388,8 @@ impl Tide {
     }
 
     /// Bytes a second that users need: no more than they may grow to by the next turn, unless they
-    /// are held back; where not even that fits, a little more than now. And what of that best effort
-    /// leaves to them: what it moves they may take at once.
+    /// are held back; where not even that fits, a little more than now. And what best effort leaves
+    /// of that to them: what it moves they may take at once.
     fn needs(&self, joules: f64) -> [(f64, f64); 3] {
         let all = self.traffic.iter().flatten().sum::<f64>() / joules;
         let rest = self.rest.map_or(0.0, |rest| rest.load.bytes).min(all);
