@@ -81,6 +81,13 @@ impl std::ops::AddAssign for Amount {
 /// Amounts by hour.
 pub type Amounts = BTreeMap<Key, Amount>;
 
+/// Three decimals are a watt for an hour.
+fn range([least, most]: &[f64; 2]) -> String {
+    // None is printed as -0.000.
+    let [least, most] = [least, most].map(|kwh| format!("{kwh:.3}").replace("-0.000", "0.000"));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
 /// An open ledger.
 pub struct Ledger(Connection);
 
@@ -250,6 +257,22 @@ mod tests {
         reader.0.execute_batch("COMMIT").unwrap();
         assert_eq!(seconds(&reader), [3.5, 3.5, 1.0, 1.0]);
         assert_eq!(reader.amounts(8, 9).unwrap(), amounts(8, 1.0));
+    }
+
+    #[test]
+    fn one_of_the_version_before_is_read_and_gets_the_table_of_the_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger");
+        let ledger = Ledger::open(&file).unwrap();
+        ledger.0.execute_batch("DROP TABLE trial; PRAGMA user_version = 1").unwrap();
+        assert_eq!(Ledger::read(&file).unwrap().pairs(0.0, 9e9).unwrap(), []);
+        let (of, policy) = ("power".to_owned(), "pacer".to_owned());
+        let (found_w, ebb_w, found_s, ebb_s) = (110.0, 100.0, Some(1e-4), None);
+        let pair = Pair { unix_s: 7.0, of, policy, found_w, ebb_w, found_s, ebb_s };
+        let mut ledger = Ledger::open(&file).unwrap();
+        ledger.add(&amounts(7, 1.0), std::slice::from_ref(&pair)).unwrap();
+        assert_eq!(ledger.pairs(7.0, 8.0).unwrap(), [pair]);
+        assert_eq!(ledger.pairs(8.0, 9.0).unwrap(), []);
     }
 
     /// A power cut leaves any part of what was written last.

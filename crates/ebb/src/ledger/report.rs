@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::moment::moment;
 use super::tried::{Tried, tried};
-use super::{AS_FOUND, Amount, Amounts, FILE, Key, Ledger, POSSIBLE, Pair, SAVED, SETTLING};
+use super::{AS_FOUND, Amount, Amounts, FILE, Key, Ledger, POSSIBLE, Pair, SAVED, SETTLING, range};
 use crate::exit::usage;
 use crate::out;
 
@@ -207,13 +207,6 @@ impl Report {
     }
 }
 
-/// Three decimals are a watt for an hour.
-fn range([least, most]: &[f64; 2]) -> String {
-    // None is printed as -0.000.
-    let [least, most] = [least, most].map(|kwh| format!("{kwh:.3}").replace("-0.000", "0.000"));
-    if least == most { least } else { format!("{least} to {most}") }
-}
-
 /// What an operator passes on: how much, of what, since when, and how it is known.
 fn sentence(
     since: &Zoned,
@@ -233,10 +226,12 @@ fn sentence(
             break;
         }
     }
+    // Of several policies nobody knows for how long each was at work.
+    let is_one = trial.len() == 1;
     let at_work = energy.iter().filter(|one| one.kind == SAVED).map(|one| one.hours).sum();
-    told.extend(trial.iter().map(|one| one.text(at_work)));
+    told.extend(trial.iter().map(|one| one.text(is_one.then_some(at_work))));
     // What was measured needs no model.
-    let is_measured = trial.iter().any(|one| one.saved_w.interval.is_some());
+    let is_measured = is_one && trial.iter().all(|one| one.saved_w.interval.is_some());
     let mut is_known = is_measured;
     for (kind, verb) in [(SAVED, "Ebb saved"), (POSSIBLE, "Ebb only observed and would have saved")]
     {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Pair;
+use super::{Pair, range};
 
 /// Fewer all agree in sign by chance in 2 of 32 trials.
 const LEAST: usize = 6;
@@ -79,27 +79,28 @@ pub fn tried(pairs: &[Pair]) -> Vec<Tried> {
 }
 
 impl Tried {
-    /// Of a run that was at work for so many `hours`, for people.
-    pub fn text(&self, hours: f64) -> String {
+    /// Of a run that was at work for so many `hours`, all of them by this policy, for people.
+    pub fn text(&self, hours: Option<f64>) -> String {
         let Self { policy, blocks, found_w, saved_w, slower, .. } = self;
         let of = if self.of == "power" { "the server" } else { "its processors" };
         let head = format!("{blocks} blocks as found, measured: {of} took {found_w:.1} W");
         let Some(interval) = saved_w.interval else {
             return format!("{head}; {LEAST} are needed for an interval of what {policy} saves");
         };
-        let kwh = |watts: f64| format!("{:.3}", watts * hours / 1000.0).replace("-0.000", "0.000");
         let [least, most] = interval;
+        let kwh = hours.map_or(String::new(), |hours| {
+            let of = |watts: f64| watts * hours / 1000.0;
+            format!(", {} kWh in the {hours:.1} h at work", range(&[of(least), of(most)]))
+        });
         let slower = slower.map_or(String::new(), |slower| {
             let of = |share: f64| format!("{:+.1} %", 100.0 * share);
             let range = slower.interval.map(|[a, b]| format!(" ({} to {})", of(a), of(b)));
             format!("; mean latency {}{}", of(slower.mean), range.unwrap_or_default())
         });
         format!(
-            "{head}, and with {policy} {:.1} W less ({least:.1} to {most:.1}, 95 % interval), \
-             which is {} to {} kWh in the {hours:.1} h at work{slower}",
-            saved_w.mean,
-            kwh(least),
-            kwh(most)
+            "{head}; {policy} saves {:.1} W of it ({least:.1} to {most:.1}, 95 % interval)\
+             {kwh}{slower}",
+            saved_w.mean
         )
     }
 }
@@ -121,7 +122,7 @@ mod tests {
         }
         let few: Vec<_> = (0..5).map(|_| pair("pacer", 110.0, 100.0)).collect();
         assert_eq!(tried(&few)[0].saved_w, Estimate { mean: 10.0, interval: None });
-        assert!(tried(&few)[0].text(9.0).contains("6 are needed for an interval"));
+        assert!(tried(&few)[0].text(None).contains("6 are needed for an interval"));
         let six =
             [9.0, 11.0, 9.0, 11.0, 9.0, 11.0].map(|saved| pair("pacer", 110.0, 110.0 - saved));
         let mut all = six.to_vec();
@@ -131,12 +132,10 @@ mod tests {
         let [least, most] = told[0].saved_w.interval.unwrap();
         // 1.0954 / √6 times 2.5706.
         assert!((least - 8.850).abs() < 0.005 && (most - 11.150).abs() < 0.005, "{least} {most}");
-        let text = told[0].text(100.0);
-        for part in
-            ["10.0 W less (8.9 to 11.1, 95 % interval)", "0.885 to 1.115 kWh in the 100.0 h"]
-        {
-            assert!(text.contains(part), "{text}");
-        }
+        let text = told[0].text(Some(100.0));
+        let told = "pacer saves 10.0 W of it (8.9 to 11.1, 95 % interval), 0.885 to 1.115 kWh in \
+                    the 100.0 h at work";
+        assert!(text.contains(told), "{text}");
         assert!(text.ends_with("mean latency +5.0 % (+5.0 % to +5.0 %)"), "{text}");
     }
 }

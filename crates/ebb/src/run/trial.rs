@@ -108,18 +108,18 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// One that begins `now`; `seed` says when its blocks are.
-    pub fn new(stated: Stated, seed: u64, now: Nanos) -> Self {
+    /// One that begins with its run; `seed` says when its blocks are.
+    pub fn new(stated: Stated, seed: u64) -> Self {
         let mut this = Self {
             stated,
             random: Random::new(seed, 0x0074_7269_616c),
-            window: now,
-            found: now,
+            window: Nanos::ZERO,
+            found: Nanos::ZERO,
             blocks: [Sums::default(); 3],
             of: None,
             is_void: false,
         };
-        this.begin(now);
+        this.begin(Nanos::ZERO);
         this
     }
 
@@ -212,7 +212,7 @@ mod tests {
     fn hours(stated: Stated, hours: u64, of: impl Fn(u64, &mut Signals)) -> (Vec<Pair>, f64) {
         let mut signals = Signals::new(&Topology::default());
         signals.period = SECOND;
-        let mut trial = Trial::new(stated, 7, Nanos::ZERO);
+        let mut trial = Trial::new(stated, 7);
         let (mut pairs, mut as_found) = (Vec::new(), 0);
         for second in 1..=hours * 3600 {
             let is_found = trial.found_until(Nanos::from_secs(second - 1)).is_some();

@@ -123,6 +123,9 @@ impl<'a> Work<'a> {
         }
         let mut feeds = Feeds::new(config.machine.stated_feeds());
         let allowed = feeds.read(&host.machine().sys);
+        if let Some(allowed) = allowed.as_ref().filter(|allowed| allowed.lost.is_empty()) {
+            check_budget(&host, allowed.limit).context("machine.feeds")?;
+        }
         let now = effect.clone().within(allowed.as_ref());
         let held = now.held;
         let ((policy, caps), made) = make(&config, &now, &host, 0)?;
@@ -152,7 +155,7 @@ impl<'a> Work<'a> {
             effect,
             feeds,
             allowed,
-            trying: config.trial.filter(|_| acts).map(|stated| Trying::new(stated, Nanos::ZERO)),
+            trying: config.trial.filter(|_| acts).map(Trying::new),
             as_found: None,
             around,
             before,

@@ -21,7 +21,8 @@
 //!    that has not used up its limits needs no more than it may grow to; of the points that serve
 //!    that much, the one with the shortest latency is chosen.
 //! 4. Work that nobody waits for (*best effort*) has what these leave, of watts and of cores; where
-//!    another point serves more of it and takes hardly longer, that one is chosen.
+//!    another point serves more of it and takes hardly longer, that one is chosen. What it fills
+//!    besides the budget it leaves a part of ([`rest`]).
 //! 5. What the point leaves is shared among the drives as limits of their rates, so that no burst
 //!    exceeds the budget before the next turn. CPU time below a whole is for large requests without
 //!    a tail to keep, or where nothing else fits.
@@ -225,7 +226,8 @@ impl Tide {
         }
         // What is not known for a while has not ended.
         if let Some(now) = requests.zip(bytes).filter(|_| self.topology.limitable.best_effort) {
-            self.rest.get_or_insert_default().learn(now, span, signals.now);
+            let lent = signals.in_force.best_effort_rate.at(0).given;
+            self.rest.get_or_insert_default().learn(now, lent, span, signals.now);
         }
         // Of one kind alone, for best effort that is held back waits long.
         let kinds = [&signals.io.reads, &signals.io.writes].map(|kind| kind.mean_latency);
@@ -498,8 +500,7 @@ impl Tide {
     /// part of what is left over.
     fn ask(&mut self, (room, rest): (f64, f64), request: &mut Request) {
         let (point, reason) = (&self.cpu.points[self.point], self.state.reason());
-        if let Some(now) = &mut self.rest {
-            now.lent = rest;
+        if self.rest.is_some() {
             request.best_effort_rate.ask(0, rest.max(LEAST_RATE), reason);
         } else {
             request.best_effort_rate.release(0);

@@ -18,9 +18,9 @@ pub(super) struct Trying {
 
 impl Trying {
     /// One as stated.
-    pub fn new(stated: Stated, now: Nanos) -> Self {
+    pub fn new(stated: Stated) -> Self {
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { trial: Trial::new(stated, since.as_nanos() as u64, now), is_told: false }
+        Self { trial: Trial::new(stated, since.as_nanos() as u64), is_told: false }
     }
 }
 
@@ -34,6 +34,9 @@ impl Work<'_> {
 
     /// Begins or ends a block as found, where it is time.
     pub(super) fn follow_trial(&mut self) -> anyhow::Result<()> {
+        if self.trying.is_none() {
+            return Ok(());
+        }
         // A budget of watts holds without a break.
         let held = self.in_force().held;
         if held.ssd_budget.or(held.server_budget).is_some() {

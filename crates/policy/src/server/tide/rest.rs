@@ -11,8 +11,6 @@ const FULL: Nanos = Nanos::from_secs(300);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     pub(super) load: Load,
-    /// Bytes a second that it may move by its limit.
-    pub(super) lent: f64,
     /// The most that it moved.
     peak: f64,
     /// Whether it moved as much as ever in the last turn, and less than it might.
@@ -25,14 +23,15 @@ pub(super) struct Rest {
 impl Default for Rest {
     fn default() -> Self {
         let load = Load { size: LARGE, ..Load::default() };
-        let (lent, peak, fills, until) = (0.0, 0.0, false, Nanos::ZERO);
-        Self { load, lent, peak, fills, ceiling: f64::INFINITY, until }
+        let (peak, fills, until) = (0.0, false, Nanos::ZERO);
+        Self { load, peak, fills, ceiling: f64::INFINITY, until }
     }
 }
 
 impl Rest {
-    /// Takes in the requests and bytes of the turn of `span` seconds that ends `now`.
-    pub(super) fn learn(&mut self, done: (u64, u64), span: f64, now: Nanos) {
+    /// Takes in the requests and bytes of the turn of `span` seconds that ends `now`, in which it
+    /// might move `lent` bytes a second; `None` without a limit.
+    pub(super) fn learn(&mut self, done: (u64, u64), lent: Option<f64>, span: f64, now: Nanos) {
         self.load.learn(done, span);
         if self.ceiling < f64::INFINITY && now >= self.until {
             (self.peak, self.ceiling) = (0.0, f64::INFINITY);
@@ -41,7 +40,7 @@ impl Rest {
         // full, such as the network or a drive, and users wait for that.
         let moved = self.load.bytes;
         let is_most = (USED_UP * self.peak..=self.peak / USED_UP).contains(&moved);
-        let fills = is_most && moved < (1.0 - WORTH) * self.lent;
+        let fills = is_most && lent.is_some_and(|lent| moved < (1.0 - WORTH) * lent);
         if std::mem::replace(&mut self.fills, fills) && fills {
             (self.ceiling, self.until) = (USED_UP * moved, now + FULL);
         }
@@ -57,9 +56,8 @@ mod tests {
     fn what_it_fills_it_leaves_a_part_of_for_a_while() {
         let (mut rest, mut now) = (Rest::default(), Nanos::ZERO);
         let mut turn = |lent: f64, moved: f64| {
-            rest.lent = lent;
             now += Nanos::from_millis(500);
-            rest.learn((1, (moved / 2.0) as u64), 0.5, now);
+            rest.learn((1, (moved / 2.0) as u64), Some(lent), 0.5, now);
             rest.ceiling
         };
         let none = f64::INFINITY;
