@@ -7,6 +7,7 @@
 pub mod drive;
 mod drive_file;
 pub mod engine;
+mod factors;
 pub mod fan;
 pub mod faults;
 pub mod hdd;

@@ -4,7 +4,7 @@
 use crate::common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
 use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{Policy, Request, Signals};
-use ebb_trace::{Op, Workload};
+use ebb_trace::{Op, Request as IoRequest, Source, TraceError, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, TwinError, Unobserved, run};
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -19,24 +19,33 @@ fn clients(slots: u32) -> Workload {
     Workload::Closed(Box::new(Clients { slots, bytes: 4096, op: Op::Read, devices: 4, random }))
 }
 
-/// Mean time in the only core's queue: what remains of the latency of `busy` over that of a
-/// server whose stage costs nothing.
-fn core_time(cycles: u32, gap_ns: f64) -> f64 {
-    let requests = 400_000;
-    let with = simulate(&server(1, cycles), poisson(requests, gap_ns), None).mean_latency();
-    let without = simulate(&server(1, 0), poisson(requests, gap_ns), None).mean_latency();
-    with - without
+/// Mean time at the only core, waiting included: what remains of the latency over that of a server
+/// whose stage costs nothing.
+fn core_time(cycles: u32, variation: f64, gap_ns: f64, seed: u64) -> f64 {
+    let mean = |cycles| {
+        let mut profile = server(1, cycles);
+        profile.stage[0].variation = variation;
+        let native = Box::new(ebb_policy::cpu::Native);
+        let run = Run { seed, ..job(&profile, native, poisson(400_000, gap_ns), None) };
+        ebb_twin::run(run, &mut Unobserved).unwrap().mean_latency()
+    };
+    mean(cycles) - mean(0)
 }
 
 #[test]
 fn one_core_waits_as_pollaczek_and_khinchine_say() {
-    // M/D/1: mean time in system = S + rho S / (2 (1 - rho)).
+    // M/G/1: mean time in system = S + rho S (1 + cv²) / (2 (1 - rho)).
+    let service = 10_000.0;
+    let error = |rho: f64, cv: f64, seed| {
+        let theory = service * (1.0 + rho * (1.0 + cv * cv) / (2.0 * (1.0 - rho)));
+        core_time(10_000, cv, service / rho, seed) / theory - 1.0
+    };
     for rho in [0.3, 0.6, 0.8] {
-        let service = 10_000.0;
-        let measured = core_time(10_000, service / rho);
-        let theory = service + rho * service / (2.0 * (1.0 - rho));
-        let error = (measured / theory - 1.0).abs();
-        assert!(error < 0.03, "rho {rho}: {measured} ns, theory {theory} ns");
+        assert!(error(rho, 0.0, 7).abs() < 0.03, "rho {rho}: {}", error(rho, 0.0, 7));
+    }
+    // The variation is that of the profile under every seed.
+    for (cv, seed) in (1..=6).flat_map(|seed| [(1.0, seed), (2.0, seed)]) {
+        assert!(error(0.6, cv, seed).abs() < 0.05, "cv {cv}, {seed}: {}", error(0.6, cv, seed));
     }
 }
 
@@ -328,6 +337,82 @@ fn raid_writes_cost_more_than_reads() {
     // Two reads, then two writes, one after the other.
     assert!(writes.mean_latency() > reads.mean_latency());
     assert!(writes.energy.ssd > reads.energy.ssd);
+}
+
+/// What the drives read and wrote.
+#[derive(Default)]
+struct Moved {
+    read: u64,
+    written: u64,
+}
+
+impl Observer for Moved {
+    fn sample(&mut self, sample: &Sample<'_>) {
+        for drive in &sample.cycled.signals.drives {
+            self.read += drive.read_bytes.unwrap_or(0);
+            self.written += drive.written_bytes.unwrap_or(0);
+        }
+    }
+}
+
+/// One request.
+struct Once(Option<IoRequest>);
+
+impl Source for Once {
+    fn fill(&mut self, batch: &mut Vec<IoRequest>) -> Result<(), TraceError> {
+        batch.extend(self.0.take());
+        Ok(())
+    }
+}
+
+#[test]
+fn parity_follows_from_what_is_least_to_read() {
+    let kib = 1 << 10;
+    // Seven chunks of 64 KiB and their parity.
+    let mut profile = Profile::load("generic-1u").unwrap();
+    profile.background = None;
+    for (offset, bytes, read, written) in [
+        (0, 8, 8 + 8, 8 + 8),
+        (0, 256, 3 * 64, 256 + 64),
+        (32, 100, 100 + 64, 100 + 64),
+        (0, 448, 0, 448 + 64),
+        // Three chunks of a stripe, for which both take as much, and one of the next.
+        (256, 256, 192 + 64 + 64 + 64, 256 + 2 * 64),
+        // All but 4 KiB, and as much of the next stripe.
+        (4, 448, 4 + 4 + 4, 448 + 64 + 4),
+    ] {
+        let request = IoRequest {
+            at: Nanos::ZERO,
+            offset: offset * kib,
+            bytes: (bytes * kib) as u32,
+            device: 0,
+            op: Op::Write,
+            stream: 0,
+            recorded_latency: None,
+        };
+        let mut moved = Moved::default();
+        let source = Workload::Open(Box::new(Once(Some(request))));
+        let native = Box::new(ebb_policy::cpu::Native);
+        simulate_with(&profile, native, source, Some(Nanos::from_secs(1)), &mut moved);
+        let found = (moved.read / kib, moved.written / kib);
+        assert_eq!(found, (read, written), "{bytes} KiB at {offset} KiB");
+    }
+}
+
+#[test]
+fn memory_carries_no_more_than_its_modules() {
+    let text = Profile::shipped_text("asg-1115s").unwrap();
+    let rate = |bandwidth: &str| {
+        let text = text.replace("memory_bandwidth = \"153.6 GB\"", bandwidth);
+        let profile = Profile::parse(&text, "memory").unwrap();
+        let reads = Poisson::new(400_000, 600.0, 128 << 10, 1.0, 16);
+        let end = Some(Nanos::from_millis(200));
+        let outcome = simulate(&profile, Workload::Open(Box::new(reads)), end);
+        outcome.bytes as f64 / outcome.span.seconds() / 1e9
+    };
+    let (without, with) = (rate(""), rate("memory_bandwidth = \"40 GB\""));
+    assert!(without > 150.0, "{without}");
+    assert!((with / 40.0 - 1.0).abs() < 0.02, "{with}");
 }
 
 #[test]

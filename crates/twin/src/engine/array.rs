@@ -24,6 +24,9 @@ pub(super) struct Array {
     rated: bool,
     spec: DriveSpec,
     limit: Option<RateLimit>,
+    /// What memory carries, in ns a byte, and when it has carried what was sent so far.
+    memory: Option<f64>,
+    carried: u64,
     chunk_shift: u32,
     parity: usize,
     capacity: u64,
@@ -65,6 +68,8 @@ impl Array {
             rated: false,
             spec: model.spec(),
             limit: profile.drives.limit,
+            memory: profile.board.memory_bandwidth.map(|rate| 1e9 / rate.0 as f64),
+            carried: 0,
             chunk_shift: profile.layout.chunk.0.trailing_zeros(),
             parity: profile.layout.raid.parity(),
             capacity: usable(model.capacity().0),
@@ -113,19 +118,29 @@ impl Array {
     /// knows. Otherwise nothing was done.
     #[inline]
     pub(super) fn accept(&mut self, now: u64, command: DriveCommand) -> Option<u64> {
-        if self.limit.is_some() || self.rated {
+        if self.limit.is_some() || self.rated || self.carried > now {
             return None;
         }
-        self.drives[usize::from(command.drive)].accept(now, command)
+        let end = self.drives[usize::from(command.drive)].accept(now, command);
+        if end.is_some() {
+            self.carry(now, command.bytes);
+        }
+        end
     }
-    /// Sends `io` to its drive as soon as its limit and then its rate let it pass.
+    /// When memory has room for so many bytes that a drive reads from it or writes to it.
+    fn carry(&mut self, now: u64, bytes: u32) -> u64 {
+        let Some(ns) = self.memory else { return now };
+        pass(&mut self.carried, now, (f64::from(bytes) * ns).round() as u64)
+    }
+    /// Sends `io` to its drive as soon as memory, its limit and then its rate let it pass.
     pub(super) fn submit(&mut self, ios: &mut Ios, events: &mut Events, now: u64, io: u32) {
         let Io { drive, bytes, .. } = ios[io];
+        let mut at = self.carry(now, bytes);
         if let Some(limit) = &self.limit {
-            let at = pass(&mut self.earned[usize::from(drive)], now, limit.time(bytes));
-            if at > now {
-                return events.push(at, Event::Admitted(io));
-            }
+            at = at.max(pass(&mut self.earned[usize::from(drive)], now, limit.time(bytes)));
+        }
+        if at > now {
+            return events.push(at, Event::Admitted(io));
         }
         self.admit(ios, events, now, io);
     }

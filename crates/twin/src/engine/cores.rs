@@ -7,10 +7,6 @@ mod recall;
 
 use std::collections::VecDeque;
 
-use rand::SeedableRng;
-use rand_distr::{Distribution, LogNormal};
-use rand_pcg::Pcg64Mcg;
-
 use ebb_policy::units::{Hertz, Watts};
 use ebb_policy::{CoreRole, GroupSetting, GroupSignals};
 
@@ -20,6 +16,7 @@ use super::io::{Io, Ios, Kind, NONE, mix};
 use super::prefetch::prefetch;
 use super::quota::Quota;
 use super::waiting::Waiting;
+use crate::factors::{FACTORS, factors};
 use crate::outcome::CoreTime;
 use crate::profile::{Cpu, Profile, Stage, Wait};
 pub(super) use limits::CoreLimits;
@@ -133,19 +130,6 @@ pub(super) struct Cores {
 /// Runs on a core in place of an I/O: a job.
 const JOB: u32 = u32::MAX - 1;
 
-/// Entries of a variation table; a power of two.
-pub(super) const VARIATIONS: usize = 1024;
-
-/// Log-normal factors with mean 1 and the stage's coefficient of variation.
-pub(super) fn variation(cv: f64, seed: u64) -> Vec<f32> {
-    let sigma = (1.0 + cv * cv).ln().sqrt();
-    let Ok(law) = LogNormal::new(0.0, sigma) else { return vec![1.0; VARIATIONS] };
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let draws: Vec<f64> = (0..VARIATIONS).map(|_| law.sample(&mut random)).collect();
-    let mean = draws.iter().sum::<f64>() / draws.len() as f64;
-    draws.iter().map(|draw| (draw / mean) as f32).collect()
-}
-
 /// Takes the oldest that waits or, with probability `random_order`, any of them, whose place the
 /// newest takes: whoever waits moves forward only.
 fn next_user(waiting: &mut VecDeque<Work>, random_order: f64, key: u32) -> Option<Work> {
@@ -160,7 +144,7 @@ fn next_user(waiting: &mut VecDeque<Work>, random_order: f64, key: u32) -> Optio
 }
 
 impl Cores {
-    pub(super) fn new(profile: &Profile, seed: u64) -> Self {
+    pub(super) fn new(profile: &Profile) -> Self {
         let mut cores = Vec::new();
         let mut groups = Vec::new();
         for (index, stage) in profile.stages_and_jobs().enumerate() {
@@ -181,7 +165,7 @@ impl Cores {
                 busy_watts: 0.0,
                 poll_watts: 0.0,
                 idle: Idle::new(&profile.cpu),
-                variation: variation(stage.variation, seed ^ (index as u64) << 32),
+                variation: factors(stage.variation),
                 watt_ns: 0.0,
                 polls: profile.cpu.wait == Wait::Poll && stage.role != CoreRole::Compute,
                 busy: 0,
@@ -258,7 +242,7 @@ impl Cores {
         let (command, per_kib) = costs[io.op as usize];
         let moved = per_kib * f64::from(io.bytes) / 1024.0;
         let cycles = if io.kind == Kind::Task { self.task_cycles } else { command + moved };
-        let factor = variation[mix(io.key, stage as u32) as usize % VARIATIONS];
+        let factor = variation[mix(io.key, stage as u32) as usize % FACTORS];
         Work { cycles: cycles * f64::from(factor), io: index }
     }
 

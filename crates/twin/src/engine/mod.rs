@@ -27,6 +27,7 @@ mod prefetch;
 mod quota;
 mod rate;
 mod senses;
+mod stripes;
 mod supply;
 mod waiting;
 mod weather;
@@ -274,8 +275,8 @@ impl<'a> Engine<'a> {
             due,
             events,
             ios: Ios::default(),
-            network: Network::new(profile, seed),
-            cores: Cores::new(profile, seed).watched(run.senses.map(|_| WATCH)),
+            network: Network::new(profile),
+            cores: Cores::new(profile).watched(run.senses.map(|_| WATCH)),
             array: Array::new(profile, model, seed),
             worn: vec![Wear::default(); usize::from(profile.drives.count)],
             cache: cache.filter(|cache| cache.size.0 > 0).map(ReadCache::new),

@@ -2,8 +2,8 @@
 
 use ebb_trace::{Op, Request};
 
-use super::cores::{VARIATIONS, variation};
 use super::io::mix;
+use crate::factors::{FACTORS, factors};
 use crate::profile::{Network as Spec, Profile};
 
 /// When connections and the link are free; each serves in order of arrival.
@@ -18,11 +18,10 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(profile: &Profile, seed: u64) -> Option<Self> {
+    pub(super) fn new(profile: &Profile) -> Option<Self> {
         let spec = profile.network.clone()?;
         let connections = vec![0; usize::from(profile.drives.count)];
-        let variation = variation(spec.variation, seed ^ 0x4E45_5400);
-        Some(Self { spec, variation, connections, link: [0; 2] })
+        Some(Self { variation: factors(spec.variation), spec, connections, link: [0; 2] })
     }
 
     /// When a request that is sent now is with the server; data to write comes with it.
@@ -30,7 +29,7 @@ impl Network {
         let bytes = if request.op == Op::Write { request.bytes } else { 0 };
         let sent = self.pass(0, bytes, now);
         let place = usize::from(request.device) % self.connections.len();
-        let factor = self.variation[mix(key, 0x200) as usize % VARIATIONS];
+        let factor = self.variation[mix(key, 0x200) as usize % FACTORS];
         let time = (self.spec.connection.0 as f64 * f64::from(factor)) as u64;
         let free = &mut self.connections[place];
         *free = sent.max(*free) + time;

@@ -180,47 +180,11 @@ impl Engine<'_> {
                 None => self.array.submit(&mut self.ios, &mut self.events, self.now, io),
             };
         }
-        let command = if self.reads_first(io) { Op::Read } else { op };
-        self.fan_out(io, command, op == Op::Write);
-    }
-
-    /// Whether the drives' next turn, or the one under way, is to read what the write replaces.
-    /// Writes in place need old data and parity, unless whole stripes are written.
-    fn reads_first(&self, io: u32) -> bool {
-        let Io { op, old_read, .. } = self.ios[io];
-        let layout = &self.profile.layout;
-        op == Op::Write && !old_read && layout.raid != Raid::None && !self.whole_stripes(io)
-    }
-
-    fn whole_stripes(&self, io: u32) -> bool {
-        let chunk = self.profile.layout.chunk.0;
-        let stripe = chunk * (self.array.drives() - self.profile.layout.raid.parity()) as u64;
-        let Io { offset, bytes, .. } = self.ios[io];
-        bytes > 0 && offset % stripe == 0 && u64::from(bytes) % stripe == 0
-    }
-
-    /// Sends a part of `parent` to each drive it touches, with the parity if asked.
-    fn fan_out(&mut self, parent: u32, op: Op, parity: bool) {
-        let Io { mut offset, bytes, .. } = self.ios[parent];
-        let mut left = u64::from(bytes);
-        let mut stripe = u64::MAX;
-        let mut end = None;
-        while left > 0 {
-            let length = left.min(self.array.left_in_chunk(offset));
-            let place = self.array.place(offset);
-            let command =
-                |drive| DriveCommand { drive, op, offset: place.offset, bytes: length as u32 };
-            end = end.max(self.send_part(parent, command(place.drive)));
-            if parity && stripe != place.stripe {
-                stripe = place.stripe;
-                for drive in self.array.parity_drives(stripe) {
-                    end = end.max(self.send_part(parent, command(drive)));
-                }
-            }
-            offset += length;
-            left -= length;
+        if self.reads_first(io) {
+            self.read_for_parity(io);
+        } else {
+            self.fan_out(io, op);
         }
-        self.sent_parts(parent, end);
     }
 
     /// Sends a part of `parent` to a drive; returns its end if the drive knows. Otherwise the part

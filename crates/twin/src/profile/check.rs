@@ -21,6 +21,7 @@ macro_rules! shipped {
 const SHIPPED: &[(&str, &str)] = shipped![
     "asg-1115s",
     "dorado-6000",
+    "dorado-6000-fig-7",
     "pass-10",
     "rocksdb-2288h",
     "generic-1u",
@@ -231,6 +232,9 @@ impl Profile {
             if !(0.0..=3.0).contains(&network.variation) {
                 return wrong("network", "variation", "is not in 0..=3".into());
             }
+        }
+        if self.board.memory_bandwidth.is_some_and(|rate| rate.0 < 1_000_000) {
+            return wrong("board", "memory_bandwidth", "must be at least 1 MB per second".into());
         }
         if let Some(RateLimit { iops, bytes }) = self.drives.limit
             && (iops.is_some_and(|iops| !(1.0..=1e9).contains(&iops))

@@ -410,6 +410,10 @@ pub struct Board {
     /// Memory per GB/s of users' I/O.
     #[serde(default)]
     pub memory_per_gbps: Watts,
+    /// Bytes a second that drives read from memory and write to it, all together: of all modules by
+    /// their data sheet. No limit when absent.
+    #[serde(default)]
+    pub memory_bandwidth: Option<Bytes>,
     /// Network adapters without traffic.
     pub nic: Watts,
     /// Network adapters per GB/s of users' I/O.

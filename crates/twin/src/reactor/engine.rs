@@ -5,7 +5,6 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
-use rand_distr::LogNormal;
 use rand_pcg::Pcg64Mcg;
 
 use ebb_policy::reactor::{
@@ -18,10 +17,9 @@ use super::hyper_thread::{CoreState, Run};
 use super::load::{Arrival, Arrivals, arrivals_rng};
 use super::power::{Energy, Meter, State};
 use super::{Profile, Setup, Shown, Software};
+use crate::factors::{FACTORS, factors};
 use crate::windows::Windows;
 
-/// Drive times drawn once and reused at random.
-const DRAWS: usize = 4096;
 /// Latencies beyond are recorded as this, in nanoseconds.
 const LONGEST: u64 = 600_000_000_000;
 /// No event: the end of time.
@@ -113,10 +111,10 @@ impl<'a> Engine<'a> {
         let (cores, threads) = (machine.cores.len(), usize::from(machine.threads));
         let mut placement = Placement::even(machine);
         scheduler.start(&mut placement);
-        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let rng = Pcg64Mcg::seed_from_u64(seed);
         let drive = &profile.drive;
-        let read_times = times(drive.read, drive.variation, &mut rng);
-        let write_times = times(drive.write, drive.variation, &mut rng);
+        let read_times = times(drive.read, drive.variation);
+        let write_times = times(drive.write, drive.variation);
         let next_fine = scheduler.fine_period().unwrap_or(NEVER);
         let watching = scheduler
             .fine_period()
@@ -172,7 +170,7 @@ impl<'a> Engine<'a> {
     pub fn drive_time(&mut self, commands: u32, write: bool) -> Nanos {
         let mut slowest = 0;
         for _ in 0..commands {
-            let draw = self.rng.random_range(0..DRAWS);
+            let draw = self.rng.random_range(0..FACTORS);
             let times = if write { &self.write_times } else { &self.read_times };
             slowest = slowest.max(times[draw]);
         }
@@ -389,13 +387,9 @@ impl<'a> Engine<'a> {
     }
 }
 
-fn times(mean: Nanos, variation: f64, rng: &mut Pcg64Mcg) -> Vec<u64> {
-    let variance = (1.0 + variation * variation).ln();
-    let location = (mean.0.max(1) as f64).ln() - variance / 2.0;
-    match LogNormal::new(location, variance.sqrt()) {
-        Ok(times) => (0..DRAWS).map(|_| rng.sample(times) as u64).collect(),
-        Err(_) => vec![mean.0; DRAWS],
-    }
+fn times(mean: Nanos, variation: f64) -> Vec<u64> {
+    let time = |factor| (mean.0 as f64 * f64::from(factor)).round() as u64;
+    factors(variation).into_iter().map(time).collect()
 }
 
 fn empty() -> Shown {

@@ -115,6 +115,8 @@ pub fn cores(study: &mut Study) -> Result<()> {
     report.as_stated("Fig. 7", quantity, 1.0, at(&runs, slower, 0.63));
     let quantity = "p99 with 63 % of cores (minimal impact), 10 % pressure, x";
     report.as_stated("Fig. 7", quantity, 1.0, at(&runs, tail, 0.63));
+    let quantity = "share of cores below which the mean latency rises, 10 % pressure";
+    report.as_stated("Fig. 7", quantity, 0.63, knee(&runs));
     let full = generate::by_name("rand-rw")?.saturating();
     let runs = sweep(study, "Fig. 7", "active cores, 100 % pressure", few, &full)?;
     let quantity = "p99 with 63 % of cores (closely resembles), full pressure, x";
@@ -126,6 +128,18 @@ pub fn cores(study: &mut Study) -> Result<()> {
 fn at(runs: &[Shown], value: fn(&Outcome, &Outcome) -> f64, share: f64) -> f64 {
     let run = SHARES.iter().zip(runs).find(|(x, _)| **x == share);
     run.map_or(f64::NAN, |(_, run)| value(&run.outcome, &runs[0].outcome))
+}
+
+/// The share of the cores below which the mean latency is above that with all by more than 2 %,
+/// the least that a figure shows; linear between the [`SHARES`].
+fn knee(runs: &[Shown]) -> f64 {
+    let excess = |run: &Shown| slower(&run.outcome, &runs[0].outcome) - 1.02;
+    let points: Vec<_> = SHARES.into_iter().zip(runs.iter().map(excess)).collect();
+    let crossing = points.windows(2).find(|pair| pair[1].1 > 0.0);
+    crossing.map_or(f64::NAN, |pair| {
+        let [(more, before), (fewer, after)] = [pair[0], pair[1]];
+        more + (fewer - more) * before / (before - after)
+    })
 }
 
 /// One control at each of [`SHARES`], with its curves relative to the first.
