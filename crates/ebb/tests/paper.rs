@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The report as JSON, checked for what is true of any report.
 fn report(args: &[&str]) -> Value {
     let report = json(&[args, &["--json"]].concat());
-    valid("paper-4", &report);
+    valid("paper-5", &report);
     for row in report["rows"].as_array().unwrap() {
         let kinds = ["calibrated", "as-stated", "stress", "reinterpreted"];
         assert!(kinds.contains(&row["kind"].as_str().unwrap()), "{row}");
@@ -104,7 +104,7 @@ fn a_fit_is_printed_with_what_repeats_it() {
         assert!(text.contains(words), "'{words}' is not in:\n{text}");
     }
     let report = json(&[&args[..], &["--json"]].concat());
-    valid("paper-4", &report);
+    valid("paper-5", &report);
     assert_eq!(report["fits"][0]["declaration"], "fits/eadc-e6.toml");
 }
 

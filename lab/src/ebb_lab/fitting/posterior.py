@@ -132,6 +132,10 @@ def search(
         cloud, widened = _posterior(misfit, dimensions, lot, len(paper))
         count = min(BATCH, points - len(shares))
         batch = _batch(snap(cloud), shares, sequence, snap, lot, count)
+        if not len(batch) and count and error.any():
+            # All places that are probable are simulated: there is nothing between them.
+            error = np.zeros_like(error)
+            continue
         if (len(shares) > first and (error <= SMALL * deviation).all()) or not len(batch):
             return Posterior(shares, means, deviation, error, widened, snap(cloud))
         told = measure(batch)
