@@ -1,4 +1,4 @@
-//! Rows of the figures that take longest, as `ebb paper NAME --figure ... --json` gave them.
+//! Rows of the figures that take longest, as `ebb paper NAME --full` printed them.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
