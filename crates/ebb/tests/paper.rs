@@ -107,16 +107,19 @@ fn rows_that_take_long_are_kept_ones_unless_they_are_asked_for() {
     assert!(of("Fig. 5(d)").iter().any(|row| row["kept"] == true && row["kind"] == "as-stated"));
     assert!(of("Fig. 1").iter().all(|row| row["kept"].is_null()));
     let text = prints(&["paper", "pacman"]);
-    assert!(text.contains("as stated, kept") && text.contains("rows of ebb paper pacman --full"));
+    assert!(text.contains("as stated, kept"), "{text}");
+    assert!(text.contains("rows of ebb paper pacman --full"), "{text}");
 }
 
 #[test]
 fn a_fit_is_printed_with_what_repeats_it() {
     let args = ["paper", "eadc", "--figure", "fit"];
     let text = prints(&args);
-    for words in
-        ["Computed beforehand, by ebb-lab fit fits/eadc-e6.toml", "points were simulated", "predicted"]
-    {
+    for words in [
+        "Computed beforehand, by ebb-lab fit fits/eadc-e6.toml",
+        "points were simulated",
+        "predicted",
+    ] {
         assert!(text.contains(words), "'{words}' is not in:\n{text}");
     }
     let report = json(&[&args[..], &["--json"]].concat());
