@@ -4,6 +4,7 @@ their units, repeats and holes; what cannot be read is refused with its line."""
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -20,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 HEAD = """\
 seeds = 1
 points = 8
-accepted = 1
 forecast = 4
 [options]
 profile = "mine.toml"
@@ -88,8 +88,9 @@ def test_a_number_is_as_uncertain_as_its_last_digit(tmp_path: Path) -> None:
     text = HEAD.replace('"30%"', '"0.1%"').replace('"5%"', '"0.01%"')
     table = CSV.replace("2,8,-,0.5,", "1,8,-,4e2 us,9E1")
     p99, watts, p90, other, kilo = declared(tmp_path, table, text).baseline
-    assert (p99.uncertainty, watts.uncertainty, other.uncertainty) == (0.05, 0.5, 5)
-    assert p90.uncertainty == pytest.approx(0.05) and kilo.uncertainty == pytest.approx(5)
+    assert (p99.rounding, watts.rounding, other.rounding) == (0.05, 0.5, 5)
+    assert p90.rounding == pytest.approx(0.05) and kilo.rounding == pytest.approx(5)
+    assert p99.deviation == pytest.approx(0.05 / 3**0.5, rel=1e-3)
 
 
 def test_lines_are_left_out_together_by_a_column(tmp_path: Path) -> None:
@@ -118,7 +119,10 @@ def test_lines_are_left_out_together_by_a_column(tmp_path: Path) -> None:
 def test_forms_of_spreadsheets_are_the_same_table(tmp_path: Path, table: str) -> None:
     text = HEAD if "99th (ms)" in table else HEAD.replace("99th (ms)", "99th")
     found, plain = declared(tmp_path, table, text).baseline, declared(tmp_path).baseline
-    assert found == plain
+    # 250000 mW are written more exactly than 0.25 kW.
+    assert [replace(row, rounding=0) for row in found] == [
+        replace(row, rounding=0) for row in plain
+    ]
 
 
 def test_a_table_may_be_in_utf_16(tmp_path: Path) -> None:
@@ -353,7 +357,7 @@ def test_a_hidden_server_is_found_and_what_is_left_out_predicted(tmp_path: Path)
     (tmp_path / "mine.toml").write_text(MINE)
     (tmp_path / "fit.toml").write_text(
         'leave-out = "source"\n'
-        + HEAD.partition("[[measured]]")[0].replace("= 8\naccepted = 1", "= 64\naccepted = 4")
+        + HEAD.partition("[[measured]]")[0].replace("= 8", "= 64", 1)
         + '[[free]]\nname = "read"\nset = "profile:drives.model.drive.read.latency"\n'
         'low = 40\nhigh = 110\nunit = "us"\nwhy = "w"\n'
         '[[free]]\nname = "cycles"\nset = "profile:stage.front-end.write_cycles"\n'
@@ -366,8 +370,8 @@ def test_a_hidden_server_is_found_and_what_is_left_out_predicted(tmp_path: Path)
     )
     out = tmp_path / "out"
     fit = study.run(tmp_path / "fit.toml", out, progress=False)
-    rest = fit.samples[:, 0]
-    assert rest.min() <= 80 <= rest.max() and rest.max() - rest.min() < 30
+    low, high = fit.ranges[0]
+    assert low <= 80 <= high and high - low < 30
     assert [each.error is not None and abs(each.error) < 0.1 for each in fit.left_out] == [True] * 4
     assert [row.row.run for row in fit.predictions] == ["rate=8k, block=32 KiB"] * 2
     assert "error of rows that were held out  predicted" in telling.tell(fit, out)
@@ -397,7 +401,7 @@ def test_without_parameters_the_profile_is_judged_as_it_is(
     assert "nothing is free, the profile as it is" in told and "mean_watts" in told
     assert cli.main([*fit, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    schema = json.loads((ROOT / "docs" / "json-schema" / "lab-fit-1.json").read_text())
+    schema = json.loads((ROOT / "docs" / "json-schema" / "lab-fit-2.json").read_text())
     jsonschema.validate(answer, schema)
     errors = [row["left_out"]["error"] for row in answer["baseline"]]
     central = [row["central"] / row["paper"] - 1 for row in answer["baseline"]]
@@ -421,9 +425,9 @@ def test_bases_in_a_circle_and_missing_models_are_refused(
 def test_parameters_lead_into_hard_disks_too(tmp_path: Path) -> None:
     text = HEAD.replace("profile:board.other", "profile:drives.model.hdd.power.ready")
     text = text.replace("low = 20", "low = 7.82").replace("high = 100", "high = 7.95")
-    text = text.replace('"5%"', '"900%"').replace('"30%"', '"900%"')
+    text = text.replace('"5%"', '"90000%"').replace('"30%"', '"90000%"')
     mine = MINE + '[layout]\nraid = "raid6"\n[drives]\nmodel = "es3-4tb"\nqueue_depth = 32\n'
-    declared(tmp_path, text="widen = 1e9\n" + text)
+    declared(tmp_path, text=text)
     (tmp_path / "mine.toml").write_text(mine)
     fit = study.run(tmp_path / "fit.toml", tmp_path / "out", progress=False)
     assert fit.found.refused == 0
@@ -465,9 +469,7 @@ def test_the_example_runs_as_it_is_told(tmp_path: Path, capsys: pytest.CaptureFi
     text = path.read_text()
     # As many rows as it has, but a search that ends at once.
     text = text.replace('leave-out = "source"', "").replace("points = 96", "points = 32")
-    text = text.replace("accepted = 8", "accepted = 1").replace(
-        "{load (kIOPS)}", "{load (kIOPS) / 20}"
-    )
+    text = text.replace("{load (kIOPS)}", "{load (kIOPS) / 20}")
     for share in ("5%", "8%", "10%", "20%"):
         text = text.replace(f'uncertainty = "{share}"', 'uncertainty = "90%"')
     path.write_text(text)

@@ -12,7 +12,7 @@ fn report() -> &'static Value {
     static REPORT: OnceLock<Value> = OnceLock::new();
     REPORT.get_or_init(|| {
         let report = json(&["paper", "storage-servers", "--json"]);
-        valid("paper-4", &report);
+        valid("paper-5", &report);
         report
     })
 }

@@ -147,7 +147,10 @@ def _rows(panel: Any, rows: Sequence[dict[str, Any]], with_figure: bool = False)
         if row["paper"] is None:
             text = _number(row["twin"])
         elif deviation is None:
-            text = f"{_number(row['paper'])} → {row.get('note', '–')}"
+            # Without a number of the twin's, or a bound.
+            sign = {"most": "≤ ", "least": "≥ "}.get(row.get("bound", ""), "")
+            found = row.get("note") or _number(row["twin"])
+            text = f"{sign}{_number(row['paper'])} → {found}"
         else:
             text = f"{_number(row['paper'])} → {_number(row['twin'])}"
             at = max(-_EDGE, min(_EDGE, deviation))

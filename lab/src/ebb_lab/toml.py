@@ -3,16 +3,35 @@
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ebb_lab.errors import LabError, did_you_mean
+
+
+class Written(float):
+    """A number that remembers how it was written."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        found = super().__new__(cls, text)
+        found.text = text
+        return found
+
+
+def rounding(number: Any) -> float:
+    """Half of what the last digit of a number of a file counts; 0 of what is none."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return 0.0
+    mantissa, _, exponent = getattr(number, "text", "0").lower().partition("e")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2].replace("_", "")))
 
 
 def read(path: Path, what: str, keys: Collection[str]) -> tuple[str, dict[str, Any]]:
     """Text and table of a file; `what` such as 'A study'. Unknown keys are refused."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        table = tomllib.loads(text)
+        table = tomllib.loads(text, parse_float=Written)
     except OSError as error:
         raise LabError(str(path), f"{error.strerror}", f"{what} is a TOML file") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -4,7 +4,9 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::report::{Kind, Provenance, Report, Row, Verdict};
+use super::report::{Kind, Provenance, Report, Row};
+use super::span::Span;
+use super::verdict::{Bound, Form, Verdict};
 
 /// Results as `ebb-lab fit` wrote them, by paper.
 const RESULTS: &[(&str, &str)] = &[
@@ -48,9 +50,24 @@ struct Predicted {
     unit: String,
     /// None for a policy that no text has.
     paper: Option<f64>,
+    uncertainty: f64,
+    rounding: f64,
+    bound: Option<Bound>,
     mean: f64,
     range: [f64; 2],
-    verdict: Option<String>,
+}
+
+impl Predicted {
+    /// By the rule that holds for every paper; ratios of a fit are of what remains.
+    fn judged(&self) -> Option<Verdict> {
+        let paper = Span::stated(self.paper?, self.uncertainty.max(self.rounding));
+        let [low, high] = self.range;
+        let found = Span { middle: self.mean, low, high };
+        Some(match self.bound {
+            Some(bound) => bound.judge(paper, found),
+            None => Form::Plain.judge(paper, found),
+        })
+    }
 }
 
 /// Adds the rows of the fits of `paper`, if it has any.
@@ -74,12 +91,9 @@ pub fn add(report: &mut Report, paper: &str) -> Result<()> {
             let kind = if row.paper.is_some() { Kind::Predicted } else { Kind::Modelled };
             let quantity = named(&row.name, &row.unit);
             let found = Row::new(&row.source, &quantity, row.paper, Some(row.mean), kind);
-            let verdict = row.verdict.map(|verdict| match verdict.as_str() {
-                "outside" => Verdict::Outside,
-                "inside the range" => Verdict::Inside,
-                _ => Verdict::NotIdentified,
-            });
-            report.rows.push(Row { range: Some(row.range), verdict, ..found });
+            let (range, bound, verdict) = (Some(row.range), row.bound, row.judged());
+            let deviation = if bound.is_some() { None } else { found.deviation };
+            report.rows.push(Row { range, bound, verdict, deviation, ..found });
         }
         report.fits.push(fit.provenance);
     }
@@ -112,6 +126,11 @@ mod tests {
             assert_eq!(of(baseline), names("baseline"), "{file}");
             let predicted = fit.predictions.iter().map(|row| &row.name).collect();
             assert_eq!(of(predicted), names("prediction"), "{file}");
+            let told: serde_json::Value = serde_json::from_str(text).unwrap();
+            for (row, told) in fit.predictions.iter().zip(told["predictions"].as_array().unwrap()) {
+                let lab: Option<Verdict> = serde_json::from_value(told["verdict"].clone()).unwrap();
+                assert_eq!(row.judged(), lab, "{}: the lab has another rule", row.name);
+            }
             let mut report = Report::default();
             add(&mut report, paper).unwrap();
             assert!(report.text().contains(&fit.provenance.declaration));

@@ -3,6 +3,7 @@
 mod drive;
 mod eadc;
 mod fits;
+mod kept;
 mod lab;
 mod pacer;
 mod pacman;
@@ -11,6 +12,7 @@ mod sandman;
 mod span;
 mod storage_servers;
 mod study;
+mod verdict;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -54,8 +56,8 @@ pub struct PaperArgs {
     /// Run only this figure, such as 16 or table-1; repeatable [default: all]
     #[arg(long = "figure", value_name = "NAME")]
     figures: Vec<String>,
-    /// Also run the figures that take longest; without this option the output names what is left
-    /// out
+    /// Also run the figures that take longest; without this option their rows are kept ones, and
+    /// their curves left out
     #[arg(long, conflicts_with = "here")]
     full: bool,
     /// Simulated time of each run, except runs that are steady sooner [default: 90 s for pacer,
@@ -104,13 +106,16 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         return measure(args);
     }
     interrupt::watch()?;
-    let (report, length) = match args.name {
+    let (mut report, length) = match args.name {
         Paper::Pacer => evaluate(args, "dorado-6000", pacer::PARTS, pacer::USUAL)?,
         Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS, pacman::USUAL)?,
         Paper::Eadc => evaluate(args, eadc::SERVER, eadc::PARTS, eadc::USUAL)?,
         Paper::Sandman => (sleep(args)?, "0.3 s to 20 s".into()),
         Paper::StorageServers => (replace(args)?, storage_servers::LENGTH.into()),
     };
+    if !args.full && args.figures.is_empty() {
+        kept::add(&mut report, args.name)?;
+    }
     let interrupted = report.interrupted;
     show(args, &report, &length)?;
     if interrupted { Err(Interrupted.into()) } else { Ok(()) }

@@ -6,11 +6,12 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::{Deserialize, Serialize};
 
 use super::span::Span;
+use super::verdict::{Bound, Form, Verdict};
 use crate::text::short;
 
 /// Whether a number set the profile or only checks it. They never mix: no constant is chosen
 /// because it moves a row of another kind than the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A component figure that set a constant of the profile.
@@ -63,7 +64,7 @@ impl Kind {
             Self::Predicted => Some(
                 "follows from inputs and the fit; no value was set by it. The range is over\n  \
                  open values and seeds. Not identified: it contains the number, but is \
-                 wider\n  than half of it.",
+                 wider\n  than a tenth of it, or of what remains where percent less are stated.",
             ),
             Self::Arithmetic => {
                 Some("follows from other numbers of the same text, within their rounding.")
@@ -73,34 +74,8 @@ impl Kind {
     }
 }
 
-/// Ranges of what was predicted that are wider than this share of the stated number hold so much
-/// else that they do not confirm it.
-const IDENTIFIED: f64 = 0.5;
-
-/// Where a stated number is, seen from the range found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Within it.
-    Inside,
-    /// Not within it.
-    Outside,
-    /// Within it, but so would much else be: the baseline leaves open what decides it.
-    NotIdentified,
-}
-
-impl Verdict {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Inside => "inside",
-            Self::Outside => "outside",
-            Self::NotIdentified => "not identified",
-        }
-    }
-}
-
 /// One number that the text states, or that stands beside them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// Figure, table or section.
     pub figure: String,
@@ -113,6 +88,9 @@ pub struct Row {
     /// The least and the most that were found; `twin` is their median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
+    /// Whether what the paper states is a bound, and no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// Whether what the paper states is among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -121,8 +99,11 @@ pub struct Row {
     pub note: Option<String>,
     /// How the two are related.
     pub kind: Kind,
-    /// `twin / paper - 1`; null where one of them is.
+    /// `twin / paper - 1`; null where one of them is, or the paper's is a bound.
     pub deviation: Option<f64>,
+    /// Whether it was computed beforehand, because it takes long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
 }
 
 impl Row {
@@ -135,17 +116,13 @@ impl Row {
     ) -> Self {
         let (figure, quantity) = (figure.to_owned(), quantity.to_owned());
         let deviation = paper.zip(twin).map(|(paper, twin)| twin / paper - 1.0);
-        let (range, verdict, note) = (None, None, None);
-        Self { figure, quantity, paper, twin, range, verdict, note, kind, deviation }
+        let (range, bound, verdict, note, kept) = (None, None, None, None, false);
+        Self { figure, quantity, paper, twin, range, bound, verdict, note, kind, deviation, kept }
     }
 
     /// One whose number has a range, beside what the text states and what rounds to it.
     fn ranged(figure: &str, quantity: &str, paper: Option<Span>, found: Span, kind: Kind) -> Self {
-        let open = |paper: Span| {
-            kind == Kind::Predicted && found.high - found.low > IDENTIFIED * paper.middle.abs()
-        };
         let verdict = paper.map(|paper| match found.meets(paper) {
-            true if open(paper) => Verdict::NotIdentified,
             true => Verdict::Inside,
             false => Verdict::Outside,
         });
@@ -177,27 +154,51 @@ pub struct Provenance {
     commit: String,
     /// Points at which the baseline was simulated.
     points: u32,
-    /// Those that meet it: samples of the region.
-    accepted: u32,
-    /// Samples on which the policy ran.
+    /// Samples of what it leaves open on which the policy ran.
     forecast: u32,
     /// Seeds of each prediction.
     prediction_seeds: Vec<u64>,
     /// What repeats it.
     command: String,
+    /// How many of the stated rows single samples meet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joint: Option<Joint>,
+}
+
+/// The stated rows that single samples of a fit meet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Joint {
+    /// Rows with a stated number.
+    rows: u32,
+    /// Samples.
+    draws: u32,
+    /// Those that meet all rows.
+    all: u32,
+    /// Rows that the best one meets.
+    best: u32,
+}
+
+impl fmt::Display for Joint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, draws, all, best } = self;
+        match all {
+            0 => write!(f, "None of {draws} samples meets all {rows} rows; the best meets {best}."),
+            _ => write!(f, "{all} of {draws} samples meet all {rows} rows."),
+        }
+    }
 }
 
 impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { declaration, points, accepted, forecast, command, .. } = self;
-        let (commit, seeds) = (self.commit.get(..12), self.prediction_seeds.len());
+        let Self { declaration, points, forecast, command, .. } = self;
+        let commit = self.commit.get(..12).unwrap_or(&self.commit);
         writeln!(
             f,
             "Computed beforehand, by {command}: fitted and predicted rows of {declaration} (commit \
-             {}).\n  {accepted} of {points} points meet the baseline; predictions ran on \
-             {forecast} of them with {seeds} seeds.",
-            commit.unwrap_or(&self.commit)
-        )
+             {commit}).\n  {points} points were simulated; predictions ran on {forecast} samples \
+             of what the baseline leaves open.",
+        )?;
+        self.joint.as_ref().map_or(Ok(()), |joint| writeln!(f, "  {joint}"))
     }
 }
 
@@ -216,12 +217,15 @@ pub struct Report {
     /// Whether an interruption left out the rest; absent where it did not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+    /// What computed the rows that were kept.
+    #[serde(skip)]
+    pub kept: Option<String>,
 }
 
 impl Default for Report {
     fn default() -> Self {
         let (rows, curves, fits) = (Vec::new(), Vec::new(), Vec::new());
-        Self { schema: 4, rows, curves, fits, interrupted: false }
+        Self { schema: 5, rows, curves, fits, interrupted: false, kept: None }
     }
 }
 
@@ -251,9 +255,23 @@ impl Report {
     pub fn fitted(&mut self, figure: &str, quantity: &str, paper: Option<Span>, found: Span) {
         self.rows.push(Row::ranged(figure, quantity, paper, found, Kind::Fitted));
     }
-    /// Adds a result of the treatment.
-    pub fn predicted(&mut self, figure: &str, quantity: &str, paper: Span, found: Span) {
-        self.rows.push(Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted));
+    /// Adds a result of the treatment, which the text writes in this form.
+    pub fn predicted(
+        &mut self,
+        figure: &str,
+        quantity: &str,
+        form: Form,
+        paper: Span,
+        found: Span,
+    ) {
+        let row = Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted);
+        self.rows.push(Row { verdict: Some(form.judge(paper, found)), ..row });
+    }
+    /// Adds a result beside a bound that the text states, such as "within 5 %".
+    pub fn at_most(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
+        let row = Row::new(figure, quantity, Some(paper), Some(twin), Kind::AsStated);
+        let verdict = Some(Bound::Most.judge(Span::exact(paper), Span::exact(twin)));
+        self.rows.push(Row { bound: Some(Bound::Most), verdict, deviation: None, ..row });
     }
     /// Adds what follows from other numbers of the text, beside what it states.
     pub fn arithmetic(&mut self, figure: &str, quantity: &str, paper: Option<Span>, found: Span) {
@@ -302,8 +320,14 @@ impl Report {
             let twin = twin + &range.unwrap_or_default();
             let deviation = row.deviation.map_or_else(none, percent);
             let paper = row.paper.map_or_else(none, stated);
+            let paper = match row.bound {
+                None => paper,
+                Some(Bound::Most) => format!("≤ {paper}"),
+                Some(Bound::Least) => format!("≥ {paper}"),
+            };
             let verdict = row.verdict.map(|verdict| format!(", {}", verdict.name()));
-            let kind = row.kind.name().to_owned() + &verdict.unwrap_or_default();
+            let kept = if row.kept { ", kept" } else { "" };
+            let kind = row.kind.name().to_owned() + &verdict.unwrap_or_default() + kept;
             table.add_row([&row.figure, &row.quantity, &paper, &twin, &deviation, &kind]);
         }
         for column in 2..5 {
@@ -314,6 +338,9 @@ impl Report {
         let mut text = table.to_string();
         for fit in &self.fits {
             text.push_str(&format!("\n{fit}"));
+        }
+        if let Some(command) = &self.kept {
+            text.push_str(&format!("\nKept, for they take longest: rows of {command}.\n"));
         }
         if !self.curves.is_empty() {
             text.push_str("\n\nThe twin's curves where the figure states no number:\n");
@@ -384,7 +411,7 @@ mod tests {
 
     #[test]
     fn json_follows_the_published_schema() {
-        let schema = include_str!("../../../../docs/json-schema/paper-4.json");
+        let schema = include_str!("../../../../docs/json-schema/paper-5.json");
         let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
         let mut report = Report::default();
         report.calibrated("Table I", "CPU at its peak, W", 210.0, 209.0);
@@ -393,8 +420,10 @@ mod tests {
         report.reinterpreted("Fig. 5", "y", 2.0, 1.5);
         report.missing("Fig. 7", "z", 2.0, "no saving".into());
         report.fitted("Fig. 8", "open", None, Span::stated(2.0, 1.0));
-        report.predicted("Fig. 8", "a", Span::stated(85.0, 0.5), Span::stated(80.0, 2.0));
-        report.predicted("Fig. 8", "b", Span::exact(2.0), Span::stated(2.0, 1.0));
+        let (less, plain) = (Form::Less, Form::Plain);
+        report.predicted("Fig. 8", "a", less, Span::stated(85.0, 0.5), Span::stated(80.0, 2.0));
+        report.predicted("Fig. 8", "b", plain, Span::exact(2.0), Span::stated(2.0, 1.0));
+        report.at_most("Fig. 8", "e", 5.0, 3.0);
         report.arithmetic("Fig. 8", "c", Some(Span::exact(2.0)), Span::exact(2.0));
         report.modelled("today", "d", Span::exact(2.0));
         report.curve("Fig. 6", "y over x".into(), &[(0.0, 1.0), (1.0, 2.0)]);
@@ -427,18 +456,11 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_of_what_rounds_to_the_stated_number() {
-        let of = |paper, found| {
-            let mut report = Report::default();
-            report.predicted("Fig. 1", "less, %", paper, found);
-            report.rows[0].verdict.unwrap()
-        };
-        let paper = Span::stated(85.0, 0.5);
-        assert_eq!(of(paper, Span { middle: 90.0, low: 85.4, high: 95.0 }), Verdict::Inside);
-        assert_eq!(of(paper, Span { middle: 90.0, low: 85.6, high: 95.0 }), Verdict::Outside);
-        // What may be nearly anything is not confirmed by being possible, but can be refuted.
-        assert_eq!(of(Span::exact(2.0), Span::stated(2.0, 0.6)), Verdict::NotIdentified);
-        assert_eq!(of(Span::exact(2.0), Span::stated(2.0, 0.5)), Verdict::Inside);
-        assert_eq!(of(Span::exact(2.0), Span::stated(4.0, 1.0)), Verdict::Outside);
+    fn a_bound_that_holds_has_no_deviation() {
+        let mut report = Report::default();
+        report.at_most("Bursts", "p99 over polling's, %", 5.0, 3.1);
+        let text = report.text();
+        assert!(text.contains("≤ 5.00") && text.contains("as stated, inside"), "{text}");
+        assert!(!text.contains("-38"), "{text}");
     }
 }

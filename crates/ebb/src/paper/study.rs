@@ -63,7 +63,7 @@ pub fn left_out(long: &[&str], wanted: Wanted<'_>) -> String {
     if long.is_empty() || wanted.full || !wanted.figures.is_empty() {
         return String::new();
     }
-    format!("Left out, for they take longest: figures {}; --full has them.\n", long.join(", "))
+    format!("Not run, for they take longest: figures {}; --full runs them.\n", long.join(", "))
 }
 
 /// Runs `parts`; whether an interruption left out the rest.

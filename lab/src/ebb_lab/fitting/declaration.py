@@ -16,13 +16,13 @@ why = "the text states jobs, not queue depths"
 workload = "fio-servers"
 policy = ["sspc", "pacman"]
 
-[[baseline]]                  # what the region has to meet
+[[baseline]]                  # what the parameters are fitted to
 name = "drives' power under SSPC"
 run = "array"
 of = "sspc"
 value = "energy_joules_ssd / seconds"
 paper = 140
-uncertainty = 5               # or "5%"
+uncertainty = 5               # a standard deviation, or "5%"; without it only the rounding counts
 unit = "W"
 
 [[prediction]]                # the same, with `over` for a ratio to another policy's value
@@ -31,8 +31,7 @@ run = "array"
 of = "pacman"
 over = "sspc"
 value = "bytes / seconds"
-paper = 1.41
-tolerance = 0.1               # wider over the region: not identified
+paper = 1.41                  # with `bound = "most"` or "least" where it is one
 
 [[prediction]]                # of a policy that no text has: no `paper`, and no verdict
 name = "throughput of pacman-plus over PACMAN"
@@ -55,15 +54,20 @@ from ebb_lab.fitting import measured, values
 from ebb_lab.fitting.measured import Measured
 
 KEYS = (
-    *("name", "policy", "seed", "seeds", "prediction-seeds", "points", "accepted", "widen"),
-    *("forecast", "leave-out", "options", "free", "runs", "baseline", "prediction", "measured"),
+    *("name", "policy", "seed", "seeds", "prediction-seeds", "points", "forecast", "leave-out"),
+    *("options", "free", "runs", "baseline", "prediction", "measured"),
 )
 FREE = ("name", "set", "low", "high", "unit", "why", "log", "whole", "plain")
-ROW = ("name", "source", "run", "of", "over", "value", "paper", "uncertainty", "unit", "tolerance")
+ROW = ("name", "source", "run", "of", "over", "value", "paper", "uncertainty", "unit", "bound")
 #: What a free parameter can be written into.
 PLACES = ("option", "profile", "workload")
+#: What a stated number can be the end of.
+BOUNDS = ("most", "least")
 #: Fewer seeds show no range (DESIGN).
 LEAST_SEEDS = 10
+#: The range of n exchangeable draws covers a further one with probability (n - 1) / (n + 1):
+#: 19 draws give a 90 % range.
+FORECAST = 19
 
 
 @dataclass(frozen=True)
@@ -126,11 +130,24 @@ class Row:
     paper: float | None
     uncertainty: float
     unit: str
-    tolerance: float | None = None
+    #: Half of what the last digit of the number, as written, counts.
+    rounding: float = 0.0
+    #: Whether the number is the most or the least that is stated, and no value.
+    bound: str | None = None
     #: One of `unit` in the value's own.
     scale: float = 1.0
     #: Half of what repeats differ by, in stated uncertainties.
     repeats: float = 0.0
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the number: the true one is anywhere in what rounds to it."""
+        return math.hypot(self.uncertainty, self.rounding / math.sqrt(3.0))
+
+    @property
+    def half(self) -> float:
+        """How far to both sides of the number its range goes."""
+        return max(self.uncertainty, self.rounding)
 
     @property
     def policies(self) -> set[str]:
@@ -154,12 +171,9 @@ class Declaration:
     name: str
     judged: tuple[str, ...]
     seed: int
-    #: Points of the search at most, and accepted ones after which it stops.
+    #: Points of the search at most.
     points: int
-    accepted: int
-    #: How many times as wide uncertainties may be taken where no point meets the rows.
-    widen: float
-    #: Samples of the region that predictions run on, at most.
+    #: Draws of the posterior that predictions run on.
     forecast: int
     seeds: tuple[int, ...]
     prediction_seeds: tuple[int, ...]
@@ -194,9 +208,7 @@ def read(path: Path) -> Declaration:
         judged=tuple(map(str, judged if isinstance(judged, list) else [judged])),
         seed=toml.whole(str(path), table, "seed", 1),
         points=toml.whole(str(path), table, "points", 256, least=8),
-        accepted=toml.whole(str(path), table, "accepted", 32),
-        widen=_widen(path, table),
-        forecast=toml.whole(str(path), table, "forecast", 12, least=4),
+        forecast=toml.whole(str(path), table, "forecast", FORECAST, least=4),
         seeds=tuple(range(1, 1 + toml.whole(str(path), table, "seeds", 3))),
         prediction_seeds=tuple(
             range(
@@ -220,7 +232,7 @@ def read(path: Path) -> Declaration:
         predictions=(
             *(_row(path, "prediction", row) for row in _tables(path, table, "prediction")),
             *(
-                _measured(path, row, runs, True)
+                _measured(path, row, runs)
                 for each in tables
                 if each.prediction
                 for row in each.rows
@@ -235,13 +247,6 @@ def _tables(path: Path, table: Mapping[str, Any], key: str) -> list[dict[str, An
     found = table.get(key, [])
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise LabError(f"{path}: {key}", "is no list of tables", f"Write [[{key}]]")
-    return found
-
-
-def _widen(path: Path, table: Mapping[str, Any]) -> float:
-    found = _number(str(path), table, "widen") if "widen" in table else 1.0
-    if found < 1:
-        raise LabError(f"{path}: widen", f"is {found:g}", "1 (not at all) or more")
     return found
 
 
@@ -279,12 +284,7 @@ def _runs(
     return found
 
 
-def _measured(
-    path: Path,
-    row: Mapping[str, Any],
-    runs: Mapping[str, Mapping[str, Any]],
-    prediction: bool = False,
-) -> Row:
+def _measured(path: Path, row: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]]) -> Row:
     """The row of a measured table: of the run's first policy."""
     spread, place = float(row["spread"]), row["place"]
     own = ("spread", "rounding", "place")
@@ -296,12 +296,9 @@ def _measured(
             f"is {found.paper:g}, of which percents are 0",
             "Leave the cell empty, or state 'uncertainty' as a number",
         )
-    # Nobody knows a number better than it is written.
-    uncertainty = max(found.uncertainty, spread, float(row["rounding"]))
-    # As identified as the measurement itself.
-    tolerance = 2 * uncertainty if prediction else None
+    uncertainty = max(found.uncertainty, spread)
     repeats = spread / found.uncertainty if found.uncertainty else 0.0
-    return replace(found, uncertainty=uncertainty, tolerance=tolerance, repeats=repeats)
+    return replace(found, uncertainty=uncertainty, rounding=row["rounding"], repeats=repeats)
 
 
 def _free(path: Path, table: Mapping[str, Any]) -> Free:
@@ -365,7 +362,10 @@ def _row(path: Path, kind: str, table: Mapping[str, Any]) -> Row:
     values.check(f"{where}: value", value)
     over = None if table.get("over") is None else str(table["over"])
     paper = _number(where, table, "paper") if "paper" in table else None
-    for key in ("uncertainty", "tolerance"):
+    bound = toml.text(where, table, "bound") or None
+    if bound not in (None, *BOUNDS):
+        raise LabError(f"{where}: bound", f"is {bound!r}", "'most' or 'least'")
+    for key in ("uncertainty", "bound"):
         if paper is None and key in table:
             raise LabError(f"{where}: {key}", "stands without 'paper'", "State both or neither")
     return Row(
@@ -378,7 +378,8 @@ def _row(path: Path, kind: str, table: Mapping[str, Any]) -> Row:
         paper=paper,
         uncertainty=_uncertainty(where, table, paper),
         unit=unit,
-        tolerance=_number(where, table, "tolerance") if "tolerance" in table else None,
+        rounding=toml.rounding(table.get("paper")),
+        bound=bound,
         # A ratio has no unit of its own.
         scale=values.scale(f"{where}: unit", value, unit) if over is None else 1.0,
     )
@@ -415,13 +416,6 @@ def _check(found: Declaration) -> None:
                         where, f"run '{row.run}' has no '{policy}'", did_you_mean(policy, known)
                     )
     _check_baseline(found)
-    for row in found.predictions:
-        if row.paper is not None and (row.tolerance is None or row.tolerance <= 0):
-            raise LabError(
-                f"{path}: prediction '{row}'",
-                "'tolerance' is not stated",
-                "State how wide it may be over the region and still count as identified",
-            )
     _check_free(found)
     fitted = {policy.partition("(")[0] for row in found.baseline for policy in row.policies}
     predicted = {policy.partition("(")[0] for row in found.predictions for policy in row.policies}
@@ -461,12 +455,8 @@ def _check_baseline(found: Declaration) -> None:
                 )
         if (row.run, row.of, row.over, row.value) in predicted:
             raise LabError(where, "is a prediction too", "What is fitted cannot be predicted")
-        if not row.uncertainty > 0:
-            raise LabError(
-                f"{where}: uncertainty",
-                "is not stated, or 0",
-                "Say how far off the number may be; percents of 0 are 0",
-            )
+        if row.bound:
+            raise LabError(f"{where}: bound", "stands in a row of the baseline", "Only predicted")
     groups = {row.name if found.leave_out == "row" else row.source for row in found.baseline}
     if found.leave_out and found.free and len(groups) < 2:
         raise LabError(

@@ -1,4 +1,4 @@
-"""What a fit leaves behind: samples as Parquet, the central one as files that `ebb` loads, JSON."""
+"""What a fit leaves behind: draws as Parquet, the central one as files that `ebb` loads, JSON."""
 
 import json
 import shlex
@@ -69,7 +69,7 @@ def _beside(name: str, place: str) -> str:
 
 
 def _samples(fit: Fit, path: Path) -> None:
-    """A row per accepted sample, the central one first, as `dataset` writes its columns."""
+    """A row per draw, the central one first, as `dataset` writes its columns."""
     columns: dict[str, Any] = {}
     fields = []
     for index, free in enumerate(fit.declared.free):
@@ -101,8 +101,7 @@ def _about(unit: str, source: str) -> dict[str, str]:
 def _central(fit: Fit, folder: Path) -> None:
     declared = fit.declared
     comments = (
-        f"Fit '{declared.name}', simulated: the central one of {len(fit.samples)} samples that "
-        "meet the baseline.",
+        f"Fit '{declared.name}', simulated: the draw nearest to the posterior's mean.",
         f"Declared in {declared.path} ({fit.commit}); {len(fit.found.shares)} points, seeds "
         f"{declared.seeds[0]} to {declared.seeds[-1]}, ebb {fit.ebb.version}.",
         command(fit, folder),
@@ -129,7 +128,7 @@ def _experiment(
 
 
 def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
-    """What `--json` prints (docs/json-schema/lab-fit-1.json)."""
+    """What `--json` prints (docs/json-schema/lab-fit-2.json)."""
     declared = fit.declared
     left_out = {each.row.name: each for each in fit.left_out}
     baseline = []
@@ -137,14 +136,17 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
         each = left_out.get(row.name)
         baseline.append(
             _row(row)
-            | {"central": float(fit.fitted[0, index]), "region": _range(fit.fitted[:, index])}
+            | {
+                "deviation": float(fit.found.deviation[index]),
+                "central": float(fit.fitted[0, index]),
+                "region": _range(fit.fitted[:, index]),
+            }
             | (
                 {}
                 if each is None
                 else {
                     "left_out": {
                         "with": each.group,
-                        "accepted": each.accepted,
                         "widened": each.widened,
                         "mean": each.mean,
                         "range": each.range,
@@ -154,7 +156,7 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
             )
         )
     return {
-        "schema": 1,
+        "schema": 2,
         "simulated": True,
         "name": declared.name,
         "declaration": str(declared.path),
@@ -166,9 +168,9 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
         "prediction_seeds": declared.prediction_seeds,
         "points": len(fit.found.shares),
         "refused": {"points": fit.found.refused, "why": fit.refusal},
-        "accepted": len(fit.samples),
         "widened": fit.found.widened,
-        "forecast": fit.forecast,
+        "emulator_error": float((fit.found.error / fit.found.deviation).max()),
+        "forecast": max(1, len(fit.samples) - 1),
         "free": [
             {
                 "name": free.name,
@@ -177,8 +179,13 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
                 "why": free.why,
                 "low": free.low,
                 "high": free.high,
-                "region": _range(fit.samples[:, index]),
+                "region": tuple(fit.ranges[index].tolist()),
                 "central": float(fit.samples[0, index]),
+                "reaches": [
+                    name
+                    for name, at in zip(("low", "high"), fit.found.ends[index], strict=True)
+                    if at
+                ],
             }
             for index, free in enumerate(declared.free)
         ],
@@ -186,17 +193,16 @@ def as_json(fit: Fit, folder: Path) -> dict[str, Any]:
         "predictions": [
             _row(each.row)
             | {
+                "bound": each.row.bound,
                 "mean": each.mean,
-                "region": each.region,
                 "seeds": each.seeds,
                 "range": each.range,
-                "tolerance": each.row.tolerance,
-                "holds_paper": each.holds_paper,
                 "verdict": each.verdict,
             }
             | ({} if each.decided is None else {"decided_by": vars(each.decided)})
             for each in fit.predictions
         ],
+        "joint": None if fit.joint is None else vars(fit.joint),
         "files": [str(folder / name) for name in (SAMPLES, FIT, CENTRAL)],
     }
 
@@ -212,6 +218,7 @@ def _row(row: Row) -> dict[str, Any]:
         "unit": row.unit,
         "paper": row.paper,
         "uncertainty": row.uncertainty,
+        "rounding": row.rounding,
     }
 
 

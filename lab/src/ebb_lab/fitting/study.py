@@ -11,26 +11,26 @@ from ebb_lab import bench, binary, grid
 from ebb_lab.bench import Bench
 from ebb_lab.binary import Binary
 from ebb_lab.errors import LabError, RefusedError
-from ebb_lab.fitting import declaration, nearest, predicting, provenance, region, values
+from ebb_lab.fitting import declaration, nearest, posterior, predicting, provenance, values
 from ebb_lab.fitting.declaration import Declaration, Row
-from ebb_lab.fitting.predicting import Predicted
+from ebb_lab.fitting.emulator import Array
+from ebb_lab.fitting.posterior import Posterior
+from ebb_lab.fitting.predicting import Joint, Predicted
 from ebb_lab.fitting.provenance import Commit
-from ebb_lab.fitting.region import Array, Region
 from ebb_lab.fitting.variants import Variants
 from ebb_lab.grid import Job
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A baseline row predicted by a region that was fitted without it."""
+    """A baseline row predicted by what was fitted without it."""
 
     row: Row
     #: Rows that were left out together with it.
     group: str
-    accepted: int
-    #: By how much uncertainties were widened for that.
+    #: By how much deviations were widened for that.
     widened: float
-    #: None where nothing was accepted without it either.
+    #: None where the other rows cannot be met either. The range is over draws.
     mean: float | None
     range: tuple[float, float] | None
 
@@ -47,16 +47,17 @@ class Fit:
     declared: Declaration
     ebb: Binary
     commit: Commit
-    found: Region
+    found: Posterior
     #: Why the first of the points that are no possible server was refused; none where all are.
     refusal: str | None
-    #: Values of the free parameters at the accepted samples, the central one first.
+    #: Values of the free parameters at the central draw, then at those that predictions ran on.
     samples: Array
     #: Each baseline row's value at these.
     fitted: Array
-    #: How many of these the predictions ran on.
-    forecast: int
+    #: 90 % ranges of the free parameters.
+    ranges: Array
     predictions: tuple[Predicted, ...]
+    joint: Joint | None
     left_out: tuple[LeftOut, ...]
 
 
@@ -68,7 +69,7 @@ def run(
     workers: int | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Runs a fit, or what is left of it. `UnmetError` where no point meets the baseline."""
+    """Runs a fit, or what is left of it. `UnmetError` where the baseline cannot be met."""
     declared = declaration.read(path)
     ebb = binary.find()
     with bench.opened(folder, client, workers, progress) as runs:
@@ -91,20 +92,18 @@ class _Work:
         declared = self.declared
         found = self.search(declared.baseline, "fit")
         refusal = str(self.refusals[0]) if self.refusals else None
-        accepted = found.accepted
         if found.refused == len(found.shares):
             raise self.hopeless(found.refused)
-        if not len(accepted):
+        if found.hopeless:
             raise nearest.unmet(
                 declared, self.ebb, found, self.values_of(found.shares), refusal, self.folder
             )
-        first = region.central(found.shares[accepted])
-        order = np.concatenate([accepted[[first]], np.delete(accepted, first)])
-        shares = found.shares[order]
-        chosen = shares[:1]
-        if len(shares) > 1:
-            others = region.spread_out(shares[1:], declared.forecast - 1, chosen)
-            chosen = np.vstack([chosen, others])
+        shares = self.drawn(found)
+        fitted = self.each(declared.baseline, shares, declared.seeds, "draws").mean(axis=2)
+        sound = np.isfinite(fitted).all(axis=1)
+        shares, fitted = shares[sound], fitted[sound]
+        predictions, joint = self.predicted(shares)
+        ends = np.quantile(found.cloud, (posterior.LOW, posterior.HIGH), axis=0)
         return Fit(
             declared=declared,
             ebb=self.ebb,
@@ -112,59 +111,72 @@ class _Work:
             found=found,
             refusal=refusal,
             samples=self.values_of(shares),
-            fitted=found.values[order],
-            forecast=len(chosen),
-            predictions=tuple(self.predicted(chosen)),
+            fitted=fitted,
+            ranges=self.values_of(ends).T,
+            predictions=predictions,
+            joint=joint,
             left_out=tuple(self.left_out()),
         )
 
-    def search(self, rows: Sequence[Row], what: str) -> Region:
-        """The region where these rows come out."""
+    def search(self, rows: Sequence[Row], what: str) -> Posterior:
+        """How probable each place is, given these rows."""
         declared = self.declared
-        seeds = declared.seeds
 
         def measure(shares: Array) -> Array:
-            means: Array = self.measured(rows, shares, seeds, what).mean(axis=2)
-            return means
+            return self.each(rows, shares, declared.seeds, what)
 
+        paper = np.array([row.paper for row in rows], dtype=np.float64)
+        stated = np.array([row.deviation for row in rows])
         if not declared.free:
             # Nothing is fitted: the profile as it is, however far off.
             shares = np.zeros((1, 0))
-            return Region(shares, measure(shares), np.zeros(1))
-        return region.search(
+            means = measure(shares).mean(axis=2)
+            return Posterior(shares, means, stated, np.zeros_like(stated), 1.0, shares)
+        return posterior.search(
             measure,
             self.snapped,
-            np.array([row.paper for row in rows], dtype=np.float64),
-            np.array([row.uncertainty for row in rows]),
+            paper,
+            stated,
             dimensions=len(declared.free),
             seed=declared.seed,
             points=declared.points,
-            accepted=declared.accepted,
-            widen=declared.widen,
         )
 
-    def predicted(self, shares: Array) -> Iterator[Predicted]:
-        """The judged policy's rows at these points."""
+    def drawn(self, found: Posterior) -> Array:
+        """The central draw and those that predictions run on."""
+        if not self.declared.free:
+            return found.cloud
+        others = found.drawn(self.declared.forecast, self.declared.seed)
+        return np.vstack([found.central, others])
+
+    def predicted(self, shares: Array) -> tuple[tuple[Predicted, ...], Joint | None]:
+        """The judged policy's rows at the draws, the first of which is the central one."""
         declared = self.declared
-        if not declared.predictions:
-            return
-        found = self.measured(
-            declared.predictions, shares, declared.prediction_seeds, "predictions"
-        )
-        sound = np.isfinite(found.sum(axis=(1, 2)))
-        if not sound[0]:
+        rows = declared.predictions
+        if not rows:
+            return (), None
+        (central,) = self.each(rows, shares[:1], declared.prediction_seeds, "seeds")
+        if np.isnan(central).any():
             raise self.refusals[-1]
-        found, shares = found[sound], shares[sound]
+        if not declared.free:
+            # The profile as it is has no draws but its seeds.
+            shares = np.repeat(shares, len(central[0]), axis=0)
+            values = central.T
+        else:
+            shares = shares[1:]
+            first = declared.prediction_seeds[0]
+            own = [[first + at] for at in range(len(shares))]
+            values = self.measured(rows, shares, own, "predictions")[:, :, 0]
+            sound = np.isfinite(values).all(axis=1)
+            shares, values = shares[sound], values[sound]
         samples = self.values_of(shares)
-        for index, row in enumerate(declared.predictions):
-            yield predicting.judge(row, declared.free, samples, found[:, index, :])
+        return tuple(
+            predicting.judge(row, declared.free, samples, values[:, index], central[index])
+            for index, row in enumerate(rows)
+        ), predicting.judge_jointly(rows, values, central)
 
     def left_out(self) -> Iterator[LeftOut]:
-        """Every baseline row, predicted by what was fitted without it or its figure.
-
-        Each search is of its own: points of the whole baseline's would favour those that meet
-        the row that is left out.
-        """
+        """Every baseline row, predicted by what was fitted without it or its figure."""
         declared = self.declared
         if declared.leave_out is None:
             return
@@ -172,16 +184,16 @@ class _Work:
             rows = [row for row in declared.baseline if self.group(row) != group]
             out = [row for row in declared.baseline if self.group(row) == group]
             found = self.search(rows, f"without {group}")
-            shares = found.shares[found.accepted]
-            if not len(shares):
-                yield from (LeftOut(row, group, 0, 1.0, None, None) for row in out)
+            if found.hopeless or not len(found.cloud):
+                yield from (LeftOut(row, group, found.widened, None, None) for row in out)
                 continue
-            means = self.measured(out, shares, declared.seeds, f"without {group}").mean(axis=2)
+            shares = self.drawn(found)[-declared.forecast :]
+            means = self.each(out, shares, declared.seeds, f"without {group}").mean(axis=2)
             means = means[~np.isnan(means).any(axis=1)]
             for row, at in zip(out, means.T, strict=True):
                 told = (float(at.min()), float(at.max())) if len(at) else None
                 mean = float(at.mean()) if told else None
-                yield LeftOut(row, group, len(at), found.widened, mean, told)
+                yield LeftOut(row, group, found.widened, mean, told)
 
     def group(self, row: Row) -> str:
         """What a row is left out with."""
@@ -202,21 +214,25 @@ class _Work:
         pairs = list(zip(self.declared.free, range(shares.shape[1]), strict=True))
         return np.array([[free.at(float(row[index])) for free, index in pairs] for row in shares])
 
+    def each(self, rows: Sequence[Row], shares: Array, seeds: Sequence[int], what: str) -> Array:
+        """Each row's value, with the same seeds at all points."""
+        return self.measured(rows, shares, [seeds] * len(shares), what)
+
     def measured(
-        self, rows: Sequence[Row], shares: Array, seeds: Sequence[int], what: str
+        self, rows: Sequence[Row], shares: Array, seeds: Sequence[Sequence[int]], what: str
     ) -> Array:
-        """Each row's value, by point, row and seed; NaN at points that are refused, because `ebb`
-        says that they are no possible server or because a value is none there."""
+        """Each row's value, by point, row and seed of the point; NaN at points that are refused,
+        because `ebb` says that they are no possible server or because a value is none there."""
         points = self.values_of(shares)
         names = dict.fromkeys(row.run for row in rows)
         jobs: dict[tuple[int, str, int], Job] = {}
         for at, point in enumerate(points):
             for name in names:
                 wanted = {policy for row in rows if row.run == name for policy in row.policies}
-                for seed in seeds:
+                for seed in seeds[at]:
                     jobs[at, name, seed] = self.job(name, point, seed, wanted)
         results = self.bench.outcomes(list(jobs.values()), str(self.declared.path), what)
-        found = np.full((len(points), len(rows), len(seeds)), np.nan)
+        found = np.full((len(points), len(rows), len(seeds[0])), np.nan)
         refused: dict[int, LabError] = {}
         fields: dict[tuple[int, str, int, str], dict[str, Any]] = {}
         for (at, name, seed), result in zip(jobs, results, strict=True):
@@ -228,7 +244,7 @@ class _Work:
         for at in range(len(points)):
             if at not in refused:
                 try:
-                    found[at] = self.point(rows, seeds, fields, at)
+                    found[at] = self.point(rows, seeds[at], fields, at)
                 except LabError as error:
                     refused[at] = error
         self.refusals += [refused[at] for at in sorted(refused)]

@@ -6,42 +6,36 @@ from pathlib import Path
 import numpy as np
 
 from ebb_lab import text
-from ebb_lab.fitting import nearest, outcome, region
+from ebb_lab.fitting import nearest, outcome, posterior
 from ebb_lab.fitting.declaration import Declaration, Row
 from ebb_lab.fitting.nearest import Nearest
-from ebb_lab.fitting.predicting import Decided
-from ebb_lab.fitting.region import Array
+from ebb_lab.fitting.predicting import Decided, Joint, Predicted
 from ebb_lab.fitting.study import Fit, LeftOut
 
 #: By how many of their uncertainties repeats may differ from their mean before it is told.
 REPEATS = 2.0
-#: From so many uncertainties on between its ends a row's prediction is left open.
+#: From so many deviations on between its ends a row's prediction is left open.
 OPEN = 4.0
 #: Points of a curve that are printed; `fit.json` has all.
 CURVE = 6
 
 
 def tell(fit: Fit, folder: Path) -> str:
-    """Region, baseline, predictions with their verdicts, rows left out."""
-    declared = fit.declared
-    met = f"{len(fit.samples)} of {len(fit.found.shares)} points meet the baseline"
-    if fit.found.widened > 1:
-        met += (
-            f" with uncertainties {fit.found.widened:.3g} times as wide as declared, none without"
-        )
-    told = met if declared.free else "nothing is free, the profile as it is"
+    """Parameters, baseline, predictions with their verdicts, rows left out."""
+    declared, found = fit.declared, fit.found
+    told = f"fitted at {len(found.shares)} points"
+    told = told if declared.free else "nothing is free, the profile as it is"
     lines = [f"{declared.name}, simulated: {told}; declared in {declared.path} ({fit.commit})"]
-    lines += [*_refused(fit.found.refused, fit.refusal), *_repeats(declared)]
-    lines += _ends(declared, region.at_end(fit.found.shares[fit.found.accepted]))
+    lines += [*_disagreement(fit), *_refused(found.refused, fit.refusal), *_repeats(declared)]
     if declared.free:
-        lines.append(_free(fit))
+        lines += [_free(fit), *_ends(declared, found.ends)]
     lines += [
         text.table(
-            ("baseline", "paper", "fitted", "central"),
+            ("baseline", "paper", "90 % range", "central"),
             [
                 (
                     _named(row.name, row.unit),
-                    f"{text.number(row.paper)} ± {text.number(row.uncertainty, 2)}",
+                    f"{text.number(row.paper)} ± {text.number(found.deviation[index], 2)}",
                     _span(*_extremes(fit.fitted[:, index])),
                     text.number(fit.fitted[0, index]),
                 )
@@ -50,17 +44,30 @@ def tell(fit: Fit, folder: Path) -> str:
         ),
     ]
     if fit.predictions:
-        lines.append(_predictions(fit))
+        lines += [_predictions(fit), *_savings(fit.predictions), *_jointly(fit.joint)]
         lines += [_curve(each.row.name, each.decided) for each in fit.predictions if each.decided]
     if fit.left_out:
         lines.append(_left_out(fit.left_out))
-    if declared.free and len(fit.samples) < declared.accepted:
-        lines.append(
-            f"  Only {len(fit.samples)} of {declared.accepted} samples were found: 'points' ended "
-            "the search, and the region may be larger than told."
-        )
     lines.append(f"  ebb sim --experiment {folder / outcome.CENTRAL}")
     return "\n".join(lines)
+
+
+def _disagreement(fit: Fit) -> list[str]:
+    """What widens the ranges beyond what the rows' numbers do."""
+    found, told = fit.found, []
+    if found.widened > 1:
+        told.append(
+            f"  Model and rows disagree by more than chance: all deviations are widened "
+            f"{found.widened:.3g} times (Birge's ratio), and the ranges with them."
+        )
+    share = found.error / found.deviation
+    if (share > posterior.SMALL).any():
+        worst = fit.declared.baseline[int(np.argmax(share))]
+        told.append(
+            f"  Between its points the fit knows '{worst}' to {share.max():.2g} of its deviation; "
+            "more 'points' may narrow the ranges."
+        )
+    return told
 
 
 def tell_nearest(found: Nearest) -> str:
@@ -70,17 +77,17 @@ def tell_nearest(found: Nearest) -> str:
     return "\n".join([nearest.tell(found), *notes])
 
 
-def _ends(declared: Declaration, ends: Array) -> list[str]:
-    """Parameters that might have gone on beyond their ranges."""
-    told = [
-        f"'{free.name}' ({text.number(free.low if end < 0 else free.high)} {free.unit}".rstrip()
-        + ")"
-        for free, end in zip(declared.free, ends, strict=True)
-        if end
-    ]
-    if not told:
-        return []
-    return [f"  At the end of what was declared: {', '.join(told)}. A wider range may fit better."]
+def _ends(declared: Declaration, ends: Sequence[tuple[bool, bool]]) -> list[str]:
+    """Ranges that are the declaration's."""
+    told = []
+    for free, (low, high) in zip(declared.free, ends, strict=True):
+        sides = [name for name, at in (("low", low), ("high", high)) if at]
+        if sides:
+            told.append(
+                f"  '{free.name}' reaches the {' and the '.join(sides)} end of what was declared: "
+                "the baseline does not bound it there, the range is the declaration's."
+            )
+    return told
 
 
 def _repeats(declared: Declaration) -> list[str]:
@@ -106,12 +113,12 @@ def _refused(points: int, why: str | None) -> list[str]:
 
 def _free(fit: Fit) -> str:
     return text.table(
-        ("free", "range", "fitted", "central"),
+        ("free", "declared", "90 % range", "central"),
         [
             (
                 _named(free.name, free.unit),
                 _span(free.low, free.high),
-                _span(*_extremes(fit.samples[:, index])),
+                _span(*fit.ranges[index].tolist()),
                 text.number(fit.samples[0, index]),
             )
             for index, free in enumerate(fit.declared.free)
@@ -125,21 +132,49 @@ def _predictions(fit: Fit) -> str:
             _named(each.row.name, each.row.unit),
             text.number(each.row.paper),
             text.number(each.mean),
-            _span(*each.region),
+            _span(*each.range),
             _span(*each.seeds),
             text.percent(each.row.error_of(each.mean)),
             each.verdict or "",
         )
         for each in fit.predictions
     ]
-    header = ("predicted", "paper", "mean", "over region", "over seeds", "error", "")
+    header = ("predicted", "paper", "mean", "90 % range", "over seeds", "error", "")
     told = text.table(header, rows)
     seeds = len(fit.declared.prediction_seeds)
-    told += f"\n  Predicted on {fit.forecast} samples of the region, {seeds} seeds each."
+    draws = len(fit.samples) - 1
+    told += (
+        f"\n  Ranges over {draws} draws, each with a seed of its own; over {seeds} seeds at the "
+        "central one."
+        if draws
+        else f"\n  Ranges over {seeds} seeds."
+    )
     if fit.declared.tables and not fit.declared.judged:
         held = [(each.row, each.row.error_of(each.mean)) for each in fit.predictions]
         told += "\n" + _errors("held out", held)
     return told
+
+
+def _savings(rows: Sequence[Predicted]) -> list[str]:
+    """What policies take less of than others, with its range."""
+    return [
+        f"  {each.row.name}: {each.row.of} takes {1 - each.mean:.1%} less than {each.row.over} "
+        f"({1 - each.range[1]:.1%} … {1 - each.range[0]:.1%})."
+        for each in rows
+        if each.row.over and each.range[1] < 1
+    ]
+
+
+def _jointly(joint: Joint | None) -> list[str]:
+    if joint is None or joint.rows < 2:
+        return []
+    if joint.all:
+        return [f"  {joint.all} of {joint.draws} draws meet all {joint.rows} stated rows."]
+    missed = ", ".join(f"'{name}'" for name in joint.missed)
+    return [
+        f"  None of {joint.draws} draws meets all {joint.rows} stated rows; the best meets "
+        f"{joint.best}, but not {missed}."
+    ]
 
 
 def _curve(name: str, decided: Decided) -> str:
@@ -154,7 +189,7 @@ def _curve(name: str, decided: Decided) -> str:
 
 def _left_out(rows: tuple[LeftOut, ...]) -> str:
     table = text.table(
-        ("left out", "paper", "mean", "range", "error"),
+        ("left out", "paper", "mean", "90 % range", "error"),
         [
             (
                 _named(each.row.name, each.row.unit),
@@ -168,10 +203,10 @@ def _left_out(rows: tuple[LeftOut, ...]) -> str:
     )
     wide = [each.widened for each in rows if each.widened > 1]
     note = f"\n  {len(wide)} rows were predicted" if wide else ""
-    note += f" with uncertainties up to {max(wide):.3g} times as wide." if wide else ""
-    loose = [each for each in rows if each.range and _width(each) > OPEN * each.row.uncertainty]
+    note += f" with deviations up to {max(wide):.3g} times as wide." if wide else ""
+    loose = [each for each in rows if each.range and _width(each) > OPEN * each.row.deviation]
     if loose:
-        worst = max(loose, key=lambda each: _width(each) / each.row.uncertainty)
+        worst = max(loose, key=lambda each: _width(each) / each.row.deviation)
         note += (
             f"\n  {len(loose)} of them the other rows leave open, most '{worst.row}': measure more "
             "lines of its kind, or state what it hangs on."
@@ -181,7 +216,7 @@ def _left_out(rows: tuple[LeftOut, ...]) -> str:
 
 
 def _width(each: LeftOut) -> float:
-    """Of the range over the region."""
+    """Of the range over the draws."""
     low, high = each.range or (0.0, 0.0)
     return high - low
 

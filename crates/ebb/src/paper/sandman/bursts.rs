@@ -56,7 +56,7 @@ pub fn configurations(study: &mut Study) -> Result<()> {
     for (name, quantile) in [("p99", 0.99), ("p99.9", 0.999)] {
         let over = percent(runs[SANDMAN].quantile(quantile), runs[SPDK].quantile(quantile));
         let quantity = format!("Sandman's {name} over busy polling's, % (within 5)");
-        study.report.as_stated("Bursts", &quantity, NEAR, over);
+        study.report.at_most("Bursts", &quantity, NEAR, over);
     }
     let trial = trial(study, CONFIGURATIONS[SPDK]);
     study.shares("Bursts", "", &trial, &runs)

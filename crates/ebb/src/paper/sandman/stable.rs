@@ -126,7 +126,7 @@ pub fn loads(study: &mut Study) -> Result<()> {
     let grid = grid(&study.lab, "stable loads", &RATES, 0.0, false)?;
     curves(&mut study.report, "Stable loads", &RATES, &grid);
     let quantity = "Sandman's p99 over busy polling's at most, % (within 5)";
-    study.report.as_stated("Stable loads", quantity, NEAR, slower(&grid));
+    study.report.at_most("Stable loads", quantity, NEAR, slower(&grid));
     let quantity = "Linux's power over busy polling's, at most, % (can be higher: above 0)";
     let more = most(drawn(&grid, LINUX));
     study.report.modelled("Stable loads", quantity, Span::exact(more));
@@ -140,7 +140,7 @@ pub fn raid(study: &mut Study) -> Result<()> {
     let quantity = "Sandman's power below busy polling's, up to, %";
     study.report.as_stated("RAID-5", quantity, 39.38, saved(&grid, SANDMAN));
     let quantity = "Sandman's p99 over busy polling's at most, % (within 5)";
-    study.report.as_stated("RAID-5", quantity, NEAR, slower(&grid));
+    study.report.at_most("RAID-5", quantity, NEAR, slower(&grid));
     let ours: Vec<_> = (0..CONFIGURATIONS.len()).map(|i| (i as f64, saved(&grid, i))).collect();
     let series = "power below busy polling's, up to, %, by configuration in their order";
     study.report.curve("RAID-5", series.into(), &ours);

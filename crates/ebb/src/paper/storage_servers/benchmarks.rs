@@ -6,6 +6,7 @@ use crate::parallel::in_parallel;
 use crate::replay::{Direction, Pattern};
 
 use super::super::span::Span;
+use super::super::verdict::Form::{Less, More, Plain};
 use super::arithmetic::share;
 use super::emulator::{Measured, Test, tests};
 use super::platforms::{DOUBT, Member, cubietrucks, pcs};
@@ -200,26 +201,31 @@ pub fn power(study: &mut Study) -> Result<()> {
     let predicted = [
         (
             "two CubieTrucks while they read (2 W are 23 %), W",
+            Plain,
             share(2.0, 23.0),
             span(|p| 2.0 * p.truck.reads.watts),
         ),
         (
             "CubieTrucks: writes over reads, %",
+            More,
             whole(23.0),
             span(|p| 100.0 * (p.truck.writes.watts / p.truck.reads.watts - 1.0)),
         ),
         (
             "two CubieTrucks: writes over reads (about), W",
+            Plain,
             whole(2.0),
             span(|p| 2.0 * (p.truck.writes.watts - p.truck.reads.watts)),
         ),
         (
             "two CubieTrucks below the PC, reads, %",
+            Less,
             whole(85.0),
             span(|p| 100.0 * p.saved(2.0, reads)),
         ),
         (
             "two CubieTrucks below the PC, writes, %",
+            Less,
             whole(82.0),
             span(|p| 100.0 * p.saved(2.0, writes)),
         ),
@@ -229,8 +235,8 @@ pub fn power(study: &mut Study) -> Result<()> {
     for (quantity, paper, found) in fitted {
         report.fitted("Fig. 1", quantity, Some(paper), found);
     }
-    for (quantity, paper, found) in predicted {
-        report.predicted("Fig. 1", quantity, paper, found);
+    for (quantity, form, paper, found) in predicted {
+        report.predicted("Fig. 1", quantity, form, paper, found);
     }
     for (series, points) in curves {
         report.curve("Fig. 1", format!("{series}: W over KB"), &points);
@@ -255,14 +261,19 @@ pub fn bandwidth(study: &mut Study) -> Result<()> {
     report.fitted("Fig. 2", "PC: reads over writes (similar), x", Some(SAME), similar);
     report.fitted("Fig. 2", "PC: 32 KB over 4 MB (no impact), x", Some(SAME), pc);
     let predicted = [
-        ("CubieTrucks: 32 KB over 4 MB (no impact), x", SAME, trucks),
-        ("CubieTrucks: strided over contiguous (no impact), x", SAME, strided),
-        ("CubieTrucks: reads over writes, %", whole(240.0), ratio),
-        ("two CubieTrucks over the PC, reads (roughly twice), x", Span::stated(2.0, 0.5), twice),
-        ("two CubieTrucks below the PC, writes, %", whole(37.0), fewer),
+        ("CubieTrucks: 32 KB over 4 MB (no impact), x", Plain, SAME, trucks),
+        ("CubieTrucks: strided over contiguous (no impact), x", Plain, SAME, strided),
+        ("CubieTrucks: reads over writes, %", More, whole(240.0), ratio),
+        (
+            "two CubieTrucks over the PC, reads (roughly twice), x",
+            Plain,
+            Span::stated(2.0, 0.5),
+            twice,
+        ),
+        ("two CubieTrucks below the PC, writes, %", Less, whole(37.0), fewer),
     ];
-    for (quantity, paper, found) in predicted {
-        report.predicted("Fig. 2", quantity, paper, found);
+    for (quantity, form, paper, found) in predicted {
+        report.predicted("Fig. 2", quantity, form, paper, found);
     }
     for (series, points) in curves {
         report.curve("Fig. 2", format!("{series}: MB/s over KB"), &points);
@@ -279,7 +290,7 @@ pub fn efficiency(study: &mut Study) -> Result<()> {
     let report = &mut study.report;
     for (which, paper, found) in rows {
         let quantity = format!("CubieTrucks' bytes of a joule over the PC's, {which}, %");
-        report.predicted("Fig. 3", &quantity, paper, found);
+        report.predicted("Fig. 3", &quantity, More, paper, found);
     }
     for (series, points) in curves {
         report.curve("Fig. 3", format!("{series}: MB/J over KB"), &points);

@@ -10,6 +10,7 @@ use ebb_twin::Profile;
 use crate::parallel::in_parallel;
 
 use super::super::span::Span;
+use super::super::verdict::Form::{Less, Plain};
 use super::benchmarks::{Means, Pair, reads, writes};
 use super::emulator::{Measured, application};
 use super::platforms::{DOUBT, cubietrucks};
@@ -58,11 +59,23 @@ fn rows(study: &mut Study, both: &[(Pair, Pair)]) {
     let twice = span(|minute, _| (minute.efficiency(reads) + minute.efficiency(writes)) / 2.0);
     let report = &mut study.report;
     report.fitted("Fig. 4(a)", "PC below its benchmarks, %", Some(whole(17.0)), pc);
-    report.predicted("Fig. 4(a)", "CubieTrucks below their benchmarks, %", whole(30.0), trucks);
-    report.predicted("Fig. 4(a)", "two CubieTrucks below the PC, %", whole(86.0), less);
-    report.predicted("Fig. 4(b)", "CubieTrucks' bandwidth over the PC's (same), x", SAME, same);
+    report.predicted(
+        "Fig. 4(a)",
+        "CubieTrucks below their benchmarks, %",
+        Less,
+        whole(30.0),
+        trucks,
+    );
+    report.predicted("Fig. 4(a)", "two CubieTrucks below the PC, %", Less, whole(86.0), less);
+    report.predicted(
+        "Fig. 4(b)",
+        "CubieTrucks' bandwidth over the PC's (same), x",
+        Plain,
+        SAME,
+        same,
+    );
     let quantity = "two CubieTrucks' bytes of a joule over the PC's, one server's bytes, x";
-    report.predicted("Fig. 4(c)", quantity, whole(7.0), once);
+    report.predicted("Fig. 4(c)", quantity, Plain, whole(7.0), once);
     let quantity = "the same, the bytes of both servers (the PC serves one), x";
     report.modelled("Fig. 4(c)", quantity, twice);
 }

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::super::span::Span;
+use super::super::verdict::Form::{Less, More, Plain};
 use super::benchmarks::{Pair, reads, writes};
 use super::{Study, whole};
 
@@ -29,12 +30,12 @@ pub fn replacement(study: &mut Study) -> Result<()> {
     let report = &mut study.report;
     for (count, (less, faster), stated) in [("3", three, (73.0, -6.0)), ("4", four, (64.0, 25.0))] {
         let quantity = format!("{count} CubieTrucks' power below the PC's, writes, %");
-        report.predicted("§4.1.3", &quantity, whole(stated.0), less);
+        report.predicted("§4.1.3", &quantity, Less, whole(stated.0), less);
         let quantity = format!("{count} CubieTrucks' bandwidth over the PC's, writes, %");
-        report.predicted("§4.1.3", &quantity, whole(stated.1), faster);
+        report.predicted("§4.1.3", &quantity, More, whole(stated.1), faster);
     }
     let quantity = "CubieTrucks that write as fast as the PC (four, or nearly three)";
-    report.predicted("§4.1.3", quantity, Span::exact(4.0), count);
+    report.predicted("§4.1.3", quantity, Plain, Span::exact(4.0), count);
     report.modelled("§4.1.3", "so many: power below the PC's, %", at_count);
     report.modelled("§4.1.3", "so many with SSDs (PC 830), $", price);
     report.modelled("§4.1.3", "CubieTrucks that read as fast as the PC", to_read);
