@@ -11,6 +11,7 @@ use super::advice;
 use super::outcome::{self, Sla};
 use super::plan::Plan;
 use super::run::RunResult;
+use super::sampled;
 
 /// A result that may not be what was meant.
 pub const NONE_COUNTED: &str = "no request was counted, and so nothing says what one would take: \
@@ -53,7 +54,10 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
             ..run
         }
     };
-    let runs: Vec<RunSummary> = results.iter().map(run).collect();
+    let runs = match &plan.sample {
+        Some(sample) => sampled::runs(plan, sample, results),
+        None => results.iter().map(run).collect(),
+    };
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
     let verdicts = verdict::all(&sides, plf);
     let is_trace = plan.folds().is_some();
@@ -77,6 +81,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         workload: plan.workload_name(),
         seed: Some(plan.seed),
         warmup_seconds: plan.warmup.seconds(),
+        sampled: plan.sample.as_ref().map(|sample| sample.told.clone()),
         plf,
         ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),
         maximum_iops: plan.maximum,

@@ -32,6 +32,7 @@ mod waiting;
 mod weather;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use hdrhistogram::Histogram;
 
@@ -45,6 +46,7 @@ use crate::faults::Faults;
 use crate::hdd::Wear;
 use crate::outcome::{Energy, Observer, Outcome, Trip};
 use crate::profile::{DriveModel, Profile};
+use crate::spells::Spells;
 use array::Array;
 use background::Backlog;
 use best_effort::BestEffort;
@@ -88,6 +90,9 @@ pub struct Run<'a> {
     pub duration: Option<Nanos>,
     /// Time at the start that is simulated but not counted, rounded up to control periods.
     pub warmup: Nanos,
+    /// Parts of the run to be counted one by one, in order and apart: each begins and, but for one
+    /// at the run's end, ends on a multiple of [`WINDOW`](crate::windows::WINDOW).
+    pub spells: Vec<Range<Nanos>>,
     /// Injected faults of sensors, fans, frequencies, power states and job shares.
     pub faults: Option<Faults>,
     /// What a host would sense and could set of it; all, exactly and at once, when `None`.
@@ -246,6 +251,8 @@ impl<'a> Engine<'a> {
         }
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
+        let spells = Spells::new(&run.spells, LONGEST)
+            .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         if let Some(faults) = &run.faults {
             faults.check(profile).map_err(TwinError::Setup)?;
         }
@@ -268,7 +275,7 @@ impl<'a> Engine<'a> {
             warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
-            meter: Meter::new(profile, histogram, &workload.parts()),
+            meter: Meter::new(profile, (histogram, spells), &workload.parts()),
             best_effort: BestEffort::of(workload.parts()),
             supply: Supply::start(workload, until, &mut events, &mut due)?,
             due,
