@@ -24,7 +24,7 @@ pub struct Spell {
     pub bytes: u64,
     /// Sum of their latencies, ns.
     pub latency_sum: u64,
-    /// Their latencies, ns, to 1 %.
+    /// Their latencies, ns; grows with the longest.
     pub latency: Histogram<u32>,
 }
 
@@ -37,12 +37,11 @@ pub(crate) struct Spells {
 }
 
 impl Spells {
-    /// Those between such times, which are whole windows except at the end of the run; latencies
-    /// up to `longest` are told apart.
+    /// Those between such times, which are whole windows except at the end of the run.
     ///
     /// # Errors
     /// When there is no such histogram.
-    pub(crate) fn new(spans: &[Range<Nanos>], longest: u64) -> Result<Self, CreationError> {
+    pub(crate) fn new(spans: &[Range<Nanos>]) -> Result<Self, CreationError> {
         let slots = spans.last().map_or(0, |last| last.end.0.div_ceil(WINDOW.0) as usize);
         let (mut all, mut at) = (Vec::new(), vec![None; slots]);
         for (index, span) in spans.iter().enumerate() {
@@ -56,7 +55,7 @@ impl Spells {
                 reads: 0,
                 bytes: 0,
                 latency_sum: 0,
-                latency: Histogram::new_with_bounds(1, longest, 2)?,
+                latency: Histogram::new(3)?,
             });
         }
         Ok(Self { all, at })

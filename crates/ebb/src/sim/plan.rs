@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
-use ebb_trace::{Source, Workload};
 use ebb_trace::generate::{Job, PartDevices, WorkloadSpec};
+use ebb_trace::{Source, Workload};
 use ebb_twin::faults::Faults;
 use ebb_twin::profile::{Governor, Wait};
 use ebb_twin::{AsHost, Change};
@@ -17,8 +17,8 @@ use ebb_twin::{AsHost, Change};
 use super::args::SimArgs;
 use super::change::Change as Stated;
 use super::maximum::maximum;
-use super::sampled::{self, Sample};
 use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
+use super::sampled::{self, Sample};
 use crate::curve;
 use crate::exit::usage;
 use crate::input::{Traces, Watch};
@@ -488,8 +488,8 @@ pub fn requests(args: &SimArgs, policies: &[String]) -> Result<Requests> {
     if !input.files.is_empty() {
         let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;
         // Those that know the future read it first, and so does who draws windows.
-        let again = args.sampled.is_some()
-            || policies.iter().any(|name| name.starts_with("clairvoyant"));
+        let again =
+            args.sampled.is_some() || policies.iter().any(|name| name.starts_with("clairvoyant"));
         let traces = Arc::new(traces.for_runs(policies.len(), again || input.again)?);
         return Ok(Requests::Traces { traces, fold: input.fold, again: input.again });
     }

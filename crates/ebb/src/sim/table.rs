@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
-use ebb_record::sampled::{Interval, Sampled};
 use ebb_record::parts::{ClassSummary, PartSummary, ThermalSummary};
+use ebb_record::sampled::{Interval, Sampled};
 use ebb_record::verdict::ABOVE;
 use ebb_record::{RunSummary, Summary};
 
@@ -151,7 +151,7 @@ fn sample(of: &Sampled) -> String {
         )
     });
     format!(
-        "sampled: {} of {} windows of {}, each after {} that do not count; {} of the requests in {} \
+        "sampled: {} of {} windows of {}, each after {} or more that do not count; {} of the requests in {} \
          of simulated time. Estimates for the whole load, ± the {}% interval; peak power and max \
          are of what was simulated. Its busiest 5 s had {} IOPS{unseen}",
         grouped(of.drawn as f64),

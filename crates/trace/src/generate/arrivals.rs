@@ -126,8 +126,7 @@ pub(super) fn expect(
     (all, length): (&mut [Load], Nanos),
     place: Place<'_>,
 ) -> Result<(), GenerateError> {
-    let mut shape =
-        Shape::new(&spec.shape, spec.access.read.0, stream(seed, part, SHAPE), place)?;
+    let mut shape = Shape::new(&spec.shape, spec.access.read.0, stream(seed, part, SHAPE), place)?;
     let interval = interval(iops(spec.rate, place)?);
     let sizes = &spec.access.block.0;
     let bytes = sizes.iter().map(|size| size.0 as f64).sum::<f64>() / sizes.len() as f64;

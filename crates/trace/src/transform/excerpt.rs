@@ -74,7 +74,9 @@ pub fn excerpt(source: impl Source, pieces: Vec<Range<Nanos>>) -> impl Source {
         Ok(match &piece {
             None => Step::End,
             Some(piece) if request.at < piece.start => Step::Drop,
-            Some(piece) => Step::Take(Request { at: begins + (request.at - piece.start), ..request }),
+            Some(piece) => {
+                Step::Take(Request { at: begins + (request.at - piece.start), ..request })
+            }
         })
     };
     Each { source, each, ended: false }

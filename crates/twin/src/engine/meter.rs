@@ -93,7 +93,8 @@ impl Meter {
             spell.reads += u64::from(op == Op::Read);
             spell.bytes += u64::from(bytes);
             spell.latency_sum += latency;
-            spell.latency.saturating_record(latency);
+            let recorded = spell.latency.record(latency);
+            debug_assert!(recorded.is_ok(), "it grows");
         }
         self.latencies.add(op, bytes, sensed);
         self.latency_max = self.latency_max.max(sensed);

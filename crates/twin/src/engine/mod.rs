@@ -251,7 +251,7 @@ impl<'a> Engine<'a> {
         }
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
-        let spells = Spells::new(&run.spells, LONGEST)
+        let spells = Spells::new(&run.spells)
             .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         if let Some(faults) = &run.faults {
             faults.check(profile).map_err(TwinError::Setup)?;

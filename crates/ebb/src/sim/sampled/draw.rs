@@ -127,7 +127,8 @@ mod tests {
             ..10 => 10.0,
             _ => 1.0 + (index % 7) as f64 * 0.1,
         };
-        let window = |index| Window { load: load(index), cost: load(index) / 3_000.0, certain: false };
+        let window =
+            |index| Window { load: load(index), cost: load(index) / 3_000.0, certain: false };
         (0..1_440).map(window).collect()
     }
 
@@ -154,7 +155,8 @@ mod tests {
     fn no_class_is_left_out_whatever_the_share() {
         let windows = day();
         let strata = draw(&windows, 0.0, 1);
-        let loads = |stratum: &Stratum| stratum.drawn.iter().map(|at| windows[*at].load as u32).max();
+        let loads =
+            |stratum: &Stratum| stratum.drawn.iter().map(|at| windows[*at].load as u32).max();
         assert_eq!(strata.iter().map(loads).collect::<Vec<_>>(), [Some(10), Some(1)]);
         // Those that rise and fall come last and first.
         let strata = draw(&windows, 0.5, 1);

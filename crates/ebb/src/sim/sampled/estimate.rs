@@ -58,7 +58,8 @@ impl<'a> Estimate<'a> {
                     drawn.iter().map(|window| of(*window)).sum::<f64>() / count
                 };
                 let middle = mean(&value);
-                squares += drawn.iter().map(|window| (value(*window) - middle).powi(2)).sum::<f64>();
+                squares +=
+                    drawn.iter().map(|window| (value(*window) - middle).powi(2)).sum::<f64>();
                 sizes += mean(&size).powi(2) * (count - 1.0);
                 factor += all * all * (1.0 - count / all) / count;
             }
@@ -89,7 +90,9 @@ impl<'a> Estimate<'a> {
     pub fn quantile(&self, at: f64, counts: &[Vec<(u64, u64)>]) -> Option<(f64, Interval)> {
         let mut all: Vec<(u64, f64)> = Vec::new();
         for (window, weight) in self.weights() {
-            all.extend(counts[window].iter().map(|(value, count)| (*value, weight * *count as f64)));
+            all.extend(
+                counts[window].iter().map(|(value, count)| (*value, weight * *count as f64)),
+            );
         }
         all.sort_unstable_by_key(|(value, _)| *value);
         let total: f64 = all.iter().map(|(_, weight)| weight).sum();
@@ -156,23 +159,29 @@ mod tests {
 
     #[test]
     fn student_is_that_of_the_tables() {
-        for (freedom, t) in [(1.0, 6.314), (2.0, 2.920), (3.0, 2.353), (10.0, 1.812), (1e6, 1.645)] {
+        for (freedom, t) in [(1.0, 6.314), (2.0, 2.920), (3.0, 2.353), (10.0, 1.812), (1e6, 1.645)]
+        {
             assert!((student(freedom) / t - 1.0).abs() < 0.003, "{freedom}: {}", student(freedom));
         }
     }
 
     #[test]
     fn a_total_has_its_interval() {
-        let strata =
-            [(0, 1, vec![0]), (1, 10, vec![1, 2])]
-                .map(|(class, size, drawn)| Stratum { class, size, drawn });
+        let strata = [(0, 1, vec![0]), (1, 10, vec![1, 2])].map(|(class, size, drawn)| Stratum {
+            class,
+            size,
+            drawn,
+        });
         let estimate = Estimate::new(&strata);
         let values = [100.0, 3.0, 5.0];
         assert_eq!(estimate.total(|window| values[window]), 140.0);
         // 10² · (1 - 2/10) / 2 · 2 = 80.
         let half = estimate.half(|window| values[window], |window| values[window]);
         assert!((half - 6.314 * 80.0_f64.sqrt()).abs() < 1e-9, "{half}");
-        assert_eq!(estimate.ratio(|window| 2.0 * values[window], |window| values[window]), Some((2.0, 0.0)));
+        assert_eq!(
+            estimate.ratio(|window| 2.0 * values[window], |window| values[window]),
+            Some((2.0, 0.0))
+        );
         let counts = [vec![(7, 90)], vec![(7, 1)], vec![(9, 1)]];
         assert_eq!(estimate.quantile(0.5, &counts).unwrap().0, 7.0);
         assert_eq!(estimate.quantile(0.99, &counts).unwrap(), (9.0, [7.0, 9.0]));
@@ -196,7 +205,8 @@ mod tests {
                 })
                 .collect();
             let estimate = Estimate::new(&strata);
-            let (total, half) = (estimate.total(|at| values[at]), estimate.half(|at| values[at], |at| values[at]));
+            let (total, half) =
+                (estimate.total(|at| values[at]), estimate.half(|at| values[at], |at| values[at]));
             held += u32::from((total - values.iter().sum::<f64>()).abs() <= half);
         }
         assert!((870..=930).contains(&held), "{held}");

@@ -23,11 +23,14 @@ use super::args::SimArgs;
 use super::plan::{Plan, Requests, is_foretold};
 use crate::exit::usage;
 use crate::interrupt;
+use crate::random::Random;
 
 /// The whole load where nothing says how long it is.
 pub const DAY: Nanos = Nanos::from_secs(86_400);
 /// Windows are no shorter: six of the SLA's.
 const SHORTEST: Nanos = Nanos(6 * WINDOW.0);
+/// Purpose of the random numbers.
+const LEADS: u64 = 0x1ead;
 /// Fewer windows are not worth it.
 const FEWEST: usize = 20;
 
@@ -87,13 +90,21 @@ impl Sample {
             let from = lead_slots + index * window_slots;
             from..(from + window_slots).min(slots.len())
         };
+        // What policies do at equal distances must not always fall into leads, or into windows.
+        let mut random = Random::new(seed, LEADS);
+        let leads: Vec<usize> = (0..number)
+            .map(|index| {
+                let more = random.below(window_slots as u64 + 1) as usize;
+                (lead_slots + more).min(range(index).start)
+            })
+            .collect();
         let mut windows: Vec<Window> = (0..number)
             .map(|index| {
                 let slot = range(index);
                 let Load { requests, bytes } = sum(&slots[slot.clone()]);
                 let bytes = if mean.1 > 0.0 { bytes / mean.1 } else { requests / mean.0 };
-                let cost = sum(&slots[slot.start - lead_slots..slot.end]).requests / all.requests;
-                Window { load: (requests / mean.0 + bytes) / 2.0, cost, certain: false }
+                let cost = sum(&slots[slot.start - leads[index]..slot.end]).requests / all.requests;
+                Window { load: (requests / mean.0 + bytes) / 2.0, cost, certain: share >= 1.0 }
             })
             .collect();
         // The last may be shorter.
@@ -107,8 +118,11 @@ impl Sample {
             *window = drawn.binary_search(window).unwrap_or_default();
         }
         let time = |slot: usize| Nanos(slot as u64 * WINDOW.0).min(end);
-        let counted_at = |index: &usize| time(range(*index).start)..time(range(*index).end);
-        let (pieces, spells) = played(drawn.iter().map(counted_at), before);
+        let of = |index: &usize| {
+            let slot = range(*index);
+            (time(slot.start - leads[*index]), time(slot.start)..time(slot.end))
+        };
+        let (pieces, spells) = played(drawn.iter().map(of));
         let in_pieces = |slot: &usize| pieces.iter().any(|piece| piece.contains(&time(*slot)));
         let (inside, outside): (Vec<usize>, Vec<usize>) = (0..slots.len()).partition(in_pieces);
         let busiest = |slots_of: &[usize]| {
@@ -129,29 +143,27 @@ impl Sample {
             highest_iops: busiest(&inside).unwrap_or_default(),
             highest_iops_not_simulated: busiest(&outside),
         };
-        let mut sample =
-            Self { strata, pieces, spells, counted: end - before, all: counted, told };
+        let mut sample = Self { strata, pieces, spells, counted: end - before, all: counted, told };
         sample.told.simulated_seconds = sample.played().seconds();
         Ok(sample)
     }
 }
 
-/// What is played for the windows `drawn`, each after a lead of `before`, and when they come in it.
+/// What is played for the windows `drawn`, each with the begin of its lead, and when they come in
+/// that.
 fn played(
-    drawn: impl Iterator<Item = Range<Nanos>>,
-    before: Nanos,
+    drawn: impl Iterator<Item = (Nanos, Range<Nanos>)>,
 ) -> (Vec<Range<Nanos>>, Vec<Range<Nanos>>) {
     let (mut pieces, mut spells) = (Vec::<Range<Nanos>>::new(), Vec::new());
     let mut clock = Nanos::ZERO;
-    for window in drawn {
-        let from = window.start - before;
-        let gap = pieces.last().map_or(from, |last| from.max(last.end));
+    for (from, window) in drawn {
+        let begin = pieces.last().map_or(from, |last| from.max(last.end));
         match pieces.last_mut() {
             // The lead may have been played already.
             Some(last) if last.end >= from => last.end = window.end,
             _ => pieces.push(from..window.end),
         }
-        clock += window.end - gap;
+        clock += window.end - begin;
         spells.push(clock - (window.end - window.start)..clock);
     }
     (pieces, spells)

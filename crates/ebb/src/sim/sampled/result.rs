@@ -130,18 +130,22 @@ impl Sample {
         run.sla_limit_us = Some(limit);
         run.sla_excess = run.latency_us.mean.map(|mean| mean / limit - 1.0);
         run.sla_kept = run.sla_excess.map(|excess| excess <= 0.0);
-        let above: Vec<Option<Above>> = self.spells.iter().map(|span| {
-            let slots = (span.start.0 / WINDOW.0) as usize..span.end.0.div_ceil(WINDOW.0) as usize;
-            let [own, first] = [own, first].map(|outcome| outcome.windows.part(slots.clone()));
-            own.above(&first, 1.0 + plf)
-        }).collect();
+        let above: Vec<Option<Above>> = self
+            .spells
+            .iter()
+            .map(|span| {
+                let slots =
+                    (span.start.0 / WINDOW.0) as usize..span.end.0.div_ceil(WINDOW.0) as usize;
+                let [own, first] = [own, first].map(|outcome| outcome.windows.part(slots.clone()));
+                own.above(&first, 1.0 + plf)
+            })
+            .collect();
         let share = estimate.ratio(
             |at| above[at].map_or(0.0, |above| above.share),
             |at| f64::from(u8::from(above[at].is_some())),
         );
         run.sla_windows_above = share.map(|(share, _)| share);
-        run.sla_worst_window =
-            above.iter().flatten().map(|above| above.worst).reduce(f64::max);
+        run.sla_worst_window = above.iter().flatten().map(|above| above.worst).reduce(f64::max);
         if let (Some(interval), Some(share)) = (&mut run.interval, share) {
             interval.sla_windows_above = Some(around(share).map(|share| share.clamp(0.0, 1.0)));
         }
