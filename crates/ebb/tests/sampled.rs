@@ -48,14 +48,14 @@ fn intervals_hold_what_whole_days_tell() {
         let seed = seed.to_string();
         let of =
             |more: &[&str]| runs(&load, &[&["--duration", "3 h", "--seed", &seed], more].concat());
-        let sample = of(&["--sampled", "20%"]);
+        let sample = of(&["--sampled", "25%"]);
         let told = &sample["sampled"];
         let lead = format!("{}s", told["lead_seconds"]);
         let whole = of(&["--warmup", &lead]);
         let held = held(&sample, &whole);
         println!("seed {seed}: watts, saving and mean latency within their intervals: {held:?}");
         all.iter_mut().zip(held).for_each(|(all, held)| *all += u32::from(held));
-        assert!(told["share"].as_f64().unwrap() < 0.25, "{told}");
+        assert!(told["share"].as_f64().unwrap() < 0.4, "{told}");
         assert!(told["highest_iops"].as_f64() >= told["highest_iops_not_simulated"].as_f64());
         assert!(sample["verdicts"][0]["saved_kwh_per_year"].is_number(), "{sample}");
         let requests = |result: &Value| result["runs"][0]["requests"].as_f64().unwrap();
@@ -70,12 +70,12 @@ fn the_whole_load_is_its_own_sample() {
     let folder = TempDir::new().unwrap();
     let load = path(folder.path(), "day.toml");
     std::fs::write(&load, DAY).unwrap();
-    let sample = runs(&load, &["--duration", "16 min", "--sampled", "100%"]);
+    let sample = runs(&load, &["--duration", "50 min", "--sampled", "100%"]);
     assert_eq!(sample["sampled"]["drawn"], sample["sampled"]["windows"]);
     assert_eq!(sample["sampled"]["highest_iops_not_simulated"], Value::Null);
     let [low, high] = [0, 1].map(|end| sample["runs"][1]["interval"]["mean_watts"][end].as_f64());
     assert_eq!(low, high, "nothing is left to chance");
-    let whole = runs(&load, &["--duration", "16 min", "--warmup", "30s"]);
+    let whole = runs(&load, &["--duration", "50 min", "--warmup", "30s"]);
     for policy in 0..2 {
         let [one, other] = [&sample, &whole].map(|result| &result["runs"][policy]);
         let watts = [one, other].map(|run| run["mean_watts"].as_f64().unwrap());
@@ -90,7 +90,7 @@ fn the_whole_load_is_its_own_sample() {
 #[test]
 fn what_has_no_share_is_refused() {
     let refused = |args: &[&str], why: &str| {
-        let (code, error) = fails(&[&["sim", "--sampled"], args].concat());
+        let (code, error) = fails(&[&["sim", "--sampled", "5%"], args].concat());
         assert!(code == 2 && error.contains(why), "{args:?}: {code} {error}");
     };
     refused(&["--workload", "rand-rw"], "needs a load that comes by the clock");
@@ -98,7 +98,7 @@ fn what_has_no_share_is_refused() {
     let with = |more: &[&'static str]| [&day[..], more].concat();
     refused(&with(&["--warmup", "5s"]), "--warmup contradicts --sampled");
     refused(&with(&["--faults", "1"]), "--faults contradicts --sampled");
-    refused(&with(&["--report", "x"]), "--report contradicts --sampled");
+    refused(&with(&["--change", "20 s: plf 10%"]), "--change contradicts --sampled");
     refused(&with(&["--policy", "clairvoyant-cores"]), "knows the whole load");
     refused(&with(&["--duration", "2 min"]), "simulate it whole");
     let (code, error) = fails(&["sim", "--workload", "diurnal", "--sampled", "0%"]);

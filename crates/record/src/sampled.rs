@@ -23,7 +23,7 @@ pub struct Sampled {
     pub strata: u64,
     /// Length of a window.
     pub window_seconds: f64,
-    /// Time before each that is simulated but not counted, at least; up to a window more.
+    /// Time before each that is simulated but not counted.
     pub lead_seconds: f64,
     /// Time simulated, leads included.
     pub simulated_seconds: f64,

@@ -80,11 +80,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<Nanos>,
 
-    /// Simulate about this share of the requests, such as 3%, and estimate the whole load from it,
+    /// Simulate about this share of the requests, such as 5%, and estimate the whole load from it,
     /// each number with its 90 % interval; a day by default. Windows are drawn by their load and
     /// its changes; a burst in a window that is not drawn is not seen.
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, num_args = 0..=1,
-        default_missing_value = "3%")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub sampled: Option<f64>,
 
     /// Seed of everything random.

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use anyhow::Result;
 
+use ebb_policy::Settling;
 use ebb_policy::units::Nanos;
 use ebb_record::sampled::{LEVEL, Sampled};
 use ebb_trace::transform::{Load, excerpt, loads};
@@ -23,14 +24,11 @@ use super::args::SimArgs;
 use super::plan::{Plan, Requests, is_foretold};
 use crate::exit::usage;
 use crate::interrupt;
-use crate::random::Random;
 
 /// The whole load where nothing says how long it is.
 pub const DAY: Nanos = Nanos::from_secs(86_400);
 /// Windows are no shorter: six of the SLA's.
 const SHORTEST: Nanos = Nanos(6 * WINDOW.0);
-/// Purpose of the random numbers.
-const LEADS: u64 = 0x1ead;
 /// Fewer windows are not worth it.
 const FEWEST: usize = 20;
 
@@ -71,9 +69,20 @@ impl Sample {
         Nanos::from_seconds(self.told.lead_seconds)
     }
 
-    /// Draws about `share` of what comes in `slots` until `end`, each window after a `lead`.
-    fn new(slots: &[Load], end: Nanos, lead: Nanos, share: f64, seed: u64) -> Result<Self> {
-        let (before, length) = (whole(lead), whole(lead).max(SHORTEST));
+    /// Draws about `share` of what comes in `slots` until `end`. Policies are `settling` in the
+    /// lead of a window, which has whole periods of what they repeat: a lead may set the clock of
+    /// that, and it would always be in shorter windows, or never.
+    fn new(
+        (slots, end): (&[Load], Nanos),
+        settling: Settling,
+        share: f64,
+        seed: u64,
+    ) -> Result<Self> {
+        let before = whole(settling.after);
+        let length = match settling.period {
+            Nanos::ZERO => before.max(SHORTEST),
+            period => Nanos(before.max(SHORTEST).0.next_multiple_of(whole(period).0)),
+        };
         let (lead_slots, window_slots) = (count(before), count(length));
         let all = sum(slots);
         let loads = slots.get(lead_slots..).unwrap_or_default();
@@ -90,20 +99,12 @@ impl Sample {
             let from = lead_slots + index * window_slots;
             from..(from + window_slots).min(slots.len())
         };
-        // What policies do at equal distances must not always fall into leads, or into windows.
-        let mut random = Random::new(seed, LEADS);
-        let leads: Vec<usize> = (0..number)
-            .map(|index| {
-                let more = random.below(window_slots as u64 + 1) as usize;
-                (lead_slots + more).min(range(index).start)
-            })
-            .collect();
         let mut windows: Vec<Window> = (0..number)
             .map(|index| {
                 let slot = range(index);
                 let Load { requests, bytes } = sum(&slots[slot.clone()]);
                 let bytes = if mean.1 > 0.0 { bytes / mean.1 } else { requests / mean.0 };
-                let cost = sum(&slots[slot.start - leads[index]..slot.end]).requests / all.requests;
+                let cost = sum(&slots[slot.start - lead_slots..slot.end]).requests / all.requests;
                 Window { load: (requests / mean.0 + bytes) / 2.0, cost, certain: share >= 1.0 }
             })
             .collect();
@@ -120,7 +121,7 @@ impl Sample {
         let time = |slot: usize| Nanos(slot as u64 * WINDOW.0).min(end);
         let of = |index: &usize| {
             let slot = range(*index);
-            (time(slot.start - leads[*index]), time(slot.start)..time(slot.end))
+            (time(slot.start - lead_slots), time(slot.start)..time(slot.end))
         };
         let (pieces, spells) = played(drawn.iter().map(of));
         let in_pieces = |slot: &usize| pieces.iter().any(|piece| piece.contains(&time(*slot)));
@@ -231,9 +232,9 @@ impl Plan {
         let Some(share) = share else { return Ok(()) };
         let (slots, end) = self.slots()?;
         let iops = sum(&slots).requests / end.seconds();
-        let settling = self.policies.iter().map(|policy| self.settling(policy, iops).after);
-        let lead = settling.fold(Nanos::ZERO, Nanos::max);
-        let sample = Sample::new(&slots, end, lead, share, self.seed)?;
+        let settling = self.policies.iter().map(|policy| self.settling(policy, iops));
+        let settling = settling.fold(Settling::AT_ONCE, Settling::and);
+        let sample = Sample::new((&slots, end), settling, share, self.seed)?;
         self.duration = Some(sample.played());
         self.sample = Some(sample);
         Ok(())
