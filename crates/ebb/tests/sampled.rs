@@ -32,8 +32,8 @@ fn held(sample: &Value, whole: &Value) -> [bool; 3] {
     ]
 }
 
-/// Whole days beside samples of them: at least 17 of 20 are within the interval of 90 %. `./campaign`
-/// takes 20 days (`EBB_DAYS`) from another seed on (`EBB_SEED`).
+/// Whole days beside samples of them: at least 17 of 20 are within the interval of 90 %.
+/// `./campaign` takes 20 days (`EBB_DAYS`) from another seed on (`EBB_SEED`).
 #[test]
 fn intervals_hold_what_whole_days_tell() {
     let stated = |name: &str, usual| {

@@ -145,13 +145,9 @@ impl Plan {
         }
         options::something_to_run(args)?;
         let requests = requests(args, &policies)?;
-        let length = match args.sampled {
-            Some(_) => own_length(&requests),
-            None => duration(&requests, example),
-        };
         let campaign = if args.faults_wide { Faults::wide } else { Faults::seeded };
         let mut plan = Self {
-            duration: args.duration.or(length),
+            duration: args.duration.or_else(|| length(args, &requests, example)),
             settings,
             changes,
             requests,
@@ -517,11 +513,12 @@ pub fn whole_periods(time: Nanos) -> Nanos {
     Nanos(time.0.div_ceil(PERIOD.0).saturating_mul(PERIOD.0))
 }
 
-/// How long a load is by itself.
-fn own_length(requests: &Requests) -> Option<Nanos> {
-    match requests {
-        Requests::Traces { .. } => None,
-        Requests::Generated(spec) => spec.duration,
+/// How long the load is where the command line does not say.
+fn length(args: &SimArgs, requests: &Requests, example: bool) -> Option<Nanos> {
+    match (args.sampled, requests) {
+        (None, _) => duration(requests, example),
+        (Some(_), Requests::Traces { .. }) => None,
+        (Some(_), Requests::Generated(spec)) => spec.duration,
     }
 }
 

@@ -25,8 +25,8 @@ fn change((at, settings): &(Nanos, Settings)) -> ChangeLine {
     }
 }
 
-/// The numbers of `results`.
-pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summary {
+/// The numbers of each of `results` by itself, held against the first.
+fn runs(plan: &Plan, results: &[RunResult]) -> Vec<RunSummary> {
     let plf = plan.settings.plf;
     // The partial run of a policy that tripped judges no other, nor does another than the
     // reference.
@@ -41,7 +41,6 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     });
     let budgeted = plan.ssd_budgets().next().is_some();
     let faults = plan.faults.is_some();
-    let drawn = plan.faults.as_ref().and_then(Faults::drawn);
     let run = |result: &RunResult| {
         let mut run = outcome::summary(result, budgeted, faults);
         if let Some(sla) = &sla {
@@ -54,9 +53,16 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
             ..run
         }
     };
+    results.iter().map(run).collect()
+}
+
+/// The numbers of `results`.
+pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summary {
+    let plf = plan.settings.plf;
+    let drawn = plan.faults.as_ref().and_then(Faults::drawn);
     let runs = match &plan.sample {
         Some(sample) => sampled::runs(plan, sample, results),
-        None => results.iter().map(run).collect(),
+        None => runs(plan, results),
     };
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
     let verdicts = verdict::all(&sides, plf);

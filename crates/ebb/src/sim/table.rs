@@ -145,14 +145,14 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
 fn sample(of: &Sampled) -> String {
     let unseen = of.highest_iops_not_simulated.map_or(String::new(), |iops| {
         format!(
-            ", the busiest that were not {} IOPS: what comes only in windows that were not drawn is \
-             not in these numbers",
+            ", the busiest that were not {} IOPS: what comes only in windows that were not drawn \
+             is not in these numbers",
             grouped(iops)
         )
     });
     format!(
-        "sampled: {} of {} windows of {}, each after {} that do not count; {} of the requests in {} \
-         of simulated time. Estimates for the whole load, ± the {}% interval; peak power and max \
+        "sampled: {} of {} windows of {}, each after {} that do not count; {} of the requests in \
+         {} of simulated time. Estimates for the whole load, ± the {}% interval; peak power and max \
          are of what was simulated. Its busiest 5 s had {} IOPS{unseen}",
         grouped(of.drawn as f64),
         grouped(of.windows as f64),

@@ -1,8 +1,9 @@
 //! What is measured: users' I/O, power by component, the totals of a run.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{CreationError, Histogram};
 
 use ebb_policy::ssd::CAP_TOLERANCE;
 use ebb_policy::units::{Joules, Nanos, Watts};
@@ -45,16 +46,19 @@ pub(super) struct Meter {
 }
 
 impl Meter {
+    /// Tells latencies up to `longest` apart, and counts `spells` one by one.
     pub(super) fn new(
         profile: &Profile,
-        (histogram, spells): (Histogram<u64>, Spells),
+        longest: u64,
+        spells: &[Range<Nanos>],
         parts: &[LoadPart],
-    ) -> Self {
+    ) -> Result<Self, CreationError> {
+        let histogram = Histogram::new_with_bounds(1, longest, 3)?;
         // Of one part all is told already.
         let parts = if parts.len() < 2 { &[] } else { parts };
         let mut outcome = Outcome::empty(histogram, usize::from(profile.drives.count));
         outcome.parts = vec![PartTotal::new(&outcome.latency); parts.len()];
-        Self {
+        Ok(Self {
             board: profile.board.clone(),
             psu: profile.psu.clone(),
             arrived: 0,
@@ -64,9 +68,9 @@ impl Meter {
             parts: parts.iter().map(|part| part.first).collect(),
             passed: VecDeque::from([(0, 0.0)]),
             last: Joules(0.0),
-            spells,
+            spells: Spells::new(spells)?,
             outcome,
-        }
+        })
     }
 
     /// The part of the load that a stream belongs to.

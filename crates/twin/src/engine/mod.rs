@@ -34,8 +34,6 @@ mod weather;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use hdrhistogram::Histogram;
-
 use ebb_policy::live::{WATCH, limitable};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Conflict, Cycle, InForce, Limits, PERIOD, Policy, Request, Topology};
@@ -46,7 +44,6 @@ use crate::faults::Faults;
 use crate::hdd::Wear;
 use crate::outcome::{Energy, Observer, Outcome, Trip};
 use crate::profile::{DriveModel, Profile};
-use crate::spells::Spells;
 use array::Array;
 use background::Backlog;
 use best_effort::BestEffort;
@@ -249,10 +246,6 @@ impl<'a> Engine<'a> {
         if let Some(operator) = run.operator {
             cycle = cycle.held(operator).map_err(refused)?;
         }
-        let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
-            .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
-        let spells = Spells::new(&run.spells)
-            .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         if let Some(faults) = &run.faults {
             faults.check(profile).map_err(TwinError::Setup)?;
         }
@@ -275,7 +268,8 @@ impl<'a> Engine<'a> {
             warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
-            meter: Meter::new(profile, (histogram, spells), &workload.parts()),
+            meter: Meter::new(profile, LONGEST, &run.spells, &workload.parts())
+                .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?,
             best_effort: BestEffort::of(workload.parts()),
             supply: Supply::start(workload, until, &mut events, &mut due)?,
             due,

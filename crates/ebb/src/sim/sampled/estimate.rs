@@ -2,12 +2,14 @@
 //!
 //! A total is the sum over strata of the mean of the windows drawn times the number of windows. Its
 //! variance comes from how windows of a stratum differ (Cochran, Sampling Techniques, 5.4), in the
-//! mean over the strata of a class, for two windows may be alike by chance. Its interval has
-//! Student's t with Satterthwaite's degrees of freedom, of which there are few where few strata make
-//! up most of the variance: either as it was found, or as it would be if all windows differed by
-//! the same share of what they take, whichever has fewer. A ratio is that of two totals, a quantile where the
-//! ratio of the requests that took no longer is what is asked for; their variances are those of
-//! the residuals.
+//! mean over the strata of a class, for two windows may be alike by chance.
+//!
+//! The interval of a total has Student's t with Satterthwaite's degrees of freedom, of which there
+//! are few where few strata make up most of the variance: either as it was found, or as it would be
+//! if all windows differed by the same share of what they take, whichever has fewer.
+//!
+//! A ratio is that of two totals. A quantile is where the ratio of the requests that took no longer
+//! is what is asked for. Their variances are those of the residuals.
 
 use ebb_record::sampled::Interval;
 

@@ -1,5 +1,5 @@
-//! A sample of a long load: windows by pressure and by change of pressure, each after a lead that is
-//! not counted, played one after the other in one run of each policy.
+//! A sample of a long load: windows by pressure and by change of pressure, each after a lead that
+//! is not counted, played one after the other in one run of each policy.
 
 mod draw;
 mod estimate;
@@ -83,54 +83,30 @@ impl Sample {
             Nanos::ZERO => before.max(SHORTEST),
             period => Nanos(before.max(SHORTEST).0.next_multiple_of(whole(period).0)),
         };
-        let (lead_slots, window_slots) = (count(before), count(length));
-        let all = sum(slots);
-        let loads = slots.get(lead_slots..).unwrap_or_default();
-        let number = loads.len().div_ceil(window_slots);
+        let frame = Frame { slots, end, lead: count(before), window: count(length) };
+        let (all, number) = (sum(slots), frame.number());
         if number < FEWEST || all.requests == 0.0 {
             return Err(usage(format!(
                 "--sampled draws windows of {length} after leads of {before}, and of a load of \
                  {end} there are {number}: simulate it whole, or give a longer --duration"
             )));
         }
-        let counted = sum(loads);
-        let mean = (counted.requests / number as f64, counted.bytes / number as f64);
-        let range = |index: usize| {
-            let from = lead_slots + index * window_slots;
-            from..(from + window_slots).min(slots.len())
-        };
-        let mut windows: Vec<Window> = (0..number)
-            .map(|index| {
-                let slot = range(index);
-                let Load { requests, bytes } = sum(&slots[slot.clone()]);
-                let bytes = if mean.1 > 0.0 { bytes / mean.1 } else { requests / mean.0 };
-                let cost = sum(&slots[slot.start - lead_slots..slot.end]).requests / all.requests;
-                Window { load: (requests / mean.0 + bytes) / 2.0, cost, certain: share >= 1.0 }
-            })
-            .collect();
-        // The last may be shorter.
-        for certain in [number - 1, highest(loads) / window_slots, rise(loads) / window_slots] {
-            windows[certain].certain = true;
-        }
-        let mut strata = draw(&windows, share, seed);
+        let mut strata = draw(&frame.windows(share >= 1.0), share, seed);
         let mut drawn: Vec<usize> = strata.iter().flat_map(|one| one.drawn.clone()).collect();
         drawn.sort_unstable();
         for window in strata.iter_mut().flat_map(|stratum| &mut stratum.drawn) {
             *window = drawn.binary_search(window).unwrap_or_default();
         }
-        let time = |slot: usize| Nanos(slot as u64 * WINDOW.0).min(end);
-        let of = |index: &usize| {
-            let slot = range(*index);
-            (time(slot.start - lead_slots), time(slot.start)..time(slot.end))
-        };
-        let (pieces, spells) = played(drawn.iter().map(of));
-        let in_pieces = |slot: &usize| pieces.iter().any(|piece| piece.contains(&time(*slot)));
+        let (pieces, spells) = played(drawn.iter().map(|window| frame.times(*window)));
+        let in_pieces =
+            |slot: &usize| pieces.iter().any(|piece| piece.contains(&frame.time(*slot)));
         let (inside, outside): (Vec<usize>, Vec<usize>) = (0..slots.len()).partition(in_pieces);
         let busiest = |slots_of: &[usize]| {
             let rates = slots_of.iter().map(|slot| slots[*slot].requests / WINDOW.seconds());
             rates.reduce(f64::max)
         };
         let simulated: f64 = inside.iter().map(|slot| slots[*slot].requests).sum();
+        let length_of = |piece: &Range<Nanos>| (piece.end - piece.start).seconds();
         let told = Sampled {
             share_asked: share,
             share: simulated / all.requests,
@@ -139,14 +115,73 @@ impl Sample {
             strata: strata.len() as u64,
             window_seconds: length.seconds(),
             lead_seconds: before.seconds(),
-            simulated_seconds: 0.0,
+            simulated_seconds: pieces.iter().map(length_of).sum(),
             level: LEVEL,
             highest_iops: busiest(&inside).unwrap_or_default(),
             highest_iops_not_simulated: busiest(&outside),
         };
-        let mut sample = Self { strata, pieces, spells, counted: end - before, all: counted, told };
-        sample.told.simulated_seconds = sample.played().seconds();
-        Ok(sample)
+        let counted = end - before;
+        Ok(Self { strata, pieces, spells, counted, all: sum(frame.counted()), told })
+    }
+}
+
+/// A load slot by slot, and how it is divided into windows.
+struct Frame<'a> {
+    slots: &'a [Load],
+    end: Nanos,
+    /// Slots of a lead; as many are left out at the start.
+    lead: usize,
+    /// Slots of a window.
+    window: usize,
+}
+
+impl Frame<'_> {
+    /// What is in windows.
+    fn counted(&self) -> &[Load] {
+        self.slots.get(self.lead..).unwrap_or_default()
+    }
+
+    fn number(&self) -> usize {
+        self.counted().len().div_ceil(self.window)
+    }
+
+    /// The slots of a window.
+    fn range(&self, window: usize) -> Range<usize> {
+        let from = self.lead + window * self.window;
+        from..(from + self.window).min(self.slots.len())
+    }
+
+    fn time(&self, slot: usize) -> Nanos {
+        Nanos(slot as u64 * WINDOW.0).min(self.end)
+    }
+
+    /// When the lead of a window begins, and its own times.
+    fn times(&self, window: usize) -> (Nanos, Range<Nanos>) {
+        let slots = self.range(window);
+        (self.time(slots.start - self.lead), self.time(slots.start)..self.time(slots.end))
+    }
+
+    /// The windows, of which some are in any sample, or `all`.
+    fn windows(&self, all: bool) -> Vec<Window> {
+        let (loads, requests_of_all) = (self.counted(), sum(self.slots).requests);
+        let share = 1.0 / self.number() as f64;
+        let mean = Load { requests: sum(loads).requests * share, bytes: sum(loads).bytes * share };
+        let window = |number| {
+            let slots = self.range(number);
+            let Load { requests, bytes } = sum(&self.slots[slots.clone()]);
+            let requests = requests / mean.requests;
+            let bytes = if mean.bytes > 0.0 { bytes / mean.bytes } else { requests };
+            let simulated = sum(&self.slots[slots.start - self.lead..slots.end]).requests;
+            let cost = simulated / requests_of_all;
+            Window { load: (requests + bytes) / 2.0, cost, certain: all }
+        };
+        let mut windows: Vec<Window> = (0..self.number()).map(window).collect();
+        // The last may be shorter.
+        let last = windows.len() - 1;
+        for certain in [last, highest(loads) / self.window, rise(loads) / self.window] {
+            windows[certain].certain = true;
+        }
+        windows
     }
 }
 
