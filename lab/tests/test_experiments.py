@@ -304,6 +304,14 @@ def test_cases_vary_options_together(tmp_path: Path) -> None:
     assert {"--read=0%", "--block=16 KiB"} <= set(jobs[-1].words)
 
 
+def test_windows_of_a_sample_have_leads_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text('name = "s"\n[options]\nworkload = "diurnal"\n[axes]\nsampled = ["5%"]\n')
+    (job,) = grid.read(path, binary.find()).jobs
+    assert "--sampled=5%" in job.words
+    assert not [word for word in job.words if "warmup" in word]
+
+
 def test_over_dask(grid: Path, tmp_path: Path) -> None:
     """The same dataset from a cluster, one of whose workers is killed on the way."""
     distributed = pytest.importorskip("distributed")

@@ -34,6 +34,7 @@ mod readme;
 mod replay;
 mod restore;
 mod run;
+mod sampled;
 mod scrub;
 mod serve;
 mod serve_limits;

@@ -13,6 +13,7 @@ pub mod parts;
 pub mod recorder;
 pub mod recording;
 pub mod report;
+pub mod sampled;
 pub mod series;
 pub mod spool;
 pub mod summary;

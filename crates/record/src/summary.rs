@@ -14,6 +14,7 @@ use crate::parts::{
     TripLine,
 };
 use crate::recorder::Recorded;
+use crate::sampled::{Difference, RunInterval, Sampled};
 use crate::totals::Power;
 use crate::verdict::{Side, Verdict};
 
@@ -36,6 +37,9 @@ pub struct Summary {
     pub seed: Option<u64>,
     /// Time at the start that is not counted, s.
     pub warmup_seconds: f64,
+    /// What was simulated of the load; absent where all of it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// Tolerated relative increase of the mean latency over the first policy's.
     pub plf: f64,
     /// Budget of all drives together.
@@ -130,6 +134,12 @@ pub struct RunSummary {
     /// Why the means are not those of a year at this load; absent where they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<String>,
+    /// How sure they are; absent where the whole load was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<RunInterval>,
+    /// How sure the differences to the first are, likewise.
+    #[serde(skip)]
+    pub difference: Option<Difference>,
     /// Largest mean power of one control period.
     pub peak_watts: Option<f64>,
     /// Requests per second.
@@ -241,6 +251,7 @@ impl RunSummary {
             above: self.sla_windows_above,
             whole: self.trip.is_none(),
             unsettled: self.unsettled.as_deref(),
+            difference: self.difference,
         })
     }
 }

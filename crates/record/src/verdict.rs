@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::sampled::Difference;
 use crate::text::{number, short};
 
 /// Hours of a year.
@@ -34,6 +35,8 @@ pub struct Side<'a> {
     pub whole: bool,
     /// Why its means are not those of a year at this load.
     pub unsettled: Option<&'a str>,
+    /// How sure the differences to the first are; `None` where the whole load was simulated.
+    pub difference: Option<Difference>,
 }
 
 /// One policy against the first.
@@ -58,6 +61,9 @@ pub struct Verdict {
     pub latency_mean_change: f64,
     /// 99th percentile of the latency against the first policy's.
     pub latency_p99_change: f64,
+    /// How sure they are; absent where the whole load was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Difference>,
     /// Whether the tolerated loss was kept: by the mean latency, and in at least 95 % of the
     /// windows of 5 s.
     pub kept: bool,
@@ -82,16 +88,23 @@ impl Verdict {
         }
         let saved_watts = first.watts - side.watts;
         let unsettled = side.unsettled.or(first.unsettled);
+        let a_year = |watts: f64| watts * YEAR * 1e-3;
+        let settled = unsettled.is_none();
+        let interval = side.difference.map(|difference| Difference {
+            saved_kwh_per_year: settled.then(|| difference.saved_watts.map(a_year)),
+            ..difference
+        });
         let mut verdict = Self {
             policy: side.policy.to_owned(),
             saved_watts,
-            saved_kwh_per_year: unsettled.is_none().then_some(saved_watts * YEAR * 1e-3),
+            saved_kwh_per_year: settled.then(|| a_year(saved_watts)),
             unsettled: unsettled.map(str::to_owned),
             saved_share: saved_watts / first.watts,
             throughput_change: side.iops / first.iops - 1.0,
             energy_per_request_change: (side.watts / side.iops) / (first.watts / first.iops) - 1.0,
             latency_mean_change: mean / first_mean - 1.0,
             latency_p99_change: p99 / first_p99 - 1.0,
+            interval,
             kept: side.sla_kept == Some(true) && side.above.is_none_or(|above| above <= ABOVE),
             text: String::new(),
         };
@@ -101,7 +114,10 @@ impl Verdict {
 
     fn sentence(&self, first: &str, side: &Side<'_>, plf: f64) -> String {
         let name = &self.policy;
-        let watts = number(self.saved_watts.abs());
+        let half = |[low, high]: [f64; 2]| (high - low) / 2.0;
+        let sure = self.interval.map(|interval| half(interval.saved_watts));
+        let sure = sure.map_or(String::new(), |watts| format!(" ± {}", number(watts)));
+        let watts = number(self.saved_watts.abs()) + &sure;
         let share = percent(self.saved_share);
         let energy = self.energy_per_request_change;
         let power = match self.saved_share {
@@ -130,6 +146,8 @@ impl Verdict {
             change if change.abs() <= SAME => format!("{name} unchanged"),
             change => format!("{name} {:+.1}%", change * 100.0),
         };
+        let mean = self.interval.and_then(|interval| interval.latency_mean_change).map(half);
+        let mean = mean.map_or(String::new(), |half| format!(" ± {:.1}%", half * 100.0));
         let allowed = format!("the {}% allowed", short(plf * 100.0));
         let kept = match side.sla_kept {
             Some(true) if self.kept => format!("within {allowed}"),
@@ -143,7 +161,7 @@ impl Verdict {
         let unsettled = unsettled.map(|why| format!(" No figure for a year: {why}."));
         format!(
             "{power}{work}. Cost: {}, {kept}; {}.{}",
-            latency("mean latency", self.latency_mean_change),
+            latency("mean latency", self.latency_mean_change) + &mean,
             latency("p99", self.latency_p99_change),
             unsettled.unwrap_or_default()
         )
@@ -178,6 +196,7 @@ mod tests {
         above: Some(0.0),
         whole: true,
         unsettled: None,
+        difference: None,
     };
 
     fn told(side: Side<'_>) -> String {

@@ -15,6 +15,7 @@ pub mod hindsight;
 pub mod outcome;
 pub mod profile;
 pub mod reactor;
+pub mod spells;
 pub mod thermal;
 pub mod vibration;
 pub mod windows;

@@ -7,6 +7,7 @@ use ebb_policy::{Cycled, QosClass, Signals};
 
 use crate::faults::FaultEvent;
 use crate::hdd::Wear;
+use crate::spells::Spell;
 use crate::windows::Windows;
 
 /// Energy by component; they always add up to [`Energy::total`].
@@ -154,6 +155,8 @@ pub struct Outcome {
     pub latency_sum: u128,
     /// The same window by window.
     pub windows: Windows,
+    /// Those asked for, in the order of time.
+    pub spells: Vec<Spell>,
     /// The parts of the load, in its order, where it has several.
     pub parts: Vec<PartTotal>,
     /// Time during which the drives' measured power was over the SSD budget.
@@ -361,6 +364,7 @@ impl Outcome {
             latency,
             latency_sum: 0,
             windows: Windows::default(),
+            spells: Vec::new(),
             parts: Vec::new(),
             over_budget: Nanos::ZERO,
             cores: CoreTime::default(),

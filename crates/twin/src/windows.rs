@@ -1,5 +1,7 @@
 //! Mean latency window by window: what the mean of a whole run hides.
 
+use std::ops::Range;
+
 use ebb_policy::units::Nanos;
 
 /// Length of a window.
@@ -48,6 +50,13 @@ impl Windows {
             self.0.resize(at + 1, Window::default());
         }
         self.0[at].add(Window { requests: 1, latency });
+    }
+
+    /// Those of such numbers alone.
+    #[must_use]
+    pub fn part(&self, numbers: Range<usize>) -> Self {
+        let end = numbers.end.min(self.0.len());
+        Self(self.0.get(numbers.start..end).unwrap_or_default().to_vec())
     }
 
     /// How often the mean latency of a window was more than `factor` times that of `reference` in

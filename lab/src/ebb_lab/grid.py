@@ -151,8 +151,10 @@ def _jobs(
 
 def counted(stated: Mapping[str, Any]) -> dict[str, Any]:
     """The options with their warm-up, so that runs which are compared count the same time, whatever
-    policy each of them has: from the start, where nothing else is stated."""
-    return ({} if "experiment" in stated else {"warmup": "0s"}) | dict(stated)
+    policy each of them has: from the start, where nothing else is stated. The windows of a sample
+    have leads of their own."""
+    own = "experiment" in stated or "sampled" in stated
+    return ({} if own else {"warmup": "0s"}) | dict(stated)
 
 
 def job(

@@ -158,6 +158,7 @@ impl Sweep<'_> {
                 jobs: Vec::new(),
                 faults: None,
                 senses: None,
+                spells: Vec::new(),
                 seed: self.seed,
                 duration: Some(settle + self.pause),
                 warmup: settle,

@@ -132,6 +132,7 @@ impl Lab {
                 warmup,
                 faults: None,
                 senses: None,
+                spells: Vec::new(),
             },
             &mut watch,
         )?;

@@ -44,6 +44,7 @@ pub fn energy(server: &Server, name: &str, plan: &Plan, done: &Done) -> Result<E
             warmup: Nanos(plan.manner.warmup.as_nanos() as u64),
             faults: None,
             senses: None,
+            spells: Vec::new(),
         },
         &mut Unobserved,
     )

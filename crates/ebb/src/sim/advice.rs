@@ -67,6 +67,7 @@ mod tests {
         above: Some(0.0),
         whole: true,
         unsettled: None,
+        difference: None,
     };
 
     #[test]

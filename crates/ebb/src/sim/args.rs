@@ -80,6 +80,12 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<Nanos>,
 
+    /// Simulate about this share of the requests, such as 5%, and estimate the whole load from it,
+    /// each number with its 90 % interval; a day by default. Windows are drawn by their load and
+    /// its changes; a burst in a window that is not drawn is not seen.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub sampled: Option<f64>,
+
     /// Seed of everything random.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
@@ -236,6 +242,14 @@ impl WorkloadArgs {
             ("--drives", self.drives.is_some()),
             ("--data", self.data.is_some()),
         ])
+    }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<Share>().map_err(|error| error.to_string())?.0;
+    match share > 0.0 && share <= 1.0 {
+        true => Ok(share),
+        false => Err("a share above 0 and up to 100% is needed".to_owned()),
     }
 }
 

@@ -117,6 +117,7 @@ fn whole(plan: &Plan, policy: Box<dyn Policy>) -> Result<Run<'_>> {
         warmup: plan.warmup,
         faults: plan.faults.clone(),
         senses: None,
+        spells: Vec::new(),
     })
 }
 

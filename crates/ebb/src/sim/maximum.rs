@@ -41,6 +41,7 @@ pub fn maximum(
             warmup: WARMUP,
             faults: None,
             senses: None,
+            spells: Vec::new(),
         },
         &mut Unobserved,
     )?;

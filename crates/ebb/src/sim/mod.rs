@@ -14,6 +14,7 @@ mod plan;
 mod polled;
 mod recorded;
 mod run;
+mod sampled;
 mod steady;
 mod summary;
 mod table;
@@ -85,6 +86,7 @@ fn simulate(args: &SimArgs, experiment: Option<Experiment>) -> Result<()> {
     let progress = Progress::new(output.quiet);
     let mut plan = Plan::new(args)?;
     plan.measure(&progress)?;
+    plan.draw(args.sampled)?;
     let keep = Keep {
         rows: series.is_some() || output.report.is_some(),
         decisions: output.decisions.is_some(),

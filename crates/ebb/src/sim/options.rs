@@ -47,6 +47,7 @@ pub fn is_example(args: &SimArgs) -> bool {
         && args.policies.is_empty()
         && args.ssd_budget.is_none()
         && args.server_budget.is_none()
+        && args.sampled.is_none()
         && args.trace.files.is_empty()
         && args.workload.workload.is_none()
         && args.workload.first_given().is_none()

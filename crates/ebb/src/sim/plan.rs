@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
-use ebb_trace::Workload;
 use ebb_trace::generate::{Job, PartDevices, WorkloadSpec};
+use ebb_trace::{Source, Workload};
 use ebb_twin::faults::Faults;
 use ebb_twin::profile::{Governor, Wait};
 use ebb_twin::{AsHost, Change};
@@ -18,6 +18,7 @@ use super::args::SimArgs;
 use super::change::Change as Stated;
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
+use super::sampled::{self, Sample};
 use crate::curve;
 use crate::exit::usage;
 use crate::input::{Traces, Watch};
@@ -78,6 +79,8 @@ pub struct Plan {
     pub pressure: Option<f64>,
     /// Most requests per second, where it was measured.
     pub maximum: Option<f64>,
+    /// What of the load is simulated, where that is a share of it.
+    pub sample: Option<Sample>,
     /// Whether this is the built-in example.
     pub example: bool,
 }
@@ -103,6 +106,7 @@ impl Plan {
     /// The scenario of a command line.
     pub fn new(args: &SimArgs) -> Result<Self> {
         options::contradictions(args)?;
+        sampled::contradictions(args)?;
         let example = options::is_example(args);
         let profile = if example { Example::PROFILE } else { DEFAULT_PROFILE };
         let mut server = Server::load(args.profile.as_deref().unwrap_or(profile))?;
@@ -143,7 +147,7 @@ impl Plan {
         let requests = requests(args, &policies)?;
         let campaign = if args.faults_wide { Faults::wide } else { Faults::seeded };
         let mut plan = Self {
-            duration: args.duration.or_else(|| duration(&requests, example)),
+            duration: args.duration.or_else(|| length(args, &requests, example)),
             settings,
             changes,
             requests,
@@ -158,9 +162,12 @@ impl Plan {
             budget_guard: !args.no_budget_guard,
             pressure: args.workload.pressure.or(example.then_some(Example::PRESSURE)),
             maximum: None,
+            sample: None,
             example,
         };
-        plan.settle()?;
+        if args.sampled.is_none() {
+            plan.settle()?;
+        }
         plan.check()?;
         Ok(plan)
     }
@@ -313,10 +320,17 @@ impl Plan {
                 let onto = fold.then(|| self.server.volumes());
                 let opened = if *again { traces.open_again(onto) } else { traces.open(onto) };
                 let (source, watch) = opened?;
+                let source: Box<dyn Source> = match &self.sample {
+                    Some(sample) => Box::new(sample.of(source)),
+                    None => source,
+                };
                 Ok((Workload::Open(source), watch))
             }
             Requests::Generated(spec) => {
                 let context = self.server.context(spec, self.seed);
+                if let Some(sample) = &self.sample {
+                    return Ok((spec.excerpt(&context, sample.pieces())?, Watch::default()));
+                }
                 // Nothing is made up beyond the end.
                 let spec = WorkloadSpec { duration: self.duration, ..(**spec).clone() };
                 Ok((spec.build(&context)?, Watch::default()))
@@ -469,8 +483,9 @@ pub fn requests(args: &SimArgs, policies: &[String]) -> Result<Requests> {
     let input = &args.trace;
     if !input.files.is_empty() {
         let traces = Traces::new(input.files.clone(), input.reading, input.changes.clone())?;
-        // Those that know the future read it first.
-        let again = policies.iter().any(|name| name.starts_with("clairvoyant"));
+        // Those that know the future read it first, and so does who draws windows.
+        let again =
+            args.sampled.is_some() || policies.iter().any(|name| name.starts_with("clairvoyant"));
         let traces = Arc::new(traces.for_runs(policies.len(), again || input.again)?);
         return Ok(Requests::Traces { traces, fold: input.fold, again: input.again });
     }
@@ -496,6 +511,15 @@ pub fn requests(args: &SimArgs, policies: &[String]) -> Result<Requests> {
 /// A time rounded up to control periods, as the twin rounds its warm-up.
 pub fn whole_periods(time: Nanos) -> Nanos {
     Nanos(time.0.div_ceil(PERIOD.0).saturating_mul(PERIOD.0))
+}
+
+/// How long the load is where the command line does not say.
+fn length(args: &SimArgs, requests: &Requests, example: bool) -> Option<Nanos> {
+    match (args.sampled, requests) {
+        (None, _) => duration(requests, example),
+        (Some(_), Requests::Traces { .. }) => None,
+        (Some(_), Requests::Generated(spec)) => spec.duration,
+    }
 }
 
 /// How long to run where the command line does not say.

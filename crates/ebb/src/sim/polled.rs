@@ -271,6 +271,7 @@ fn refuse(args: &SimArgs) -> Result<()> {
         ("--curve", args.curve.is_some()),
         ("--tail", args.tail.is_some()),
         ("--faults", args.faults.is_some()),
+        ("--sampled", args.sampled.is_some()),
         ("--pressure", args.workload.pressure.is_some()),
         ("--timeseries", args.output.timeseries.is_some()),
         ("--report", args.output.report.is_some()),

@@ -105,6 +105,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         seed: plan.seed,
         duration: plan.duration,
         warmup: plan.warmup,
+        spells: plan.sample.as_ref().map(|sample| sample.spells.clone()).unwrap_or_default(),
         faults: plan.faults.clone(),
         senses: plan.senses,
     };

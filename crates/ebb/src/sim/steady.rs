@@ -10,7 +10,7 @@ use super::plan::{Plan, Requests, whole_periods};
 
 impl Plan {
     /// When `policy` and the server have settled under a steady load of `iops`.
-    fn settling(&self, policy: &str, iops: f64) -> Settling {
+    pub fn settling(&self, policy: &str, iops: f64) -> Settling {
         let server = self.server.profile.thermal.as_ref().map(Thermal::settling);
         let server =
             server.map_or(Settling::AT_ONCE, |after| Settling { after, ..Settling::AT_ONCE });
@@ -71,6 +71,10 @@ impl Plan {
             return Some(passing.to_owned());
         }
         let settling = self.settling(policy, iops);
+        if let Some(sample) = &self.sample {
+            let how = "a longer --duration";
+            return lacking(policy, &settling, (sample.lead(), counted), how);
+        }
         let loops = matches!(self.requests, Requests::Traces { again: false, .. });
         let how = match (loops, self.duration) {
             (true, None) => "--loop".to_owned(),

@@ -11,6 +11,7 @@ use super::advice;
 use super::outcome::{self, Sla};
 use super::plan::Plan;
 use super::run::RunResult;
+use super::sampled;
 
 /// A result that may not be what was meant.
 pub const NONE_COUNTED: &str = "no request was counted, and so nothing says what one would take: \
@@ -24,8 +25,8 @@ fn change((at, settings): &(Nanos, Settings)) -> ChangeLine {
     }
 }
 
-/// The numbers of `results`.
-pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summary {
+/// The numbers of each of `results` by itself, held against the first.
+fn runs(plan: &Plan, results: &[RunResult]) -> Vec<RunSummary> {
     let plf = plan.settings.plf;
     // The partial run of a policy that tripped judges no other, nor does another than the
     // reference.
@@ -40,7 +41,6 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     });
     let budgeted = plan.ssd_budgets().next().is_some();
     let faults = plan.faults.is_some();
-    let drawn = plan.faults.as_ref().and_then(Faults::drawn);
     let run = |result: &RunResult| {
         let mut run = outcome::summary(result, budgeted, faults);
         if let Some(sla) = &sla {
@@ -53,7 +53,17 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
             ..run
         }
     };
-    let runs: Vec<RunSummary> = results.iter().map(run).collect();
+    results.iter().map(run).collect()
+}
+
+/// The numbers of `results`.
+pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summary {
+    let plf = plan.settings.plf;
+    let drawn = plan.faults.as_ref().and_then(Faults::drawn);
+    let runs = match &plan.sample {
+        Some(sample) => sampled::runs(plan, sample, results),
+        None => runs(plan, results),
+    };
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
     let verdicts = verdict::all(&sides, plf);
     let is_trace = plan.folds().is_some();
@@ -77,6 +87,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         workload: plan.workload_name(),
         seed: Some(plan.seed),
         warmup_seconds: plan.warmup.seconds(),
+        sampled: plan.sample.as_ref().map(|sample| sample.told.clone()),
         plf,
         ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),
         maximum_iops: plan.maximum,

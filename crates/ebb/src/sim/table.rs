@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
 use ebb_record::parts::{ClassSummary, PartSummary, ThermalSummary};
+use ebb_record::sampled::{Interval, Sampled};
 use ebb_record::verdict::ABOVE;
 use ebb_record::{RunSummary, Summary};
 
@@ -43,6 +44,8 @@ enum Against {
     Ratio,
     /// A whole number, likewise.
     Count,
+    /// Not at all, as the width of an interval.
+    Alone,
     /// By the difference in this unit: a share of degrees above freezing says nothing.
     Difference(&'static str),
 }
@@ -53,7 +56,7 @@ impl Against {
     fn show(self, value: f64) -> String {
         match self {
             Self::Count => grouped(value),
-            Self::Ratio => number(value),
+            Self::Ratio | Self::Alone => number(value),
             Self::Difference(_) => format!("{value:.2}"),
         }
     }
@@ -64,6 +67,7 @@ impl Against {
             Self::Ratio | Self::Count => {
                 (reference != 0.0).then(|| percent(value / reference - 1.0))
             }
+            Self::Alone => None,
             Self::Difference(unit) => {
                 let difference = value - reference;
                 let text = format!("{difference:+.1} {unit}");
@@ -121,6 +125,9 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
     if summary.closed_loop {
         writeln!(to, "{}", wrapped(CLOSED))?;
     }
+    if let Some(sampled) = &summary.sampled {
+        writeln!(to, "{}", wrapped(&sample(sampled)))?;
+    }
     if let Some(most) = summary.maximum_iops {
         let asked = summary.pressure.map_or(String::new(), |share| {
             format!("; {}% pressure is {} IOPS", short(share * 100.0), grouped(share * most))
@@ -132,6 +139,30 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
         )?;
     }
     Ok(())
+}
+
+/// What was simulated of a load, and what that cannot show.
+fn sample(of: &Sampled) -> String {
+    let unseen = of.highest_iops_not_simulated.map_or(String::new(), |iops| {
+        format!(
+            ", the busiest that were not {} IOPS: what comes only in windows that were not drawn \
+             is not in these numbers",
+            grouped(iops)
+        )
+    });
+    format!(
+        "sampled: {} of {} windows of {}, each after {} that do not count; {} of the requests in \
+         {} of simulated time. Estimates for the whole load, ± the {}% interval; peak power and max \
+         are of what was simulated. Its busiest 5 s had {} IOPS{unseen}",
+        grouped(of.drawn as f64),
+        grouped(of.windows as f64),
+        seconds(of.window_seconds),
+        seconds(of.lead_seconds),
+        share(of.share),
+        seconds(of.simulated_seconds),
+        short(of.level * 100.0),
+        grouped(of.highest_iops),
+    )
 }
 
 /// The table.
@@ -269,6 +300,11 @@ fn rows(summary: &Summary) -> Vec<Row> {
     }
     rows.extend(energy(summary));
     rows.push(row("mean power, W", Lower, |run| run.mean_watts));
+    let sampled = summary.sampled.is_some();
+    let sure = |value: Of| with("  ±", Neither, Against::Alone, value);
+    if sampled {
+        rows.push(sure(|run| Some(half(run.interval?.mean_watts))));
+    }
     if summary.runs.iter().any(|run| run.startup_watts.is_some()) {
         rows.push(row("start-up, W", Neither, |run| run.startup_watts));
     }
@@ -278,9 +314,18 @@ fn rows(summary: &Summary) -> Vec<Row> {
     rows.push(row("IOPS/W", Higher, |run| run.iops_per_watt));
     rows.push(row("MB/J", Higher, |run| Some(run.bytes_per_joule? * 1e-6)));
     rows.push(row("latency mean, µs", Lower, |run| run.latency_us.mean));
+    if sampled {
+        rows.push(sure(|run| Some(half(run.interval?.latency_mean_us?))));
+    }
     rows.push(row("latency p50, µs", Lower, |run| run.latency_us.p50));
     rows.push(row("latency p99, µs", Lower, |run| run.latency_us.p99));
+    if sampled {
+        rows.push(sure(|run| Some(half(run.interval?.latency_p99_us?))));
+    }
     rows.push(row("latency p99.9, µs", Lower, |run| run.latency_us.p99_9));
+    if sampled {
+        rows.push(sure(|run| Some(half(run.interval?.latency_p99_9_us?))));
+    }
     rows.push(row("latency max, µs", Neither, |run| run.latency_us.max));
     rows.extend(parts(summary));
     if summary.runs.iter().any(|run| run.thermal.is_some()) {
@@ -300,6 +345,11 @@ fn rows(summary: &Summary) -> Vec<Row> {
         rows.push(row("caps at most, W", Neither, |run| run.most_capped_watts));
     }
     rows
+}
+
+/// Half the width of an interval.
+fn half([low, high]: Interval) -> f64 {
+    (high - low) / 2.0
 }
 
 /// Parts of the load.

@@ -112,6 +112,7 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
             warmup,
             faults: None,
             senses: None,
+            spells: Vec::new(),
         };
         Ok(ebb_twin::run(run, &mut Unobserved)?.iops())
     };

@@ -1,5 +1,8 @@
 //! The open loop: requests by the clock.
 
+use std::ops::Range;
+
+use ebb_policy::units::Nanos;
 use rand_pcg::Pcg64Mcg;
 
 use super::access::{Access, Streams, Thread};
@@ -7,17 +10,18 @@ use super::error::{GenerateError, Place};
 use super::jobs::iops;
 use super::pace::interval;
 use super::random::{gap, stream};
-use super::shape::{Segment, Shape};
+use super::shape::{Pieces, Segment, Shape};
 use super::spec::{ArrivalSpec, Gaps};
 use super::target::Target;
 use crate::request::{LoadPart, Request, Source, TraceError};
+use crate::transform::Load;
 
 /// Arrivals of one kind.
 pub(super) struct Arrivals {
     access: Access,
     threads: Vec<Thread>,
     thread: usize,
-    shape: Shape,
+    shape: Pieces,
     segment: Segment,
     gaps: Gaps,
     /// Mean gap at load 1, in nanoseconds.
@@ -26,6 +30,12 @@ pub(super) struct Arrivals {
     /// When the next request comes; from `end` on none does.
     clock: f64,
     end: u64,
+}
+
+/// Which of the shape comes, and until when on the requests' clock.
+pub(super) struct When {
+    pub(super) pieces: Vec<Range<f64>>,
+    pub(super) end: u64,
 }
 
 const GAPS: u64 = u64::MAX;
@@ -40,7 +50,7 @@ impl Arrivals {
         seed: u64,
         part: u64,
         first: u32,
-        end: u64,
+        when: When,
         place: Place<'_>,
     ) -> Result<Self, GenerateError> {
         let good = (1..=MOST_STREAMS).contains(&spec.streams);
@@ -49,7 +59,8 @@ impl Arrivals {
         let streams = Streams { seed, part, count: spec.streams, per_drive: false, first };
         let threads = access.streams(&streams, place)?;
         let rng = stream(seed, part, SHAPE);
-        let mut shape = Shape::new(&spec.shape, spec.access.read.0, rng, place)?;
+        let shape = Shape::new(&spec.shape, spec.access.read.0, rng, place)?;
+        let mut shape = Pieces::new(shape, when.pieces);
         let segment = shape.next();
         let mut this = Self {
             access,
@@ -61,7 +72,7 @@ impl Arrivals {
             interval: interval(iops(spec.rate, place)?),
             rng: stream(seed, part, GAPS),
             clock: 0.0,
-            end,
+            end: when.end,
         };
         this.advance();
         Ok(this)
@@ -106,6 +117,34 @@ impl Arrivals {
         self.advance();
         request
     }
+}
+
+/// Adds to `all` what to expect of arrivals in slots of `length`, without making them.
+pub(super) fn expect(
+    spec: &ArrivalSpec,
+    (seed, part): (u64, u64),
+    (all, length): (&mut [Load], Nanos),
+    place: Place<'_>,
+) -> Result<(), GenerateError> {
+    let mut shape = Shape::new(&spec.shape, spec.access.read.0, stream(seed, part, SHAPE), place)?;
+    let interval = interval(iops(spec.rate, place)?);
+    let sizes = &spec.access.block.0;
+    let bytes = sizes.iter().map(|size| size.0 as f64).sum::<f64>() / sizes.len() as f64;
+    let (mut from, mut segment, length) = (0.0, shape.next(), length.0 as f64);
+    for (slot, load) in all.iter_mut().enumerate() {
+        let end = (slot as f64 + 1.0) * length;
+        while from < end {
+            let until = segment.until.min(end);
+            let requests = (until - from) * segment.level / interval;
+            load.requests += requests;
+            load.bytes += requests * bytes;
+            from = until;
+            if segment.until <= end {
+                segment = shape.next();
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Several kinds merged in time order.

@@ -1,8 +1,10 @@
 //! From a specification to a source of requests.
 
+use std::ops::Range;
+
 use ebb_policy::units::Nanos;
 
-use super::arrivals::{Arrivals, Open};
+use super::arrivals::{self, Arrivals, Open, When};
 use super::batch::{self, Job};
 use super::clients::{Clients, Part};
 use super::error::{GenerateError, Place};
@@ -12,6 +14,7 @@ use super::rocksdb::Rocksdb;
 use super::spec::WorkloadSpec;
 use super::target::{BuildContext, DriveShare, Target};
 use crate::request::{LoadPart, Request, Source, TraceError, Workload};
+use crate::transform::Load;
 
 /// No requests.
 struct Nothing;
@@ -62,7 +65,7 @@ impl WorkloadSpec {
                 Err(whole.wrong("arrivals", reason))
             }
             (1.., _) => Ok(Workload::Closed(Box::new(self.closed(context, end)?))),
-            _ => Ok(Workload::Open(Box::new(self.open(context, end)?))),
+            _ => Ok(Workload::Open(Box::new(self.open(context, &[0.0..f64::INFINITY], end)?))),
         }
     }
 
@@ -103,14 +106,54 @@ impl WorkloadSpec {
         Ok(clients)
     }
 
-    fn open(&self, context: &BuildContext, end: u64) -> Result<Open, GenerateError> {
+    /// Makes the `[[arrivals]]` of `pieces`, which are in order and apart, one after the other: as
+    /// many at the same loads as come in them when all are made, but not the same ones.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn excerpt(
+        &self,
+        context: &BuildContext,
+        pieces: &[Range<Nanos>],
+    ) -> Result<Workload, GenerateError> {
+        let end = pieces.iter().map(|piece| (piece.end - piece.start).0).sum();
+        let float = |piece: &Range<Nanos>| piece.start.0 as f64..piece.end.0 as f64;
+        let pieces: Vec<_> = pieces.iter().map(float).collect();
+        Ok(Workload::Open(Box::new(self.open(context, &pieces, end)?)))
+    }
+
+    /// What to expect of `[[arrivals]]` in each of so many slots of `length`, without making them.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn loads(
+        &self,
+        context: &BuildContext,
+        (slots, length): (usize, Nanos),
+    ) -> Result<Vec<Load>, GenerateError> {
+        let mut all = vec![Load::default(); slots];
+        for (part, spec) in self.arrivals.iter().enumerate() {
+            let slots = (all.as_mut_slice(), length);
+            let seed = (context.seed, part as u64);
+            arrivals::expect(spec, seed, slots, self.place(&spec.name))?;
+        }
+        Ok(all)
+    }
+
+    fn open(
+        &self,
+        context: &BuildContext,
+        pieces: &[Range<f64>],
+        end: u64,
+    ) -> Result<Open, GenerateError> {
         let (mut parts, mut streams) = (Vec::new(), Vec::new());
         let mut first = 0;
         for (part, spec) in self.arrivals.iter().enumerate() {
             let target = self.target(context, spec.drives, &spec.name)?;
             let place = self.place(&spec.name);
             let seed = context.seed;
-            parts.push(Arrivals::new(spec, target, seed, part as u64, first, end, place)?);
+            let when = When { pieces: pieces.to_vec(), end };
+            parts.push(Arrivals::new(spec, target, seed, part as u64, first, when, place)?);
             streams.push(LoadPart { first, best_effort: spec.best_effort });
             first += spec.streams;
         }

@@ -1,5 +1,8 @@
 //! How a load changes over time.
 
+use std::ops::Range;
+use std::vec;
+
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
@@ -105,6 +108,45 @@ impl Shape {
         };
         self.until += length;
         Segment { until: self.until, level, read }
+    }
+}
+
+/// Pieces of a shape, one after the other on a clock of their own.
+pub(super) struct Pieces {
+    shape: Shape,
+    segment: Segment,
+    pieces: vec::IntoIter<Range<f64>>,
+    piece: Option<Range<f64>>,
+    /// When the present piece begins on the clock.
+    begins: f64,
+}
+
+impl Pieces {
+    /// Of `shape`, in order and apart.
+    pub(super) fn new(mut shape: Shape, pieces: Vec<Range<f64>>) -> Self {
+        let segment = shape.next();
+        let mut pieces = pieces.into_iter();
+        let piece = pieces.next();
+        Self { shape, segment, pieces, piece, begins: 0.0 }
+    }
+
+    /// The next segment; after the last piece there is no load.
+    pub(super) fn next(&mut self) -> Segment {
+        let Some(piece) = self.piece.clone() else {
+            return Segment { until: f64::INFINITY, level: 0.0, read: None };
+        };
+        while self.segment.until <= piece.start {
+            self.segment = self.shape.next();
+        }
+        let end = self.segment.until.min(piece.end);
+        let segment = Segment { until: self.begins + (end - piece.start), ..self.segment };
+        if end < piece.end {
+            self.segment = self.shape.next();
+        } else {
+            self.begins += piece.end - piece.start;
+            self.piece = self.pieces.next();
+        }
+        segment
     }
 }
 

@@ -1,11 +1,13 @@
-//! Adapters from one [`Source`] to another: several traces as one, faster or slower, cut, folded
-//! onto a server. Memory stays flat in all of them.
+//! Adapters from one [`Source`] to another: several traces as one, faster or slower, cut, in
+//! pieces, folded onto a server. Memory stays flat in all of them.
 
+mod excerpt;
 mod fold;
 mod merge;
 mod repeat;
 mod spread;
 
+pub use excerpt::{Load, excerpt, loads};
 pub use fold::{fold, within};
 pub use merge::{Merge, merge};
 pub use repeat::repeat;

@@ -1,8 +1,9 @@
 //! What is measured: users' I/O, power by component, the totals of a run.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{CreationError, Histogram};
 
 use ebb_policy::ssd::CAP_TOLERANCE;
 use ebb_policy::units::{Joules, Nanos, Watts};
@@ -13,6 +14,7 @@ use super::io::{Io, NO_PART};
 use super::latency::Latencies;
 use crate::outcome::{Energy, Outcome, PartTotal};
 use crate::profile::{Board, Profile, Psu};
+use crate::spells::Spells;
 
 /// What a period's components drew that have meters of their own; in joules.
 #[derive(Debug, Clone, Copy)]
@@ -39,16 +41,24 @@ pub(super) struct Meter {
     passed: VecDeque<(u64, f64)>,
     /// Energy of the last period.
     last: Joules,
+    pub(super) spells: Spells,
     pub(super) outcome: Outcome,
 }
 
 impl Meter {
-    pub(super) fn new(profile: &Profile, histogram: Histogram<u64>, parts: &[LoadPart]) -> Self {
+    /// Tells latencies up to `longest` apart, and counts `spells` one by one.
+    pub(super) fn new(
+        profile: &Profile,
+        longest: u64,
+        spells: &[Range<Nanos>],
+        parts: &[LoadPart],
+    ) -> Result<Self, CreationError> {
+        let histogram = Histogram::new_with_bounds(1, longest, 3)?;
         // Of one part all is told already.
         let parts = if parts.len() < 2 { &[] } else { parts };
         let mut outcome = Outcome::empty(histogram, usize::from(profile.drives.count));
         outcome.parts = vec![PartTotal::new(&outcome.latency); parts.len()];
-        Self {
+        Ok(Self {
             board: profile.board.clone(),
             psu: profile.psu.clone(),
             arrived: 0,
@@ -58,8 +68,9 @@ impl Meter {
             parts: parts.iter().map(|part| part.first).collect(),
             passed: VecDeque::from([(0, 0.0)]),
             last: Joules(0.0),
+            spells: Spells::new(spells)?,
             outcome,
-        }
+        })
     }
 
     /// The part of the load that a stream belongs to.
@@ -80,6 +91,15 @@ impl Meter {
         let Io { arrival, sent, op, .. } = *io;
         let bytes = op.data(io.bytes);
         let sensed = answered - sent;
+        if let Some(spell) = self.spells.of(arrival) {
+            let latency = answered - arrival;
+            spell.requests += 1;
+            spell.reads += u64::from(op == Op::Read);
+            spell.bytes += u64::from(bytes);
+            spell.latency_sum += latency;
+            let recorded = spell.latency.record(latency);
+            debug_assert!(recorded.is_ok(), "it grows");
+        }
         self.latencies.add(op, bytes, sensed);
         self.latency_max = self.latency_max.max(sensed);
         if arrival >= self.counted_from {
@@ -111,6 +131,7 @@ impl Meter {
     /// What the run came to.
     pub(super) fn finish(self) -> Outcome {
         let mut outcome = self.outcome;
+        outcome.spells = self.spells.finish();
         for part in &outcome.parts {
             let added = outcome.latency.add(&part.latency);
             assert!(added.is_ok(), "the histogram of a part is like that of the whole");
@@ -200,15 +221,19 @@ impl Meter {
         Some(Joules(joules(end) - joules(from)) / (Nanos(end - from)))
     }
 
-    /// Adds a period to the totals of the run; returns its power.
+    /// Adds a period that began at `start` to the totals of the run; returns its power.
     pub(super) fn book(
         &mut self,
         energy: Energy,
+        start: u64,
         length: Nanos,
         budget: Option<Watts>,
     ) -> PowerSignals {
         self.last = energy.total();
         self.outcome.energy.add(&energy);
+        if let Some(spell) = self.spells.of(start) {
+            spell.energy.add(&energy);
+        }
         self.outcome.span += length;
         if length == Nanos::ZERO {
             return PowerSignals::default();

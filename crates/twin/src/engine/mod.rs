@@ -33,8 +33,7 @@ mod waiting;
 mod weather;
 
 use std::collections::VecDeque;
-
-use hdrhistogram::Histogram;
+use std::ops::Range;
 
 use ebb_policy::live::{WATCH, limitable};
 use ebb_policy::units::{Nanos, Watts};
@@ -89,6 +88,9 @@ pub struct Run<'a> {
     pub duration: Option<Nanos>,
     /// Time at the start that is simulated but not counted, rounded up to control periods.
     pub warmup: Nanos,
+    /// Parts of the run to be counted one by one, in order and apart: each begins and, but for one
+    /// at the run's end, ends on a multiple of [`WINDOW`](crate::windows::WINDOW).
+    pub spells: Vec<Range<Nanos>>,
     /// Injected faults of sensors, fans, frequencies, power states and job shares.
     pub faults: Option<Faults>,
     /// What a host would sense and could set of it; all, exactly and at once, when `None`.
@@ -245,8 +247,6 @@ impl<'a> Engine<'a> {
         if let Some(operator) = run.operator {
             cycle = cycle.held(operator).map_err(refused)?;
         }
-        let histogram = Histogram::new_with_bounds(1, LONGEST, 3)
-            .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?;
         if let Some(faults) = &run.faults {
             faults.check(profile).map_err(TwinError::Setup)?;
         }
@@ -269,7 +269,8 @@ impl<'a> Engine<'a> {
             warmup: run.warmup.0,
             until,
             seed: seed as u32 ^ (seed >> 32) as u32,
-            meter: Meter::new(profile, histogram, &workload.parts()),
+            meter: Meter::new(profile, LONGEST, &run.spells, &workload.parts())
+                .map_err(|error| TwinError::Setup(format!("latency histogram: {error}")))?,
             best_effort: BestEffort::of(workload.parts()),
             supply: Supply::start(workload, until, &mut events, &mut due)?,
             due,

@@ -136,7 +136,7 @@ impl Engine<'_> {
             let before = self.meter.outcome.energy.total();
             jobs.book_energy((start, length), before, self.drawn.total());
         }
-        signals.power = self.meter.book(self.drawn, span, self.ssd_budget);
+        signals.power = self.meter.book(self.drawn, start, span, self.ssd_budget);
         let (lag, window) = (self.profile.board.meter_lag, self.profile.board.meter_window);
         if lag.max(window) > Nanos::ZERO {
             signals.power.total = self.meter.late(self.now, span, lag, window);
@@ -147,7 +147,11 @@ impl Engine<'_> {
             backlog.accrue(self.now);
             signals.background_pending = Some(backlog.pending());
         }
-        self.meter.outcome.cores.add(self.cores.take_time());
+        let cores = self.cores.take_time();
+        self.meter.outcome.cores.add(cores);
+        if let Some(spell) = self.meter.spells.of(start) {
+            spell.cores.add(cores);
+        }
         if let Some(senses) = &mut self.senses {
             senses.see(signals, &self.array, &mut self.cores);
         }

@@ -366,6 +366,7 @@ pub fn job(
         warmup,
         faults,
         senses: None,
+        spells: Vec::new(),
     }
 }
 

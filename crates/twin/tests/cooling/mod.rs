@@ -139,6 +139,7 @@ impl Scene {
             jobs: self.jobs.clone(),
             faults: Some(Faults::listed(self.faults.clone())),
             senses: None,
+            spells: Vec::new(),
             ..job(&self.profile, self.policy(name), workload, end)
         };
         let outcome = run(job, &mut watch).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -143,6 +143,7 @@ fn measured(profile: &Profile, workload: Workload, seed: u64) -> Result<Measured
         warmup: Nanos::ZERO,
         faults: None,
         senses: None,
+        spells: Vec::new(),
     };
     let Outcome { energy, bytes, span, .. } = run(job, &mut Leaves)?;
     let seconds = span.seconds();
