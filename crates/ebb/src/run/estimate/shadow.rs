@@ -86,6 +86,7 @@ fn run(server: &Server, spec: &WorkloadSpec, policy: &str, length: Nanos) -> (Se
             seed: 1,
             duration: Some(length),
             warmup: Nanos::ZERO,
+            spells: Vec::new(),
             faults: None,
             senses: Some(AsHost::default()),
         },
