@@ -88,6 +88,7 @@ fn run(server: &Server, spec: &WorkloadSpec, policy: &str, length: Nanos) -> (Se
             warmup: Nanos::ZERO,
             faults: None,
             senses: Some(AsHost::default()),
+            spells: Vec::new(),
         },
         &mut seen,
     );
