@@ -149,7 +149,11 @@ impl Verdict {
         let mean = self.interval.and_then(|interval| interval.latency_mean_change).map(half);
         let mean = mean.map_or(String::new(), |half| format!(" ± {:.1}%", half * 100.0));
         let allowed = format!("the {}% allowed", short(plf * 100.0));
+        let change = self.interval.and_then(|interval| interval.latency_mean_change);
         let kept = match side.sla_kept {
+            _ if change.is_some_and(|[low, high]| low <= plf && plf < high) => {
+                format!("within {allowed} or not: the sample does not tell")
+            }
             Some(true) if self.kept => format!("within {allowed}"),
             Some(true) => {
                 let above = percent(side.above.unwrap_or_default());
@@ -224,6 +228,24 @@ mod tests {
                     12.0% of all 5 s; p99 unchanged.";
         assert!(!verdict.kept && verdict.text.ends_with(cost), "{}", verdict.text);
         assert!(!of(Side { sla_kept: Some(false), ..side(0.0) }).kept);
+    }
+
+    #[test]
+    fn what_a_sample_does_not_tell_is_left_open() {
+        let of = |latency_mean_change| {
+            let saved_watts = [48.0, 52.0];
+            let difference =
+                Difference { saved_watts, saved_kwh_per_year: None, latency_mean_change };
+            let side =
+                Side { policy: "pacer", watts: 350.0, difference: Some(difference), ..NATIVE };
+            all(&[NATIVE, side], 0.2).pop().unwrap()
+        };
+        let verdict = of(Some([-0.1, 0.3]));
+        let start = "pacer would save 50.00 ± 2.000 W of native's power (12.5%), 438.0 kWh";
+        assert!(verdict.text.starts_with(start), "{}", verdict.text);
+        assert!(verdict.text.contains("or not: the sample does not tell"), "{}", verdict.text);
+        assert_eq!(verdict.interval.unwrap().saved_kwh_per_year.unwrap()[1].round(), 456.0);
+        assert!(of(Some([-0.1, 0.1])).text.contains(", within the 20% allowed;"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod hindsight;
 pub mod outcome;
 pub mod profile;
 pub mod reactor;
-pub mod spells;
+mod spells;
 pub mod thermal;
 pub mod vibration;
 pub mod windows;
@@ -23,7 +23,7 @@ pub mod windows;
 pub use drive_file::{DriveFile, DriveHeat};
 pub use engine::{AsHost, Change, Run, TwinError, run, run_to_trip};
 pub use outcome::{
-    Energy, JobTotal, Observer, Outcome, PartTotal, Sample, ThermalTotals, Trip, Unobserved,
+    Energy, JobTotal, Observer, Outcome, PartTotal, Sample, Spell, ThermalTotals, Trip, Unobserved,
     Weather,
 };
 pub use profile::{Profile, ProfileError};

@@ -7,7 +7,6 @@ use ebb_policy::{Cycled, QosClass, Signals};
 
 use crate::faults::FaultEvent;
 use crate::hdd::Wear;
-use crate::spells::Spell;
 use crate::windows::Windows;
 
 /// Energy by component; they always add up to [`Energy::total`].
@@ -130,6 +129,25 @@ impl PartTotal {
     pub fn mean_latency(&self) -> f64 {
         if self.requests == 0 { 0.0 } else { self.latency_sum as f64 / self.requests as f64 }
     }
+}
+
+/// What a part of a run came to, counted by itself.
+#[derive(Debug, Clone)]
+pub struct Spell {
+    /// Energy by component.
+    pub energy: Energy,
+    /// Core time by what cores did.
+    pub cores: CoreTime,
+    /// Requests that arrived in it.
+    pub requests: u64,
+    /// Of these, reads.
+    pub reads: u64,
+    /// Bytes that they read and wrote.
+    pub bytes: u64,
+    /// Sum of their latencies, ns.
+    pub latency_sum: u64,
+    /// Their latencies, ns; grows with the longest.
+    pub latency: Histogram<u32>,
 }
 
 /// What a run came to.

@@ -6,27 +6,8 @@ use hdrhistogram::{CreationError, Histogram};
 
 use ebb_policy::units::Nanos;
 
-use crate::outcome::{CoreTime, Energy};
+use crate::outcome::{CoreTime, Energy, Spell};
 use crate::windows::WINDOW;
-
-/// What a part of a run came to.
-#[derive(Debug, Clone)]
-pub struct Spell {
-    /// Energy by component.
-    pub energy: Energy,
-    /// Core time by what cores did.
-    pub cores: CoreTime,
-    /// Requests that arrived in it.
-    pub requests: u64,
-    /// Of these, reads.
-    pub reads: u64,
-    /// Bytes that they read and wrote.
-    pub bytes: u64,
-    /// Sum of their latencies, ns.
-    pub latency_sum: u64,
-    /// Their latencies, ns; grows with the longest.
-    pub latency: Histogram<u32>,
-}
 
 /// All of a run, and which one a time belongs to.
 #[derive(Debug)]

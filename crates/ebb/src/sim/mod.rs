@@ -15,11 +15,13 @@ mod polled;
 mod recorded;
 mod run;
 mod sampled;
+mod sampling;
 mod steady;
 mod summary;
 mod table;
 mod truth;
 mod what_if;
+mod whole;
 
 use std::env;
 use std::io::{self, Write};

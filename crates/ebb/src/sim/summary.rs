@@ -11,7 +11,7 @@ use super::advice;
 use super::outcome::{self, Sla};
 use super::plan::Plan;
 use super::run::RunResult;
-use super::sampled;
+use super::whole;
 
 /// A result that may not be what was meant.
 pub const NONE_COUNTED: &str = "no request was counted, and so nothing says what one would take: \
@@ -61,7 +61,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     let plf = plan.settings.plf;
     let drawn = plan.faults.as_ref().and_then(Faults::drawn);
     let runs = match &plan.sample {
-        Some(sample) => sampled::runs(plan, sample, results),
+        Some(sample) => whole::runs(plan, sample, results),
         None => runs(plan, results),
     };
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();

@@ -152,8 +152,8 @@ fn sample(of: &Sampled) -> String {
     });
     format!(
         "sampled: {} of {} windows of {}, each after {} that do not count; {} of the requests in \
-         {} of simulated time. Estimates for the whole load, ± the {}% interval; peak power and max \
-         are of what was simulated. Its busiest 5 s had {} IOPS{unseen}",
+         {} of simulated time. Estimates for the whole load, ± the {}% interval; peak power and \
+         max are of what was simulated. Its busiest 5 s had {} IOPS{unseen}",
         grouped(of.drawn as f64),
         grouped(of.windows as f64),
         seconds(of.window_seconds),

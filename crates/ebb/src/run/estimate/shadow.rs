@@ -89,6 +89,7 @@ fn run(server: &Server, spec: &WorkloadSpec, policy: &str, length: Nanos) -> (Se
             spells: Vec::new(),
             faults: None,
             senses: Some(AsHost::default()),
+            spells: Vec::new(),
         },
         &mut seen,
     );

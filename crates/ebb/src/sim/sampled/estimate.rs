@@ -79,10 +79,10 @@ impl<'a> Estimate<'a> {
     pub fn ratio(
         &self,
         one: impl Fn(usize) -> f64 + Copy,
-        other: impl Fn(usize) -> f64,
+        other: impl Fn(usize) -> f64 + Copy,
     ) -> Option<(f64, f64)> {
-        let all = self.total(&other);
-        let ratio = self.total(&one) / all;
+        let all = self.total(other);
+        let ratio = self.total(one) / all;
         (all > 0.0)
             .then(|| (ratio, self.half(|window| one(window) - ratio * other(window), one) / all))
     }

@@ -3,11 +3,9 @@
 
 mod draw;
 mod estimate;
-mod result;
 
-pub use result::runs;
+pub use estimate::Estimate;
 
-use std::iter;
 use std::ops::Range;
 
 use anyhow::Result;
@@ -15,18 +13,14 @@ use anyhow::Result;
 use ebb_policy::Settling;
 use ebb_policy::units::Nanos;
 use ebb_record::sampled::{LEVEL, Sampled};
-use ebb_trace::transform::{Load, excerpt, loads};
-use ebb_trace::{Source, Workload};
+use ebb_trace::Source;
+use ebb_trace::transform::{Load, excerpt};
 use ebb_twin::windows::WINDOW;
 
 use self::draw::{Stratum, Window, draw};
 use super::args::SimArgs;
-use super::plan::{Plan, Requests, is_foretold};
 use crate::exit::usage;
-use crate::interrupt;
 
-/// The whole load where nothing says how long it is.
-pub const DAY: Nanos = Nanos::from_secs(86_400);
 /// Windows are no shorter: six of the SLA's.
 const SHORTEST: Nanos = Nanos(6 * WINDOW.0);
 /// Fewer windows are not worth it.
@@ -35,15 +29,15 @@ const FEWEST: usize = 20;
 /// What is simulated of a load.
 pub struct Sample {
     /// By the numbers of the spells.
-    strata: Vec<Stratum>,
+    pub strata: Vec<Stratum>,
     /// What is played, on the clock of the load.
     pieces: Vec<Range<Nanos>>,
     /// The windows drawn, on the clock of the run.
     pub spells: Vec<Range<Nanos>>,
     /// How long the load is, without the lead of its first window.
-    counted: Nanos,
+    pub counted: Nanos,
     /// What comes in that.
-    all: Load,
+    pub all: Load,
     /// What is told of it.
     pub told: Sampled,
 }
@@ -72,7 +66,7 @@ impl Sample {
     /// Draws about `share` of what comes in `slots` until `end`. Policies are `settling` in the
     /// lead of a window, which has whole periods of what they repeat: a lead may set the clock of
     /// that, and it would always be in shorter windows, or never.
-    fn new(
+    pub fn new(
         (slots, end): (&[Load], Nanos),
         settling: Settling,
         share: f64,
@@ -213,7 +207,8 @@ fn count(time: Nanos) -> usize {
     (time.0 / WINDOW.0) as usize
 }
 
-fn sum(slots: &[Load]) -> Load {
+/// What comes in all of `slots`.
+pub fn sum(slots: &[Load]) -> Load {
     Load {
         requests: slots.iter().map(|load| load.requests).sum(),
         bytes: slots.iter().map(|load| load.bytes).sum(),
@@ -255,62 +250,8 @@ pub fn contradictions(args: &SimArgs) -> Result<()> {
     if let Some((option, _, why)) = given.into_iter().find(|(_, given, _)| *given) {
         return Err(usage(format!("{option} contradicts --sampled: {why}")));
     }
-    if let Some(name) = args.policies.iter().find(|name| is_foretold(name)) {
+    if let Some(name) = args.policies.iter().find(|name| name.starts_with("clairvoyant")) {
         return Err(usage(format!("{name} knows the whole load: leave --sampled out")));
     }
     Ok(())
-}
-
-impl Plan {
-    /// Draws what is simulated of the load, where only a share of it is to be.
-    pub fn draw(&mut self, share: Option<f64>) -> Result<()> {
-        let Some(share) = share else { return Ok(()) };
-        let (slots, end) = self.slots()?;
-        let iops = sum(&slots).requests / end.seconds();
-        let settling = self.policies.iter().map(|policy| self.settling(policy, iops));
-        let settling = settling.fold(Settling::AT_ONCE, Settling::and);
-        let sample = Sample::new((&slots, end), settling, share, self.seed)?;
-        self.duration = Some(sample.played());
-        self.sample = Some(sample);
-        Ok(())
-    }
-
-    /// What comes of the load in each window of the SLA, and when it ends.
-    fn slots(&self) -> Result<(Vec<Load>, Nanos)> {
-        match &self.requests {
-            Requests::Generated(spec) => {
-                if spec.arrivals.is_empty() || !spec.batch.is_empty() {
-                    return Err(usage(format!(
-                        "--sampled needs a load that comes by the clock: of workload '{}' \
-                         nothing says beforehand what comes when. Simulate it whole, or give its \
-                         rate as [[arrivals]]",
-                        spec.name
-                    )));
-                }
-                let end = self.duration.unwrap_or(DAY);
-                let slots = end.0.div_ceil(WINDOW.0) as usize;
-                let context = self.server.context(spec, self.seed);
-                let mut loads = spec.loads(&context, (slots, WINDOW))?;
-                // The last is expected whole.
-                if let (Some(last), part @ 1..) = (loads.last_mut(), end.0 % WINDOW.0) {
-                    let share = part as f64 / WINDOW.0 as f64;
-                    (last.requests, last.bytes) = (last.requests * share, last.bytes * share);
-                }
-                Ok((loads, end))
-            }
-            Requests::Traces { .. } => {
-                let Workload::Open(mut source) = self.workload()?.0 else {
-                    return Err(usage("a trace comes by the clock"));
-                };
-                interrupt::leave_if_asked();
-                let (mut slots, last) = loads(&mut source, WINDOW, self.duration)?;
-                let end = self.length().unwrap_or(last + Nanos(1));
-                slots.extend(iter::repeat_n(
-                    Load::default(),
-                    (end.0.div_ceil(WINDOW.0) as usize).saturating_sub(slots.len()),
-                ));
-                Ok((slots, end))
-            }
-        }
-    }
 }

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use ebb_record::RunSummary;
 use ebb_record::latency::Latency;
 use ebb_record::sampled::{Difference, Interval, RunInterval};
-use ebb_twin::Outcome;
-use ebb_twin::spells::Spell;
 use ebb_twin::windows::{Above, WINDOW};
+use ebb_twin::{Outcome, Spell};
 
-use super::Sample;
-use super::estimate::Estimate;
-use crate::sim::outcome;
-use crate::sim::plan::Plan;
-use crate::sim::run::RunResult;
+use super::outcome;
+use super::plan::Plan;
+use super::run::RunResult;
+use super::sampled::{Estimate, Sample};
 
 /// What every run of `plan`, which plays `sample`, says of the whole load; each is held against
 /// the first where that is the reference.
@@ -98,6 +96,10 @@ impl Sample {
                 ("polling", cores(&|spell| spell.cores.polling.seconds())),
                 ("idle", cores(&|spell| spell.cores.idle.seconds())),
                 ("parked", cores(&|spell| spell.cores.parked.seconds())),
+            ]),
+            background_bytes: BTreeMap::from([
+                ("done", result.outcome.background_done),
+                ("pending", result.outcome.background_pending),
             ]),
             decisions: result.recorded.log.count,
             interval: Some(RunInterval {
