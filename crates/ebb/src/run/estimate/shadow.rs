@@ -89,7 +89,6 @@ fn run(server: &Server, spec: &WorkloadSpec, policy: &str, length: Nanos) -> (Se
             spells: Vec::new(),
             faults: None,
             senses: Some(AsHost::default()),
-            spells: Vec::new(),
         },
         &mut seen,
     );
