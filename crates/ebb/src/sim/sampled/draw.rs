@@ -157,12 +157,12 @@ mod tests {
         let strata = draw(&windows, 0.0, 1);
         let loads =
             |stratum: &Stratum| stratum.drawn.iter().map(|at| windows[*at].load as u32).max();
-        assert_eq!(strata.iter().map(loads).collect::<Vec<_>>(), [Some(10), Some(1)]);
+        assert_eq!(strata.iter().map(loads).collect::<Vec<_>>(), [Some(10), Some(1), Some(1)]);
         // Those that rise and fall come last and first.
         let strata = draw(&windows, 0.5, 1);
         let falls = strata.iter().filter(|stratum| stratum.drawn.iter().all(|at| at % 120 == 10));
         let rises = strata.iter().filter(|stratum| stratum.drawn.iter().all(|at| at % 120 == 0));
-        assert!(falls.count() > 1 && rises.count() > 1, "{strata:?}");
+        assert!(falls.count() > 0 && rises.count() > 0, "{strata:?}");
     }
 
     #[test]

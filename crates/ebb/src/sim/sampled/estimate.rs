@@ -186,7 +186,7 @@ mod tests {
         );
         let counts = [vec![(7, 90)], vec![(7, 1)], vec![(9, 1)]];
         assert_eq!(estimate.quantile(0.5, &counts).unwrap().0, 7.0);
-        assert_eq!(estimate.quantile(0.99, &counts).unwrap(), (9.0, [7.0, 9.0]));
+        assert_eq!(estimate.quantile(0.95, &counts).unwrap(), (7.0, [7.0, 9.0]));
         assert_eq!(estimate.quantile(0.5, &[const { Vec::new() }; 3]), None);
     }
 
