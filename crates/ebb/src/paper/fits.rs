@@ -12,6 +12,7 @@ use super::verdict::{Bound, Form, Verdict};
 const RESULTS: &[(&str, &str)] = &[
     ("eadc", include_str!("../../../../fits/results/eadc-e6.json")),
     ("pacer", include_str!("../../../../fits/results/pacer.json")),
+    ("pacer", include_str!("../../../../fits/results/pacer-fig-7.json")),
     ("pacman", include_str!("../../../../fits/results/pacman.json")),
     ("sandman", include_str!("../../../../fits/results/sandman.json")),
 ];
