@@ -73,6 +73,7 @@ fuzz_target!(|input: &[u8]| {
             seed: 1,
             duration: Some(Nanos::from_millis(1200)),
             warmup: Nanos::ZERO,
+            spells: Vec::new(),
         },
         &mut Unobserved,
     );
