@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use ebb_host::{Contest, Holds, Host, Leave, State, Stated};
+use ebb_host::{Contest, Held, Holds, Host, Leave, State, Stated, StatedFan, restore};
 use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{Control, Outcome, Plant, Signals};
+use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Signals};
+use proptest::prelude::*;
 
 use crate::acting::Bench;
-use crate::tree::{amd, intel};
+use crate::tree::{Tree, amd, intel};
 
 fn signals(bench: &mut Bench) -> Signals {
     let mut signals = Signals::new(bench.host.topology());
@@ -139,4 +140,185 @@ fn a_sensor_s_nonsense_is_not_said_again_when_the_machine_changes() {
     }
     let count = said.iter().filter(|text| text.contains("255 °C cannot be")).count();
     assert_eq!(count, 1, "{said:?}");
+}
+
+/// Bridges on USB, all of one model and with one serial number, as their maker made them.
+struct Bridges {
+    tree: Tree,
+    state: tempfile::TempDir,
+    host: Option<Host>,
+}
+
+const STANDBY: [(&str, &str); 2] = [("control", "on"), ("autosuspend_delay_ms", "-1")];
+
+impl Bridges {
+    fn new() -> Self {
+        let tree = Tree::new();
+        tree.cpus(1, 2, 1).put("proc/sys/kernel/random/boot_id", "a6dfd9b5");
+        tree.put("sys/block/md0/size", 8);
+        Self { tree, state: tempfile::tempdir().unwrap(), host: None }
+    }
+
+    fn file(number: usize, file: &str) -> String {
+        format!("sys/devices/usb1/host{number}/{number}:0:0:0/power/{file}")
+    }
+
+    fn is_there(&self, number: usize) -> bool {
+        self.tree.path().join(format!("sys/block/sd{}", ["a", "b", "c"][number])).exists()
+    }
+
+    /// Plugs one in, or pulls it. The kernel's settings of it begin anew.
+    fn toggle(&self, number: usize) {
+        let block = format!("sys/block/sd{}", ["a", "b", "c"][number]);
+        let device = format!("sys/devices/usb1/host{number}/{number}:0:0:0");
+        if self.is_there(number) {
+            fs::remove_dir_all(self.tree.path().join(&block)).unwrap();
+            return fs::remove_dir_all(self.tree.path().join(&device)).unwrap();
+        }
+        self.tree.put(&format!("{device}/model"), "USB3.0").put(&format!("{device}/type"), 0);
+        self.tree.put(&format!("{device}/serial"), "123456789012");
+        for (file, value) in STANDBY {
+            self.tree.put(&Self::file(number, file), value);
+        }
+        self.tree.put(&format!("{block}/size"), 8).put(&format!("{block}/queue/rotational"), 1);
+        self.tree.put(&format!("{block}/stat"), "1 0 8 5 0 0 0 0 0 1 5");
+        self.tree.link(&format!("{block}/device"), &format!("../../../{device}"));
+    }
+
+    fn state(&self) -> State {
+        State::open(self.state.path()).unwrap()
+    }
+
+    /// Begins anew, as `ebb run` does.
+    fn start(&mut self) {
+        self.host = None;
+        restore(&self.tree.machine(), &self.state(), None).unwrap();
+        let holds = Holds { disk_standby: Some(Nanos::from_secs(600)), ..Holds::default() };
+        let held = holds.places(&self.tree.machine()).unwrap();
+        let stated = Stated::default();
+        let Ok(mut host) = Host::new(self.tree.machine(), &stated, &[]) else { return };
+        host.act(&[], held, |_| Leave::Restore, Contest::Reassert, &self.state()).unwrap();
+        host.follow();
+        self.host = Some(host);
+    }
+
+    fn cycle(&mut self) {
+        if self.host.as_mut().and_then(Host::follow).is_some_and(|followed| followed.is_new) {
+            self.start();
+        }
+        let Some(host) = &mut self.host else { return };
+        let topology = host.topology().clone();
+        host.apply(&InForce::new(&topology), &mut Applied::new(&topology));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whichever of them come and go, killed in between or not: none keeps what Ebb has set, and
+    /// nothing waits for a drive that is there.
+    #[test]
+    fn drives_that_say_the_same_are_all_set_back(
+        events in proptest::collection::vec((0..3_usize, any::<bool>()), 1..8),
+        last in proptest::option::of(0..3_usize),
+    ) {
+        let mut all = Bridges::new();
+        all.start();
+        for (number, is_killed) in events {
+            if is_killed {
+                all.host = None;
+            }
+            all.toggle(number);
+            if is_killed {
+                all.start();
+            }
+            all.cycle();
+            for number in (0..3).filter(|number| all.is_there(*number)) {
+                let control = all.tree.get(&Bridges::file(number, "control"));
+                prop_assert_eq!(control, "auto", "sd{} is held", number);
+            }
+        }
+        all.host = None;
+        last.into_iter().for_each(|number| all.toggle(number));
+        let done = restore(&all.tree.machine(), &all.state(), None).unwrap();
+        for number in (0..3).filter(|number| all.is_there(*number)) {
+            for (file, found) in STANDBY {
+                prop_assert_eq!(all.tree.get(&Bridges::file(number, file)), found, "{:#?}", done);
+            }
+        }
+        prop_assert_eq!(done.places.iter().filter(|one| one.stays()).count(), 0, "{:#?}", done);
+    }
+}
+
+/// A chip that nothing tells from one that is steered comes later: what is set is given back at
+/// once, while it is still known which of the two it is.
+#[test]
+fn a_fan_is_given_back_before_it_cannot_be_told_from_another() {
+    let mut bench = Bench::new(intel());
+    bench.host.follow();
+    let mut request = bench.request();
+    request.fan_duty.ask(0, 0.3, "test:");
+    bench.apply(&request);
+    let hwmon3 = bench.tree.path().join("sys/class/hwmon/hwmon3");
+    let file = |file: &str| fs::read_to_string(hwmon3.join(file)).unwrap().trim().to_owned();
+    assert_eq!((file("pwm1_enable"), file("pwm1")), ("1".into(), "77".into()));
+    let twin = [("fan1_input", "900"), ("pwm1", "60"), ("pwm1_enable", "2")];
+    bench.tree.chip(9, "nct6798", "nct6775.656", &twin);
+    assert!(!bench.host.follow().unwrap().is_new, "nothing that could be steered");
+    assert_eq!(file("pwm1_enable"), "2");
+    assert_eq!(bench.apply(&request).of(Control::FanDuty, 0), Outcome::Refused);
+    let said: Vec<_> = bench.host.notices().into_iter().map(|one| one.text).collect();
+    assert!(said.iter().any(|text| text.contains("left alone: two chips")), "{said:?}");
+    assert_eq!(bench.restore().iter().filter(|one| one.stays()).count(), 0);
+    let twin = bench.tree.get("sys/class/hwmon/hwmon9/pwm1_enable");
+    assert_eq!((file("pwm1_enable"), twin), ("2".into(), "2".into()));
+}
+
+/// A hub on USB is the same one when it comes again, whatever number its coming has.
+#[test]
+fn a_chip_on_usb_is_known_by_its_port() {
+    let plug = |tree: &Tree, coming: &str| {
+        let folder = format!("sys/devices/pci0000:00/usb1/1-3/1-3:1.0/0003:1E71:2010.{coming}");
+        tree.put("sys/class/hwmon/hwmon7/name", "nzxtsmart2").put(&format!("{folder}/uevent"), "");
+        for (file, value) in [("fan1_input", 700), ("pwm1", 102), ("pwm1_enable", 1)] {
+            tree.put(&format!("sys/class/hwmon/hwmon7/{file}"), value);
+        }
+        tree.link("sys/class/hwmon/hwmon7/device", &format!("../../../../{folder}"));
+    };
+    let tree = intel();
+    plug(&tree, "0009");
+    let stated = Stated {
+        fans: vec![StatedFan {
+            chip: "nzxtsmart2".to_owned(),
+            device: Some("0003:1E71:2010.0009".to_owned()),
+            pwm: "pwm1".to_owned(),
+            tachometer: Some("fan1".to_owned()),
+            label: String::new(),
+        }],
+        ..Stated::default()
+    };
+    let mut bench = Bench::stated(tree, &stated, Leave::Restore, Held::default());
+    bench.host.follow();
+    assert_eq!(
+        bench.tree.machine().chips.last().unwrap().device.as_deref(),
+        Some("0003:1E71:2010 at 1-3:1.0")
+    );
+    let mut request = bench.request();
+    request.fan_duty.ask(0, 0.7, "test:");
+    bench.apply(&request);
+    let duty = |tree: &Tree| tree.get("sys/class/hwmon/hwmon7/pwm1");
+    assert_eq!(duty(&bench.tree), "179");
+    let hwmon = bench.tree.path().join("sys/class/hwmon");
+    let files = bench.tree.path().join("sys/devices/pci0000:00/usb1/1-3/1-3:1.0");
+    fs::remove_dir_all(hwmon.join("hwmon7")).unwrap();
+    fs::remove_dir_all(&files).unwrap();
+    let left = bench.host.follow().unwrap();
+    assert!(left.notes.iter().any(|note| note.contains("left")), "{left:?}");
+    plug(&bench.tree, "000A");
+    let back = bench.host.follow().unwrap();
+    assert!(!back.is_new && back.notes.iter().any(|note| note.ends_with("is back")), "{back:?}");
+    bench.apply(&request);
+    assert_eq!(duty(&bench.tree), "179");
+    assert_eq!(bench.restore().iter().filter(|one| one.stays()).count(), 0);
+    assert_eq!(duty(&bench.tree), "102");
 }

@@ -77,16 +77,36 @@ fn the_fans_of_cards_supplies_and_coolers_are_left_alone() {
     let tree = bare();
     tree.chip(1, "pfe1100", "7-0058", &[&fan[..], &[("power1_input", "89000000")]].concat());
     assert!(reason(&tree, "pwm1").contains("power supply"));
-    // One that measures a coolant follows it.
+    // On USB may hang a pump, whatever is said of it. A board has an input for a coolant.
     let tree = bare();
-    let cooler = [("temp1_input", "31000"), ("temp1_label", "Coolant temp")];
-    tree.chip(1, "some_cooler", "0003:1E71:2007.0004", &[&fan[..], &cooler].concat());
-    assert!(reason(&tree, "pwm1").contains("liquid"));
-    // A board has an input for one, and fans of its own; and hubs on USB have server fans.
+    tree.chip(1, "corsaircpro", "0003:1B1C:0C10.0001", &fan);
+    assert!(reason(&tree, "pwm1").contains("USB"));
+    let hub = |pwm: &str| StatedFan {
+        chip: "corsaircpro".to_owned(),
+        pwm: pwm.to_owned(),
+        tachometer: Some("fan1".to_owned()),
+        ..StatedFan::default()
+    };
+    assert_eq!(found(&tree, &[hub("pwm1")]).0, ["pwm1 fan1"], "where the operator says so");
     let tree = bare();
-    tree.chip(1, "nct6798", "nct6775.656", &[&fan[..], &cooler].concat());
-    tree.chip(2, "corsaircpro", "0003:1B1C:0C10.0001", &fan);
-    assert_eq!(found(&tree, &[]).0, ["pwm1 fan1", "pwm1 fan1"]);
+    let coolant = [("temp1_input", "31000"), ("temp1_label", "Coolant temp")];
+    tree.chip(1, "nct6798", "nct6775.656", &[&fan[..], &coolant].concat());
+    assert_eq!(found(&tree, &[]).0, ["pwm1 fan1"]);
+}
+
+/// A class that never ends, or that is no text, keeps nothing from going on.
+#[test]
+fn what_stands_in_place_of_a_class_is_not_waited_for() {
+    let tree = bare();
+    let device = tree.path().join("sys/devices/board");
+    tree.put("sys/devices/board/uevent", "");
+    let fifo = std::process::Command::new("mkfifo").arg(device.join("class")).status().unwrap();
+    assert!(fifo.success());
+    let fan = [("fan1_input", "900"), ("pwm1", "60"), ("pwm1_enable", "2")];
+    tree.chip(1, "nct6798", "unused", &fan);
+    fs::remove_file(tree.path().join("sys/class/hwmon/hwmon1/device")).unwrap();
+    tree.link("sys/class/hwmon/hwmon1/device", "../../../devices/board");
+    assert_eq!(found(&tree, &[]).0, ["pwm1 fan1"]);
 }
 
 #[test]

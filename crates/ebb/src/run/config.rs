@@ -394,7 +394,6 @@ impl Config {
         let Machine { min_cores, park_by, min_duty, raise_limits, .. } = self.machine;
         let (groups, reactors) = (self.machine.stated_groups()?, self.machine.reactors()?);
         let (fans, jobs) = (self.machine.stated_fans(), self.jobs());
-        let holds_drive_power = self.hold.drive_power.is_some();
         Ok(Stated {
             groups,
             reactors,
@@ -408,7 +407,8 @@ impl Config {
             throttle: self.machine.throttle.clone(),
             best_effort: self.machine.best_effort_groups().cloned().collect(),
             best_effort_hosts: self.machine.best_effort_hosts().cloned().collect(),
-            holds_drive_power,
+            drive_watts: self.machine.drive_watts.clone(),
+            holds_drive_power: self.hold.drive_power.is_some(),
             holds_package_power: self.hold.package_power.is_some(),
             served: self.serve.map(|address| format!("ebb serve at {address}")),
         })

@@ -35,7 +35,7 @@ impl Remarks {
     ) -> Result<Self> {
         let (mut remarks, owned) = (Self::default(), registry::owned(&config.policy)?);
         let is_budgeted = held.ssd_budget.is_some() && owned.contains(&Control::PowerState);
-        say_uncapped(&mut remarks, host, is_budgeted);
+        say_uncapped(&mut remarks, host, is_budgeted, config.apply)?;
         host.remarks(&owned).into_iter().for_each(|text| remarks.say(text));
         let idle = registry::idle(&config.policy, host.topology(), settings)?;
         for (part, reason) in &idle {
@@ -130,15 +130,30 @@ fn rights(remarks: &mut Remarks, host: &Host, acts: bool) {
 }
 
 /// Says which drives no state caps, and what they count for in a budget.
-fn say_uncapped(remarks: &mut Remarks, host: &Host, is_budgeted: bool) {
+///
+/// # Errors
+/// Where nobody knows that of one, and it is to act.
+fn say_uncapped(remarks: &mut Remarks, host: &Host, is_budgeted: bool, apply: bool) -> Result<()> {
     for parts in host.layout().drives.iter().filter(|_| is_budgeted) {
+        let (drive, model) = (&parts.drive, &parts.drive.model);
+        let id = drive.id.as_ref().unwrap_or(&drive.name);
         if let Some((most, why)) = parts.most() {
-            let drive = parts.drive.id.as_ref().unwrap_or(&parts.drive.name);
             remarks.say(format!(
-                "{drive} has no power states: it counts in ssd_budget with {most}, {why}"
+                "{id} has no power states: it counts in ssd_budget with {most}, {why}"
             ));
+        } else if parts.is_unknown() {
+            let text = format!(
+                "{} ({id}) is a volume of a RAID controller, and what its disks draw is not \
+                 known: state the most under [machine.drive_watts], such as \"{model}\" = \"96 W\"",
+                drive.name
+            );
+            if apply {
+                return Err(usage(text));
+            }
+            remarks.say(text + "; until then it does not count in ssd_budget");
         }
     }
+    Ok(())
 }
 
 /// What there is, for people: as `ebb probe` counts it, whatever the policy steers of it.

@@ -93,7 +93,7 @@ impl Acting {
         };
         let drive = |parts: &crate::find::layout::DriveParts| {
             let cap = parts.cap();
-            Some((find(&cap_place(&cap, parts.drive.id.clone()?))?, cap))
+            Some((find(&cap_place(&cap, parts.drive.saved.clone()?))?, cap))
         };
         let idle = |parts: &crate::find::layout::DriveParts| {
             let at = find(&idle_wake::place(parts)?)?;

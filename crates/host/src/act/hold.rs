@@ -155,7 +155,7 @@ impl Holds {
             // One path of several would stop the disk under the others.
             let alone = |drive: &&Drive| drive.rotational && drive.devices.len() == 1;
             let disks = machine.drives.iter().filter(alone);
-            let disks = disks.filter_map(|disk| Some((disk, disk.id.as_ref()?)));
+            let disks = disks.filter_map(|disk| Some((disk, disk.saved.as_ref()?)));
             for (disk, id) in disks {
                 let mut hold = |file: String, value: String| {
                     all.push(Hold { place: Place::Disk { disk: id.clone(), file }, value });
@@ -184,7 +184,7 @@ impl Holds {
             .filter(|parts| parts.identity.as_ref().is_some_and(|identity| identity.limits_power));
         let place = |drive: String| Place::PowerLimit { drive };
         let limits: Vec<_> = takes
-            .filter_map(|parts| parts.drive.id)
+            .filter_map(|parts| parts.drive.saved)
             .map(|id| Hold { place: place(id), value: value.to_string() })
             .collect();
         match limits.is_empty() {

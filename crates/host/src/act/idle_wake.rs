@@ -21,7 +21,7 @@ use crate::find::machine::Machine;
 pub fn place(parts: &DriveParts) -> Option<Place> {
     let identity = parts.identity.as_ref()?;
     (!identity.idle_wakes().is_empty())
-        .then(|| Some(Place::IdleWake { drive: parts.drive.id.clone()? }))?
+        .then(|| Some(Place::IdleWake { drive: parts.drive.saved.clone()? }))?
 }
 
 /// What an operator should know of drives whose idle states somebody has turned off.

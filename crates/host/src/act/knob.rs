@@ -384,16 +384,17 @@ fn one_chip(
     Err(Absent::Missing(shown()))
 }
 
-/// The drive `id`, by what is `known` or by what is found, and what `open` opens of it.
+/// The drive that is saved as `name`, by what is `known` or by what is found, and what `open` opens
+/// of it.
 fn one_drive<T>(
     sys: &Sys,
     known: &[Drive],
-    id: &str,
+    name: &str,
     open: impl Fn(&Drive) -> Result<T, Absent>,
 ) -> Result<T, Absent> {
-    let gone = || Absent::Missing(id.into());
+    let gone = || Absent::Missing(name.into());
     let one = |drives: &[Drive]| {
-        let found = drives.iter().find(|drive| drive.id.as_deref() == Some(id));
+        let found = drives.iter().find(|drive| drive.saved.as_deref() == Some(name));
         let drive = found.ok_or_else(gone)?;
         let opened = open(drive)?;
         // Whoever has its name by now is not asked.

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::fs::{fstat, fsync, openat, renameat, stat, unlinkat};
 use rustix::process::geteuid;
 
+use crate::capability::Capability;
 use crate::sys::{LONGEST, open_plain, too_long};
 
 /// Why the state folder cannot be used.
@@ -56,8 +57,11 @@ pub enum StateError {
     },
 }
 
-fn hint(error: &io::Error) -> &'static str {
-    if error.kind() == ErrorKind::PermissionDenied { "; run as root" } else { "" }
+fn hint(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => format!("; {}", Capability::DacOverride.remedy()),
+        _ => String::new(),
+    }
 }
 
 /// Whom a file must belong to, and who else may write it: nobody.

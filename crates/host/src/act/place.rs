@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::find::chips::shown;
+use crate::find::identity::unplaced;
 use crate::nvme::{POWER_LIMIT_BITS, POWER_STATE_BITS};
 use crate::sys::cpus;
 
@@ -211,6 +212,19 @@ impl Place {
         matches!(self, Self::Cpuset { .. } | Self::Controller { .. } | Self::Offline)
     }
 
+    /// What the drive that it is of is saved as.
+    #[must_use]
+    pub fn drive(&self) -> Option<&str> {
+        match self {
+            Self::Disk { disk: drive, .. }
+            | Self::Rates { disk: drive, .. }
+            | Self::PowerState { drive }
+            | Self::IdleWake { drive }
+            | Self::PowerLimit { drive } => Some(drive),
+            _ => None,
+        }
+    }
+
     /// Whether it is in a drive.
     #[must_use]
     pub fn is_drive(&self) -> bool {
@@ -223,14 +237,9 @@ impl Place {
         let device = match self {
             Self::Chip { chip, .. } => chip,
             Self::PackagePower { package, .. } => package,
-            Self::Disk { disk: drive, .. }
-            | Self::Rates { disk: drive, .. }
-            | Self::PowerState { drive }
-            | Self::IdleWake { drive }
-            | Self::PowerLimit { drive } => drive,
-            _ => return self.to_string() == name,
+            other => other.drive().unwrap_or_default(),
         };
-        device == name || self.to_string() == name
+        [device, unplaced(device)].contains(&name) || self.to_string() == name
     }
 
     /// Whether it ends with what it belongs to: a control group, or the kernel's view of a drive,

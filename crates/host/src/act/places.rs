@@ -132,7 +132,7 @@ pub fn units(
     let steered = layout.fans.fans.iter().filter(|fan| fan.left.is_none());
     all.extend(steered.map(|fan| fan_unit(machine, fan)));
     for (parts, spec) in layout.drives.iter().zip(&topology.drives) {
-        if let Some(drive) = parts.drive.id.clone()
+        if let Some(drive) = parts.drive.saved.clone()
             && spec.operational().len() > 1
         {
             let cap = parts.cap();

@@ -11,6 +11,7 @@ use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
 use crate::act::steering::{Notice, Verified};
 use crate::act::tasks::Tasks;
+use crate::find::drives::recall;
 use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys};
 
@@ -112,6 +113,7 @@ pub fn restore(
         lock::forget(&machine.sys, state.path());
         return Ok(Restoration::default());
     };
+    let machine = &recalling(machine, &all);
     // Who is held still goes on first. Cores come back before what may hang; with the cpuset
     // controller all lists of groups go.
     all.originals.sort_by_key(|original| match &original.place {
@@ -155,8 +157,9 @@ pub fn restore(
 /// # Errors
 /// Where the saved values cannot be read.
 pub fn compare(machine: &Machine, state: &State) -> Result<Verified, StateError> {
-    let (sys, mut verified) = (&machine.sys, Verified::default());
     let all = state.load()?.unwrap_or_default();
+    let machine = &recalling(machine, &all);
+    let (sys, mut verified) = (&machine.sys, Verified::default());
     let same_boot = is_same_boot(machine, &all);
     for Original { place, found, .. } in &all.originals {
         let is = Knob::find(machine, place).and_then(|mut knob| {
@@ -180,6 +183,14 @@ pub fn compare(machine: &Machine, state: &State) -> Result<Verified, StateError>
         }
     }
     Ok(verified)
+}
+
+/// The machine with its drives called as they were saved.
+fn recalling(machine: &Machine, all: &Originals) -> Machine {
+    let mut machine = machine.clone();
+    let names = all.originals.iter().filter_map(|original| original.place.drive());
+    recall(&mut machine.drives, names);
+    machine
 }
 
 fn is_same_boot(machine: &Machine, all: &Originals) -> bool {

@@ -155,7 +155,19 @@ impl Steering {
     /// set there is set again: it may have begun anew.
     pub fn follow(&mut self, machine: &Machine, is_concerned: impl Fn(&Place) -> bool) {
         for held in self.held.iter_mut().filter(|held| is_concerned(&held.original.place)) {
-            held.knob = Knob::find(machine, &held.original.place);
+            let knob = Knob::find(machine, &held.original.place);
+            // What nothing tells from another by now could not be found again at the end.
+            if let (Err(Absent::Failed { error, .. }), Ok(old)) = (&knob, &mut held.knob) {
+                let Original { place, found, .. } = &held.original;
+                let text = format!("it is given back and left alone: {error}");
+                self.notices.push(Notice { place: place.clone(), text });
+                let is_right = !held.touched || old.is_steered(&self.sys);
+                if is_right || old.write(&self.sys, found).is_ok() {
+                    held.touched = false;
+                    let _ = self.state.forget(place);
+                }
+            }
+            held.knob = knob;
             (held.set, held.read_back) = (None, None);
             // That it has gone was said.
             let gone = held.knob.as_ref().err().map(|absent| (absent.to_string(), Nanos::ZERO));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_policy::units::Nanos;
 
-use crate::find::identity::{BLOCKS, Marks, is_drive};
+use crate::find::identity::{BLOCKS, Marks, is_drive, is_volume, unplaced};
 use crate::sys::{Absent, Sys};
 
 /// One drive.
@@ -20,15 +20,22 @@ pub struct Drive {
     /// The block devices that count what it does: its paths where it has several to choose from
     /// (SCSI, NVMe multipath), of which some kernels count nothing else (seen on Linux 6.1).
     pub counted: Vec<String>,
-    /// What stays the same, and no two drives have: model and serial number, or the world-wide
-    /// name; `None` where it has neither.
+    /// What it is called, as no other drive that is there: model and serial number, or the
+    /// world-wide name; `None` where it has neither.
     pub id: Option<String>,
+    /// What it is saved as, whatever other drives are there: who it is, and where it is plugged in.
+    /// One that is plugged in elsewhere keeps it ([`recall`]).
+    pub saved: Option<String>,
+    /// What it says of who and where it is.
+    marks: Marks,
     /// Its model.
     pub model: String,
     /// Whether it is a hard disk.
     pub rotational: bool,
     /// Bytes that it holds.
     pub bytes: u64,
+    /// Whether it is a volume of a RAID controller: how many disks it has, nobody says.
+    pub is_volume: bool,
     /// The controller of an NVMe namespace, such as `nvme0`.
     pub controller: Option<String>,
     /// How it is reached: an NVMe controller by `pcie`, `tcp`, `rdma`, `fc`, a SCSI disk by `usb`,
@@ -36,8 +43,9 @@ pub struct Drive {
     pub transport: Option<String>,
 }
 
-/// What the virtual SCSI and ATA disks of hypervisors say of vendor or model first.
-const HYPERVISORS: [&str; 4] = ["QEMU", "VBOX", "VMware", "Msft"];
+/// What the virtual disks of hypervisors say of vendor or model first.
+const HYPERVISORS: [&str; 8] =
+    ["QEMU", "VBOX", "ORCL-VBOX", "VMware", "Msft", "MSFT NVMe", "Amazon E", "nvme_card"];
 
 /// How a SCSI disk is reached where it is not by SATA or SAS.
 fn scsi_transport(sys: &Sys, name: &str) -> Option<&'static str> {
@@ -76,22 +84,25 @@ impl Drive {
         let controller = controller.or_else(|| controller_of(&name));
         let vendor = sys.text(format!("{folder}/device/vendor")).unwrap_or_default();
         let is_one = |said: &&str| HYPERVISORS.iter().any(|known| said.starts_with(known));
-        let is_virtual = controller.is_none()
-            && (["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix))
-                || [vendor.as_str(), &model].iter().any(is_one));
+        let is_virtual = ["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix))
+            || [vendor.as_str(), &model].iter().any(is_one);
         let transport = match &controller {
+            _ if is_virtual => Some("virtual".to_owned()),
             Some(controller) => sys.text(format!("sys/class/nvme/{controller}/transport")).ok(),
-            None if is_virtual => Some("virtual".to_owned()),
             None => scsi_transport(sys, &name).map(str::to_owned),
         };
         let marks = Marks::found(sys, &name, controller.as_deref(), bytes);
+        let id = marks.id(&model, controller.is_some());
         let drive = Self {
-            id: marks.id(&model, controller.is_some()),
+            saved: id.as_ref().map(|id| marks.at(id)),
+            marks: marks.clone(),
+            id,
             model,
             // What a guest is told of a virtual disk is the default, and none of it turns here.
             rotational: sys.number::<u8>(format!("{folder}/queue/rotational")).ok()? == 1
                 && !is_virtual,
             bytes,
+            is_volume: is_volume(sys, &name),
             controller,
             transport,
             devices: vec![name.clone()],
@@ -102,16 +113,18 @@ impl Drive {
         Some((drive, marks))
     }
 
-    /// Whether it is still this drive that has its name; without a look at all others, which
-    /// [`together`] needs to name those that their maker has given one name.
+    /// Whether it is still this drive that has its name.
     pub(crate) fn is_there(&self, sys: &Sys) -> bool {
-        let Some((now, marks)) = Self::named(sys, self.name.clone(), &[]) else { return false };
-        let own = |id: &String| {
-            let at =
-                |plain: &String| id.strip_prefix(plain).is_some_and(|at| at.starts_with(" at "));
-            [&now.id, &marks.wwid].into_iter().flatten().any(|plain| id == plain || at(plain))
-        };
-        now.controller == self.controller && self.id.as_ref().is_some_and(own)
+        let now = Self::named(sys, self.name.clone(), &[]);
+        now.is_some_and(|(now, marks)| {
+            now.id.is_some() && marks.say_as(&self.marks) && now.controller == self.controller
+        })
+    }
+
+    /// Whether it may be what was saved as `name`, by all but where it is plugged in.
+    fn may_be(&self, name: &str) -> bool {
+        let own = [self.id.as_ref(), self.saved.as_ref(), self.marks.wwid.as_ref()];
+        own.into_iter().flatten().any(|own| [name, unplaced(name)].contains(&unplaced(own)))
     }
 
     /// The file of its counters, the first of them where it has several.
@@ -168,6 +181,26 @@ impl Drive {
     }
 }
 
+/// Calls drives as they were saved that are plugged in elsewhere since, or that an earlier version
+/// saved by less: where of the `names` that are not there one, and of the drives that have none of
+/// the names one, can be meant. What two could be is neither.
+pub(crate) fn recall<'a>(drives: &mut [Drive], names: impl IntoIterator<Item = &'a str>) {
+    let names: BTreeSet<_> = names.into_iter().collect();
+    let is = |drive: &Drive, name: &str| drive.saved.as_deref() == Some(name);
+    let (there, lost): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| drives.iter().any(|drive| is(drive, name)));
+    for name in &lost {
+        let is_other = |other: &&&str| unplaced(other) == unplaced(name) && *other != name;
+        let mut could = drives
+            .iter_mut()
+            .filter(|drive| drive.may_be(name) && !there.iter().any(|taken| is(drive, taken)));
+        if let (Some(drive), None, None) = (could.next(), could.next(), lost.iter().find(is_other))
+        {
+            drive.saved = Some((*name).to_owned());
+        }
+    }
+}
+
 /// Another name for a drive that shares its own.
 type Naming = fn(&str, &Drive, &Marks) -> Option<String>;
 
@@ -212,7 +245,14 @@ fn together(found: Vec<(Drive, Marks)>) -> Vec<Drive> {
             drive.id = new.or(drive.id.take());
         }
     }
-    let all: Vec<_> = all.into_iter().map(|(drive, _)| drive).collect();
+    let mut all: Vec<_> = all.into_iter().map(|(drive, _)| drive).collect();
+    for at in 0..all.len() {
+        // Of those that do not even say where they are.
+        let same = |other: &Drive| other.saved == all[at].saved;
+        if all.iter().filter(|other| same(other)).count() > 1 {
+            all[at].saved = all[at].id.clone();
+        }
+    }
     let ids: BTreeSet<_> = all.iter().filter_map(|drive| drive.id.as_ref()).collect();
     debug_assert_eq!(ids.len(), all.iter().filter(|drive| drive.id.is_some()).count());
     all

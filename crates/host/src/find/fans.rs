@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::find::chips::{self, Of};
-use crate::find::hwmon::{Chip, fault};
+use crate::find::hwmon::{Chip, fault, is_device};
 use crate::find::machine::Machine;
 use crate::sys::Sys;
 
@@ -96,7 +96,7 @@ impl Fans {
             let is_it = |fan: &Fan| {
                 let chip = &machine.chips[fan.chip];
                 let device = chip.device.as_deref().unwrap_or_default();
-                let of = one.device.as_deref().is_none_or(|stated| stated == device);
+                let of = one.device.as_deref().is_none_or(|stated| is_device(stated, device));
                 fan.pwm == one.pwm && chip.name == one.chip && of
             };
             let Some(at) = all.iter().position(is_it) else {
@@ -263,20 +263,13 @@ fn foreign(machine: &Machine, chip: &Chip) -> Option<&'static str> {
              [[machine.fans]] can name one of the server",
         );
     }
-    let labels = chip.temperatures.iter().map(|(_, label)| label.to_ascii_lowercase());
-    let cools = |label: String| COOLANT.iter().any(|word| label.contains(word));
-    // A board has an input for a cooler's temperature, and fans of its own.
-    let is_cooler = is_hid(chip) && labels.into_iter().any(cools);
-    (LIQUID.contains(&chip.name.as_str()) || is_cooler)
-        .then_some("a liquid cooler's: it follows the coolant")
-}
-
-/// Whether a chip is on USB: such a device has a name like `0003:1E71:170E.0004` (bus, vendor,
-/// product, number: `drivers/hid/hid-core.c`).
-fn is_hid(chip: &Chip) -> bool {
-    let mut parts = chip.device.as_deref().unwrap_or_default().split(':');
-    let mut is_long = || parts.next().is_some_and(|part| part.len() == 4);
-    is_long() && is_long()
+    if LIQUID.contains(&chip.name.as_str()) {
+        return Some("a liquid cooler's: it follows the coolant");
+    }
+    chip.is_hid().then_some(
+        "a cooler's or a hub's on USB: what hangs there may be a pump; [[machine.fans]] can name a \
+         fan",
+    )
 }
 
 /// Why one fan of a board's chip is no server's, by its label.
@@ -334,13 +327,10 @@ fn settable(machine: &Machine, fan: &Fan) -> Option<String> {
 
 /// The class of the PCI function that a chip is part of, such as `0x030000`.
 fn pci_class(sys: &Sys, folder: &str) -> Option<String> {
-    let root = sys.path("").canonicalize().ok()?;
+    let root = &sys.path("").canonicalize().ok()?;
     let device = sys.path(format!("{folder}/device")).canonicalize();
     let device = device.or_else(|_| sys.path(folder).canonicalize()).ok()?;
-    let above = device.ancestors().take_while(|above| above.starts_with(&root));
-    let class = |above: &Path| {
-        let text = std::fs::read_to_string(above.join("class")).ok()?;
-        text.starts_with("0x").then(|| text.trim().to_owned())
-    };
+    let above = device.ancestors().map_while(|above| above.strip_prefix(root).ok());
+    let class = |above: &Path| sys.text(above.join("class")).ok().filter(|it| it.starts_with("0x"));
     above.into_iter().find_map(class)
 }

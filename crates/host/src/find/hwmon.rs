@@ -1,10 +1,12 @@
 //! Temperatures, fans and power meters (`Documentation/hwmon/sysfs-interface.rst`).
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use ebb_policy::units::{Celsius, Rpm};
 
 use crate::find::chips::{self, FASTEST, INLETS, Of, TEMPERATURES};
+use crate::find::identity::{AT, unplaced};
 use crate::sys::{Absent, Sys};
 
 /// Where Linux has its chips.
@@ -43,7 +45,38 @@ pub(crate) fn fault(sys: &Sys, input: &str) -> Option<String> {
     is_one.then(|| format!("a fault, by {}", file.rsplit('/').next().unwrap_or_default()))
 }
 
+/// The device of a chip, by a name that it has each time it comes: of one on USB the port in place
+/// of the number of its coming (`0003:1E71:170E.0004`: bus, vendor, product, number;
+/// `drivers/hid/hid-core.c`).
+fn device(sys: &Sys, hwmon: &str) -> Option<String> {
+    let link = sys.link(format!("{hwmon}/device"))?;
+    let Some(hid) = hid(&link) else { return Some(link) };
+    let place = sys.path(format!("{hwmon}/device")).canonicalize().ok();
+    let port = place.as_deref().and_then(Path::parent).and_then(Path::file_name);
+    let port = port.map(|port| format!("{AT}{}", port.to_string_lossy()));
+    Some(hid.to_owned() + &port.unwrap_or_default())
+}
+
+/// Bus, vendor and product of such a name.
+fn hid(name: &str) -> Option<&str> {
+    let own = unplaced(name).split('.').next()?;
+    let parts: Vec<_> = own.split(':').collect();
+    let is_hex = |part: &&str| part.len() == 4 && part.bytes().all(|b| b.is_ascii_hexdigit());
+    (parts.len() == 3 && parts.iter().all(is_hex)).then_some(own)
+}
+
+/// Whether `stated` means a `device`: of one on USB also by the number that it once had.
+pub(crate) fn is_device(stated: &str, device: &str) -> bool {
+    stated == device
+        || stated.contains('.') && hid(stated).is_some_and(|it| hid(device) == Some(it))
+}
+
 impl Chip {
+    /// Whether it is on USB.
+    pub(crate) fn is_hid(&self) -> bool {
+        self.device.as_deref().is_some_and(|device| hid(device).is_some())
+    }
+
     /// All chips.
     #[must_use]
     pub fn found(sys: &Sys) -> Vec<Self> {
@@ -82,7 +115,7 @@ impl Chip {
         }
         Some(Self {
             of: chips::of(&name),
-            device: sys.link(format!("{hwmon}/device")),
+            device: device(sys, hwmon),
             temperatures: inputs("temp", "_input").into_iter().map(label).collect(),
             fans: inputs("fan", "_input"),
             pwms: inputs("pwm", ""),

@@ -42,6 +42,26 @@ pub(crate) fn is_drive(sys: &Sys, name: &str) -> bool {
         && !NO_DRIVES.iter().any(|kind| numbered(kind))
 }
 
+/// What volumes of RAID controllers say of their vendor, which is then no maker of disks.
+const CONTROLLERS: [&str; 9] =
+    ["LSI", "AVAGO", "BROADCOM", "Adaptec", "ASR", "Areca", "3ware", "AMCC", "Promise"];
+/// Words in what they say of their model.
+const VOLUMES: [&str; 5] = [" PERC", "RAID", " LOGICAL VOLUME", " DELLBOSS", " MR9"];
+
+/// Whether a SCSI disk is a volume of a RAID controller and no disk: by the level that the driver
+/// tells (`hpsa`, `smartpqi`), else by vendor and model.
+pub(crate) fn is_volume(sys: &Sys, name: &str) -> bool {
+    let text = |file: &str| sys.text(format!("{BLOCKS}/{name}/device/{file}")).ok();
+    if let Some(level) = text("raid_level") {
+        return level != "N/A";
+    }
+    let vendor = text("vendor").unwrap_or_default();
+    let model = format!(" {}", text("model").unwrap_or_default().to_ascii_uppercase());
+    name.starts_with("sd")
+        && (CONTROLLERS.iter().any(|one| vendor.eq_ignore_ascii_case(one))
+            || VOLUMES.iter().any(|word| model.contains(word)))
+}
+
 /// Whether there is a device behind a block device: md, dm, loop, zram, zvol, nbd, drbd and bcache
 /// have none. The kernel puts those below `devices/virtual/block`, and NVMe namespaces with several
 /// paths below `devices/virtual/nvme-subsystem`. Images of Ceph have a device of their own, on a
@@ -57,7 +77,7 @@ pub(crate) fn has_hardware(sys: &Sys, name: &str) -> bool {
 }
 
 /// What a block device says of who it is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// World-wide: `naa.`, `eui.`, `t10.` of SCSI, `eui.`, `uuid.`, `nvme.` of NVMe.
     pub(crate) wwid: Option<String>,
@@ -88,7 +108,7 @@ impl Marks {
             wwid: first(&["wwid", "device/wwid", "device/cid"]),
             serial: first(&["device/serial", "serial", "device/vpd_pg80"]),
             address: match controller {
-                Some(_) => class("address"),
+                Some(controller) => address(sys, controller),
                 None => sys.link(format!("{BLOCKS}/{name}/device")),
             },
             map: map(sys, name),
@@ -103,6 +123,17 @@ impl Marks {
         let serial = self.serial.as_ref().map(|serial| format!("{model} {serial}"));
         let serial = serial.map(|id| id.trim().to_owned());
         if is_nvme { serial.or(self.wwid.clone()) } else { self.wwid.clone().or(serial) }
+    }
+
+    /// A name, with where it is plugged in.
+    pub(crate) fn at(&self, name: &str) -> String {
+        self.address.as_ref().map_or_else(|| name.to_owned(), |at| format!("{name}{AT}{at}"))
+    }
+
+    /// Whether they say the same of who and where it is.
+    pub(crate) fn say_as(&self, other: &Self) -> bool {
+        let all = |one: &Self| [one.wwid.clone(), one.serial.clone(), one.address.clone()];
+        all(self) == all(other)
     }
 
     /// Whether two block devices are paths of one drive: its world-wide name tells, unless another
@@ -124,6 +155,22 @@ impl Marks {
             && !differ(|marks| &marks.map)
             && !differ(|marks| &marks.subsystem)
     }
+}
+
+/// What stands between what a device is called and where it is plugged in.
+pub(crate) const AT: &str = " at ";
+
+/// A name without where it is plugged in.
+pub(crate) fn unplaced(name: &str) -> &str {
+    name.rsplit_once(AT).map_or(name, |(name, _)| name)
+}
+
+/// Where a controller is: of one over a network not how it is reached from here, which the kernel
+/// says only while it is (`nvmf_get_address`, `nvme_tcp_get_address`).
+fn address(sys: &Sys, controller: &str) -> Option<String> {
+    let text = sys.text(format!("sys/class/nvme/{controller}/address")).ok()?;
+    let is_own = |part: &&str| !part.starts_with("host_") && !part.starts_with("src_addr");
+    Some(text.split(',').filter(is_own).collect::<Vec<_>>().join(","))
 }
 
 /// Whether a mark is more than filler.

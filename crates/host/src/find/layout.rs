@@ -1,7 +1,7 @@
 //! The machine in the terms of policies: which cores, frequency domains, drives, fans and sensors
 //! the parts of its [`Topology`] are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_policy::live::limitable;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
@@ -80,6 +80,8 @@ pub struct Stated {
     pub best_effort: Vec<String>,
     /// Hosts of an `ebb serve` for which nobody waits.
     pub best_effort_hosts: Vec<String>,
+    /// The most that drives without power states draw, by model or identity.
+    pub drive_watts: BTreeMap<String, Watts>,
     /// Whether the operator holds the drives' power limit: no policy sets it then.
     pub holds_drive_power: bool,
     /// The same of the packages' power limit.
@@ -103,6 +105,7 @@ impl Default for Stated {
             throttle: Vec::new(),
             best_effort: Vec::new(),
             best_effort_hosts: Vec::new(),
+            drive_watts: BTreeMap::new(),
             holds_drive_power: false,
             holds_package_power: false,
             served: None,
@@ -191,6 +194,8 @@ pub struct DriveParts {
     pub drive: Drive,
     /// What its controller says of itself, where we may ask.
     pub identity: Option<Identity>,
+    /// The most that it draws, as the operator states it.
+    pub stated: Option<Watts>,
 }
 
 impl DriveParts {
@@ -226,18 +231,27 @@ impl DriveParts {
     }
 
     /// What counts for it in a budget where no power state says so, and what says so; `None` of a
-    /// drive with power states, and of one that another machine feeds.
+    /// drive with power states, of one that another machine feeds, and of a volume of disks that
+    /// nobody has counted ([`Self::is_unknown`]).
     #[must_use]
     pub fn most(&self) -> Option<(Watts, &'static str)> {
         let states =
             self.identity.as_ref().map(|identity| &identity.states[..]).unwrap_or_default();
         let says = states.first().is_some_and(|state| state.operational && state.max_power.0 > 0.0);
         let fed_elsewhere = self.drive.is_remote() || self.drive.is_virtual();
-        match (says || fed_elsewhere, self.drive.rotational) {
-            (true, _) => None,
+        match (self.stated, self.drive.rotational) {
+            _ if says || fed_elsewhere => None,
+            (Some(stated), _) => Some((stated, "by machine.drive_watts")),
+            _ if self.drive.is_volume => None,
             (_, true) => Some((DISK, "above the data sheets of hard disks")),
             (_, false) => Some((BAY, "what a drive bay supplies")),
         }
+    }
+
+    /// Whether nobody knows what it draws: a volume of a RAID controller.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.drive.is_volume && self.stated.is_none()
     }
 }
 
@@ -293,8 +307,12 @@ impl Layout {
         let reactors = reactors(machine, stated)?;
         let groups = groups(machine, stated, &reactors)?;
         let mut drives = drives(machine);
-        for identity in drives.iter_mut().filter_map(|parts| parts.identity.as_mut()) {
-            identity.limits_power &= !stated.holds_drive_power;
+        for parts in &mut drives {
+            let names = [Some(&parts.drive.model), parts.drive.id.as_ref()].into_iter().flatten();
+            parts.stated = names.filter_map(|name| stated.drive_watts.get(name)).last().copied();
+            if let Some(identity) = &mut parts.identity {
+                identity.limits_power &= !stated.holds_drive_power;
+            }
         }
         let steers_fans = owns(Control::FanDuty);
         let fans = if steers_fans { Fans::found(machine, &stated.fans) } else { Fans::default() };
@@ -473,7 +491,7 @@ pub(crate) fn drives(machine: &Machine) -> Vec<DriveParts> {
     let parts = |drive: &Drive| {
         let controller = drive.controller.as_ref();
         let identity = controller.and_then(|name| machine.open_nvme(name).ok()?.identify().ok());
-        DriveParts { drive: drive.clone(), identity }
+        DriveParts { drive: drive.clone(), identity, stated: None }
     };
     machine.drives.iter().map(parts).collect()
 }

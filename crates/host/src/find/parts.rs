@@ -180,7 +180,7 @@ impl Drives {
     }
 }
 
-/// Whether two are one drive: by who it is, else, where that is not known, by its name.
+/// Whether two are one drive: by what it is saved as, else, where that is not known, by its name.
 pub fn is_same(one: &Drive, other: &Drive) -> bool {
-    one.id == other.id && (one.id.is_some() || one.name == other.name)
+    one.saved == other.saved && (one.saved.is_some() || one.name == other.name)
 }

@@ -6,7 +6,7 @@ use ebb_policy::{Control, Steward};
 
 use crate::act::knob::Place;
 use crate::find::chips;
-use crate::find::drives::Drive;
+use crate::find::drives::{Drive, recall};
 use crate::find::energy::Zone;
 use crate::find::fans::Fan;
 use crate::find::hwmon::Chip;
@@ -96,6 +96,8 @@ impl Host {
     fn follow_drives(&mut self, notes: &mut Vec<String>) -> Vec<Changed> {
         let machine = &mut self.machine;
         let before = std::mem::replace(&mut machine.drives, Drive::found(&machine.sys));
+        let known = self.layout.drives.iter().map(|parts| &parts.drive).chain(&before);
+        recall(&mut machine.drives, known.filter_map(|drive| drive.saved.as_deref()));
         let mut changed = Vec::new();
         for (at, parts) in self.layout.drives.iter_mut().enumerate() {
             let (name, controller) = (parts.drive.name.clone(), parts.drive.controller.clone());
@@ -129,7 +131,7 @@ impl Host {
             format!("chip {}", chips::shown(&chip.name, &[device]))
         };
         notes.extend(machine.chips[before..].iter().map(|chip| shown(chip) + " is new"));
-        for (at, became) in &changed {
+        for (at, became) in &changed[..] {
             let chip = shown(&machine.chips[*at]);
             match became {
                 Became::Left => notes
@@ -138,7 +140,9 @@ impl Host {
                 Became::Another => {}
             }
         }
-        changed
+        // What is set of another with the same name has to be looked at.
+        let new = (before..machine.chips.len()).map(|at| (at, Became::Back));
+        changed.into_iter().chain(new).collect()
     }
 
     /// Finds sensors and settings anew.
@@ -187,7 +191,8 @@ impl Host {
         let (machine, frame) = (&self.machine, &self.layout);
         let Ok((now, _)) = Layout::new(machine, &self.stated, &self.owned) else { return false };
         let is_one = |one: &Fan, other: &Fan| (one.chip, &one.pwm) == (other.chip, &other.pwm);
-        let is_known = |fan: &Fan| frame.fans.fans.iter().any(|one| is_one(one, fan));
+        let is_known =
+            |fan: &Fan| fan.left.is_some() || frame.fans.fans.iter().any(|one| is_one(one, fan));
         !now.fans.fans.iter().all(is_known) || now.sockets.len() > frame.sockets.len()
     }
 }
@@ -212,13 +217,6 @@ fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout
             let one = &machine.chips[*at];
             one.name == *chip && one.device.as_deref().unwrap_or_default() == device
         }),
-        Place::Disk { disk: drive, .. }
-        | Place::Rates { disk: drive, .. }
-        | Place::PowerState { drive }
-        | Place::IdleWake { drive }
-        | Place::PowerLimit { drive } => {
-            parts.drives.iter().any(|(at, _)| layout.drives[*at].drive.id.as_ref() == Some(drive))
-        }
         Place::PackagePower { .. } => parts.zones,
         Place::Offline => !parts.cpus.is_empty(),
         Place::File { path } => parts.cpus.iter().any(|cpu| {
@@ -226,6 +224,9 @@ fn is_concerned(place: &Place, parts: &Parts, machine: &Machine, layout: &Layout
             let policies = machine.cpus.policies.iter().filter(|one| one.cpus.contains(cpu));
             own || policies.into_iter().any(|one| path.starts_with(&format!("{}/", one.folder)))
         }),
-        _ => false,
+        other => parts.drives.iter().any(|(at, _)| {
+            let drive = &layout.drives[*at].drive;
+            other.drive().is_some() && drive.saved.as_deref() == other.drive()
+        }),
     }
 }

@@ -1,6 +1,6 @@
 //! `[machine]`: what the operator knows of the machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use ebb_dataplane::controller::check_nqn;
@@ -34,6 +34,9 @@ pub struct Machine {
     /// Further ones, for which nobody waits: they are held back before all others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub best_effort: Vec<String>,
+    /// The most that drives without power states draw, by model or identity.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub drive_watts: BTreeMap<String, Watts>,
     /// Core groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CoreGroup>,
@@ -96,6 +99,7 @@ impl Default for Machine {
             reactors: None,
             throttle: Vec::new(),
             best_effort: Vec::new(),
+            drive_watts: BTreeMap::new(),
             groups: Vec::new(),
             feeds: Vec::new(),
             fans: Vec::new(),
