@@ -72,6 +72,9 @@ use crate::device::Geometry;
 /// Time in which a host enables its controller, or must give way when others want one.
 const ENABLING: Nanos = Nanos::from_secs(5);
 
+/// All hosts of discovery controllers, which need no key, as one.
+const UNINVITED: u64 = 0;
+
 /// One side of a connection that has become a queue.
 pub enum Queue {
     /// Queue 0 of a controller.
@@ -85,6 +88,8 @@ impl Queue {
     #[must_use]
     pub fn host(&self) -> u64 {
         match self {
+            // Whoever asks what there is needs no key: all of them are one.
+            Self::Admin(queue) if queue.association.kind == Kind::Discovery => UNINVITED,
             Self::Admin(queue) => queue.association.host.key(),
             Self::Io(queue) => queue.host(),
         }
@@ -144,16 +149,22 @@ impl Controllers {
 
     /// When all places are taken, who gives way to another controller of `host`: the oldest whose
     /// host has not authenticated itself, else one that its host has not enabled in good time, else
-    /// the latest of a host that holds more than half of them.
+    /// the latest of a host that holds more than half of them. Discovery controllers need no key:
+    /// there it is the oldest of the host that holds the most, if that is more than the other has.
     fn giving_way(&self, kind: Kind, host: &Host, now: Nanos) -> Option<&Arc<Association>> {
         let same = || self.live.values().filter(|one| one.kind == kind);
         let held = |key: u64| same().filter(|one| one.host.key() == key).count();
         let idle = same().find(|one| !one.is_ready() && now.saturating_sub(one.born) >= ENABLING);
+        let is_open = kind == Kind::Discovery;
         let greedy = || {
+            let age = |one: &Association| if is_open { u64::MAX - one.born.0 } else { one.born.0 };
             let one = same()
                 .filter(|one| one.host.key() != host.key())
-                .max_by_key(|one| (held(one.host.key()), one.born));
-            one.filter(|one| 2 * held(one.host.key()) > same().count())
+                .max_by_key(|one| (held(one.host.key()), age(one)));
+            one.filter(|one| {
+                let its = held(one.host.key());
+                2 * its > same().count() || is_open && its > held(host.key())
+            })
         };
         let unproven = same().filter(|one| !one.is_proven()).min_by_key(|one| one.born);
         unproven.or(idle).or_else(greedy)

@@ -114,6 +114,12 @@ impl Pool {
         (book.free.len() as u32, charged)
     }
 
+    /// Buffers that there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        (self.slab.bytes / self.slab.chunk) as u32
+    }
+
     /// Buffers that nobody holds.
     #[must_use]
     pub fn available(&self) -> usize {

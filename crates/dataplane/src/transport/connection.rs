@@ -253,12 +253,14 @@ impl Connection {
             (Phase::Ready, _) => None,
             (_, deadline) => deadline,
         };
-        let holds = self.sender.buffers() > 0 || self.commands.expects_data();
+        let is_filling = matches!(self.sink, Sink::Slot(..));
+        let holds = self.sender.buffers() > 0 || self.commands.expects_data() || is_filling;
         let patience = if is_short && holds { limits.patience } else { limits.stall };
+        let sooner = limits.stall.saturating_sub(patience);
         // Not for what we left untaken ourselves.
         let owed = self.commands.waiting(now).min(now.saturating_sub(self.held));
         let waited = self.sender.waiting(now).max(owed);
-        waited < patience && self.deadline.is_none_or(|deadline| now < deadline)
+        waited < patience && self.deadline.is_none_or(|deadline| now + sooner < deadline)
     }
 
     /// Goes on with a long command.

@@ -184,8 +184,11 @@ impl Channels {
             if count > 0 {
                 way.since = now;
             }
-            let waits = load.under_way > 0 && now.saturating_sub(way.since) >= self.silence;
-            is_new |= std::mem::replace(&mut load.is_stalled, waits) != waits;
+            let silent = now.saturating_sub(way.since);
+            let waits = |silence: Nanos| load.under_way > 0 && silent >= silence;
+            let (is_silent, is_stalled) = (waits(Nanos(self.silence.0 / 10)), waits(self.silence));
+            is_new |= load.is_stalled != is_stalled;
+            (load.is_silent, load.is_stalled) = (is_silent, is_stalled);
         }
         is_new
     }

@@ -101,6 +101,8 @@ pub struct Group<N: Network = Sockets> {
     hosts: Hosts,
     /// Commands that waited for buffers are looked at again.
     resumes: bool,
+    /// A device has stalled, or goes on again, since they were looked at last.
+    is_news: bool,
     /// Connections that wait for their turn.
     waiting: VecDeque<usize>,
     /// Those that wait for their host's allowance, and when the first may go on.
@@ -183,6 +185,7 @@ impl<N: Network> Group<N> {
             left: 0,
             done: Vec::with_capacity(256),
             resumes: false,
+            is_news: false,
             waiting: VecDeque::new(),
             held: Vec::new(),
             held_until: Nanos::ZERO,
@@ -434,6 +437,7 @@ impl<N: Network> Group<N> {
     fn deliver(&mut self, now: Nanos) -> usize {
         let mut done = std::mem::take(&mut self.done);
         if self.channels.poll(&mut done, now) {
+            self.is_news = true;
             let stalled = self.channels.stalled().enumerate();
             stalled.for_each(|(at, is_stalled)| self.service.set_stalled(at, is_stalled));
         }

@@ -2,9 +2,11 @@
 //!
 //! A host may hold as many buffers of a kind as it leaves to others, and so may the device of a
 //! namespace (dynamic thresholds, Choudhury and Hahne 1998): one alone gets half of them, and
-//! whoever keeps them leaves the other half. What a stalled device holds is not its hosts' doing:
-//! it counts for what they ask of that device, not for what they ask of others. Nobody overtakes
-//! a command of the same host for the same namespace that waits for the same kind.
+//! whoever keeps them leaves the other half. What is left shrinks with everybody who keeps some, so
+//! a quarter is apart: of it every host that holds none gets one, where the device has nothing to
+//! do or does something. What a stalled device holds is not its hosts' doing: it counts for what
+//! they ask of that device, not for what they ask of others. Nobody overtakes a command of the same
+//! host for the same namespace that waits for the same kind.
 
 use std::io;
 
@@ -15,6 +17,8 @@ use crate::device::{Buffer, Pool};
 const LIST: usize = 4096;
 /// Buffers for answers to admin commands.
 const ADMIN: u32 = 32;
+/// The part of the buffers of a kind that is for hosts who hold none.
+const APART: u32 = 4;
 
 /// What buffers are for, told apart by who must act before they come back: one kind never waits
 /// for what another kind's holder does.
@@ -22,8 +26,8 @@ const ADMIN: u32 = 32;
 pub(super) enum Kind {
     /// Data that the host is asked for or takes: itself, and the device.
     Data,
-    /// Data that came with its command: the device alone. What stands behind it in the stream may
-    /// be what frees the other kinds.
+    /// Data that comes with its command: the host for the rest of it, then the device. What stands
+    /// behind it in the stream may be what frees the other kinds.
     Capsule,
     /// Ranges of a long command: the device, many times.
     List,
@@ -54,6 +58,8 @@ pub(super) struct Load {
     pub under_way: u32,
     /// It has some and completes none.
     pub is_stalled: bool,
+    /// It has completed none for a tenth of the time after which it is stalled.
+    pub is_silent: bool,
 }
 
 /// The buffers of a group.
@@ -118,9 +124,12 @@ impl Ledger {
             lane == account.lane || loads.get(lane).is_none_or(|load| !load.is_stalled)
         };
         let (left, held) = self.pools[kind as usize].charged(accounts, counts);
-        let under_way = loads.get(account.lane).map_or(0, |load| load.under_way);
-        let shares = |held| held == 0 || held < left;
-        left >= count && shares(held) && shares(under_way)
+        let load = loads.get(account.lane).copied().unwrap_or_default();
+        let shared = left.saturating_sub(self.pools[kind as usize].count() / APART);
+        let shares = |held| held == 0 || held < shared;
+        let is_sparing = held == 0 && !load.is_stalled && !load.is_silent;
+        let may = shared >= count && shares(held) && shares(load.under_way);
+        may || is_sparing && left >= count
     }
 
     /// Takes a buffer for `account`.
@@ -165,7 +174,7 @@ mod tests {
                 fill(&ledger, account, &mut loads)
             })
             .collect();
-        assert_eq!(held[0].len(), 32);
+        assert_eq!(held[0].len(), 24);
         assert!(held.iter().all(|held| !held.is_empty()), "{held:?}");
         drop(held);
         assert_eq!((1..6).map(|host| ledger.held_by(host)).sum::<u32>(), 0);
@@ -177,13 +186,43 @@ mod tests {
         let (hung, fine) = (Account { host: 1, lane: 0 }, Account { host: 1, lane: 1 });
         let other = Account { host: 2, lane: 0 };
         let held = fill(&ledger, hung, &mut loads);
-        assert_eq!(held.len(), 32);
-        assert!(!ledger.may(Kind::Data, other, 1, &loads), "the device has its share");
+        assert_eq!(held.len(), 24);
         assert!(!ledger.may(Kind::Data, fine, 1, &loads), "the host has its share");
+        loads[0].is_silent = true;
+        assert!(!ledger.may(Kind::Data, other, 1, &loads), "the device has its share");
         loads[0].is_stalled = true;
         assert!(ledger.may(Kind::Data, fine, 1, &loads), "the host did not do it");
         assert!(!ledger.may(Kind::Data, hung, 1, &loads));
         assert!(ledger.may(Kind::Data, Account { host: 2, lane: 1 }, 1, &loads));
         assert!(ledger.may(Kind::Capsule, fine, 1, &loads), "kinds do not wait for each other");
+    }
+
+    /// However many keep what they have: who holds none gets one.
+    #[test]
+    fn many_who_keep_theirs_leave_one_to_each_other() {
+        let ledger = ledger(256);
+        let mut held = Vec::new();
+        // Hosts that never send what they are asked for, then devices that hang one by one.
+        for host in 1..=12 {
+            held.extend(fill(&ledger, Account { host, lane: 0 }, &mut [Load::default()]));
+        }
+        let ledger_of_devices = super::Ledger::new(
+            &Limits { buffers: 256, max_transfer: 4096, ..Limits::default() },
+            13,
+        );
+        let devices = ledger_of_devices.unwrap();
+        let mut loads = [Load::default(); 14];
+        for lane in 1..=12 {
+            held.extend(fill(&devices, Account { host: lane, lane }, &mut loads));
+            (loads[lane].is_silent, loads[lane].is_stalled) = (true, true);
+        }
+        for host in 13..40 {
+            let other = |lane| Account { host, lane };
+            assert!(ledger.may(Kind::Data, other(0), 1, &[Load::default()]), "host {host}");
+            held.extend(ledger.take(Kind::Data, other(0), 4096));
+            assert!(devices.may(Kind::Data, other(13), 1, &loads), "host {host}");
+            assert!(!devices.may(Kind::Data, other(5), 1, &loads), "of one that hangs");
+            held.extend(devices.take(Kind::Data, other(13), 4096));
+        }
     }
 }

@@ -55,16 +55,17 @@ impl<N: Network> Group<N> {
                     .sum::<usize>();
             }
         }
-        self.resumes = false;
+        (self.resumes, self.is_news) = (false, false);
         count
     }
 
     fn feed_account(&mut self, account: Account, kind: Kind, now: Nanos) -> usize {
         let mut count = 0;
         let waiting = self.hosts.starved(account, kind);
-        // Of a stalled device: who waits in a stream is answered, so that others in it go on.
+        // Of a stalled device: who waits in a stream is answered, so that others in it go on. Who
+        // comes later is answered at once, so they are looked at when it stalls, and not again.
         if waiting > 0 && self.channels.is_stalled(account.lane) {
-            for _ in 0..waiting {
+            for _ in 0..if self.is_news { waiting } else { 0 } {
                 let Some(command) = self.hosts.next_starved(account, kind) else { break };
                 if command as u16 == STREAM && self.resume(command, now) {
                     count += 1;
