@@ -213,6 +213,48 @@ fn hosts_that_ask_for_all_at_once_stop_no_other() {
     is_served(&server);
 }
 
+/// However many keep what they have for ever: hosts that send no data, devices that hang, strangers
+/// who ask what there is and read nothing. Nobody is closed for it meanwhile.
+#[test]
+fn many_who_give_nothing_back_stop_no_other() {
+    const MANY: u32 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    let file = device(&format!("file:{},block=512B", path.display()));
+    let mut devices = vec![device("ram:16MiB,block=512B"), file];
+    let hung = (0..MANY).map(|_| Gate::before("ram:4MiB,block=512B", |_| true).0);
+    devices.extend(hung.map(|gate| gate as Arc<dyn Device>));
+    let ever = Nanos::from_secs(3600);
+    let limits = Limits { patience: ever, stall: ever, ..Limits::default() };
+    let server = Server::of_all(devices, Limits { silence: Nanos::from_millis(50), ..limits });
+    let begin = |name: &str, at: u32, nsid: u32, attack: Attack| {
+        Attacker::begin(&server, &format!("{name}{at}"), nsid, 2048, attack)
+    };
+    let keep = (0..MANY).map(|at| begin("keeps", at, RAM, Attack::Keep));
+    let _keep: Vec<_> = keep.collect();
+    is_served(&server);
+    let _hang: Vec<_> = (0..MANY).map(|at| begin("hung", at, HUNG + at, Attack::Read)).collect();
+    is_served(&server);
+    let ask = |at: u32| {
+        let host = Host {
+            subsystem: "nqn.2014-08.org.nvmexpress.discovery",
+            ..Host::named(&format!("nqn.2026-11.org.example:stranger{at}"))
+        };
+        let (peer, _) = Peer::enabled(&server, &host, Digests::default());
+        let log = |cid| {
+            let mut sqe = transfer(admin::GET_LOG_PAGE, cid, 0, 1, sgl::TRANSPORT);
+            sqe.sgl_length = (128 << 10).into();
+            sqe.set_cdw(10, 0x70 | 0x7fff << 16);
+            peer.capsule(sqe, &[])
+        };
+        peer.push(&(1..30).map(log).collect::<Vec<_>>().concat());
+        peer
+    };
+    let _strangers: Vec<_> = (0..40).map(ask).collect();
+    is_served(&server);
+}
+
 /// Enables retry delays (Base 5.27.1.18, ACRE).
 fn obeys_delays(admin: &mut Peer) {
     let mut sqe = transfer(admin::SET_FEATURES, 9, 0, 1, sgl::IN_CAPSULE);

@@ -90,7 +90,11 @@ fn there_are_only_so_many_controllers_and_their_identifiers_differ() {
 }
 
 fn connect_at(subsystem: &Arc<Subsystem>, host: &str, now: Nanos) -> Option<AdminQueue> {
-    let data = data(NQN, host, ANY_CONTROLLER);
+    connect_to(subsystem, NQN, host, now)
+}
+
+fn connect_to(subsystem: &Arc<Subsystem>, nqn: &str, host: &str, now: Nanos) -> Option<AdminQueue> {
+    let data = data(nqn, host, ANY_CONTROLLER);
     match subsystem.connect(&connect(0, 31, 0), data.as_bytes(), now) {
         Ok(Connected { queue: Queue::Admin(admin), .. }) => Some(admin),
         _ => None,
@@ -127,6 +131,29 @@ fn a_host_that_holds_more_than_half_of_the_controllers_gives_way_to_others() {
     greedy.retain(|one| one.alive(NOW));
     assert_eq!((greedy.len(), subsystem.hosts()), (2, 3));
     assert!(others.iter().all(|one| one.alive(NOW)));
+}
+
+/// Who asks what there is needs no key, so nobody's name can keep others from asking.
+#[test]
+fn discovery_controllers_give_way_to_hosts_that_have_fewer() {
+    let (subsystem, nqn) = (subsystem(), crate::wire::fabrics::DISCOVERY_NQN);
+    let at = |second: u64| NOW + Nanos::from_secs(second);
+    let ask = |host: &str, second| {
+        let mut admin = connect_to(&subsystem, nqn, host, at(second))?;
+        configure(&mut admin, ENABLE);
+        Some(admin)
+    };
+    let names = ["a", "b"].map(|name| format!("nqn.2026-01.org.example:{name}"));
+    let mut strangers: Vec<_> =
+        (0..4).map(|count| ask(&names[count % 2], count as u64).unwrap()).collect();
+    let own = ask(HOST, 5).unwrap();
+    strangers.retain(|one| one.alive(at(5)));
+    assert_eq!(strangers.len(), 3, "not half of them under one name, and one gave way");
+    for count in 0..20 {
+        strangers.extend(ask(&names[count % 2], 6));
+        assert!(own.alive(at(6)), "who has the fewest stays");
+    }
+    assert!(ask("nqn.2026-01.org.example:c", 6).is_some() && own.alive(at(6)));
 }
 
 #[test]
