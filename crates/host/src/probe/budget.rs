@@ -31,11 +31,11 @@ pub(super) fn supplies(machine: &Machine, list: &mut List) -> &'static str {
 
 /// The packages whose power can be limited.
 pub(super) fn packages(machine: &Machine, list: &mut List) -> &'static str {
-    for package in machine.limited_packages() {
+    for (at, package) in machine.limited_packages().enumerate() {
         let Some(limit) = package.limit(&machine.sys) else { continue };
         let path = format!("{}/{limit}", package.folder);
         let watts = machine.sys.number::<f64>(&path).map(|micros| micros * 1e-6);
-        list.steer(machine, format!("socket{}", package.socket()), path, watts);
+        list.steer(machine, format!("socket{at}"), path, watts);
     }
     "no package has a power limit in sys/class/powercap"
 }
